@@ -1,4 +1,4 @@
-"""Multiverso's functions: joining and leaving a cluster, and one's place in it."""
+"""Multiverso's functions: joining and leaving a cluster, and the roles of this process in it."""
 
 from polyverso import capi
 
@@ -6,21 +6,21 @@ from polyverso import capi
 def init(sync: bool = False) -> None:
     """Joins the cluster; call it once, before training.
 
-    sync: every worker makes the same adds and gets in the same order, and all get() return the same values. Otherwise
-    (async) workers run freely; barrier() and add(sync=True) order them where that matters.
-    `polyverso run` and the environment say who else is in the cluster; without them it is this process alone.
+    sync: every worker makes the same adds and gets in the same order, and the get() of all workers return the same
+    values. Otherwise (async) workers run freely; barrier() and add(sync=True) order them where necessary.
+    `polyverso run` or the environment define the cluster; without them it consists of this process alone.
     Raises polyverso.StateError if a second init() contradicts the first, PeerError or TimeoutError if joining failed.
     """
     capi.mv_init({"sync": 1} if sync else None)
 
 
 def shutdown() -> None:
-    """Leaves the cluster; call it once, after training. Adds that have not arrived yet arrive first."""
+    """Leaves the cluster; call it once, after training. Waits until this worker's adds are applied."""
     capi.mv_shutdown(0)
 
 
 def barrier() -> None:
-    """Waits until all workers have come here and all their earlier adds are in the tables."""
+    """Waits until all workers have called it and all their earlier adds are applied."""
     capi.mv_barrier(0)
 
 
@@ -30,15 +30,15 @@ def workers_num() -> int:
 
 
 def worker_id() -> int:
-    """This worker's place, 0 .. workers_num() - 1; -1 in a process that is only a server."""
+    """This worker's number, 0 .. workers_num() - 1; -1 in a process that is only a server."""
     return capi.mv_worker_id(0)
 
 
 def server_id() -> int:
-    """This server's place, from 0; -1 in a process that is only a worker."""
+    """This server's number, from 0; -1 in a process that is only a worker."""
     return capi.mv_server_id(0)
 
 
 def is_master_worker() -> bool:
-    """Whether this is worker 0, the one to validate, to print, and whose initial values count."""
+    """Whether this is worker 0, whose initial values are used, and which should validate and print."""
     return bool(capi.mv_is_master(0))

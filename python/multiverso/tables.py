@@ -16,7 +16,7 @@ def _add_flags(sync: bool) -> Optional[int]:
 
 
 class TableHandler:
-    """What both tables have in common."""
+    """Base class of the two tables."""
 
     def __init__(self, spec: dict, init_value: Any, init: str) -> None:
         if init not in ("master", "average"):
@@ -40,13 +40,13 @@ class ArrayTableHandler(TableHandler):
     """A one-dimensional float32 table shared by all workers."""
 
     def __init__(self, size: int, init_value: Any = None, *, init: str = "master") -> None:
-        """Creates the table; every worker calls it alike.
+        """Creates the table; every worker makes the same call.
 
-        size: how many values.
-        init_value: (size,) initial values, anything numpy converts to float32; None = zeros, on all workers. They are in
-        the table when this returns.
-        init: "master": only the master worker's count. "average": the mean of all workers' does; each gives some, and has
-        then made one add.
+        size: the number of values.
+        init_value: (size,) initial values, anything that numpy converts to float32; None = zeros, on all workers. The
+        table has them when this returns.
+        init: "master": the master worker's values are used. "average": the mean of all workers' values is used; every
+        worker must pass values, and makes one add.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
         super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value, init)
@@ -59,7 +59,7 @@ class ArrayTableHandler(TableHandler):
         return values
 
     def add(self, data: Any, sync: bool = False) -> None:
-        """Adds `data`, (size,) values, anything numpy converts to float32.
+        """Adds `data`, (size,) values, anything that numpy converts to float32.
 
         sync: wait until the servers have applied it; otherwise return at once.
         Raises polyverso.ArgumentError if the size is wrong.
@@ -71,11 +71,11 @@ class MatrixTableHandler(TableHandler):
     """A two-dimensional float32 table shared by all workers."""
 
     def __init__(self, num_row: int, num_col: int, init_value: Any = None, *, init: str = "master") -> None:
-        """Creates the table; every worker calls it alike.
+        """Creates the table; every worker makes the same call.
 
-        num_row, num_col: its shape.
+        num_row, num_col: the shape.
         init_value: num_row * num_col initial values, two- or one-dimensional, row by row; None = zeros, on all workers.
-        They are in the table when this returns.
+        The table has them when this returns.
         init: "master" or "average", as for ArrayTableHandler.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
@@ -99,9 +99,9 @@ class MatrixTableHandler(TableHandler):
         return values
 
     def add(self, data: Any = None, row_ids: Any = None, sync: bool = False) -> None:
-        """Adds `data`, num_row * num_col values, or len(row_ids) * num_col; anything numpy converts to float32.
+        """Adds `data`, num_row * num_col values, or len(row_ids) * num_col; anything that numpy converts to float32.
 
-        row_ids: ids in any order, repeats add up; None = all rows.
+        row_ids: ids in any order, the values of repeated ids are summed; None = all rows.
         sync: wait until the servers have applied it; otherwise return at once.
         Raises polyverso.ArgumentError if the size is wrong or an id is outside the table.
         """

@@ -1,18 +1,18 @@
-"""Model parameters shared between processes, in any language.
+"""Model parameters shared between processes of any language.
 
     import polyverso
 
     with polyverso.init(sync=True) as node:
         weights = node.matrix(10, 64, name="weights")
-        weights.add(gradient)            # numpy array, list, anything numpy converts
+        weights.add(gradient)            # a numpy array, a list, anything that numpy converts
         values = weights.get()           # a fresh (10, 64) float32 array
 
-A script alone is a cluster of one process; `polyverso run -n 4 -- python3 script.py` makes it a cluster of four.
-The C functions under their own names are in `polyverso.capi`; the exceptions are in `polyverso.errors`.
+A script that runs alone is a cluster of one process; `polyverso run -n 4 -- python3 script.py` makes a cluster of four.
+`polyverso.capi` has the C functions under their own names, `polyverso.errors` the exceptions.
 """
 
 try:
-    import numpy as _numpy  # noqa: F401  (checked here, once, so that the message is about the cause)
+    import numpy as _numpy  # noqa: F401  (imported first: a missing numpy gets a clear message)
 except ImportError as missing:
     raise ImportError(
         "polyverso needs numpy: install it with `apt install python3-numpy` or `python3 -m pip install numpy`"
@@ -41,11 +41,11 @@ from .tensor import Tensor
 if _typing.TYPE_CHECKING:
     from . import kvstore, kvstore_server
 
-    kv = kvstore  # as mx.kv
+    kv = kvstore  # like mx.kv
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Stores are imported when they are first used: under a DMLC tracker that makes of a server's process a server."""
+    """Imports the stores on first use: under a DMLC tracker, the import turns a server's process into a server."""
     if name not in ("kv", "kvstore", "kvstore_server"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _importlib.import_module("polyverso.kvstore_server" if name == "kvstore_server" else "polyverso.kvstore")

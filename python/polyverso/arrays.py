@@ -1,4 +1,4 @@
-"""numpy at the border: what goes into a call, and the memory that comes out."""
+"""Conversions between numpy arrays and the memory that the C functions take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ try:
 except ImportError:
     _bfloat16 = np.uint16
 
-# numpy has no bfloat16 of its own: with the package ml_dtypes it has, without it uint16 stand for its bits.
+# numpy itself has no bfloat16: the package ml_dtypes adds it; without that package, uint16 holds the bits.
 BF16 = np.dtype(_bfloat16)
 BITS = np.dtype(np.uint16)
 
@@ -29,7 +29,7 @@ DTYPES = {
     capi.MV_F16: np.dtype(np.float16),
     capi.MV_BF16: BF16,
 }
-# The words of polyverso.h; numpy understands some of them otherwise, its "u8" and "i8" are eight bytes.
+# The dtype names of polyverso.h. numpy gives some of them another meaning: its "u8" and "i8" have eight bytes.
 CODES = {
     "f32": capi.MV_F32,
     "f64": capi.MV_F64,
@@ -44,7 +44,7 @@ _NAMES = {**CODES, "bfloat16": capi.MV_BF16}
 
 
 def code_of(dtype: Any) -> int:
-    """The mv_dtype of a table's dtype: "f32", "bf16" and so on, or anything that numpy.dtype() understands."""
+    """The mv_dtype of a table's dtype: "f32", "bf16" and so on, or anything that numpy.dtype() accepts."""
     if isinstance(dtype, str) and dtype in _NAMES:
         return _NAMES[dtype]
     wanted = np.dtype(dtype)
@@ -57,7 +57,8 @@ def code_of(dtype: Any) -> int:
 
 
 def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
-    """`data` as a C-contiguous array of the dtype: itself, if it is one already. Nothing is cut to become an integer."""
+    """`data` as a C-contiguous array of the dtype, without a copy if it is one already. Floats are never truncated to
+    integers: ArgumentError."""
     if type(data) is np.ndarray and data.dtype == dtype and data.flags.c_contiguous:
         return data
     if data is None:
@@ -82,7 +83,7 @@ def _as_integers(data: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def as_table_values(data: Any, code: int) -> np.ndarray:
-    """as_values() for a table's mv_dtype, as the C functions want it: bfloat16 are uint16 there, and may be so here."""
+    """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here."""
     if code != capi.MV_BF16:
         return as_values(data, DTYPES[code])
     if getattr(data, "dtype", None) == BITS:
@@ -95,15 +96,15 @@ def as_table_values(data: Any, code: int) -> np.ndarray:
 
 
 def as_bits(out: Any) -> Any:
-    """Memory for bfloat16 results, as the C functions want it."""
+    """Memory for results as the C functions take it: bfloat16 as a view of uint16."""
     if isinstance(out, np.ndarray) and out.dtype == BF16:
         return out.view(BITS)
     return out
 
 
 def in_place(array: Any) -> Any:
-    """A caller's memory as the C functions want it, where nothing but its own dtype tells what it is. They take 16 unsigned bits for
-    bfloat16, which integers are not."""
+    """A caller's memory as the C functions take it, if only its own dtype identifies it. uint16 is refused: the C
+    functions would take the integers for the bits of bfloat16."""
     if getattr(array, "dtype", None) == BITS or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
         raise ArgumentError(
             capi.MV_EDTYPE,
@@ -113,7 +114,7 @@ def in_place(array: Any) -> Any:
 
 
 def as_rows(rows: Any) -> np.ndarray:
-    """Row ids or keys as int64. Floats are refused, not cut, and a mask of booleans is not taken for ids."""
+    """Row ids or keys as int64. Floats and boolean masks are refused: ArgumentError."""
     ids = np.atleast_1d(np.asarray(rows))
     if ids.size and ids.dtype.kind not in "iu":
         raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be integers of 64 bits, not {ids.dtype}")
@@ -126,7 +127,7 @@ def as_rows(rows: Any) -> np.ndarray:
 
 
 def rows_or_keys(rows: Any, keys: Any) -> Any:
-    """Two names for one thing: a key-value table has keys."""
+    """The ids of a call: `keys` is another name of `rows`, for key-value tables."""
     if keys is None:
         return rows
     if rows is not None:
@@ -135,7 +136,7 @@ def rows_or_keys(rows: Any, keys: Any) -> Any:
 
 
 def milliseconds(timeout: Optional[float]) -> int:
-    """Seconds as the C API counts: None = the node's default, infinite or negative = for ever."""
+    """Seconds as the milliseconds of the C API: None = the node's default, infinite or negative = for ever."""
     if timeout is None:
         return 0
     if timeout < 0 or math.isinf(timeout):

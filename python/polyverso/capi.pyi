@@ -1,11 +1,11 @@
-"""The functions of polyverso.h, as the generated module has them. Errors are raised as in polyverso.errors."""
+"""Type stub of the generated module: the functions of polyverso.h. Errors are raised as in polyverso.errors."""
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, int8, float16, or uint16, which
-# are the bits of bfloat16; or bytes. None = NULL.
+# Anything with the buffer protocol: C-contiguous, in native byte order, of float32, float64, int64, int32, uint8, int8,
+# float16, or uint16 for the bits of bfloat16; or bytes. None = NULL.
 Data = Any
-# The same, int64.
+# Like Data, of int64.
 Rows = Any
 # Flags, or {"flags": ..., "timeout_ms": ...}. With MV_ASYNC the call returns the request's handle.
 CallOptions = Union[None, int, Mapping[str, Optional[int]]]
@@ -19,7 +19,8 @@ TensorLike = Any
 Lengths = Union[int, Sequence[int]]
 # A number or a name, or a sequence of either.
 Keys = Union[int, str, Sequence[int], Sequence[str]]
-# A tensor, a sequence of them, or a sequence of sequences: of each key several devices'; or {"tensors": these, "priority": int}.
+# A tensor, a sequence of them, or a sequence of sequences with the tensors of several devices for each key; or
+# {"tensors": these, "priority": int}.
 Tensors = Union[TensorLike, Sequence[TensorLike], Sequence[Sequence[TensorLike]], Mapping[str, Any]]
 
 MV_VERSION_MAJOR: int
@@ -228,9 +229,9 @@ def kv_barrier(store: int, options: CallOptions = ...) -> None: ...
 def kv_set_key_parameters(store: int, keys: Keys, parameters: str) -> None: ...
 def kv_save_optimizer_states(store: int, path: str, flags: int) -> None: ...
 def kv_load_optimizer_states(store: int, path: str) -> None: ...
-# Whether updates are run by hand, or there is no updater.
+# by_hand: True = KV_UPDATER_BY_HAND, False = no updater
 def kv_set_updater(store: int, by_hand: bool) -> None: ...
-# [merged, stored, key]; both tensors 0 if none waits
+# [merged, stored, key]; both tensors are 0 if no update is queued
 def kv_next_update(store: int) -> List[Any]: ...
 def kv_update_done(store: int, outcome: int) -> None: ...
 def kv_send_command(store: int, head: int, body: str, options: CallOptions = ...) -> Optional[int]: ...

@@ -1,18 +1,18 @@
-"""Training spread over the ranks of a group, beside any training loop: torch-distlearn's AllReduceSGD and AllReduceEA, and more.
+"""Distributed training on the ranks of a group, for any loop: torch-distlearn's AllReduceSGD, AllReduceEA, and more.
 
     from polyverso import distlearn
 
     sgd = distlearn.AllReduceSGD(group)
-    sgd.synchronize_parameters(params)          # all ranks begin with the same values
-    for batch in batches:                       # ranks may have different numbers of them
+    sgd.synchronize_parameters(params)          # all ranks start with the same values
+    for batch in batches:                       # ranks may have different numbers of batches
         grads = gradients(params, batch)
         sgd.sum_and_normalize_gradients(grads)
         step(params, grads)
-    sgd.synchronize_parameters(params)          # waits for the others, and has the same bits as they have
+    sgd.synchronize_parameters(params)          # waits for the other ranks; all get the same bits
 
-Arrays are numpy's, PyTorch's or polyverso.Tensors, on the CPU, C-contiguous, changed in place; or lists, tuples and dicts of those, in the order of their sorted keys: numbers
-before texts.
-docs/distlearn.md has a loop for each class.
+Arrays are numpy arrays, PyTorch tensors on the CPU or polyverso.Tensors, C-contiguous and changed in place; or nested
+lists, tuples and dicts of them. Dicts are traversed by sorted key, numbers before strings.
+docs/distlearn.md has a training loop for each class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tensor import Tensor
 
 
 class Meter(NamedTuple):
-    """What a strategy has sent, beside what an all-reduce of everything in every step would have been."""
+    """The traffic of a strategy, and for comparison (dense_bytes) that of an all-reduce of all arrays in every step."""
 
     steps: int
     operations: int
@@ -37,12 +37,12 @@ class Meter(NamedTuple):
 
 
 def _sorted_keys(values: Dict[Any, Any]) -> List[Any]:
-    """Numbers before texts, each in their order, as all languages walk."""
+    """Numbers before strings, each sorted: the order in all languages."""
     return sorted(values, key=lambda key: (isinstance(key, str), key))
 
 
 def _leaves(values: Any) -> Iterator[np.ndarray]:
-    """The arrays of nested lists and dicts, the latter by sorted keys, as numpy sees their memory."""
+    """The arrays of nested lists and dicts (dicts by sorted key), as numpy views of their memory."""
     if isinstance(values, np.ndarray):
         yield in_place(values)
     elif isinstance(values, dict):
@@ -70,7 +70,7 @@ def _torch_memory(tensor: Any) -> np.ndarray:
 
 
 def _nested(values: Any) -> Any:
-    """The same, with lists in place of what can be gone through but once."""
+    """The same values, with lists in place of one-shot iterables."""
     if isinstance(values, dict):
         return {key: _nested(value) for key, value in values.items()}
     if hasattr(values, "shape") or isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
@@ -79,7 +79,7 @@ def _nested(values: Any) -> Any:
 
 
 def _rows(arrays: Any) -> Iterator[int]:
-    """Of each array how many rows it has as a matrix: convolutions' kernels, too, one row an output."""
+    """For each array, its number of rows as a matrix; 0 for vectors. Convolution kernels: one row for each output."""
     if isinstance(arrays, dict):
         for key in _sorted_keys(arrays):
             yield from _rows(arrays[key])
@@ -91,7 +91,7 @@ def _rows(arrays: Any) -> Iterator[int]:
 
 
 class _Strategy:
-    """A handle that an `open` function gave, and the one that closes it."""
+    """Base class of the strategies. Owns the handle of an `open` function; `_close` closes it."""
 
     _close: Callable[[int], None]
 
@@ -104,7 +104,7 @@ class _Strategy:
             return function(self._handle, arrays, *more, {"timeout_ms": milliseconds(timeout)})
         except Error:
             raise
-        except BaseException:  # a signal's handler has raised: the call is not to go on in memory that may soon be gone
+        except BaseException:  # a signal's handler raised: the call must not continue in memory that may soon be freed
             capi.mv_strategy_cancel(self._handle)
             raise
 
@@ -129,7 +129,7 @@ def _group(group: Any) -> int:
 
 
 class AllReduceSGD(_Strategy):
-    """One mini-batch spread over the ranks of `group`."""
+    """Data-parallel SGD: one mini-batch divided among the ranks of `group`."""
 
     _close = staticmethod(capi.mv_sgd_close)
 
@@ -137,20 +137,21 @@ class AllReduceSGD(_Strategy):
         super().__init__(capi.mv_sgd_open(_group(group)))
 
     def sum_gradients(self, gradients: Any, timeout: Optional[float] = None) -> int:
-        """gradients = their sum over all ranks; how many ranks contributed."""
+        """gradients = their sum over all ranks. Returns the number of contributors."""
         return self._call(capi.mv_sgd_sum_gradients, gradients, timeout=timeout)
 
     def sum_and_normalize_gradients(self, gradients: Any, timeout: Optional[float] = None) -> int:
-        """The same, divided by the ranks that contributed to this step."""
+        """sum_gradients(), divided by the number of contributors of this step."""
         return self._call(capi.mv_sgd_sum_and_normalize, gradients, timeout=timeout)
 
     def synchronize_parameters(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """Waits for ranks that still step; then all have the parameters of the one with most steps, or the lowest rank's."""
+        """Waits for ranks that still make steps. Then all ranks get the parameters of the rank with the most steps (of
+        several, the lowest)."""
         self._call(capi.mv_sgd_synchronize, parameters, timeout=timeout)
 
 
 class AllReduceEA(_Strategy):
-    """Elastic averaging: every `tau` steps the parameters move towards a centre, by `alpha` of their difference to it."""
+    """Elastic averaging: every `tau` steps the parameters move towards a centre, by `alpha` times their difference."""
 
     _close = staticmethod(capi.mv_ea_close)
 
@@ -158,15 +159,16 @@ class AllReduceEA(_Strategy):
         super().__init__(capi.mv_ea_open(_group(group), tau, alpha))
 
     def average_parameters(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """After each step."""
+        """Call after each step."""
         self._call(capi.mv_ea_average, parameters, timeout=timeout)
 
     def synchronize_center(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """Waits for ranks that still step; then all have the same centre. Parameters stay each rank's own."""
+        """Waits for ranks that still make steps. Then all have the same centre; parameters stay each rank's own."""
         self._call(capi.mv_ea_synchronize_center, parameters, timeout=timeout)
 
     def synchronize_parameters(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """Waits for ranks that still step; then all have the lowest rank's parameters, and those for a centre."""
+        """Waits for ranks that still make steps. Then all ranks get the lowest rank's parameters, which also become the
+        centre."""
         self._call(capi.mv_ea_synchronize_parameters, parameters, timeout=timeout)
 
     def read_center(self, parameters: Any) -> None:
@@ -175,7 +177,7 @@ class AllReduceEA(_Strategy):
 
 
 class AsyncEA(_Strategy):
-    """Elastic averaging against a centre in a table, which each worker meets alone."""
+    """Elastic averaging with a table as centre, to which each worker synchronizes independently."""
 
     _close = staticmethod(capi.mv_async_ea_close)
 
@@ -190,8 +192,8 @@ class AsyncEA(_Strategy):
 
 
 class LocalSGD(_Strategy):
-    """Ranks train by themselves and meet every `inner_steps`; with an outer rate and momentum this is DiLoCo, with fragments and an
-    overlap its streaming variant."""
+    """Ranks train by themselves and exchange parameters every `inner_steps` steps. With an outer rate and momentum this
+    is DiLoCo; with fragments and an overlap, Streaming DiLoCo. `settings` as for mv_local_sgd_open()."""
 
     _close = staticmethod(capi.mv_local_sgd_close)
 
@@ -201,11 +203,11 @@ class LocalSGD(_Strategy):
         super().__init__(capi.mv_local_sgd_open(_group(group), text))
 
     def step(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """After each inner step."""
+        """Call after each inner step."""
         self._call(capi.mv_local_sgd_step, parameters, timeout=timeout)
 
     def synchronize_parameters(self, parameters: Any, timeout: Optional[float] = None) -> None:
-        """Waits for ranks that still step; then all have the same bits."""
+        """Waits for ranks that still make steps. Then all ranks have the same bits."""
         self._call(capi.mv_local_sgd_synchronize, parameters, timeout=timeout)
 
 
@@ -215,7 +217,7 @@ def DiLoCo(group: Any, inner_steps: int, outer_rate: float = 0.7, outer_momentum
 
 
 class CompressedAllReduce(_Strategy):
-    """Averages of gradients that travel as less than they are: `how` is "int8", "topk ratio=0.01", "powersgd rank=4"."""
+    """Averages of gradients that are transferred compressed: `how` is "int8", "topk ratio=0.01", "powersgd rank=4"."""
 
     _close = staticmethod(capi.mv_compressed_close)
 
@@ -223,12 +225,13 @@ class CompressedAllReduce(_Strategy):
         super().__init__(capi.mv_compressed_open(_group(group), how))
 
     def average_gradients(self, gradients: Any, timeout: Optional[float] = None) -> int:
-        """gradients = about their average over the ranks that contribute; how many those are."""
+        """gradients = approximately their average over the contributors. Returns the number of contributors."""
         arrays = _nested(gradients)
         return self._call(capi.mv_compressed_average, arrays, self._shape(arrays), timeout=timeout)
 
     def finish(self, gradients: Any, timeout: Optional[float] = None) -> None:
-        """Waits for ranks that still step. The gradients' values don't matter."""
+        """Takes part in the averages of ranks that still make steps, without a contribution. The gradients' values have
+        no effect."""
         arrays = _nested(gradients)
         self._call(capi.mv_compressed_finish, arrays, self._shape(arrays), timeout=timeout)
 

@@ -1,4 +1,4 @@
-"""The exceptions of polyverso: one class for each family of statuses in MV_STATUS_MAP of polyverso.h."""
+"""The exceptions of polyverso: one class for each family of status codes in MV_STATUS_MAP of polyverso.h."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import capi
 
 
 class Error(Exception):
-    """Any failed call: `status` is the number (capi.MV_ESHAPE), `name` its name, `text` a sentence about this call."""
+    """Any failed call. `status` is the code (capi.MV_ESHAPE), `name` its name, `text` a sentence about this call."""
 
     def __init__(self, status: int, text: str = "") -> None:
         self.status = status
@@ -21,15 +21,15 @@ class Error(Exception):
 
 
 class ArgumentError(Error, ValueError):
-    """The data or an argument does not fit: shape, dtype, a row id, a name, a value that is not finite."""
+    """Invalid data or an invalid argument: shape, dtype, a row id, a name, a value that is not finite."""
 
 
 class HandleError(Error, ValueError):
-    """No such node, table or request, or it is closed, or of another kind."""
+    """The handle names no node, table or request, or one that is closed, or one of another kind."""
 
 
 class StateError(Error, RuntimeError):
-    """The call does not fit the moment: before init, after shutdown, in a forked child, against an earlier one."""
+    """The call is not allowed now: before init, after shutdown, in a forked child, or against an earlier call."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):
@@ -37,25 +37,25 @@ class TimeoutError(Error, builtins.TimeoutError):
 
 
 class PeerError(Error, ConnectionError):
-    """Another process, or the way to it, is gone."""
+    """Another process, or the connection to it, is lost."""
 
     def __init__(self, status: int, text: str = "") -> None:
         Error.__init__(self, status, text)
 
-    # OSError has its own idea of str() for two arguments.
+    # OSError formats two arguments differently.
     __str__ = Error.__str__
 
 
 class OutOfStepError(Error, RuntimeError):
-    """In sync mode the workers do not make the same adds and gets."""
+    """The workers of a sync-mode table do not make the same adds and gets."""
 
 
 class Interrupted(Error):
-    """A signal, whose handler did not raise, ended a wait that can't be resumed."""
+    """A signal ended a wait that can't be resumed, and its handler did not raise."""
 
 
 class SystemFailure(Error):
-    """This machine refused: memory, descriptors, or a defect of the library."""
+    """A failure on this machine: no memory, no descriptors, or a defect of the library."""
 
 
 _FAMILIES = {
@@ -71,5 +71,5 @@ _FAMILIES = {
 
 
 def from_status(status: int, text: str = "") -> Error:
-    """The exception for a status; the C functions raise what this returns."""
+    """The exception for a status; the C functions raise it."""
     return _FAMILIES.get(capi.mv_status_family(status), Error)(status, text)

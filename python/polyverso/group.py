@@ -1,15 +1,14 @@
-"""Groups: workers that reduce arrays together. docs/allreduce.md has the algorithms.
+"""Groups of workers that reduce arrays together. docs/groups.md is the guide, docs/allreduce.md has the algorithms.
 
     from polyverso.group import Group
 
     with Group(node) as group:                  # all workers
-        group.allreduce(gradient)               # its sum over all ranks, in place
+        group.allreduce(gradient)               # the sum over all ranks, in place
         group.allreduce(loss, op="avg")
         group.broadcast(weights, root=0)
         losses = group.allgather(loss)          # of shape (ranks, *loss.shape)
 
-Arrays are C-contiguous memory of a dtype of tables, which is changed in place. All ranks make the same calls in the same order.
-docs/groups.md tells more.
+Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def _code(op: str) -> int:
 
 
 def _own(array: Any) -> Any:
-    """The array, if its dtype tells what it is."""
+    """The array itself, after a check of its dtype: uint16 is refused."""
     in_place(array)
     return array
 
@@ -50,14 +49,14 @@ def _options(timeout: Optional[float]) -> Dict[str, Optional[int]]:
 
 
 class Drained(NamedTuple):
-    """What the others reduce next, for a rank that drains."""
+    """The next operation of the other ranks, for a rank that drains."""
 
-    arrays: List[Tuple[int, np.dtype]]  # of each how many elements
-    op: Optional[str]  # None: by a function of their own, allreduce_custom()
+    arrays: List[Tuple[int, np.dtype]]  # (elements, dtype) of each
+    op: Optional[str]  # None: allreduce_custom()
 
 
 class _ByHand:
-    """Values on their way through the steps of a reduction by a function."""
+    """The values of a custom reduction, which this class drives step by step."""
 
     def __init__(self, values: Any, function: Callable[[Any, Any], Any], draining: bool) -> None:
         self._several = isinstance(values, (list, tuple))
@@ -67,11 +66,11 @@ class _ByHand:
         self.theirs = [np.empty_like(array) for array in self.mine]
 
     def next(self, custom: int) -> bool:
-        """Waits for what another rank has, which is in `theirs` then."""
+        """Waits for the next values of another rank, received in `theirs`. False when the result is complete."""
         return bool(capi.mv_custom_next(custom, [as_bits(array) for array in self.theirs]))
 
     def reduce(self) -> None:
-        mine = list(self.mine)  # in which a function may also put new ones
+        mine = list(self.mine)  # a copy: the function may also replace its elements
         if self._several:
             made = self._function(mine, list(self.theirs))
             made = mine if made is None else made
@@ -84,7 +83,7 @@ class _ByHand:
 
 
 class Group:
-    """`workers`, by their ids; all of the node's cluster by default. Opened by all of them together."""
+    """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together."""
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
@@ -95,7 +94,7 @@ class Group:
 
     @classmethod
     def of_host(cls, node: Any = 0) -> Group:
-        """The workers of this machine."""
+        """Opens a group of the workers on this machine."""
         return cls(handle=capi.mv_group_open_host(getattr(node, "handle", node)))
 
     @property
@@ -104,31 +103,32 @@ class Group:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did."""
+        """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations; if it is broken, the reason."""
         return capi.mv_group_describe(self._handle)
 
     @property
     def members(self) -> List[int]:
-        """The worker ids of its ranks."""
+        """The worker ids of the group, in the order of ranks."""
         ids = np.empty(self.size, dtype=np.int64)
         return ids[: capi.mv_group_members(self._handle, ids)].tolist()
 
     def allreduce(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Any:
-        """array = all ranks' reduced, with the same bits on all; returns it."""
+        """array = the reduction of all ranks' arrays, the same bits on every rank. Returns the array."""
         capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout))
         return array
 
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
-        """Several arrays in one operation; how many ranks contributed. A draining rank only takes part."""
+        """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
-        lent = as_bits if draining else in_place  # what drain() told of is bfloat16 where numpy has but bits for it
+        lent = as_bits if draining else in_place  # drain() may report bfloat16 as uint16
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in arrays], _code(op), flags, _options(timeout))
 
     def allreduce_custom(
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
     ) -> int:
-        """values, an array or a list of arrays = all ranks', reduced two by two: function(mine, theirs), of as many, changes mine in place, or
-        returns what is to be in its place. How many ranks contributed. What the function raises fails the operation on all ranks."""
+        """Reduces values, an array or a list of arrays, over all ranks in place, by the caller's function.
+        function(mine, theirs) takes two arrays, or two lists of arrays; it changes mine in place, or returns the new
+        values. Returns the number of contributors. An exception in the function fails the operation on all ranks."""
         by_hand = _ByHand(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
         custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in by_hand.mine], flags, _options(timeout))
@@ -137,7 +137,7 @@ class Group:
                 try:
                     by_hand.reduce()
                 except BaseException:
-                    with contextlib.suppress(Error):  # the operation's, which fails: waited for, so that it is not withdrawn
+                    with contextlib.suppress(Error):  # wait for the failure: mv_custom_end() would withdraw
                         capi.mv_custom_done(custom, capi.MV_ECANCELED)
                         by_hand.next(custom)
                     raise
@@ -149,23 +149,24 @@ class Group:
         return capi.mv_custom_end(custom)
 
     def drain(self, timeout: Optional[float] = None) -> Optional[Drained]:
-        """For a rank that is through: waits for what the others reduce next, in which it is to take part with draining=True. None: all are."""
+        """For a rank that has run out of data: waits for the next operation of the other ranks, in which it must take
+        part with draining=True. None: all ranks drain."""
         told = capi.mv_allreduce_drain(self._handle, _options(timeout))
         if told["finished"]:
             return None
         return Drained([(array["count"], DTYPES[array["dtype"]]) for array in told["arrays"]], _NAMES.get(told["reduction"]))
 
     def allreduce_zeros(self, timeout: Optional[float] = None) -> None:
-        """Takes part in the others' all-reduces, with zeros, until all ranks have come here."""
+        """Takes part in the other ranks' all-reduces, with neutral values (zeros for sums), until all ranks drain."""
         capi.mv_allreduce_zeros(self._handle, _options(timeout))
 
     def reduce(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Any:
-        """As allreduce(), but only the root has the result; the others' arrays stay what they are."""
+        """Like allreduce(), but only `root` gets the result; the arrays of the other ranks stay unchanged."""
         capi.mv_reduce(self._handle, in_place(array), _code(op), root, _options(timeout))
         return array
 
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
-        """array = the root's, on all ranks; returns it."""
+        """array = root's array, on all ranks. Returns the array."""
         capi.mv_broadcast(self._handle, in_place(array), root, _options(timeout))
         return array
 
@@ -173,7 +174,7 @@ class Group:
         capi.mv_broadcast_many(self._handle, [in_place(array) for array in arrays], root, _options(timeout))
 
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
-        """All ranks' arrays, which have one shape, in the order of ranks: of shape (ranks, *shape)."""
+        """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array."""
         mine = np.asarray(_own(array))
         gathered = np.empty((self.size, *mine.shape), mine.dtype)
         gathered[self.rank] = mine
@@ -181,7 +182,8 @@ class Group:
         return gathered
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
-        """As allreduce(), but each rank has only its own part of the result, of as many rows for each; a view of it, the rest stays what it is."""
+        """Like allreduce(), but each rank gets only its own part of the result: a view of the array, with an equal
+        number of rows for each rank. The rest of the array stays unchanged."""
         whole = np.asarray(_own(array))
         rows, over = divmod(len(whole), self.size)
         if over:
@@ -193,7 +195,7 @@ class Group:
         capi.mv_group_barrier(self._handle, _options(timeout))
 
     def shrink(self, timeout: Optional[float] = None) -> Group:
-        """After a rank was lost: a group of the survivors, who all call this."""
+        """Opens a new group of the survivors after a rank was lost. All survivors call it."""
         return type(self)(handle=capi.mv_group_shrink(self._handle, _options(timeout)))
 
     def close(self) -> None:

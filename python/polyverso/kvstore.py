@@ -1,13 +1,13 @@
-"""Key-value stores in the manner of MXNet's `mx.kv`: tensors under keys, pushed by all workers, merged, updated, pulled.
+"""Key-value stores in the style of MXNet's `mx.kv`: tensors under keys, pushed by all workers, merged, updated, pulled.
 
     from polyverso import kvstore
 
     kv = kvstore.create("local")
     kv.init(3, np.ones((2, 3)))
-    kv.push(3, [gradient_of_one_device, gradient_of_another])     # summed up
+    kv.push(3, [gradient_of_one_device, gradient_of_another])     # summed
     kv.pull(3, out=weights)
 
-Types that begin with "dist" want a polyverso.init() first; docs/kvstore.md tells what each of them promises.
+Types that begin with "dist" need a polyverso.init() first. docs/kvstore.md describes the guarantees of each type.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .request import Request
 from .table import call_options
 from .tensor import Tensor
 
-# Keys of one store are all int or all str.
+# The keys of a store are all int or all str.
 Key = Union[int, str]
 # polyverso.Tensor, numpy.ndarray, or anything with __dlpack__, such as a PyTorch tensor in this machine's memory.
 Value = Any
-# Of one key a value, or a list of one a device; of a list of keys a list of these.
+# For one key a value, or a list with one value for each device; for a list of keys a list of these.
 Values = Union[Value, Sequence[Value], Sequence[Sequence[Value]]]
 # updater(key, merged, stored) changes `stored` in place.
 Updater = Callable[[Any, Tensor, Tensor], None]
@@ -42,14 +42,15 @@ Controller = Callable[[int, str], None]
 
 
 def create(name: str = "local", node: Optional[Node] = None) -> "KVStore":
-    """A store of one of MXNet's types, in letters of any size.
+    """Creates a store of one of MXNet's types; `name` is case-insensitive.
 
     local, local_update_cpu, local_allreduce_cpu, local_allreduce_device, device, nccl, row_sparse: in this process alone.
-    dist_sync (dist, dist_sync_device, dist_device_sync): what all workers push to a key is merged and updates it once.
+    dist_sync (dist, dist_sync_device, dist_device_sync): all workers' pushes to a key are merged and update it once.
     dist_async (dist_async_device): every push updates at once.
-    node: whose cluster; None = that of polyverso.init(). Workers create their stores in the same order.
-    In a process that is only a server one of a dist type knows what it is, and does nothing; polyverso.kvstore_server runs it.
-    Raises ArgumentError, with the known types, for another name.
+    node: a member of the cluster; None = the node of polyverso.init(). Workers create their stores in the same order.
+    In a process that is only a server, a store of a dist type only has its type, rank and number of workers; see
+    polyverso.kvstore_server.
+    Raises ArgumentError for another name, and lists the known types.
     """
     number = 0 if node is None else node.handle
     try:
@@ -67,12 +68,13 @@ def _is_server_only(node: int) -> bool:
         return False
 
 
-# What was pulled into a copy, and the array it is for.
+# (copy that a pull fills, array that gets its values)
 Copies = List[Tuple[np.ndarray, np.ndarray]]
 
 
 def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
-    """The tensor upon a value's memory; of an array with gaps upon a copy, which goes back where it is written to."""
+    """A tensor over the value's own memory. An array that is not C-contiguous or not writable is copied; `copies`, if
+    given, receives (copy, array), so that the caller can copy results back."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
@@ -89,7 +91,7 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
 
 
 def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequence[Union[Tensor, List[Tensor]]]:
-    """The tensors of a call, of each key one or a list: in a list of keys each has one element of the list of values.
+    """The tensors of a call: for each key one, or a list. With a list of keys, `values` has one element for each key.
 
     copies: None = the values are only read.
     """
@@ -101,7 +103,7 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequ
         some = f"{len(values)} values" if isinstance(values, (list, tuple)) else "one value"
         raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element a key is needed")
     kinds = set(map(type, values))
-    if kinds == {Tensor}:  # as they are: thousands of keys take no loop here
+    if kinds == {Tensor}:  # returned unchanged: thousands of keys need no loop
         return values
     if kinds == {np.ndarray}:
         views = tensor_views(values, Tensor)
@@ -113,7 +115,7 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequ
 
 
 def _row_ids(keys: Any, row_ids: Any) -> List[List[Tensor]]:
-    """The row ids of a call, a list of each key's: one for all of its outputs, or as many as these."""
+    """The row ids of a call: for each key a list with one tensor for all of its outputs, or one for each output."""
     if row_ids is None:
         raise ArgumentError(capi.MV_EINVAL, "no row_ids given")
     if not isinstance(keys, (list, tuple)):
@@ -128,7 +130,7 @@ def _is_list_of_ids(value: Any) -> bool:
 
 
 def _ids(ids: Any) -> Tensor:
-    """Integers of any kind; what is no whole number is left for the library to refuse."""
+    """Row ids as a tensor, from numbers of any dtype. The library refuses those that are not whole."""
     if isinstance(ids, Tensor):
         return ids
     array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
@@ -138,13 +140,13 @@ def _ids(ids: Any) -> Tensor:
 
 
 class KVStore:
-    """One process's view of a store; from create().
+    """A store, as one process sees it; from create().
 
-    A key is an int or a str, a list of keys goes with a list of values. Of each key there is one value, or a list of
-    several, one a device: they are summed up when they are pushed, and all receive what is pulled. Arrays are used in
-    place, and only one with gaps between its elements is copied. What happens to one key happens in the order of the calls, and
-    what was pushed is a snapshot. Wrong keys, shapes and dtypes are an ArgumentError; nothing was done then.
-    priority: of what waits to be sent higher ones leave first. timeout: seconds; None = the node's default.
+    A key is an int or a str; a list of keys needs a list of values. Each key has one value, or a list with one value
+    for each device: a push sums them, and a pull fills all of them. Arrays are used in place; only those
+    with gaps between elements, or read-only, are copied. Calls on one key take effect in order, and a pushed value is a
+    snapshot. Wrong keys, shapes and dtypes are an ArgumentError; nothing was done then.
+    priority: queued requests are sent by descending priority. timeout: seconds; None = the node's default.
     """
 
     def __init__(self, handle: int, node: int) -> None:
@@ -153,17 +155,17 @@ class KVStore:
         self._has_numbers = False
         self._keys: List[Key] = []
         self._is_dist = capi.kv_type(handle).startswith(("dist", "p3"))
-        self._optimizer: Optional[Optimizer] = None  # that this process has set
-        self._told: Tuple[Any, ...] = ()  # its settings and multipliers, as the library has them
-        self._factors: Dict[Key, Tuple[float, float]] = {}  # of rate and weight decay, where they are not 1
+        self._optimizer: Optional[Optimizer] = None  # the one that this process has set
+        self._told: Tuple[Any, ...] = ()  # its settings and multipliers, as last passed to the library
+        self._factors: Dict[Key, Tuple[float, float]] = {}  # multipliers of rate and weight decay, if not 1
         self._updater: Optional[Updater] = None
-        self._thread = 0  # that set the updater, and runs it
+        self._thread = 0  # the thread that set the updater, and runs it
         self._is_updating = False
 
     def __del__(self) -> None:
         try:
             capi.kv_free(self._handle)
-        except Exception:  # the interpreter ends, or the node has ended and its stores with it
+        except Exception:  # the interpreter exits, or the node and its stores are closed
             pass
 
     @property
@@ -178,12 +180,12 @@ class KVStore:
 
     @property
     def type(self) -> str:
-        """The type as it was given, in lower case."""
+        """The type passed to create(), in lower case."""
         return capi.kv_type(self._handle)
 
     @property
     def rank(self) -> int:
-        """Place among the workers, 0 .. num_workers - 1."""
+        """The number of this process among the workers, 0 .. num_workers - 1."""
         return capi.kv_rank(self._handle)
 
     @property
@@ -191,8 +193,8 @@ class KVStore:
         return capi.kv_num_workers(self._handle)
 
     def init(self, key: Union[Key, Sequence[Key]], value: Values) -> None:
-        """Brings keys into the store. Of dist types every worker calls it alike; worker 0's values count, and they are
-        stored when it returns."""
+        """Creates keys in the store. Dist types: collective, every worker makes the same call; worker 0's values are
+        used; returns when they are stored."""
         capi.kv_init(self._handle, key, _tensors(key, value))
         keys = list(key) if isinstance(key, (list, tuple)) else [key]
         self._has_numbers = not any(isinstance(one, str) for one in keys)
@@ -202,8 +204,8 @@ class KVStore:
     def push(
         self, key: Union[Key, Sequence[Key]], value: Values, priority: int = 0, *, timeout: Optional[float] = None
     ) -> None:
-        """Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all
-        workers' pushes of the same number are merged first."""
+        """Pushes values through the keys' optimizer; without an optimizer they replace the stored values. A dist_sync
+        store first merges all workers' pushes of the same number."""
         values = {"tensors": _tensors(key, value), "priority": priority}
         self._follow()
         capi.kv_push(self._handle, key, values, call_options(0, timeout))
@@ -220,8 +222,8 @@ class KVStore:
         *,
         timeout: Optional[float] = None,
     ) -> None:
-        """Pulls into `out`, which holds this worker's earlier pushes then, in a dist_sync store with all that belongs to
-        their rounds. Row-sparse tensors are left as they are unless ignore_sparse is False."""
+        """Pulls values into `out`. They include this worker's earlier pushes; in a dist_sync store, with all other
+        pushes of their rounds. Row-sparse tensors are skipped unless ignore_sparse is False."""
         copies: Copies = []
         values = {"tensors": _tensors(key, out, copies), "priority": priority}
         options = call_options(0 if ignore_sparse else capi.KV_SPARSE_TOO, timeout)
@@ -238,7 +240,8 @@ class KVStore:
         priority: int = 0,
         ignore_sparse: bool = True,
     ) -> Request:
-        """pull() to be waited for, or awaited. Until then `out` must not be used; arrays without gaps only."""
+        """pull() without blocking: returns a request. `out` must not be used before it has finished; its arrays must be
+        C-contiguous and writable."""
         copies: Copies = []
         values = {"tensors": _tensors(key, out, copies), "priority": priority}
         if copies:
@@ -255,10 +258,10 @@ class KVStore:
         *,
         timeout: Optional[float] = None,
     ) -> None:
-        """Pulls some rows of row-sparse keys into row-sparse tensors, which hold these rows then, and no others.
+        """Pulls some rows of row-sparse keys into row-sparse tensors, which then hold exactly these rows.
 
-        row_ids: ids in any order, repeated or not, of any shape; of one key for all outputs, or as many as there are; of
-        several keys a list of these, or one for all.
+        row_ids: ids in any order and shape, repeats allowed. For one key: one array for all outputs, or a list with one
+        for each output. For several keys: a list of these, or one for all.
         """
         values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
         options = call_options(0, timeout)
@@ -273,7 +276,7 @@ class KVStore:
         *,
         priority: int = 0,
     ) -> Request:
-        """row_sparse_pull() to be waited for, or awaited. Until then `out` must not be used."""
+        """row_sparse_pull() without blocking: returns a request. `out` must not be used before it has finished."""
         values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
         options = call_options(capi.MV_ASYNC, timeout)
         request = self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
@@ -288,7 +291,7 @@ class KVStore:
         *,
         timeout: Optional[float] = None,
     ) -> None:
-        """push(), then pull() into `out`, or into `value` without it."""
+        """push(), then pull() into `out`, or into `value` if `out` is None."""
         self.push(key, value, priority, timeout=timeout)
         self.pull(key, value if out is None else out, priority, timeout=timeout)
 
@@ -298,18 +301,19 @@ class KVStore:
         self.pull(key, out, priority)
 
     def set_optimizer(self, optimizer: Union[Optimizer, str]) -> None:
-        """Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
-        "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again
-        changes nothing. One with an update() or a schedule in Python works in a store of this process only.
+        """Sets the optimizer of all present and future keys: an object of polyverso.optimizer, or its text,
+        "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; setting an equal one again
+        changes nothing. An optimizer with an update() or a schedule in Python works only in a store of one process.
 
-        A store of this process goes by the object: a rate, a rescale_grad or a multiplier that is changed in it counts from the next
-        push on, with the states that there are, and the object counts the updates."""
+        A store of one process follows the object: a changed rate, rescale_grad or multiplier takes effect at the next
+        push and keeps the states, and the object counts the updates."""
         if isinstance(optimizer, Optimizer) and not optimizer.is_native:
             return self.set_updater(get_updater(optimizer))
         before = self._optimizer
         self._optimizer = optimizer if isinstance(optimizer, Optimizer) else None
         try:
-            self._set_factors(self._keys, lambda factors: factors == (1, 1))  # first what the new one may not know
+            # Reset the old multipliers first: the new optimizer may not support any.
+            self._set_factors(self._keys, lambda factors: factors == (1, 1))
             capi.kv_set_optimizer(self._handle, str(optimizer))
         except Exception:
             self._optimizer = before
@@ -327,13 +331,13 @@ class KVStore:
         return made._settings(), dict(made.lr_mult), dict(made.wd_mult), objects
 
     def _follow(self) -> None:
-        """Tells what was changed in the optimizer since it was told last."""
+        """Passes changes of the optimizer object to the library, if there are any since the last time."""
         if self._optimizer is None or self._is_dist:
             return
         now = self._to_tell()
         if now == self._told:
             return
-        if not self._optimizer.is_native:  # by a schedule in Python
+        if not self._optimizer.is_native:  # it now has a schedule in Python
             return self.set_optimizer(self._optimizer)
         if now[0] != self._told[0]:
             capi.kv_set_optimizer(self._handle, str(self._optimizer))
@@ -341,7 +345,7 @@ class KVStore:
         self._told = now
 
     def _set_factors(self, keys: Sequence[Key], which: Callable[[Tuple[float, float]], bool] = lambda _: True) -> None:
-        """What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back."""
+        """Sends the optimizer's multipliers of single keys to the servers, and resets those of an earlier optimizer."""
         for key in keys:
             factors = (1.0, 1.0) if self._optimizer is None else self._optimizer.factors_of(key)
             if which(factors) and factors != self._factors.get(key, (1.0, 1.0)):
@@ -349,25 +353,26 @@ class KVStore:
                 self._factors[key] = factors
 
     def set_key_parameters(self, key: Union[Key, Sequence[Key]], parameters: str) -> None:
-        """Multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" takes them away. An optimizer's
-        set_lr_mult(), set_wd_mult() and param_idx2name do it by themselves."""
+        """Sets multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" removes them. An
+        optimizer's set_lr_mult(), set_wd_mult() and param_idx2name do so automatically."""
         capi.kv_set_key_parameters(self._handle, key, parameters)
 
     def set_updater(self, updater: Optional[Updater]) -> None:
-        """What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes
-        `stored` in place. It runs in this thread, in its calls on the store: a push has been through it when it returns; those
-        of other threads wait for this one's next push, pull or update(). What it raises is the push's error, and the value
-        stays as it was. A tensor that it keeps is a copy from its return on. None: without one again. StateError for dist types,
-        whose values are updated on the servers."""
+        """Sets the updater, which handles pushes in a store of one process instead of replacing the value:
+        updater(key, merged, stored) changes `stored` in place. It runs on the calling thread, inside that thread's
+        calls on the store. When this thread's push returns, the updater has handled it; pushes of other threads wait
+        for this thread's next push, pull or update(). An exception in it is the push's error, and the value stays as it
+        was. A tensor that the updater keeps becomes a copy when it returns. None: no updater. StateError for dist
+        types, whose values are updated on the servers."""
         capi.kv_set_updater(self._handle, updater is not None)
         self._updater, self._thread = updater, threading.get_ident()
         if updater is not None:
             self._optimizer = None
 
-    _set_updater = set_updater  # as it is called in MXNet
+    _set_updater = set_updater  # MXNet's name
 
     def update(self) -> None:
-        """Makes the updates that wait for this thread's updater, and raises the first error among them when all are made."""
+        """Runs the updates that wait for this thread's updater. After all have run, raises the last error, if any."""
         if self._updater is None or self._is_updating or threading.get_ident() != self._thread:
             return
         self._is_updating = True
@@ -383,7 +388,7 @@ class KVStore:
             raise failure
 
     def _update_one(self, key: str, merged: int, stored: int) -> Optional[Exception]:
-        outcome = capi.MV_ECANCELED  # of a signal's handler
+        outcome = capi.MV_ECANCELED  # if a signal's handler raises
         tensors = [_Lent(merged), _Lent(stored)]
         lent = [weakref.ref(tensor) for tensor in tensors]
         try:
@@ -395,14 +400,14 @@ class KVStore:
         finally:
             tensors.clear()
             for tensor in lent:
-                kept = tensor()  # by the updater, or by the traceback of what it raised
+                kept = tensor()  # alive: the updater, or the traceback of its exception, refers to it
                 if kept is not None:
                     kept.keep_copy()
             capi.kv_update_done(self._handle, outcome)
         return None
 
     def _updated(self, pull: Callable[[], Any]) -> Any:
-        """pull(), again as long as it says that pushes wait for this thread's updater."""
+        """Calls pull(), and again after update() as long as pushes wait for this thread's updater (MV_EPENDING)."""
         while True:
             try:
                 return pull()
@@ -412,49 +417,50 @@ class KVStore:
             self.update()
 
     def set_reject_nonfinite(self, on: bool = True) -> None:
-        """Keys that are initialised from now on refuse NaN and infinity: a push of such is an ArgumentError. Of dist types
-        all workers call it alike."""
+        """Keys that are initialised from now on refuse NaN and infinity: a push of such values is an ArgumentError.
+        Dist types: all workers make the same call."""
         capi.kv_set_reject_nonfinite(self._handle, int(on))
 
     def set_gradient_compression(self, compression_params: Union[str, Dict[str, Any]]) -> None:
-        """What is pushed from now on travels in fewer bits: {"type": "2bit", "threshold": 0.5}, or as text, "2bit
-        threshold=0.5". What is left out is kept here and added to the next push. docs/kvstore.md has the codecs."""
+        """Sets the codec that compresses pushes from now on: {"type": "2bit", "threshold": 0.5}, or as text, "2bit
+        threshold=0.5". The sender keeps the residual and adds it to the next push. docs/kvstore.md lists the codecs."""
         capi.kv_set_gradient_compression(self._handle, _codec(compression_params))
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
-        """Saves what the optimizer keeps for each key, of all servers, into one file of this process, and with
-        dump_optimizer the optimizer and its counts too. One worker calls it, between two barriers. Of an optimizer with an update() in
-        Python: Updater.get_states()."""
+        """Saves the optimizer's states of all keys from all servers into one file of this process; with dump_optimizer,
+        the optimizer and its update counts too. One worker calls it, between two barriers. For an optimizer with an
+        update() in Python, the file contains Updater.get_states()."""
         if isinstance(self._updater, OptimizerUpdater):
             return _write_whole(os.fspath(fname), self._updater.get_states(dump_optimizer))
         capi.kv_save_optimizer_states(self._handle, os.fspath(fname), capi.KV_DUMP_OPTIMIZER if dump_optimizer else 0)
 
     def load_optimizer_states(self, fname: Any) -> None:
-        """Loads what save_optimizer_states() has saved. What does not fit changes nothing."""
+        """Loads a file of save_optimizer_states(). A file that does not fit changes nothing."""
         if isinstance(self._updater, OptimizerUpdater):
             with open(fname, "rb") as file:
                 return self._updater.set_states(file.read())
         capi.kv_load_optimizer_states(self._handle, os.fspath(fname))
 
     def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:
-        """Sends a command of the program's own to all servers, and returns when each one's controller has executed it:
-        set_controller() and polyverso.kvstore_server set one. Where this thread executes commands itself, it does so meanwhile."""
+        """Sends a command of the program's own to all servers, and returns when the controller of each has executed it.
+        set_controller() and polyverso.kvstore_server set a controller. If this thread executes commands itself, it
+        continues to do so meanwhile."""
         if not _is_controller(self._node):
             return capi.kv_send_command(self._handle, head, body, call_options(0, timeout))
         request = capi.kv_send_command(self._handle, head, body, call_options(capi.MV_ASYNC, timeout))
         while not capi.mv_request_test(request):
             _run_commands(self._node, _MEANWHILE_MS)
 
-    _send_command_to_servers = send_command  # as it is called in MXNet
+    _send_command_to_servers = send_command  # MXNet's name
 
     def barrier(self, timeout: Optional[float] = None) -> None:
-        """Returns when all workers have called it. It waits for no pushes: their rounds may be open."""
+        """Returns when all workers have called it. It does not wait for pushes: their rounds may be open."""
         capi.kv_barrier(self._handle, call_options(0, timeout))
 
-    _barrier = barrier  # as it is called in MXNet
+    _barrier = barrier  # MXNet's name
 
     def leave(self) -> None:
-        """This worker pushes no more: rounds go on without it."""
+        """This worker stops pushing: rounds continue without it. It may still pull."""
         capi.kv_leave(self._handle)
 
     def __repr__(self) -> str:
@@ -462,12 +468,12 @@ class KVStore:
 
 
 class KVStoreOfServer(KVStore):
-    """A store in a process that is only a server: its type, rank and number of workers. All else is a StateError."""
+    """A store in a process that is only a server: type, rank and number of workers. Everything else is a StateError."""
 
     def __init__(self, name: str, node: int) -> None:
         self._type, self._node = name, node
 
-    def __getattr__(self, name: str) -> Any:  # of what a worker's has
+    def __getattr__(self, name: str) -> Any:  # such as _handle, which only a worker's store has
         raise StateError(capi.MV_ESTATE, "this process is only a server: polyverso.kvstore_server.KVStoreServer(kv).run()")
 
     @property
@@ -476,7 +482,7 @@ class KVStoreOfServer(KVStore):
 
     @property
     def rank(self) -> int:
-        """Place among the servers."""
+        """The number of this process among the servers."""
         return capi.mv_server_id(self._node)
 
     @property
@@ -485,7 +491,7 @@ class KVStoreOfServer(KVStore):
 
 
 class _Lent(Tensor):
-    """A tensor that a store lends its updater: the handle is the store's."""
+    """A tensor that a store lends to its updater. The store owns the handle."""
 
     __slots__ = ("_is_lent", "__weakref__")
 
@@ -494,7 +500,7 @@ class _Lent(Tensor):
         self._is_lent = True
 
     def keep_copy(self) -> None:
-        """Becomes a tensor of its own, with the same values."""
+        """Turns this object into a tensor that owns a copy of the values."""
         copy = self.copy()
         mine = copy.handle
         TensorMemory.__init__(copy, 0)
@@ -507,7 +513,7 @@ class _Lent(Tensor):
 
 
 def _write_whole(path: str, data: bytes) -> None:
-    """All of it or nothing."""
+    """Writes a file atomically: completely or not at all."""
     partial = f"{path}.{os.getpid()}.part"
     try:
         with open(partial, "wb") as file:
@@ -528,9 +534,9 @@ def _codec(parameters: Union[str, Dict[str, Any]]) -> str:
     return " ".join([str(words.pop("type")), *(f"{name}={value}" for name, value in words.items())])
 
 
-# Of each node: the thread that executes the commands its server is sent, and how.
+# For each node: the thread that executes the commands sent to its server, and the controller.
 _controllers: Dict[int, Tuple[int, Controller]] = {}
-_MEANWHILE_MS = 5  # between two looks at a request
+_MEANWHILE_MS = 5  # between two tests of a request
 
 
 def _is_controller(node: int) -> bool:
@@ -538,8 +544,9 @@ def _is_controller(node: int) -> bool:
 
 
 def set_controller(controller: Optional[Controller], node: Optional[Node] = None) -> None:
-    """What this process does, as a server, with the commands of KVStore.send_command(): controller(head, body), in this
-    thread, in its run_commands() and send_command(). What it raises is the sender's error."""
+    """Sets the controller, which executes the commands of KVStore.send_command() in this process, a server:
+    controller(head, body). It runs on this thread, inside run_commands() and send_command(). Its exception is reported
+    to the sender."""
     _set_controller(0 if node is None else node.handle, controller)
 
 
@@ -558,7 +565,8 @@ def serve(node: int, controller: Controller) -> None:
 
 
 def run_commands(timeout: float = 0, node: Optional[Node] = None) -> bool:
-    """Executes the commands that wait; without any it waits for one, so many seconds. False once all workers have finished."""
+    """Executes the queued commands. If there are none, waits up to `timeout` seconds for one. False once all workers
+    have finished."""
     return _run_commands(0 if node is None else node.handle, milliseconds(timeout) if timeout else 0)
 
 
@@ -571,7 +579,7 @@ def _run_commands(node: int, timeout_ms: int) -> bool:
 
 
 def _execute(node: int, head: int, body: str) -> None:
-    outcome = capi.MV_ECANCELED  # of a signal's handler
+    outcome = capi.MV_ECANCELED  # if a signal's handler raises
     try:
         _controllers[node][1](head, body)
         outcome = capi.MV_OK
@@ -581,5 +589,5 @@ def _execute(node: int, head: int, body: str) -> None:
         capi.kv_command_done(node, outcome)
 
 
-# Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+# Last, because it does not return in a process that a DMLC tracker started as server or scheduler.
 kvstore_server._init_kvstore_server_module()

@@ -1,12 +1,14 @@
-"""Servers in Python, in the manner of `mx.kvstore_server`: tables and optimizers are the library's, commands come to this program.
+"""Servers in Python, in the style of `mx.kvstore_server`. The library runs the tables and optimizers; this program
+executes the commands.
 
-    node = polyverso.init(role="server")              # or by the environment
+    node = polyverso.init(role="server")              # or from the environment
     kv = kvstore.create("dist")
     kvstore_server.KVStoreServer(kv, lambda head, body: print(head, body)).run()
     node.shutdown()
 
-A process that a DMLC tracker has made a server or the scheduler (DMLC_ROLE) becomes just that when it imports polyverso.kvstore, also as
-`from polyverso import kv`: it serves until all workers have finished, and exits. A controller for it is set before that:
+A process that a DMLC tracker started as server or scheduler (DMLC_ROLE) takes that role when it imports
+polyverso.kvstore, also by `from polyverso import kv`: it serves until all workers have finished, and exits. Set its
+controller before the import:
 
     from polyverso import kvstore_server
     kvstore_server.controller = lambda head, body: print(head, body)
@@ -26,14 +28,15 @@ if TYPE_CHECKING:
 # controller(head, body)
 Controller = Callable[[int, str], None]
 
-# Of processes that importing polyverso.kvstore makes servers.
+# The controller of a process that becomes a server by importing polyverso.kvstore.
 controller: Optional[Controller] = None
 
 
 class KVStoreServer:
-    """A process that is only a server, and executes the commands of KVStore.send_command() in the thread that calls run().
+    """The server of a process that is only a server. run() executes the commands of KVStore.send_command().
 
-    controller: what one that raises is the sender's error, and printed here. Without any, commands are named, as MXNet does.
+    controller: its exception is reported to the sender, and printed here. Without a controller, commands are only
+    printed, as in MXNet.
     """
 
     def __init__(self, kvstore: "KVStore", controller: Optional[Controller] = None) -> None:
@@ -51,14 +54,14 @@ class KVStoreServer:
             raise
 
     def run(self) -> None:
-        """Until all workers have finished."""
+        """Serves until all workers have finished."""
         from .kvstore import serve
 
         serve(self.kvstore.node, self._execute)
 
 
 def _init_kvstore_server_module() -> None:
-    """Of a process that a DMLC tracker has started as server or scheduler, all there is to do."""
+    """Runs a process that a DMLC tracker started as server or scheduler, to its end."""
     if os.environ.get("DMLC_ROLE", "") not in ("server", "scheduler"):
         return
     from .kvstore import create

@@ -1,9 +1,9 @@
-"""Schedules of the learning rate, with MXNet's names: they go to the servers with the optimizer they belong to.
+"""Schedules of the learning rate, under MXNet's names. They are sent to the servers with their optimizer.
 
-The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas. Called
-with a number of updates, a schedule tells the rate then: lr_scheduler.PolyScheduler(100)(50).
+The rate is computed where the updates are made, from the number of a key's updates; docs/optimizers.md has the
+formulas. A schedule called with a number of updates returns the rate after them: lr_scheduler.PolyScheduler(100)(50).
 
-A class of one's own overrides __call__, and works in stores of this process:
+A user-defined class overrides __call__, and works in stores of one process:
 
     class Halving(lr_scheduler.LRScheduler):
         def __call__(self, num_update):
@@ -18,12 +18,12 @@ from . import capi
 
 
 class LRScheduler:
-    """What all schedules have: the rate before they begin, and a warm-up of the first `warmup_steps` updates."""
+    """Base class of all schedules: the initial rate, and a warm-up in the first `warmup_steps` updates."""
 
     kind = ""
 
-    # base_lr becomes the learning_rate of the optimizer it belongs to. warmup_final_lr: base_lr as it was at first, where the warm-up
-    # ends, and poly and cosine begin.
+    # An optimizer with a learning_rate sets base_lr to it. warmup_final_lr keeps the initial base_lr: the warm-up ends
+    # at it, and poly and cosine begin at it.
 
     def __init__(
         self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear"
@@ -39,7 +39,7 @@ class LRScheduler:
         self.warmup_mode = warmup_mode
 
     def parameters(self) -> Dict[str, Any]:
-        """The optimizer's parameters that mean this schedule."""
+        """This schedule as parameters of the optimizer's text."""
         warmup: Dict[str, Any] = {}
         if self.warmup_steps:
             warmup["warmup_steps"] = self.warmup_steps
@@ -49,11 +49,11 @@ class LRScheduler:
 
     @property
     def is_native(self) -> bool:
-        """Whether the library knows it, so that servers can follow it."""
+        """Whether the library implements it, so that servers can use it."""
         return bool(self.kind) and type(self).__call__ is LRScheduler.__call__
 
     def __call__(self, num_update: int) -> float:
-        """The rate after so many updates."""
+        """The rate after `num_update` updates."""
         if not self.kind:
             raise NotImplementedError(f"{type(self).__name__} is no schedule")
         parameters = {"learning_rate": self.base_lr, **self.parameters()}
@@ -62,7 +62,7 @@ class LRScheduler:
 
 
 class FactorScheduler(LRScheduler):
-    """Multiplies the rate with `factor` after each `step` updates, not below stop_factor_lr."""
+    """Multiplies the rate by `factor` after every `step` updates, down to stop_factor_lr at the lowest."""
 
     kind = "factor"
 
@@ -84,7 +84,7 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """Multiplies the rate with `factor` at each of the updates in `step`, which ascend."""
+    """Multiplies the rate by `factor` at each of the updates in `step`, an ascending list."""
 
     kind = "multifactor"
 
@@ -102,7 +102,7 @@ class MultiFactorScheduler(LRScheduler):
 
 
 class PolyScheduler(LRScheduler):
-    """Down to final_lr at max_update, along a power of what is left."""
+    """Decays to final_lr at max_update, by the power `pwr` of the remaining fraction of the updates."""
 
     kind = "poly"
 
@@ -120,7 +120,7 @@ class PolyScheduler(LRScheduler):
 
 
 class CosineScheduler(LRScheduler):
-    """Down to final_lr at max_update, along half a cosine."""
+    """Decays to final_lr at max_update, along half a cosine."""
 
     kind = "cosine"
 

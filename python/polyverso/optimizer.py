@@ -1,12 +1,12 @@
-"""MXNet's optimizers by their names: descriptions of what the servers, or a local store, do with what is pushed.
+"""MXNet's optimizers, under their names: they describe how the servers, or a local store, apply pushed gradients.
 
     from polyverso import kvstore, lr_scheduler, optimizer
 
     kv.set_optimizer(optimizer.create("adam", learning_rate=0.01, wd=1e-4))
     kv.set_optimizer(optimizer.SGD(momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(1000, 0.5)))
 
-What travels is text, str(optimizer): the formulas are in the library, and docs/optimizers.md has them with their defaults. A
-class of one's own, with create_state() and update(), works in stores of one process:
+Servers receive text, str(optimizer), and never code: the library implements the formulas, which docs/optimizers.md
+lists with their defaults. A user-defined class, with create_state() and update(), works in stores of one process:
 
     @optimizer.register
     class Halves(optimizer.Optimizer):
@@ -29,16 +29,16 @@ Key = Union[int, str]
 
 
 class Optimizer:
-    """What all of them have. Parameters are attributes; one that the class does not have is a TypeError. In MXNet's order they need
-    no names: SGD(0.9), Adam(0.01).
+    """Base class of all optimizers. Parameters are attributes; an unknown one is a TypeError. In MXNet's order they
+    need no names: SGD(0.9), Adam(0.01).
 
-    learning_rate, lr: the rate, where a schedule begins. Without it the schedule's base_lr, else the optimizer's default.
-    rescale_grad, clip_gradient: gradients are multiplied with, and then cut to +- this; None = they are not cut.
+    learning_rate, lr: the rate, at which a schedule begins. Without it: the schedule's base_lr, or a default.
+    rescale_grad, clip_gradient: gradients are multiplied by the first, then clipped to +- the second; None = no clip.
     wd: weight decay. With names of parameters, param_idx2name = {key: name}, only those that end in _weight or _gamma decay.
     lr_scheduler: a polyverso.lr_scheduler.
     begin_num_update: updates that count as made before.
-    multi_precision: update() keeps a half's value in 32 bits besides; stores do so always.
-    sym: is taken, as MXNet's scripts give it, and means nothing.
+    multi_precision: update() keeps a 32-bit copy of a 16-bit weight; stores always do so.
+    sym: accepted because MXNet's scripts pass it; no effect.
     """
 
     kind = ""  # its name on the servers
@@ -49,12 +49,12 @@ class Optimizer:
     begin_num_update: int = 0
     multi_precision: bool = False
 
-    # Parameters that need no name, where they are not the class's own in their order; and other spellings.
+    # Parameters that can be passed without a name, if not the class's own in their order; and alternative spellings.
     positional: ClassVar[Sequence[str]] = (
         "rescale_grad param_idx2name wd clip_gradient learning_rate lr_scheduler sym begin_num_update multi_precision param_dict"
     ).split()
     aliases: ClassVar[Dict[str, str]] = {}
-    _getter: ClassVar[Callable[[Any], Any]]  # of all parameters; each class has its own
+    _getter: ClassVar[Callable[[Any], Any]]  # gets all parameters; one for each class
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Optimizer:
         self.lr_mult: Dict[Key, float] = {}
         self.wd_mult: Dict[Key, float] = {}
         self.set_wd_mult({})
-        self.num_update = self.begin_num_update  # those of the key with most of them, in get_updater() and in stores of this process
+        self.num_update = self.begin_num_update  # highest count of any key; for get_updater() and stores of one process
         self._index_update_count: Dict[Key, int] = {}
         self._shared: Optional[Tensor] = None
 
@@ -105,7 +105,7 @@ class Optimizer:
 
     @classmethod
     def parameter_names(cls) -> List[str]:
-        """The optimizer's own parameters, and then those that all have."""
+        """The names of the optimizer's own parameters, then of the common ones."""
         names: Dict[str, None] = {}
         for one in cls.__mro__:
             names.update(dict.fromkeys(name for name in vars(one).get("__annotations__", {})))
@@ -122,7 +122,7 @@ class Optimizer:
 
     @property
     def lr(self) -> float:
-        """The rate before schedules and factors."""
+        """The rate before schedules and multipliers."""
         if self.learning_rate is not None:
             return self.learning_rate
         return 0.01 if self.lr_scheduler is None else self.lr_scheduler.base_lr
@@ -132,23 +132,25 @@ class Optimizer:
         self.learning_rate = rate
 
     def set_learning_rate(self, rate: float) -> None:
-        """Takes effect with the next push to a store of this process, in others with the next KVStore.set_optimizer()."""
+        """Sets the rate. Takes effect at the next push to a store of one process; in dist stores, at the next
+        KVStore.set_optimizer()."""
         if self.lr_scheduler is not None:
             raise ValueError("the rate is the lr_scheduler's: there is no other to be set")
         self.learning_rate = rate
 
     def set_lr_mult(self, factors: Dict[Key, float]) -> None:
-        """Factors of the rate, by key or by name."""
+        """Sets multipliers of the rate, by key or by name."""
         self.lr_mult = dict(factors)
 
     def set_wd_mult(self, factors: Dict[Key, float]) -> None:
-        """Factors of the weight decay, by key or by name; of named parameters that are neither weights nor gammas 0 else."""
+        """Sets multipliers of the weight decay, by key or by name. The default is 1, but 0 for named parameters that
+        are neither weights nor gammas."""
         named = self.idx2name.values()
         self.wd_mult = {name: 0.0 for name in named if not name.endswith(("_weight", "_gamma"))}
         self.wd_mult.update(factors)
 
     def factors_of(self, key: Key) -> Tuple[float, float]:
-        """The factors of rate and weight decay for a key."""
+        """The multipliers of rate and weight decay for a key."""
         if key in self.param_dict:
             return self.param_dict[key].lr_mult, self.param_dict[key].wd_mult
         name = self.idx2name.get(key, key)
@@ -156,22 +158,22 @@ class Optimizer:
         rate, decay = (some.get(key, some.get(name, 1.0)) for some in factors)
         return rate, decay
 
-    # What update() of a class of one's own goes by, with MXNet's names.
+    # For update() of user-defined classes, with MXNet's names.
 
     def _update_count(self, index: Union[Key, Sequence[Key]]) -> None:
-        """Counts an update of a key, or of several."""
+        """Counts an update of one key, or of each of several."""
         counts = self._index_update_count
         for key in index if isinstance(index, (list, tuple)) else [index]:
             counts[key] = counts.get(key, self.begin_num_update) + 1
             self.num_update = max(self.num_update, counts[key])
 
     def _get_lrs(self, indices: Sequence[Key]) -> List[float]:
-        """The keys' rates now, with their factors."""
+        """The current rates of the keys, including their multipliers."""
         rate = self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
         return [rate * self.factors_of(key)[0] for key in indices]
 
     def _get_wds(self, indices: Sequence[Key]) -> List[float]:
-        """The keys' weight decay, with their factors."""
+        """The weight decay of the keys, including their multipliers."""
         return [self.wd * self.factors_of(key)[1] for key in indices]
 
     def _get_lr(self, index: Key) -> float:
@@ -184,8 +186,8 @@ class Optimizer:
         return self.multi_precision and weight.dtype in ("f16", "bf16")
 
     def create_state(self, key: Key, weight: Tensor) -> Any:
-        """What update() needs to remember of a key: here the tensors that the library's formula wants, behind a half's value as floats
-        with multi_precision."""
+        """The state that update() keeps for a key. Here: the tensors that the library's formula needs; with
+        multi_precision, preceded by a 32-bit copy of a 16-bit weight."""
         if not self.kind:
             return None
         dtype = "f64" if weight.dtype == "f64" else "f32"
@@ -197,7 +199,7 @@ class Optimizer:
         return values + states + ([self._shared] if shared else [])
 
     def update(self, key: Key, weight: Tensor, gradient: Tensor, state: Any) -> None:
-        """Steps a weight in place. Halves are stepped as 32-bit floats, which multi_precision keeps."""
+        """Updates a weight in place. A 16-bit weight is updated as 32-bit floats, which multi_precision keeps."""
         if not self.kind:
             raise NotImplementedError(f"{type(self).__name__} has no update()")
         rate, decay = self.factors_of(key)
@@ -220,7 +222,7 @@ class Optimizer:
 
     @property
     def is_native(self) -> bool:
-        """Whether the library knows it, so that servers can step with it."""
+        """Whether the library implements it, so that servers can use it."""
         return type(self).update is Optimizer.update and (self.lr_scheduler is None or self.lr_scheduler.is_native)
 
     def __str__(self) -> str:
@@ -228,7 +230,7 @@ class Optimizer:
         return self._text()
 
     def _settings(self) -> Tuple[Any, ...]:
-        """All that its text says, to be compared: a push looks at it each time."""
+        """Everything that determines the text, for a fast comparison at every push."""
         getter = vars(type(self)).get("_getter")
         if getter is None:
             getter = type(self)._getter = operator.attrgetter(*self.parameter_names())
@@ -247,7 +249,7 @@ class Optimizer:
         return f"<polyverso.optimizer.{type(self).__name__} {self}>"
 
 
-# Parameters that mean nothing in the library.
+# Parameters that have no effect in the library.
 _UNUSED = {"multi_precision"}
 
 
@@ -256,13 +258,13 @@ def _text(value: Any) -> str:
 
 
 def register(made: Type[Optimizer]) -> Type[Optimizer]:
-    """Makes a class known to create(), by its name in small letters. For use as a decorator."""
+    """Registers a class for create(), under its name in lower case. Use it as a decorator."""
     _known[made.__name__.lower()] = made
     return made
 
 
 def create(name: str, **parameters: Any) -> Optimizer:
-    """create("adam", learning_rate=0.01): the optimizer of that name, in letters of any size."""
+    """create("adam", learning_rate=0.01): the optimizer of that name, which is case-insensitive."""
     made = _known.get(name.lower())
     if made is None:
         raise ValueError(f"there is no optimizer {name!r}; known: {', '.join(sorted(_known))}")
@@ -270,7 +272,7 @@ def create(name: str, **parameters: Any) -> Optimizer:
 
 
 class Updater:
-    """An optimizer with the states of its keys: updater(key, gradient, weight) steps the weight in place."""
+    """An optimizer with the states of its keys: updater(key, gradient, weight) updates the weight in place."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -283,28 +285,29 @@ class Updater:
         self.optimizer.update(key, value, step, self.states[key])
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """States and counts as the bytes of a safetensors file: tensors, arrays, numbers, text, and lists, tuples and dicts of them;
-        with dump_optimizer the optimizer's parameters, too. TypeError for a state that is anything else."""
+        """States and update counts as the bytes of a safetensors file; with dump_optimizer, the optimizer's parameters
+        too. States may be tensors, arrays, numbers, strings, and lists, tuples and dicts of them; TypeError for
+        others."""
         return updater_states.to_bytes(self, dump_optimizer)
 
     def set_states(self, states: bytes) -> None:
-        """Goes on from get_states(), with an optimizer of the same class. ArgumentError for other bytes, damaged or pickled ones, and for
-        another class's; nothing changes then."""
+        """Continues from get_states() of an optimizer of the same class. ArgumentError for other bytes, such as damaged
+        or pickled ones, and for the states of another class; nothing changes then."""
         updater_states.from_bytes(self, states)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """For weights that one keeps oneself, and for KVStore.set_updater()."""
+    """An updater for weights that the caller keeps, and for KVStore.set_updater()."""
     return Updater(optimizer)
 
 
-Optimizer.register = staticmethod(register)  # type: ignore[attr-defined]  # as in MXNet
+Optimizer.register = staticmethod(register)  # type: ignore[attr-defined]  # like MXNet
 Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]
 
 
 @register
 class SGD(Optimizer):
-    """Steps against the gradient, with momentum."""
+    """Stochastic gradient descent with momentum."""
 
     kind = "mx.sgd"
     momentum: float = 0.0
@@ -321,7 +324,7 @@ class NAG(Optimizer):
 
 @register
 class Signum(Optimizer):
-    """Steps of one length, in the direction of the momentum's sign."""
+    """Steps of equal length, in the direction of the sign of the momentum."""
 
     kind = "mx.signum"
     learning_rate: Optional[float] = 0.01
@@ -341,7 +344,7 @@ class FTML(Optimizer):
 
 @register
 class LBSGD(Optimizer):
-    """SGD for large batches, whose rate warms up: warmup_strategy linear, power2, sqrt or lars."""
+    """SGD for large batches, with a warm-up of the rate: warmup_strategy is linear, power2, sqrt or lars."""
 
     kind = "mx.lbsgd"
     positional = (
@@ -359,7 +362,7 @@ class LBSGD(Optimizer):
 
 @register
 class DCASGD(Optimizer):
-    """SGD that makes up for the gradients' delay."""
+    """SGD that compensates for the delay of gradients."""
 
     kind = "mx.dcasgd"
     aliases = {"lambda": "lamda"}
@@ -389,7 +392,7 @@ class Adam(Optimizer):
 
 @register
 class AdamW(Optimizer):
-    """Adam with weight decay apart from the gradient."""
+    """Adam with decoupled weight decay."""
 
     kind = "mx.adamw"
     learning_rate: Optional[float] = 0.001
@@ -400,7 +403,7 @@ class AdamW(Optimizer):
 
 @register
 class Adamax(Optimizer):
-    """Adam with the largest gradient instead of the mean of squares."""
+    """Adam with a decaying maximum of the gradients (infinity norm) instead of the mean of their squares."""
 
     kind = "mx.adamax"
     learning_rate: Optional[float] = 0.002
@@ -422,7 +425,7 @@ class Nadam(Optimizer):
 
 @register
 class AdaGrad(Optimizer):
-    """Rates that fall with the sum of a value's squared gradients."""
+    """Divides the rate of each value by the root of the sum of its squared gradients."""
 
     kind = "mx.adagrad"
     aliases = {"float_stable_eps": "eps"}
@@ -431,7 +434,7 @@ class AdaGrad(Optimizer):
 
 @register
 class AdaDelta(Optimizer):
-    """Steps as long as the last ones were; it has no rate."""
+    """Scales the gradient by the RMS of earlier steps over the RMS of gradients; it has no rate."""
 
     kind = "mx.adadelta"
     rho: float = 0.9
@@ -440,7 +443,7 @@ class AdaDelta(Optimizer):
 
 @register
 class RMSProp(Optimizer):
-    """Rates that fall with the mean of a value's squared gradients; centered: with their variance."""
+    """Divides the rate of each value by the RMS of its gradients; with centered, by their standard deviation."""
 
     kind = "mx.rmsprop"
     learning_rate: Optional[float] = 0.001
@@ -453,7 +456,7 @@ class RMSProp(Optimizer):
 
 @register
 class Ftrl(Optimizer):
-    """Follow the regularized leader: values without enough evidence are zero."""
+    """Follow the regularized leader: values whose |z| is at most lamda1 are zero."""
 
     kind = "mx.ftrl"
     positional = ("lamda1", "learning_rate", "beta")
@@ -465,7 +468,7 @@ class Ftrl(Optimizer):
 
 @register
 class LAMB(Optimizer):
-    """Adam whose steps are as long, layer by layer, as the weights are large."""
+    """Adam with step lengths that are scaled, layer by layer, to the norm of the weights."""
 
     kind = "mx.lamb"
     learning_rate: Optional[float] = 0.001
@@ -479,7 +482,7 @@ class LAMB(Optimizer):
 
 @register
 class Lion(Optimizer):
-    """Steps of one length, in the direction of the sign of what momentum and gradient agree upon."""
+    """Steps of equal length, in the direction of the sign of an interpolation between momentum and gradient."""
 
     kind = "mx.lion"
     learning_rate: Optional[float] = 0.0001
@@ -489,6 +492,6 @@ class Lion(Optimizer):
 
 @register
 class Test(Optimizer):
-    """Adds the gradient: for tests."""
+    """Adds the gradient; for tests."""
 
     kind = "mx.test"

@@ -1,4 +1,4 @@
-"""Unfinished calls: to wait for, to ask, or to await."""
+"""Requests: unfinished calls to wait for, to test or to await."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .watch import watch_of
 
 
 class Request:
-    """A call under way, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it.
+    """An unfinished call, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it.
 
-    One that is dropped goes on. Nobody hears how it ended, but for an add's error: Table's next call, barrier() or shutdown()
-    raises it.
+    A dropped request continues. Its outcome is lost, except for the error of an add: the next call on the table,
+    barrier() or shutdown() raises it.
     """
 
     def __init__(self, node: int, handle: int, result: Any = None) -> None:
@@ -27,7 +27,7 @@ class Request:
         if self._handle is not None:
             try:
                 _release(self._handle)
-            except Exception:  # its node has ended, or this is a forked child
+            except Exception:  # the node is closed, or this is a forked child
                 pass
 
     @property
@@ -36,7 +36,7 @@ class Request:
         return self._handle
 
     def done(self) -> bool:
-        """Whether it has finished, well or not. Never waits, never raises the call's own error."""
+        """Whether it has finished, successfully or not. Never waits, and never raises the call's own error."""
         if self._handle is not None:
             try:
                 if not capi.mv_request_test(self._handle):
@@ -47,9 +47,10 @@ class Request:
         return True
 
     def wait(self, timeout: Optional[float] = None) -> Any:
-        """Waits and returns the call's result: the array of a get, None of an add.
+        """Waits, and returns the call's result: the array of a get, None for an add.
 
-        timeout: seconds to wait here; None = as long as the call's own deadline allows. TimeoutError leaves it running.
+        timeout: seconds to wait here; None = as long as the call's own deadline allows. After a
+        TimeoutError the request is still running.
         """
         if self._handle is not None:
             try:
@@ -64,7 +65,7 @@ class Request:
         return self._result
 
     def cancel(self) -> None:
-        """Withdraws the call; an add may have been applied all the same."""
+        """Withdraws the call. An add may have been applied nevertheless."""
         if self._handle is not None:
             capi.mv_request_cancel(self._handle)
             self._error = Error(capi.MV_ECANCELED)
@@ -82,7 +83,7 @@ class Request:
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
             with watch_of(self._node).finished(self._handle) as finished:
-                # Registered first and asked again then: it may have finished in between.
+                # Test again after the registration: the request may have finished in between.
                 if not self.done():
                     yield from finished.__await__()
         return self.wait()

@@ -1,4 +1,4 @@
-"""A table shared by all workers."""
+"""Tables: numbers shared by all workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Table:
     """An array, a matrix, a sparse matrix or a key-value table; from Node.array(), matrix(), sparse(), keyvalue(),
     open().
 
-    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order, repeats
-    allowed; of a key-value table any 64-bit integers, which may as well be called `keys`, and which always have to be
-    named. The values then have the shape (len(rows), cols); of arrays, and of key-value tables with one column,
-    (len(rows),). Values go in as anything numpy converts; an array of the table's dtype that is C-contiguous goes in
-    without a copy. Floats are not cut to integers. bfloat16 is ml_dtypes' where that package is installed, else its
-    bits as uint16, which go in wherever bfloat16 is wanted.
+    `rows` in every method: None for the whole table, or row ids (for an array: element ids) in any order, repeats
+    allowed. For a key-value table they are any 64-bit integers, can be passed as `keys` too, and are always required.
+    The values then have the shape (len(rows), cols); for arrays, and key-value tables with one column, (len(rows),).
+    Values are anything that numpy converts; a C-contiguous array of the table's dtype is used without a copy. Floats
+    are not truncated to integers. bfloat16 is ml_dtypes' if that package is installed, otherwise its bits as uint16,
+    which are accepted in both cases.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
     """
 
@@ -60,16 +60,16 @@ class Table:
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """(rows,), (rows, cols); of a key-value table that of one key's values: () or (cols,)."""
+        """(rows,) or (rows, cols). For a key-value table, the shape of one key's values: () or (cols,)."""
         return self._shape
 
     def info(self) -> Dict[str, Any]:
         """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater,
-        staleness, clock, stored, memory_bytes, state_bytes, updates. Asks the servers."""
+        staleness, clock, stored, memory_bytes, state_bytes, updates. Queries the servers."""
         return capi.mv_table_describe(self._handle)
 
     def __len__(self) -> int:
-        """Rows; of a key-value table the keys that the servers store, which they are asked for."""
+        """The number of rows. For a key-value table, the number of stored keys, which queries the servers."""
         return self.info()["stored"] if self._kind == capi.MV_KEYVALUE else self._rows
 
     def __bool__(self) -> bool:
@@ -80,11 +80,11 @@ class Table:
     def get(
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> np.ndarray:
-        """The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a
-        staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial
-        value.
+        """The table's values, including all earlier adds of this worker. In sync mode they have the same bits on all
+        workers. With a staleness they lag behind any worker by at most that many clocks. Rows and keys that are not
+        stored have their initial value.
 
-        out: where to put them, an array of the table's dtype, C-contiguous and writable; None = a fresh one.
+        out: receives the values: an array of the table's dtype, C-contiguous and writable; None = a fresh one.
         timeout: seconds; None = the node's default.
         """
         ids = rows_or_keys(rows, keys)
@@ -93,14 +93,15 @@ class Table:
     def peek(
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> np.ndarray:
-        """get() past sync mode's rounds and staleness: what the servers hold now. One worker alone may call it."""
+        """get() without waiting for sync mode's rounds or staleness: the values on the servers at this moment. It
+        counts as no get, so one worker alone may call it."""
         ids = rows_or_keys(rows, keys)
         return self._read(capi.mv_table_peek, capi.mv_table_peek_rows, ids, out, call_options(0, timeout))[0]
 
     def peek_async(
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> Request:
-        """peek() as get_async() is get()."""
+        """peek() without blocking: see get_async()."""
         options = call_options(capi.MV_ASYNC, timeout)
         ids = rows_or_keys(rows, keys)
         out, handle = self._read(capi.mv_table_peek, capi.mv_table_peek_rows, ids, out, options)
@@ -109,7 +110,7 @@ class Table:
     def get_async(
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> Request:
-        """get() to be awaited or waited for; `out` belongs to the call until then."""
+        """get() without blocking: returns a request. `out` belongs to the call until the request has finished."""
         options = call_options(capi.MV_ASYNC, timeout)
         ids = rows_or_keys(rows, keys)
         out, handle = self._read(capi.mv_table_get, capi.mv_table_get_rows, ids, out, options)
@@ -125,9 +126,10 @@ class Table:
         return out, some(self._handle, ids, memory, options)
 
     def scan(self, chunk: int = 16384) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-        """What a sparse or key-value table stores, in pieces: (ids, values) with at most `chunk` rows, fresh int64 and
-        dtype arrays of the shapes (n,) and (n, cols) or (n,). What is stored all the while comes exactly once, what
-        comes or goes meanwhile at most once; in no order that means anything.
+        """Iterates over the stored rows of a sparse or key-value table: (ids, values) of at most `chunk` rows, as fresh
+        arrays of int64 and the table's dtype, with the shapes (n,) and (n, cols) or (n,). A row that is stored during
+        the whole scan is returned exactly once; one that is added or removed meanwhile, at most once. The order has no
+        meaning.
         """
         ids = np.empty(chunk, np.int64)
         values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self._dtype)
@@ -142,9 +144,9 @@ class Table:
     def add(
         self, data: Any, rows: Any = None, wait: bool = True, timeout: Optional[float] = None, *, keys: Any = None
     ) -> None:
-        """Adds `data` element by element, through the table's updater; repeated rows are summed up first.
+        """Adds `data` element by element, through the table's updater. The values of repeated rows are summed first.
 
-        wait: return when every server has applied it; False = at once, its error, if any, comes from the next call on
+        wait: return when every server has applied it. False = return at once; an error is raised by the next call on
         the table, barrier() or shutdown().
         """
         options = call_options(0 if wait else capi.MV_FORGET, timeout)
@@ -153,21 +155,21 @@ class Table:
     def add_async(
         self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> Request:
-        """add() to be awaited or waited for; `data` is copied."""
+        """add() without blocking: returns a request. `data` is copied."""
         options = call_options(capi.MV_ASYNC, timeout)
         ids = rows_or_keys(rows, keys)
         return Request(self._node, self._write(capi.mv_table_add, capi.mv_table_add_rows, data, ids, options))
 
     def set(self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None) -> None:
-        """Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated
-        rows the last one stays."""
+        """Assigns values, without the updater and sync mode's rounds: for loading a model, between two barriers. Of
+        repeated rows the last one wins."""
         options = call_options(0, timeout)
         self._write(capi.mv_table_set, capi.mv_table_set_rows, data, rows_or_keys(rows, keys), options)
 
     def set_async(
         self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> Request:
-        """set() to be awaited or waited for; `data` is copied."""
+        """set() without blocking: returns a request. `data` is copied."""
         options = call_options(capi.MV_ASYNC, timeout)
         ids = rows_or_keys(rows, keys)
         return Request(self._node, self._write(capi.mv_table_set, capi.mv_table_set_rows, data, ids, options))
@@ -181,44 +183,44 @@ class Table:
     def erase(
         self, rows: Any = None, wait: bool = True, timeout: Optional[float] = None, *, keys: Any = None
     ) -> None:
-        """Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their
-        initial value again. What is not stored is skipped. `wait` as of add()."""
+        """Removes rows of a sparse table, or keys of a key-value table, with their updater state: they read as their
+        initial value again. Ids that are not stored are skipped. `wait` as for add()."""
         self._erase(rows_or_keys(rows, keys), call_options(0 if wait else capi.MV_FORGET, timeout))
 
     def erase_async(self, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None) -> Request:
-        """erase() to be awaited or waited for."""
+        """erase() without blocking: returns a request."""
         return Request(self._node, self._erase(rows_or_keys(rows, keys), call_options(capi.MV_ASYNC, timeout)))
 
     def _erase(self, rows: Any, options: Any) -> Any:
         return capi.mv_table_erase_rows(self._handle, as_rows([] if rows is None else rows), options)
 
-    # ------------------------------------------------------------------ the servers' part, and time
+    # ------------------------------------------------------------------ updater and clock
 
     def set_updater(self, updater: str, timeout: Optional[float] = None) -> None:
-        """Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in
-        polyverso.h has the list. One worker calls it.
+        """Sets the updater, by which the servers apply adds from now on, or its parameters: "adagrad rate=0.05".
+        mv_table_set_updater() in polyverso.h has the list. One worker calls it.
 
-        Raises ArgumentError for an unknown updater or parameter, with the known ones.
+        Raises ArgumentError for an unknown updater or parameter, and lists the known ones.
         """
         capi.mv_table_set_updater(self._handle, updater, call_options(0, timeout))
 
     def set_updater_async(self, updater: str, timeout: Optional[float] = None) -> Request:
-        """set_updater() to be awaited or waited for."""
+        """set_updater() without blocking: returns a request."""
         handle = capi.mv_table_set_updater(self._handle, updater, call_options(capi.MV_ASYNC, timeout))
         return Request(self._node, handle)
 
     def clock(self) -> None:
-        """Ends one of this worker's iterations on a table that has a staleness. Never waits."""
+        """Ends one of this worker's iterations on a table with a staleness. Never waits."""
         capi.mv_table_clock(self._handle)
 
-    # ------------------------------------------------------------------ ending
+    # ------------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Gives this handle back; the table lives on."""
+        """Closes this handle; the table remains."""
         capi.mv_table_close(self._handle)
 
     def destroy(self) -> None:
-        """Frees the table on all servers. One worker calls it, when nobody uses the table any more."""
+        """Frees the table on all servers. One worker calls it, when no worker uses the table any more."""
         capi.mv_table_destroy(self._handle)
 
     def __repr__(self) -> str:

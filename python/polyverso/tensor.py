@@ -1,9 +1,9 @@
-"""Tensors: numbers in shared memory, for scripts and for tables.
+"""Tensors: arrays of numbers in shared memory, for scripts and for tables.
 
     from polyverso import Tensor
 
     weights = Tensor.normal((10, 64), seed=1)
-    table.add(weights * 0.1)             # on one host the bytes are not copied on their way out
+    table.add(weights * 0.1)             # not copied on the way to a server of this host
     weights.numpy()[0] = 0               # the same memory, as an array
 """
 
@@ -25,7 +25,7 @@ Shape = Union[int, Sequence[int]]
 
 
 def _code(dtype: Any) -> int:
-    """The mv_dtype of "f32" and the like, or of anything that numpy.dtype() understands."""
+    """The mv_dtype of "f32" and the like, or of anything that numpy.dtype() accepts."""
     if isinstance(dtype, str) and dtype in CODES:
         return CODES[dtype]
     wanted = np.dtype(dtype)
@@ -44,15 +44,15 @@ def _ids(rows: Any) -> np.ndarray:
 class Tensor(TensorMemory):
     """An array of f32, f64, i64, i32, u8, i8, f16 or bf16 in shared memory, or a row-sparse one.
 
-    It has the buffer protocol: numpy.asarray(tensor), memoryview(tensor) and everything that takes a buffer use its
-    memory, and keep it. Positions count from 0. Results are new tensors, except of `+=` and its like; a slice, a row
-    and a reshape are views. The names are the same in Perl and Lua.
+    It has the buffer protocol: numpy.asarray(tensor), memoryview(tensor) and everything else that takes a buffer use
+    its memory, and keep it alive. Positions count from 0. Results are new tensors, except for `+=` and the like.
+    Slices, rows and reshaped tensors are views. The names are the same in Perl and Lua.
     """
 
     __slots__ = ()
-    __array_priority__ = 1000  # numpy leaves `array + tensor` to us
+    __array_priority__ = 1000  # makes numpy leave `array + tensor` to this class
 
-    # ------------------------------------------------------------------ coming
+    # ------------------------------------------------------------------ creation
 
     @classmethod
     def zeros(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
@@ -68,14 +68,14 @@ class Tensor(TensorMemory):
 
     @classmethod
     def range(cls, count: int, start: float = 0, step: float = 1, dtype: Any = "f32") -> "Tensor":
-        """start, start + step, ... : `count` of them."""
+        """`count` numbers: start, start + step, ..."""
         tensor = cls.zeros(count, dtype)
         capi.mv_tensor_range(tensor, start, step)
         return tensor
 
     @classmethod
     def uniform(cls, shape: Shape, seed: int, low: float = 0, high: float = 1, dtype: Any = "f32") -> "Tensor":
-        """Random numbers, the same for a seed on every machine and in every language."""
+        """Random numbers; a seed gives the same ones on every machine and in every language."""
         tensor = cls.zeros(shape, dtype)
         capi.mv_tensor_uniform(tensor, seed, low, high)
         return tensor
@@ -88,9 +88,9 @@ class Tensor(TensorMemory):
 
     @classmethod
     def copy_of(cls, data: Any, dtype: Any = None) -> "Tensor":
-        """A copy of an array, a list of lists, anything that numpy converts.
+        """A copy of an array, a list of lists, or anything else that numpy converts.
 
-        dtype: None = the array's own; of Python numbers f32.
+        dtype: None = the array's own; f32 for Python numbers.
         """
         if isinstance(data, Tensor):
             return data.copy() if dtype is None else data.cast(dtype)
@@ -104,13 +104,14 @@ class Tensor(TensorMemory):
 
     @classmethod
     def view(cls, array: Any) -> "Tensor":
-        """A tensor upon an array's own memory, which it keeps: C-contiguous, writable, of one of the dtypes."""
+        """A tensor over an array's own memory, which it keeps alive. The array must be C-contiguous and writable, and
+        have a dtype of tensors."""
         view = memoryview(array)
         return cls(capi.mv_tensor_view(array, view.shape))
 
     @classmethod
     def from_dlpack(cls, array: Any) -> "Tensor":
-        """A tensor upon the memory of a PyTorch tensor or any other array with __dlpack__, which it keeps."""
+        """A tensor over the memory of a PyTorch tensor or any other array with __dlpack__, which it keeps alive."""
         return cls(tensor_from_dlpack(array.__dlpack__()))
 
     @classmethod
@@ -119,7 +120,7 @@ class Tensor(TensorMemory):
         held = values if isinstance(values, Tensor) else cls.copy_of(values)
         return cls(capi.mv_tensor_sparse(_ids(rows), held, height))
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     def info(self) -> Dict[str, Any]:
         """The fields of mv_tensor_info."""
@@ -140,7 +141,7 @@ class Tensor(TensorMemory):
 
     @property
     def count(self) -> int:
-        """Elements, the product of the shape."""
+        """The number of elements: the product of the shape."""
         return self.info()["count"]
 
     @property
@@ -148,11 +149,11 @@ class Tensor(TensorMemory):
         return bool(self.info()["row_sparse"])
 
     def numpy(self) -> np.ndarray:
-        """An array upon the same memory, which it keeps. numpy has no bf16: as uint16, the bits."""
+        """An array over the same memory, which it keeps alive. bf16 becomes uint16, the bits: numpy has no bf16."""
         return np.asarray(memoryview(self))
 
     def to_list(self) -> List[Any]:
-        """Nested lists of numbers; without dimensions, a number."""
+        """Nested lists of numbers; a number for a tensor without dimensions."""
         return (self.cast("f32") if self.dtype == "bf16" else self).numpy().tolist()
 
     def item(self) -> Union[int, float]:
@@ -205,11 +206,11 @@ class Tensor(TensorMemory):
         return Tensor(capi.mv_tensor_slice(self, begin, end))
 
     def take(self, rows: Any) -> "Tensor":
-        """Copies of some rows, in this order; of a row-sparse tensor those that it holds, row-sparse."""
+        """Copies of some rows, in this order. For a row-sparse tensor: those that it holds, row-sparse."""
         return Tensor(capi.mv_tensor_take(self, _ids(rows)))
 
     def _part(self, key: Any) -> "Tensor":
-        """The view that an index means: integers for the first dimensions, or a slice of rows."""
+        """The view that an index selects: integers for the first dimensions, or a slice of rows."""
         if isinstance(key, slice):
             begin, end, step = key.indices(len(self))
             if step != 1:
@@ -222,7 +223,7 @@ class Tensor(TensorMemory):
         return part
 
     def __getitem__(self, key: Any) -> Any:
-        """t[i], t[i, j]: a row, or the element where no dimension is left; t[a:b]: rows."""
+        """t[i], t[i, j]: a row, or the element if no dimension is left; t[a:b]: rows."""
         if not isinstance(key, (slice, tuple)) and operator.index(key) >= len(self):
             raise IndexError(f"row {key} of {self.dtype} {self.shape}")  # ends a for loop
         part = self._part(key)
@@ -241,12 +242,13 @@ class Tensor(TensorMemory):
         return Tensor(capi.mv_tensor_copy(self, 0))
 
     def assign(self, other: Any) -> "Tensor":
-        """Takes another tensor's values, converted, repeated where its shape says so."""
+        """Copies another tensor's values into this one, converted and broadcast to its shape."""
         capi.mv_tensor_copy(_tensor(other, self.dtype), self)
         return self
 
     def cast(self, dtype: Any) -> "Tensor":
-        """A copy of another dtype: floats are rounded to nearest even; to integers they are cut and kept in range."""
+        """A copy with another dtype. To floats: rounded to nearest, ties to even. From floats to integers: truncated
+        and clamped to the range."""
         return Tensor(capi.mv_tensor_cast(self, _code(dtype)))
 
     def reshape(self, *shape: Any) -> "Tensor":
@@ -254,7 +256,7 @@ class Tensor(TensorMemory):
         return Tensor(capi.mv_tensor_reshape(self, shape[0] if len(shape) == 1 else shape))
 
     def transpose(self) -> "Tensor":
-        """A matrix's rows as columns, copied."""
+        """A transposed copy of a matrix."""
         return Tensor(capi.mv_tensor_transpose(self))
 
     def parts(self) -> Tuple["Tensor", "Tensor"]:
@@ -315,13 +317,13 @@ class Tensor(TensorMemory):
 
     __abs__ = abs
 
-    # ------------------------------------------------------------------ many to one
+    # ------------------------------------------------------------------ reductions
 
     def _reduce(self, op: int, axis: Optional[int]) -> "Tensor":
         return Tensor(capi.mv_tensor_reduce(op, self, capi.MV_ALL_AXES if axis is None else axis))
 
     def sum(self, axis: Optional[int] = None) -> "Tensor":
-        """Along an axis, or over all: then a tensor without dimensions."""
+        """The sum along an axis, or of all elements: then a tensor without dimensions."""
         return self._reduce(capi.MV_SUM, axis)
 
     def mean(self, axis: Optional[int] = None) -> "Tensor":
@@ -340,14 +342,14 @@ class Tensor(TensorMemory):
         return self._reduce(capi.MV_ARGMAX, axis)
 
     def norm(self, axis: Optional[int] = None) -> "Tensor":
-        """The root of the sum of squares."""
+        """The square root of the sum of squares."""
         return self._reduce(capi.MV_NORM, axis)
 
     def dot(self, other: Any) -> float:
         return capi.mv_tensor_dot(self, _tensor(other))
 
     def close(self, other: Any, relative: float = 1e-5, absolute: float = 1e-8) -> bool:
-        """Whether the shapes are one and |self - other| <= absolute + relative * |other| everywhere."""
+        """Whether the shapes are equal and |self - other| <= absolute + relative * |other| everywhere."""
         return bool(capi.mv_tensor_close(self, _tensor(other), relative, absolute))
 
     def equal(self, other: Any) -> bool:

@@ -1,6 +1,7 @@
-"""What an optimizer.Updater remembers, as the bytes of a safetensors file: nothing in it is code.
+"""The states of an optimizer.Updater as the bytes of a safetensors file, which contains no code.
 
-u64 length, a header in JSON, the tensors' bytes. What belongs to which key is JSON in the header's metadata, with a checksum of it all.
+Layout: u64 length, header in JSON, bytes of the tensors. The header's metadata holds the assignment of tensors to keys
+as JSON, and a checksum of everything.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
     for name in parameters.keys() & set(optimizer.parameter_names()):
         setattr(optimizer, name, parameters[name])
     optimizer._index_update_count, optimizer.num_update = counts, num_update
-    if optimizer.kind and capi.kv_optimizer_states(str(optimizer))[1] > 0:  # what all keys share is one tensor
+    if optimizer.kind and capi.kv_optimizer_states(str(optimizer))[1] > 0:  # all keys share one tensor
         lists = [state for state in states.values() if isinstance(state, list) and state]
         for state in lists:
             optimizer._shared = state[-1] = lists[0][-1]

@@ -1,4 +1,4 @@
-"""Finished requests for asyncio: mv_event_fd() wakes the loop, mv_poll() says which ones."""
+"""Integration of requests with asyncio: mv_event_fd() wakes the event loop, mv_poll() returns the finished requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_ONCE = 64
 
 
 class Watch:
-    """Hands each finished request of one node to the future that waits for it, in whichever loop that lives."""
+    """Passes each finished request of one node to the future that waits for it. It may belong to any event loop."""
 
     def __init__(self, node: int) -> None:
         self._node = node
@@ -25,7 +25,7 @@ class Watch:
 
     @contextlib.contextmanager
     def finished(self, request: int) -> Iterator[asyncio.Future]:
-        """A future of the running loop that is set when the request has finished."""
+        """A future of the running event loop, which is set when the request has finished."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._lock:
@@ -51,7 +51,7 @@ class Watch:
             for handle in handles:
                 with self._lock:
                     future = self._waiting.pop(handle, None)
-                # A request that nobody awaits is left to its owner's wait().
+                # A request that is not awaited is left to its owner's wait().
                 if future is not None:
                     future.get_loop().call_soon_threadsafe(_set, future)
 
@@ -66,7 +66,7 @@ _watches_lock = threading.Lock()
 
 
 def watch_of(node: int) -> Watch:
-    """The one Watch of a node; a forked child, or a node started anew, has its own."""
+    """The Watch of a node. A forked child and a restarted node have Watches of their own."""
     key = (os.getpid(), node, capi.mv_event_fd(node))
     with _watches_lock:
         if key not in _watches:

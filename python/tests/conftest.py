@@ -1,4 +1,4 @@
-"""Clusters of one in this process, and clusters of Python processes."""
+"""Fixtures: clusters of one in this process, and clusters of Python processes."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def sync_node():
 
 
 class Cluster:
-    """Scripts as the processes of one cluster; rank 0 inherits the listening socket, so that no port is guessed."""
+    """A cluster whose processes run scripts. Rank 0 inherits the listening socket, which avoids a race for the port."""
 
     def __init__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))

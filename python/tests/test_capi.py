@@ -1,4 +1,4 @@
-"""The raw functions: what goes in, what comes out, what is refused."""
+"""The raw C functions: arguments, results and errors."""
 
 import array
 import gc

@@ -1,4 +1,4 @@
-"""distlearn's classes: clusters of one in this process, and ranks of several processes."""
+"""The classes of polyverso.distlearn: in clusters of one in this process, and on ranks in several processes."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_ranks_with_uneven_steps(cluster):
     ranks = [cluster.start(RANKS, nodes=3) for _ in range(3)]
     outputs = [rank.communicate(timeout=60) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0, 0], outputs
-    # 1 - 2 - 2.5 - 3 = -6.5; the centre's differences 0, 1, 2; then once more towards it, at -3.5.
+    # SGD ends at 1 - 2 - 2.5 - 3 = -6.5. The centre moves by 0 + 1 + 2 to -3.5. Then the ranks move towards it again.
     ends = [-6.5 + 3 * rank for rank in range(3)]
     ends = [end - 0.25 * (end + 3.5) for end in ends]
     assert [text for text, _ in outputs] == [f"{[3, 2, 1][: rank + 1]} {end}\n" for rank, end in enumerate(ends)]

@@ -1,4 +1,4 @@
-"""examples/distlearn in Python: four ranks with unequal shares end where one process ends."""
+"""examples/distlearn in Python: four ranks with unequal shares get the result of one process."""
 
 import pathlib
 import re
@@ -59,5 +59,5 @@ def test_ranks_in_lua_python_and_perl_train_together(tmp_path, loop):
     assert all(float(accuracy) > 0.95 for accuracy in re.findall(r"final accuracy ([\d.]+)", done.stdout)), done.stdout
     kept = [np.loadtxt(*folder.glob("parameters-*.txt")) for folder in folders]
     assert (kept[1] == kept[2]).all()  # the same bits
-    if loop == "mnist":  # the other one's keeps its own parameters, not the centre
+    if loop == "mnist":  # in mnist-ea each rank keeps its own parameters, not the centre
         assert (kept[0] == kept[1]).all()

@@ -1,4 +1,4 @@
-"""polyverso.gossip, and the stand-in for dpwa."""
+"""polyverso.gossip, and the compatibility package dpwa."""
 
 import gc
 import pathlib
@@ -31,7 +31,7 @@ def introduce(*nodes):
 
 
 def free_ports(count):
-    """Ports that were free a moment ago: a file names them before anybody listens."""
+    """Ports that were free a moment ago, for configuration files that name ports before the nodes listen."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -49,7 +49,7 @@ def test_arrays_are_averaged_in_place():
     assert a.update_wait(1) == 0.25
     assert np.array_equal(own[0], np.full((2, 3), 0.25, np.float32))
     assert np.allclose(own[1], 0.25 * 8 + 0.75 * np.arange(4.0))
-    assert b.update_wait(1) == 0  # it knows nobody
+    assert b.update_wait(1) == 0  # it has no peers
     state = a.gossip.state
     assert state["clock"] == 1 and state["averaged"] == 1 and state["last"] == "b"
     assert [peer["fetched"] for peer in a.gossip.peers] == [1]
@@ -73,7 +73,7 @@ def test_sending_twice_before_waiting():
 
 
 def both(*nodes):
-    """Every node sends before any of them waits: exchanges want both."""
+    """Every node sends before any node waits: an exchange needs both sides."""
     for node in nodes:
         node.update_send(1)
     return [node.update_wait(1) for node in nodes]
@@ -107,7 +107,7 @@ def test_noloco_draws_slow_models_together():
     assert np.allclose(models[0], 2, atol=1e-6) and np.allclose(models[1], 2, atol=1e-6)
     nodes[1].close()
     nodes[0].update_send(1)
-    models[0] += 1  # while nobody is there
+    models[0] += 1  # while there is no peer
     assert nodes[0].update_wait(1) == 0
     assert np.allclose(models[0], 3, atol=1e-6)
     nodes[0].close()
@@ -136,7 +136,7 @@ def test_status_of_all_nodes_of_a_file(tmp_path):
 
 def test_arrays_that_are_not_contiguous():
     own, other = np.zeros((4, 6))[:, ::2], np.full((4, 6), 2.0)[:, ::2]
-    a, b = gossip.ArrayAdapter(own, "a", lone("a")), gossip.ArrayAdapter([other], "b", lone("b"))  # one array is an array, too
+    a, b = gossip.ArrayAdapter(own, "a", lone("a")), gossip.ArrayAdapter([other], "b", lone("b"))  # a single array works too
     introduce(a.gossip, b.gossip)
     b.update_send(1)
     a.update_send(1)
@@ -190,7 +190,7 @@ def test_errors_are_python_s():
             node.publish([np.array([np.nan])], 1)
         with pytest.raises(polyverso.StateError, match="publish first"):
             node.fetch_start()
-        # Whatever went wrong, the next snapshot begins with its first array.
+        # After any error, the next snapshot begins with its first array.
         for arrays, loss in (([np.zeros(1), [1.0]], 1), ([np.zeros(1)], float("nan")), ([np.zeros(1), np.array([np.inf])], 1)):
             with pytest.raises(polyverso.Error):
                 node.publish(arrays, loss)
@@ -209,7 +209,7 @@ def dpwa_path(monkeypatch):
 
 @pytest.fixture
 def sample(tmp_path):
-    """The sample configuration, for two nodes, at ports that are free."""
+    """The sample configuration, with free ports."""
     text = (pathlib.Path(__file__).parents[2] / "samples" / "gossip.yaml").read_text()
     for old, new in zip((45000, 45001, 45002, 45003), free_ports(4)):
         text = text.replace(str(old), str(new))
@@ -268,4 +268,4 @@ def test_flattened_configuration(dpwa_path, tmp_path):
     file.write_text("- nodes:\n- {name: w1, host: localhost, port: 1}\n- interpolation: clock\n- clock: 0\n")
     assert DpwaConfiguration(str(file)).get_nodes() == [{"name": "w1", "host": "localhost", "port": 1}]
     assert DpwaConfiguration(str(file)).get_interpolation() == ("clock", 0)
-    assert DpwaConfiguration(str(file)).get_timeoutms() == 2500  # it says nothing of that
+    assert DpwaConfiguration(str(file)).get_timeoutms() == 2500  # the default: the file does not set it

@@ -1,4 +1,4 @@
-"""Groups: of one rank in this process, and ranks of several processes."""
+"""Groups: of one rank in this process, and of ranks in several processes."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def group(node):
 
 
 def printed(cluster, script, nodes=3):
-    """What the ranks of a cluster print, by rank."""
+    """The output of each rank of a cluster, in the order of ranks."""
     ranks = [cluster.start(BEGIN + script + END, nodes=nodes) for _ in range(nodes)]
     outputs = [rank.communicate(timeout=60) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * nodes, outputs

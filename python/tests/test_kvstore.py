@@ -1,4 +1,4 @@
-"""polyverso.kvstore: the examples of MXNet's manual, what values may be, optimizers and updaters."""
+"""polyverso.kvstore: the examples of MXNet's manual, types of values, optimizers and updaters."""
 
 import asyncio
 import gc
@@ -129,7 +129,7 @@ def test_set_gradient_compression(kv):
     kv.init(3, zeros())
     kv.set_gradient_compression({"type": "2bit", "threshold": 0.5})
     a = zeros()
-    for step, expected in ((0.3, 0), (0.3, 0.5), (-1.2, -0.5)):  # what is left is pushed with the next
+    for step, expected in ((0.3, 0), (0.3, 0.5), (-1.2, -0.5)):  # the residual is added to the next push
         kv.push(3, ones() * step)
         kv.pull(3, out=a)
         holds(a, expected)
@@ -155,7 +155,7 @@ def test_set_updater(kv, capsys):
     holds(a, 6)
 
 
-# ------------------------------------------------------------------ rows, and what is pulled meanwhile
+# ------------------------------------------------------------------ rows, and asynchronous pulls
 
 
 def test_row_ids_of_any_kind(kv):
@@ -232,7 +232,7 @@ def test_a_store_may_refuse_what_is_not_finite(kv):
     holds(a, 1)
 
 
-# ------------------------------------------------------------------ updaters of one's own
+# ------------------------------------------------------------------ user-defined updaters
 
 
 def test_an_updater_sees_every_key_and_what_it_raises_is_the_pushs_error(kv):
@@ -294,14 +294,14 @@ def test_an_optimizer_of_ones_own(kv):
     a = zeros()
     kv.pull(1, out=a)
     holds(a, 0)
-    kv.set_optimizer("mx.sgd learning_rate=1")  # the last one counts
+    kv.set_optimizer("mx.sgd learning_rate=1")  # the last call wins
     kv.pushpull(1, ones(), out=a)
     holds(a, -1)
 
 
 @pytest.mark.parametrize("name", sorted(set(optimizer._known) - {"sgld"}))
 def test_get_updater_steps_as_a_store_does(kv, name):
-    made, twin = (optimizer.create(name, wd=0.01) for _ in range(2))  # an object counts all of its updates
+    made, twin = (optimizer.create(name, wd=0.01) for _ in range(2))  # two, because each counts its updates
     stored = np.linspace(-1, 1, 6, dtype=np.float32).reshape(SHAPE)
     kept = stored.copy()
     kv.init("w", stored)
@@ -328,7 +328,7 @@ def test_a_store_goes_by_the_object(kv):
     seen = []
     for change in (
         lambda: None,
-        lambda: made.set_learning_rate(0),  # the momentum is still there
+        lambda: made.set_learning_rate(0),  # the momentum is kept
         lambda: (setattr(made, "lr", 0.5), setattr(made, "rescale_grad", 0)),
         lambda: (setattr(made, "rescale_grad", 1), made.set_lr_mult({"w": 0})),
         lambda: made.set_lr_mult({}),
@@ -365,7 +365,7 @@ def test_what_an_updater_keeps_is_a_copy(kv):
 
 
 def test_an_updater_may_keep_tensors_anywhere(kv):
-    """In a closure, an object, another thread, a view's base, or the traceback of what it raised."""
+    """In a closure, an object, another thread, the base of a view, or the traceback of its exception."""
     kept, stop = {}, threading.Event()
 
     def update(key, merged, stored):
@@ -397,7 +397,7 @@ def test_an_updater_may_keep_tensors_anywhere(kv):
 
 
 def test_a_large_tensor_has_norms(kv):
-    """LAMB's and LARS's, of a key of several MiB: the formulas in numpy."""
+    """The norms of LAMB and LARS for a key of several MiB, against the formulas in numpy."""
     w, g = (np.random.default_rng(seed).uniform(-1, 1, 700_001) for seed in (1, 2))
     for made, step in (
         (optimizer.LAMB(0.1, wd=0.01), lambda w: np.sign(g) + 0.01 * w),
@@ -414,7 +414,7 @@ def test_a_large_tensor_has_norms(kv):
             expected = w - 0.1 * norm(w) / norm(g) * g
         else:
             expected = w - 0.1 * norm(w) / norm(step(w)) * step(w)
-        big = np.abs(g) > 0.01  # of the others epsilon tells
+        big = np.abs(g) > 0.01  # epsilon dominates the others
         np.testing.assert_allclose(out[big], expected[big], rtol=1e-3, atol=2e-4)
 
 
@@ -446,7 +446,7 @@ def test_parameters_without_names_and_with_other_names():
 
 
 class Decays(optimizer.Optimizer):
-    """One's own, as MXNet's are written."""
+    """A user-defined optimizer, in MXNet's style."""
 
     def __init__(self, momentum=0.0, **kwargs):
         super().__init__(**kwargs)
@@ -527,7 +527,7 @@ def test_states_of_an_updater(name):
     with pytest.raises(ArgumentError, match="SGD"):
         optimizer.get_updater(optimizer.SGD()).set_states(states)
     assert second.get_states() == before
-    for length in range(90, 250):  # a header's length may begin as a pickle does
+    for length in range(90, 250):  # the header's length may begin like a pickle
         first.states["x"] = "x" * length
         second.set_states(first.get_states())
     first.states["x"] = object()
@@ -561,7 +561,7 @@ def test_what_was_pushed_is_a_snapshot(kv):
 
 def test_tensors_arrays_and_dlpack(kv):
     class Foreign:
-        """An array of another library: only its DLPack side is known."""
+        """An array of another library, known only by its DLPack interface."""
 
         def __init__(self, array):
             self.array = array
@@ -786,7 +786,7 @@ def test_named_parameters_have_factors_of_their_own(kv):
         kv.set_key_parameters(1, "momentum=3")
     kv.set_key_parameters([0, 1], "")
     kv.set_optimizer(made)
-    kv.set_optimizer("sgd rate=1")  # which knows no factors
+    kv.set_optimizer("sgd rate=1")  # which has no multipliers
     kv.pushpull(0, zeros(), out=a)
 
 
@@ -821,7 +821,7 @@ def test_states_are_saved_and_loaded(kv, tmp_path):
 def test_classes_have_the_parameters_and_defaults_of_the_library():
     for name in "sgd nag signum ftml lbsgd dcasgd sgld adam adamw adamax nadam adagrad adadelta rmsprop ftrl lamb lion test".split():
         made = optimizer.create(name)
-        with pytest.raises(ArgumentError) as refused:  # names all that there are, its own before the common ones
+        with pytest.raises(ArgumentError) as refused:  # lists all parameters, its own before the common ones
             capi.kv_optimizer_rate(f"{made.kind} no_such_parameter=1", 1)
         library = dict(re.findall(r"(\w+)=(\S+) \(", refused.value.text.partition(" wd=")[0]))
         library.pop("multi_precision", None)

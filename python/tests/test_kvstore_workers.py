@@ -1,4 +1,4 @@
-"""polyverso.kvstore among several workers, signals in the middle, and servers that execute commands."""
+"""polyverso.kvstore: several workers, signals during calls, and servers that execute commands."""
 
 import pytest
 from polyverso import StateError, kvstore

@@ -1,4 +1,4 @@
-"""Multiverso's API, as its users know it."""
+"""Multiverso's API, as existing scripts use it."""
 
 import inspect
 

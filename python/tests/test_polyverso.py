@@ -162,7 +162,7 @@ def test_an_awaited_error_is_raised(node):
 
 
 def test_awaiting_leaves_other_tasks_running(cluster):
-    """The barrier ends when the other process comes to it; this one's event loop goes on meanwhile."""
+    """The barrier ends when the other process calls it; the event loop of this one runs other tasks meanwhile."""
     first = cluster.start(
         """
         import asyncio, polyverso

@@ -121,7 +121,7 @@ def test_a_handler_that_returns_lets_the_wait_go_on(cluster):
 
 
 def in_child(child):
-    """What `child` returns in a forked process."""
+    """The result of `child` in a forked process."""
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     process = context.Process(target=lambda: results.put(child()))

@@ -1,6 +1,8 @@
-"""Threads make random calls on random objects, which the others close and drop meanwhile: every call succeeds or raises the library's error.
+"""Threads make random calls on random objects, which other threads close and drop meanwhile. Every call must succeed or
+raise an error of the library.
 
-In a process of its own, since it may end by a signal; a hang prints all stacks. tests/capi/random_handles.c does more of it.
+It runs in a process of its own, because a failure may be a crash; a hang prints all stacks. tests/capi/random_handles.c
+is the larger test.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Requests that nobody waits for: their handles and buffers come back, whichever call they are of and however they are dropped."""
+"""Dropped requests: their handles and buffers are released, for every kind of call and every way of dropping them."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from polyverso import Tensor, kvstore
 
 
 def slot(handle):
-    """Slots are as many as requests that lived at the same time."""
+    """The slot of a handle. The highest one shows how many requests existed at the same time."""
     return handle & 0xFFFFFF
 
 
@@ -43,7 +43,7 @@ def test_dropped_gets_keep_their_arrays_until_they_are_over(node):
 
 
 def test_a_dropped_get_that_waits_keeps_its_array():
-    """Two workers in step: one's get waits for the other's."""
+    """Two workers in sync mode: one's get waits for the other."""
     ready, results = threading.Event(), []
 
     def live(rank):
@@ -123,7 +123,7 @@ def test_requests_dropped_by_other_threads_and_in_cycles(node):
     def work():
         for _ in range(2_000):
             request = table.add_async(one)
-            request.cycle = [request]  # only the cyclic collector drops it
+            request.cycle = [request]  # only the cyclic garbage collector frees it
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

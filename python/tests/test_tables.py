@@ -59,7 +59,7 @@ def test_half_width_sums_do_not_lose_what_each_add_is_too_small_for(node):
 
 
 def bits_of(values):
-    """bfloat16 bits of numbers that it holds exactly."""
+    """The bits of numbers that bfloat16 represents exactly."""
     return (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 

@@ -1,4 +1,4 @@
-"""polyverso.Tensor, with numpy as the oracle: bit for bit where IEEE 754 says what the bits are."""
+"""polyverso.Tensor, with numpy as the oracle: bit for bit where IEEE 754 defines the bits."""
 
 import gc
 import math
@@ -19,21 +19,21 @@ INTEGERS = ("i64", "i32", "u8", "i8")
 
 
 def some(rng, shape, dtype, low=-100, high=100):
-    """Random numbers of a dtype that all dtypes can hold well."""
+    """Random numbers of a dtype, in a range that all dtypes can represent."""
     if dtype in INTEGERS:
         return rng.integers(0 if dtype == "u8" else low, high, shape).astype(NUMPY[dtype])
     return (rng.uniform(low, high, shape)).astype(NUMPY[dtype])
 
 
 def same(tensor, array):
-    """The same bits, shape and dtype; every NaN is one."""
+    """Asserts equal shape, dtype and bits; all NaNs are equal."""
     got = tensor.numpy()
     assert got.dtype == array.dtype and got.shape == array.shape, (got.dtype, array.dtype, got.shape, array.shape)
     np.testing.assert_array_equal(got, array)
 
 
 def shapes(rng):
-    """Two shapes that go together."""
+    """Two shapes that can be broadcast together."""
     whole = [int(rng.integers(0, 6)) for _ in range(rng.integers(0, 4))]
     first = [n if rng.random() < 0.7 else 1 for n in whole]
     second = [n if rng.random() < 0.7 else 1 for n in whole]
@@ -61,8 +61,8 @@ def test_operators_of_any_shapes_and_dtypes(seed):
         left, right = shapes(rng)
         one, two = rng.choice(list(NUMPY), 2)
         a, b = some(rng, left, one), some(rng, right, two)
-        common = np.result_type(a.dtype, b.dtype)  # of their dtypes alone: numpy 1 looks at the values of a 0-d array
-        common = np.dtype(np.int32) if common == np.int16 else common  # i8 with u8: tensors have none in between
+        common = np.result_type(a.dtype, b.dtype)  # from dtypes only: numpy 1 also considers 0-d values
+        common = np.dtype(np.int32) if common == np.int16 else common  # i8 with u8: tensors have no i16
         x, y = a.astype(common), b.astype(common)
         with np.errstate(all="ignore"):
             expected = np.asarray(operate(x, y))
@@ -299,7 +299,7 @@ def test_row_sparse():
     total = Tensor.ones((50, 4)).axpy(2, sparse)
     np.testing.assert_allclose(total.numpy(), 1 + 2 * dense, rtol=1e-5)
     halves = Tensor.sparse([3] * 2048, Tensor.ones((2048, 1), "f16"), 5)
-    assert halves.parts()[1][0, 0] == 2048  # summed as floats: halves would stop at 2048 only by luck, 4096 by rounding
+    assert halves.parts()[1][0, 0] == 2048  # summed as floats; a sum of halves would stop growing at 2048
     empty = Tensor.sparse([], np.zeros((0, 2), np.float32), 4)
     same(empty.to_dense(), np.zeros((4, 2), np.float32))
 
@@ -350,7 +350,7 @@ def test_memory_outlives_what_was_made_of_it():
     with pytest.raises(BufferError):
         bytearray_view = bytearray(8)
         held = Tensor.view(np.frombuffer(bytearray_view, np.float32))
-        bytearray_view.extend(b"x")  # it must not move while somebody has it
+        bytearray_view.extend(b"x")  # a tensor holds the buffer, so it must not move
     del held
     freed = Tensor.zeros(3)
     freed.free()
@@ -402,7 +402,7 @@ def test_a_thousand_tensors_need_few_descriptors():
 
 
 def test_a_forked_child_keeps_tensors_as_its_own():
-    """In a process of its own: this one may have threads."""
+    """In a process of its own, because this one may have threads."""
     script = """
 import os, polyverso
 from polyverso import Tensor
@@ -445,7 +445,7 @@ assert (array == 2).all() and small.sum().item() == 6
 
 
 def test_a_pool_of_forked_workers_reads_the_parents_tensors():
-    """As PyTorch's DataLoader does; in a process of its own."""
+    """Like PyTorch's DataLoader; in a process of its own."""
     script = """
 import multiprocessing, polyverso
 from polyverso import Tensor

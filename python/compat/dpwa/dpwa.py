@@ -1,4 +1,4 @@
-"""A node of the cluster, and its configuration."""
+"""dpwa's node and its configuration."""
 
 import yaml
 
@@ -12,9 +12,9 @@ INTERPOLATION_METHODS = {
     "loss": LossInterpolation,
 }
 
-BUILT_IN = tuple(INTERPOLATION_METHODS.values())  # whatever becomes of the dictionary
+BUILT_IN = tuple(INTERPOLATION_METHODS.values())  # a copy: callers may change the dictionary
 
-# What the library takes where a file says nothing.
+# The library's defaults.
 DEFAULTS = {
     "fetch_probability": 1,
     "timeout_ms": 2500,
@@ -27,7 +27,7 @@ DEFAULTS = {
 
 
 class Struct:
-    """Named values: those of a node are name, host and port."""
+    """Named values, such as name, host and port of a node."""
 
     def __init__(self, **entries):
         self.__dict__.update(entries)
@@ -37,7 +37,7 @@ class Struct:
 
 
 class DpwaConfiguration:
-    """What a configuration file holds; whether it makes sense is checked when a connection is made of it."""
+    """The content of a configuration file. DpwaConnection validates it."""
 
     def __init__(self, config_file):
         with open(config_file, "rt", encoding="utf-8") as file:
@@ -46,7 +46,7 @@ class DpwaConfiguration:
         loose = []
         for item in [self.yaml] if isinstance(self.yaml, dict) else self.yaml:
             if "name" in item:
-                loose.append(item)  # a node that stands in the list itself
+                loose.append(item)  # a node directly in the list
             else:
                 self.config.update(item)
         self.config["nodes"] = (self.config.get("nodes") or []) + loose
@@ -69,14 +69,15 @@ class DpwaConfiguration:
 
 
 class DpwaConnection:
-    """Payloads of bytes, and the factor by which a peer's is to be averaged in.
+    """Exchanges byte payloads, with the factor for averaging a peer's payload.
 
-    `interpolation`, called with the clocks and losses of both, gives the factor. The one that the file asks for is the library's work; any
-    other that is put there, or into INTERPOLATION_METHODS, is called."""
+    `interpolation` computes the factor from the clocks and losses of both nodes. If it is the built-in method of the
+    file, the library computes the factor. Another one that is assigned to it, or registered in INTERPOLATION_METHODS,
+    is called."""
 
     def __init__(self, name, config_file):
         self.name = name
-        self._connection = gossip.Connection(name, config_file)  # first: it says what is wrong with the file, and where
+        self._connection = gossip.Connection(name, config_file)  # first: reports errors in the file, with position
         self.config = DpwaConfiguration(config_file)
         self.nodes = self.config.get_nodes()
         self.peers = [Struct(**node) for node in self.nodes if node["name"] != name]
@@ -84,9 +85,9 @@ class DpwaConnection:
         self.fetch_probability = self.config.get_fetch_probability()
         self.divergence_threshold = self.config.get_divergence_threshold()
         method, settings = self.config.get_interpolation()
-        made = INTERPOLATION_METHODS.get(method)  # to be looked at: the library has its own, and more of them
+        made = INTERPOLATION_METHODS.get(method)  # for callers to inspect; the library has more methods
         self.interpolation = made(**(settings or {})) if made else None
-        self._own = self.interpolation if made in BUILT_IN else None  # which the library works out
+        self._own = self.interpolation if made in BUILT_IN else None  # computed by the library
         self.fetching = False
 
     @property
@@ -99,7 +100,7 @@ class DpwaConnection:
         self._connection.gossip.clock = clock
 
     def add_peer(self, name, host, port):
-        """Makes a peer known, or known at another address."""
+        """Adds a peer, or changes its address."""
         if any(peer["name"] == name for peer in self._connection.gossip.peers):
             self.remove_peer(name)
         self._connection.gossip.add_peer(name, host, port)
@@ -108,11 +109,11 @@ class DpwaConnection:
         self._connection.gossip.remove_peer(name)
 
     def update_send(self, parameters, loss):
-        """Serves `parameters` to whoever asks from now on, and begins to fetch a peer's."""
+        """Makes `parameters` visible to peers, and begins to fetch a peer's."""
         self.fetching = self._connection.update_send(parameters, loss)
 
     def update_wait(self, loss):
-        """A peer's parameters and their factor; (None, 0) if there are none."""
+        """A peer's parameters and their factor; (None, 0) if nothing was fetched."""
         self.fetching = False
         if self.interpolation is self._own:
             return self._connection.update_wait(loss)
@@ -127,5 +128,5 @@ class DpwaConnection:
         return payload, factor
 
     def close(self):
-        """Ends the node, and gives its port back."""
+        """Closes the node and releases its port."""
         self._connection.close()

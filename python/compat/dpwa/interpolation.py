@@ -1,4 +1,5 @@
-"""The factor of a peer's share, by method, from the clocks and losses of both; the library computes it likewise."""
+"""Interpolation methods: the peer's share in an average, from the clocks and losses of both nodes. The library computes
+the same values."""
 
 
 import math
@@ -10,7 +11,7 @@ class InterpolationBase:
 
 
 class ConstantInterpolation(InterpolationBase):
-    """Always the same."""
+    """A constant factor."""
 
     def __init__(self, value):
         assert 0 <= value <= 1
@@ -31,14 +32,14 @@ def _share(part, other):
 
 
 class ClockWeightedInterpolation(InterpolationBase):
-    """The older the peer's model, the more."""
+    """The factor grows with the age of the peer's model (its clock)."""
 
     def __call__(self, clock, peer_clock, loss, peer_loss):
         return _share(peer_clock, clock)
 
 
 class LossInterpolation(InterpolationBase):
-    """The larger one's own loss, the more."""
+    """The factor grows with this node's own loss."""
 
     def __call__(self, clock, peer_clock, loss, peer_loss):
         return _share(loss, peer_loss)

@@ -1,15 +1,15 @@
-"""Gossip: every process trains a model of its own and averages it, now and then, with a peer's.
+"""Gossip: every process trains a model of its own, and sometimes averages it with a peer's.
 
     from polyverso import gossip
 
     model = gossip.ArrayAdapter([weights, biases], "w1", "nodes.yaml")   # numpy arrays, averaged in place
     for batch in batches:
-        model.update_send(loss)     # lets the others see the arrays, begins to fetch a peer's
+        model.update_send(loss)     # makes the arrays visible to peers, begins to fetch a peer's
         loss = train(batch)
-        model.update_wait(loss)     # averages with what has come
+        model.update_wait(loss)     # averages with the fetched arrays
 
-docs/gossip.md has the configuration. PyTorch's modules have `polyverso.gossip.torch.TorchAdapter`, Keras's models
-`polyverso.gossip.keras.GossipCallback`.
+docs/gossip.md describes the configuration. Use `polyverso.gossip.torch.TorchAdapter` for PyTorch modules, and
+`polyverso.gossip.keras.GossipCallback` for Keras models.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ import numpy as np
 from .. import capi
 from ..errors import Error
 
-MOST_DIMS = 8  # whose lengths are told
+MOST_DIMS = 8  # of a shape that is published; arrays with more have none
 
 Config = Union[str, "os.PathLike[str]", Dict[str, Any], List[Any]]
 
 
 class Gossip:
-    """One node: `config` is a YAML file, or what such a file holds; `name` says which of its nodes this is."""
+    """A gossiping node. `config` is a YAML file, or its parsed content; `name` is the name of this node in it."""
 
     def __init__(self, config: Config, name: str) -> None:
         self._handle = 0
-        self.fetching = False  # whether a fetch is under way
+        self.fetching = False  # whether a fetch is running
         if isinstance(config, (dict, list)):
             self._handle = capi.mv_gossip_open_text(json.dumps(config), name)  # JSON is YAML
         else:
             self._handle = capi.mv_gossip_open(os.fspath(config), name)
         self.name = name
-        self._dropped = weakref.finalize(self, _close_quietly, self._handle)  # gives the port back
-        self._dropped.atexit = False  # the process's end does, too
+        self._dropped = weakref.finalize(self, _close_quietly, self._handle)  # releases the port
+        self._dropped.atexit = False  # the exit of the process releases it too
 
     def publish(self, arrays: Iterable[Any], loss: float) -> None:
-        """Lets peers see these arrays, as one version with this node's clock, which grows by 1. A peer whose array has as many elements
-        but other dimensions, two or more on both sides, takes nothing of it."""
+        """Makes these arrays visible to peers, as one snapshot, with `loss` and this node's clock, which grows by 1. A
+        peer refuses the snapshot if an array has two or more dimensions on both sides and these differ, even with the
+        same number of elements."""
         loss = float(loss)
         try:
             for array in arrays:
                 self._add(array)
         except BaseException:
             with contextlib.suppress(Error):
-                capi.mv_gossip_publish(self._handle, math.nan)  # drops what was added
+                capi.mv_gossip_publish(self._handle, math.nan)  # drops the incomplete snapshot
             raise
         capi.mv_gossip_publish(self._handle, loss)
 
@@ -68,37 +69,38 @@ class Gossip:
             capi.mv_gossip_add(self._handle, array)
 
     def fetch_start(self) -> bool:
-        """Begins to fetch a peer's arrays, unless chance (fetch_probability) decides against it."""
+        """Begins to fetch a peer's arrays, with the configuration's fetch_probability. Returns whether it did."""
         self.fetching = bool(capi.mv_gossip_fetch_start(self._handle))
         return self.fetching
 
     def fetch_wait(self, loss: float) -> Optional[Dict[str, Any]]:
-        """Waits for them: a dict with factor, peer, peer_clock, peer_loss and bytes; None if nothing came."""
+        """Waits for the fetched arrays: a dict of factor, peer, peer_clock, peer_loss and bytes; None without any."""
         fetched = capi.mv_gossip_fetch_wait(self._handle, float(loss))
         self.fetching = False
         return fetched if fetched["got"] else None
 
     def update_send(self, arrays: Iterable[Any], loss: float) -> bool:
-        """Publishes, and begins to fetch; where a fetch is under way still, that goes on. Whether one is."""
+        """Publishes, and begins to fetch unless a fetch is still running. Returns whether a fetch is running."""
         self.publish(arrays, loss)
         return self.fetching or self.fetch_start()
 
     def average(self, array: Any) -> None:
-        """array = factor * peer's + (1 - factor) * array, in place, for the next of the arrays that were fetched."""
+        """array = factor * peer's + (1 - factor) * array, in place, with the next fetched array."""
         capi.mv_gossip_average(self._handle, array)
 
     def read(self, array: Any) -> None:
-        """Copies the next of the arrays that were fetched into `array`."""
+        """Copies the next fetched array into `array`."""
         capi.mv_gossip_read(self._handle, array)
 
     @property
     def state(self) -> Dict[str, Any]:
-        """Clock, loss, last factor, disagreement, and the peers with their scores."""
+        """This node's state: clock, loss, last factor, disagreement, the peers with their scores, and more."""
         return json.loads(capi.mv_gossip_state_text(self._handle, capi.MV_JSON))
 
     @property
     def clock(self) -> float:
-        """The model's age in updates, mixed with those of the peers that it was averaged with. It can be set, to go on from a checkpoint."""
+        """The model's age in updates, averaged with the clocks of peers like the model itself. Set it to continue from
+        a checkpoint."""
         return self.state["clock"]
 
     @clock.setter
@@ -107,12 +109,12 @@ class Gossip:
 
     @property
     def metrics(self) -> str:
-        """The same in Prometheus's text format."""
+        """The figures of `state` in Prometheus's text format."""
         return capi.mv_gossip_metrics_text(self._handle)
 
     @property
     def disagreement(self) -> float:
-        """How far the last peer's model was from this one: the root mean square of their difference."""
+        """The root mean square of the difference between the last peer's model and this one."""
         return self.state["disagreement"]
 
     @property
@@ -147,12 +149,12 @@ def _close_quietly(handle: int) -> None:
 
 
 def status(config: Union[str, "os.PathLike[str]"]) -> List[Dict[str, Any]]:
-    """How all nodes of a configuration's file stand, as `Gossip.state` of each; those that give no answer have `error`."""
+    """The `Gossip.state` of all nodes of a configuration file; nodes that do not answer have `error`."""
     return json.loads(capi.mv_gossip_status_text(os.fspath(config), capi.MV_JSON))
 
 
 class Adapter:
-    """dpwa's two calls around a training step. What the parameters are, a subclass says."""
+    """Base class of the adapters: dpwa's two calls around a training step. Subclasses supply the parameters."""
 
     def __init__(self, name: str, config: Config) -> None:
         self.gossip = Gossip(config, name)
@@ -164,11 +166,11 @@ class Adapter:
         raise NotImplementedError
 
     def update_send(self, loss: float) -> None:
-        """Lets the others see the parameters, and begins to fetch a peer's."""
+        """Makes the parameters visible to peers, and begins to fetch a peer's."""
         self.gossip.update_send(self._published(), loss)
 
     def update_wait(self, loss: float) -> float:
-        """Waits for them and averages; the factor of the peer's share, 0 where nobody was there."""
+        """Waits for the fetched parameters and averages with them. Returns the peer's share, 0 without a peer."""
         fetched = self.gossip.fetch_wait(loss)
         if fetched is None:
             return 0.0
@@ -186,7 +188,7 @@ class Adapter:
 
 
 class ArrayAdapter(Adapter):
-    """Averages numpy arrays, or one, in place."""
+    """Averages one or several numpy arrays in place."""
 
     def __init__(self, arrays: Union[np.ndarray, Iterable[np.ndarray]], name: str, config: Config) -> None:
         super().__init__(name, config)
@@ -206,22 +208,22 @@ class ArrayAdapter(Adapter):
 
 
 class Connection:
-    """Payloads of bytes, of which only their owner knows what they mean, with the factor for averaging them."""
+    """Exchanges opaque byte payloads. The caller averages them, with the factor that it receives."""
 
     def __init__(self, name: str, config: Config) -> None:
         self.gossip = Gossip(config, name)
 
     def update_send(self, payload: bytes, loss: float) -> bool:
-        """Lets the others see `payload`, and begins to fetch a peer's; whether it did."""
+        """Makes `payload` visible to peers, and begins to fetch a peer's. Returns whether a fetch is running."""
         return self.gossip.update_send([payload], loss)
 
     def update_wait(self, loss: float) -> Tuple[Optional[bytes], float]:
-        """A peer's payload and the factor of its share; (None, 0) where nobody was there."""
+        """A peer's payload and its share; (None, 0) if nothing was fetched."""
         payload, fetched = self.fetched(loss)
         return payload, fetched.get("factor", 0)
 
     def fetched(self, loss: float) -> Tuple[Optional[bytes], Dict[str, Any]]:
-        """A peer's payload and what Gossip.fetch_wait() tells of it; (None, {}) where nobody was there."""
+        """A peer's payload and the result of Gossip.fetch_wait(); (None, {}) if nothing was fetched."""
         fetched = self.gossip.fetch_wait(loss)
         if fetched is None:
             return None, {}

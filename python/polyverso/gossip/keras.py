@@ -1,4 +1,4 @@
-"""Keras's models that gossip, of Keras 3 on any of its backends.
+"""Gossip for Keras models, for Keras 3 on any of its backends.
 
     model.fit(x, y, callbacks=[GossipCallback("w1", "nodes.yaml")])
 """
@@ -14,7 +14,8 @@ from . import Adapter, Config
 
 
 class KerasAdapter(Adapter):
-    """Averages a model's trainable weights, and with `buffers` its running statistics too. For loops of one's own; see GossipCallback."""
+    """Averages a model's trainable weights; with `buffers`, also its running statistics. For custom training loops; see
+    also GossipCallback."""
 
     def __init__(self, model: keras.Model, name: str, config: Config, buffers: bool = False) -> None:
         super().__init__(name, config)
@@ -23,7 +24,7 @@ class KerasAdapter(Adapter):
 
     def _variables(self) -> List[Any]:
         variables = list(self.model.trainable_variables)
-        if self.buffers:  # but states of random number generators are nothing to average
+        if self.buffers:  # floats only: states of random number generators must not be averaged
             variables += [variable for variable in self.model.non_trainable_variables if "float" in str(variable.dtype)]
         return variables
 
@@ -32,25 +33,25 @@ class KerasAdapter(Adapter):
 
     def _average(self) -> None:
         for variable in self._variables():
-            values = np.array(_values_of(variable), order="C")  # a copy: a backend's memory must not change behind its back
+            values = np.array(_values_of(variable), order="C")  # a copy: the backend must not see its memory change
             self.gossip.average(_array_of(values))
             variable.assign(values)
 
 
 def _values_of(variable: Any) -> np.ndarray:
-    """Where it can be, a view; Keras's own function copies on JAX."""
+    """A view if possible; Keras's own function copies on JAX."""
     return np.asarray(variable.value) if keras.backend.backend() == "jax" else keras.ops.convert_to_numpy(variable)
 
 
 def _array_of(values: np.ndarray) -> np.ndarray:
-    """The same memory. bfloat16 is of no type that numpy has by itself; the library takes its bits as uint16."""
+    """The same memory. numpy itself has no bfloat16: its bits are passed as uint16."""
     return values.view(np.uint16) if values.dtype.name == "bfloat16" else values
 
 
 class GossipCallback(keras.callbacks.Callback):
-    """Makes a node of the model that is fitted, from the beginning of fit() until close() or the process's end: one that has finished goes
-    on to serve the others. `loss` names the entry of Keras's logs that counts as the model's loss; as there is none before the first
-    batch, gossip begins with the second."""
+    """Makes the fitted model a gossiping node, from the beginning of fit() until close() or the exit of the process: a
+    node that has finished training continues to serve its peers. `loss` is the entry of Keras's logs that is used as
+    the model's loss. There is none before the first batch, so gossip begins with the second."""
 
     def __init__(self, name: str, config: Config, buffers: bool = False, loss: str = "loss") -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class GossipCallback(keras.callbacks.Callback):
         self._sent = False
 
     def _node(self) -> KerasAdapter:
-        """With up-to-date weights: asking for `self.model` is what makes Keras bring them back from JAX."""
+        """The node, with up-to-date weights: reading `self.model` makes Keras copy them back from JAX."""
         model = self.model
         if self.adapter is None:
             self.adapter = KerasAdapter(model, *self._arguments)

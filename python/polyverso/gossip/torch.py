@@ -1,4 +1,4 @@
-"""PyTorch's modules that gossip, of PyTorch 1.13 and later."""
+"""Gossip for PyTorch modules, for PyTorch 1.13 and later."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from . import Adapter, Config
 
 
 class TorchAdapter(Adapter):
-    """Averages a module's parameters, and with `buffers` its running statistics and the counters of them too, in place.
+    """Averages a module's parameters in place; with `buffers`, also its running statistics and their counters.
 
-    On the CPU the parameters' own memory is read and written. Others (of CUDA, or with gaps in memory) have a copy on the host, pinned
-    where that helps, which is kept from step to step."""
+    Contiguous parameters on the CPU are read and written in their own memory. Others (on CUDA, or with gaps) have a
+    copy on the host, which is pinned for CUDA and reused in every step."""
 
     def __init__(self, net: torch.nn.Module, name: str, config: Config, buffers: bool = False) -> None:
         super().__init__(name, config)
@@ -39,12 +39,12 @@ class TorchAdapter(Adapter):
             for tensor, host in zip(tensors, self._on_host(tensors)):
                 self.gossip.average(_array_of(host))
                 if host is not tensor:
-                    tensor.copy_(host, non_blocking=host.is_pinned())  # before what the device is told next
+                    tensor.copy_(host, non_blocking=host.is_pinned())  # in stream order: before the device's next work
                 else:
-                    tensor.reshape(-1)[:0].zero_()  # of no element: autograd must know that the memory was written
+                    tensor.reshape(-1)[:0].zero_()  # writes no element: tells autograd that the memory changed
 
     def _on_host(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
-        """The tensors themselves where numpy can work on their memory, else up-to-date copies."""
+        """The tensors themselves if numpy can use their memory, otherwise up-to-date copies."""
         hosts = [tensor if _is_plain(tensor) else self._copy_for(place, tensor) for place, tensor in enumerate(tensors)]
         devices = set()
         for tensor, host in zip(tensors, hosts):
@@ -52,7 +52,7 @@ class TorchAdapter(Adapter):
                 host.copy_(tensor, non_blocking=host.is_pinned())
                 if host.is_pinned():
                     devices.add(tensor.device)
-        for device in devices:  # all copies of a device travel together, and are waited for once
+        for device in devices:  # one wait for all copies from a device
             torch.cuda.current_stream(device).synchronize()
         return hosts
 
@@ -65,7 +65,8 @@ class TorchAdapter(Adapter):
 
 
 def _is_averaged(buffer: torch.Tensor) -> bool:
-    """Statistics, and counters as num_batches_tracked; not masks, which are of other types, or infinite, nor tables of indices."""
+    """True for statistics and counters such as num_batches_tracked; False for masks (other dtypes, or infinite) and
+    index tables."""
     if buffer.is_floating_point():
         return bool(torch.isfinite(buffer).all())
     return buffer.dtype == torch.int64 and buffer.dim() == 0
@@ -76,7 +77,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _array_of(host: torch.Tensor) -> np.ndarray:
-    """A view of its memory. numpy has no bfloat16, whose bits the library takes as uint16."""
+    """A view of its memory. numpy has no bfloat16: its bits are passed as uint16."""
     if host.dtype == torch.bfloat16:
         return host.view(torch.int16).numpy().view(np.uint16)
     if host.is_complex():

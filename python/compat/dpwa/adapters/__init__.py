@@ -1,1 +1,1 @@
-"""Frameworks' models."""
+"""Adapters for the models of frameworks."""

@@ -1,10 +1,10 @@
-"""PyTorch's modules."""
+"""The adapter for PyTorch modules."""
 
 from polyverso.gossip.torch import TorchAdapter
 
 
 class DpwaPyTorchAdapter(TorchAdapter):
-    """update_send(loss) before a batch, update_wait(loss) after it."""
+    """Averages a module: call update_send(loss) before a batch, update_wait(loss) after it."""
 
     def __init__(self, net, name, config_file):
         super().__init__(net, name, config_file)

@@ -13,7 +13,7 @@ use Polyverso::Node;
 
 our (@EXPORT_OK, %EXPORT_TAGS);
 
-# Every C function and constant under its own name: Polyverso::mv_init, Polyverso::MV_ESHAPE.
+# Aliases every C function and constant under its own name: Polyverso::mv_init, Polyverso::MV_ESHAPE.
 BEGIN {
     no strict 'refs';
     for my $name (sort keys %Polyverso::CAPI::) {
@@ -31,7 +31,7 @@ BEGIN {
     $EXPORT_TAGS{all} = [@EXPORT_OK];
 }
 
-# mv_init_options as a hash; log_level, which only its text knows, moves there.
+# mv_init_options as a hash. log_level has no field of its own, and moves into the field `text`.
 sub _options {
     my (%settings) = @_;
     my $level = delete $settings{log_level};
@@ -69,7 +69,7 @@ __END__
 
 =head1 NAME
 
-Polyverso - model parameters shared between processes, in any language
+Polyverso - shares model parameters between processes, in any language
 
 =head1 SYNOPSIS
 
@@ -79,44 +79,44 @@ Polyverso - model parameters shared between processes, in any language
     my $node    = Polyverso->init(sync => 1);
     my $weights = $node->matrix(rows => 10, cols => 64);
     $weights->add(ones(64, 10));           # a PDL of dims (64, 10), or [[...], ...]
-    my $values = $weights->get;            # a PDL; without PDL, or with as => 'array', an array reference
+    my $values = $weights->get;            # a PDL; an array reference without PDL, or with as => 'array'
     $node->shutdown;
 
-A script alone is a cluster of one process; C<polyverso run -n 4 -- perl script.pl> makes it a cluster of four, and the
-others may be written in Python, Lua or C.
+A script that is started directly is a cluster of one process. C<polyverso run -n 4 -- perl script.pl> makes it a
+cluster of four. Other members of a cluster may be written in Python, Lua or C.
 
 =head1 METHODS
 
 =head2 Polyverso->init(%settings)
 
 Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its
-processes are there. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>,
-C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> wants one C<shutdown>
-of its node.
+processes have joined. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>,
+C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> requires one
+C<shutdown> of its node.
 
 =head2 Polyverso->open_node(%settings)
 
-A further node in this process, for tests and for several clusters at once.
+Opens a further node in this process, for tests and for several clusters at once.
 
 =head2 Polyverso->doctor(%how)
 
-What was detected, and what to do about what doesn't work, as nested hashes and arrays: F<docs/operations.md> has the fields. Of the
-running node, if there is one; else what C<init> would do. With C<< reach => 1 >> only the way to the master that
-C<POLYVERSO_MASTER> names.
+A diagnosis as nested hashes and arrays: what was detected, and how to fix what does not work. F<docs/operations.md> has
+the fields. It describes the running node if there is one, otherwise what C<init> would do. With C<< reach => 1 >> it
+only checks the connection to the master that C<POLYVERSO_MASTER> names.
 
 =head2 Polyverso->inspect_checkpoint($path)
 
-What a checkpoint, a directory of them, or one of their files holds, as nested hashes and arrays: tables with their
-specs, files, sizes, checksums, and C<damage>, what is wrong with it, if anything. Needs no node.
+The contents of a checkpoint, a directory of checkpoints, or one of their files, as nested hashes and arrays: tables
+with their specs, files, sizes, checksums, and C<damage>: what is wrong with it, if anything. Needs no node.
 
 =head1 C FUNCTIONS
 
 Every function of F<polyverso.h> is here under its own name, C<Polyverso::mv_table_add>, and can be imported:
-C<use Polyverso qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float,
-double, longlong, long or byte, or ushort for the bits of bfloat16, whose memory is used as it is, or a packed string,
-whose bytes are MV_RAW. Results are written into a PDL in place, or into a string of the right length. Row ids are a
-longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash references, or flags as a number.
-What C returns through pointers is returned; a status other than MV_OK is thrown.
+C<use Polyverso qw(:functions :constants)>. The C parameters (data, count, dtype) are one argument: a PDL of type float,
+double, longlong, long or byte, or ushort for the bits of bfloat16, whose memory is used without a copy; or a packed
+string, whose bytes are MV_RAW. Results are written into a PDL in place, or into a string of the right length. Row ids
+are a longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash references, or flags as a number. Output parameters
+of C are return values; a status other than MV_OK is thrown.
 
 =head1 ERRORS
 

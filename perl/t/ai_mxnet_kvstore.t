@@ -1,4 +1,5 @@
-# AI::MXNet::KVStore: what scripts rely on, and what it refuses. The manual's examples are in ai_mxnet_kvstore_seed.t.
+# AI::MXNet::KVStore: the behaviour that scripts rely on, and errors. The manual's examples are in
+# ai_mxnet_kvstore_seed.t.
 
 use strict;
 use warnings;
@@ -24,7 +25,7 @@ my $shape = [4, 4];
 my $kv    = mx->kv->create;
 my $a     = mx->nd->empty($shape);
 
-# Keys are strings, alone or in lists; values are arrays, or lists of them, one a device.
+# Keys are strings, alone or in lists; values are arrays, or lists of arrays, one for each device.
 $kv->init('a', mx->nd->zeros($shape));
 $kv->init([5, 'b'], [map { mx->nd->zeros($shape) } 1 .. 2]);
 $kv->push('5', mx->nd->ones($shape));
@@ -63,7 +64,7 @@ for my $dtype (qw(float64 float16 bfloat16 int32 int8)) {
 is(mx->kv->create($_)->type, lc $_, $_) for qw(local local_allreduce_cpu Device);
 like(sentence(sub { mx->kv->create('lokal') }), qr/lokal.*local.*dist_sync/, 'unknown ones are named, with those there are');
 
-# What is wrong is said, and the store goes on.
+# Errors are reported, and the store remains usable.
 is(failure(sub { $kv->push('none', $a) }), 'MV_ENOTFOUND', 'unknown keys');
 is(failure(sub { $kv->push('a', mx->nd->ones([2])) }), 'MV_ESHAPE', 'shapes');
 is(failure(sub { $kv->push('a', mx->nd->ones($shape, dtype => 'int32')) }), 'MV_EDTYPE', 'dtypes');
@@ -76,7 +77,7 @@ is(failure(sub { $kv->set_optimizer('adam') }), 'MV_EDTYPE', 'an optimizer by it
 $kv->pull('a', out => $a);
 is_all($a, 3, 'as before');
 
-# An optimizer, and a second store beside the first.
+# An optimizer, in a second store.
 my $other = mx->kv->create;
 $other->init('w', mx->nd->ones([2]));
 $other->set_optimizer(mx->optimizer->create('sgd', learning_rate => 1, lr_scheduler => AI::MXNet::FactorScheduler->new(step => 1, factor => 0.5)));

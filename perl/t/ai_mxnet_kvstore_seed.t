@@ -1,13 +1,13 @@
-# Every example of AI::MXNet::KVStore's manual page, in its order. Values are compared, not how PDL lays them out.
+# Every example of AI::MXNet::KVStore's manual page, in its order. The tests compare values, not PDL's formatting.
 #
-# Each example states what it starts from, which the page leaves open where it takes up values of an earlier one. Cards are
-# devices of this machine: mx->cpu(0..3) for mx->gpu(0..3). What the page has mistyped:
+# Each example sets its own starting values; the page leaves them open where it continues an earlier example. Cards are
+# devices of this machine: mx->cpu(0..3) for mx->gpu(0..3). Corrected errors of the page:
 #   init             $kv->init(keys, ...)                   -> $keys
 #   push             [map { ... } 0..@$keys-1)              -> ]
 #                    mx->nd->zeros(shape)                   -> $shape
 #                    map { ... } @$keys-1                   -> 0..@$keys-1
-#   pull             mx->nd->ones($shape, $_)               -> ctx => $_; as it stands it works, too
-#                    [[ 2. ... out of stores of ones        -> the starting values are twos
+#   pull             mx->nd->ones($shape, $_)               -> ctx => $_; the original works too
+#                    [[ 2. ... from stores of ones          -> the starting values are twos
 #   _set_updater     my ($key, input, stored) = @_          -> $input, $stored
 #   set_gradient_compression  {'type': '2bit', ...}         -> type => '2bit'
 

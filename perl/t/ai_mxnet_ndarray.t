@@ -1,4 +1,4 @@
-# AI::MXNet::NDArray: coming, views, copies, operators, dtypes, what it refuses.
+# AI::MXNet::NDArray: construction, views, copies, operators, dtypes, errors.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ sub holds {
 }
 sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name : "$@" }
 
-# ------------------------------------------------------------------ coming
+# ------------------------------------------------------------------ construction
 
 holds(mx->nd->zeros([2, 3]), [[0, 0, 0], [0, 0, 0]], 'zeros');
 holds(mx->nd->ones([2], dtype => 'int32'), [1, 1], 'ones');
@@ -175,7 +175,7 @@ holds(mx->nd->concatenate([$x, $x->slice('X', 0)->sever], axis => 1), [[1, 16, 1
 is_deeply([map { $_->aspdl->unpdl } @{ $x->split(num_outputs => 2, squeeze_axis => 1) }], [[1, 16], [16, 1]], 'split');
 holds($x->zeros_like, [[0, 0], [0, 0]], 'zeros_like');
 
-# ------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------ errors
 
 is(failure(sub { $x + mx->nd->ones([3]) }), 'MV_ESHAPE', 'shapes');
 is(failure(sub { $x .= [1, 2, 3] }), 'MV_ESHAPE', 'shapes of assignments');

@@ -1,4 +1,4 @@
-# Optimizers and schedules: parameters, texts, and steps beside formulas and beside tables.
+# Optimizers and schedules: parameters, texts, and steps compared with formulas and with tables.
 
 use strict;
 use warnings;
@@ -32,7 +32,7 @@ is(failure(sub { AI::MXNet::FactorScheduler->new(step => 1, factor => 2) }), 'MV
 
 for my $name (qw(SGD NAG Signum FTML LBSGD DCASGD SGLD Adam AdamW Adamax Nadam AdaGrad AdaDelta RMSProp Ftrl LAMB Lion Test)) {
     my ($kind, @words) = split ' ', mx->optimizer->create($name)->text;
-    # The library names all that there are, its own before the common ones.
+    # The library's error message lists all parameters, the optimizer's own before the common ones.
     my ($listed) = sentence(sub { Polyverso::CAPI::kv_optimizer_rate("$kind no_such_parameter=1", 1) }) =~ /it has (.*?) wd=/;
     my %library = $listed =~ /(\w+)=(\S+) \(/g;
     my %own = map { /(\w+)=(.*)/ ? ($1 => $2) : () } @words;
@@ -72,7 +72,7 @@ is_deeply([$named->_get_wd(1), map { sprintf '%g', $named->_get_lr($_) } 0, 1, 7
 
 # ------------------------------------------------------------------ steps
 
-# Steps of one optimizer upon a weight, with gradients that a function gives; the weight after each.
+# The weight after each step of an optimizer, with gradients that depend on the number of the step.
 sub steps {
     my ($optimizer, $count, $dtype) = @_;
     my $weight = mx->nd->array([1, -2, 3], dtype => $dtype // 'float64');
@@ -80,7 +80,7 @@ sub steps {
     return map { $updater->('w', mx->nd->array([0.5 * $_, 1, -$_], dtype => $weight->dtype), $weight); $weight->aspdl } 1 .. $count;
 }
 
-# The same in a table, which counts by itself.
+# The same steps in a table, which counts its updates itself.
 sub table_steps {
     my ($node, $text, $count) = @_;
     my $table = $node->array(size => 3, dtype => 'f64', updater => $text, init => [1, -2, 3]);
@@ -124,7 +124,7 @@ is(mx->optimizer->SGD->create_state(0, $sparse), undef, 'none');
 is(failure(sub { $sgd->update(0, $sparse, mx->nd->ones([3, 2]), $momentum) }), 'MV_ESHAPE', 'shapes');
 is(failure(sub { $sgd->update(0, $sparse, mx->nd->ones([4, 2]), undef) }), 'MV_ESHAPE', 'states');
 
-# ------------------------------------------------------------------ one of one's own
+# ------------------------------------------------------------------ an optimizer of the program's own
 
 {
     package Scaled;
@@ -186,7 +186,7 @@ my $broken = $good;
 substr($broken, -1, 1) = chr(ord(substr $good, -1) ^ 1);
 like(sentence(sub { $blank->set_states($good =~ s/"step/"stop/r, 'a.states') }), qr/\Aa\.states: .*checksum/, 'another byte, in a file');
 like(sentence(sub { $blank->set_states("(dp0\nS'w'\np1\nI1\ns.") }), qr/pickled/, 'pickled by protocol 0');
-# Those whose checksum is right all the same.
+# Changed states without a checksum.
 sub with_header {
     my ($change) = @_;
     my $length = unpack 'Q<', $good;
@@ -196,7 +196,7 @@ sub with_header {
     my $text = JSON::PP->new->utf8->encode($header);
     return pack('Q<', length $text) . $text . substr $good, 8 + $length;
 }
-for my $length (1 .. 160) {    # a header's length may begin as a pickle does
+for my $length (1 .. 160) {    # a header's length may begin with the same bytes as a pickle
     my ($from, $to) = map { mx->optimizer->get_updater(AI::MXNet::SGD->new) } 1, 2;
     $from->states->{w} = 'x' x (8 * $length);
     $to->set_states($from->get_states);
@@ -216,7 +216,7 @@ for my $change (
 }
 is($blank->get_states(1), $before, 'nothing has changed');
 
-# ------------------------------------------------------------------ halves, names, what is no number
+# ------------------------------------------------------------------ 16-bit floats, names, values that are not numbers
 
 for my $multi (0, 1) {
     my $half = mx->nd->ones([2], dtype => 'float16');

@@ -1,4 +1,4 @@
-# Servers in Perl: commands and their controller, and programs that a DMLC tracker makes servers.
+# Servers in Perl: commands and their controller, and programs that a DMLC tracker starts as servers.
 
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What a store does with what is pushed: updaters, optimizers with multipliers, their states.
+# Updates of a store by pushes: updaters, optimizers with multipliers, their states.
 
 use strict;
 use warnings;
@@ -139,7 +139,7 @@ subtest states => sub {
     my ($kv, $other) = map { store_of(w => [1, 2], b => [3, 4]) } 1, 2;
     $kv->set_optimizer(mx->optimizer->create('adam', %adam));
     $kv->push(['w', 'b'], [map { mx->nd->array([$_, -1]) } 1 .. 2]) for 1 .. 3;
-    $kv->save_optimizer_states("$folder/adam", dump_optimizer => 1);    # with the counts, which Adam goes by
+    $kv->save_optimizer_states("$folder/adam", dump_optimizer => 1);    # with the counts, on which Adam depends
     open my $file, '<:raw', "$folder/adam" or die;
     read $file, my $begin, 8;
     ok(unpack('Q<', $begin) < -s $file, 'a safetensors file');

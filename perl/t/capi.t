@@ -1,4 +1,4 @@
-# The C functions: what goes in, what comes out, what is refused.
+# The C functions: arguments, results, errors.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my $zeroes = pack 'f*', (0) x 12;
 subtest 'packed strings' => sub {
     mv_table_add($t, pack 'f*', 1 .. 12);
     my $out   = $zeroes;
-    my $other = $out;    # shares its memory until one of them is written to
+    my $other = $out;    # copy-on-write: shares the memory until one of them is written to
     mv_table_get($t, $out);
     is_deeply([unpack 'f*', $out], [1 .. 12], 'a get writes into the string');
     is($other, $zeroes, 'and into no other');

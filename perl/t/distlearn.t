@@ -1,4 +1,4 @@
-# Polyverso::DistLearn: a cluster of one in this process, and ranks of several processes.
+# Polyverso::DistLearn: a cluster of one in this process, and ranks in several processes.
 
 use strict;
 use warnings;

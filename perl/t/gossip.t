@@ -1,4 +1,4 @@
-# Polyverso::Gossip: two nodes of one process.
+# Polyverso::Gossip: two nodes in one process.
 
 use strict;
 use warnings;
@@ -34,7 +34,7 @@ is(scalar $one->peers, 0, 'a peer is removed');
 $_->close for $one, $two;
 like((eval { $one->fetch_start; 1 } ? '' : "$@"), qr/EHANDLE|handle/i, 'a closed node is told from an open one');
 
-# The last dimension of other languages is a PDL's first.
+# A PDL's first dimension is the last one of other languages.
 {
     my ($own, $other) = map { lone($_) } qw(own other);
     $own->add_peer('other', '127.0.0.1', $other->state->{address} =~ /:(\d+)$/);
@@ -56,7 +56,7 @@ like((eval { $one->fetch_start; 1 } ? '' : "$@"), qr/EHANDLE|handle/i, 'a closed
     $_->close for $own, $other;
 }
 
-# Both sides of an exchange.
+# Both sides of a symmetric exchange.
 my @pair = map { my $text = "nodes: [{name: $_, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000\nexchange: symmetric\n"; Polyverso::Gossip->open(\$text, $_) } qw(a b);
 my @ports = map { $_->state->{address} =~ /:(\d+)$/ } @pair;
 $pair[0]->add_peer('b', '127.0.0.1', $ports[1]);

@@ -1,4 +1,4 @@
-# Polyverso::Group: of one rank in this process, and ranks of several processes.
+# Polyverso::Group: a group of one rank in this process, and ranks in several processes.
 
 use strict;
 use warnings;
@@ -22,7 +22,7 @@ my $rank  = $group->rank;
 sub add { my ($mine, $theirs) = @_; $mine += $theirs; return }
 BEGIN
 
-# What three ranks print, by rank.
+# Runs the script as three ranks; returns their output, in the order of ranks.
 sub printed {
     my ($name, $script) = @_;
     my $cluster = TestCluster->new(3);

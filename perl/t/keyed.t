@@ -20,7 +20,7 @@ sub refused {
     ok(!eval { $code->(); 1 } && ref $@ && $@->name eq "MV_$status", "MV_$status") or diag $@;
 }
 
-# What a scan gives, as a hash of key => value.
+# The result of a scan, as a hash of key => value.
 sub scanned {
     my ($table, %how) = @_;
     my ($next, %seen) = ($table->scan(as => 'array', %how));

@@ -1,4 +1,4 @@
-# Polyverso::KVStore: keys, values, updaters and commands. AI::MXNet's side of it has tests of its own.
+# Polyverso::KVStore: keys, values, updaters and commands. AI::MXNet's interface to it has its own tests.
 
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
-# Random calls on random objects, closed and dropped in any order: every call succeeds or throws. tests/capi/random_handles.c does more of it.
+# Random calls on random objects, closed and dropped in any order: every call succeeds or throws.
+# tests/capi/random_handles.c makes more such calls.
 
 use strict;
 use warnings;
@@ -17,7 +18,7 @@ my $seed = $ENV{POLYVERSO_TEST_SEED} // 1;
 srand $seed;
 local $SIG{ALRM} = sub { require Carp; Carp::confess("seed $seed: a call hangs") };
 alarm($ENV{POLYVERSO_TEST_SECONDS} // 200);
-local $SIG{__WARN__} = sub { };    # an object of another kind, or none
+local $SIG{__WARN__} = sub { };    # warnings about undef and objects of a wrong class
 
 my %settings = (timeout_ms => 200, gate_timeout_ms => 200, log_level => 'off');
 my $config   = "nodes: [{name: a, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20";
@@ -100,7 +101,7 @@ my @nodes = grep { ref && $_->isa('Polyverso::Node') } @{ $places{node} };
 for my $each (@nodes) {
     eval { $each->shutdown };
 }
-eval { $node->shutdown };    # it may tell of a call that was dropped
+eval { $node->shutdown };    # may throw the error of a dropped call
 ok(!eval { $node->rank; 1 }, 'and the node ends');
 
 done_testing;

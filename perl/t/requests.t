@@ -1,4 +1,4 @@
-# Requests that nobody waits for: their handles and buffers come back.
+# Requests that are dropped without a wait: their handles and buffers are released.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use Polyverso;
 use Polyverso::KVStore;
 use Polyverso::Tensor;
 
-# Slots are as many as requests that lived at the same time.
+# The slot of a request's handle. There are as many slots as requests that were alive at the same time.
 sub slot { $_[0]->handle & 0xFFFFFF }
 
 my $node  = Polyverso->init;

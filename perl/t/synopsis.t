@@ -1,4 +1,4 @@
-# The programs that the documentation begins with run.
+# Runs the program in the SYNOPSIS of each module.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ SKIP: {
             if $synopsis =~ /\bFunction::Parameters\b/ && !eval { require Function::Parameters; 1 };
         skip "$name: Mouse is not installed", 1 if $synopsis =~ /\bAI::MXNet\b/ && !$have_mouse;
         open my $perl, '|-', "$^X -w - >/dev/null" or die "perl: $!";
-        print $perl "use strict;\n", grep { /\A(?: {4}|\s*\z)/ } $synopsis =~ /^.*\n/mg;    # not the words between
+        print $perl "use strict;\n", grep { /\A(?: {4}|\s*\z)/ } $synopsis =~ /^.*\n/mg;    # only the code
         ok(close $perl, $name) or diag "status $?";
     }
 }

@@ -1,4 +1,4 @@
-# Polyverso::Tensor: operators, views, PDLs upon its memory and it upon theirs.
+# Polyverso::Tensor: operators, views, PDLs on a tensor's memory and tensors on a PDL's memory.
 
 use strict;
 use warnings;
@@ -91,7 +91,7 @@ numbers($got, [[1, 2], [4, 5]], 'asynchronously too');
 is(failure(name => sub { $table->add($class->zeros([3])) }), 'MV_ESHAPE', 'of the right size only');
 $node->shutdown;
 
-# A forked child has the tensors too, and what it writes is its own.
+# A forked child keeps the tensors, copy-on-write: the parent does not see what the child writes.
 {
     my ($small, $large) = map { $class->full([$_], 2) } 3, 1 << 20;
     my $pdl = $large->pdl;

@@ -1,9 +1,9 @@
-# Everything but PDLs works where PDL is not installed.
+# Without PDL, everything except PDLs works.
 
 use strict;
 use warnings;
 
-# What require() says of a module that is not there.
+# Makes require() of PDL fail as for a missing module.
 BEGIN { unshift @INC, sub { die "Can't locate $_[1]\n" if $_[1] =~ m{\APDL\b} } }
 
 use Test::More;

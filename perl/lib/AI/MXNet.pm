@@ -14,7 +14,7 @@ use AI::MXNet::NS 'global';
 use AI::MXNet::Optimizer;
 use AI::MXNet::Random;
 
-# Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+# Loaded last: in a process that a DMLC tracker has started as a server or scheduler it does not return.
 use AI::MXNet::KVStoreServer;
 
 sub nd           { 'AI::MXNet::NDArray' }
@@ -44,7 +44,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet - MXNet's arrays, key-value stores and optimizers for Perl, upon Polyverso
+AI::MXNet - MXNet's arrays, key-value stores and optimizers for Perl, on Polyverso
 
 =head1 SYNOPSIS
 
@@ -60,10 +60,10 @@ AI::MXNet - MXNet's arrays, key-value stores and optimizers for Perl, upon Polyv
 
 =head1 DESCRIPTION
 
-What scripts for AI::MXNet use to share parameters: its names, argument orders and defaults, on this library. There are no
-symbols, no modules and no Gluon. F<docs/coming-from-mxnet.md> tells what differs.
+The part of AI::MXNet with which scripts share parameters: its names, argument orders and defaults, implemented by this
+library. There are no symbols, no modules and no Gluon. F<docs/coming-from-mxnet.md> lists the differences.
 
-After C<use AI::MXNet 'mx'> (or another name) C<mx> stands for this class in all packages.
+After C<use AI::MXNet 'mx'> (or another name) C<mx> is a name of this class in all packages.
 
 =head1 METHODS
 

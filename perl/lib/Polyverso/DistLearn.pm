@@ -1,6 +1,6 @@
 package Polyverso::DistLearn;
 
-# Names only: the work is in the C functions.
+# Strategies of distributed training. Thin classes over mv_sgd_*, mv_ea_* and the like, which do the work.
 
 use strict;
 use warnings;
@@ -11,7 +11,8 @@ use Polyverso::Handle ();
 use Polyverso::Table ();
 use Scalar::Util ();
 
-# Numbers before texts, each in their order, as all languages walk: Perl's keys are all texts, and those that look like numbers are taken for them.
+# Sorts keys as all languages do: numbers before texts, each in ascending order. Perl's keys are all texts; those that
+# look like numbers count as numbers.
 sub sorted_keys {
     my ($hash) = @_;
     my %is_number = map { $_ => Scalar::Util::looks_like_number($_) && /\d/ ? 1 : 0 } keys %$hash;
@@ -41,7 +42,7 @@ sub call {
     my $went_well = eval { @result = Polyverso::CAPI->can($function)->($self->{handle}, $arrays, @more, $options); 1 };
     return $result[0] if $went_well;
     my $error = $@;
-    # A signal's handler has died: the call is not to go on in memory that may soon be gone.
+    # A signal handler has died. The call must not continue: its memory may soon be freed.
     Polyverso::CAPI::mv_strategy_cancel($self->{handle}) if !(Scalar::Util::blessed($error) && $error->isa('Polyverso::Error'));
     die $error;
 }
@@ -63,7 +64,7 @@ sub new {
 }
 sub closes_with { 'mv_sgd_close' }
 
-# How many ranks contributed.
+# Return the number of contributors.
 sub sum_gradients               { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_gradients',     $g, $timeout) }
 sub sum_and_normalize_gradients { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_and_normalize', $g, $timeout) }
 
@@ -82,7 +83,7 @@ sub average_parameters     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_a
 sub synchronize_center     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_center',     $p, $timeout); return }
 sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_parameters', $p, $timeout); return }
 
-# parameters = the centre
+# Copies the centre into the parameters.
 sub read_center { my ($self, $p) = @_; Polyverso::CAPI::mv_ea_read_center($self->{handle}, [Polyverso::DistLearn::leaves($p)]); return }
 
 package Polyverso::DistLearn::AsyncEA;
@@ -126,7 +127,7 @@ sub new {
 }
 sub closes_with { 'mv_compressed_close' }
 
-# Of each array how many rows it has as a matrix: PDL's slowest dimension is its last.
+# For each array its number of rows as a matrix, packed; 0 = a vector. A PDL's slowest dimension is its last.
 sub rows {
     my ($values) = @_;
     return pack 'q*', map { Scalar::Util::blessed($_) && $_->isa('PDL') && $_->ndims > 1 ? $_->dim(-1) : 0 } Polyverso::DistLearn::leaves($values);
@@ -143,7 +144,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::DistLearn - training spread over the ranks of a group, beside any training loop
+Polyverso::DistLearn - distributed training on the ranks of a group, for any training loop
 
 =head1 SYNOPSIS
 
@@ -158,21 +159,22 @@ Polyverso::DistLearn - training spread over the ranks of a group, beside any tra
 
     my $params = { weights => ones(2, 3), bias => zeroes(2) };
     $sgd->synchronize_parameters($params);               # all ranks begin with the same values
-    for my $batch (1 .. 5) {                             # ranks may have different numbers of them
+    for my $batch (1 .. 5) {                             # ranks may have different numbers of batches
         my $grads = { weights => ones(2, 3), bias => ones(2) };
         $sgd->sum_and_normalize_gradients($grads);
         $params->{$_} -= 0.1 * $grads->{$_} for keys %$params;
     }
-    $sgd->synchronize_parameters($params);               # waits for the others, and has the same bits as they have
+    $sgd->synchronize_parameters($params);               # waits for the other ranks; all get the same bits
     $sgd->close;
     $group->close;
     $node->shutdown;
 
 =head1 DESCRIPTION
 
-torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or L<tensors|Polyverso::Tensor>, or
-references to arrays and hashes of those, the latter in the order of their sorted keys: numbers first, as numbers. They are changed in place. A group is a L<Polyverso::Group>.
-The calls below take a time-out in seconds as their last argument. F<docs/distlearn.md> tells more.
+torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or
+L<tensors|Polyverso::Tensor>, or references to arrays and hashes of them, and are changed in place. Hashes are processed
+in the order of their sorted keys, numbers first, in numerical order. A group is a L<Polyverso::Group>. The calls below
+take a time-out in seconds as their last argument. F<docs/distlearn.md> has the details.
 
 =head1 CLASSES
 
@@ -180,27 +182,33 @@ Each has C<meter>, a hash of steps, operations, payload_bytes and dense_bytes, a
 
 =head2 Polyverso::DistLearn::AllReduceSGD->new($group)
 
-One mini-batch spread over the ranks. C<sum_gradients($gradients)> and C<sum_and_normalize_gradients($gradients)> return how many ranks contributed.
-C<synchronize_parameters($parameters)> waits for ranks that still step; then all have the parameters of the one with most steps, or the lowest rank's.
+Data-parallel SGD: one mini-batch divided among the ranks. C<sum_gradients($gradients)> and
+C<sum_and_normalize_gradients($gradients)> return the number of contributors. C<synchronize_parameters($parameters)>
+waits for ranks that still make steps. Then all ranks get the parameters of the rank that made the most steps; of
+several, the lowest.
 
 =head2 Polyverso::DistLearn::AllReduceEA->new($group, $tau, $alpha)
 
-Elastic averaging: C<average_parameters($parameters)>, after each step, moves them every C<$tau> steps towards a centre, by C<$alpha> of their difference
-to it. C<synchronize_center> and C<synchronize_parameters> wait for ranks that still step; then all have the same centre, or also the lowest
-rank's parameters. C<read_center($parameters)> copies the centre.
+Elastic averaging. Call C<average_parameters($parameters)> after each step: every C<$tau> steps it moves the parameters
+towards a common centre, by C<$alpha> times their difference from it. C<synchronize_center> and
+C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same centre, and after the
+latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the parameters.
 
 =head2 Polyverso::DistLearn::AsyncEA->new($table, $tau, $alpha)
 
-Elastic averaging against a centre in a L<table|Polyverso::Table>, which each worker meets alone: C<average_parameters>, C<read_center>.
+Elastic averaging with a L<table|Polyverso::Table> as centre, to which each worker synchronizes independently:
+C<average_parameters>, C<read_center>.
 
 =head2 Polyverso::DistLearn::LocalSGD->new($group, inner_steps => 100, ...), Polyverso::DistLearn::DiLoCo->new(...)
 
-Ranks train by themselves and meet every C<inner_steps>: C<step($parameters)> after each, C<synchronize_parameters($parameters)> at the end. Settings
-are outer_rate and outer_momentum, which DiLoCo begins with 0.7 and 0.9, and fragments, overlap and mixing of its streaming variant.
+Ranks train by themselves and exchange every C<inner_steps> steps. Call C<step($parameters)> after each step, and
+C<synchronize_parameters($parameters)> at the end. Further settings are outer_rate and outer_momentum, whose defaults
+are 0.7 and 0.9 for DiLoCo, and fragments, overlap and mixing for Streaming DiLoCo.
 
 =head2 Polyverso::DistLearn::CompressedAllReduce->new($group, $how)
 
-Averages of gradients that travel as less than they are: "int8", "topk ratio=0.01", "powersgd rank=4". C<average_gradients($gradients)> returns how
-many ranks contribute; C<finish($gradients)> waits for ranks that still step, whatever the gradients' values are.
+Averages of gradients that are transferred compressed: "int8", "topk ratio=0.01", "powersgd rank=4".
+C<average_gradients($gradients)> returns the number of contributors. C<finish($gradients)> waits for ranks that still
+make steps; it ignores the gradients' values.
 
 =cut

@@ -5,7 +5,7 @@ use warnings;
 
 use overload '""' => 'message', bool => sub { 1 }, fallback => 1;
 
-# The C functions throw what this returns, too.
+# The C functions throw objects of this class too.
 sub new {
     my ($class, $status, $text) = @_;
     my $self = bless {
@@ -15,7 +15,7 @@ sub new {
         text   => length($text // '') ? $text : Polyverso::CAPI::mv_status_message($status),
     }, $class;
 
-    # The line to show is the caller's, not one of ours.
+    # The message shows the line of the user's call, not a line of the bindings.
     for (my $depth = 0; my ($package, $file, $line) = caller $depth; $depth++) {
         next if $package =~ /\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
         @$self{qw(file line)} = ($file, $line);
@@ -45,7 +45,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::Error - what a failed call of Polyverso throws
+Polyverso::Error - the exception that a failed call throws
 
 =head1 SYNOPSIS
 
@@ -66,11 +66,11 @@ Polyverso::Error - what a failed call of Polyverso throws
 
 =item status
 
-The number, such as C<Polyverso::MV_ESHAPE>.
+The status number, such as C<Polyverso::MV_ESHAPE>.
 
 =item name
 
-Its name, C<"MV_ESHAPE">.
+The name of the status, C<"MV_ESHAPE">.
 
 =item family
 
@@ -78,11 +78,11 @@ C<argument>, C<handle>, C<state>, C<timeout>, C<peer>, C<step>, C<interrupt> or 
 
 =item text
 
-A sentence about this very call, with names and numbers.
+A sentence about this call, with names and numbers.
 
 =item message
 
-All of it, and the line of the call; also what the object is as a string.
+Name, text, and the line of the call. The object has this value as a string.
 
 =back
 

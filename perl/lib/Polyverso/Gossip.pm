@@ -1,6 +1,7 @@
 package Polyverso::Gossip;
 
-# Names only: the work is in the C functions.
+# A node that gossips: publishes a model and averages it with those of its peers. Thin methods over mv_gossip_*, which
+# do the work.
 
 use strict;
 use warnings;
@@ -15,7 +16,7 @@ use Polyverso::CAPI ();
 use Polyverso::Error;
 use Scalar::Util qw(blessed);
 
-# open($config, $name): a YAML file; or its text, \$text.
+# open($config, $name): $config is the path of a YAML file, or a reference to its text, \$text.
 sub open {
     my ($class, $config, $name) = @_;
     my $handle =
@@ -29,10 +30,11 @@ sub name { $_[0]{name} }
 
 sub _list { my ($arrays) = @_; return ref $arrays eq 'ARRAY' ? @$arrays : $arrays }
 
-# What is a number goes through; undef would count as 0.
+# Rejects undef, which would be taken for 0.
 sub _loss { my ($loss) = @_; return $loss // croak('the loss is undef, not a number') }
 
-# Two dimensions and more are told: as other languages have them, the last of them varies fastest. A PDL's first one does.
+# Passes two or more dimensions on in the order of the other languages: the last one varies fastest. In a PDL the first
+# one does.
 sub _add {
     my ($handle, $array) = @_;
     my @shape =
@@ -44,7 +46,7 @@ sub _add {
     return Polyverso::CAPI::mv_gossip_add_shaped($handle, $array, \@shape);
 }
 
-# Lets peers see these PDLs, tensors or packed strings, or one of them, as one version.
+# Publishes PDLs, tensors or packed strings, or a single one of them, as one version.
 sub publish {
     my ($self, $arrays, $loss) = @_;
     my $done = eval {
@@ -55,14 +57,14 @@ sub publish {
     };
     return if $done;
     my $why = $@;
-    eval { Polyverso::CAPI::mv_gossip_publish($self->{handle}, 'nan') };    # drops what was added
+    eval { Polyverso::CAPI::mv_gossip_publish($self->{handle}, 'nan') };    # a loss of NaN drops the added arrays
     die $why;
 }
 
-# Whether it began: fetch_probability decides.
+# Begins a fetch with the probability fetch_probability; returns whether it has begun.
 sub fetch_start { return $_[0]{fetching} = Polyverso::CAPI::mv_gossip_fetch_start($_[0]{handle}) }
 
-# A hash with factor, peer, peer_clock, peer_loss and bytes; nothing if no peer had anything.
+# Returns a hash with factor, peer, peer_clock, peer_loss and bytes; undef if no peer had a snapshot.
 sub fetch_wait {
     my ($self, $loss) = @_;
     my $fetched = Polyverso::CAPI::mv_gossip_fetch_wait($self->{handle}, _loss($loss));
@@ -70,18 +72,18 @@ sub fetch_wait {
     return $fetched->{got} ? $fetched : undef;
 }
 
-# The next of the arrays that were fetched: averaged into this one, in place, or copied into it.
+# Average this array in place with the next fetched one, or copy the fetched one into it.
 sub average { Polyverso::CAPI::mv_gossip_average($_[0]{handle}, $_[1]); return }
 sub read    { Polyverso::CAPI::mv_gossip_read($_[0]{handle}, $_[1]);    return }
 
-# The two calls around a step of training. A fetch that is under way still goes on.
+# The two calls around a training step. A fetch that is still running continues.
 sub update_send {
     my ($self, $arrays, $loss) = @_;
     $self->publish($arrays, $loss);
     return $self->{fetching} || $self->fetch_start;
 }
 
-# Gives the factor of the peer's share, 0 where nobody was there.
+# Returns the factor, which is the share of the peer's model; 0 if no peer had a snapshot.
 sub update_wait {
     my ($self, $arrays, $loss) = @_;
     my $fetched = $self->fetch_wait($loss) or return 0;
@@ -89,16 +91,16 @@ sub update_wait {
     return $fetched->{factor};
 }
 
-# How it stands: clock, loss, last factor, and the peers with their scores; for people, and for programs.
+# The node's state: clock, loss, last factor, and the peers with their scores; as text, and as a hash.
 sub text  { return Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, 0) }
 sub state { return JSON::PP::decode_json(Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, $Polyverso::CAPI::MV_JSON)) }
-# The node's clock: to go on from a checkpoint.
+# Sets the node's clock, for example after loading a checkpoint.
 sub set_clock { my ($self, $clock) = @_; Polyverso::CAPI::mv_gossip_set_clock($self->{handle}, $clock); return }
-# The same in Prometheus's text format.
+# The state in Prometheus's text format.
 sub metrics { return Polyverso::CAPI::mv_gossip_metrics_text($_[0]{handle}) }
 sub peers { return @{ $_[0]->state->{peers} } }
 
-# status($file): how all nodes of a configuration stand, as a list of hashes; those that give no answer have `error`.
+# status($file): the state of all nodes of a configuration, as a list of hashes. Nodes without an answer have `error`.
 sub status { return @{ JSON::PP::decode_json(Polyverso::CAPI::mv_gossip_status_text($_[-1], $Polyverso::CAPI::MV_JSON)) } }
 
 sub add_peer    { my ($self, @peer) = @_; Polyverso::CAPI::mv_gossip_add_peer($self->{handle}, @peer); return }

@@ -1,6 +1,6 @@
 package Polyverso::Group;
 
-# Names only: the work is in the C functions.
+# Workers that reduce arrays together. Thin methods over mv_group_* and mv_allreduce*, which do the work.
 
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ sub operation {
     return $OPERATIONS{$op} // Carp::croak("op is $op: expected one of " . join ', ', sort keys %OPERATIONS);
 }
 
-# The options of a call that takes @known and timeout: a misspelt one must not pass for none.
+# The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
     Polyverso::Table::_check($named, { map { $_ => 1 } timeout => @known });
@@ -45,19 +45,20 @@ sub from_handle {
     return $self;
 }
 
-# open($node, $worker, ...): these workers, or all.
+# open($node, $worker, ...): a group of these workers; without ids, of all workers.
 sub open {
     my ($class, $node, @workers) = @_;
     return $class->from_handle(Polyverso::CAPI::mv_group_open($node ? $node->handle : 0, @workers ? pack('q*', @workers) : undef));
 }
 
-# The workers of this machine.
+# A group of the workers on this machine.
 sub of_host { my ($class, $node) = @_; return $class->from_handle(Polyverso::CAPI::mv_group_open_host($node ? $node->handle : 0)) }
 
 sub rank   { $_[0]{rank} }
 sub size   { $_[0]{size} }
 
-# A hash of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
+# A hash of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and the reason if the group is
+# broken.
 sub info { return Polyverso::CAPI::mv_group_describe($_[0]{handle}) }
 
 sub members {
@@ -67,14 +68,15 @@ sub members {
     return unpack 'q*', $ids;
 }
 
-# array = all ranks' reduced, with the same bits on all.
+# array = the reduction of all ranks' arrays, the same bits on every rank.
 sub allreduce {
     my ($self, $array, %named) = @_;
     Polyverso::CAPI::mv_allreduce($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
     return $array;
 }
 
-# Several arrays in one operation; how many ranks contributed. A draining rank only takes part.
+# Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
+# contributing.
 sub allreduce_many {
     my ($self, $arrays, %named) = @_;
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
@@ -97,7 +99,8 @@ sub _assign {
     return;
 }
 
-# One step: the function may change mine, put others into their list, or return what is to be in their place.
+# One step of a custom reduction: mine = function(mine, theirs). The function may change the arrays of `mine` in place,
+# replace elements of the list, or return replacements.
 sub _reduce {
     my ($function, $is_list, $mine, $theirs) = @_;
     my @made   = @$mine;
@@ -109,13 +112,13 @@ sub _reduce {
     return 1;
 }
 
-# All steps, by hand, for C can't call what may die.
+# All steps of a custom reduction, by hand, because C must not call a function that may die.
 sub _reduce_all {
     my ($custom, $function, $is_list, $mine, $theirs) = @_;
     while (Polyverso::CAPI::mv_custom_next($custom, $theirs)) {
         if (!eval { _reduce($function, $is_list, $mine, $theirs) }) {
             my $failure = $@;
-            # The operation fails: waited for, so that it is not withdrawn.
+            # Fails the operation and waits for its end: before the end, mv_custom_end() would withdraw it.
             eval { Polyverso::CAPI::mv_custom_done($custom, $Polyverso::CAPI::MV_ECANCELED); Polyverso::CAPI::mv_custom_next($custom, $theirs) };
             die $failure;
         }
@@ -124,13 +127,13 @@ sub _reduce_all {
     return 1;
 }
 
-# All ranks' values, reduced two by two by a function; how many ranks contributed.
+# Reduces all ranks' values pairwise by a function; returns the number of contributors.
 sub allreduce_custom {
     my ($self, $values, $function, %named) = @_;
     my $is_list = ref $values eq 'ARRAY';
     my @given   = $is_list ? @$values : $values;
     _check_arrays(@given);
-    my @mine   = map { $_->copy } @given;    # of a slice the function and C would see different memory
+    my @mine   = map { $_->copy } @given;    # for a slice, the function and C would see different memory
     my @theirs = map { $_->copy } @mine;
     my $flags  = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     my $custom = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, options(\%named, 'draining'));
@@ -144,7 +147,7 @@ sub allreduce_custom {
     return $contributors;
 }
 
-# What the others reduce next; nothing if all are through.
+# Waits for the next operation of the other ranks and describes it; nothing if all ranks drain.
 sub drain {
     my ($self, %named) = @_;
     my $next = Polyverso::CAPI::mv_allreduce_drain($self->{handle}, options(\%named));
@@ -153,17 +156,17 @@ sub drain {
     return { op => $NAMES{ $next->{reduction} }, arrays => \@arrays };
 }
 
-# Takes part in the others' all-reduces, with zeros, until all ranks have come here.
+# Takes part in the other ranks' all-reduces, with zeros, until all ranks have called it.
 sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options(\%named)); return }
 
-# As allreduce, but only the root has the result.
+# Like allreduce, but only the root gets the result.
 sub reduce {
     my ($self, $array, %named) = @_;
     Polyverso::CAPI::mv_reduce($self->{handle}, $array, operation(\%named), $named{root} // 0, options(\%named, 'op', 'root'));
     return $array;
 }
 
-# array = the root's, on all ranks.
+# array = the root's array, on all ranks.
 sub broadcast {
     my ($self, $array, %named) = @_;
     Polyverso::CAPI::mv_broadcast($self->{handle}, $array, $named{root} // 0, options(\%named, 'root'));
@@ -176,7 +179,7 @@ sub broadcast_many {
     return;
 }
 
-# All ranks' arrays, with a dimension more: PDL's last, a tensor's first.
+# All ranks' arrays in one array with an additional dimension: a PDL's last, a tensor's first.
 sub allgather {
     my ($self, $array, %named) = @_;
     my ($rank, $size) = @$self{qw(rank size)};
@@ -191,7 +194,7 @@ sub allgather {
     return $all;
 }
 
-# As allreduce, but each rank has only its own part of the result; returns it, of the array.
+# Like allreduce, but each rank gets only its own part of the result; returns that part of the array.
 sub reduce_scatter {
     my ($self, $array, %named) = @_;
     my ($rank, $size) = @$self{qw(rank size)};
@@ -207,7 +210,7 @@ sub reduce_scatter {
 
 sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
 
-# After a rank was lost: a group of the survivors, who all call this.
+# After the loss of a rank: makes a new group of the survivors, all of which call this.
 sub shrink { my ($self, %named) = @_; return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named))) }
 
 sub closes_with { 'mv_group_close' }
@@ -232,15 +235,15 @@ Polyverso::Group - workers that reduce arrays together
     my $group = Polyverso::Group->open($node);           # all workers
 
     my ($gradient, $loss) = (sequence(3), pdl(0.5));
-    $group->allreduce($gradient);                        # its sum over all ranks, in place
+    $group->allreduce($gradient);                        # the sum over all ranks, in place
     $group->allreduce($loss, op => 'avg');
     $group->broadcast($gradient, root => 0);
-    my $losses = $group->allgather($loss);               # one of each rank
+    my $losses = $group->allgather($loss);               # one from each rank
 
-    my $best = pdl(0.25, 7);                             # whoever has the greater first number keeps both
+    my $best = pdl(0.25, 7);                             # all ranks get the pair with the greatest first number
     my $contributors = $group->allreduce_custom($best, sub { my ($mine, $theirs) = @_; $theirs->at(0) > $mine->at(0) ? $theirs : $mine });
 
-    while (my $next = $group->drain) {                   # this rank is through: takes part until all are
+    while (my $next = $group->drain) {                   # this rank has run out of data: takes part until all drain
         my @nothing = map { Polyverso::Tensor->zeros($_->{count}, $_->{dtype}) } @{ $next->{arrays} };
         $group->allreduce_many(\@nothing, op => $next->{op}, draining => 1);
     }
@@ -249,55 +252,61 @@ Polyverso::Group - workers that reduce arrays together
 
 =head1 DESCRIPTION
 
-Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. All ranks make the same calls in the same order. Every call takes
-C<< timeout => $seconds >>. F<docs/groups.md> tells more.
+Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. All ranks make the same calls in the same
+order. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has the details.
 
 =head1 METHODS
 
 =head2 open($node, @workers), of_host($node)
 
-A group of these workers, by their ids, of all, or of those of this machine. All of them open it together.
+C<open> opens a group of the workers with these ids, or of all workers. C<of_host> opens a group of the workers on this
+machine. All members call it.
 
 =head2 rank, size, members, info, handle
 
-This process's rank, how many there are, the worker ids of all ranks. C<info> is a hash of rank, ranks, hosts, transport, bytes_sent, bytes_received,
-operations, and what broke the group, if anything did.
+This process's rank in the group, the number of ranks, the worker ids in the order of ranks. C<info> is a hash of rank,
+ranks, hosts, transport, bytes_sent, bytes_received, operations, and why the group is broken, if it is.
 
 =head2 allreduce($array, op => 'sum' | 'prod' | 'min' | 'max' | 'avg')
 
-The array becomes all ranks' reduced, with the same bits on all. Returns it.
+Replaces the array by the reduction of all ranks' arrays, the same bits on every rank. Returns it.
 
 =head2 allreduce_many(\@arrays, op => ..., draining => 1)
 
-Several arrays in one operation; returns how many ranks contributed. A draining rank only takes part.
+Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
+contributing.
 
 =head2 allreduce_custom($values, $function, draining => 1)
 
-The values, a PDL, a tensor, or a reference to an array of them, become all ranks', reduced two by two: C<< $function->($mine, $theirs) >> changes
-mine in place, or returns the PDL, tensor or list that is to be in its place; of several values it gets and returns references to arrays. Anything else that
-it returns is no value. Returns how many ranks contributed. Where the function dies the operation fails on all ranks.
+Reduces all ranks' values pairwise by a function. The values are a PDL, a tensor, or a reference to an array of them.
+C<< $function->($mine, $theirs) >> changes C<$mine> in place, or returns the PDL, tensor or list that replaces it. For
+several values it gets and returns references to arrays. Any other return value is ignored. Returns the number of
+contributors. If the function dies, the operation fails on all ranks.
 
 =head2 reduce($array, op => ..., root => 0), broadcast($array, root => 0), broadcast_many(\@arrays, root => 0)
 
-C<reduce> leaves the result with the root only. After C<broadcast> all have what the root has. They return the array.
+C<reduce> gives the result to the root only. C<broadcast> gives the root's array to all ranks. Both return the array;
+C<broadcast_many> returns nothing.
 
 =head2 allgather($array)
 
-All ranks' arrays, which have the same shape, in the order of ranks: a new PDL with one dimension more, its last; of a tensor it is the first.
+Returns all ranks' arrays, which have the same shape, in the order of ranks: a new PDL or tensor with an additional
+dimension, a PDL's last or a tensor's first.
 
 =head2 reduce_scatter($array, op => ...)
 
-As C<allreduce>, but each rank has only its own part of the result, of as many rows for each: what it returns is that part of the array, whose rest
-stays what it is. Rows are PDL's last dimension, a tensor's first.
+Like C<allreduce>, but each rank gets only its own part of the result; all parts have the same number of rows. Returns
+that part of the array, the rest of which is unchanged. Rows are a PDL's last dimension, a tensor's first.
 
 =head2 drain
 
-For a rank that is through: waits for what the others reduce next, in which this one is to take part with C<< draining => 1 >>. A hash of C<op>, which
-is undef where they reduce by a function of their own, and C<arrays>, each with C<count> and C<dtype>; nothing if all are through.
+For a rank that has run out of data: waits for the next operation of the other ranks, in which this rank must take part
+with C<< draining => 1 >>. Returns a hash of C<op>, which is undef for C<allreduce_custom>, and C<arrays>, each with
+C<count> and C<dtype>; nothing if all ranks drain.
 
 =head2 allreduce_zeros
 
-Takes part in the others' all-reduces, with zeros, until all ranks have come here.
+Takes part in the other ranks' all-reduces, with zeros, until all ranks have called it.
 
 =head2 barrier
 
@@ -305,10 +314,10 @@ Returns when all ranks have called it.
 
 =head2 shrink
 
-After a rank was lost: a group of the survivors, who all call this.
+After the loss of a rank: makes a new group of the survivors, all of which call this.
 
 =head2 close
 
-Gives the group back; so does its last reference.
+Closes the group; so does dropping its last reference.
 
 =cut

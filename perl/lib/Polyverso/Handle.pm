@@ -1,7 +1,7 @@
 package Polyverso::Handle;
 
-# What holds a handle of the library's and gives it back: by close, or when the last one forgets it. A class of this says by closes_with() which
-# function takes it back.
+# Base class of objects that own a handle of the library. close() closes the handle, and so does the destructor.
+# Subclasses define closes_with(), the name of the C function that closes the handle.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ sub close {
     return;
 }
 
-# A copy of a handle would close the original.
+# Refuses to be copied: the destructor of the copy would close the original's handle.
 sub STORABLE_freeze {
     my ($self) = @_;
     require Polyverso::Error;

@@ -1,6 +1,6 @@
 package Polyverso::KVStore;
 
-# Names and options only: the work is in the C functions.
+# A key-value store. Thin methods over kv_*, which do the work.
 
 use strict;
 use warnings;
@@ -13,7 +13,8 @@ use Polyverso::Tensor;
 use Polyverso::Values;
 use Scalar::Util ();
 
-# A stored value, for an updater: `+=` changes it, though it is in a variable of the updater's.
+# A stored value, as an updater gets it. `+=` changes it in place: `=` does not copy it first, although the updater
+# holds a second reference.
 {
     package Polyverso::KVStore::Stored;
     our @ISA = ('Polyverso::Tensor');
@@ -27,7 +28,7 @@ sub create {
     return bless { handle => $handle, node => $number }, $class;
 }
 
-# A node's handle; without one the default node's.
+# A node's handle; without a node 0, the default node.
 sub _number { my ($node) = @_; return ref $node ? $node->handle : $node // 0 }
 
 sub handle      { $_[0]{handle} }
@@ -45,7 +46,7 @@ sub _how {
     return Polyverso::Table::_options($flags, \%how);
 }
 
-# The tensors with what %how says of them.
+# The tensors, with the priority from %how.
 sub _values { my ($values, $how) = @_; return $how->{priority} ? { tensors => $values, priority => $how->{priority} } : $values }
 
 sub init {
@@ -60,7 +61,8 @@ sub push {
     return $self->update;
 }
 
-# The call, again as long as it says that pushes wait for this store's updater.
+# Makes the call. While it returns MV_EPENDING, because pushes wait for this store's updater, runs the updater and makes
+# the call again.
 sub _updated {
     my ($self, $call, @arguments) = @_;
     while (1) {
@@ -79,7 +81,7 @@ sub pull {
     return $self->_updated(\&Polyverso::CAPI::kv_pull, $keys, _values($out, \%how), _how(%how));
 }
 
-# A tensor of row ids, of a reference to an array of integers too.
+# Row ids as tensors: converts PDLs, numbers and arrays of integers, also inside nested arrays.
 sub _ids {
     my ($ids) = @_;
     return $ids if UNIVERSAL::isa($ids, 'Polyverso::Tensor');
@@ -91,12 +93,12 @@ sub _ids {
 sub row_sparse_pull {
     my ($self, $keys, $out, $row_ids, %how) = @_;
     my $ids = _ids($row_ids);
-    # One list of ids serves all keys.
+    # One list of ids is used for all keys.
     $ids = [map { [$ids] } @$keys] if ref $keys && ref $ids ne 'ARRAY';
     return $self->_updated(\&Polyverso::CAPI::kv_row_sparse_pull, $keys, _values($out, \%how), $ids, _how(%how));
 }
 
-# Two calls, each of which goes on after a signal; so is broadcast.
+# pushpull and broadcast make two calls each, which continue after a signal; kv_pushpull() and kv_broadcast() do not.
 sub pushpull {
     my ($self, $keys, $values, $out, %how) = @_;
     $self->push($keys, $values, %how);
@@ -123,13 +125,14 @@ sub set_updater {
     return;
 }
 
-# What the sender of a command, or who pushed from another thread, hears of what a user's function died of.
+# The status of a user's function that died, which the sender of the command, or the pusher on another thread, gets.
 sub _outcome {
     my ($error) = @_;
     return Scalar::Util::blessed($error) && $error->isa('Polyverso::Error') ? $error->status : $Polyverso::CAPI::MV_EINVAL;
 }
 
-# What the store is about to take back; to one that the updater has kept a copy remains, and who holds the original is returned.
+# The store is about to take this tensor back. If the updater has kept a reference, puts a copy into the kept object,
+# and returns a new object that holds the original.
 sub _leave_copy {
     my ($tensor) = @_;
     return if Internals::SvREFCNT($$tensor) <= 1;
@@ -192,9 +195,9 @@ sub load_optimizer_states {
     return;
 }
 
-# By node: what executes the commands that its server is sent.
+# For each node, the function that executes the commands sent to its server.
 my %controllers;
-my $MEANWHILE = 5;    # milliseconds between two looks at a request
+my $MEANWHILE = 5;    # milliseconds between two polls of a request
 
 sub send_command {
     my ($self, $head, $body, %how) = @_;
@@ -216,7 +219,7 @@ sub set_controller {
     return;
 }
 
-# Executes the commands that wait, or come in time; false once all workers have finished.
+# Executes the queued commands, and waits up to `milliseconds` for the first; false once all workers have finished.
 sub _run_commands {
     my ($node, $milliseconds) = @_;
     my ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, $milliseconds);
@@ -259,7 +262,7 @@ sub free {
     return;
 }
 
-# A copy of a handle would free the original.
+# Refuses to be copied: the destructor of the copy would free the original's store.
 sub STORABLE_freeze {
     Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'a store is a handle, which Storable can\'t copy');
 }
@@ -268,7 +271,7 @@ sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
     local ($@, $!);
-    eval { $self->free };    # a node that was shut down has taken its stores with it
+    eval { $self->free };    # fails after the node's shutdown, which has freed its stores
     return;
 }
 
@@ -280,7 +283,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::KVStore - tensors under keys, pushed by all workers, merged, updated, pulled
+Polyverso::KVStore - a key-value store of tensors, which workers push, merge, update and pull
 
 =head1 SYNOPSIS
 
@@ -304,88 +307,92 @@ Polyverso::KVStore - tensors under keys, pushed by all workers, merged, updated,
 
 =head1 DESCRIPTION
 
-A key-value store in the manner of MXNet's; F<docs/kvstore.md> tells what it promises, and F<polyverso/kvstore.h> what each
-function does. L<AI::MXNet::KVStore> has MXNet's own interface to it.
+A key-value store in the style of MXNet's. F<docs/kvstore.md> describes its guarantees, and F<polyverso/kvstore.h> each
+function. L<AI::MXNet::KVStore> has MXNet's own interface to it.
 
-Keys are names, one or a reference to an array of them; Perl does not tell 3 from C<'3'>, and nor does the store. Values
-are L<Polyverso::Tensor> objects: of each key one, or, in an array of its own, one a device; those are summed up when they
-are pushed, and all receive what is pulled. C<< Polyverso::Tensor->view($pdl) >> makes one upon a PDL's memory.
+Keys are names: one, or a reference to an array of names. Perl does not distinguish 3 from C<'3'>, and neither does the
+store. Values are L<Polyverso::Tensor> objects: one for each key, or an array with one for each device. A push sums the
+devices' tensors, and a pull fills all of them. C<< Polyverso::Tensor->view($pdl) >> makes a tensor on a PDL's memory.
 
-A failed call throws a L<Polyverso::Error>, and the store goes on. Calls that may wait take C<< timeout => $seconds >>, pushes
-and pulls C<< priority => $number >>, and pulls C<< async => 1 >>, for a L<Polyverso::Request> at once; until it is over the
-tensors must not be used.
+A failed call throws a L<Polyverso::Error>, and the store remains usable. Calls that may wait take
+C<< timeout => $seconds >>. Pushes and pulls take C<< priority => $number >>. Pulls take C<< async => 1 >> and then
+return a L<Polyverso::Request> at once; the tensors must not be used before it has finished.
 
 =head1 METHODS
 
 =head2 Polyverso::KVStore->create($type, $node)
 
-C<local>, the default, needs nothing; C<dist_sync>, C<dist_async> and the other types of MXNet want a
-C<< Polyverso->init >> first, or its C<$node>. Workers create their stores in the same order.
+C<local>, the default, needs no node. C<dist_sync>, C<dist_async> and MXNet's other dist types need a
+C<< Polyverso->init >> first, or a C<$node>. Workers create their stores in the same order.
 
 =head2 type, rank, num_workers, handle
 
 =head2 init($keys, $values)
 
-Brings keys into the store. Of dist types all workers call it; the values of worker 0 count.
+Creates keys. In stores of dist types all workers call it, and the values of worker 0 are used.
 
 =head2 push($keys, $values, %how)
 
-What was pushed is a snapshot. Without an optimizer it replaces the value; in a C<dist_sync> store when all workers have
-pushed.
+Pushes a snapshot of the values. Without an optimizer it replaces the stored value; in a C<dist_sync> store when all
+workers have pushed.
 
 =head2 pull($keys, $out, %how)
 
-Into C<$out>, with this worker's earlier pushes. Row-sparse tensors are left as they are, but with C<< sparse_too => 1 >>.
+Copies the values into C<$out>. They include this worker's earlier pushes. Row-sparse tensors are skipped, except with
+C<< sparse_too => 1 >>.
 
 =head2 row_sparse_pull($keys, $out, $row_ids, %how)
 
-Some rows of row-sparse keys, into row-sparse tensors, which hold these rows then and no others. C<$row_ids> are tensors, PDLs
-or references to arrays of integers, in any order, repeated or not: of one key for all outputs, or an array of as many as
-there are; of several keys an array of these, or one for all.
+Pulls some rows of row-sparse keys into row-sparse tensors, which then hold exactly these rows. C<$row_ids> are tensors,
+PDLs or references to arrays of integers, in any order, repeats allowed. For one key, they are one list for all outputs,
+or an array of one list for each output; for several keys, an array of these, or one list for all keys.
 
 =head2 pushpull($keys, $values, $out, %how), broadcast($keys, $values, $out)
 
-C<push> or C<init>, and then C<pull>; without C<$out> into C<$values>.
+C<push> or C<init>, then C<pull> into C<$out>, or into C<$values> without C<$out>.
 
 =head2 set_optimizer($text)
 
-Of all keys, C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker calls it before the pushes that
-it is for.
+Sets the optimizer of all keys, such as C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker
+calls it, before the pushes that it is for.
 
 =head2 set_updater($code), update
 
-What a push does in a store of this process, instead of replacing the value: C<< $code->($key, $merged, $stored) >> changes
-C<$stored> in place. A push has been through it when it returns; what it dies of is the push's error, and the value stays as
-it was. A tensor that it keeps is a copy from its return on. C<update> makes the updates that wait, of other threads' pushes. C<undef>: without one again.
+Sets the function that handles a push in a store of this process, instead of replacing the value:
+C<< $code->($key, $merged, $stored) >> changes C<$stored> in place. The updater has handled a push when C<push> returns.
+If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps becomes a copy when
+the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef> removes the updater.
 
 =head2 set_reject_nonfinite($on)
 
-Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. Of dist types all workers call it alike.
+Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. In stores of dist types all workers
+make the same call.
 
 =head2 set_gradient_compression($codec)
 
-What is pushed from now on travels in fewer bits: C<'2bit threshold=0.5'>, or C<< {type => '2bit', threshold => 0.5} >>. What is
-left out is kept here and added to the next push. F<docs/kvstore.md> has the codecs.
+Sets the codec that compresses pushes from now on: C<'2bit threshold=0.5'>, or
+C<< {type => '2bit', threshold => 0.5} >>. This worker keeps the residual of a push, and adds it to the next one.
+F<docs/kvstore.md> lists the codecs.
 
 =head2 save_optimizer_states($path, dump_optimizer => 1), load_optimizer_states($path)
 
-What the optimizer keeps for each key, of all servers, in one file of this process; with C<dump_optimizer> the optimizer and its
-counts too. One worker calls them, between two barriers.
+Save the optimizer's states of all keys from all servers into one file of this process, and load them. With
+C<dump_optimizer> the file also contains the optimizer and its counts. One worker calls them, between two barriers.
 
 =head2 set_key_parameters($keys, $text)
 
-Multipliers of single keys for MXNet's optimizers, C<'lr_mult=0.1 wd_mult=0'>; C<''> takes them away.
+Sets multipliers of single keys for MXNet's optimizers: C<'lr_mult=0.1 wd_mult=0'>; C<''> removes them.
 
 =head2 send_command($head, $body, %how)
 
-Sends a command of the program's own to all servers, and returns when each one's controller has executed it. Where this program
-executes commands itself, it does so meanwhile.
+Sends a command, whose meaning is the program's own, to all servers, and returns when the controller of each has
+executed it. If this process has a controller too, it executes commands meanwhile.
 
 =head2 Polyverso::KVStore->set_controller($code, $node), run_commands(timeout => $seconds, node => $node), run_server($code, $node)
 
-What this process does, as a server, with users' commands: C<< $code->($head, $body) >>; what it dies of is the sender's error.
-C<run_commands> executes those that wait, and is false once all workers have finished; C<run_server> is a process that is only
-a server, until then.
+C<set_controller> sets the function that executes commands on this server: C<< $code->($head, $body) >>. If it dies, the
+sender gets the error. C<run_commands> executes the queued commands, and returns false once all workers have finished.
+C<run_server> is for a process that is only a server: it sets the controller, and executes commands until then.
 
 =head2 barrier(%how)
 
@@ -393,10 +400,10 @@ Returns when all workers have called it.
 
 =head2 leave
 
-This worker pushes no more: rounds go on without it.
+This worker stops pushing: rounds continue without it.
 
 =head2 free
 
-Gives the store back now, rather than with its last reference.
+Frees the store now, rather than with its last reference.
 
 =cut

@@ -65,7 +65,7 @@ sub doctor {
 
 sub tables {
     my ($self) = @_;
-    # JSON::PP's decode() wants characters, which is what the binding returns.
+    # The binding returns characters, as JSON::PP's decode() expects.
     return JSON::PP->new->decode(Polyverso::CAPI::mv_table_list($self->{handle}));
 }
 
@@ -101,7 +101,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::Node - one process's place in a cluster
+Polyverso::Node - a member of a cluster
 
 =head1 SYNOPSIS
 
@@ -119,7 +119,7 @@ Polyverso::Node - one process's place in a cluster
 
 =head2 rank, size, worker_id, num_workers, server_id, num_servers, is_master, is_sync
 
-Numbers. C<worker_id> is -1 in a process that is only a server, C<server_id> in one that is only a worker.
+Numbers. C<worker_id> is -1 in a process that is only a server, C<server_id> is -1 in one that is only a worker.
 
 =head2 array(size => $n, ...), matrix(rows => $r, cols => $c, ...)
 
@@ -129,7 +129,8 @@ Create a L<Polyverso::Table>. Collective: every worker makes the same call. Furt
 
 =item dtype
 
-C<f32>, the default, C<f64>, C<i64>, C<i32>, C<u8>, C<i8>, C<f16> or C<bf16>; PDL's names (C<double>, C<longlong>) do as well.
+C<f32>, the default, C<f64>, C<i64>, C<i32>, C<u8>, C<i8>, C<f16> or C<bf16>. PDL's names (C<double>, C<longlong>) are
+accepted too.
 
 =item name
 
@@ -137,7 +138,7 @@ The table's identity, for C<open>.
 
 =item init
 
-Initial values, a PDL or array reference, of which worker 0's count.
+Initial values, a PDL or array reference. Those of worker 0 are used.
 
 =item reject_nonfinite
 
@@ -145,43 +146,44 @@ Refuse NaN and infinity.
 
 =item updater
 
-What an add does on the servers: C<'adagrad rate=0.1'>; C<mv_table_set_updater> in F<polyverso.h> has the list.
+How the servers apply an add: C<'adagrad rate=0.1'>; C<mv_table_set_updater> in F<polyverso.h> has the list.
 
 =item staleness
 
-How many clocks (C<< $table->clock >>) a worker may be ahead of another in its gets; 0 is sync mode for this table.
-Default: as the node.
+How many clocks (C<< $table->clock >>) a worker may be ahead of the slowest one in its gets; 0 is sync mode for this
+table. Default: the node's mode.
 
 =back
 
 =head2 sparse(rows => $r, cols => $c, ...), keyvalue(cols => $c, ...)
 
-A matrix of which only the rows ever changed are stored and sent; and C<cols> numbers (default 1) under each of any
-64-bit integers. Options as above but C<init>, and besides:
+C<sparse> creates a matrix that stores and sends only rows that were changed. C<keyvalue> creates a table of C<cols>
+numbers (default 1) for each key, which is any 64-bit integer. Options as above except C<init>, and:
 
 =over
 
 =item initial
 
-The value of what was never changed; default 0.
+The value of elements that were never changed; default 0.
 
 =item initial_range, seed
 
-That value is random in C<initial> +- C<initial_range> instead, always the same one for the same seed, row and column.
+That value is instead random in C<initial> +- C<initial_range>, and depends only on seed, row and column.
 
 =item capacity
 
-C<keyvalue> only: the keys kept on all servers together; beyond, each server drops those that were least recently used.
+C<keyvalue> only: the number of keys kept on all servers together. Beyond it, each server drops its least recently used
+keys.
 
 =back
 
 =head2 open($name)
 
-A table that exists already.
+Opens an existing table.
 
 =head2 doctor
 
-As C<< Polyverso->doctor >>, of this node: the transport to each peer, why it is not a better one, how fast it answers.
+C<< Polyverso->doctor >> for this node: the transport to each peer, why it is not a better one, and its latency.
 
 =head2 tables
 
@@ -189,47 +191,48 @@ The cluster's tables, a reference to an array of hashes: name, kind, dtype, rows
 
 =head2 status
 
-How the cluster stands, as nested hashes and arrays: its members, tables, and who waits for whom; F<docs/operations.md> has
-the fields. Takes no longer than four seconds, whatever has become of the others.
+The status of the cluster, as nested hashes and arrays: its members, its tables, and which member waits for which;
+F<docs/operations.md> has the fields. Takes no longer than four seconds, even if other members are stopped or lost.
 
 =head2 status_text
 
-The same as lines for people.
+The status as text for people.
 
 =head2 metrics
 
-What this process has counted, as text in Prometheus's format.
+The metrics of this process, in Prometheus's text format.
 
 =head2 trace
 
-Its last messages, calls and waits, as JSON text in Chrome's trace event format, for L<https://ui.perfetto.dev>.
+The last messages, calls and waits of this process, as JSON text in Chrome's trace event format, for
+L<https://ui.perfetto.dev>.
 
 =head2 barrier(timeout => $seconds, async => 1)
 
-Waits until this worker's adds are applied and every worker is here.
+Waits until this worker's adds are applied and every worker has called it.
 
 =head2 save($directory, keep => 3, timeout => $seconds, async => 1)
 
 Saves all tables, with their updaters' states and clocks, as F<checkpoint-N> in a directory that all servers see under
-this path. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from after
-it. C<keep> is how many stay, the newest ones; default: all. Returns when it is on the disk; with C<async> when training
-may go on, the L<Polyverso::Request> finishes with the checkpoint. C<< Polyverso->inspect_checkpoint >> tells what is in
-one.
+this path. Collective: every worker calls it. The checkpoint includes everything that each worker did before its call
+and nothing after it. C<keep> is how many checkpoints are kept, the newest ones; default: all. Returns when the
+checkpoint is on the disk. With C<async> it returns when training may continue, and the L<Polyverso::Request> finishes
+with the checkpoint. C<< Polyverso->inspect_checkpoint >> shows the contents of a checkpoint.
 
 =head2 load($path, timeout => $seconds, async => 1)
 
-Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective,
-between two barriers. Tables that are not there yet come to be; C<matrix> and its siblings, or C<open>, then find them
-with their values. A missing or damaged one is an error of the family C<argument>, with the reason, and nothing was
-changed.
+Loads all tables of a checkpoint, or of the newest complete one in a directory, on any number of servers. Collective,
+between two barriers. Missing tables are created; C<array>, C<matrix>, C<sparse>, C<keyvalue> or C<open> then find them
+with their values. If the checkpoint is missing or damaged, nothing is changed, and the error is of the family
+C<argument>, with the reason.
 
 =head2 event_fd, poll(capacity => 64, timeout => $seconds)
 
-A descriptor that is readable while finished requests wait for C<poll>, and C<poll>, which returns a reference to an
+C<event_fd> is a descriptor that is readable while finished requests wait for C<poll>. C<poll> returns a reference to an
 array of their handles. For AnyEvent and other event loops.
 
 =head2 shutdown
 
-Leaves the cluster. A process that is also a server goes on serving until every worker has finished.
+Leaves the cluster. A process that is also a server continues to serve until every worker has finished.
 
 =cut

@@ -16,7 +16,7 @@ sub DESTROY {
     my ($self) = @_;
     return if !defined $self->{handle} || ${^GLOBAL_PHASE} eq 'DESTRUCT';
     local $@;
-    eval { Polyverso::CAPI::mv_request_release($self->{handle}) };    # or its node has ended, or this is a forked child
+    eval { Polyverso::CAPI::mv_request_release($self->{handle}) };    # fails after the node's end, or in a forked child
     return;
 }
 
@@ -29,7 +29,8 @@ sub _finish {
     return;
 }
 
-# A wait that timed out leaves the request alive; its own error releases it.
+# Whether the request still exists after a failed wait. A time-out of the wait keeps it; an error of the request itself
+# releases it.
 sub _alive {
     my ($self) = @_;
     local $@;
@@ -81,7 +82,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::Request - a call under way
+Polyverso::Request - an unfinished asynchronous call
 
 =head1 SYNOPSIS
 
@@ -100,24 +101,24 @@ Polyverso::Request - a call under way
 
 =item wait(timeout => seconds)
 
-Waits and returns the call's result: the values of a get, nothing of an add. Throws the call's error, as often as it is
-called. A C<timeout> that passes throws an error of the family C<timeout> and leaves the call running.
+Waits and returns the call's result: the values of a get, nothing for an add. If the call has failed, every C<wait>
+throws its error. If C<timeout> passes, it throws an error of the family C<timeout>, and the call continues.
 
 =item done
 
-True once it has finished, well or not. Never waits.
+True once the call has finished, successfully or not. Never waits.
 
 =item cancel
 
-Withdraws the call; an add may have been applied all the same.
+Withdraws the call; an add may have been applied nevertheless.
 
 =item handle
 
-The C<mv_request>, undef once it has finished.
+The C<mv_request>; undef once the call has finished.
 
 =back
 
-A request that is dropped goes on. Nobody hears how it ended, but for an add's error, which the table's next call, C<barrier> or
-C<shutdown> throws.
+The call of a dropped request continues. Its outcome is discarded, except for an add's error, which the table's next
+call, C<barrier> or C<shutdown> throws.
 
 =cut

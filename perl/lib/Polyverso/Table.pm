@@ -27,7 +27,7 @@ sub cols   { $_[0]{cols} }
 sub info   { Polyverso::CAPI::mv_table_describe($_[0]{handle}) }
 sub size   { $_[0]{is_map} ? $_[0]->info->{stored} : $_[0]{rows} }
 
-# Seconds as the C API counts: undef = the node's default, negative or infinite = for ever.
+# Converts seconds to a time-out of the C API: undef = the node's default, negative or infinite = for ever.
 sub milliseconds {
     my ($seconds) = @_;
     return 0 unless defined $seconds;
@@ -43,7 +43,7 @@ sub _options {
     return { flags => $flags, timeout_ms => milliseconds($how->{timeout}) };
 }
 
-# A misspelt option must not pass for none: add($data, row => 3) would add to every row.
+# The known options. Others are an error: add($data, row => 3) would otherwise add to every row.
 my %KNOWN = map { $_ => 1 } qw(rows keys as out timeout async forget);
 my %KNOWN_TO_SCAN = map { $_ => 1 } qw(as chunk);
 
@@ -57,7 +57,8 @@ sub _check {
     return;
 }
 
-# The ids of a call, packed; undef for the whole table. Two names for one thing: a key-value table has keys.
+# The ids of a call, packed; undef for the whole table. `rows` and `keys` mean the same; the latter suits key-value
+# tables.
 sub _ids {
     my ($how) = @_;
     Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'rows and keys are the same: give one of them')
@@ -72,7 +73,7 @@ sub _read {
     my ($self, $how, $whole, $some) = @_;
     my ($handle, $dtype, $flat, $rows, $cols) = @$self{qw(handle dtype flat rows cols)};
     my ($ids, $options) = (undef, 0);
-    if (%$how) {    # most calls say nothing, and are short enough for it to count
+    if (%$how) {    # most calls have no options, and are short enough that this check pays
         _check($how, \%KNOWN);
         $ids     = _ids($how);
         $rows    = Polyverso::Values::row_count($ids) if defined $ids;
@@ -170,7 +171,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::Table - an array, a matrix, a sparse matrix or a key-value table, shared by all workers
+Polyverso::Table - an array, matrix, sparse matrix or key-value table that all workers share
 
 =head1 SYNOPSIS
 
@@ -180,11 +181,11 @@ Polyverso::Table - an array, a matrix, a sparse matrix or a key-value table, sha
     my $node  = Polyverso->init;
     my $table = $node->matrix(rows => 10, cols => 64, updater => 'adagrad rate=0.1');
     $table->add(ones(64, 10));                        # a PDL of dims (64, 10)
-    $table->add([[(1) x 64]], rows => [3]);           # array references do as well
+    $table->add([[(1) x 64]], rows => [3]);           # or array references
     my $values = $table->get;                         # a PDL of dims (64, 10)
     my $three  = $table->get(rows => [1, 2, 3], as => 'array');
 
-    my $counts = $node->keyvalue(dtype => 'i64');     # a number under each of any 64-bit keys
+    my $counts = $node->keyvalue(dtype => 'i64');     # one number for each 64-bit key
     $counts->add([1, 1, 1], keys => [17, -4, 17]);
     my $next = $counts->scan(as => 'array');
     while (my ($keys, $values) = $next->()) {
@@ -195,18 +196,18 @@ Polyverso::Table - an array, a matrix, a sparse matrix or a key-value table, sha
 
 =head1 METHODS
 
-PDL's first dimension is the one that runs fastest: a table of 10 rows and 64 columns is a PDL of dims (64, 10), or an
-array of 10 references to arrays of 64. An array table is one-dimensional, and so are the values of a key-value table
-with one column. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>,
-and nothing is sent. All options are optional:
+PDL's first dimension varies fastest: a table of 10 rows and 64 columns is a PDL of dims (64, 10), or an array of 10
+references to arrays of 64. An array table is one-dimensional, and so are the values of a key-value table with one
+column. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>, and
+nothing is sent. All options are optional:
 
 =over
 
 =item rows, keys
 
-Row ids (of an array: element ids; of a key-value table any integers of 64 bits), as an array reference, a PDL or one
-number; in any order, repeats allowed. The two names mean the same. Without them the call is about the whole table,
-which a key-value table does not have.
+Row ids (array: element ids; key-value table: any 64-bit integers), as an array reference, a PDL or one number; in any
+order, repeats allowed. The two names mean the same. Without them the call applies to the whole table; calls on a
+key-value table need them.
 
 =item timeout
 
@@ -214,63 +215,67 @@ Seconds; default: the node's.
 
 =item async
 
-Return a L<Polyverso::Request> at once.
+Returns a L<Polyverso::Request> at once.
 
 =back
 
-Tables of C<f32>, C<f64>, C<i64>, C<i32>, C<u8> and C<i8> are PDLs of the types float, double, longlong, long, byte and sbyte; others
-are converted, but nothing is cut on the way to integers. PDL has no floats of two bytes: those of C<f16> and C<bf16>
-tables become float PDLs, are rounded when they go in, and PDLs of the type ushort go in as their bits.
+Tables of C<f32>, C<f64>, C<i64>, C<i32>, C<u8> and C<i8> correspond to PDLs of the types float, double, longlong, long,
+byte and sbyte. PDLs of other types are converted, but a value that is not exact as an integer is an error. PDL has no
+16-bit floats: values of C<f16> and C<bf16> tables are read as float PDLs, and rounded when written. A PDL of the type
+ushort is written as the bits of such floats.
 
 =head2 get(as => 'pdl' | 'array', out => $pdl, ...)
 
-The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a staleness at
-most so many clocks of any worker behind. Rows and keys that are not stored have their initial value. A fresh PDL if PDL
-is installed, else an array reference; C<as> decides otherwise. C<out> receives them in place: a PDL of the table's type
-and size.
+Returns the table's values, which include all earlier adds of this worker. In sync mode all workers get the same bits.
+With a staleness, at most that many of the latest clocks of any worker are missing. Rows and keys that are not stored
+have their initial value. The result is a new PDL if PDL is installed, otherwise an array reference; C<as> overrides
+this. C<out>, a PDL of the table's type and size, receives the values in place.
 
 =head2 peek(...)
 
-C<get> past sync mode's rounds and staleness: what the servers hold now. One worker alone may call it.
+C<get> without waiting for sync mode's rounds or staleness: the values on the servers at this moment. One worker alone
+may call it.
 
 =head2 add($data, forget => 1, ...)
 
-Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server has
-applied it; with C<forget> at once, its error, if any, comes from the next call on the table, C<barrier> or C<shutdown>.
-A PDL of the table's type goes in without a copy.
+Adds element by element, through the table's updater; values of repeated rows are summed first. Returns when every
+server has applied it. With C<forget> (one-way) it returns at once, and an error is thrown by the next call on the
+table, C<barrier> or C<shutdown>. A blocking add of a PDL of the table's type makes no copy.
 
 =head2 set($data, ...)
 
-Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the
-last one stays.
+Assigns values, without the updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows
+the last one wins.
 
 =head2 erase($rows, forget => 1, ...)
 
-Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their initial
-value again. What is not stored is skipped.
+Removes rows of a sparse table, or keys of a key-value table, with their updater state: they read as their initial value
+again. Ids that are not stored are skipped.
 
 =head2 scan(chunk => 16384, as => 'pdl' | 'array')
 
-What a sparse or key-value table stores: an iterator, a code reference that returns (ids, values) of at most C<chunk>
-rows each time, and nothing at the end. What is stored all the while comes exactly once, what comes or goes meanwhile at
-most once; in no order that means anything.
+Returns an iterator over the stored rows of a sparse or key-value table: a code reference that returns (ids, values) of
+at most C<chunk> rows on each call, and nothing at the end. A row that is stored during the whole scan is returned
+exactly once; one that is added or removed meanwhile, at most once. The order has no meaning.
 
 =head2 set_updater('adagrad rate=0.05', ...)
 
-Sets what adds do from here on, or new parameters for it; C<mv_table_set_updater> in F<polyverso.h> has the list. One
-worker calls it.
+Sets the updater, by which the servers apply adds from now on, or new parameters for it; C<mv_table_set_updater> in
+F<polyverso.h> has the list. One worker calls it.
 
 =head2 clock
 
-Ends one of this worker's iterations on a table that has a staleness. Never waits.
+Ends one of this worker's iterations on a table with staleness. Never waits.
 
 =head2 info, name, rows, cols, size, handle
 
-A hash of mv_table_info's fields, for which the servers are asked; some of them; the rows, of a key-value table the keys
-that are stored; and the C<mv_table> for the C functions.
+C<info> is a hash of the fields of mv_table_info, and asks the servers. C<name>, C<rows> and C<cols> are some of these
+fields. C<size> is the number of rows, or of a key-value table's stored keys. C<handle> is the C<mv_table> for the C
+functions.
 
 =head2 close, destroy
 
-Gives this handle back; frees the table on all servers, which one worker does, when nobody uses it any more.
+C<close> closes this handle. C<destroy> frees the table on all servers; one worker calls it, when no worker uses the
+table any more.
 
 =cut

@@ -1,6 +1,6 @@
 package Polyverso::Tensor;
 
-# A blessed handle. Everything below is names: the work is in the C functions.
+# An array of numbers: a blessed handle. Thin methods over mv_tensor_*, which do the work.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32
 my %NAME = reverse %CODE;
 my %PACK = (f32 => 'f*', f64 => 'd*', i64 => 'q*', i32 => 'l*', u8 => 'C*', i8 => 'c*');
 
-# Before `use overload`, which calls them.
+# These are defined before `use overload`, which calls them.
 sub _constant { return ${ $Polyverso::CAPI::{"MV_$_[0]"} } }
 sub _operator { my $op = _constant($_[0]); return sub { $_[0]->_binary($op, $_[1], $_[2]) } }
 sub _in_place { my $op = _constant($_[0]); return sub { $_[0]->_binary($op, $_[1], 0, $_[0]) } }
@@ -87,7 +87,7 @@ sub _reduce {
     return $self->_new(Polyverso::CAPI::mv_tensor_reduce(_constant($op), $self, $axis));
 }
 
-# ------------------------------------------------------------------ coming
+# ------------------------------------------------------------------ construction
 
 sub zeros {
     my ($class, $shape, $dtype) = @_;
@@ -118,7 +118,7 @@ sub normal {
     return $self;
 }
 
-# The lengths of nested arrays, and their numbers in a row; rows of differing lengths end with an error.
+# Flattens nested arrays into their shape and a flat list of their numbers. Throws if rows differ in length.
 sub _lay_out {
     my ($list, $level, $shape, $flat) = @_;
     my $length = $shape->[$level] //= @$list;
@@ -131,7 +131,7 @@ sub _lay_out {
     return;
 }
 
-# Text that is no number, which Perl would take for 0, is an error.
+# Packs numbers. Text that is not a number is an error; Perl would take it for 0.
 sub _pack {
     my ($letters, $numbers) = @_;
     use warnings FATAL => qw(numeric uninitialized);
@@ -164,7 +164,7 @@ sub sparse {
     return $class->_new(Polyverso::CAPI::mv_tensor_sparse(Polyverso::Values::rows($rows), _tensor($values), $height));
 }
 
-# ------------------------------------------------------------------ what it is
+# ------------------------------------------------------------------ properties
 
 sub handle     { ${ $_[0] } }
 sub info       { Polyverso::CAPI::mv_tensor_describe($_[0]) }
@@ -175,7 +175,7 @@ sub count      { $_[0]->info->{count} }
 sub row_sparse { $_[0]->info->{row_sparse} }
 sub is_float   { $_[0]->dtype =~ /f/ }
 
-# A PDL upon the same memory, which keeps it. PDL's first dimension is the last one here.
+# A PDL on the same memory, which it keeps alive. PDL's first dimension is the tensor's last.
 sub pdl { Polyverso::Values::have_pdl(); Polyverso::CAPI::tensor_pdl($_[0]) }
 
 sub get {
@@ -254,7 +254,7 @@ sub matmul {
     return $self->_new(Polyverso::CAPI::mv_tensor_matmul($self, _tensor($other), $flags, undef));
 }
 
-# ------------------------------------------------------------------ going
+# ------------------------------------------------------------------ destruction
 
 sub free {
     my ($self) = @_;
@@ -264,7 +264,7 @@ sub free {
     return;
 }
 
-# A copy of a handle would free the tensor of the original.
+# Refuses to be copied: the destructor of the copy would free the original's tensor.
 sub STORABLE_freeze {
     Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'Storable knows no tensors: AI::MXNet::NDArray or numbers can be stored, and copy() copies');
 }
@@ -285,7 +285,7 @@ __END__
 
 =head1 NAME
 
-Polyverso::Tensor - numbers in shared memory, for scripts and for tables
+Polyverso::Tensor - an array of numbers in shared memory, for scripts and for tables
 
 =head1 SYNOPSIS
 
@@ -297,20 +297,20 @@ Polyverso::Tensor - numbers in shared memory, for scripts and for tables
     my $table   = $node->matrix(rows => 10, cols => 64);
     my $weights = Polyverso::Tensor->normal([10, 64], 1);    # shape, seed
     $weights *= 0.1;
-    $table->add($weights);            # on one host the bytes are not copied on their way out
+    $table->add($weights);            # a server on the same host reads the tensor's memory, without a copy
     print $weights->sum(0);           # along the rows
     $weights->pdl->slice('(0),:') .= 0;                      # the same memory, as a PDL
     $node->shutdown;
 
 =head1 DESCRIPTION
 
-An array of f32, f64, i64, i32, u8, i8, f16 or bf16 in shared memory, or a row-sparse one. Operators make new tensors,
-C<+=> and its like work in place. Positions count from 0. The names are the same in Python and Lua; what each function
-does is written in F<polyverso/tensor.h>. A failed call throws a L<Polyverso::Error>.
+A dense array of f32, f64, i64, i32, u8, i8, f16 or bf16 in shared memory, or a row-sparse one. Operators make new
+tensors; C<+=> and the other assignment operators work in place. Positions count from 0. The names are the same in
+Python and Lua. F<polyverso/tensor.h> describes each function. A failed call throws a L<Polyverso::Error>.
 
 =head1 CONSTRUCTORS
 
-The dtype comes last and is C<'f32'> unless said.
+The dtype is the last argument; the default is C<'f32'>.
 
 =head2 zeros($shape, $dtype), ones($shape, $dtype), full($shape, $value, $dtype)
 
@@ -324,11 +324,12 @@ Random numbers, the same for a seed on every machine and in every language.
 
 =head2 copy_of($data, $dtype), view($pdl)
 
-A copy of nested arrays, a number, a PDL or a tensor; a tensor upon a PDL's own memory, which it keeps.
+C<copy_of> copies nested arrays, a number, a PDL or a tensor. C<view> makes a tensor on a PDL's own memory, which it
+keeps alive.
 
 =head2 sparse($rows, $values, $height)
 
-A row-sparse tensor: copies of the values' rows at these ids; repeated ids are summed.
+A row-sparse tensor with copies of the values' rows at these ids; rows with the same id are summed.
 
 =head1 METHODS
 
@@ -336,28 +337,29 @@ A row-sparse tensor: copies of the values' rows at these ids; repeated ids are s
 
 =head2 get(@index), set(@index, $value), item, to_list, pdl
 
-One element; the only one; nested arrays; a PDL upon the same memory, whose dimensions are in PDL's order.
+C<get> and C<set> access one element; C<item> returns the only element; C<to_list> returns nested arrays; C<pdl> returns
+a PDL on the same memory, with its dimensions in PDL's order.
 
 =head2 row($i), slice($begin, $end), reshape($shape)
 
-Views.
+Views of the tensor's memory.
 
 =head2 copy, cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
 
-Copies; C<parts> gives a row-sparse tensor's ids and rows as views.
+Copies, except C<parts>, which returns views of a row-sparse tensor's ids and rows.
 
 =head2 fill($value), assign($other), axpy($alpha, $other)
 
-In place; the last adds C<$alpha> times another tensor, which may be row-sparse.
+These change the tensor in place. C<axpy> adds C<$alpha> times another tensor, which may be row-sparse.
 
 =head2 + - * / ** == != < <= > >= x neg abs sqrt exp log, minimum($other), maximum($other)
 
-Element by element; C<x> is the product of matrices, as is
+Element by element, except C<x>, the matrix product, which is also
 C<matmul($other, transpose_a =E<gt> 1, transpose_b =E<gt> 1)>.
 
 =head2 sum($axis), mean, min, max, argmin, argmax, norm
 
-Along an axis; without one over all, into a tensor without dimensions.
+Reductions along an axis; without an axis over all elements, to a tensor without dimensions.
 
 =head2 dot($other), close($other, $relative, $absolute), equal($other)
 

@@ -1,6 +1,6 @@
 package Polyverso::Values;
 
-# Numbers at the border: PDLs and array references in, PDLs or arrays out.
+# Conversions of the bindings' arguments and results: PDLs and array references in, PDLs or arrays out.
 
 use strict;
 use warnings;
@@ -9,7 +9,7 @@ use Polyverso::CAPI ();
 use Polyverso::Error;
 use Scalar::Util ();
 
-# By dtype: pack's letter, bytes, the PDL type of results, and what an integer may be.
+# For each dtype: pack's letter, size in bytes, PDL type of results, and range of an integer.
 my %TYPE = (
     $Polyverso::CAPI::MV_F32  => { pack => 'f*', size => 4, pdl => 'float' },
     $Polyverso::CAPI::MV_F64  => { pack => 'd*', size => 8, pdl => 'double' },
@@ -34,7 +34,7 @@ my %DTYPE = (
 
 my $have_pdl;
 
-# Whether PDL is installed; it is loaded when the first result wants to be one.
+# Whether PDL is installed. The first call loads it.
 sub have_pdl {
     $have_pdl //= eval { local $@; local $SIG{__DIE__}; require PDL::Lite; 1 } ? 1 : 0;
     return $have_pdl;
@@ -67,7 +67,7 @@ sub _flatten {
     return $flat;
 }
 
-# What a C function takes as data: a PDL of the table's type, or a packed string.
+# Converts data for a C function: to a PDL of the table's type, or a packed string.
 sub data {
     my ($values, $dtype) = @_;
     _refuse(ESHAPE => 'no data given') unless defined $values;
@@ -84,7 +84,8 @@ sub data {
     return pack $type->{pack}, @$flat;
 }
 
-# Whether it is an integer of 64 bits, however Perl has come by it: 2**62 and 1e15 are floats, which print otherwise.
+# Whether the value is a 64-bit integer, in any of Perl's representations: 2**62 and 1e15 are floats, and print
+# differently.
 sub is_integer {
     my ($value) = @_;
     return 0 unless defined $value && !ref $value;
@@ -92,7 +93,8 @@ sub is_integer {
     return Scalar::Util::looks_like_number($value) && $value == int $value && abs $value < 2**63;
 }
 
-# PDL has no halves: unsigned shorts are their bits, other types are converted. Nothing is cut on the way to integers.
+# Converts a PDL to the table's type. PDL has no 16-bit floats: ushort PDLs hold their bits, other types are converted.
+# A value that is not exact as an integer is an error.
 sub _of_pdl {
     my ($values, $dtype) = @_;
     my $type = $TYPE{$dtype};
@@ -125,13 +127,13 @@ sub rows {
     return pack 'q*', @ids;
 }
 
-# How many ids data() of rows() holds.
+# The number of ids that rows() has returned.
 sub row_count {
     my ($ids) = @_;
     return is_pdl($ids) ? $ids->nelem : ref $ids ? $ids->count : length($ids) / 8;
 }
 
-# How a result shall look: 'pdl' or 'array'.
+# The form of a result, 'pdl' or 'array'. By default 'pdl' if PDL is installed.
 sub look {
     my ($as) = @_;
     return ($have_pdl // have_pdl()) ? 'pdl' : 'array' unless defined $as;
@@ -140,7 +142,7 @@ sub look {
     return $as;
 }
 
-# Bytes of a string that holds so many numbers.
+# The length in bytes of a packed string of `count` numbers.
 sub bytes { my ($dtype, $count) = @_; return $count * $TYPE{$dtype}{size} }
 
 *fresh = \&Polyverso::CAPI::fresh_pdl;
@@ -152,7 +154,7 @@ sub room {
     return "\0" x bytes($dtype, $rows * $cols);
 }
 
-# What the caller asked for, of room() that a call has filled.
+# Converts the memory of room(), which a call has filled, to the form that the caller asked for.
 sub result {
     my ($dtype, $flat, $rows, $cols, $as, $memory) = @_;
     return $memory if ref $memory;
@@ -186,6 +188,6 @@ __END__
 
 =head1 NAME
 
-Polyverso::Values - PDLs and arrays on their way into and out of Polyverso; internal
+Polyverso::Values - conversion of PDLs and arrays to and from the library's data; internal
 
 =cut

@@ -1,6 +1,6 @@
 package TestCluster;
 
-# Scripts as the processes of one cluster; rank 0 inherits the listening socket, so that no port is guessed.
+# Runs scripts as the processes of one cluster. Rank 0 inherits the listening socket, so the port is never a guess.
 
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ sub new {
     return bless { listener => $listener, nodes => $nodes, pids => [] }, $class;
 }
 
-# Starts a script as the next rank; its output goes to the returned file.
+# Starts a script as the next rank; returns its process id and the file with its output.
 sub start {
     my ($self, $script) = @_;
     my $rank = @{ $self->{pids} };
@@ -26,7 +26,7 @@ sub start {
     return $self->start_as(\%place, $script);
 }
 
-# Starts a script with these variables, and no others of ours.
+# Starts a script with these environment variables, and no other POLYVERSO_ ones.
 sub start_as {
     my ($self, $variables, $script) = @_;
     my $output = File::Temp->new;
@@ -44,7 +44,7 @@ sub start_as {
 
 sub text { my ($file) = @_; seek $file, 0, 0; local $/; return <$file> // '' }
 
-# Waits until the file holds the text.
+# Waits up to 10 s until the file contains the text; returns whether it does.
 sub await {
     my ($file, $text) = @_;
     for (1 .. 500) {
@@ -54,7 +54,7 @@ sub await {
     return 0;
 }
 
-# Waits for the process; its wait status, or undef after `seconds`.
+# Waits for the process; returns its wait status, or undef after `seconds`.
 sub finish {
     my ($self, $pid, $seconds) = @_;
     for (1 .. $seconds * 50) {

@@ -1,6 +1,6 @@
 package TestStores;
 
-# Small stores of AI::MXNet, and what fails.
+# Helpers for tests: small stores of AI::MXNet, and the outcome of failing code.
 
 use strict;
 use warnings;
@@ -10,7 +10,7 @@ use Exporter qw(import);
 
 our @EXPORT = qw(failure pulled store_of);
 
-# The name of the status that the code ends with, its text if it has none, or 'nothing'.
+# The name of the status that the code throws, the text of another error, or 'nothing'.
 sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name : "$@" }
 
 sub pulled {
@@ -19,7 +19,7 @@ sub pulled {
     return $out->aspdl->unpdl;
 }
 
-# A store with keys of two numbers.
+# A local store with these keys and values.
 sub store_of {
     my (%values) = @_;
     my $kv = mx->kv->create;

@@ -1,6 +1,6 @@
 package AI::MXNet::Base;
 
-# What scripts take from here: PDL under its own names and under p..., lists, and dtypes.
+# The helpers that scripts import from AI::MXNet::Base: PDL under its own names and under p..., lists, and dtypes.
 
 use strict;
 use warnings;
@@ -19,7 +19,8 @@ our @EXPORT_OK = qw(pzeros pones pceil svd);
 
 # ------------------------------------------------------------------ dtypes
 
-# MXNet's name; its number in files; ours; PDL's type, by name, for its numbers differ between versions; pack's letter.
+# MXNet's name; its number in files; Polyverso's name; PDL's type, by name, because its numbers differ between versions;
+# pack's letter.
 my @DTYPES;
 BEGIN {
     @DTYPES = (
@@ -50,7 +51,7 @@ sub refuse {
     Polyverso::Error->throw(${ $Polyverso::CAPI::{"MV_$status"} }, $text);
 }
 
-# Polyverso's name of a dtype, and MXNet's.
+# Convert MXNet's name of a dtype to Polyverso's, and back.
 sub dtype_in {
     my ($dtype) = @_;
     return $ours{ $dtype // 'float32' }
@@ -58,15 +59,15 @@ sub dtype_in {
 }
 sub dtype_out { my ($dtype) = @_; return $names{$dtype} }
 
-# A PDL of the type in which a dtype's numbers are held.
+# Converts a PDL to the type that holds numbers of a dtype.
 sub pdl_as { my ($pdl, $dtype) = @_; return $pdl->convert(PDL::Type->new(DTYPE_MX_TO_PDL->{$dtype})) }
 
 # ------------------------------------------------------------------ lists
 
-# Python's zip. With a function first, it is called with each row; else the rows are returned.
+# Python's zip. If the first argument is a function, calls it with each row; otherwise returns the rows.
 sub zip {
     my $code = ref $_[0] eq 'CODE' ? shift : undef;
-    my @lists = map { [@$_] } @_;    # what overloads @{} is asked once
+    my @lists = map { [@$_] } @_;    # evaluates an overloaded @{} once
     my $length = @lists ? List::Util::min(map { scalar @$_ } @lists) : 0;
     my @rows = map { my $i = $_; [map { $_->[$i] } @lists] } 0 .. $length - 1;
     return @rows unless $code;
@@ -84,7 +85,7 @@ sub product { my $product = 1; $product *= $_ for @_; return $product }
 
 sub as_array { return ref $_[0] eq 'ARRAY' ? $_[0] : [$_[0]] }
 
-# The first place in a sorted list where $x could be put.
+# The first position in a sorted list at which $x can be inserted.
 sub bisect_left {
     my ($list, $x, $low, $high) = @_;
     $low  //= 0;
@@ -110,14 +111,15 @@ sub pzeros { return PDL->zeroes(@_) }
 sub pones  { return PDL->ones(@_) }
 sub pceil  { my ($pdl) = @_; return $pdl->ceil }
 
-# Shuffled along the last dimension, or put into the order of @$order.
+# Shuffles along the last dimension, or arranges it in the order of @$order.
 sub pdl_shuffle {
     my ($pdl, $order) = @_;
     my @order = $order ? @$order : List::Util::shuffle(0 .. $pdl->dim(-1) - 1);
     return $pdl->dice_axis($pdl->ndims - 1, \@order)->sever;
 }
 
-# AI::MXNet reads piddles as rows: one index of a piddle with more dimensions takes the last one, len is its length.
+# AI::MXNet treats piddles as rows: a single index of a piddle with several dimensions applies to the last one, and len
+# is that dimension's length.
 {
     no warnings 'redefine';
     my $at = PDL->can('at');
@@ -130,7 +132,7 @@ sub pdl_shuffle {
     *PDL::dtype = sub { DTYPE_MX_TO_STR->{ DTYPE_PDL_TO_MX->{ $_[0]->type } // -1 } };
 }
 
-# Arrays are printed whole.
+# Prints arrays of any length.
 $PDL::toolongtoprint = 1_000_000_000;
 
 1;
@@ -141,7 +143,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::Base - lists, dtypes, and PDL as AI::MXNet sees it
+AI::MXNet::Base - lists, dtypes, and PDL with AI::MXNet's conventions
 
 =head1 SYNOPSIS
 
@@ -160,16 +162,16 @@ AI::MXNet::Base - lists, dtypes, and PDL as AI::MXNet sees it
 
 =head2 pzeros(@dims), pones(@dims), pceil($pdl), pdl_shuffle($pdl, $order)
 
-C<pzeros> and C<pones> take PDL's dims, the last of MXNet's shape first.
+C<pzeros> and C<pones> take PDL's dims, the reverse of MXNet's shape.
 
 =head2 DTYPE_STR_TO_MX, DTYPE_MX_TO_STR, DTYPE_MX_TO_PDL, DTYPE_PDL_TO_MX, DTYPE_MX_TO_PERL
 
-Hashes. PDL's types are their names, since its numbers differ between its versions.
+Hashes. PDL's types are names, because the numbers differ between versions of PDL.
 
 =head1 PDL
 
-Loading this module changes C<< $pdl->at($i) >>: of a piddle of two or more dimensions it is a piddle, the C<$i>-th along
-the last dimension, which is the first one of MXNet's shape. C<< $pdl->len >> is that dimension's length,
-C<< $pdl->dtype >> MXNet's name of the type.
+Loading this module changes C<< $pdl->at($i) >>: for a piddle with two or more dimensions it returns the C<$i>-th piddle
+along the last dimension, which is the first one of MXNet's shape. C<< $pdl->len >> is that dimension's length,
+C<< $pdl->dtype >> is MXNet's name of the type.
 
 =cut

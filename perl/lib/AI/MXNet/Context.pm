@@ -21,7 +21,7 @@ use overload
     '""' => sub { $_[0]->_name },
     bool => sub { 1 };
 
-# new('cpu'), new('cpu', 2) and new($context), too.
+# Also accepts new('cpu'), new('cpu', 2) and new($context).
 around BUILDARGS => sub {
     my ($build, $class, @arguments) = @_;
     return $class->$build(@arguments) unless @arguments && @arguments <= 2;
@@ -68,7 +68,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::Context - the device where an array is said to be
+AI::MXNet::Context - the nominal device of an array
 
 =head1 SYNOPSIS
 
@@ -80,8 +80,9 @@ AI::MXNet::Context - the device where an array is said to be
 
 =head1 DESCRIPTION
 
-All memory is the host's. C<< mx->cpu(0) >>, C<< mx->cpu(1) >> and so on are names that stand for devices: a store sums
-up arrays of several as it would those of several cards. C<< mx->gpu >> throws a L<Polyverso::Error>, C<MV_ENOSYS>.
+All arrays are in the host's memory. C<< mx->cpu(0) >>, C<< mx->cpu(1) >> and so on are names of nominal devices: a
+store sums arrays of several of them like arrays of several cards. C<< mx->gpu >> throws a L<Polyverso::Error>,
+C<MV_ENOSYS>.
 
 =head1 METHODS
 

@@ -1,6 +1,6 @@
 package AI::MXNet::KVStore;
 
-# A Polyverso::KVStore with AI::MXNet's names. Keys are strings: 3 is '3'.
+# A Polyverso::KVStore with AI::MXNet's interface. Keys are strings: 3 is '3'.
 
 use Mouse;
 
@@ -12,24 +12,24 @@ use Polyverso;
 use Polyverso::KVStore;
 use Scalar::Util qw(blessed);
 
-has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; none in a process that is only a server
+has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; undef in a process that is only a server
 has _type    => (is => 'ro');
-has _updater => (is => 'rw');                   # a function that this process calls with what was pushed
-has _native  => (is => 'rw');                   # an AI::MXNet::Optimizer that the library works
+has _updater => (is => 'rw');                   # a function that this process calls with pushed values
+has _native  => (is => 'rw');                   # an AI::MXNet::Optimizer that the library executes
 has _keys    => (is => 'ro', default => sub { +{} });
-has _settings => (is => 'rw');                  # its parameters, as the library was told of them
-has _factors => (is => 'rw');                   # all of its multipliers then, as text
-has _told    => (is => 'ro', default => sub { +{} });    # keys with multipliers
-has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be under way
+has _settings => (is => 'rw');                  # its parameters, as last passed to the library
+has _factors => (is => 'rw');                   # all of its multipliers at that time, as text
+has _told    => (is => 'ro', default => sub { +{} });    # keys whose multipliers were set
+has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be unfinished
 
 *_refuse = \&AI::MXNet::Base::refuse;
 
-# ------------------------------------------------------------------ coming and going
+# ------------------------------------------------------------------ creation and shutdown
 
 my ($node, $owner);
 
-# The node of dist stores: made with the first of them, left when the program ends well. A program that dies is gone at once,
-# so that the others hear of it.
+# The node of the dist stores. It is opened for the first of them, and shut down when the program ends successfully. A
+# program that dies does not shut it down, so the other members detect the loss at once.
 sub node {
     $owner //= $$;
     return $node //= Polyverso->init;
@@ -75,10 +75,10 @@ sub _is_dist    { my ($self) = @_; return $self->type =~ /\A(?:dist|p3)/ ? 1 : 0
 
 # ------------------------------------------------------------------ values
 
-# Arrays, in lists or not, as their tensors. Reading one waits for what is being pulled into it.
+# The tensors of arrays, or of nested lists of arrays. Access to a tensor waits for unfinished pulls into it.
 sub _tensors {
     my ($what, $value) = @_;
-    # Thousands of keys: an array for which nothing is on its way costs no call.
+    # Fast path for thousands of keys: no method call for an array without unfinished pulls.
     return [map { ref $_ eq 'AI::MXNet::NDArray' && !$_->{_memory}{pulls} ? $_->{_tensor} : _tensors($what, $_) } @$value]
         if ref $value eq 'ARRAY';
     $value = $value->sever if $what ne 'out' && blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
@@ -105,7 +105,8 @@ sub _options {
     return %given;
 }
 
-# In a store of this process a pull is done when it returns. Of others the arrays know, and wait when they are read.
+# Records an unfinished pull in its arrays, which wait for it when they are read. A pull from a store of this process
+# has no request: it is complete when it returns.
 sub _pulling {
     my ($self, $out, $request) = @_;
     return unless $request;
@@ -166,7 +167,8 @@ sub broadcast {
 
 # ------------------------------------------------------------------ optimizers and updaters
 
-# Those of MXNet are the library's, here and on servers. One of a class of this program's own is called here.
+# The library executes MXNet's optimizers, in this process and on servers. An optimizer of a class of the program's own
+# runs as an updater in this process.
 sub set_optimizer {
     my ($self, $optimizer) = @_;
     _refuse(EDTYPE => 'set_optimizer wants an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
@@ -183,8 +185,8 @@ sub set_optimizer {
     return;
 }
 
-# A store of this process goes by the object: what was changed in it since the last push is told, and states stay. Updates are
-# counted in it as the library counts them.
+# Synchronizes a store of this process with the optimizer object before a push: passes on parameters that changed since
+# the last push, and keeps the states. Counts the updates in the object as the library does.
 sub _follow {
     my ($self, @keys) = @_;
     return if $self->_is_dist;
@@ -207,7 +209,7 @@ sub _all_factors {
         map { my $object = $objects->{$_}; map { $object->$_ } qw(lr_mult wd_mult) } sort keys %$objects;
 }
 
-# Multipliers of rate and decay, of keys that have any, or had.
+# Sets the multipliers of rate and decay of keys that have any, or had.
 sub _tell_factors {
     my ($self, @keys) = @_;
     my ($optimizer, $told) = ($self->_native, $self->_told);
@@ -289,7 +291,7 @@ AI::MXNet::KVStore - tensors under keys, shared by workers
     $kv->pull(3, out => $a);
     print $a->aspdl;                                                     # twos
 
-    $kv->push(3, [map { mx->nd->ones($shape, ctx => mx->cpu($_)) } 0 .. 3]);    # of four devices: their sum
+    $kv->push(3, [map { mx->nd->ones($shape, ctx => mx->cpu($_)) } 0 .. 3]);    # four devices: their sum
     $kv->pull(3, out => $a);
     print $a->aspdl;                                                     # fours
 
@@ -308,49 +310,52 @@ AI::MXNet::KVStore - tensors under keys, shared by workers
 
 =head1 DESCRIPTION
 
-AI::MXNet's store upon L<Polyverso::KVStore>, whose types, promises and errors it has: F<docs/kvstore.md>. Keys are strings,
-one or an array of them; values are arrays, or, of several devices, arrays of arrays. Options are pairs or a hash.
+AI::MXNet's interface to L<Polyverso::KVStore>, with the same types, guarantees and errors: F<docs/kvstore.md>. Keys are
+strings, one or an array of them. Values are arrays; for several devices, arrays of arrays. Options are pairs or a hash.
 
-A C<dist> store joins the cluster that the environment describes (C<Polyverso-E<gt>init>), and leaves it when the program ends
-well. In a process that is only a server it has C<type>, C<rank> and C<num_workers>, and L<AI::MXNet::KVStoreServer> runs it.
+A C<dist> store joins the cluster that the environment describes (C<Polyverso-E<gt>init>), and leaves it when the
+program ends successfully. In a process that is only a server it has only C<type>, C<rank> and C<num_workers>, and
+L<AI::MXNet::KVStoreServer> runs it.
 
 =head1 METHODS
 
 =head2 create($type, reject_nonfinite => 0)
 
-C<local> unless said.
+The default type is C<local>.
 
 =head2 init($key, $value), push($key, $value, priority => 0), pull($key, out => , priority => 0, ignore_sparse => 1)
 
-A C<pull> of a C<dist> store may return before the values are there: reading the arrays waits for them, and throws what went
-wrong.
+A C<pull> from a C<dist> store may return before the values have arrived. Reading the arrays waits for them, and throws
+an error of the pull.
 
 =head2 row_sparse_pull($key, out => , row_ids => , priority => 0)
 
-Ids of any dtype and shape, repeated or not; one array of them for all outputs, or one for each.
+Ids are of any dtype and shape, repeats allowed; one array of ids for all outputs, or one for each.
 
 =head2 pushpull($key, $value, out => ), broadcast($key, $value, out => )
 
 =head2 set_optimizer($optimizer)
 
-One of MXNet's goes to the servers as text, with its schedule and multipliers. One of another class updates local stores here.
-A local store goes by the object: a rate, a C<rescale_grad> or a multiplier that is changed in it counts from the next push on,
-with the states that there are, and the object counts the updates. Of C<dist> stores C<set_optimizer> has to be called again.
+One of MXNet's optimizers is sent to the servers as text, with its schedule and multipliers. One of another class works
+only in local stores, and runs in this process. A local store follows the object: a changed rate, C<rescale_grad> or
+multiplier takes effect with the next push and keeps the states, and the object counts the updates. For C<dist> stores,
+call C<set_optimizer> again after a change.
 
 =head2 _set_updater($code)
 
-C<< $code->($key, $merged, $stored) >> changes C<$stored> in place; for local stores. It is called inside of C<push>. An array that
-it keeps is a copy from its return on.
+C<< $code->($key, $merged, $stored) >> changes C<$stored> in place. For local stores; it is called inside C<push>. An
+array that it keeps becomes a copy when it returns.
 
 =head2 set_gradient_compression({ type => '2bit', threshold => 0.5 })
 
 =head2 set_reject_nonfinite($on)
 
-Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. Of C<dist> types all workers call it alike.
+Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. In stores of C<dist> types all
+workers make the same call.
 
 =head2 save_optimizer_states($path, dump_optimizer => 0), load_optimizer_states($path)
 
-Of all servers, in one file.
+The states of all servers, in one file.
 
 =head2 type, rank, num_workers, handle, store
 

@@ -1,6 +1,6 @@
 package AI::MXNet::KVStoreServer;
 
-# A server in Perl: tables and optimizers are the library's, commands come to this program.
+# A server in Perl. The library runs its tables and optimizers; this program executes the commands.
 
 use Mouse;
 
@@ -11,10 +11,10 @@ use Polyverso::KVStore;
 has kvstore    => (is => 'ro', isa => 'AI::MXNet::KVStore', required => 1);
 has controller => (is => 'rw', isa => 'CodeRef', lazy => 1, default => sub { $_[0]->_controller });
 
-# For programs that become servers by `use AI::MXNet`: set in a BEGIN block before it.
+# The controller of programs that become servers by `use AI::MXNet`: they set it in a BEGIN block before that.
 our $controller;
 
-# What a command does unless the program says: it is named, as AI::MXNet does.
+# The default controller: prints the command, as AI::MXNet does.
 sub _controller {
     my ($self) = @_;
     return $controller // sub {
@@ -23,7 +23,8 @@ sub _controller {
     };
 }
 
-# Until all workers have finished. Commands are executed one by one; one that dies is the sender's error, and told here.
+# Executes commands one by one until all workers have finished. If a command dies, the sender gets the error, and this
+# process warns.
 sub run {
     my ($self) = @_;
     my $execute = sub {
@@ -36,11 +37,11 @@ sub run {
     return;
 }
 
-# Of a process that a DMLC tracker has started as server or scheduler, all there is to do.
+# The whole work of a process that a DMLC tracker has started as a server or scheduler.
 sub _serve_and_exit {
     my $node = AI::MXNet::KVStore::node();
     __PACKAGE__->new(kvstore => AI::MXNet::KVStore->create('dist'))->run if $node->server_id >= 0;
-    exit 0;    # which leaves the cluster when everybody does
+    exit 0;    # the END block of KVStore.pm leaves the cluster, together with the other members
 }
 
 __PACKAGE__->meta->make_immutable;
@@ -73,13 +74,13 @@ AI::MXNet::KVStoreServer - a server in Perl
 
 =head1 DESCRIPTION
 
-The server's tables and optimizers work by themselves. The controller is called, on this thread, with every command of the
-workers' C<_send_command_to_servers($head, $body)>, which returns when all servers have executed it; where it dies, the
-worker's call does.
+The library runs the server's tables and optimizers. The controller is called, on this thread, for every command that
+workers send by C<_send_command_to_servers($head, $body)>, which returns when all servers have executed it. If the
+controller dies, the worker's call dies.
 
-Under a DMLC tracker C<use AI::MXNet> makes of a process with C<DMLC_ROLE> C<server> or C<scheduler> just that: it serves
-until all workers have finished, and exits. A controller for it is C<$AI::MXNet::KVStoreServer::controller>, set in a C<BEGIN>
-block before C<use AI::MXNet>.
+Under a DMLC tracker, in a process with C<DMLC_ROLE> C<server> or C<scheduler>, C<use AI::MXNet> serves until all
+workers have finished, and exits. The controller is C<$AI::MXNet::KVStoreServer::controller>, set in a C<BEGIN> block
+before C<use AI::MXNet>.
 
 =head1 METHODS
 

@@ -1,6 +1,6 @@
 package AI::MXNet::LRScheduler;
 
-# The learning rate as a function of the number of updates. Subclasses say what comes behind the warm-up: rate(updates).
+# The learning rate as a function of the number of updates. Subclasses define the rate after the warm-up: rate(updates).
 
 use Mouse;
 
@@ -11,14 +11,14 @@ has base_lr         => (is => 'rw', isa => 'Num', default => 0.01);
 has warmup_steps    => (is => 'ro', isa => 'Int', default => 0);
 has warmup_begin_lr => (is => 'ro', isa => 'Num', default => 0);
 has warmup_mode     => (is => 'ro', isa => 'Str', default => 'linear');
-# Where the warm-up ends, and poly and cosine begin: base_lr as it was at first.
+# The rate at which the warm-up ends, and poly and cosine begin: the initial base_lr.
 has warmup_final_lr => (is => 'rw', isa => 'Num', init_arg => undef);
 
 use overload '&{}' => sub { my ($self) = @_; return sub { $self->call(@_) } }, bool => sub { 1 }, fallback => 1;
 
 my %CLASS;
 
-# A class under its short name: mx->lr_scheduler->FactorScheduler(step => 10).
+# Makes a class available under its short name: mx->lr_scheduler->FactorScheduler(step => 10).
 sub _register {
     my ($class, $text) = @_;
     $CLASS{$class} = $text;
@@ -53,7 +53,7 @@ sub call {
 
 sub rate { my ($self) = @_; return $self->base_lr }
 
-# Its parameters in an optimizer's text; undef for classes that only this process knows.
+# The schedule's parameters as part of an optimizer's text; undef for classes that only this process knows.
 sub text {
     my ($self) = @_;
     my $name = $CLASS{ ref $self } // return undef;
@@ -152,7 +152,7 @@ sub BUILD {
     return;
 }
 
-# How much of the way is still to go, 1 at first.
+# The remaining fraction of the decay, 1 at the start.
 sub left { my ($self, $part) = @_; return (1 - $part)**$self->pwr }
 
 sub rate {
@@ -188,7 +188,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::LRScheduler - learning rates that change
+AI::MXNet::LRScheduler - schedules of the learning rate
 
 =head1 SYNOPSIS
 
@@ -203,30 +203,30 @@ AI::MXNet::LRScheduler - learning rates that change
 
 =head1 CLASSES
 
-All take C<base_lr> (0.01), C<warmup_steps> (0), C<warmup_begin_lr> (0) and C<warmup_mode> (C<linear> or C<constant>). An
-optimizer's C<learning_rate> becomes the C<base_lr> of its scheduler.
+All classes take C<base_lr> (0.01), C<warmup_steps> (0), C<warmup_begin_lr> (0) and C<warmup_mode> (C<linear> or
+C<constant>). An optimizer's C<learning_rate> becomes the C<base_lr> of its scheduler.
 
 =head2 AI::MXNet::FactorScheduler
 
-C<step>, after how many updates the rate is multiplied with C<factor> (1), not below C<stop_factor_lr> (1e-8).
+Multiplies the rate by C<factor> (1) every C<step> updates, down to C<stop_factor_lr> (1e-8).
 
 =head2 AI::MXNet::MultiFactorScheduler
 
-C<step>, a list of the updates after which it is.
+Multiplies the rate by C<factor> (1) after each of the updates in the list C<step>.
 
 =head2 AI::MXNet::PolyScheduler, AI::MXNet::CosineScheduler
 
-C<max_update>, when C<final_lr> (0) is reached; C<pwr> (2).
+Decay to C<final_lr> (0) at C<max_update>; C<pwr> (2) is the exponent of the polynomial.
 
 =head1 METHODS
 
 =head2 call($num_update), $scheduler->($num_update)
 
-The rate; the number must not fall from call to call.
+Returns the rate. The number of updates must not decrease from call to call.
 
 =head2 text
 
-As part of an optimizer's text, F<docs/optimizers.md>; C<undef> for classes of one's own. Those override C<call>, and work
-where the optimizer is worked by this process.
+The schedule as part of an optimizer's text, F<docs/optimizers.md>; C<undef> for the program's own classes. Those
+override C<call>, and work only if this process executes the optimizer.
 
 =cut

@@ -1,7 +1,7 @@
 package AI::MXNet::NDArray;
 
-# A Polyverso::Tensor with MXNet's names around it, a device that it is said to be on, and the pulls that are under way
-# into its memory. Arithmetic is in NDArray/Operators.pm.
+# An array: a Polyverso::Tensor with MXNet's interface, a nominal device, and the unfinished pulls into its memory.
+# Arithmetic is in NDArray/Operators.pm.
 
 use Mouse;
 
@@ -26,9 +26,10 @@ use AI::MXNet::NDArray::Slice;
 
 *refuse = \&AI::MXNet::Base::refuse;
 
-# ------------------------------------------------------------------ coming
+# ------------------------------------------------------------------ construction
 
-# A tensor as an array; of an array's tensor, said to be where it is, and a view of it with share => 1.
+# Makes an array of a tensor. Called on an array, the result has that array's context, and with share => 1 it is a view
+# of that array.
 sub _wrap {
     my ($self, $tensor, %with) = @_;
     my %fields = (_tensor => $tensor);
@@ -41,7 +42,7 @@ sub _wrap {
     return $class->new(%fields);
 }
 
-# What comes behind a function's operands: pairs, or a hash, with a context perhaps before them.
+# Parses the options after a function's operands: pairs or a hash, optionally preceded by a context.
 sub _options {
     my ($known, @given) = @_;
     my %options;
@@ -57,7 +58,7 @@ sub _options {
 
 my %CREATE = map { $_ => 1 } qw(ctx dtype out stype name __layout__);
 
-# A new array for which $fill->(tensor) cares, or `out` filled anew.
+# Makes a new array, which $fill->(tensor) initializes; with `out`, copies it there.
 sub _create {
     my ($class, $shape, $fill, @given) = @_;
     my %options = _options(\%CREATE, @given);
@@ -90,12 +91,12 @@ sub array {
     return $class->_wrap(_tensor_from($source, $dtype), ctx => $options{ctx});
 }
 
-# A fresh tensor with a source's numbers.
+# Makes a new tensor with the numbers of a source.
 sub _tensor_from {
     my ($source, $dtype) = @_;
     my $name = AI::MXNet::Base::dtype_in($dtype);
     if (Polyverso::Values::is_pdl($source)) {
-        $source = $source->xchg(0, 1) if $source->isa('PDL::Matrix');    # whose first dimension is that of the rows
+        $source = $source->xchg(0, 1) if $source->isa('PDL::Matrix');    # its first dimension is the rows
         $source = AI::MXNet::Base::pdl_as($source, $dtype);
         $source = $source->dummy(0) unless $source->getndims;
         my $tensor = Polyverso::Tensor->copy_of($source);
@@ -106,7 +107,7 @@ sub _tensor_from {
         return $tensor->dtype eq $name ? $tensor->copy : $tensor->cast($name);
     }
     return Polyverso::Tensor->copy_of([$source], $name) unless ref $source;
-    # What Perl has instead of arrays at the bottom: other arrays.
+    # Nested Perl arrays may contain PDLs and other array objects.
     return _tensor_from(PDL->pdl(_plain($source)), $dtype) if _holds_objects($source);
     return Polyverso::Tensor->copy_of($source, $name);
 }
@@ -171,16 +172,16 @@ sub concatenate {
 sub zeros_like { my ($like) = grep { ref } @_; return $like->zeros($like->shape, dtype => $like->dtype, stype => $like->stype) }
 sub ones_like { my ($like) = grep { ref } @_; return $like->ones($like->shape, dtype => $like->dtype) }
 
-# ------------------------------------------------------------------ what it is
+# ------------------------------------------------------------------ properties
 
-# The Polyverso::Tensor, to be read or written: what was being pulled into it is there.
+# The Polyverso::Tensor, for reading or writing. Waits for unfinished pulls into it.
 sub tensor {
     my ($self) = @_;
     $self->wait_to_read if $self->{_memory}{pulls};
     return $self->{_tensor};
 }
 
-# All of them are over when it returns, or throws the first error.
+# Waits for all unfinished pulls into this memory, then throws the first error, if any.
 sub wait_to_read {
     my ($self) = @_;
     my $pulls = delete $self->{_memory}{pulls} or return;
@@ -190,9 +191,9 @@ sub wait_to_read {
     return;
 }
 
-Hash::Util::FieldHash::fieldhash(my %PULLED);    # arrays into whose memory pulls may be under way, until they end
+Hash::Util::FieldHash::fieldhash(my %PULLED);    # the living arrays with possibly unfinished pulls
 
-# A request that will write into this memory. The finished ones are forgotten, but for errors that nobody has seen.
+# Records a request that will write into this memory. Drops finished requests, except those with unreported errors.
 sub _pulled_by {
     my ($self, $request) = @_;
     my $memory = $self->_memory;
@@ -219,13 +220,13 @@ sub size   { my ($self, $shape) = @_; return AI::MXNet::Base::product(@{ $shape 
 
 sub stringify { my ($self) = @_; return sprintf '<%s %s @%s>', ref $self, join('x', @{ $self->shape }), $self->context }
 
-# Halves as floats, for PDL has none.
+# Converts 16-bit floats to f32, because PDL has no such type.
 sub _readable { my ($tensor) = @_; return $tensor->dtype =~ /\Ab?f16\z/ ? $tensor->cast('f32') : $tensor }
 
-# A PDL of its values, whose memory may be this array's: to be read.
+# A PDL of the values, for reading only: its memory may be this array's.
 sub _any_pdl { my ($self) = @_; return _readable($self->tostype('default')->tensor)->pdl }
 
-# $change->(PDL of its values), which changes the array.
+# Changes the array by $change->(PDL of its values), which works in place.
 sub _change_pdl {
     my ($self, $change) = @_;
     my $tensor = $self->tensor;
@@ -257,7 +258,7 @@ sub _rows {
     return $self->_wrap($self->tensor->slice($begin, $end), share => 1);
 }
 
-# A position from the front.
+# Converts an index, possibly negative, to a position from the front.
 sub _position {
     my ($self, $axis, $index) = @_;
     my $length = $self->shape->[$axis];
@@ -274,7 +275,8 @@ sub _at {
     return $self->_wrap($self->tensor->row($row), share => 1);
 }
 
-# One row or some: a view; a box: a Slice; lists of positions: the elements there, as a copy; begin => , end => : a copy.
+# For a row or a range of rows, a view; for a box, a Slice; for lists of positions, a copy of the elements there; for
+# begin => , end => , a copy.
 sub _slice {
     my ($self, @slices) = @_;
     refuse(EINVAL => 'slice wants positions') unless @slices;
@@ -314,7 +316,8 @@ sub _pick {
     return $self->array($self->_any_pdl->indexND($positions), ctx => $self->context, dtype => $self->dtype);
 }
 
-# 0 keeps a length, -1 is what is left, -2 keeps the rest, -3 joins two, -4 splits one into the two that follow.
+# In the new shape, 0 keeps a length, -1 is inferred, -2 keeps all remaining lengths, -3 joins two, and -4 splits one
+# into the two that follow.
 sub _reshape {
     my ($self, $shape, %how) = @_;
     my ($old, $new) = ([@{ $self->shape }], [ref $shape ? @$shape : $shape]);
@@ -345,7 +348,7 @@ sub _expand_dims {
     return $self->reshape(\@shape);
 }
 
-# Lvalues, so that they may stand left of .= and its like.
+# These are lvalues, to be allowed on the left of .= and other assignment operators.
 sub at          : lvalue { my $view = _at(@_);          $view }
 sub slice       : lvalue { my $view = _slice(@_);       $view }
 sub reshape     : lvalue { my $view = _reshape(@_);     $view }
@@ -364,7 +367,7 @@ sub copyto {
     return $other;
 }
 
-# The values of an array of the same shape.
+# Copies the values from an array of the same shape.
 sub _take_over { my ($self, $from) = @_; $self->tensor->assign($from->tostype('default')->tensor); return }
 
 sub copy { my ($self) = @_; return $self->copyto($self->context) }
@@ -384,7 +387,7 @@ sub tostype {
     return $self->_wrap($self->tensor->to_sparse);
 }
 
-# Storable, dclone too, takes the values: as MXNet's files have them, beside where the array is said to be.
+# Storable, including dclone, copies the values, in the format of MXNet's files, with the context and `writable`.
 sub STORABLE_freeze {
     my ($self) = @_;
     return (AI::MXNet::NDArray::File::to_bytes($self), [$self->context, $self->writable]);
@@ -409,7 +412,7 @@ sub set {
 
 sub _set_number { my ($self, $value) = @_; $self->tensor->fill($value); return $self }
 
-# Where AI::MXNet has lvalues, what is made may stand left of .= and its like, too.
+# These are lvalues in AI::MXNet, and therefore allowed on the left of .= and other assignment operators here too.
 for my $name (qw(aspdl asmpdl copy sever astype as_in_context copyto empty ones full array T)) {
     my $code = __PACKAGE__->can($name);
     no strict 'refs';
@@ -453,13 +456,13 @@ AI::MXNet::NDArray - arrays of numbers
 
 =head1 DESCRIPTION
 
-A L<Polyverso::Tensor> with MXNet's names: shapes are row-major, the dims of piddles the other way round. Reading an
-array waits for what is being pulled into it. A failed call throws a L<Polyverso::Error>.
+A L<Polyverso::Tensor> with MXNet's interface. Shapes are row-major; the dims of piddles are in reverse order. Reading
+an array waits for unfinished pulls into it. A failed call throws a L<Polyverso::Error>.
 
 =head1 CONSTRUCTORS
 
-Options are pairs or a hash: C<ctx>, C<dtype> (C<float32> unless said; C<float64>, C<float16>, C<bfloat16>, C<int64>,
-C<int32>, C<int8>, C<uint8>), C<stype> (C<row_sparse>), C<out>.
+Options are pairs or a hash: C<ctx>, C<dtype> (C<float32>, the default, C<float64>, C<float16>, C<bfloat16>, C<int64>,
+C<int32>, C<int8>, C<uint8>), C<stype> (C<default> or C<row_sparse>), C<out>.
 
 =head2 zeros($shape, %options), ones, empty, full($shape, $value, %options), zeros_like($array), ones_like($array)
 
@@ -481,28 +484,28 @@ MXNet's own format: L<AI::MXNet::NDArray::File>.
 
 =head2 shape, dtype, context, stype, size, ndim, len, writable, handle, tensor
 
-C<tensor> is the L<Polyverso::Tensor> in it.
+C<tensor> is the L<Polyverso::Tensor> that the array wraps.
 
 =head2 aspdl, asmpdl, aspdl_view, asscalar
 
-A copy as a PDL, of halves one of floats; as a L<PDL::Matrix>; a PDL upon the array's own memory, which keeps it; the only
-element.
+C<aspdl> copies the array to a PDL, which is of type float for 16-bit floats; C<asmpdl> copies it to a L<PDL::Matrix>;
+C<aspdl_view> returns a PDL on the array's own memory, which it keeps alive; C<asscalar> returns the only element.
 
 =head2 at($row), slice([$first, $last]), reshape($shape, reverse => 0), expand_dims($axis)
 
-Views: what is written into them is written into the array. C<slice> takes first and last position, or one, for the
-first dimension; for all of them (C<'X'> is a whole one) it gives an L<AI::MXNet::NDArray::Slice>. Negative positions
-count from the end. C<reshape> knows MXNet's 0, -1, -2, -3 and -4.
+Views: writing to them writes to the array. C<slice> takes the first and last position, or one position, along the first
+dimension. With positions for all dimensions (C<'X'> is a whole dimension) it returns an L<AI::MXNet::NDArray::Slice>.
+Negative positions count from the end. C<reshape> accepts MXNet's 0, -1, -2, -3 and -4.
 
 =head2 set($value), .=
 
-A number, an array of the same shape, nested arrays or a PDL.
+Assigns a number, an array of the same shape, nested arrays or a PDL.
 
 =head2 copy, sever, copyto($array or $context), astype($dtype), as_in_context($context), tostype($stype)
 
 =head2 wait_to_read, waitall
 
-Until what is being pulled into it, or into any array, is there.
+Wait until all pulls into this array, or into any array, have finished.
 
 =head1 ARITHMETIC
 

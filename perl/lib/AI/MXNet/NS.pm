@@ -1,7 +1,8 @@
 package AI::MXNet::NS;
 
-# `use AI::MXNet::NS;` gives a class an import that makes functions of any names, each of which returns the class:
-# after `use AI::MXNet 'mx'`, mx->nd is AI::MXNet->nd. With 'global' the name is a class in all packages.
+# `use AI::MXNet::NS;` gives a class an import method that defines a function for each given name, which returns the
+# class: after `use AI::MXNet 'mx'`, mx->nd is AI::MXNet->nd. With 'global' the name is a name of the class in all
+# packages.
 
 use strict;
 use warnings;
@@ -41,7 +42,7 @@ AI::MXNet::NS - short names of classes, as in C<use AI::MXNet 'mx'>
 
 =head1 DESCRIPTION
 
-C<use AI::MXNet::NS;> in a class gives it an C<import> that makes functions of the names that it is asked for, each of which
-returns the class. With C<'global'> the name is one of the class in all packages.
+C<use AI::MXNet::NS;> in a class gives it an C<import> method that defines a function for each requested name, which
+returns the class. With C<'global'> the name is a name of the class in all packages.
 
 =cut

@@ -1,6 +1,7 @@
 package AI::MXNet::Optimizer;
 
-# What all optimizers have: rates, multipliers, counts, and a registry. Those of MXNet are in Optimizer/Native.pm.
+# The base class of all optimizers: rates, multipliers, update counts, and a registry. MXNet's optimizers are in
+# Optimizer/Native.pm.
 
 use Mouse;
 
@@ -23,14 +24,14 @@ has num_update          => (is => 'rw', isa => 'Int');
 has _index_update_count => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 has param_idx2name      => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 has idx2name            => (is => 'rw', isa => 'HashRef');
-has sym                 => (is => 'rw');    # MXNet read multipliers from it
+has sym                 => (is => 'rw');    # unused; MXNet reads multipliers from it
 has param_dict          => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 
 my %REGISTRY;
 
 sub get_opt_registry { return \%REGISTRY }
 
-# A class under its last name, whatever its case: create('sgd'), and mx->optimizer->SGD(...).
+# Registers a class under the last part of its name, case-insensitive: create('sgd'), and mx->optimizer->SGD(...).
 sub register {
     my ($class) = @_;
     my ($name) = $class =~ /(\w+)\z/;
@@ -50,7 +51,7 @@ sub create_optimizer {
 }
 *create = \&create_optimizer;
 
-# A value of another kind is an error of ours, not of Mouse's.
+# Reports a value of a wrong type as a Polyverso::Error, instead of Mouse's error.
 around BUILDARGS => sub {
     my ($build, $class, @given) = @_;
     my $given = $class->$build(@given);
@@ -63,7 +64,7 @@ around BUILDARGS => sub {
     return $given;
 };
 
-# What is no attribute is a mistake, which Mouse would not mind.
+# Rejects parameters that are not attributes, which Mouse would ignore.
 sub BUILD {
     my ($self, $given) = @_;
     my %known = map { ($_->init_arg // $_->name) => 1 } $self->meta->get_all_attributes;
@@ -83,7 +84,7 @@ sub BUILD {
     return;
 }
 
-# ------------------------------------------------------------------ for users' own classes to override
+# ------------------------------------------------------------------ for subclasses of the program to override
 
 sub create_state { return undef }
 sub update { my ($self) = @_; AI::MXNet::Base::refuse(ENOSYS => ref($self) . ' has no update') }
@@ -92,7 +93,7 @@ sub update { my ($self) = @_; AI::MXNet::Base::refuse(ENOSYS => ref($self) . ' h
 
 sub set_lr_mult { my ($self, $mult) = @_; $self->lr_mult({%$mult}); return }
 
-# Of parameters with names only weights and gammas decay.
+# Among parameters with names, only weights and gammas decay.
 sub set_wd_mult {
     my ($self, $mult) = @_;
     my %none = map { $_ => 0 } grep { !/(?:_weight|_gamma)\z/ } values %{ $self->idx2name };
@@ -115,7 +116,7 @@ sub _update_count {
     return $counts->{$index};
 }
 
-# A multiplier by the parameter's object, its index or its name.
+# A multiplier, found by the parameter's object, its index or its name.
 sub _factor {
     my ($self, $which, $index) = @_;
     my $parameter = $self->param_dict->{$index};
@@ -128,7 +129,7 @@ sub _rate   { my ($self) = @_; return $self->lr_scheduler ? $self->lr_scheduler-
 sub _get_lr { my ($self, $index) = @_; return $self->_rate * $self->_factor(lr_mult => $index) }
 sub _get_wd { my ($self, $index) = @_; return $self->wd * $self->_factor(wd_mult => $index) }
 
-# The text under which servers know it; undef for classes that only this process knows.
+# The text from which servers make the optimizer; undef for classes that only this process knows.
 sub text { return undef }
 
 sub _settings { my ($self) = @_; return $self->text }
@@ -152,7 +153,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::Optimizer - what is done with gradients
+AI::MXNet::Optimizer - updates parameters from gradients
 
 =head1 SYNOPSIS
 
@@ -172,7 +173,7 @@ AI::MXNet::Optimizer - what is done with gradients
     $updater->(0, mx->nd->ones([2]), $weight);
     print $weight->aspdl, "\n";                                # [0.99 0.99]
 
-    package Halve;                                             # one of one's own
+    package Halve;                                             # a class of the program's own
     use Mouse;
     extends 'AI::MXNet::Optimizer';
     sub create_state { undef }
@@ -182,15 +183,16 @@ AI::MXNet::Optimizer - what is done with gradients
 =head1 DESCRIPTION
 
 MXNet's optimizers, with its names and defaults: SGD, Signum, FTML, LBSGD, DCASGD, NAG, SGLD, Adam, AdaGrad, RMSProp,
-AdaDelta, Test, Ftrl, Adamax, Nadam, AdamW, LAMB and Lion, as C<AI::MXNet::SGD> and so on. F<docs/optimizers.md> has their
-parameters and formulas. They travel to servers as text; here they take the same steps, by the same C function. Classes of
-one's own work in this process: in local stores and updaters, and in a server that runs Perl.
+AdaDelta, Test, Ftrl, Adamax, Nadam, AdamW, LAMB and Lion, as C<AI::MXNet::SGD> and so on. F<docs/optimizers.md> has
+their parameters and formulas. They are sent to servers as text. In this process they make the same steps, by the same C
+function. The program's own classes work in this process only: in local stores and updaters, and in a server that runs
+Perl.
 
 =head1 ATTRIBUTES
 
-C<learning_rate>, C<lr_scheduler>, C<wd>, C<rescale_grad>, C<clip_gradient>, C<begin_num_update>, C<param_idx2name> (names of
-indices; wd is 0 for those that end neither in C<_weight> nor in C<_gamma>), C<lr_mult> and C<wd_mult> (by index or name),
-C<num_update>, and those of the class. An unknown one is an error.
+C<learning_rate>, C<lr_scheduler>, C<wd>, C<rescale_grad>, C<clip_gradient>, C<begin_num_update>, C<param_idx2name>
+(names of indices; wd is 0 for names that end neither in C<_weight> nor in C<_gamma>), C<lr_mult> and C<wd_mult> (by
+index or name), C<num_update>, and those of the class. An unknown attribute is an error.
 
 =head1 METHODS
 

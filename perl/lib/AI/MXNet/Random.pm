@@ -1,6 +1,6 @@
 package AI::MXNet::Random;
 
-# Random arrays: the n-th call after seed() gives the same numbers on every machine.
+# Random arrays. The n-th call after seed() gives the same numbers on every machine.
 
 use strict;
 use warnings;
@@ -17,12 +17,12 @@ sub seed {
     return;
 }
 
-# Its own for each call, so that two arrays never begin alike.
+# A seed for each call, so that no two arrays begin with the same numbers.
 sub _next { return ($seed * 1_000_003 + $calls++) % 2**52 }
 
 my %OPTIONS = map { $_ => 1 } qw(shape ctx dtype out);
 
-# (first, second, shape) with options behind them, or all by name.
+# Parses (first, second, shape) followed by options, or all of them by name, and draws the array.
 sub _draw {
     my ($names, $defaults, $draw, @given) = @_;
     my %options;
@@ -76,8 +76,8 @@ AI::MXNet::Random - random arrays
 
 =head1 DESCRIPTION
 
-The n-th array after C<seed> is the same on every machine, whatever was asked for before it; it is not the one that
-MXNet's generators would give. Without a call of C<seed> the seed is 0.
+The n-th array after C<seed> is the same on every machine, whatever the earlier arrays were. It differs from the one
+that MXNet's generators would give. Without a call of C<seed> the seed is 0.
 
 =head1 METHODS
 
@@ -85,6 +85,6 @@ MXNet's generators would give. Without a call of C<seed> the seed is 0.
 
 =head2 uniform($low, $high, $shape, %options), normal($loc, $scale, $shape, %options), randint($low, $high, $shape, %options)
 
-By position, by name, or a hash; options are C<shape>, C<ctx>, C<dtype>, C<out>.
+Arguments are given by position, by name, or in a hash. Options are C<shape>, C<ctx>, C<dtype>, C<out>.
 
 =cut

@@ -1,6 +1,6 @@
 package AI::MXNet::TestUtils;
 
-# What tests of arrays take.
+# Helpers for tests of arrays: comparisons and random arrays.
 
 use strict;
 use warnings;
@@ -21,13 +21,13 @@ use constant default_numerical_threshold => 1e-6;
 *enumerate = \&AI::MXNet::Base::enumerate;
 *assert    = \&AI::MXNet::Base::assert;
 
-# PDLs, as mx->test_utils->same($x, $y) or same($x, $y).
+# The arguments as PDLs, for calls as a method and as a function: mx->test_utils->same($x, $y), same($x, $y).
 sub _two { shift if @_ && !ref $_[0] && $_[0] eq __PACKAGE__; return map { blessed $_ && $_->can('aspdl') ? $_->aspdl : $_ } @_ }
 
 sub same     { my ($x, $y) = _two(@_); return ($x != $y)->sum == 0 }
 sub allclose { my ($x, $y, $limit) = _two(@_); return (($x - $y)->abs <= ($limit // default_numerical_threshold))->all }
 
-# The sum of the differences, as a part of the sum of both.
+# The sum of the absolute differences, divided by the sum of both arrays' absolute values.
 sub reldiff {
     my ($x, $y) = map { $_->double } _two(@_[0 .. $#_]);
     my $difference = ($x - $y)->abs->sum;
@@ -39,7 +39,7 @@ sub almost_equal { my ($x, $y, $limit) = _two(@_); return reldiff($x, $y) <= ($l
 sub pdl_maximum { my ($x, $y) = _two(@_); return $x * ($x >= $y) + $y * ($x < $y) }
 sub pdl_minimum { my ($x, $y) = _two(@_); return $x * ($x <= $y) + $y * ($x > $y) }
 
-# Whether two arrays have one memory.
+# Whether two arrays share their memory.
 sub same_array {
     my ($x, $y) = grep { ref } @_;
     $x += 1;
@@ -58,7 +58,7 @@ sub dies_like {
 
 sub dies_ok { my ($code) = @_; require Test::More; return Test::More::ok(!eval { $code->(); 1 }, 'dies') }
 
-# ------------------------------------------------------------------ random ones
+# ------------------------------------------------------------------ random arrays
 
 sub randint { my ($low, $high) = @_; $low //= 0; return $low + int rand(($high // 10) - $low) }
 
@@ -71,7 +71,7 @@ sub random_arrays {
     return @pdls > 1 ? @pdls : $pdls[0];
 }
 
-# A row-sparse array, its values and its indices.
+# Returns a random row-sparse array, its values and its indices.
 sub rand_sparse_ndarray {
     my ($shape, $stype, %how) = @_;
     AI::MXNet::Base::refuse(EINVAL => "stype '$stype': row_sparse is needed") if $stype ne 'row_sparse';
@@ -117,8 +117,8 @@ AI::MXNet::TestUtils - comparisons and random arrays for tests
 
 =head2 same($x, $y), almost_equal($x, $y, $limit), allclose($x, $y, $limit), reldiff($x, $y)
 
-Of PDLs or arrays. C<reldiff> is the sum of the differences divided by the sum of both; C<almost_equal> compares it with
-1e-6, unless said.
+They compare PDLs or arrays. C<reldiff> is the sum of the absolute differences, divided by the sum of both arrays'
+absolute values. C<almost_equal> compares it with C<$limit>, by default 1e-6.
 
 =head2 same_array($x, $y), dies_like($code, $pattern), dies_ok($code)
 
@@ -126,7 +126,7 @@ Of PDLs or arrays. C<reldiff> is the sum of the differences divided by the sum o
 
 =head2 randint($low, $high), rand_shape_2d, rand_shape_3d, rand_shape_nd($dims), random_arrays(@shapes)
 
-C<randint> gives C<$low> to C<$high> - 1, all equally often.
+C<randint> returns a uniformly random integer from C<$low> to C<$high> - 1.
 
 =head2 rand_ndarray($shape, $stype, $density, $dtype), rand_sparse_ndarray($shape, $stype, %how)
 

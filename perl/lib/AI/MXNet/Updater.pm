@@ -1,6 +1,6 @@
 package AI::MXNet::Updater;
 
-# An optimizer and its states, by index: what a store calls with (index, gradient, weight), and anybody may.
+# An optimizer with its states, by index. A store, or the program itself, calls it with (index, gradient, weight).
 
 use Mouse;
 
@@ -27,7 +27,7 @@ sub call {
     return $self->optimizer->update($index, $weight, $grad, $states->{$index});
 }
 
-*slice = \&call;    # what PDL::NiceSlice makes of $updater->(...)
+*slice = \&call;    # PDL::NiceSlice rewrites $updater->(...) to a call of slice
 
 sub _moved {
     my ($state, $context) = @_;
@@ -37,12 +37,12 @@ sub _moved {
 
 # ------------------------------------------------------------------ states as bytes: a safetensors file
 
-# u64 length, a header in JSON, the tensors' bytes. What belongs to which index, and counts, are metadata.
+# u64 length, a header in JSON, the tensors' bytes. The metadata maps indexes to states, and holds the counts.
 
 my $json = JSON::PP->new->canonical->allow_nonref;
 use constant { FORMAT => 'polyverso-updater-1', LONGEST_HEADER => 100_000_000 };
 
-# A state as JSON, with arrays as {"array": n}; they are appended to @$arrays.
+# Describes a state as data for JSON, with arrays as {"array": n}; appends these arrays to @$arrays.
 sub _described {
     my ($state, $arrays) = @_;
     return $state unless ref $state;
@@ -96,7 +96,7 @@ sub get_states {
     return pack('Q<', length $text) . $text . $data;
 }
 
-# Of all that the states mean.
+# The checksum of the metadata and the tensors' bytes.
 sub _checksum {
     my ($metadata, $data) = @_;
     my %rest = %$metadata;
@@ -104,7 +104,7 @@ sub _checksum {
     return Digest::SHA::sha256_hex(JSON::PP->new->canonical->utf8->encode(\%rest), $data);
 }
 
-# Attributes that are numbers, text, or hashes of them; a schedule by its class and attributes.
+# The attributes that are numbers, text, or arrays or hashes of them; a schedule as its class and attributes.
 sub _parameters {
     my ($object) = @_;
     my %parameters;
@@ -123,7 +123,7 @@ sub _parameters {
     return \%parameters;
 }
 
-# An optimizer, or a schedule, of a class that this process knows.
+# Makes an optimizer, or a schedule, of a class that is loaded in this process.
 sub _of_parameters {
     my ($class, $parameters, $kind) = @_;
     $kind //= 'AI::MXNet::Optimizer';
@@ -147,7 +147,7 @@ sub _header {
     my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
         ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
     my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
-    # Not before: a header's length may begin as a pickle does.
+    # Checked only now, because a valid header's length may begin with the same bytes as a pickle.
     _refuse(EINVAL => 'these states are pickled, which may run code: get_states makes ones that do not')
         if !$metadata && $bytes =~ /\A(?:\x80[\x02-\x05]|[\(\]\}c].*\.\s*\z)/s;
     _refuse(EINVAL => 'these are no states of an updater, or they are damaged')
@@ -173,7 +173,7 @@ sub _arrays {
     return \@arrays;
 }
 
-# All of it is read before anything changes. $where: the file, for messages.
+# Reads all of the states before it changes anything. $where is the file, for messages.
 sub set_states {
     my ($self, $bytes, $where) = @_;
     my $read = eval { local $SIG{__DIE__}; $self->_read_states($bytes) };
@@ -244,13 +244,13 @@ AI::MXNet::Updater - an optimizer with the states of its tensors
 
 =head2 call($index, $gradient, $weight), $updater->($index, $gradient, $weight)
 
-Updates the weight. States are made at the first call of an index.
+Updates the weight. The first call with an index makes its state.
 
 =head2 get_states($dump_optimizer), set_states($bytes)
 
-States and counts as the bytes of a safetensors file; with C<$dump_optimizer> the optimizer's class and parameters, too, and
-those of its schedule. Another optimizer's states, damaged ones (there is a checksum), and what Storable or Python's pickle has
-written are refused, and change nothing.
+States and counts as the bytes of a safetensors file; with C<$dump_optimizer> also the class and parameters of the
+optimizer and of its schedule. C<set_states> rejects states of another optimizer, damaged ones (there is a checksum),
+and data written by Storable or Python's pickle, and then changes nothing.
 
 =head2 optimizer, states
 

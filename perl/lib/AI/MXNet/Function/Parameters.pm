@@ -1,6 +1,6 @@
 package AI::MXNet::Function::Parameters;
 
-# `method` and `func` with typed parameters, as classes written for AI::MXNet have them; Function::Parameters does it.
+# `method` and `func` with typed parameters, for classes written for AI::MXNet. Function::Parameters implements them.
 
 use strict;
 use warnings;
@@ -10,7 +10,7 @@ use Mouse::Util::TypeConstraints;
 
 use AI::MXNet::Base qw(DTYPE_STR_TO_MX);
 
-# AI::MXNet's names of types.
+# AI::MXNet's type names.
 class_type $_ for qw(PDL AI::MXNet::NDArray AI::MXNet::NDArray::Slice AI::MXNet::NDArray::RowSparse AI::MXNet::Context
     AI::MXNet::Optimizer AI::MXNet::LRScheduler AI::MXNet::Updater AI::MXNet::KVStore);
 subtype Index           => as 'Int';
@@ -58,7 +58,7 @@ AI::MXNet::Function::Parameters - C<method> and C<func>, for classes written for
 
 =head1 DESCRIPTION
 
-L<Function::Parameters>, which is Debian's C<libfunction-parameters-perl>, with AI::MXNet's names of types. Nothing else here
-needs it.
+L<Function::Parameters> (in Debian C<libfunction-parameters-perl>) with AI::MXNet's type names. No other module of this
+library needs it.
 
 =cut

@@ -4,8 +4,8 @@ package AI::MXNet::NDArray::File;
 # little-endian.
 #
 #   file:  u64 0x112, u64 0, u64 count, arrays, u64 count of names, names (u64 length, bytes)
-#   array: u32 magic, i32 storage type, [shape of what a sparse one holds], shape, i32 device type, i32 device id,
-#          i32 dtype, [for each auxiliary array of a sparse one: i32 dtype, shape], values, [auxiliary arrays]
+#   array: u32 magic, i32 storage type, [sparse: shape of the stored values], shape, i32 device type, i32 device id,
+#          i32 dtype, [sparse, for each auxiliary array: i32 dtype, shape], values, [auxiliary arrays]
 #   shape: i32 dimensions, i64 each
 
 use strict;
@@ -33,7 +33,7 @@ sub _write_array {
         $sparse ? pack('l<', DTYPE_STR_TO_MX->{int64}) . _shape($parts[1]->shape) : (), map { _bytes($_) } @parts;
 }
 
-# A tensor's elements as they lie in memory.
+# A tensor's elements as bytes, in the order and form of its memory.
 sub _bytes {
     my ($tensor) = @_;
     my ($address, $count) = Polyverso::CAPI::mv_tensor_data($tensor);
@@ -55,7 +55,7 @@ sub to_bytes {
 
 # ------------------------------------------------------------------ reading
 
-# So many bytes from where `at` is; a file that ends before them is refused.
+# Takes the next `bytes` bytes at the position `at`. Throws if the file ends before that.
 sub _take {
     my ($file, $bytes) = @_;
     _refuse(EINVAL => "$file->{name}: the file ends early, at byte " . length ${ $file->{bytes} })
@@ -100,7 +100,7 @@ sub _read_array {
         if $storage != DENSE && $storage != ROW_SPARSE;
     my $held = $storage == ROW_SPARSE ? _read_shape($file) : undef;
     my $shape = _read_shape($file);
-    _take($file, 8);    # where it was
+    _take($file, 8);    # device type and id
     my $dtype = _read_dtype($file);
     return AI::MXNet::NDArray->_wrap(_read_values($file, $shape, $dtype)) unless $held;
     my $ids_dtype = _read_dtype($file);
@@ -134,7 +134,7 @@ sub from_bytes {
 
 # ------------------------------------------------------------------ files
 
-# All of it or nothing.
+# Writes a file atomically, through a temporary file that is renamed.
 sub write_whole {
     my ($path, $bytes) = @_;
     my $partial = "$path.$$.part";
@@ -186,7 +186,7 @@ AI::MXNet::NDArray::File - arrays in files
 
 =head1 DESCRIPTION
 
-MXNet's own format, dense and row-sparse: what MXNet has written is read here and the other way round. A file is there
-whole or not at all. What is damaged, or no such file, is an error that says so.
+MXNet's own format, for dense and row-sparse arrays: MXNet can read these files, and its files can be read here. Files
+are written atomically. A damaged file, or one of another format, is an error that says so.
 
 =cut

@@ -1,6 +1,6 @@
 package AI::MXNet::NDArray::Operators;
 
-# What AI::MXNet::NDArray computes with: operators, and functions that are methods too, as in
+# Arithmetic of AI::MXNet::NDArray: operators, and functions that are also methods, as in
 # AI::MXNet::NDArray->sqrt($x, { out => $y }) and $x->sqrt.
 
 use strict;
@@ -17,7 +17,7 @@ sub _refuse { goto &AI::MXNet::Base::refuse }
 
 # ------------------------------------------------------------------ operands
 
-# What mv_tensor_binary takes: a number, or a dense tensor.
+# Converts an operand for mv_tensor_binary: to a number or a dense tensor.
 sub _operand {
     my ($value) = @_;
     return $value if !ref $value && looks_like_number($value);
@@ -29,7 +29,7 @@ sub _operand {
 
 sub _is_sparse { return ref $_[0] && blessed $_[0] && $_[0]->isa('AI::MXNet::NDArray::Sparse') }
 
-# A result: into `out`, or a new array beside the first operand that is one.
+# Returns a result: in `out`, or in a new array with the context of the first operand that is an array.
 sub _give {
     my ($tensor, $dtype, $out, @operands) = @_;
     $tensor = $tensor->cast($dtype) if $tensor->dtype ne $dtype;
@@ -38,7 +38,7 @@ sub _give {
     return defined $out ? $made->copyto($out) : $made;
 }
 
-# The operands of a function that was called for the class or for an array, and its options.
+# Splits the arguments of a function that was called on the class or on an array into operands and options.
 sub _arguments {
     my ($count, @given) = @_;
     shift @given unless blessed $given[0];
@@ -50,7 +50,7 @@ sub _arguments {
 
 my %COMPARES = map { $_ => 1 } qw(EQ NE LT LE GT GE);
 
-# dtypes stay: a comparison of floats gives floats, a quotient of integers an integer.
+# Results keep the operands' dtype: a comparison of floats gives floats, a quotient of integers gives integers.
 sub _binary {
     my ($op, $first, $second, $out) = @_;
     my ($x, $y) = map { _operand($_) } $first, $second;
@@ -63,7 +63,7 @@ sub _binary {
     return defined $out ? $result->copyto($out) : $result;
 }
 
-# The dtype of two operands together.
+# The common dtype of two operands.
 sub _common {
     my ($x, $y) = @_;
     return (ref $x ? $x : $y)->dtype unless ref $x && ref $y && $x->dtype ne $y->dtype;
@@ -77,7 +77,7 @@ sub _stays_sparse {
     return _is_sparse($first) && !ref $second && ($op eq 'MUL' || $op eq 'DIV');
 }
 
-# Division rounded down: the remainder has the divisor's sign.
+# The remainder of a division that is rounded down: it has the divisor's sign.
 sub _modulo {
     my ($first, $second, $out) = @_;
     my $quotient = _binary(DIV => map { ref $_ ? $_->astype('float64') : $_ } $first, $second);
@@ -108,7 +108,7 @@ sub _sign {
     return _give(($tensor > 0)->cast('f32') - ($tensor < 0)->cast('f32'), $tensor->dtype, $out, $array);
 }
 
-# Along one axis or several, or all: what is left has at least one dimension.
+# Reduces along one axis, several axes, or all. The result has at least one dimension.
 sub _reduce {
     my ($op, $array, %options) = @_;
     my $tensor = _operand($array);
@@ -182,7 +182,7 @@ sub _split_into {
     return [map { $_->reshape([@shape ? @shape : 1]) } @parts];
 }
 
-# ------------------------------------------------------------------ their names
+# ------------------------------------------------------------------ method names
 
 my %BINARY = (
     ADD => [qw(add broadcast_add broadcast_plus elemwise_add _plus_scalar)],
@@ -247,7 +247,7 @@ _name(
 
 sub _operator { my ($op) = @_; return sub { _binary($op, $_[2] ? @_[1, 0] : @_[0, 1]) } }
 
-# In place: the other names of the array see it, too.
+# An in-place operator: other references to the array see the change too.
 sub _in_place {
     my ($op) = @_;
     return sub {
@@ -324,13 +324,14 @@ AI::MXNet::NDArray::Operators - arithmetic of arrays
 
 =head1 DESCRIPTION
 
-C<+ - * / % **>, comparisons, their in-place forms, C<.=>, C<neg abs sqrt exp log>. Shapes are broadcast, dtypes stay:
-comparisons of floats give floats, a quotient of integers is cut to an integer. An array of integers refuses a number
-that is none. C<=> does not copy: C<+=> through another name of an array changes it.
+C<+ - * / % **>, comparisons, their in-place forms, C<.=>, C<neg abs sqrt exp log>. Shapes are broadcast. Results keep
+the operands' dtype: comparisons of floats give floats, a quotient of integers is truncated to an integer. An operation
+of an integer array with a number that is not an integer is an error. C<=> does not copy: C<+=> through another
+reference to an array changes it.
 
-Functions are methods, too, C<< mx->nd->sqrt($a, { out => $b }) >> and C<< $a->sqrt >>: C<sqrt exp log abs negative square
-sign clip>, C<maximum minimum>, C<sum mean max min argmax argmin norm> (C<axis>, C<keepdims>), C<dot> (C<transpose_a>,
-C<transpose_b>), C<transpose> (C<axes>), C<T>, C<moveaxis>, C<broadcast_to>, C<split>, and the names of operators:
-C<add>, C<broadcast_add>, C<elemwise_add> and their like.
+Functions are also methods, C<< mx->nd->sqrt($a, { out => $b }) >> and C<< $a->sqrt >>:
+C<sqrt exp log abs negative square sign clip>, C<maximum minimum>, C<sum mean max min argmax argmin norm> (C<axis>,
+C<keepdims>), C<dot> (C<transpose_a>, C<transpose_b>), C<transpose> (C<axes>), C<T>, C<moveaxis>, C<broadcast_to>,
+C<split>, and MXNet's names of the operators: C<add>, C<broadcast_add>, C<elemwise_add> and so on.
 
 =cut

@@ -1,6 +1,6 @@
 package AI::MXNet::NDArray::Slice;
 
-# A box cut from an array: reading copies it, .= and its like write into the array.
+# A box within an array. Reading it copies it; .= and the other assignment operators write into the array.
 
 use Mouse;
 
@@ -45,7 +45,7 @@ sub shape {
     return [map { $self->end->[$_] - $self->begin->[$_] } 0 .. $#{ $self->begin }];
 }
 
-# The box in PDL's words, within a piddle of the whole array.
+# The box as a slice of a PDL of the whole array.
 sub _box {
     my ($self, $pdl) = @_;
     return $pdl->slice(map { [$self->begin->[$_], $self->end->[$_] - 1] } reverse 0 .. $#{ $self->begin });
@@ -75,7 +75,7 @@ sub set {
 
 our $AUTOLOAD;
 
-# Everything else is asked of a copy.
+# All other methods are called on a copy.
 sub AUTOLOAD {
     my ($self, @arguments) = @_;
     my $name = $AUTOLOAD =~ s/.*:://r;
@@ -91,7 +91,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::NDArray::Slice - a box cut from an array
+AI::MXNet::NDArray::Slice - a box within an array
 
 =head1 SYNOPSIS
 
@@ -105,13 +105,13 @@ AI::MXNet::NDArray::Slice - a box cut from an array
 
 =head1 DESCRIPTION
 
-What C<slice> of an array gives for more than its first dimension. Reading it reads a copy; C<.=>, C<+=> and its like
-write into the array.
+The result of an array's C<slice> for more than its first dimension. Reading it makes a copy; C<.=>, C<+=> and the other
+assignment operators write into the array.
 
 =head1 METHODS
 
 =head2 sever, copy, set($value), shape, parent, begin, end
 
-And all of L<AI::MXNet::NDArray>'s, of a copy.
+All other methods of L<AI::MXNet::NDArray> work on a copy.
 
 =cut

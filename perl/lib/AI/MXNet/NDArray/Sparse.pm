@@ -1,6 +1,6 @@
 package AI::MXNet::NDArray::Sparse;
 
-# Arrays of which most rows are zero; and, as mx->nd->sparse, how they are made.
+# Row-sparse arrays, which store only some rows; the other rows are zero. As mx->nd->sparse, their constructors.
 
 use Mouse;
 
@@ -30,7 +30,7 @@ sub _check_stype {
 
 sub zeros {
     my ($class, $stype, $shape, @given) = @_;
-    return AI::MXNet::NDArray->zeros($stype, $shape, @given) if ref $stype;    # of an array: shape first
+    return AI::MXNet::NDArray->zeros($stype, $shape, @given) if ref $stype;    # as for a dense array: shape first
     return AI::MXNet::NDArray->zeros($shape, @given) if _check_stype($stype) eq 'default';
     my %options = AI::MXNet::NDArray::_options(\%CREATE, @given);
     my $made = AI::MXNet::NDArray->_wrap(_nothing($shape, $options{dtype}), ctx => $options{ctx});
@@ -38,7 +38,7 @@ sub zeros {
 }
 *empty = \&zeros;
 
-# [data, indices] with shape =>, a shape, or an array, sparse or dense.
+# Makes an array of [data, indices] with shape =>, of a shape, or of an array, sparse or dense.
 sub row_sparse_array {
     my ($class, $source, @given) = @_;
     my %options = AI::MXNet::NDArray::_options(\%CREATE, @given);
@@ -62,7 +62,7 @@ sub _of_rows {
     my $shape = $options{shape};
     _refuse(ESHAPE => 'row_sparse_array without any indices wants a shape') if !$shape && !$ids->count;
     my $height = $shape ? $shape->[0] : $ids->max->item + 1;
-    # The rows' own lengths are the shape's; an empty list of rows has none.
+    # The lengths of a row come from the shape; an empty list of rows has none.
     $values = $values->reshape([$ids->count, @$shape[1 .. $#$shape]]) if $shape;
     return AI::MXNet::NDArray->_wrap(Polyverso::Tensor->sparse($ids, $values, $height), ctx => $options{ctx});
 }
@@ -77,7 +77,7 @@ sub array {
 
 sub csr_matrix { _refuse(ENOSYS => 'there are no csr arrays here: row_sparse_array has the rows of a gradient') }
 
-# The rows of these ids only.
+# Keeps only the rows with these ids.
 sub retain {
     my ($class, @operands) = @_;
     unshift @operands, $class if ref $class;
@@ -91,7 +91,7 @@ sub retain {
 sub stype    { 'row_sparse' }
 sub _num_aux { 1 }
 
-# In pieces, of another dtype perhaps.
+# A tensor of the same ids and of changed values, possibly of another dtype.
 sub _rebuilt {
     my ($self, $change) = @_;
     my ($ids, $values) = $self->tensor->parts;
@@ -119,7 +119,7 @@ sub copyto {
     return $self->SUPER::copyto($other);
 }
 
-# An array's values, in its own dtype; which rows it holds changes with them.
+# Copies an array's values, converted to this array's dtype. Afterwards this array stores the rows of that one.
 sub _take_over { my ($self, $from) = @_; $self->tensor->assign($from->tostype('row_sparse')->tensor); return }
 
 sub _set_number {
@@ -142,7 +142,7 @@ sub _change_pdl {
     return;
 }
 
-# No views of rows that may not be there.
+# There are no views, because a row may not be stored.
 for my $name (qw(at slice reshape aspdl_view)) {
     no strict 'refs';
     *{$name} = sub : lvalue { my $none = _refuse(EINVAL => "$name is for dense arrays: ->tostype('default') makes one of $_[0]") };
@@ -166,7 +166,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::NDArray::Sparse - arrays of which most rows are zero
+AI::MXNet::NDArray::Sparse - row-sparse arrays, which store only some of their rows
 
 =head1 SYNOPSIS
 
@@ -186,20 +186,21 @@ AI::MXNet::NDArray::Sparse - arrays of which most rows are zero
 
 =head2 row_sparse_array($source, shape => , ctx => , dtype => )
 
-Of C<[$data, $indices]>, indices in any order, data of repeated ones summed; of a shape; of an array or a PDL.
+Makes an array of C<[$data, $indices]>, with indices in any order and the data of repeated ones summed; of a shape; or
+of an array or a PDL.
 
 =head2 array($source), retain($array, $indices)
 
 =head1 METHODS
 
-Those of L<AI::MXNet::NDArray> but views, and:
+Those of L<AI::MXNet::NDArray> except views, and:
 
 =head2 indices, data
 
-Copies: the numbers of the rows that it holds, ascending, C<int64>; and these rows.
+Copies of the ids of the stored rows, ascending, C<int64>, and of these rows.
 
 =head2 AI::MXNet::NDArray::RowSparse
 
-The class of such an array.
+The class of a row-sparse array.
 
 =cut

@@ -1,6 +1,7 @@
 package AI::MXNet::Optimizer::Native;
 
-# MXNet's optimizers. The formulas are the library's: a class here is a text for kv_set_optimizer() and kv_optimizer_step().
+# MXNet's optimizers. The library computes the formulas: a class here makes the text for kv_set_optimizer() and
+# kv_optimizer_step().
 
 use Mouse;
 
@@ -12,10 +13,10 @@ use Scalar::Util qw(looks_like_number);
 
 extends 'AI::MXNet::Optimizer';
 
-# What its tensors share, besides the schedule: one f64 tensor, made with the first state.
+# The state that all tensors of the optimizer share: one f64 tensor, made with the first state.
 has _shared => (is => 'rw', init_arg => undef);
 
-# Class, name in texts, and parameters with their defaults; docs/optimizers.md tells what they do.
+# Class, name in texts, and parameters with their defaults; docs/optimizers.md describes them.
 my @CLASSES = (
     ['SGD',    'mx.sgd',    learning_rate => 0.01, momentum => 0, lazy_update => 1, multi_precision => 0],
     ['NAG',    'mx.nag',    learning_rate => 0.01, momentum => 0, multi_precision => 0],
@@ -41,7 +42,7 @@ my @CLASSES = (
 # Other spellings of parameters.
 my %ALIAS = (warmup_startegy => 'warmup_strategy', float_stable_eps => 'eps', lambda => 'lamda', lambda1 => 'lamda1');
 
-# Parameters that AI::MXNet's classes have, and that mean nothing.
+# Parameters that AI::MXNet's classes have, but do not use.
 my %UNUSED = (LBSGD => [beta2 => 0.999, epsilon => 1e-8]);
 
 my (%TEXT, %OWN);
@@ -82,7 +83,8 @@ for (@CLASSES) {
 
 sub _kind { my ($self) = @_; return List::Util::first { $TEXT{$_} } $self->meta->linearized_isa }
 
-# "mx.adam learning_rate=0.001 ..." with the multipliers of one tensor, and at a rate that a scheduler of this process's gave.
+# "mx.adam learning_rate=0.001 ..."; %of_tensor overrides parameters for one tensor: its multipliers, and the rate of a
+# scheduler that only this process knows.
 sub _text {
     my ($self, %of_tensor) = @_;
     my $kind = $self->_kind;
@@ -96,7 +98,7 @@ sub _text {
     return join ' ', $TEXT{$kind}, @words, length($schedule // '') ? $schedule : ();
 }
 
-# All that its text says, to be compared: a push looks at it each time.
+# The values of all parameters in the text, as a string to compare. Every push computes it, so it must be cheap.
 my %SAID;
 sub _settings {
     my ($self) = @_;
@@ -112,16 +114,17 @@ sub text {
 
 # ------------------------------------------------------------------ steps in this process
 
-# The dtype in which it is stepped: halves as floats.
+# The dtype in which steps are computed: f32 for 16-bit floats.
 sub _wide { my ($tensor) = @_; return $tensor->dtype eq 'f64' ? 'f64' : 'f32' }
 
-# Halves with multi_precision are stepped as floats that are kept, or what is too small for a half would never add up.
+# Whether 16-bit floats have an f32 master copy (multi_precision). Without it, updates below 16-bit precision would be
+# lost.
 sub _keeps_floats {
     my ($self, $weight) = @_;
     return $self->can('multi_precision') && $self->multi_precision && $weight->dtype =~ /16\z/;
 }
 
-# Nothing, an array, or several in a list; the last one is a half's value as floats.
+# The state: undef, an array, or a list of several. The f32 master copy of 16-bit floats is the last one.
 sub create_state {
     my ($self, $index, $weight) = @_;
     my ($states, $shared) = Polyverso::CAPI::kv_optimizer_states($self->_text);
@@ -177,7 +180,7 @@ AI::MXNet::Optimizer::Native - MXNet's optimizers
 
 =head1 DESCRIPTION
 
-What the classes C<AI::MXNet::SGD> and so on have in common: parameters that become a text, and steps that the library
-makes. L<AI::MXNet::Optimizer> tells how they are used.
+The base class of C<AI::MXNet::SGD> and so on: it converts parameters to a text, and has the library make the steps.
+L<AI::MXNet::Optimizer> describes their use.
 
 =cut

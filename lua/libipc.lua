@@ -1,4 +1,4 @@
---- torch-ipc's primitives: servers and clients, threads with a Lua of their own, and queues between them.
+--- torch-ipc's primitives: servers and clients, threads with one Lua state each, and queues between them.
 --
 --     local ipc = require 'libipc'
 --     local server, port = ipc.server('127.0.0.1')
@@ -11,19 +11,20 @@
 --     server:clients(2, function(client) print(client:recv().id) end)
 --     print(workers:join())      -- 1 4
 --
--- Messages hold nil, booleans, numbers, strings, nested tables, and Torch's tensors and storages; between threads also functions,
--- clients, and tensors by reference. docs/coming-from-distlearn.md says what differs from torch-ipc.
+-- Messages hold nil, booleans, numbers, strings, nested tables, and Torch's tensors and storages. Between threads they
+-- also hold functions, clients, and tensors by reference. docs/coming-from-distlearn.md lists the differences from
+-- torch-ipc.
 
 local native = require("polyverso.ipc")
 require("polyverso.ipc_values")
 
 local Server = native.server_methods
 
--- Numbers as torch-ipc took them: also as texts, which is what comes from a command line.
+-- Like torch-ipc, accepts numbers also as text, because command lines contain text.
 local function number(value) return tonumber(value) or value end
 
---- clients(n, f) waits for n clients; clients(f [, tag] [, invert]) takes those that there are, with this tag, in the order of
---- their ids or the inverse one. Calls f with each and returns how many there were.
+--- clients(n, f) waits for n clients; clients(f [, tag] [, invert]) takes the present ones, only those with the tag if
+--- one is given, in the order of their ids or in reverse. Calls f with each client and returns their number.
 function Server:clients(first, second, third)
   local visit, tag, inverted = first, nil, nil
   if type(first) == "number" then
@@ -40,12 +41,12 @@ function Server:clients(first, second, third)
   return #clients
 end
 
---- Sends a value to all clients, or to those with this tag.
+--- Sends a value to all clients, or only to those with this tag.
 function Server:broadcast(value, tag)
   for _, client in ipairs(self:list(tag)) do client:send(value) end
 end
 
---- The next message of any client, or of any with this tag, and the client.
+--- Returns the next message of any client, or of any client with this tag, and the client.
 function Server:recvAny(tag)
   local clients = self:list(tag)
   local client = clients[native.ready(clients)]

@@ -1,12 +1,12 @@
---- A stand-in for the module `regress` that tests of torch-ipc's and torch-distlearn's kind need:
+--- A stand-in for the module `regress`, which tests in the style of torch-ipc and torch-distlearn need:
 --
 --     local test = require 'regress'
 --     test {
 --       testSum = function() test.mustBeTrue(1 + 1 == 2, 'arithmetic') end,
 --     }
 --
--- Runs the functions in the order of their names, reports each, and ends in an error if one has failed, so that the interpreter's
--- exit code tells.
+-- Runs the functions in the order of their names, reports each, and raises an error at the end if one has failed, which
+-- makes the interpreter exit with an error.
 
 local regress = {}
 

@@ -1,12 +1,13 @@
---- Elastic averaging: every tau steps each node and a centre, which all have, draw each other nearer by alpha:
---- `require 'distlearn.AllReduceEA'(tree, tau, alpha)`.
+--- Elastic averaging: every tau steps, each node and a centre, of which all nodes have a copy, move towards each other
+--- by alpha times their difference: `require 'distlearn.AllReduceEA'(tree, tau, alpha)`.
 --
--- Nodes may make different numbers of steps. Who has made his calls synchronizeCenter(), and takes part until all have.
+-- Nodes may make different numbers of steps. After its last step a node calls synchronizeCenter(), and takes part until
+-- all nodes have called it.
 
 local capi = require("polyverso.capi")
 local upon = require("distlearn.upon")
 
--- Numbers also as texts, which is what comes from a command line.
+-- Numbers are also accepted as text, because command lines contain text.
 local function number(name, value)
   return tonumber(value) or capi.raise(capi.MV_EINVAL, ("AllReduceEA(tree, tau, alpha): %s is %s, not a number"):format(name, tostring(value)))
 end
@@ -14,11 +15,11 @@ end
 local function AllReduceEA(tree, tau, alpha)
   local ea = upon.tree(tree, "AllReduceEA", number("tau", tau), number("alpha", alpha))
   return {
-    --- To be called after each step; averages at every tau-th.
+    --- Call after each step; averages at every tau-th.
     averageParameters = function(params) upon.call(ea, "average_parameters", params) end,
-    --- All nodes get the same centre, the first's, so that rounding can't drive them apart. Ends an epoch.
+    --- Gives all nodes the first node's centre, which removes differences by rounding. Ends an epoch.
     synchronizeCenter = function(params) upon.call(ea, "synchronize_center", params) end,
-    --- All nodes get the same parameters and centre, the first's parameters.
+    --- Gives all nodes the same parameters and centre: the first node's parameters.
     synchronizeParameters = function(params) upon.call(ea, "synchronize_parameters", params) end,
   }
 end

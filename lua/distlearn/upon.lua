@@ -1,4 +1,4 @@
---- What the algorithms have in common: parameters as tables of tensors, trees, errors. Internal.
+--- Helpers common to the algorithms: parameters as tables of tensors, trees, errors. Internal.
 
 local capi = require("polyverso.capi")
 local distlearn = require("polyverso.distlearn")
@@ -12,7 +12,7 @@ local function joined(result, code, text)
   return result
 end
 
---- An algorithm of polyverso.distlearn's upon a tree of ipc's. NullTree has no others to join: it gets a cluster of one.
+--- Opens an algorithm of polyverso.distlearn on a tree of ipc's. A NullTree gets a cluster of one.
 function upon.tree(tree, algorithm, ...)
   if type(tree) ~= "table" or not tree.numNodes then
     capi.raise(capi.MV_EINVAL, "distlearn: a tree of ipc's is needed, not a " .. type(tree))
@@ -22,11 +22,11 @@ function upon.tree(tree, algorithm, ...)
   end
   tree.joined = tree.joined or joined(native.join(1, 1))
   local strategy = distlearn[algorithm](tree.joined:group(), ...)
-  strategy.tree = tree.joined -- which is to outlive it
+  strategy.tree = tree.joined -- must outlive the strategy
   return strategy
 end
 
---- A method of the strategy's on nested tables of tensors, in their places. Returns how many nodes contributed.
+--- Calls a method of the strategy on nested tables of tensors, in place. Returns the number of contributors.
 function upon.call(strategy, method, nested)
   local holder = {nested}
   local leaves = values.leaves(holder)

@@ -1,7 +1,7 @@
---- A tree whose first node tells the others where it is by publish(host, port), which they learn by query(), as two results.
+--- A tree whose first node announces its address with publish(host, port); query() returns host and port to the others.
 --
--- Without a number the first is who asks before anybody has published, and gets nothing; that two do at the same time is for whoever keeps
--- the address to exclude.
+-- Nodes without a number: a node becomes the first if query() returns nothing. The service behind query() and publish()
+-- must ensure that this happens to one node only.
 
 local ipc = require("libipc")
 local Tree = require("ipc.Tree")

@@ -1,15 +1,16 @@
---- A tree of processes, or threads, of this machine that have one parent: they find each other by its number.
+--- A tree of processes or threads of this machine with a common parent: they find each other by its process id.
 --
--- Started by `polyverso run -n N` the tree is the launcher's cluster, if nothing else is asked for: LocalhostTree() is all a script needs.
+-- In a process started by `polyverso run -n N` the tree is the launcher's cluster, unless the arguments ask for
+-- another: a script needs only LocalhostTree().
 
 local ipc = require("libipc")
 local native = require("polyverso.ipc")
 local NullTree = require("ipc.NullTree")
 local Tree = require("ipc.Tree")
 
-local HOST, PATIENCE = "127.0.0.1", 300 -- seconds, as ipc.client() has
+local HOST, PATIENCE = "127.0.0.1", 300 -- seconds, like ipc.client()
 
--- The first node writes where it is, as long as the tree is being made.
+-- The first node keeps its address in the claimed file while it makes the tree.
 local function lead(claim, numNodes)
   local server, port = ipc.server(HOST)
   claim:write(("%s:%d"):format(HOST, port))
@@ -23,14 +24,14 @@ end
 local function follow(where, nodeIndex, numNodes)
   local host, port = where:match("^(.*):(%d+)$")
   local reached, client = pcall(native.client, host, tonumber(port), 1)
-  if not reached then return nil end -- it has ended meanwhile: another one will write
+  if not reached then return nil end -- the first node has ended: another one will write its address
   local tree = Tree(nodeIndex, numNodes, 2, nil, client, HOST)
   client:close()
   return tree
 end
 
---- @param nodeIndex 1 .. numNodes; nil: by the order in which they come
---- @param ppid of the parent, if it is not this process's own
+--- @param nodeIndex 1 .. numNodes; nil: numbered in the order of arrival
+--- @param ppid process id of the common parent, if it is not this process's own parent
 local function LocalhostTree(nodeIndex, numNodes, ppid)
   Tree.check("ipc.LocalhostTree", nodeIndex, numNodes)
   nodeIndex, numNodes = tonumber(nodeIndex), tonumber(numNodes)

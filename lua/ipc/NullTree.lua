@@ -1,4 +1,4 @@
---- A tree of one node: what a script that can run on many does alone.
+--- A tree of one node, for a script that can run on many nodes and runs alone.
 
 local walkTable = require("ipc.utils").walkTable
 
@@ -8,7 +8,7 @@ local function NullTree()
     nodeIndex = 1,
     numNodes = 1,
     walkTable = walkTable,
-    --- The value; its contributors: 1, or 0 where a zero function says that this node is through.
+    --- Returns the value and the number of contributors: 1, or 0 with a zero function, by which the node drains.
     allReduce = function(value, _, zero)
       if value == nil then value = last else last = value end
       if not zero then return value, 1 end

@@ -1,12 +1,12 @@
---- A tree of the tasks that `srun` has started. They find each other by a file in a folder that all of them see; beyond one host they need
---- the same POLYVERSO_SECRET.
+--- A tree of the tasks that `srun` has started. They find each other by a file in a folder that all of them see. Across
+--- hosts they need the same POLYVERSO_SECRET.
 
 local ipc = require("libipc")
 local native = require("polyverso.ipc")
 local NullTree = require("ipc.NullTree")
 local Tree = require("ipc.Tree")
 
-local PATIENCE = 300 -- seconds, as ipc.client() has
+local PATIENCE = 300 -- seconds, like ipc.client()
 
 local function variable(name)
   local value = tonumber(os.getenv(name) or "")
@@ -19,7 +19,7 @@ local function lead(path, numNodes, host)
   local file = assert(io.open(path .. ".new", "w"))
   file:write(("%s:%d"):format(host, port))
   file:close()
-  assert(os.rename(path .. ".new", path)) -- whole, or not there
+  assert(os.rename(path .. ".new", path)) -- atomic: readers see the whole file or none
   local made, tree = pcall(Tree, 1, numNodes, 2, server, nil, host)
   os.remove(path)
   server:close()
@@ -40,9 +40,9 @@ local function find(path)
   error(("ipc.SlurmTree: the first task has not written %s within %d seconds"):format(path, PATIENCE), 3)
 end
 
---- @param folder that all tasks see; nil: ~/.torch
---- @param tasksPerGpu for `gpu`, the number of this task's GPU on its host, from 1
---- @param hostAddress at which the others find this task; nil: its host's name
+--- @param folder a folder that all tasks see; nil: ~/.torch
+--- @param tasksPerGpu tasks that share a GPU; `gpu` is the number of this task's GPU on its host, from 1
+--- @param hostAddress the address at which the other tasks reach this one; nil: its host's name
 local function SlurmTree(folder, tasksPerGpu, hostAddress)
   local task, numNodes, hosts = variable("SLURM_PROCID"), variable("SLURM_NTASKS"), variable("SLURM_JOB_NUM_NODES")
   local tasksPerHost = math.ceil(numNodes / hosts)

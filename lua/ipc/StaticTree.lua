@@ -1,4 +1,4 @@
---- A tree whose first node is at an address that all know.
+--- A tree whose first node has an address that all nodes know.
 
 local ipc = require("libipc")
 local Tree = require("ipc.Tree")
@@ -7,7 +7,7 @@ local NullTree = require("ipc.NullTree")
 local function StaticTree(nodeIndex, numNodes, nodeHost, nodePort, rootHost, rootPort)
   Tree.check("ipc.StaticTree", nodeIndex, numNodes)
   if tonumber(numNodes) == 1 then return NullTree() end
-  -- Without numbers the first is who gets the address.
+  -- Nodes without numbers: the one that can bind the address is the first.
   local listens, server = tonumber(nodeIndex) == 1, nil
   if listens then
     server = ipc.server(nodeHost or rootHost, nodePort or rootPort)

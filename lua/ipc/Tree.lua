@@ -1,8 +1,9 @@
---- Nodes that reduce together: `ipc.Tree(nodeIndex, numNodes, base, server, client, host, port)`.
+--- Nodes that reduce values together: `ipc.Tree(nodeIndex, numNodes, base, server, client, host, port)`.
 --
--- The node with the server is number 1; the others have a client of it. They tell it who they are, it tells them where to meet, and
--- then they are a cluster of their own, with the core's all-reduce. Server and client are free for other things afterwards. `base` and
--- `buildTree`, which shaped torch-ipc's tree, are the core's to choose: from the sizes, the nodes and their hosts.
+-- The node with the server is number 1; each other node has a client of it. Each client sends the number that it wants,
+-- or none, and the server replies with its number and a meeting address. The nodes then form a cluster of their own and
+-- use the core's all-reduce. Server and client can be used for other things afterwards. `base` and `buildTree`, which
+-- shaped torch-ipc's tree, are ignored: the core chooses the algorithm by the sizes, the nodes and their hosts.
 
 local capi = require("polyverso.capi")
 local native = require("polyverso.ipc")
@@ -10,9 +11,9 @@ local NullTree = require("ipc.NullTree")
 local reduction = require("ipc.reduction")
 local walkTable = require("ipc.utils").walkTable
 
--- ------------------------------------------------------------------ who is who
+-- ------------------------------------------------------------------ node numbers
 
--- The node of each client, of their wishes in the order in which they came; or nil and what is wrong.
+-- The node number of each client, from the clients' wishes in the order of their arrival; or nil and the error.
 local function assign(wishes, numNodes)
   local taken, nodes = {[1] = "the server"}, {}
   for i, wish in ipairs(wishes) do
@@ -70,7 +71,7 @@ end
 
 -- ------------------------------------------------------------------ trees
 
---- What a script gets. `joined` is of native.join().
+--- The tree that a script gets. `joined` comes from native.join().
 local function upon(joined)
   local info = joined:info()
   local last -- the value of the last call that contributed
@@ -89,11 +90,12 @@ local function upon(joined)
     nodeIndex = info.rank + 1,
     numNodes = info.size,
     walkTable = walkTable,
-    --- Every node's value, reduced to one, in its place; and how many nodes contributed. reduce(a, b) works in a, or returns a new
-    --- value. With a zero function this node has nothing to contribute any more: until all have come so far it takes part with what
-    --- zero(leaf, number) makes of each leaf of the value, or of the last one. Its contributors are 0.
+    --- Reduces the values of all nodes to one, in place of this node's value; returns it and the number of
+    --- contributors. reduce(a, b) changes a, or returns a new value. A node with a zero function drains: until all
+    --- nodes drain, it takes part with zero(leaf, number) for each leaf of the value, or of its last value. Its number
+    --- of contributors is 0.
     allReduce = allReduce,
-    --- The first node's value, on all: in the places of the others' values where these are of its form. They may be nil.
+    --- The first node's value, on all nodes: in place of their own values if these have its form. Those may be nil.
     scatter = function(value) return reduction.scatter(joined, value) end,
     netStats = function()
       local now = joined:info()
@@ -110,8 +112,8 @@ local function join(...)
   return joined or capi.raise(code, text)
 end
 
---- @param nodeIndex 1 .. numNodes; nil: the server's is 1, the others' are given out in the order in which they came
---- @param host of the address at which this node is found by the others
+--- @param nodeIndex 1 .. numNodes; nil: 1 for the server, the others are numbered in the order of their arrival
+--- @param host the host of the address at which the other nodes reach this one
 local function Tree(nodeIndex, numNodes, _, server, client, host)
   numNodes, nodeIndex = tonumber(numNodes), nodeIndex and (tonumber(nodeIndex) or nodeIndex)
   if numNodes == 1 then return NullTree() end
@@ -133,15 +135,15 @@ local function Tree(nodeIndex, numNodes, _, server, client, host)
 end
 
 return setmetatable({
-  --- An error where nodeIndex, which may be nil, is no node of numNodes, before anybody waits for it.
+  --- Raises an error if nodeIndex, which may be nil, is not a node of numNodes, before any node waits for it.
   check = function(name, nodeIndex, numNodes)
     local index, count = tonumber(nodeIndex), tonumber(numNodes)
     if nodeIndex == nil or count == nil or index and index % 1 == 0 and index >= 1 and index <= count then return end
     error(("%s: there is no node %s of %d"):format(name, tostring(nodeIndex), count), 3)
   end,
-  --- The tree of the cluster that this process was started in, by `polyverso run` or another launcher.
+  --- The tree of the cluster in which `polyverso run` or another launcher has started this process.
   launched = function() return upon(join()) end,
-  --- Whether there is one, of so many nodes, with this place in it; nil: whichever it is.
+  --- Whether there is such a cluster, with numNodes nodes and this node's number; nil matches any.
   is_launched = function(nodeIndex, numNodes)
     local nodes, rank = tonumber(os.getenv("POLYVERSO_NODES") or ""), tonumber(os.getenv("POLYVERSO_RANK") or "")
     return nodes ~= nil and (numNodes == nil or numNodes == nodes) and (nodeIndex == nil or nodeIndex - 1 == rank)

@@ -1,4 +1,4 @@
---- All-reduce with a function of Lua's, and what a node does that has nothing to contribute any more. Internal.
+--- All-reduce by a Lua function, the draining of nodes without further data, and scatter. Internal.
 
 local by_hand = require("polyverso.group").by_hand
 local capi = require("polyverso.capi")
@@ -14,14 +14,14 @@ local function reduce_into(leaves, theirs, reduce)
   for i, leaf in ipairs(leaves) do leaf.set(reduce(leaf.get(), theirs[i]())) end
 end
 
--- Runs a custom reduction to its end; returns the contributors.
+-- Runs a custom reduction to its end; returns the number of contributors.
 local function run(joined, holder, leaves, reduce, draining)
   local places, theirs = {}, {}
   for i, leaf in ipairs(leaves) do places[i], theirs[i] = leaf.place() end
   return by_hand(joined:group(), values.cells(leaves, holder), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
 end
 
---- The value, reduced with the others', and how many contributed.
+--- The value, reduced with those of the other nodes, and the number of contributors.
 function reduction.contribute(joined, value, reduce)
   local holder = {value}
   local leaves = values.leaves(holder)
@@ -30,7 +30,7 @@ function reduction.contribute(joined, value, reduce)
   return holder[1], contributors
 end
 
--- What zero(leaf, number) makes of each leaf takes its place.
+-- Replaces each leaf by zero(leaf, number).
 local function zeroed(holder, zero)
   local i = 0
   walkTable(holder, function(leaf)
@@ -49,7 +49,7 @@ local function take_part(joined, holder, shape, reduce)
   values.settle(holder, leaves)
 end
 
---- Takes part until all nodes are through. Returns the value.
+--- Takes part in the operations of the other nodes until all nodes drain. Returns the value.
 function reduction.drain(joined, value, reduce, zero)
   local holder = {value}
   while true do
@@ -65,11 +65,11 @@ function reduction.drain(joined, value, reduce, zero)
       take_part(joined, other, shape, reduce)
     end
   end
-  zeroed(holder, zero) -- the last round: nobody contributes
+  zeroed(holder, zero) -- the last round: no node contributes
   return holder[1]
 end
 
--- What not all nodes have a place for goes as bytes, behind their number.
+-- Broadcasts a value that not all nodes have a place for: first its number of bytes, then the bytes.
 local function scatter_bytes(joined, value)
   local bytes = joined:info().rank == 0 and native.encode(value) or ""
   local length = tensor.full({1}, #bytes, "f64")
@@ -82,14 +82,14 @@ local function scatter_bytes(joined, value)
   return native.decode(table.concat(got))
 end
 
--- Whether every node has a value of numbers and tensors, and not nothing.
+-- Whether the value of every node is not nil and consists of numbers and tensors.
 local function all_plain(joined, holder)
   local plain = tensor.full({1}, holder[1] ~= nil and values.are_plain(holder) and 1 or 0, "f64")
   capi.mv_allreduce(joined:group(), plain, capi.MV_REDUCE_MIN)
   return plain:get(0) == 1
 end
 
--- Puts the first node's value into the places of this one's, where it is of the same form.
+-- Copies the first node's value into this node's, if both have the same form.
 local function put(got, holder)
   if holder[1] == nil or not values.are_plain(holder) or not values.are_plain({got}) then return got end
   local to, from = values.leaves(holder), values.leaves({got})
@@ -99,7 +99,7 @@ local function put(got, holder)
   return holder[1]
 end
 
---- The first node's value, in the places of this one's; nodes may have none.
+--- The first node's value, in place of this node's; nodes may have none.
 function reduction.scatter(joined, value)
   local holder = {value}
   if not all_plain(joined, holder) then return put(scatter_bytes(joined, value), holder) end

@@ -1,10 +1,10 @@
---- What the trees have in common with scripts.
+--- Helpers of the trees that scripts use, too.
 
 local sorted_keys = require("polyverso.arrays").sorted_keys
 
 local utils = {}
 
---- Calls f with each leaf of nested tables, in the order of their keys; what it returns, unless nil, takes the leaf's place.
+--- Calls f with each leaf of nested tables, in the order of their keys. If f returns a value, it replaces the leaf.
 function utils.walkTable(nested, f)
   for _, key in ipairs(sorted_keys(nested)) do
     local value = nested[key]

@@ -1,4 +1,4 @@
---- The leaves of a value as the group sees them: C tensors of numbers and of Torch's tensors. Internal.
+--- The leaves of a value in the form that groups accept: C tensors of numbers and of Torch's tensors. Internal.
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
@@ -11,7 +11,7 @@ local TYPES = {[capi.MV_F32] = "Float", [capi.MV_F64] = "Double", [capi.MV_I64] 
 
 local is_integer = math.type and function(value) return math.type(value) == "integer" end or function() return false end
 
--- A C tensor of the elements' own memory.
+-- A C tensor on the memory of a tensor's elements.
 local function memory(given)
   local found = foreign.memory(given)
   return foreign.is_tensor(given) and (found.mv_tensor and found or tensor.view(found)) or found
@@ -61,7 +61,7 @@ local function tensor_leaf(value)
   }
 end
 
--- A tensor without elements takes no part.
+-- Nil for a tensor without elements, which is skipped.
 local function leaf_of(value)
   if type(value) == "number" then return number_leaf(value) end
   if not foreign.is_tensor(value) then
@@ -77,10 +77,10 @@ function values.leaves(holder)
   return leaves
 end
 
--- What the notes on arrays tell those who have no value of their own: it is a number, it is the value itself and not in a table.
+-- Notes on arrays, for nodes without a value of their own: the leaf is a number; the leaf is the whole value.
 local IS_NUMBER, IS_ALONE = 1, 2
 
---- Their C tensors. Of a reduction's value, the only one in `holder`, with notes.
+--- The C tensors of the leaves; for a reduction, with notes on its value, the only one in `holder`.
 function values.cells(leaves, holder)
   local cells, notes = {}, {}
   local is_alone = holder and (type(holder[1]) ~= "table" or foreign.is_tensor(holder[1]))
@@ -92,7 +92,7 @@ function values.cells(leaves, holder)
   return cells
 end
 
---- Puts the results in the leaves' places, whose C tensors end.
+--- Puts the results in place of the leaves, and frees their C tensors.
 function values.settle(holder, leaves)
   local i = 0
   walkTable(holder, function(value)
@@ -112,7 +112,7 @@ function values.are_plain(holder)
   return plain
 end
 
---- Whether leaves have the shape that drain() told.
+--- Whether leaves have the shape that mv_allreduce_drain() returned.
 function values.fit(leaves, shape)
   if #leaves ~= #shape then return false end
   for i, leaf in ipairs(leaves) do
@@ -122,14 +122,14 @@ function values.fit(leaves, shape)
   return true
 end
 
---- Whether leaves have the shape of others.
+--- Whether leaves have the same shape as others.
 function values.alike(leaves, others)
   local shape = {}
   for i, leaf in ipairs(others) do shape[i] = leaf.cell:info() end
   return values.fit(leaves, shape)
 end
 
---- A value of that shape, of zeros.
+--- A value of zeros of that shape.
 function values.of_shape(shape)
   local made = {}
   for i, part in ipairs(shape) do

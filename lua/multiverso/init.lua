@@ -1,5 +1,5 @@
---- Multiverso's Lua API, on polyverso; with Torch's tensors where Torch, or its stand-in, is loaded, else with plain Lua
---- tables. Data may be either.
+--- Multiverso's Lua API, on polyverso. It uses Torch's tensors if Torch or its stand-in is loaded, otherwise plain Lua
+--- tables. It accepts both as data.
 --
 --     local multiverso = require("multiverso")
 --     multiverso.init(true)
@@ -15,11 +15,11 @@ local values = require("polyverso.values")
 local multiverso = {}
 
 --- Joins the cluster; call it once, before training.
--- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async, or as the
--- launcher says
+-- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async, or the
+-- launcher's setting
 function multiverso.init(sync) capi.mv_init(sync and {sync = 1} or nil) end
 
---- Waits until all workers have come here and all their earlier adds are in the tables.
+--- Waits until all workers have called it and all their earlier adds are in the tables.
 function multiverso.barrier() capi.mv_barrier(0) end
 
 --- Leaves the cluster; call it once, after training.
@@ -27,22 +27,22 @@ function multiverso.shutdown() capi.mv_shutdown(0) end
 
 function multiverso.num_workers() return capi.mv_num_workers(0) end
 
---- This worker's place, from 0.
+--- This worker's number, from 0.
 function multiverso.worker_id() return capi.mv_worker_id(0) end
 
 function multiverso.server_id() return capi.mv_server_id(0) end
 
--- Data as the C API takes it: a tensor, or numbers in a row.
+-- Data in a form that the C API accepts: a tensor, or a flat table of numbers.
 local function data_of(data) return values.flat(tensors.as_data(data)) end
 
---- A new table of what `make` makes of each value.
+--- A new table of make(value) for each value.
 local function map(flat, make)
   local result = {}
   for i, value in ipairs(flat) do result[i] = make(value) end
   return result
 end
 
--- A share of the initial values, and as many zeros.
+-- This worker's share of the initial values, and an equal number of zeros.
 local function share_of(init_value, workers)
   if tensors.is_tensor(init_value) then
     local share = init_value:float():clone():div(workers)
@@ -74,11 +74,11 @@ local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
 multiverso.ArrayTableHandler = ArrayTableHandler
 
---- Creates the table; every worker calls it alike.
--- @param size how many values
--- @param init_value their initial values; nil = zeros, on all workers
--- @param init "master" (also nil): the master's initial values count; "average": the mean of all workers' does, each of which
--- gives some, and has then made one add
+--- Creates the table; every worker makes the same call.
+-- @param size number of values
+-- @param init_value the initial values; nil = zeros, on all workers
+-- @param init "master" (or nil): the master's initial values count; "average": the mean of all workers' initial values,
+-- which every worker must give, and which counts as one add of each worker
 function ArrayTableHandler:new(size, init_value, init)
   return create(self, {kind = capi.MV_ARRAY, rows = size}, init_value, init)
 end
@@ -102,14 +102,14 @@ local MatrixTableHandler = {}
 MatrixTableHandler.__index = MatrixTableHandler
 multiverso.MatrixTableHandler = MatrixTableHandler
 
---- Creates the table; every worker calls it alike.
--- @param init_value its initial values, row tables or flat, row by row; nil = zeros, on all workers
+--- Creates the table; every worker makes the same call.
+-- @param init_value the initial values, row tables or flat, row by row; nil = zeros, on all workers
 -- @param init "master" or "average", as for arrays
 function MatrixTableHandler:new(num_row, num_col, init_value, init)
   return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
-MatrixTableHandler.New = MatrixTableHandler.new -- as Multiverso's documentation has it
+MatrixTableHandler.New = MatrixTableHandler.new -- the name in Multiverso's documentation
 
 --- Adds values: a tensor, row tables or flat.
 -- @param row_ids ids from 0, in any order, repeats add up; nil = all rows

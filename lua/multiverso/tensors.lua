@@ -1,15 +1,15 @@
---- Torch's tensors as data of tables. Internal.
+--- Conversions between Torch's tensors and the data of tables. Internal.
 
 local foreign = require("polyverso.foreign")
 
 local tensors = {torch = foreign.torch, is_tensor = foreign.is_tensor}
 
---- A tensor as data of a float table; anything else as it is. What it returns keeps the memory.
+--- A tensor as data of a float table; anything else unchanged. The returned value keeps the memory alive.
 function tensors.as_data(value)
   return foreign.is_tensor(value) and foreign.memory(value:float():contiguous()) or value
 end
 
---- Row ids of a tensor as a table of integers; anything else as it is.
+--- Row ids in a tensor as a table of integers; anything else unchanged.
 function tensors.as_ids(value)
   if not foreign.is_tensor(value) then return value end
   local ids = {}
@@ -17,7 +17,7 @@ function tensors.as_ids(value)
   return ids
 end
 
---- A new FloatTensor of these lengths, filled by fill(memory); or nil where no Torch is loaded.
+--- A new FloatTensor of these lengths, filled by fill(memory); nil if Torch is not loaded.
 function tensors.filled(fill, ...)
   local torch = foreign.torch()
   if not torch then return nil end

@@ -1,18 +1,20 @@
---- Training spread over the ranks of a group, beside any training loop: torch-distlearn's AllReduceSGD and AllReduceEA, and more.
+--- Distributed training on the ranks of a group: torch-distlearn's AllReduceSGD and AllReduceEA, and other strategies,
+-- for any training loop.
 --
 --     local distlearn = require("polyverso.distlearn")
 --     local sgd = distlearn.AllReduceSGD(group)
 --     sgd:synchronize_parameters(params)              -- all ranks begin with the same values
---     for batch in batches do                         -- ranks may have different numbers of them
+--     for batch in batches do                         -- the number of batches may differ between ranks
 --       local grads = gradients(params, batch)
 --       sgd:sum_and_normalize_gradients(grads)
 --       step(params, grads)
 --     end
---     sgd:synchronize_parameters(params)              -- waits for the others, and has the same bits as they have
+--     sgd:synchronize_parameters(params)              -- waits for the others; then all ranks have the same bits
 --
--- Parameters and gradients are polyverso.tensor's, Torch's (or the stand-in's) tensors, FFI memory, or nested tables of these, in the order of
--- their sorted keys. They are changed in place. `how` is nil or {timeout = seconds}. docs/distlearn.md tells more; distlearn.AllReduceSGD
--- and distlearn.AllReduceEA, without polyverso, are torch-distlearn's own modules.
+-- Parameters and gradients are polyverso.tensor's tensors, Torch's (or its stand-in's) tensors, FFI memory, or nested
+-- tables of these, in the order of their sorted keys. They are changed in place. `how` is nil or {timeout = seconds}.
+-- docs/distlearn.md is the guide. torch-distlearn's own modules are distlearn.AllReduceSGD and distlearn.AllReduceEA,
+-- without polyverso.
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
@@ -24,7 +26,7 @@ local function options(how) return values.call_options(0, values.checked(how, KN
 
 local function handle_of(given) return type(given) == "table" and given.handle or given end
 
--- call(handle, arrays, ...) on what is nested. After a signal it is not to go on in memory that may soon be gone.
+-- Runs call(handle, arrays, ...) on nested arrays. After a signal it cancels the call, whose memory may soon be freed.
 local function on_arrays(self, call, nested, ...)
   local copies = {}
   local ended, result = pcall(call, self.handle, arrays.tensors(nested, copies), ...)
@@ -47,14 +49,14 @@ function methods:meter()
   return meter
 end
 
---- Gives the strategy back, as does its collection.
+--- Closes the strategy. Garbage collection closes it, too.
 function methods:close()
   local handle = self.handle
   self.handle = 0
   if handle ~= 0 then self.closes_with(handle) end
 end
 
--- A function that makes strategies: open(...) gives a handle, close() takes it back.
+-- A constructor of strategies: open(...) returns a handle, close(handle) closes it.
 local function class(open, close, own)
   own.closes_with = close
   local index = {__index = setmetatable(own, {__index = methods})}
@@ -68,18 +70,20 @@ local function on_group(open) return function(group, ...) return open(handle_of(
 
 local distlearn = {}
 
---- AllReduceSGD(group): one mini-batch spread over the ranks. The gradients become their sum over all ranks, or that divided by the ranks
--- that contributed to this step; how many these are is returned. synchronize_parameters() waits for ranks that still step; then all have the
--- parameters of the one with most steps, or the lowest rank's.
+--- AllReduceSGD(group): data-parallel SGD, one mini-batch divided among the ranks. Gradients become their sum over all
+-- ranks, or this sum divided by the number of ranks that contributed to the step. Both calls return this number.
+-- synchronize_parameters() waits for ranks that still step; then all ranks get the parameters of the rank with the most
+-- steps, or, if no rank has made a step, those of the lowest rank.
 distlearn.AllReduceSGD = class(on_group(capi.mv_sgd_open), capi.mv_sgd_close, {
   sum_gradients = method(capi.mv_sgd_sum_gradients),
   sum_and_normalize_gradients = method(capi.mv_sgd_sum_and_normalize),
   synchronize_parameters = method(capi.mv_sgd_synchronize),
 })
 
---- AllReduceEA(group, tau, alpha), elastic averaging: average_parameters() after each step moves the parameters, every `tau` steps, towards a
--- centre by `alpha` of their difference to it. The others wait for ranks that still step; then all have the same centre, or also the lowest
--- rank's parameters.
+--- AllReduceEA(group, tau, alpha): elastic averaging. Call average_parameters() after each step: every `tau` steps it
+-- moves the parameters towards a centre, by `alpha` times the difference. The synchronize calls wait for ranks that
+-- still step; then all ranks have the same centre, and after synchronize_parameters() also the lowest rank's
+-- parameters.
 distlearn.AllReduceEA = class(on_group(capi.mv_ea_open), capi.mv_ea_close, {
   average_parameters = method(capi.mv_ea_average),
   synchronize_center = method(capi.mv_ea_synchronize_center),
@@ -88,7 +92,8 @@ distlearn.AllReduceEA = class(on_group(capi.mv_ea_open), capi.mv_ea_close, {
   read_center = function(self, parameters) on_arrays(self, capi.mv_ea_read_center, parameters) end,
 })
 
---- AsyncEA(table, tau, alpha): elastic averaging against a centre in a table, which each worker meets alone.
+--- AsyncEA(table, tau, alpha): elastic averaging with a table as centre, to which each worker synchronizes
+-- independently.
 distlearn.AsyncEA = class(on_group(capi.mv_async_ea_open), capi.mv_async_ea_close, {
   average_parameters = method(capi.mv_async_ea_average),
   read_center = method(capi.mv_async_ea_read),
@@ -100,9 +105,10 @@ local function settings_text(inner_steps, settings)
   return table.concat(words, " ")
 end
 
---- LocalSGD(group, inner_steps [, settings]): ranks train by themselves and meet every `inner_steps`; with an outer rate and momentum this is
--- DiLoCo, with fragments and an overlap its streaming variant: outer_rate, outer_momentum, fragments, overlap, mixing. step() comes after each
--- inner step; synchronize_parameters() waits for ranks that still step, then all have the same bits.
+--- LocalSGD(group, inner_steps [, settings]): each rank trains by itself, and the ranks exchange their parameters every
+-- `inner_steps` steps. With an outer rate and momentum this is DiLoCo; with fragments and an overlap, Streaming DiLoCo.
+-- Settings: outer_rate, outer_momentum, fragments, overlap, mixing. Call step() after each inner step.
+-- synchronize_parameters() waits for ranks that still step; then all ranks have the same bits.
 distlearn.LocalSGD = class(function(group, inner_steps, settings)
   return capi.mv_local_sgd_open(handle_of(group), settings_text(inner_steps, settings or {}))
 end, capi.mv_local_sgd_close, {
@@ -117,7 +123,7 @@ function distlearn.DiLoCo(group, inner_steps, settings)
   return distlearn.LocalSGD(group, inner_steps, all)
 end
 
--- Of each array how many rows it has as a matrix: convolutions' kernels, too, one row an output.
+-- For each array, its number of rows as a matrix, 0 for a vector. A convolution's kernel has one row for each output.
 local function rows_of(nested)
   local rows = {}
   for i, leaf in ipairs(arrays.leaves(nested)) do
@@ -131,8 +137,9 @@ local function method_with_rows(call)
   return function(self, nested, how) return on_arrays(self, call, nested, rows_of(nested), options(how)) end
 end
 
---- CompressedAllReduce(group, how): averages of gradients that travel as less than they are: "int8", "topk ratio=0.01", "powersgd rank=4".
--- average_gradients() returns how many ranks contribute; finish() waits for ranks that still step, whatever the gradients' values are.
+--- CompressedAllReduce(group, how): averages of gradients that are transferred compressed: "int8", "topk ratio=0.01",
+-- "powersgd rank=4". average_gradients() returns the number of contributors. finish() waits for ranks that still step,
+-- and ignores the gradients' values.
 distlearn.CompressedAllReduce = class(on_group(capi.mv_compressed_open), capi.mv_compressed_close, {
   average_gradients = method_with_rows(capi.mv_compressed_average),
   finish = method_with_rows(capi.mv_compressed_finish),

@@ -1,10 +1,10 @@
---- Torch's tensors: those of a Torch that is installed, and of the stand-in. Internal.
+--- Access to Torch's tensors, of an installed Torch or of the stand-in. Internal.
 --
--- Torch is never loaded here: who uses its tensors has loaded it.
+-- Torch is never loaded here: a script that uses its tensors has loaded it.
 
 local foreign = {}
 
---- The torch that the script uses, or nil.
+--- The torch module that the script has loaded, or nil.
 function foreign.torch()
   local torch = package.loaded.torch
   return type(torch) == "table" and torch.isTensor and torch or nil
@@ -15,7 +15,7 @@ function foreign.is_tensor(value)
   return torch ~= nil and torch.isTensor(value)
 end
 
---- The memory of a tensor without gaps, as the C API takes it. Keeps the tensor.
+--- The memory of a contiguous tensor, in a form that the C API accepts. It keeps the memory alive.
 function foreign.memory(tensor)
   if tensor.polyverso then return tensor:polyverso() end
   return {pointer = tensor:data(), count = tonumber(tensor:nElement()), holder = tensor}

@@ -1,4 +1,4 @@
---- Groups: workers that reduce arrays together. docs/groups.md tells more.
+--- Groups: workers that reduce arrays together. docs/groups.md is the guide.
 --
 --     local group = require("polyverso.group").open(node)      -- all workers
 --     group:allreduce(gradient)                                 -- its sum over all ranks, in place
@@ -6,10 +6,11 @@
 --     group:broadcast(weights, {root = 0})
 --     local losses = group:allgather(loss)                      -- of shape {ranks, ...}
 --
--- Arrays are polyverso.tensor's, Torch's (or the stand-in's) tensors, and FFI memory, and are changed in place; only a Torch tensor with gaps is
--- copied. All ranks make the same calls in the same order. `how` is nil or a table:
+-- Arrays are polyverso.tensor's tensors, Torch's (or its stand-in's) tensors, and FFI memory. They are changed in
+-- place; only a Torch tensor that is not contiguous is copied. All ranks make the same calls in the same order. `how`
+-- is nil or a table:
 --   op = "sum"            or "prod", "min", "max", "avg"
---   root = 0              the rank that gets or gives
+--   root = 0              the rank that receives the result of reduce(), or whose array broadcast() sends
 --   draining = true       this rank only takes part: it does not count as a contributor
 --   timeout = seconds     instead of the node's default
 
@@ -47,10 +48,10 @@ local function new(handle)
   return setmetatable({handle = handle, rank = info.rank, size = info.ranks}, Group)
 end
 
---- A table of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
+--- A table of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and why it is broken, if it is.
 function Group:info() return capi.mv_group_describe(self.handle) end
 
---- The worker ids of its ranks.
+--- The worker ids of the group, in the order of ranks.
 function Group:members()
   local ids = {n = self.size}
   capi.mv_group_members(self.handle, ids)
@@ -58,7 +59,7 @@ function Group:members()
   return ids
 end
 
--- call(tensors, how) of an array or of many, which it changes; returns what the call does.
+-- Runs call(tensors, how) on one array or several, which it changes in place; returns the call's result.
 local function in_place(found, given, how, call)
   local copies = {}
   how = values.checked(how, KNOWN)
@@ -67,29 +68,29 @@ local function in_place(found, given, how, call)
   return result
 end
 
---- array = all ranks' reduced, with the same bits on all; returns it.
+--- array = the reduction of all ranks' arrays, with the same bits on all ranks. Returns the array.
 function Group:allreduce(array, how)
   in_place(arrays.one, array, how, function(one, said) capi.mv_allreduce(self.handle, one, code(said), options(said)) end)
   return array
 end
 
---- Several arrays in one operation; how many ranks contributed.
+--- Reduces several arrays in one operation; returns the number of contributors.
 function Group:allreduce_many(list, how)
   return in_place(arrays.tensors, list, how, function(all, said)
     return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said))
   end)
 end
 
---- Takes part in the others' all-reduces, with zeros, until all ranks have come here.
+--- Takes part in the all-reduces of the other ranks, with zeros, until all ranks have called it.
 function Group:allreduce_zeros(how) capi.mv_allreduce_zeros(self.handle, options(values.checked(how, KNOWN))) end
 
---- As allreduce(), but only the root has the result; the others' arrays stay what they are.
+--- Like allreduce(), but only the root gets the result; the arrays of the other ranks stay unchanged.
 function Group:reduce(array, how)
   in_place(arrays.one, array, how, function(one, said) capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said)) end)
   return array
 end
 
---- array = the root's, on all ranks; returns it.
+--- array = the root's array, on all ranks. Returns it.
 function Group:broadcast(array, how)
   in_place(arrays.one, array, how, function(one, said) capi.mv_broadcast(self.handle, one, said.root or 0, options(said)) end)
   return array
@@ -99,7 +100,8 @@ function Group:broadcast_many(list, how)
   in_place(arrays.tensors, list, how, function(all, said) capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said)) end)
 end
 
---- All ranks' arrays, which have one shape, in the order of ranks: a tensor of shape {ranks, ...}; Torch's of a Torch tensor.
+--- The arrays of all ranks, in the order of ranks; all have the same shape. Returns a tensor of shape {ranks, ...},
+-- which is a Torch tensor if `array` is one.
 function Group:allgather(array, how)
   local mine = arrays.one(array)
   local shape = mine:shape()
@@ -113,8 +115,8 @@ function Group:allgather(array, how)
   return made or all
 end
 
---- As allreduce(), but each rank has only its own part of the result, of as many rows for each: returned as a view of the array, whose rest stays
--- what it is.
+--- Like allreduce(), but each rank gets only its own part of the result: an equal number of rows for each rank. Returns
+-- a view of these rows in `array`; its other rows stay unchanged.
 function Group:reduce_scatter(array, how)
   local all = arrays.one(array):shape()[1]
   local rows = math.floor(all / self.size)
@@ -125,21 +127,22 @@ function Group:reduce_scatter(array, how)
   return arrays.one(array):slice(first, first + rows)
 end
 
--- ------------------------------------------------------------------ by a function
+-- ------------------------------------------------------------------ custom reductions
 
 local function steps(custom, theirs, reduce)
   while capi.mv_custom_next(custom, theirs) == 1 do
     local reduced, failure = pcall(reduce)
     if not reduced then
       pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)
-      pcall(capi.mv_custom_next, custom, theirs) -- the operation fails: waited for, so that it is not withdrawn
+      pcall(capi.mv_custom_next, custom, theirs) -- waits for the failed operation, so that it is not withdrawn
       error(failure, 0)
     end
     capi.mv_custom_done(custom, capi.MV_OK)
   end
 end
 
--- All-reduces tensors; reduce() brings theirs into mine, as often as some have come. How many contributed. Also ipc.Tree's.
+-- All-reduces tensors with a function: reduce() combines `theirs` into `mine`, once for each set of values that
+-- arrives. Returns the number of contributors. ipc.Tree uses it, too.
 local function by_hand(handle, mine, theirs, reduce, how)
   local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how))
   local ended, failure = pcall(steps, custom, theirs, reduce)
@@ -150,7 +153,8 @@ local function by_hand(handle, mine, theirs, reduce, how)
   return capi.mv_custom_end(custom)
 end
 
--- What a function sees of an array: of Torch's one without gaps, else a tensor; and its tensor.
+-- The array that a reducing function gets (a contiguous Torch tensor, otherwise a polyverso tensor), and its polyverso
+-- tensor.
 local function seen(leaf)
   if not foreign.is_tensor(leaf.value) then return leaf.tensor, leaf.tensor end
   local whole = leaf.value:contiguous()
@@ -162,8 +166,9 @@ local function put(mine, value)
   if tensor.is_tensor(mine) then mine:assign(value) else mine:copy(value) end
 end
 
---- values, an array or a list of arrays = all ranks', reduced two by two: reduce(mine, theirs), of as many, changes mine in place, or returns what is
--- to be in its place; of FFI memory it sees a tensor. How many ranks contributed. An error in it fails the operation on all ranks.
+--- values, an array or a list of arrays = all ranks' values, reduced two at a time by reduce(mine, theirs). This
+-- function gets an array or a list, like `values`; it changes `mine` in place or returns the result. It gets FFI memory
+-- as a tensor. An error in it fails the operation on all ranks. Returns the number of contributors.
 function Group:allreduce_custom(given, reduce, how)
   how = values.checked(how, KNOWN)
   local is_one = arrays.tensor_of(given) ~= nil
@@ -175,7 +180,7 @@ function Group:allreduce_custom(given, reduce, how)
     their_places[i] = arrays.one(theirs[i])
   end
   local contributors = by_hand(self.handle, places, their_places, function()
-    local made = {unpack(mine)} -- in which a function may also put new ones
+    local made = {unpack(mine)} -- a copy, because the function may put new arrays into its list
     local result
     if is_one then result = reduce(made[1], theirs[1]) else result = reduce(made, {unpack(theirs)}) end
     if result ~= nil then made = is_one and {result} or result end
@@ -189,8 +194,9 @@ end
 
 -- ------------------------------------------------------------------ uneven endings
 
---- For a rank that is through: waits for what the others reduce next, in which it is to take part with draining = true. A table of op, nil
--- where they reduce by a function of their own, and arrays, each with count and dtype; nil: all are through.
+--- For a rank without further data: waits for the next all-reduce of the other ranks, in which this rank must then take
+-- part with draining = true. Returns a table of op (nil if they reduce by a function of their own) and arrays, each
+-- with count and dtype; or nil once all ranks drain.
 function Group:drain(how)
   local told = capi.mv_allreduce_drain(self.handle, options(values.checked(how, KNOWN)))
   if told.finished == 1 then return nil end
@@ -200,10 +206,10 @@ end
 
 function Group:barrier(how) capi.mv_group_barrier(self.handle, options(values.checked(how, KNOWN))) end
 
---- After a rank was lost: a group of the survivors, who all call this.
+--- After a rank is lost: makes a new group of the survivors, which must all call it.
 function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN)))) end
 
---- Gives the group back.
+--- Closes the group.
 function Group:close()
   local handle = self.handle
   self.handle = 0
@@ -213,9 +219,9 @@ end
 local function handle_of(node) return node and node.handle or 0 end
 
 return {
-  --- A group of `workers`, a table of their ids; nil: of all of the node's cluster. Opened by all of them together.
+  --- Opens a group of `workers`, a table of worker ids; nil: all of the node's cluster. All members must call this.
   open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers)) end,
-  --- The workers of this machine.
+  --- Opens a group of the workers on this machine.
   of_host = function(node) return new(capi.mv_group_open_host(handle_of(node))) end,
   by_hand = by_hand,
 }

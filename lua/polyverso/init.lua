@@ -7,11 +7,12 @@
 --     local values = weights:get()     -- a table of row tables
 --     node:shutdown()
 --
--- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). What C
--- takes as (data, count, dtype) is one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or a
--- string of bytes; results are written into a table ({n = count} says how many) or FFI memory. A table's numbers take
--- the dtype of the mv_table, or that of their field dtype = polyverso.MV_F64. Row ids count from 0, as in C.
--- Errors are tables {code, name, family, text, where}, and strings to tostring().
+-- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). Where C
+-- takes (data, count, dtype), Lua takes one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or
+-- a string of bytes. Results are written into a table ({n = count} gives the length) or into FFI memory. The numbers of
+-- a table have the dtype of the mv_table, or that of their field dtype = polyverso.MV_F64. Row ids count from 0, as in
+-- C.
+-- Errors are tables {code, name, family, text, where}; tostring() gives their message.
 
 local capi = require("polyverso.capi")
 local Node = require("polyverso.node")
@@ -21,7 +22,7 @@ for name, value in pairs(capi) do
   if name:find("^[mk]v_") or name:find("^[MK]V_") then polyverso[name] = value end
 end
 
--- mv_init_options as a table; log_level, which only its text knows, moves there.
+-- mv_init_options as a table. log_level is not a field of it, and moves into its text.
 local function options(settings)
   local moved
   for key, value in pairs(settings or {}) do
@@ -34,8 +35,8 @@ local function options(settings)
   return moved
 end
 
---- Joins the cluster that the settings or the environment describe, and returns a node when all of its processes are
--- there.
+--- Joins the cluster that the settings or the environment describe, and returns a node when all processes of the
+-- cluster have joined.
 -- @param settings fields of mv_init_options (sync, role, rank, nodes, master, ...) and log_level; nil = all from the
 -- environment
 function polyverso.init(settings)
@@ -43,20 +44,20 @@ function polyverso.init(settings)
   return Node.new(0)
 end
 
---- A further node in this process, for tests and for several clusters at once.
+--- Opens a further node in this process, for tests and for several clusters at once.
 function polyverso.open_node(settings)
   return Node.new(capi.mv_node_open(options(settings)))
 end
 
---- What was detected, and what to do about what doesn't work, as JSON text: docs/operations.md has the fields. Of the running
--- node, if there is one; else what init() would do.
--- @param how {reach = true}: only the way to the master that POLYVERSO_MASTER names; or nil
+--- The detected setup and advice on what does not work, as JSON text; docs/operations.md describes its fields. It
+-- describes the running node, or, without one, what init() would do.
+-- @param how {reach = true}: only the connection to the master that POLYVERSO_MASTER names; or nil
 function polyverso.doctor(how)
   return capi.mv_doctor_text(0, capi.MV_JSON + (how and how.reach and capi.MV_REACH or 0))
 end
 
---- What a checkpoint, a directory of them, or one of their files holds, as JSON text: tables with their specs, files,
--- sizes, checksums, and "damage", what is wrong with it, if anything. Needs no node.
+--- The content of a checkpoint, of a directory of checkpoints, or of one of their files, as JSON text: tables with
+-- their specs, files, sizes, checksums, and "damage", a description of any damage. Needs no node.
 function polyverso.inspect_checkpoint(path) return capi.mv_checkpoint_inspect(path) end
 
 return polyverso

@@ -1,7 +1,7 @@
---- Torch's tensors and storages in ipc's messages: what they are made of, as tables, and back. Internal.
+--- Converts Torch's tensors and storages in ipc's messages to plain tables, and back. Internal.
 --
--- Between threads of a process both sides see the same memory, where the tensors are the stand-in's; those of a Torch that is
--- installed are copied. What comes from another process may be anything: nothing is made of it before it was checked.
+-- Between threads of a process both sides share the memory of the stand-in's tensors; tensors of an installed Torch are
+-- copied. Data from another process may be anything: it is checked before anything is made of it.
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
@@ -14,7 +14,7 @@ local MOST_DIMS = 8
 
 local function fail(...) error(string.format(...), 0) end
 
--- ------------------------------------------------------------------ the stand-in's
+-- ------------------------------------------------------------------ the stand-in's tensors
 
 local own = {}
 
@@ -29,7 +29,7 @@ function own.share(storage) return #storage > 0 and native.lent(strided().handle
 
 function own.bytes(storage) return strided().bytes(storage) end
 
--- A storage of all elements of the tensor, and nothing else.
+-- A storage that holds exactly the elements of the tensor.
 function own.elements(tensor)
   local storage = tensor:storage()
   if tensor:isContiguous() and tensor:nElement() == #storage then return storage end
@@ -47,7 +47,7 @@ function own.tensor(name, storage, sizes, strides, offset)
   return strided().shape(made, storage, offset or 1, sizes, strides)
 end
 
--- ------------------------------------------------------------------ Torch's own
+-- ------------------------------------------------------------------ the tensors of an installed Torch
 
 local installed = {}
 
@@ -89,7 +89,7 @@ local function list(lengths)
   return copied
 end
 
---- A table that says what a tensor or storage holds; nil for other userdata.
+--- A table that describes a tensor or storage; nil for other userdata.
 function values.pack(value, in_process)
   local torch = foreign.torch()
   if not torch then return nil end
@@ -113,7 +113,7 @@ end
 
 -- ------------------------------------------------------------------ unpacking
 
--- Elements by the lengths, which must be whole numbers that fit the bytes.
+-- The number of elements for these lengths, which must be whole numbers that are not negative.
 local function count_of(sizes)
   if type(sizes) ~= "table" or #sizes > MOST_DIMS then fail("a message with a tensor of no sizes") end
   local count = #sizes > 0 and 1 or 0
@@ -180,7 +180,7 @@ local function unpack_storage(packed, into)
   return into:copy(made)
 end
 
---- What pack() told of; its elements go into `into`, if that is given.
+--- Rebuilds a value from pack()'s table; copies its elements into `into`, if that is given.
 function values.unpack(packed, into)
   if type(packed) ~= "table" then fail("a message with a tensor of no type") end
   if packed.memory and type(packed.memory) ~= "userdata" then fail("a message with a tensor without its elements") end
@@ -188,7 +188,7 @@ function values.unpack(packed, into)
   return unpack_tensor(packed, into)
 end
 
-capi.strided() -- the stand-in's part in C, which must be there before threads use it
+capi.strided() -- loads the stand-in's C part, which must happen before threads use it
 native.hooks(values.pack, values.unpack)
 
 return values

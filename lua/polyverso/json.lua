@@ -1,4 +1,4 @@
---- Reads the JSON texts that the library writes: objects and arrays become tables, null becomes nil.
+--- A reader for the JSON texts that the library writes: objects and arrays become tables, null becomes nil.
 
 local ESCAPES = {b = "\b", f = "\f", n = "\n", r = "\r", t = "\t", ['"'] = '"', ["\\"] = "\\", ["/"] = "/"}
 local WORDS = {["true"] = true, ["false"] = false}
@@ -8,14 +8,14 @@ local function skip(text, at) return text:find("[^ \t\r\n]", at) or #text + 1 en
 
 local function refuse(text, at) error(("no JSON from %q on"):format(text:sub(at, at + 20)), 0) end
 
---- A character of the basic plane in UTF-8; Lua 5.1 has no function for that.
+--- Encodes a character of the basic multilingual plane in UTF-8; Lua 5.1 has no function for that.
 local function utf8_of(code)
   if code < 0x80 then return string.char(code) end
   if code < 0x800 then return string.char(0xC0 + math.floor(code / 64), 0x80 + code % 64) end
   return string.char(0xE0 + math.floor(code / 4096), 0x80 + math.floor(code / 64) % 64, 0x80 + code % 64)
 end
 
---- Each of these begins to read at its value's first character, and returns the value and where it ended.
+--- Each of the following readers starts at its value's first character, and returns it and the position after it.
 local function read_string(text, at)
   local parts = {}
   at = at + 1
@@ -32,7 +32,7 @@ local function read_string(text, at)
   end
 end
 
---- What stands between brackets; `read_member` puts one into the table and returns where it ended.
+--- Reads the members between brackets; `read_member` puts one into the table and returns the position after it.
 local function read_members(text, at, closing, read_member)
   local members = {}
   at = skip(text, at + 1)

@@ -1,20 +1,22 @@
---- Key-value stores in the manner of MXNet's: tensors under keys, pushed by all workers, merged, updated, pulled.
+--- Key-value stores in MXNet's style: all workers push tensors to keys, the store merges them and updates its values,
+-- and workers pull these.
 --
 --     local kvstore = require("polyverso.kvstore")
 --     local kv = kvstore.create("local")
 --     kv:init(3, tensor.ones{2, 3})
---     kv:push(3, {gradient_of_one_device, gradient_of_another})     -- summed up
+--     kv:push(3, {gradient_of_one_device, gradient_of_another})     -- are summed
 --     kv:pull(3, weights)
 --
--- Keys of one store are all integers or all names. A key goes with a value, or with a list of values, one a device, which are
--- summed up when they are pushed and all receive what is pulled; a list of keys goes with a list of these. Values are
--- polyverso.tensor's, Torch's (or the stand-in's) tensors, and FFI memory, {pointer = p, count = n, shape = {2, 3}}; they are
--- used in place, and only a Torch tensor with gaps is copied.
--- What happens to one key happens in the order of the calls, and what was pushed is a snapshot. `how` is nil or a table:
+-- The keys of a store are all integers or all names. Each key takes a value, or a list of values, one for each device:
+-- a push sums them, and a pull fills all of them. A list of keys takes a list with such an element for each key. Values
+-- are polyverso.tensor's tensors, Torch's (or its stand-in's) tensors, and FFI memory, as
+-- {pointer = p, count = n, shape = {2, 3}}. They are used in place; only a Torch tensor that is not contiguous is
+-- copied. Calls on one key take effect in their order, and a push takes a snapshot of its values.
+-- `how` is nil or a table:
 --   timeout = seconds     instead of the node's default
---   priority = integer    what waits to be sent leaves in this order, higher ones first
---   async = true          of pulls: returns a request at once; until it is over the values must not be used
---   sparse_too = true     of pull(): row-sparse tensors are filled too
+--   priority = integer    order in which waiting requests are sent, higher ones first
+--   async = true          pulls only: returns a request at once; do not use the values until it has finished
+--   sparse_too = true     pull() only: also fills row-sparse tensors
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
@@ -44,7 +46,7 @@ local function tensors_of_key(value, copies)
   return some
 end
 
--- The tensors of a call, a list of each key's: in a list of keys each has one element of the list of values.
+-- The tensors of a call, as one list for each key. With a list of keys, `given` has one element for each key.
 local function tensors(keys, given, copies)
   if type(keys) ~= "table" then return {tensors_of_key(given, copies)} end
   local is_list = type(given) == "table" and not tensor.is_tensor(given) and not is_memory(given) and not foreign.is_tensor(given)
@@ -69,13 +71,13 @@ local function options(how)
   return values.call_options((how.async and capi.MV_ASYNC or 0) + (how.sparse_too and capi.KV_SPARSE_TOO or 0), how.timeout)
 end
 
--- The tensors with what `how` says of them.
+-- The tensors, with the priority in `how`.
 local function with_priority(how, given)
   return how and how.priority and {tensors = given, priority = how.priority} or given
 end
 
---- Brings keys into the store. Of dist types every worker calls it alike; worker 0's values count, and they are stored when it
--- returns.
+--- Initializes keys. Dist types: every worker makes the same call. Worker 0's values count, and are stored when the
+-- call returns.
 function KVStore:init(key, value)
   capi.kv_init(self.handle, key, tensors(key, value))
   local keys = type(key) == "table" and key or {key}
@@ -84,15 +86,15 @@ function KVStore:init(key, value)
   self:set_factors(keys)
 end
 
---- Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all workers' pushes
--- of the same number are merged first.
+--- Pushes values through the keys' optimizer; without an optimizer they replace the stored ones. A dist_sync store
+-- first merges all workers' pushes of the same number.
 function KVStore:push(key, value, how)
   self:follow()
   capi.kv_push(self.handle, key, with_priority(how, tensors(key, value)), options(how))
   self:update()
 end
 
--- The call, again as long as it says that pushes wait for this store's updater.
+-- Repeats the call while it reports that pushes wait for this store's updater.
 local function updated(self, call, ...)
   while true do
     local ended, result = pcall(call, self.handle, ...)
@@ -102,7 +104,7 @@ local function updated(self, call, ...)
   end
 end
 
---- Pulls into `out`, which holds this worker's earlier pushes then, in a dist_sync store with all that belongs to their rounds.
+--- Pulls values into `out`. They include this worker's earlier pushes, in a dist_sync store with their whole rounds.
 function KVStore:pull(key, out, how)
   local copies = {}
   local request = updated(self, capi.kv_pull, key, with_priority(how, tensors(key, out, copies)), options(how))
@@ -110,7 +112,7 @@ function KVStore:pull(key, out, how)
   copy_back(copies)
 end
 
--- A tensor of row ids, of a table of integers too.
+-- Row ids as a tensor; a table of integers is copied into one.
 local function ids_of(value)
   local made = tensor_of(value)
   if not made and type(value) ~= "table" then
@@ -127,9 +129,9 @@ local function row_ids_of_key(value)
   return some
 end
 
---- Pulls some rows of row-sparse keys into row-sparse tensors, which hold these rows then, and no others.
--- @param row_ids  tensors, or tables of integers, in any order, repeated or not: of one key for all outputs, or a list of as many
--- as there are; of several keys a list of these, or one for all
+--- Pulls some rows of row-sparse keys into row-sparse tensors, which then hold exactly these rows.
+-- @param row_ids  tensors or tables of integers, in any order, repeats allowed. For one key: one for all outputs, or a
+-- list with one for each output. For several keys: a list with one of these forms for each key, or one for all
 function KVStore:row_sparse_pull(key, out, row_ids, how)
   local ids = {}
   if type(key) ~= "table" then
@@ -142,7 +144,7 @@ function KVStore:row_sparse_pull(key, out, row_ids, how)
   return request and Request.new(request)
 end
 
---- push(), then pull() into `out`, or into `value` without it.
+--- push(), then pull() into `out`, or into `value` if `out` is nil.
 function KVStore:pushpull(key, value, out, how)
   self:push(key, value, how)
   self:pull(key, out or value, how)
@@ -154,15 +156,15 @@ function KVStore:broadcast(key, value, out)
   self:pull(key, out)
 end
 
---- Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
--- "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again changes nothing.
--- A store of this process goes by the object: a rate, a parameter or a factor that is changed in it counts from the next push on,
--- with the states that there are.
+--- Sets the optimizer of all keys, existing and future: one of polyverso.optimizer's, or its text, "mx.adam
+-- learning_rate=0.001". One worker calls it, before the pushes that it is for; setting an equal one again changes
+-- nothing. A store of this process follows the object: a changed rate, parameter or factor takes effect with the next
+-- push, and the optimizer's states are kept.
 function KVStore:set_optimizer(optimizer)
   local before = self.optimizer
   self.optimizer = type(optimizer) == "table" and optimizer or nil
   local ended, failure = pcall(function()
-    self:set_factors(self.keys, true) -- first what the new one may not know
+    self:set_factors(self.keys, true) -- first resets factors, which the new optimizer may not support
     capi.kv_set_optimizer(self.handle, tostring(optimizer))
   end)
   if not ended then
@@ -175,7 +177,7 @@ function KVStore:set_optimizer(optimizer)
   self.told, self.told_factors = tostring(optimizer), self.optimizer and self.optimizer:all_factors()
 end
 
--- Tells what was changed in the optimizer since it was told last.
+-- Applies the changes made in the optimizer object since the last call.
 function KVStore:follow()
   if not self.optimizer or self.is_dist then return end
   local text, factors = tostring(self.optimizer), self.optimizer:all_factors()
@@ -184,7 +186,8 @@ function KVStore:follow()
   self.told, self.told_factors = text, factors
 end
 
--- What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back; with `only_back` only that.
+-- Sends the optimizer's factors for single keys to the servers, and resets those of an earlier one; with `only_back`,
+-- only resets.
 function KVStore:set_factors(keys, only_back)
   for _, key in ipairs(keys) do
     local rate, decay = 1, 1
@@ -197,33 +200,34 @@ function KVStore:set_factors(keys, only_back)
   end
 end
 
---- Multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" takes them away. An optimizer's set_lr_mult(),
--- set_wd_mult() and param_idx2name do it by themselves.
+--- Sets multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" removes them. An optimizer's
+-- set_lr_mult(), set_wd_mult() and param_idx2name do this automatically.
 function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(self.handle, key, parameters) end
 
---- What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes `stored` in
--- place. A push has been through it when it returns. What it raises is the push's error, and the value stays as it was. Its tensors
--- end with it: what it would keep it copies.
--- @param updater  nil: without one again. An error for dist types, whose values are updated on the servers
+--- Sets the function that pushes to a store of this process call instead of replacing the value: updater(key, merged,
+-- stored) changes `stored` in place. A push returns after its updater has run. An error in the updater becomes the
+-- push's error, and the value stays as it was. The tensors are valid only until the updater returns; it must copy
+-- values that it keeps.
+-- @param updater  nil: removes the updater. An error for dist types, whose values are updated on the servers
 function KVStore:set_updater(updater)
   capi.kv_set_updater(self.handle, updater ~= nil)
   self.updater = updater
   if updater then self.optimizer = nil end
 end
 
--- The code of what a user's function raised.
+-- The status code of an error that a user's function raised.
 local function code_of(failure)
   return type(failure) == "table" and type(failure.code) == "number" and failure.code < 0 and failure.code or capi.MV_EINVAL
 end
 
---- Makes the updates that wait, and raises the first error among them when all are made.
+--- Processes all queued updates, then raises the first error among them.
 function KVStore:update()
   if not self.updater or self.is_updating then return end
   local failed, failure
   local merged, stored, key = capi.kv_next_update(self.handle)
   while merged ~= 0 do
     local name = self.has_names and key or tonumber(key)
-    self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- which live until the store has taken the value back
+    self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- alive until the store has taken the value back
     local ended, raised = pcall(self.updater, name, self.is_updating[1], self.is_updating[2])
     capi.kv_update_done(self.handle, ended and capi.MV_OK or code_of(raised))
     self.is_updating = nil
@@ -233,11 +237,12 @@ function KVStore:update()
   if failed then error(failure, 0) end
 end
 
---- Keys that are initialised from now on refuse NaN and infinity, unless `on` is false. Of dist types all workers call it alike.
+--- Makes keys that are initialized from now on refuse NaN and infinity, unless `on` is false. Dist types: all workers
+-- make the same call.
 function KVStore:set_reject_nonfinite(on) capi.kv_set_reject_nonfinite(self.handle, on == false and 0 or 1) end
 
---- What is pushed from now on travels in fewer bits: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}. What is left out is
--- kept here and added to the next push. docs/kvstore.md has the codecs.
+--- Compresses later pushes: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}. The worker keeps the residual
+-- and adds it to the next push. docs/kvstore.md lists the codecs.
 function KVStore:set_gradient_compression(codec)
   if type(codec) == "table" then
     if type(codec.type) ~= "string" then refuse(capi.MV_EINVAL, 'the codec has no type: {type = "2bit", threshold = 0.5}') end
@@ -250,19 +255,20 @@ function KVStore:set_gradient_compression(codec)
   capi.kv_set_gradient_compression(self.handle, codec)
 end
 
---- Saves what the optimizer keeps for each key, of all servers, into one file of this process, and with `dump_optimizer` the
--- optimizer and its counts too. One worker calls it, between two barriers.
+--- Saves the optimizer's states of each key, from all servers, into one file of this process; with `dump_optimizer`
+-- also the optimizer and its update counts. One worker calls it, between two barriers.
 function KVStore:save_optimizer_states(path, dump_optimizer)
   capi.kv_save_optimizer_states(self.handle, path, dump_optimizer and capi.KV_DUMP_OPTIMIZER or 0)
 end
 
---- Loads what save_optimizer_states() has saved. What does not fit changes nothing.
+--- Loads a file of save_optimizer_states(). If it does not fit, nothing is changed.
 function KVStore:load_optimizer_states(path) capi.kv_load_optimizer_states(self.handle, path) end
 
--- By node: what executes the commands that its server is sent. And milliseconds between two looks at a request.
+-- Controllers, by node: each executes the commands for its node's server. And milliseconds between polls of a request.
 local controllers, MEANWHILE = {}, 5
 
--- Executes the commands that wait, or that come within so many milliseconds; false once all workers have finished.
+-- Executes the queued commands; if there are none, waits for one for up to timeout_ms. False once all workers have
+-- finished.
 local function run_commands(node, timeout_ms)
   local found, head, body = capi.kv_next_command(node, timeout_ms)
   while found == capi.KV_COMMAND_HERE do
@@ -273,8 +279,8 @@ local function run_commands(node, timeout_ms)
   return found ~= capi.KV_COMMAND_NEVER
 end
 
---- Sends a command of the program's own to all servers, and returns when each one's controller has executed it:
--- kvstore.set_controller(). Where this program executes commands itself, it does so meanwhile.
+--- Sends a command of the program's own to all servers, and returns when each server's controller
+-- (kvstore.set_controller()) has executed it. If this process executes commands itself, it does so meanwhile.
 -- @param head  an integer
 -- @param body  a string
 function KVStore:send_command(head, body, how)
@@ -284,21 +290,21 @@ function KVStore:send_command(head, body, how)
   while capi.mv_request_test(request) == 0 do run_commands(self.node, MEANWHILE) end
 end
 
---- The type as it was given, in small letters.
+--- The type as given to create(), in lower case.
 function KVStore:type() return capi.kv_type(self.handle) end
 
---- Place among the workers, 0 .. num_workers() - 1.
+--- This worker's number, 0 .. num_workers() - 1.
 function KVStore:rank() return capi.kv_rank(self.handle) end
 
 function KVStore:num_workers() return capi.kv_num_workers(self.handle) end
 
---- Returns when all workers have called it. It waits for no pushes: their rounds may be open.
+--- Returns when all workers have called it. Does not wait for pushes, because their rounds may be incomplete.
 function KVStore:barrier(how) capi.kv_barrier(self.handle, options(how)) end
 
---- This worker pushes no more: rounds go on without it.
+--- This worker stops pushing: rounds continue without it.
 function KVStore:leave() capi.kv_leave(self.handle) end
 
---- Gives the store back.
+--- Closes the store.
 function KVStore:free() capi.kv_free(self.handle) end
 
 function KVStore:own()
@@ -309,7 +315,7 @@ end
 
 function KVStore:__tostring() return "polyverso.kvstore " .. self:type() end
 
--- A store in a process that is only a server: its type, rank and number of workers. All else is an error.
+-- A store in a process that is only a server: it has a type, a rank and a number of workers. All else is an error.
 local StoreOfServer = {}
 local of_server = {}
 
@@ -325,11 +331,12 @@ local module = {}
 
 local function handle_of(node) return node and node.handle or 0 end
 
---- A store of one of MXNet's types, in letters of any size: local, local_update_cpu, local_allreduce_cpu,
--- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device, dist_device_sync)
--- and dist_async (dist_async_device) after a polyverso.init(). Workers create theirs in the same order.
--- In a process that is only a server one of a dist type knows what it is, and does nothing; polyverso.kvstore_server runs it.
--- @param node  whose cluster; nil = that of polyverso.init()
+--- Creates a store of one of MXNet's types, case-insensitive: local, local_update_cpu, local_allreduce_cpu,
+-- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device,
+-- dist_device_sync) and dist_async (dist_async_device) after a polyverso.init(). All workers create their stores in the
+-- same order.
+-- In a process that is only a server, a store of a dist type only describes itself; polyverso.kvstore_server runs it.
+-- @param node  the node of the store's cluster; nil = that of polyverso.init()
 function module.create(type, node)
   local number = handle_of(node)
   local made, handle = pcall(capi.kv_create, number, type or "local")
@@ -342,8 +349,8 @@ function module.create(type, node)
   return setmetatable({handle = handle, node = number, is_dist = is_dist, keys = {}, factors = {}}, KVStore):own()
 end
 
---- What this process does, as a server, with the commands of store:send_command(): controller(head, body), in run_commands(),
--- run_server() and send_command(). What it raises is the sender's error.
+--- Sets this server's controller for the commands of store:send_command(): controller(head, body). It runs inside
+-- run_commands(), run_server() and send_command(). An error in it becomes the sender's error.
 -- @param controller  nil for none
 function module.set_controller(controller, node)
   local handle = handle_of(node)
@@ -351,18 +358,19 @@ function module.set_controller(controller, node)
   controllers[handle] = controller
 end
 
---- Executes the commands that wait; without any it waits for one, so many seconds. False once all workers have finished.
+--- Executes the queued commands; if there are none, waits for one for up to `timeout` seconds. False once all workers
+-- have finished.
 function module.run_commands(timeout, node)
   return run_commands(handle_of(node), timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
 
---- Executes users' commands in a process that is only a server, until all workers have finished.
+--- Executes commands in a process that is only a server, until all workers have finished.
 function module.run_server(controller, node)
   module.set_controller(controller, node)
   repeat until not module.run_commands(-1, node)
 end
 
--- Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+-- Must be last: does not return in a process that a DMLC tracker has started as a server or the scheduler.
 require("polyverso.kvstore_server").init(module)
 
 return module

@@ -1,26 +1,28 @@
---- Servers in Lua: tables and optimizers are the library's, commands come to this program.
+--- Servers in Lua: the library handles tables and optimizers, this program handles commands.
 --
---     local node = polyverso.init{role = polyverso.MV_ROLE_SERVER}           -- or by the environment
+--     local node = polyverso.init{role = polyverso.MV_ROLE_SERVER}           -- or from the environment
 --     local kv = kvstore.create("dist")
 --     kvstore_server.KVStoreServer(kv, function(head, body) print(head, body) end):run()
 --     node:shutdown()
 --
--- A process that a DMLC tracker has made a server or the scheduler (DMLC_ROLE) becomes just that when it requires polyverso.kvstore: it
--- serves until all workers have finished, and exits. A controller for it is set before that, as kvstore_server.controller.
+-- A process that a DMLC tracker has started as a server or the scheduler (DMLC_ROLE) takes this role when it requires
+-- polyverso.kvstore: it serves until all workers have finished, and exits. Set its controller before that, as
+-- kvstore_server.controller.
 
 local module = {}
 
 local Server = {}
 Server.__index = Server
 
---- A process that is only a server, and executes the commands of store:send_command() in run().
--- @param controller  function(head, body); what it raises is the sender's error, and printed here. nil: commands are named, as MXNet does
+--- A process that is only a server. Its run() executes the commands of store:send_command().
+-- @param controller  function(head, body). An error in it becomes the sender's error, and is printed here. nil: prints
+-- each command, as MXNet does
 function module.KVStoreServer(kvstore, controller)
   local function name(head, body) print(("server %d, unknown command (%s, %s)"):format(kvstore:rank(), tostring(head), body)) end
   return setmetatable({kvstore = kvstore, controller = controller or module.controller or name}, Server)
 end
 
---- Until all workers have finished.
+--- Returns when all workers have finished.
 function Server:run()
   local function execute(head, body)
     local ended, raised = pcall(self.controller, head, body)
@@ -31,11 +33,12 @@ function Server:run()
   require("polyverso.kvstore").run_server(execute, {handle = self.kvstore.node})
 end
 
--- Of a process that a DMLC tracker has started as server or scheduler, all there is to do. `kvstore` is that module.
+-- The whole run of a process that a DMLC tracker has started as server or scheduler. `kvstore` is the module
+-- polyverso.kvstore.
 function module.init(kvstore)
   local role = os.getenv("DMLC_ROLE")
   if role ~= "server" and role ~= "scheduler" then return end
-  package.loaded["polyverso.kvstore"] = kvstore -- which is being required
+  package.loaded["polyverso.kvstore"] = kvstore -- because its require() has not returned yet
   local node = require("polyverso").init()
   if node:server_id() >= 0 then module.KVStoreServer(kvstore.create("dist")):run() end
   node:shutdown()

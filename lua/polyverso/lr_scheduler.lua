@@ -1,10 +1,10 @@
---- Schedules of the learning rate, with MXNet's names: they go to the servers with the optimizer they belong to.
+--- Learning-rate schedules with MXNet's names. The optimizer that contains a schedule carries it to the servers.
 --
 --     optimizer.SGD{lr_scheduler = lr_scheduler.FactorScheduler{step = 1000, factor = 0.5, base_lr = 0.1}}
 --
--- The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas. Called
--- with a number of updates, a schedule tells the rate then: lr_scheduler.PolyScheduler{max_update = 100}(50).
--- All take base_lr, the rate before they begin, and warmup_steps, warmup_begin_lr and warmup_mode.
+-- The servers, or a local store, compute the rate from a key's number of updates; docs/optimizers.md has the formulas.
+-- A schedule called with a number of updates returns the rate at that update: lr_scheduler.PolyScheduler{max_update =
+-- 100}(50). All schedules take base_lr, the rate at their start, and warmup_steps, warmup_begin_lr and warmup_mode.
 
 local capi = require("polyverso.capi")
 
@@ -25,7 +25,8 @@ function Schedule:__call(num_update)
   return capi.kv_optimizer_rate(table.concat(words, " "), num_update)
 end
 
--- What the library takes for a rate that rises, or for no step at all, and what it refuses itself.
+-- Refuses settings that the library would take for a growing rate or for no step; schedule(0) raises the library's own
+-- errors.
 local function check(name, settings, schedule)
   local steps = type(settings.step) == "table" and settings.step or {settings.step}
   local before = 0

@@ -1,11 +1,11 @@
---- What the C side can't ask of LuaJIT's FFI values: where memory lies, and integers of 64 bits. LuaJIT only; internal.
+--- FFI operations that the C side cannot do: the address of FFI memory, and 64-bit integers. LuaJIT only; internal.
 
 local bit = require("bit")
 local ffi = require("ffi")
 
 local memory = {}
 
--- The dtypes of polyverso.h, by the element's C type. There is no bfloat16 in C: uint16_t are its bits.
+-- The dtypes of polyverso.h, by the element's C type. C has no bfloat16: uint16_t holds its bits.
 local RAW, F32, F64, I64, I32, U8, BF16, I8 = 0, 1, 2, 3, 4, 5, 7, 8
 local ELEMENTS = {
   float = {dtype = F32, size = 4},
@@ -13,13 +13,13 @@ local ELEMENTS = {
   int64_t = {dtype = I64, size = 8},
   int = {dtype = I32, size = 4},
   ["unsigned char"] = {dtype = U8, size = 1},
-  -- Where C's char is signed LuaJIT calls int8_t char, too: bytes then, which tables of int8 take as well.
+  -- Where C's char is signed, LuaJIT also calls int8_t `char`: it is then MV_RAW, which int8 tables accept, too.
   ["signed char"] = {dtype = I8, size = 1},
   ["unsigned short"] = {dtype = BF16, size = 2},
   char = {dtype = RAW, size = 1},
 }
 
--- What is known of a C type: {dtype, size, is_array, is_const}, or a string that says why it is refused. By ctype id.
+-- Descriptions of C types by ctype id: {dtype, size, is_array, is_const}, or a string with the reason for refusal.
 local known = {}
 
 local function describe(ctype)
@@ -28,7 +28,7 @@ local function describe(ctype)
   if not element then return ("FFI memory of type %s: an array or a pointer is needed"):format(name) end
   local is_const = element:find("^const ") ~= nil
   local found = ELEMENTS[(element:gsub("^const ", ""))]
-  -- A pointer to an array, or to a pointer, is no block of numbers.
+  -- A pointer to an array or to a pointer is not a block of numbers.
   local is_array = rest:find("^%[") or rest:find("^%(&%)%[")
   if not found or not (is_array or rest == "*") then
     local needed = "FFI memory of type %s: float, double, int64_t, int32_t, uint8_t or int8_t is needed; row ids are int64_t"
@@ -37,8 +37,8 @@ local function describe(ctype)
   return {dtype = found.dtype, size = found.size, is_array = is_array ~= nil, is_const = is_const}
 end
 
---- Address, elements and dtype; or nil and what is wrong.
--- @param count elements behind a pointer; of an array the type knows
+--- Returns address, number of elements and dtype; or nil and the error.
+-- @param count elements behind a pointer; the type of an array contains its number
 function memory.look(cdata, count, writable)
   local ctype = ffi.typeof(cdata)
   local id = tonumber(ctype)
@@ -61,14 +61,14 @@ local int64, uint64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
 local LOW = int64(2 ^ 32 - 1)
 local BEYOND = uint64(2 ^ 63)
 
---- The upper 32 bits, with sign, and the lower ones of an int64_t, or of an uint64_t that fits one; else nil.
+--- The upper 32 bits, signed, and the lower 32 bits of an int64_t, or of a uint64_t that fits into one; otherwise nil.
 function memory.halves(cdata)
   if ffi.istype(uint64, cdata) and cdata < BEYOND then cdata = int64(cdata) end
   if not ffi.istype(int64, cdata) then return nil end
   return tonumber(bit.arshift(cdata, 32)), tonumber(bit.band(cdata, LOW))
 end
 
---- The int64_t of those.
+--- The int64_t of these two halves.
 function memory.int64(high, low) return int64(high) * int64(2 ^ 32) + int64(low) end
 
 return memory

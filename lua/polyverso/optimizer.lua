@@ -1,18 +1,19 @@
---- MXNet's optimizers by their names: descriptions of what the servers, or a local store, do with what is pushed.
+--- MXNet's optimizers by their names: descriptions of how the servers, or a local store, apply pushes.
 --
 --     local optimizer = require("polyverso.optimizer")
 --     kv:set_optimizer(optimizer.create("adam", {learning_rate = 0.01, wd = 1e-4}))
 --     kv:set_optimizer(optimizer.SGD{momentum = 0.9})
 --
--- What travels is text, tostring(made): the formulas are in the library, and docs/optimizers.md has them with their parameters
--- and defaults. All take besides
---   learning_rate = the rate, where a schedule begins; rescale_grad, clip_gradient, wd, begin_num_update
+-- Only text is sent, tostring(made): the formulas are in the library. docs/optimizers.md lists them with their
+-- parameters and defaults. Common parameters of all:
+--   learning_rate = the rate, or the start of a schedule; rescale_grad, clip_gradient, wd, begin_num_update
 --   lr_scheduler = one of polyverso.lr_scheduler's
---   param_idx2name = {[key] = name}: of named parameters only those that end in _weight or _gamma decay
+--   param_idx2name = {[key] = name}: among named parameters, only those that end in _weight or _gamma decay
 
 local capi = require("polyverso.capi")
 
--- Names on the servers, own parameters, and the rate where MXNet gives one of its own, which a schedule's base_lr does not replace.
+-- Each optimizer's name on the servers, its own parameters, and MXNet's own default rate, if any, which a schedule's
+-- base_lr does not replace.
 local KINDS = {
   SGD = {"mx.sgd", "momentum lazy_update"},
   NAG = {"mx.nag", "momentum"},
@@ -33,7 +34,7 @@ local KINDS = {
   Lion = {"mx.lion", "beta1 beta2", 0.0001},
   Test = {"mx.test", ""},
 }
--- Other spellings, of MXNet's and of AI::MXNet's.
+-- Other spellings, from MXNet and AI::MXNet.
 local ALIASES = {warmup_startegy = "warmup_strategy", float_stable_eps = "eps", lambda = "lamda", lambda1 = "lamda1"}
 local COMMON = "learning_rate rescale_grad clip_gradient wd begin_num_update"
 
@@ -47,7 +48,7 @@ local function text(value)
   return tonumber(short) == value and short or ("%.17g"):format(value)
 end
 
---- The text that kv_set_optimizer() and the tables' updaters take.
+--- The text for kv_set_optimizer() and for the tables' updaters.
 function Optimizer:__tostring()
   local words = {}
   for _, parameters in ipairs{self.parameters, self.lr_scheduler or {}} do
@@ -57,16 +58,17 @@ function Optimizer:__tostring()
   return table.concat({self.kind, (unpack or table.unpack)(words)}, " ")
 end
 
---- Takes effect with the next push to a store of this process, in others with the next set_optimizer().
+--- Takes effect with the next push to a store of this process, and in other stores with the next set_optimizer().
 function Optimizer:set_learning_rate(rate)
   if self.lr_scheduler then capi.raise(capi.MV_ESTATE, "the rate is the lr_scheduler's: there is no other to be set") end
   self.parameters.learning_rate = rate
 end
 
---- Factors of the rate, by key or by name.
+--- Sets factors of the rate, by key or by name.
 function Optimizer:set_lr_mult(factors) self.lr_mult = factors end
 
---- Factors of the weight decay, by key or by name; of named parameters that are neither weights nor gammas 0 else.
+--- Sets factors of the weight decay, by key or by name. The default is 0 for named parameters that are neither weights
+-- nor gammas, otherwise 1.
 function Optimizer:set_wd_mult(factors)
   self.wd_mult = {}
   for _, name in pairs(self.idx2name) do
@@ -81,7 +83,7 @@ function Optimizer:factors_of(key)
   return self.lr_mult[key] or self.lr_mult[name] or 1, self.wd_mult[key] or self.wd_mult[name] or 1
 end
 
--- All of them, to be compared.
+-- All factors as one text, for comparison.
 function Optimizer:all_factors()
   local words = {}
   for which, factors in pairs{lr = self.lr_mult, wd = self.wd_mult} do
@@ -111,7 +113,7 @@ for class, kind in pairs(KINDS) do
         made.parameters[name] = value
       elseif ALIASES[name] and known[ALIASES[name]] then
         made.parameters[ALIASES[name]] = value
-      elseif name ~= "multi_precision" and name ~= "sym" then -- halves are always stepped in 32 bits
+      elseif name ~= "multi_precision" and name ~= "sym" then -- 16-bit floats are always updated in 32 bits
         local other = "%s has no parameter '%s'; known: %s %s lr_scheduler param_idx2name"
         capi.raise(capi.MV_EINVAL, other:format(class, tostring(name), kind[2], COMMON))
       end
@@ -121,7 +123,7 @@ for class, kind in pairs(KINDS) do
   end
 end
 
---- create("adam", {learning_rate = 0.01}): the optimizer of that name, in letters of any size.
+--- create("adam", {learning_rate = 0.01}): the optimizer of that name, case-insensitive.
 function module.create(name, settings)
   local names = {}
   for class in pairs(KINDS) do

@@ -1,5 +1,5 @@
---- A call under way, of a table's or node's method with async = true. One that is dropped goes on; nobody hears how it ended, but for an
--- add's error, which the table's next call, barrier() or shutdown() raises.
+--- An unfinished call: a method of a table or node with async = true returns it. A dropped request continues. Its
+-- outcome is lost, except for the error of an add, which the table's next call, barrier() or shutdown() raises.
 
 local capi = require("polyverso.capi")
 local values = require("polyverso.values")
@@ -7,25 +7,25 @@ local values = require("polyverso.values")
 local Request = {}
 Request.__index = Request
 
---- @param result a function that gives the finished call's result; nil if it has none
+--- @param result a function that returns the finished call's result; nil if it has none
 function Request.new(handle, result)
   local self = setmetatable({handle = handle, result = result}, Request)
   if newproxy then self.owner = values.owner(function() self:__gc() end) end
   return self
 end
 
---- Tables have no finalizers in Lua 5.1, what values.owner() gives has one.
+--- Lua 5.1 has no finalizers for tables; the value of values.owner() has one.
 function Request:__gc()
-  if self.handle then pcall(capi.mv_request_release, self.handle) end -- or its node has ended, or this is a forked child
+  if self.handle then pcall(capi.mv_request_release, self.handle) end -- fails after a shutdown, or in a forked child
 end
 
--- A wait that timed out leaves the request alive; its own error releases it.
+-- Whether the request exists: after a wait that times out it does, but its own error releases it.
 local function alive(self)
   local known, failure = pcall(capi.mv_request_error, self.handle)
   return known or type(failure) ~= "table" or failure.family ~= "handle"
 end
 
---- Whether it has finished, well or not. Never waits.
+--- Whether the call has finished, successfully or not. Never waits.
 function Request:done()
   if self.handle then
     local ended, outcome = pcall(capi.mv_request_test, self.handle)
@@ -36,7 +36,7 @@ function Request:done()
   return true
 end
 
---- Waits and returns the call's result. A timeout, in seconds, that passes is an error, and leaves the call running.
+--- Waits, and returns the call's result. After `timeout` seconds it raises an error, and the call continues.
 function Request:wait(timeout)
   if self.handle then
     local ended, failure = pcall(capi.mv_request_wait, self.handle, values.milliseconds(timeout))
@@ -50,7 +50,7 @@ function Request:wait(timeout)
   return self.result and self.result()
 end
 
---- Withdraws the call; an add may have been applied all the same.
+--- Withdraws the call; an add may have been applied nevertheless.
 function Request:cancel()
   if self.handle then
     capi.mv_request_cancel(self.handle)

@@ -2,13 +2,13 @@
 -- node:sparse(), node:keyvalue() or node:open().
 --
 -- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with
--- one column, are a flat table. FFI memory of the table's type goes in, and receives results, without a copy: float,
--- double, int64_t, int32_t, uint8_t, int8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every
--- dtype. Integers are never cut or rounded: those that no number holds exactly are int64_t in LuaJIT and an error in
--- Lua 5.1.
+-- one column, are a flat table. FFI memory of the table's type is passed, and receives results, without a copy: float,
+-- double, int64_t, int32_t, uint8_t, int8_t, and uint16_t for the bits of bf16. Tables of numbers work for every dtype.
+-- Integers are never truncated or rounded: those that no Lua number holds exactly are int64_t in LuaJIT, and an error
+-- in Lua 5.1.
 -- `how` is nil or a table:
 --   rows = {ids from 0}   instead of the whole table, in any order
---   keys = {integers}     the same, as it is called for key-value tables: any integers of 64 bits
+--   keys = {integers}     the same option for key-value tables: any 64-bit integers
 --   timeout = seconds     instead of the node's default
 --   async = true          returns a request at once
 
@@ -64,17 +64,18 @@ local function read(self, how, whole, some)
   return result()
 end
 
---- The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a
--- staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
--- how.out receives them in place: FFI memory, or a table of the right length.
+--- The table's values, with all earlier adds of this worker. In sync mode all workers get the same bits; with a
+-- staleness, the values lag no worker by more than that many clocks. Rows and keys that are not stored have their
+-- initial value. how.out receives the values in place: FFI memory, or a table of the right length.
 function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_get_rows) end
 
---- get() past sync mode's rounds and staleness: what the servers hold now. One worker alone may call it.
+--- A get that ignores sync mode's rounds and staleness: the servers' current values. A single worker may call it.
 function Table:peek(how) return read(self, how, capi.mv_table_peek, capi.mv_table_peek_rows) end
 
---- What a sparse or key-value table stores, for a loop: `for ids, values in t:scan() do`. Each turn gives at most
--- how.chunk rows (default 16384): a table of ids, and values as get() gives them. What is stored all the while comes
--- exactly once, what comes or goes meanwhile at most once; in no order that means anything.
+--- Iterates over the stored rows of a sparse or key-value table: `for ids, values in t:scan() do`. Each iteration
+-- returns at most how.chunk rows (default 16384): a table of ids, and values as from get(). A row that is stored during
+-- the whole scan is returned exactly once; one that is added or removed meanwhile, at most once. The order has no
+-- meaning.
 function Table:scan(how)
   local chunk = checked(how, KNOWN_TO_SCAN).chunk or 16384
   local cursor = 0
@@ -103,24 +104,24 @@ local function write(self, data, how, whole, some)
   return request and Request.new(request)
 end
 
---- Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server
--- has applied it; with how.wait = false at once, and its error, if any, comes from the next call on the table,
--- barrier() or shutdown().
+--- Adds element by element, through the table's updater; repeated rows are summed first. Returns when every server has
+-- applied the add. With how.wait = false it returns at once, and its error, if any, is raised by the next call on the
+-- table, barrier() or shutdown().
 function Table:add(data, how) return write(self, data, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
---- Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the
--- last one stays.
+--- Assigns values, bypassing the updater and sync mode's rounds: for loading a model, between two barriers. For
+-- repeated rows the last one counts.
 function Table:set(data, how) return write(self, data, how, capi.mv_table_set, capi.mv_table_set_rows) end
 
---- Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their initial
--- value again. What is not stored is skipped. `how` as of add().
+--- Removes rows of a sparse table, or keys of a key-value table, with their updater's state: they then read as their
+-- initial value. Rows and keys that are not stored are skipped. `how` as for add().
 function Table:erase(ids, how)
   how = checked(how, KNOWN)
   local request = capi.mv_table_erase_rows(self.handle, ids, values.call_options(flags_of(how), how.timeout))
   return request and Request.new(request)
 end
 
---- Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h
+--- Sets the updater of later adds, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h
 -- has the list. One worker calls it.
 function Table:set_updater(updater, how)
   how = checked(how, KNOWN)
@@ -131,7 +132,8 @@ end
 --- Ends one of this worker's iterations on a table that has a staleness. Never waits.
 function Table:clock() capi.mv_table_clock(self.handle) end
 
---- Rows; of a key-value table the keys that the servers store, which they are asked for. Also #t, but not in 5.1.
+--- The number of rows; for a key-value table, the number of stored keys, which the servers report. Also #t, except in
+-- 5.1.
 function Table:size() return self.is_map and self:info().stored or self.rows end
 
 Table.__len = Table.size
@@ -139,10 +141,10 @@ Table.__len = Table.size
 --- The fields of mv_table_info; asks the servers.
 function Table:info() return capi.mv_table_describe(self.handle) end
 
---- Gives this handle back; the table lives on.
+--- Closes this handle; the table continues to exist.
 function Table:close() capi.mv_table_close(self.handle) end
 
---- Frees the table on all servers. One worker calls it, when nobody uses the table any more.
+--- Frees the table on all servers. One worker calls it, when no worker uses the table any more.
 function Table:destroy() capi.mv_table_destroy(self.handle) end
 
 return Table

@@ -1,13 +1,13 @@
---- Tensors: numbers in shared memory, for scripts and for tables.
+--- Tensors: arrays of numbers in shared memory, for scripts and for tables.
 --
 --     local tensor = require("polyverso.tensor")
 --     local weights = tensor.normal({10, 64}, 1)      -- shape, seed
 --     weights:mul_(0.1)
---     table:add(weights)            -- on one host the bytes are not copied on their way out
+--     table:add(weights)            -- to a server on the same host, the bytes are sent without a copy
 --     print(weights:sum(0))         -- along the rows
 --
--- Positions and axes count from 0, as row ids and FFI memory do. Operators make new tensors; add_, sub_, mul_, div_ and
--- pow_ work in place. The names are the same in Python and Perl. LuaJIT sees the memory with pointer().
+-- Positions and axes count from 0, like row ids and FFI memory. Operators make new tensors; add_, sub_, mul_, div_ and
+-- pow_ work in place. Python and Perl use the same names. In LuaJIT, pointer() gives the memory.
 
 local capi = require("polyverso.capi")
 
@@ -30,19 +30,19 @@ local function code(dtype)
   return known
 end
 
--- The object is a table, for Lua 5.1 collects no tables; the owner in it is what frees the handle.
+-- The object is a table, and Lua 5.1 has no finalizers for tables: the owner in it frees the handle.
 local function new(handle)
   return setmetatable({mv_tensor = handle, owner = capi.tensor_owner(handle)}, Tensor)
 end
 
 local function is_tensor(value) return getmetatable(value) == Tensor end
 
--- An operand: a tensor, or numbers.
+-- An operand as a tensor; numbers are copied into one.
 local function operand(value, dtype)
   return is_tensor(value) and value or Tensor.copy_of(value, dtype)
 end
 
--- ------------------------------------------------------------------ coming
+-- ------------------------------------------------------------------ creation
 
 function Tensor.zeros(shape, dtype) return new(capi.mv_tensor_create(code(dtype), shape)) end
 
@@ -50,14 +50,14 @@ function Tensor.full(shape, value, dtype) return Tensor.zeros(shape, dtype):fill
 
 function Tensor.ones(shape, dtype) return Tensor.full(shape, 1, dtype) end
 
---- start, start + step, ...: `count` of them.
+--- `count` numbers: start, start + step, ...
 function Tensor.range(count, start, step, dtype)
   local made = Tensor.zeros(count, dtype)
   capi.mv_tensor_range(made, start or 0, step or 1)
   return made
 end
 
---- Random numbers, the same for a seed on every machine and in every language.
+--- Random numbers; a seed gives the same ones on every machine and in every language.
 function Tensor.uniform(shape, seed, low, high, dtype)
   local made = Tensor.zeros(shape, dtype)
   capi.mv_tensor_uniform(made, seed, low or 0, high or 1)
@@ -70,7 +70,7 @@ function Tensor.normal(shape, seed, mean, deviation, dtype)
   return made
 end
 
--- The lengths of nested tables, and their numbers in a row.
+-- Collects the lengths of nested tables in `shape`, and their numbers in `flat`.
 local function lay_out(list, level, shape, flat)
   local length = shape[level] or #list
   shape[level] = length
@@ -98,7 +98,7 @@ function Tensor.copy_of(data, dtype)
   return exact == dtype and made or made:cast(dtype)
 end
 
---- A tensor upon FFI memory, an array or {pointer = cdata, count = n}, which it keeps.
+--- A tensor on FFI memory, without a copy: an array or {pointer = cdata, count = n}. The tensor keeps the memory alive.
 -- @param shape nil = one dimension
 function Tensor.view(memory, shape)
   if not shape then
@@ -115,7 +115,7 @@ end
 --- A row-sparse tensor: copies of the values' rows at these ids; repeated ids are summed.
 function Tensor.sparse(rows, values, height) return new(capi.mv_tensor_sparse(rows, operand(values), height)) end
 
--- ------------------------------------------------------------------ what it is
+-- ------------------------------------------------------------------ properties
 
 local methods = {}
 
@@ -127,7 +127,7 @@ function methods:count() return self:info().count end
 function methods:row_sparse() return self:info().row_sparse == 1 end
 function methods:handle() return self.mv_tensor end
 
---- LuaJIT: a pointer to the elements, and how many. They live as long as a tensor upon them; keep one.
+--- LuaJIT: a pointer to the elements, and their number. The memory lives as long as a tensor on it: keep one.
 function methods:pointer()
   local ffi = require("ffi")
   local address, count, dtype = capi.mv_tensor_data(self)
@@ -149,7 +149,7 @@ end
 --- The only element.
 function methods:item() return self:reshape({}):get() end
 
---- Nested tables of numbers; without dimensions, a number.
+--- Nested tables of numbers; a number if there are no dimensions.
 function methods:to_list()
   local shape = self:shape()
   if #shape == 0 then return self:get() end
@@ -208,7 +208,7 @@ for name, op in pairs{add = "ADD", sub = "SUB", mul = "MUL", div = "DIV", pow = 
   Tensor["__" .. name] = function(a, b) return binary(number, a, b) end
   methods[name .. "_"] = function(self, other) return binary(number, self, other, self) end
 end
--- Lua's own comparisons give a boolean, so these are methods.
+-- Methods, because Lua's comparison operators always return a boolean.
 for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
   local number = capi["MV_" .. name:upper()]
   methods[name] = function(self, other) return binary(number, self, other) end
@@ -238,27 +238,27 @@ end
 
 function methods:dot(other) return capi.mv_tensor_dot(self, operand(other)) end
 
---- Whether the shapes are one and |self - other| <= absolute + relative * |other| everywhere.
+--- Whether the shapes are equal and |self - other| <= absolute + relative * |other| for all elements.
 function methods:close(other, relative, absolute)
   return capi.mv_tensor_close(self, operand(other), relative or 1e-5, absolute or 1e-8) == 1
 end
 
 function methods:equal(other) return self:close(other, 0, 0) end
 
---- The product of matrices. how: {transpose_a = true, transpose_b = true}
+--- The matrix product. how: {transpose_a = true, transpose_b = true}
 function methods:matmul(other, how)
   how = how or {}
   local flags = (how.transpose_a and capi.MV_TRANSPOSE_A or 0) + (how.transpose_b and capi.MV_TRANSPOSE_B or 0)
   return new(capi.mv_tensor_matmul(self, operand(other), flags, nil))
 end
 
---- Frees the tensor now, rather than when it is collected.
+--- Frees the tensor now, before garbage collection.
 function methods:free()
   self.owner:free()
   self.mv_tensor = 0
 end
 
--- ------------------------------------------------------------------ as a value
+-- ------------------------------------------------------------------ metamethods
 
 function Tensor.__index(self, key)
   if type(key) ~= "number" then return methods[key] end
@@ -275,7 +275,7 @@ end
 function Tensor.__tostring(self) return capi.mv_tensor_text(self) end
 function Tensor.__len(self) return self:shape()[1] end
 
---- `adopt` makes a tensor of a handle of the C API, which it then frees; `name_of` gives an mv_dtype's name.
+--- `adopt` makes a tensor that owns a handle of the C API and frees it; `name_of` returns the name of an mv_dtype.
 local module = {is_tensor = is_tensor, methods = methods, adopt = new, name_of = function(dtype) return NAMES[dtype] end}
 for _, name in ipairs{"zeros", "full", "ones", "range", "uniform", "normal", "copy_of", "view", "sparse"} do
   module[name] = Tensor[name]

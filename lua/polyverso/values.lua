@@ -1,4 +1,4 @@
---- Numbers at the border: nested tables in, row tables out. Internal.
+--- Conversions between Lua and the C API: nested tables in, row tables out. Internal.
 
 local capi = require("polyverso.capi")
 
@@ -20,7 +20,7 @@ for dtype, names in pairs(NAMES) do
   for _, name in ipairs(names) do DTYPES[name] = dtype end
 end
 
---- A value that calls `ends` when it is collected, for what it is put into: Lua 5.1 collects no tables.
+--- A value that calls `ends` when it is collected, to be kept in a table: Lua 5.1 has no finalizers for tables.
 function values.owner(ends)
   if not newproxy then return setmetatable({}, {__gc = ends}) end
   local proxy = newproxy(true)
@@ -28,7 +28,7 @@ function values.owner(ends)
   return proxy
 end
 
---- The names in a text, for checked().
+--- The set of the names in a text, for checked().
 function values.set_of(names)
   local set = {}
   for name in names:gmatch("%a+") do set[name] = true end
@@ -37,7 +37,7 @@ end
 
 local NOTHING = {}
 
---- A table of options, or an empty one. A misspelt option must not pass for none: add(data, {row = 3}) would add to every row.
+--- The table of options, or an empty one. Refuses unknown names: add(data, {row = 3}) would otherwise add to every row.
 function values.checked(how, known)
   for name in pairs(how or NOTHING) do
     if not known.set[name] then
@@ -57,7 +57,7 @@ function values.dtype(name)
   return dtype
 end
 
---- A table of row tables as one flat table, row by row; anything else as it is.
+--- A table of row tables as one flat table, row by row; anything else unchanged.
 function values.flat(data)
   if type(data) ~= "table" or data.mv_tensor or type(data[1]) ~= "table" then return data end
   local flat, n = {}, 0
@@ -70,11 +70,11 @@ function values.flat(data)
   return flat
 end
 
---- Data that says which dtype its numbers are to have, for where no mv_table says it.
+--- The data with the dtype of its numbers, for calls without an mv_table that has one.
 function values.with_dtype(data, dtype)
   local flat = values.flat(data)
   if type(flat) ~= "table" or flat.pointer or flat.mv_tensor then return flat end
-  if flat == data then -- the caller's own: a copy
+  if flat == data then -- the caller's own table, which must not be changed
     flat = {}
     for i = 1, data.n or #data do flat[i] = data[i] end
   end
@@ -93,7 +93,7 @@ function values.rows_of(flat, count, cols)
   return rows
 end
 
---- How many ids a table, string or FFI array of row ids holds.
+--- The number of ids in a table, string, tensor or FFI array of row ids.
 function values.row_count(rows)
   if type(rows) == "table" and rows.mv_tensor then return rows:count() end
   if type(rows) == "table" then return rows.count or rows.n or #rows end
@@ -101,7 +101,7 @@ function values.row_count(rows)
   return require("ffi").sizeof(rows) / 8
 end
 
---- Seconds as the C API counts: nil = the node's default, negative or infinite = for ever.
+--- Converts seconds to the C API's milliseconds: nil = the node's default, negative or infinite = no deadline.
 function values.milliseconds(seconds)
   if seconds == nil then return 0 end
   if seconds < 0 or seconds == math.huge then return capi.MV_FOREVER end

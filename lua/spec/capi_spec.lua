@@ -1,4 +1,4 @@
--- The C functions: what goes in, what comes out, what is refused. Runs under Lua 5.1, LuaJIT and Lua 5.4.
+-- The C functions: arguments, results and errors. Runs under Lua 5.1, LuaJIT and Lua 5.4.
 
 local globals = {}
 for name in pairs(_G) do globals[name] = true end
@@ -139,7 +139,7 @@ describe("arguments", function()
 end)
 
 if ffi then
-  -- LuaJIT's own literals, which other Luas can't read.
+  -- LuaJIT's own literals, which other Lua versions can't parse.
   local function literal(text) return assert(loadstring("return " .. text))() end
 
   describe("FFI memory", function()

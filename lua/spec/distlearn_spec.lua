@@ -1,10 +1,10 @@
--- distlearn's modules: threads of one process, each a node.
+-- distlearn's modules, with threads of one process as nodes.
 
 require("torch")
 local ipc = require("libipc")
 local NullTree = require("ipc.NullTree")
 
--- body(tree, extra) on `count` nodes; this thread is the first. Returns what each returned.
+-- Runs body(tree, extra) on `count` nodes; this thread is the first node. Returns the results of all nodes.
 local function on_nodes(count, body, extra)
   local server, port = ipc.server("127.0.0.1")
   local others = ipc.map(count - 1, function(count, port, body, extra, id)
@@ -24,7 +24,7 @@ describe("AllReduceSGD", function()
     local results = on_nodes(3, function(tree)
       local allReduceSGD = require("distlearn.AllReduceSGD")(tree)
       local params = {w = torch.Tensor(2):fill(tree.nodeIndex), list = {torch.FloatTensor(1):fill(tree.nodeIndex)}}
-      allReduceSGD.synchronizeParameters(params) -- nobody has made a step: the first one's
+      allReduceSGD.synchronizeParameters(params) -- no node has made a step: the first node's parameters
       local seen = {params.w:sum(), params.list[1][1]}
       for _ = 1, tree.nodeIndex do
         local grads = {w = torch.Tensor(2):fill(tree.nodeIndex), list = {torch.FloatTensor(1):fill(1)}}
@@ -51,7 +51,7 @@ describe("AllReduceSGD", function()
         local grads, params = {torch.Tensor(7):fill(0)}, {torch.Tensor(7):fill(0)}
         torch.manualSeed(10 * round + tree.nodeIndex)
         for _ = 1, 5 do
-          local steps = torch.random(0, 9) -- some may make none
+          local steps = torch.random(0, 9) -- some nodes may make none
           for _ = 1, steps do
             grads[1]:uniform()
             allReduceSGD.sumAndNormalizeGradients(grads)
@@ -90,7 +90,7 @@ describe("AllReduceEA", function()
       local allReduceEA = require("distlearn.AllReduceEA")(tree, 2, 0.25)
       local params = {torch.Tensor(1):fill(8)}
       allReduceEA.synchronizeParameters(params)
-      params[1]:add(tree.nodeIndex == 1 and 4 or -8) -- 12 and 0, the centre at 8
+      params[1]:add(tree.nodeIndex == 1 and 4 or -8) -- 12 and 0, with the centre at 8
       allReduceEA.averageParameters(params)
       local seen = {params[1][1]}
       allReduceEA.averageParameters(params) -- d = 1 and -2; the centre becomes 7
@@ -109,10 +109,10 @@ describe("AllReduceEA", function()
       local allReduceEA = require("distlearn.AllReduceEA")(tree, 3, 0.4)
       local params = {torch.Tensor(7):fill(0)}
       torch.manualSeed(tree.nodeIndex)
-      local slower = 1.0 -- no integer of 5.4, which would wrap
+      local slower = 1.0 -- a float, because an integer of Lua 5.4 would overflow
       for _ = 1, 5 do
         for _ = 1, torch.random(45, 53) do
-          params[1]:add(torch.randn(7):div(slower)) -- wanders, and comes to rest
+          params[1]:add(torch.randn(7):div(slower)) -- a random walk with decreasing steps
           allReduceEA.averageParameters(params)
           slower = slower * 2
         end

@@ -68,7 +68,7 @@ describe("two nodes", function()
     local own, other = {0, 0, 0}, {2, 4, 6}
     two:update_send({other}, 1)
     assert.is_true(one:update_send({own}, 1))
-    assert.is_true(one:update_send({own}, 1))  -- the fetch goes on
+    assert.is_true(one:update_send({own}, 1))  -- the fetch continues
     assert.equal(0.5, one:update_wait({own}, 1))
     assert.same({1, 2, 3}, own)
     assert.is_nil(one:fetch_wait(1))
@@ -77,7 +77,7 @@ describe("two nodes", function()
     assert.equal(1, one:peers()[1].fetched)
     assert.truthy(tostring(one):find("score 1000", 1, true))
     assert.has_error(function() one:publish({own, "text", 1}, 1) end)
-    assert.has_error(function() one:publish({}, 1) end)  -- what was added before the error is dropped
+    assert.has_error(function() one:publish({}, 1) end)  -- an error drops the arrays that were added before it
     one:remove_peer("two")
     assert.has_error(function() one:remove_peer("two") end)
     one:close()

@@ -1,4 +1,4 @@
--- polyverso.group: of one rank in this process, and ranks of several processes, as `polyverso run` starts them.
+-- polyverso.group: groups of one rank in this process, and groups of several processes started by `polyverso run`.
 
 require("torch")
 local group = require("polyverso.group")
@@ -21,7 +21,7 @@ local END = [[
   node:shutdown()
 ]]
 
--- What the ranks of a cluster have seen, by rank.
+-- The lines that the ranks of a cluster print, by rank.
 local function seen(script) return ranks.lines(3, BEGIN .. script .. END) end
 
 describe("a group", function()

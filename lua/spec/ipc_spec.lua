@@ -1,10 +1,10 @@
--- libipc: what scripts for torch-ipc do with threads, queues, servers and clients. Each test is run by Lua 5.1, LuaJIT and 5.4.
+-- libipc: threads, queues, servers and clients, used as in torch-ipc's scripts. Runs under Lua 5.1, LuaJIT and 5.4.
 
 require("torch")
 local ipc = require("libipc")
 local native = require("polyverso.ipc")
 
--- A server, and what `each(client, extra)` does in `count` threads.
+-- Runs serve(server) and, in `count` threads, each(client, extra, id); returns the threads' results.
 local function with_clients(count, serve, each, extra)
   local server, port = ipc.server("127.0.0.1")
   local threads = ipc.map(count, function(port, each, extra, id)

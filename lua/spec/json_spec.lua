@@ -1,4 +1,4 @@
--- polyverso.json: what the library's texts may hold, and what is none.
+-- polyverso.json: valid texts, as the library writes them, and invalid ones.
 
 local json = require("polyverso.json")
 

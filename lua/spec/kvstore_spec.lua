@@ -1,4 +1,4 @@
--- polyverso.kvstore: the examples of MXNet's manual, what values may be, optimizers.
+-- polyverso.kvstore: the examples of MXNet's manual, the accepted values, optimizers.
 
 local capi = require("polyverso.capi")
 local kvstore = require("polyverso.kvstore")
@@ -13,7 +13,7 @@ local function ones() return tensor.ones(SHAPE) end
 local function zeros() return tensor.zeros(SHAPE) end
 local function holds(t, value) assert.is_true(t:equal(tensor.full(t:shape(), value)), tostring(t)) end
 
--- make() for each of `count`.
+-- A list of `count` results of make().
 local function several(count, make)
   local list = {}
   for i = 1, count do list[i] = make() end
@@ -94,7 +94,7 @@ describe("MXNet's examples:", function()
   it("set_gradient_compression", function()
     kv:init(4, zeros())
     kv:set_gradient_compression{type = "2bit", threshold = 0.5}
-    for _, pair in ipairs{{0.3, 0}, {0.3, 0.5}, {-1.2, -0.5}} do -- what is left is pushed with the next
+    for _, pair in ipairs{{0.3, 0}, {0.3, 0.5}, {-1.2, -0.5}} do -- the residual is added to the next push
       kv:push(4, ones() * pair[1])
       kv:pull(4, a)
       holds(a, pair[2])
@@ -289,7 +289,7 @@ describe("an optimizer", function()
     local expected = {0.5, 0.25, 0.125, 0.0625, -0.46875}
     for i, change in ipairs{
       function() end,
-      function() made:set_learning_rate(0) end, -- the momentum is still there
+      function() made:set_learning_rate(0) end, -- the momentum still moves the value
       function() made.parameters.learning_rate, made.parameters.rescale_grad = 0.5, 0 end,
       function() made.parameters.rescale_grad = 1; made:set_lr_mult{w = 0} end,
       function() made:set_lr_mult{} end,
@@ -331,12 +331,12 @@ describe("an optimizer", function()
   it("has the parameters and rates of the library", function()
     for name in ("sgd nag signum ftml lbsgd dcasgd sgld adam adamw adamax nadam adagrad adadelta rmsprop ftrl lamb lion test"):gmatch("%S+") do
       local made = optimizer.create(name)
-      -- names all that there are, its own before the common ones
+      -- the message lists all parameters, the optimizer's own before the common ones
       local listed = failure_of(polyverso.kv_optimizer_rate, made.kind .. " no_such_parameter=1", 1).text:match("it has (.-) wd=")
       local rate = tonumber(listed:match("learning_rate=(%S+)"))
       assert.equal(rate, polyverso.kv_optimizer_rate(tostring(made), 1))
       for parameter, default in listed:gmatch("([%w_]+)=(%S+) %(") do
-        optimizer.create(name, {[parameter] = tonumber(default) or default}) -- raises for one that it does not know
+        optimizer.create(name, {[parameter] = tonumber(default) or default}) -- raises an error for an unknown parameter
       end
     end
   end)

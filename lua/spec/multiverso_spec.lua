@@ -1,4 +1,4 @@
--- Multiverso's API, as its users know it.
+-- Multiverso's API.
 
 local multiverso = require("multiverso")
 

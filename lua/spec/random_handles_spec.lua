@@ -1,4 +1,5 @@
--- Random calls on random objects, closed and dropped in any order: every call succeeds or raises. tests/capi/random_handles.c does more of it.
+-- Random calls on random objects, closed and dropped in any order: every call succeeds or raises an error.
+-- tests/capi/random_handles.c tests more of it.
 
 local distlearn = require("polyverso.distlearn")
 local gossip = require("polyverso.gossip")
@@ -128,7 +129,7 @@ describe("random calls", function()
     for _, each in pairs(nodes) do pcall(each.shutdown, each) end
     collectgarbage()
     collectgarbage()
-    local ended, failure = pcall(node.shutdown, node)  -- it may tell of a call that was dropped
+    local ended, failure = pcall(node.shutdown, node)  -- may raise the error of a dropped call
     assert.is_true(ended or failure.name ~= "MV_EINTERNAL")
     assert.is_false((pcall(node.rank, node)))
   end)

@@ -1,11 +1,11 @@
--- Groups for specs: of one rank in this process, and scripts as the ranks of a cluster.
+-- Groups for specs: a cluster of one rank in this process, and scripts that run as the ranks of a cluster.
 
 local group = require("polyverso.group")
 local polyverso = require("polyverso")
 
 local ranks = {}
 
---- A table with the node and the group of a cluster of one, which each test of a describe() gets anew.
+--- A table with the node and the group of a cluster of one; each test of a describe() gets new ones.
 function ranks.alone(before_each, after_each)
   local alone = {}
   before_each(function()
@@ -21,7 +21,7 @@ end
 
 local INTERPRETER = jit and "luajit" or "lua" .. _VERSION:match("%d%.%d")
 
---- The lines that `count` processes of a script print, one each, by rank.
+--- Runs a script as `count` processes, each of which prints one line; returns the lines by rank.
 function ranks.lines(count, script)
   local path = os.tmpname()
   local file = assert(io.open(path, "w"))
@@ -34,7 +34,7 @@ function ranks.lines(count, script)
   os.remove(path)
   local text = table.concat(lines, "\n")
   assert(table.remove(lines) == "status 0", text)
-  table.sort(lines) -- behind "[w0] " and so on
+  table.sort(lines) -- by their prefixes "[w0] " and so on
   for i, line in ipairs(lines) do lines[i] = line:match("^%[w%d+%] (.*)$") end
   return lines
 end

@@ -1,10 +1,10 @@
--- Requests that nobody waits for: their handles and buffers come back.
+-- Dropped requests: their handles and buffers are released.
 
 local polyverso = require("polyverso")
 local kvstore = require("polyverso.kvstore")
 local tensor = require("polyverso.tensor")
 
---- Slots are as many as requests that lived at the same time.
+--- The slot of a request's handle. Slots are reused, so their number is that of the requests alive at the same time.
 local function slot(request) return request.handle % 2 ^ 24 end
 
 describe("a dropped request", function()
@@ -20,7 +20,7 @@ describe("a dropped request", function()
     collectgarbage()
     for i = 1, count do
       most = math.max(most, slot(call(i)))
-      if i % 1000 == 0 then collectgarbage() end -- proxies of Lua 5.1 are too small for it to hurry
+      if i % 1000 == 0 then collectgarbage() end -- Lua 5.1's proxies are too small to trigger the collector soon
     end
     return most
   end
@@ -72,6 +72,6 @@ describe("a dropped request", function()
     local last = node:barrier{async = true}
     assert.is_true(slot(last) < 2000)
     last:wait()
-    array:add({1, 1, 1, 1}, {async = true}) -- and one outlives its node
+    array:add({1, 1, 1, 1}, {async = true}) -- this request outlives its node
   end)
 end)

@@ -1,4 +1,4 @@
--- polyverso.distlearn: clusters of one in this process, and ranks of several processes.
+-- polyverso.distlearn: clusters of one rank in this process, and clusters of several processes.
 
 require("torch")
 local distlearn = require("polyverso.distlearn")
@@ -37,7 +37,7 @@ describe("ranks with uneven steps", function()
       node:shutdown()
     ]])
     for rank, seen in ipairs{"3", "3 2", "3 2 1"} do
-      -- 1 - 2 - 2.5 - 3 = -6.5; the centre's differences 0, 1, 2; then once more towards it, at -3.5.
+      -- 1 - 2 - 2.5 - 3 = -6.5; the ranks' d = 0, 1, 2 move the centre to -3.5; then one more move towards it.
       local ends = -6.5 + 3 * (rank - 1)
       assert.equal(("%s %.17g"):format(seen, ends - 0.25 * (ends + 3.5)), lines[rank])
     end

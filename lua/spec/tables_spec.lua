@@ -8,7 +8,7 @@ local function failure_of(f, ...)
   return failure
 end
 
--- What a scan gives, as a table of values by key.
+-- The results of a scan, as a table of values by key.
 local function scanned(t, how)
   local seen = {}
   for ids, values in t:scan(how) do
@@ -18,7 +18,7 @@ local function scanned(t, how)
   return seen
 end
 
--- The integer of these digits, as exactly as this Lua can; nil if it can't.
+-- The integer with these digits, if this Lua can represent it exactly; otherwise nil.
 local function integer(digits)
   if math.type then return math.tointeger(tonumber(digits)) end
   if jit then return assert(loadstring("return " .. digits .. "LL"))() end

@@ -1,5 +1,5 @@
--- The stand-in for Torch: whatever its functions are given, they return or raise an error with the user's line. The
--- arguments come from a generator of our own, so that a failure is the same one everywhere.
+-- The stand-in for Torch: for any arguments, its functions return or raise an error that names the user's line. The
+-- arguments come from a generator of our own, so a failure is reproducible on every machine.
 
 require("torch")
 
@@ -23,7 +23,7 @@ local MAKERS = {
   function() return torch.IntTensor(3):fill(-2) end,
 }
 
-local made = {} -- what earlier calls returned: tensors that share memory
+local made = {} -- results of earlier calls: tensors that share memory
 
 local function tensor() return #made > 0 and random(2) == 1 and pick(made) or pick(MAKERS)() end
 

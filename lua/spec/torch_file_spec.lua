@@ -57,7 +57,7 @@ for _, format in ipairs{"binary", "ascii"} do
 
     it("that is damaged is an error, or other data", function()
       local bytes = torch.serialize(example(), format)
-      for cut = 0, #bytes / 2, 7 do -- near the end a word of ascii may be cut to another that fits
+      for cut = 0, #bytes / 2, 7 do -- near the end a truncated word of ascii may still be valid
         assert.is_false((pcall(torch.deserialize, bytes:sub(1, cut), format)), tostring(cut))
       end
       for at = 1, #bytes, 3 do

@@ -134,7 +134,7 @@ describe("arithmetic", function()
       pcall(a.fill, a, "x")
       local _ = {a:sum(), a:sum(1), a:max(2), a * a, a:sort(), a:eq(b), a:norm(), a:dot(b), torch.equal(a, b), a:sin()}
     end
-    assert.equal(2, a:view(4):polyverso():info().sharers) -- the storage, and this one
+    assert.equal(2, a:view(4):polyverso():info().sharers) -- the storage and this tensor
   end)
 
   it("refuses what does not fit", function()

@@ -1,4 +1,4 @@
--- Scripts that were written for Torch and Multiverso: the handlers take and return tensors.
+-- Scripts written for Torch and Multiverso: the handlers take and return tensors.
 
 require("torch")
 
@@ -61,7 +61,7 @@ describe("multiverso with torch", function()
     local tbh = mv.ArrayTableHandler:new(6, torch.range(1, 6))
     tbh:add{1, 1, 1, 1, 1, 1}
     tbh:add(torch.IntTensor{1, 2, 3, 4, 5, 6})
-    tbh:add(torch.FloatTensor{{1, 3, 5}, {2, 4, 6}}:t(), true) -- with gaps
+    tbh:add(torch.FloatTensor{{1, 3, 5}, {2, 4, 6}}:t(), true) -- not contiguous
     assert.same({4, 7, 10, 13, 16, 19}, tbh:get():totable())
     local matrix = mv.MatrixTableHandler:new(2, 3, {{1, 2, 3}, {4, 5, 6}})
     matrix:add(torch.ones(2, 3), nil, true)
@@ -91,7 +91,7 @@ describe("multiverso with torch", function()
 end)
 
 describe("a Torch that is installed", function()
-  -- What the handlers need of one: isTensor, FloatTensor, and tensors with float, contiguous, nElement and data.
+  -- The parts of Torch that the handlers need: isTensor, FloatTensor, and tensors' float, contiguous, nElement, data.
   local handlers, loaded, made
   before_each(function()
     loaded = package.loaded.torch

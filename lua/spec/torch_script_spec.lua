@@ -132,7 +132,7 @@ describe("torch.CmdLine", function()
     cmd:option("-fast", false, "hurry")
   end)
 
-  -- What `call` prints, and pcall's results.
+  -- The text that `call` prints, and pcall's results.
   local function printed(call, ...)
     local before, lines = print, {}
     _G.print = function(...) lines[#lines + 1] = table.concat({...}, "\t") end

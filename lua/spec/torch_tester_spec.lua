@@ -2,7 +2,7 @@
 
 require("torch")
 
--- What a tester writes in a run, and whether the run raised an error.
+-- The text that a tester writes in a run, whether the run succeeded, and its error.
 local function run(tester, ...)
   local write, written = io.write, {}
   io.write = function(...)
@@ -13,7 +13,7 @@ local function run(tester, ...)
   return table.concat(written), ended, failure
 end
 
--- A tester whose assertions return what they would record.
+-- A tester whose assertions return the failure that they would record.
 local function probe()
   local tester = torch.Tester()
   tester._success = function() return true end

@@ -1,4 +1,4 @@
--- ipc.Tree and its siblings: threads of one process, each a node. What torch-ipc's and distlearn's scripts do.
+-- ipc.Tree and its siblings, with threads of one process as nodes, used as in torch-ipc's and distlearn's scripts.
 
 require("torch")
 local ipc = require("libipc")
@@ -6,7 +6,7 @@ local native = require("polyverso.ipc")
 local NullTree = require("ipc.NullTree")
 local walkTable = require("ipc.utils").walkTable
 
--- body(tree, extra) on `count` nodes; this thread is the first. Returns what each returned.
+-- Runs body(tree, extra) on `count` nodes; this thread is the first node. Returns the results of all nodes.
 local function on_nodes(count, body, extra)
   local server, port = ipc.server("127.0.0.1")
   local others = ipc.map(count - 1, function(count, port, body, extra, id)
@@ -124,7 +124,7 @@ describe("Tree", function()
       end)
       return #calls, calls[1], calls[2]
     end)
-    assert.same({{8, 1, 2}, {2, 1, 2}}, results) -- three rounds of the other's, and the last one
+    assert.same({{8, 1, 2}, {2, 1, 2}}, results) -- three rounds of the other node, and the last round
   end)
 
   it("calls it as often for a node that has no value, and hands it what the others reduce: a number, a tensor, a table", function()
@@ -146,7 +146,7 @@ describe("Tree", function()
       end
       return table.concat(seen, " ")
     end)) do
-      assert.is_true(result[1] == "" or result[1] == "number2 table2 tensor2", result[1]) -- a round, and the last one
+      assert.is_true(result[1] == "" or result[1] == "number2 table2 tensor2", result[1]) -- one round, and the last
     end
   end)
 
@@ -241,7 +241,7 @@ describe("trees that find each other", function()
   end)
 
   it("by their parent's number", function()
-    local ppid = native.getpid() * 10 + 1 -- nobody else's
+    local ppid = native.getpid() * 10 + 1 -- a number that no other test uses
     for round = 1, 2 do
       local nodes = {ipc.map(3, function(ppid, round, id)
         local tree = require("ipc.LocalhostTree")(round == 1 and id or nil, 3, ppid)

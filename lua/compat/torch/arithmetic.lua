@@ -1,4 +1,4 @@
---- Arithmetic, element by element, and the operators. Internal.
+--- Element-wise arithmetic, and the operators. Internal.
 
 local capi = require("polyverso.capi")
 local dispatch = require("torch.dispatch")
@@ -9,7 +9,7 @@ local strided, fail = types.strided, types.fail
 local methods, float_methods = types.methods, types.float_methods
 local resize_as = tensors.resize_as
 
--- The result in the source's lengths, of the source's type.
+-- The result, resized to the source's lengths; its type must be the source's.
 local function shaped(name, result, source, ...)
   dispatch.one_kind(name, result, source, ...)
   return resize_as(result, source)
@@ -26,7 +26,7 @@ local function in_place(name, forms, run, only_floats)
   end
 end
 
--- ------------------------------------------------------------------ of one element
+-- ------------------------------------------------------------------ one operand
 
 for name, op in pairs{neg = capi.MV_NEG, abs = capi.MV_ABS} do
   in_place(name, {T = true}, function(result, source)
@@ -48,12 +48,12 @@ in_place("sign", {T = true}, function(result, source)
   return strided.map("sign", shaped("sign", result, source), source)
 end)
 
--- ------------------------------------------------------------------ with a number, and of two
+-- ------------------------------------------------------------------ with a number, or with another tensor
 
 -- result = a + factor * b
 local function add_scaled(name, result, a, factor, b)
   shaped(name, result, a, b)
-  -- Of the same memory a copy, unless each element is read just before it is written.
+  -- If result and b share memory, copies b, unless each element is read just before it is written.
   if strided.same(result, b) and (result ~= a or not result:isSetTo(b)) then b = b:clone() end
   if result ~= a then strided.copy(result, a) end
   return strided.axpy(result, factor, b)
@@ -113,7 +113,7 @@ by_element("fmod", math.fmod)
 by_element("mod", math.fmod)
 by_element("remainder", function(a, b) return a - b * math.floor(a / b) end)
 
-local arc_tangent = math.atan2 or math.atan -- Lua 5.4's takes both
+local arc_tangent = math.atan2 or math.atan -- math.atan of Lua 5.4 takes two arguments
 in_place("atan2", {TT = true}, function(result, y, x)
   dispatch.one_kind("atan2", result, y, x)
   local made = y:clone()
@@ -137,9 +137,9 @@ in_place("lerp", {TTn = true}, function(result, a, b, weight)
   return add_scaled("lerp", result, a, weight, difference)
 end)
 
--- ------------------------------------------------------------------ of plain numbers
+-- ------------------------------------------------------------------ plain numbers
 
--- torch.sqrt(2), torch.pow(2, 3): a number.
+-- Lets a function also take numbers: torch.sqrt(2), torch.pow(2, 3) return a number.
 local function of_numbers(name)
   local of_tensors = dispatch.functions[name]
   dispatch.functions[name] = function(first, ...)
@@ -155,7 +155,7 @@ for _, name in ipairs{"abs", "sqrt", "exp", "log", "log1p", "sin", "cos", "tan",
   of_numbers(name)
 end
 
--- ------------------------------------------------------------------ comparisons: a ByteTensor, or a result of their type
+-- ------------------------------------------------------------------ comparisons: by default into a ByteTensor
 
 for name, op in pairs{eq = capi.MV_EQ, ne = capi.MV_NE, lt = capi.MV_LT, le = capi.MV_LE, gt = capi.MV_GT, ge = capi.MV_GE} do
   local function into(result, a, b)
@@ -192,7 +192,7 @@ function methods.__unm(a) return functions.neg(a) end
 function methods.__mul(a, b)
   if type(a) == "number" then return functions.mul(b, a) end
   if type(b) == "number" then return functions.mul(a, b) end
-  if not (types.kind(a) and types.kind(b)) then functions.mul(a, b) end -- says what is wrong
+  if not (types.kind(a) and types.kind(b)) then functions.mul(a, b) end -- raises the error
   local rows, columns = strided.dim(a), strided.dim(b)
   if rows == 1 and columns == 1 then return functions.dot(a, b) end
   if rows == 2 and columns == 1 then return functions.mv(a, b) end

@@ -9,7 +9,7 @@ local metatables, parents = {}, {} -- by name
 -- The metatable's operators, which a class defines as __add__, __tostring__ and so on.
 local OPERATORS = {"add", "sub", "mul", "div", "mod", "pow", "unm", "concat", "len", "eq", "lt", "le", "call", "tostring"}
 
--- A field of the class or of those that it comes from.
+-- A field of the class or of its ancestors.
 local function inherited(metatable, key)
   while metatable do
     local value = rawget(metatable, key)
@@ -47,7 +47,7 @@ local function operator(metatable, name)
   end
 end
 
--- The table that holds a name's last part, and that part.
+-- The table that holds the last part of a name, and that part.
 local function place_of(name, module)
   local holder = module or _G
   local path, last = name:match("^(.*)%.([^.]+)$")
@@ -59,7 +59,7 @@ local function place_of(name, module)
   return holder, last
 end
 
--- Makes the object of a class and calls its __init.
+-- Makes an object of a class and calls its __init.
 local function construct(metatable, ...)
   local object = setmetatable({}, metatable)
   local init = inherited(metatable, "__init")
@@ -67,7 +67,7 @@ local function construct(metatable, ...)
   return object
 end
 
---- class(name [, parent's name] [, table that the constructor goes into]): the class, its parent
+--- class(name [, parent's name] [, table for the constructor]): returns the class and its parent.
 function class.class(name, parent_name, module)
   if type(parent_name) == "table" then parent_name, module = nil, parent_name end
   if type(name) ~= "string" then fail("class(): a name is expected, got %s", types.describe(name)) end
@@ -92,7 +92,7 @@ function class.class(name, parent_name, module)
   return metatable, parent
 end
 
---- An object of a class without its __init.
+--- A function that makes an object of a class without calling its __init.
 function class.factory(name)
   local metatable = metatables[name]
   if metatable then return function() return setmetatable({}, metatable) end end
@@ -112,8 +112,8 @@ class.typename = types.typename
 --- typename(), or Lua's type().
 function class.type(object) return types.typename(object) or type(object) end
 
---- Whether an object is of a class, or of one that comes from it.
--- @param wanted the class, its constructor, or a pattern for string.find of its name
+--- Whether an object is of a class or of a class derived from it.
+-- @param wanted the class, its constructor, or a string.find pattern of its name
 function class.isTypeOf(object, wanted)
   local name = types.typename(object)
   if type(wanted) == "table" then

@@ -1,10 +1,10 @@
---- torch.CmdLine: the options and arguments of a script. Internal.
+--- torch.CmdLine: a parser for the options and arguments of a script. Internal.
 --
 --     cmd = torch.CmdLine()
 --     cmd:text('Trains a model')
 --     cmd:argument('data', 'the folder of the data')
---     cmd:option('-rate', 0.1, 'learning rate')      -- a number, as its default is
---     cmd:option('--verbose', false, 'say more')     -- given: the default's opposite
+--     cmd:option('-rate', 0.1, 'learning rate')      -- a number, because its default is one
+--     cmd:option('--verbose', false, 'say more')     -- a flag: negates the default
 --     opt = cmd:parse(arg)                           -- opt.data, opt.rate, opt.verbose
 
 local class = require("torch.class")
@@ -14,7 +14,7 @@ local fail = types.fail
 local module = {}
 local CmdLine = class.class("torch.CmdLine", nil, module)
 
--- The key of an option in the result: without dashes.
+-- The key of an option in the result: its name without leading dashes.
 local function key_of(name) return (name:gsub("^%-+", "")) end
 
 function CmdLine:__init(argseparator, keyseparator)
@@ -22,10 +22,10 @@ function CmdLine:__init(argseparator, keyseparator)
   self.entries, self.options, self.arguments = {}, {}, {}
 end
 
---- Nothing is printed by log().
+--- Makes a later log() write print()'s output only to its file.
 function CmdLine:silent() self.is_silent = true end
 
---- A line of the help.
+--- Adds a line to the help.
 function CmdLine:text(line) self.entries[#self.entries + 1] = {text = line or ""} end
 
 function CmdLine:option(name, default, help)
@@ -36,7 +36,7 @@ function CmdLine:option(name, default, help)
   self.entries[#self.entries + 1], self.options[name] = entry, entry
 end
 
---- @param typename "number" where it is to be one
+--- @param typename "number" if the argument is a number
 function CmdLine:argument(name, help, typename)
   local entry = {key = name, help = help, typename = typename}
   self.entries[#self.entries + 1], self.arguments[#self.arguments + 1] = entry, entry
@@ -62,7 +62,7 @@ local function refuse(self, ...)
   fail(...)
 end
 
--- An option's value of its default's type, and whether a word was taken for it.
+-- An option's value, of its default's type, and whether it consumed the word.
 local function value_of(self, entry, word)
   if type(entry.default) == "boolean" then return not entry.default, false end
   if word == nil then refuse(self, "option %s needs a value", entry.name) end
@@ -72,7 +72,7 @@ local function value_of(self, entry, word)
   return value, true
 end
 
---- The options and arguments among the words of a command line, and the defaults of those that are not there.
+--- Parses the words of a command line: returns the options and arguments, with defaults for those that are missing.
 function CmdLine:parse(words)
   local values, given = {}, 0
   for _, entry in pairs(self.options) do values[entry.key] = entry.default end
@@ -99,7 +99,7 @@ function CmdLine:parse(words)
   return values
 end
 
---- A name for a run, of those values that are not the defaults: prefix,rate=0.2. Keys of `ignore` are left out.
+--- A name for a run, made of the values that differ from the defaults: prefix,rate=0.2. Keys in `ignore` are left out.
 function CmdLine:string(prefix, values, ignore)
   local parts = {}
   for _, entry in pairs(self.options) do
@@ -113,7 +113,7 @@ function CmdLine:string(prefix, values, ignore)
   return name == "" and prefix or prefix .. self.argseparator .. name
 end
 
---- Writes what print() prints to a file, or a file of that name, too; begins with the values.
+--- Copies the output of print() to an open file, or to a file of that name; writes the values first.
 function CmdLine:log(target, values)
   local file, why = target, nil
   if type(target) == "string" then file, why = io.open(target, "w") end

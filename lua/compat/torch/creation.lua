@@ -1,4 +1,4 @@
---- torch.zeros, ones, range, cat and others that make tensors, and random numbers. Internal.
+--- torch.zeros, ones, range, cat and other functions that make tensors, and random numbers. Internal.
 
 local dispatch = require("torch.dispatch")
 local types = require("torch.types")
@@ -7,8 +7,8 @@ local strided, fail, check_numbers = types.strided, types.fail, types.check_numb
 local creation = {}
 local functions, methods, float_methods = dispatch.functions, types.methods, types.float_methods
 
--- A function that makes a tensor of the default type, or of the result's before its arguments: torch.name(...),
--- torch.name(result, ...) and result:name(...).
+-- Defines a function that makes a tensor of the default type, or writes into a result before its arguments:
+-- torch.name(...), torch.name(result, ...) and result:name(...).
 local function making(name, make, only_floats)
   functions[name] = function(...)
     if types.kind((...)) then return make(...) end
@@ -54,9 +54,9 @@ making("eye", function(result, rows, columns)
   return result
 end)
 
--- ------------------------------------------------------------------ put together
+-- ------------------------------------------------------------------ concatenation
 
--- The lengths of all together; those without dimensions do not count.
+-- The lengths of the concatenation. Missing dimensions of a part count as 1; parts without any are left out before.
 local function joined_sizes(parts, dimension)
   local total
   for _, part in ipairs(parts) do
@@ -116,11 +116,11 @@ methods.cat = functions.cat
 
 -- ------------------------------------------------------------------ random numbers
 
--- Each call takes a further stream of the seed's numbers, so that a script gets the same ones wherever it runs.
+-- Each call uses the next stream of the seed, so a script gets the same numbers on every machine.
 local generator = {seed = 0, stream = 0, has_begun = false}
 
 function functions.manualSeed(first, second)
-  local seed = second or first -- before it may be a Generator, of which there is only this one
+  local seed = second or first -- an optional Generator comes first; it is ignored, because there is only one
   check_numbers("manualSeed", seed)
   generator.seed, generator.stream, generator.has_begun = seed, 0, true
 end
@@ -166,7 +166,7 @@ making("randperm", function(result, count)
   return strided.copy(shaped("randperm", result, count), order)
 end)
 
--- A distribution: tensor:name(...) fills the tensor, torch.name(...) is one number.
+-- Defines a distribution: tensor:name(...) fills the tensor, torch.name(...) returns one number.
 local function distribution(name, fill, only_floats)
   local into = only_floats and float_methods or methods
   into[name] = function(self, ...)
@@ -186,7 +186,7 @@ distribution("normal", function(self, mean, deviation)
   return draw(self, "normal", mean or 0, deviation or 1)
 end, true)
 
--- Of uniform numbers.
+-- Defines a distribution by a function of uniform numbers.
 local function transformed(name, transform, only_floats)
   distribution(name, function(self, ...)
     local compute = transform(...)
@@ -219,7 +219,7 @@ transformed("logNormal", function(mean, deviation)
   end
 end, true)
 
--- Whole numbers from a to b; without b from 1 to a; without both what a type can hold, as Torch.
+-- Whole numbers from a to b; with one argument, from 1 to it; without arguments, as in Torch, all that the type holds.
 local WIDEST = {Byte = 255, Int = 2 ^ 31 - 1, Long = 2 ^ 53, Float = 2 ^ 24, Double = 2 ^ 53}
 methods.random = function(self, ...)
   check_numbers("random", ...)
@@ -236,7 +236,7 @@ functions.random = function(...)
   return one:random(...)[1]
 end
 
---- Row numbers of weights, drawn by them; with replacement they may repeat.
+--- Draws `count` positions for each row of weights, which are the probabilities; with replacement they may repeat.
 function functions.multinomial(weights, count, with_replacement)
   types.check(weights, "multinomial()")
   check_numbers("multinomial", count)

@@ -1,8 +1,8 @@
---- How Torch's functions take their arguments: a result first or not, as a method or not. Internal.
+--- The argument conventions of Torch's functions: with or without a result first, as function or method. Internal.
 --
 -- torch.add(a, 2) makes a tensor, torch.add(r, a, 2) writes into r, a:add(2) changes a, and r:add(a, 2) writes into r.
--- An operation is defined by what can follow the result, as a string of letters: n number, T tensor, b boolean, s
--- string, ? anything else.
+-- An operation is defined by the arguments that may follow the result, as a string of letters: n number, T tensor,
+-- b boolean, s string, ? anything else.
 
 local types = require("torch.types")
 local fail = types.fail
@@ -31,7 +31,7 @@ local function refuse(name, forms, ...)
   fail("invalid arguments: %s\nexpected arguments of %s: %s", table.concat(got, " "), name, table.concat(expected, " | "))
 end
 
---- All tensors of one type, which is returned.
+--- Checks that all tensors have one type, and returns it.
 function dispatch.one_kind(name, first, ...)
   local kind = types.kind(first)
   for i = 1, select("#", ...) do
@@ -43,10 +43,10 @@ function dispatch.one_kind(name, first, ...)
   return kind
 end
 
---- An operation whose result is the tensor of a method's call: torch.name and tensor:name.
--- @param forms what follows the result: {Tn = true}, or false where it is no method's form
--- @param run called with result and the rest; returns what the call does
--- @param make makes the result of the arguments where none is given
+--- Defines torch.name and tensor:name for an operation that writes into a result; a method's result is its own tensor.
+-- @param forms the arguments that may follow the result: {Tn = true}
+-- @param run called with the result and the arguments; returns the operation's return values
+-- @param make makes a result from the arguments if none is given
 function dispatch.in_place(name, forms, run, make)
   make = make or function(first, second) return types.new(types.kind(first) or types.kind(second)) end
   dispatch.functions[name] = function(...)
@@ -63,8 +63,8 @@ function dispatch.in_place(name, forms, run, make)
   end
 end
 
---- An operation whose result is always a new one, unless results are given before the operands.
--- @param forms the operands, and the results before them: {Tn = run, TTn = run, ...}
+--- Defines an operation that makes new results, unless results are given before the operands.
+-- @param forms by the letters of the operands, with or without results before them: {Tn = run, TTn = run, ...}
 -- @param only_floats refuses tensors of integers
 function dispatch.fresh(name, forms, only_floats)
   local function call(...)

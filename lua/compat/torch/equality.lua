@@ -1,10 +1,10 @@
---- Deep equality within a tolerance, with words for what differs. Internal; the Tester's.
+--- Deep equality within a tolerance, with a description of the difference, for the Tester. Internal.
 
 local types = require("torch.types")
 
 local equality = {}
 
--- The greatest difference between two tensors of as many elements.
+-- Compares the greatest difference between two tensors with equal numbers of elements to the tolerance.
 local function tensors_differ(what, a, b, tolerance, negated)
   local difference = a:double():clone():add(-1, b:double()):abs():max()
   local is_equal = difference <= tolerance
@@ -13,8 +13,8 @@ local function tensors_differ(what, a, b, tolerance, negated)
     tostring(difference), tostring(tolerance))
 end
 
---- Whether two tensors are equal within the tolerance, or, negated, are not; and why it is not so.
--- @param any_dimensions as many elements are enough
+--- Whether two tensors are equal within the tolerance, or, negated, differ; and a description of the failure.
+-- @param any_dimensions compares only the numbers of elements, not the shapes
 function equality.of_tensors(a, b, tolerance, negated, any_dimensions)
   if not any_dimensions and a:dim() ~= b:dim() then return negated, "The tensors have different dimensions" end
   if a:type() ~= b:type() then return negated, "The tensors have different types" end
@@ -44,7 +44,7 @@ local function of_others(a, b, negated)
     negated and "==" or "~=", tostring(b), type(b))
 end
 
--- The first difference of two tables, those nearest to the top first; nil if there is none.
+-- The first difference of two tables, breadth first; nil if there is none.
 local function difference_of_tables(a, b, tolerance)
   local pairs_left, done = {{a, b, ""}}, 0
   while done < #pairs_left do
@@ -69,7 +69,7 @@ local function difference_of_tables(a, b, tolerance)
   end
 end
 
---- Whether two values are equal within the tolerance, or, negated, are not; and why it is not so.
+--- Whether two values are equal within the tolerance, or, negated, differ; and a description of the failure.
 function equality.of(a, b, tolerance, negated)
   if type(a) ~= type(b) then
     return negated, ("EQ failed: values have different types (first: %s, second: %s)"):format(type(a), type(b))

@@ -1,8 +1,8 @@
---- torch.save and torch.load: Torch's own files, binary or ascii, of nil, booleans, numbers, strings, tables, storages,
---- tensors and objects of classes. Internal.
+--- torch.save and torch.load: reads and writes Torch's own files, binary or ascii, of nil, booleans, numbers, strings,
+--- tables, storages, tensors and objects of classes. Internal.
 --
--- Functions are neither written nor read: a file is data, and running what somebody else wrote is not loading it. Torch's
--- `int` has four bytes in a file and its `long` eight, both as they lie in memory.
+-- Functions are neither written nor read: a file is data, and loading it must not run foreign code. In a file Torch's
+-- `int` has four bytes and its `long` eight, both in the machine's byte order.
 
 local class = require("torch.class")
 local types = require("torch.types")
@@ -12,9 +12,9 @@ local file = {}
 
 local NIL, NUMBER, STRING, TABLE, OBJECT, BOOLEAN = 0, 1, 2, 3, 4, 5
 local FUNCTIONS = {[6] = true, [7] = true, [8] = true}
-local MOST = 2 ^ 40 -- bytes: no file has a string or storage that is longer
+local MOST = 2 ^ 40 -- bytes: the longest string or storage that is accepted from a file
 
--- ------------------------------------------------------------------ numbers as bytes, by a storage of one
+-- ------------------------------------------------------------------ numbers as bytes, through a storage of one element
 
 local cells = {}
 for name, kind in pairs{int = types.int, long = types.long, double = types.double} do
@@ -41,7 +41,7 @@ Writer.__index = Writer
 
 function Writer:put(text) self.pieces[#self.pieces + 1] = text end
 
--- A line of ascii; of nothing there is none.
+-- A line of ascii; an empty text writes none.
 function Writer:line(text)
   if text ~= "" then self:put(text .. "\n") end
 end
@@ -82,7 +82,7 @@ function Writer:tensor(tensor)
   self:object(strided.storage_of(tensor))
 end
 
--- A table's pairs; numbers in order first, so that equal tables make equal files.
+-- A table's pairs, numbers in order first, so that equal arrays make equal files.
 function Writer:pairs(object)
   local count = 0
   for _ in pairs(object) do count = count + 1 end
@@ -99,15 +99,15 @@ function Writer:pairs(object)
   end
 end
 
--- What is there once and referred to again: writes a number for it, and says whether it is new.
+-- Writes the number of an object that may be referred to again; returns whether the object is new.
 function Writer:reference(object)
-  -- Each call of storage() gives a new value for the same memory.
+  -- storage() returns a new value in each call: the address of the memory identifies a storage.
   local identity = types.storage_kind(object) and #object > 0 and strided.address(object) or object
   local known = self.known[identity]
   if not known then
     self.count = self.count + 1
     self.known[identity] = self.count
-    self.kept[self.count] = object -- so that no other gets its address
+    self.kept[self.count] = object -- so that its address is not reused
   end
   self:number("int", known or self.count)
   return not known
@@ -175,7 +175,7 @@ end
 function Reader:number(name)
   if self.ascii then
     local value = self:word()
-    self.at = self.at + 1 -- the end of the line
+    self.at = self.at + 1 -- skips the end of the line
     return value
   end
   return unpack_bytes(name, self:take(cells[name].size))
@@ -233,7 +233,7 @@ function Reader:pairs(into)
   return into
 end
 
--- Remembers an object under its number before what is in it is read, which may refer to it.
+-- Registers an object under its number before its content is read, because the content may refer to it.
 function Reader:remember(number, object)
   self.known[number] = object
   return object
@@ -243,7 +243,7 @@ function Reader:class_object()
   local number = self:number("int")
   if self.known[number] ~= nil then return self.known[number] end
   local name = self:text()
-  if name:find("^V %d+$") then name = self:text() end -- without: files of the first versions
+  if name:find("^V %d+$") then name = self:text() end -- files of the first versions have no version line
   local metatable = class.getmetatable(name)
   if not metatable then fail("%s has an object of %s, a class that there is not", self.name, name) end
   local kind = metatable.__kind
@@ -306,7 +306,7 @@ local function open(path, mode)
 end
 
 function file.save(path, object, format)
-  local bytes = file.serialize(object, format) -- before the file is touched
+  local bytes = file.serialize(object, format) -- before the file is opened, so that an error leaves it unchanged
   local opened = open(path, "wb")
   local written, why = opened:write(bytes)
   local closed, why_not = opened:close()

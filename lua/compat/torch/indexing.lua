@@ -1,4 +1,4 @@
---- What tensor[key] and tensor[key] = value do beyond plain positions, and elements picked by tensors. Internal.
+--- tensor[key] and tensor[key] = value for other keys than plain positions, and element selection by tensors. Internal.
 
 local types = require("torch.types")
 local strided, fail = types.strided, types.fail
@@ -8,7 +8,7 @@ local indexing = {}
 
 -- ------------------------------------------------------------------ tensor[{...}]
 
--- Positions first .. last of a dimension, negative ones from the end.
+-- Positions first .. last of a dimension; negative ones count from the end.
 local function range_of(part, dimension, range)
   local length = strided.size(part, dimension)
   local first, last = range[1], range[2] or range[1]
@@ -21,8 +21,8 @@ local function range_of(part, dimension, range)
   return part:narrow(dimension, first, last - first + 1)
 end
 
--- One entry for each dimension: a position, which takes that dimension away, or a range. Where all are positions, a
--- number; `one` makes that a tensor of one element.
+-- The part of a tensor that the entries select. Each entry is for one dimension: a position, which removes the
+-- dimension, or a range. If all entries are positions, the result is a number, or with `one` a tensor of one element.
 local function parts(self, key, one)
   local part, dimension = self, 1
   if #key > strided.dim(self) then fail("index out of range: %d entries for %dD tensor", #key, strided.dim(self)) end
@@ -70,7 +70,7 @@ function indexing.newindex(self, key, value)
   end
 end
 
--- ------------------------------------------------------------------ by a LongTensor of positions
+-- ------------------------------------------------------------------ with a LongTensor of positions
 
 local function check_positions(what, positions)
   if types.kind(positions) ~= types.long or strided.dim(positions) ~= 1 then
@@ -78,11 +78,11 @@ local function check_positions(what, positions)
   end
 end
 
--- A dimension at a position, with its dimension.
+-- The slice at a position of a dimension, which it keeps with length 1.
 local function slice(self, dimension, position) return self:narrow(dimension, position, 1) end
 
 function methods:index(first, ...)
-  if types.kind(first) then -- result, dimension, positions
+  if types.kind(first) then -- (result, dimension, positions)
     local picked = first:index(...)
     return strided.copy(strided.shape(self, nil, nil, (strided.sizes(picked))), picked)
   end
@@ -96,7 +96,7 @@ function methods:index(first, ...)
   return result
 end
 
--- Calls change(the tensor's slice, the source's) for each position.
+-- Calls change(slice of self, slice of the source) for each position.
 local function at_positions(what, self, dimension, positions, source, change)
   check_positions(what, positions)
   local count = strided.elements(positions)
@@ -123,7 +123,7 @@ function methods:indexFill(dimension, positions, value)
   return self
 end
 
--- Calls visit(place of an element among all, row by row; its positions) for every element.
+-- Calls visit(number of the element in row-major order; its positions) for every element.
 local function each_place(tensor, visit)
   local sizes, at = strided.sizes(tensor), {}
   for d = 1, #sizes do at[d] = 1 end
@@ -137,7 +137,7 @@ local function each_place(tensor, visit)
   end
 end
 
--- Calls visit(place in `positions` and `storage`) with where that element is in `self`, whose strides are these.
+-- Calls visit(number of the element in `positions`, index into self's storage) for every element of `positions`.
 local function each_gathered(what, self, dimension, positions, visit)
   if types.kind(positions) ~= types.long then fail("%s: a LongTensor is expected", what) end
   local sizes, strides, offset = strided.sizes(self)
@@ -172,7 +172,7 @@ function methods:scatter(dimension, positions, source)
   return self
 end
 
--- ------------------------------------------------------------------ by a ByteTensor
+-- ------------------------------------------------------------------ with a ByteTensor
 
 local function check_mask(what, self, mask)
   if types.kind(mask) ~= types.byte then fail("%s: a ByteTensor is expected, got %s", what, types.describe(mask)) end
@@ -209,7 +209,7 @@ function methods:maskedCopy(mask, source)
   end, self, mask)
 end
 
---- The positions of all elements but zeros, a row each: a LongTensor.
+--- The positions of all nonzero elements, one row for each: a LongTensor.
 function methods:nonzero()
   local found = {}
   local row = self:clone():storage()

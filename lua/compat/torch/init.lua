@@ -1,4 +1,4 @@
---- A stand-in for Torch where Torch is not installed: its tensors, classes, Tester and random numbers, upon polyverso's
+--- A stand-in for Torch, for machines without it: Torch's tensors, classes, Tester and random numbers on polyverso's
 --- tensors, in Lua 5.1, LuaJIT and 5.4.
 --
 --     require 'torch'
@@ -6,7 +6,7 @@
 --     t[{{}, 2}] = 0
 --     print(t * 2)
 --
--- docs/torch.md says what is here and what is not.
+-- docs/torch.md lists what it supports and what it does not.
 
 local class = require("torch.class")
 local dispatch = require("torch.dispatch")
@@ -22,7 +22,7 @@ require("torch.linear")
 require("torch.creation")
 require("torch.printing")
 types.install(indexing.index, indexing.newindex)
-local file = require("torch.file") -- which uses storages
+local file = require("torch.file") -- needs storages
 
 local torch = {
   class = class.class,
@@ -47,7 +47,7 @@ function torch.isequal(a, b) return rawequal(a, b) end
 
 for name, call in pairs(dispatch.functions) do torch[name] = call end
 
--- Methods that Torch had as functions too, with the tensor first.
+-- Methods that Torch also has as functions, with the tensor first.
 for _, name in ipairs{"expand", "expandAs", "fill", "gather", "index", "isSameSizeAs", "maskedSelect", "nonzero",
                       "numel", "permute", "repeatTensor", "reshape", "scatter", "squeeze", "t", "totable",
                       "transpose", "unfold", "view", "viewAs", "zero"} do
@@ -90,7 +90,7 @@ torch.setdefaulttensortype("torch.DoubleTensor")
 torch.CmdLine = require("torch.cmdline")
 torch.Timer = require("torch.timer")
 
---- Seconds since some moment, and those since what tic() returned.
+--- tic() returns a time in seconds; toc(since) returns the seconds since then.
 torch.tic = types.strided.clock
 function torch.toc(since)
   types.check_numbers("toc", since)
@@ -100,5 +100,5 @@ end
 function torch.setnumthreads() end
 function torch.getnumthreads() return 1 end
 
-_G.torch = torch -- as Torch did
+_G.torch = torch -- Torch also sets the global
 return torch

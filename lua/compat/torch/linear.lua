@@ -23,7 +23,7 @@ local function check_dims(name, tensor, dims)
   end
 end
 
--- A new a * b of two matrices.
+-- a * b of two matrices, as a new tensor.
 local function product(name, a, b)
   dispatch.one_kind(name, a, b)
   check_dims(name, a, 2)
@@ -37,7 +37,7 @@ end
 local function as_column(vector) return vector:contiguous():view(strided.elements(vector), 1) end
 local function as_row(vector) return vector:contiguous():view(1, strided.elements(vector)) end
 
--- The products: of the operands' dimensions, a tensor.
+-- The products; each returns a new tensor.
 local products = {
   mm = product,
   mv = function(name, matrix, vector)
@@ -90,7 +90,7 @@ adding("addmv", products.mv)
 adding("addr", products.ger)
 adding("baddbmm", products.bmm)
 
--- Vectors of three along a dimension; without one, the first that has three.
+-- The cross product of vectors of length 3 along a dimension; the default is the first dimension of length 3.
 methods.cross = dispatch.in_place("cross", {TT = true, TTn = true}, function(result, a, b, dimension)
   dispatch.one_kind("cross", result, a, b)
   local sizes = strided.sizes(a)
@@ -108,7 +108,7 @@ end)
 
 -- ------------------------------------------------------------------ diagonals and triangles
 
--- The diagonal of a matrix; k above 0: right of the main one.
+-- The diagonal of a matrix; k > 0: above the main diagonal.
 local function diagonal(matrix, k)
   local rows, columns = strided.size(matrix, 1), strided.size(matrix, 2)
   local length = k >= 0 and math.min(rows, columns - k) or math.min(rows + k, columns)

@@ -1,4 +1,4 @@
---- Tensors and storages as text, as Torch prints them. Internal.
+--- Converts tensors and storages to text in Torch's format. Internal.
 
 local types = require("torch.types")
 local strided = types.strided
@@ -7,14 +7,14 @@ local WIDTH = 80 -- columns of a line
 
 local floor, ceil = math.floor, math.ceil
 
--- The digits before the point; 1 for 0.
+-- The number of digits before the decimal point; 1 for 0.
 local function exponent(value)
   if value == 0 then return 1 end
   if value == math.huge then return value end
   return tonumber(("%.15e"):format(value):match("e(.*)$")) + 1
 end
 
--- The least and greatest absolute values, and whether all are whole. NaN is both.
+-- The least and greatest absolute values, and whether all values are whole. If one is NaN, both are NaN.
 local function survey(values)
   local least, most, whole = math.huge, 0, true
   for _, value in ipairs(values) do
@@ -26,7 +26,7 @@ local function survey(values)
   return least, most, whole
 end
 
--- One format for all numbers: it, the factor before them, and how wide they get.
+-- One format for all numbers: the format, a common scale factor, and the width.
 local function format_of(values)
   if #values == 0 then return "", nil, 0 end
   local least, most, whole = survey(values)
@@ -55,7 +55,7 @@ local function write_column(lines, values)
   for _, value in ipairs(values) do lines[#lines + 1] = format:format(value / (scale or 1)) .. "\n" end
 end
 
--- A matrix, in as many blocks of columns as the line's width asks for. `shape` is the text format of all.
+-- Writes a matrix in as many blocks of columns as the line width requires. `shape` is the common format.
 local function write_matrix(lines, matrix, shape, indent)
   local format, scale, width = shape[1], shape[2], shape[3]
   local rows, columns = #matrix, #matrix[1]
@@ -77,7 +77,7 @@ local function write_matrix(lines, matrix, shape, indent)
   end
 end
 
--- The matrices of the last two dimensions, the first dimension running fastest.
+-- Writes the matrices of the last two dimensions; the first dimension varies fastest.
 local function write_blocks(lines, tensor, shape)
   local sizes = strided.sizes(tensor)
   local at, outer = {}, #sizes - 2

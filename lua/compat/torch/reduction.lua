@@ -1,4 +1,4 @@
---- Sums, extremes, order, and what else becomes of many elements. Internal.
+--- Reductions, extremes, sorting and counting. Internal.
 
 local capi = require("polyverso.capi")
 local dispatch = require("torch.dispatch")
@@ -12,7 +12,7 @@ local function check_filled(name, tensor)
   if strided.elements(tensor) == 0 then fail("%s(): the tensor has no elements", name) end
 end
 
--- The lengths of a tensor, with 1 for the dimension.
+-- The lengths of a tensor, with 1 for the reduced dimension.
 local function reduced_sizes(name, tensor, dimension)
   local sizes = strided.sizes(tensor)
   if not sizes[dimension] then fail("%s(): dimension %s out of range of %dD tensor", name, dimension, #sizes) end
@@ -45,7 +45,7 @@ end
 summing("sum", capi.MV_SUM)
 summing("mean", capi.MV_MEAN, true)
 
--- A reduction that is a loop over the slices of a dimension: fold(so far, slice, number of the slice).
+-- A reduction by a loop over the slices of a dimension: fold(result so far, slice, number of the slice).
 local function folding(name, fold, whole)
   local function along(result, source, dimension)
     dispatch.one_kind(name, result, source)
@@ -83,7 +83,7 @@ cumulative("cumprod", function(element, before) element:cmul(before) end)
 
 -- ------------------------------------------------------------------ spread
 
--- The sum of squares of differences from the mean; biased: divided by all, not by all but one.
+-- The variance; biased: divides by the number of elements n, otherwise by n - 1.
 local function variance(source, biased)
   check_filled("var", source)
   local count = strided.elements(source)
@@ -135,7 +135,7 @@ float_methods.norm = dispatch.fresh("norm", {
 local function distance(a, b, p) return norm(dispatch.functions.csub(a, b), p) end
 float_methods.dist = dispatch.fresh("dist", {TT = distance, TTn = distance}, true)
 
---- Each slice of a dimension made shorter where its p-norm is greater than `most`.
+--- Scales down each slice of a dimension whose p-norm is greater than `most`.
 function float_methods:renorm(p, dimension, most)
   types.check_numbers("renorm", p, dimension, most)
   local result = self:clone()
@@ -195,7 +195,7 @@ methods.sort = dispatch.fresh("sort", {
   T = sort, Tn = sort, Tb = sort, Tnb = sort, TTT = sort_into, TTTn = sort_into, TTTb = sort_into, TTTnb = sort_into,
 })
 
--- The k-th of a dimension in order, and its place.
+-- The k-th smallest value along a dimension, and its position.
 local function kth(source, k, dimension)
   dimension = dimension or strided.dim(source)
   local values, places = sort(source, dimension)
@@ -209,7 +209,7 @@ local function median(source, dimension)
 end
 methods.median = dispatch.fresh("median", {T = median, Tn = median})
 
--- The k least or greatest of a dimension.
+-- The k smallest or greatest values along a dimension, and their positions.
 local function topk(source, k, dimension, greatest)
   k, dimension = k or 1, dimension or strided.dim(source)
   local values, places = sort(source, dimension, greatest or false)
@@ -217,7 +217,7 @@ local function topk(source, k, dimension, greatest)
 end
 methods.topk = dispatch.fresh("topk", {T = topk, Tn = topk, Tnn = topk, Tnnb = topk})
 
---- How many elements lie in each of `bins` parts of least .. most; both 0: of what there is.
+--- A histogram: the number of elements in each of `bins` equal parts of least .. most; both 0: their range.
 local function histogram(source, bins, least, most)
   bins, least, most = bins or 100, least or 0, most or 0
   check_filled("histc", source)
@@ -237,7 +237,7 @@ float_methods.histc = dispatch.fresh("histc", {
   T = histogram, Tn = histogram, Tnn = histogram, Tnnn = histogram,
 }, true)
 
--- ------------------------------------------------------------------ truth
+-- ------------------------------------------------------------------ logic
 
 local function check_bytes(name, tensor)
   if types.kind(tensor) ~= types.byte then fail("%s(): a ByteTensor is expected, got %s", name, types.describe(tensor)) end

@@ -1,4 +1,4 @@
---- Storages: numbers in one row, which tensors look at. Internal.
+--- Storages: contiguous memory for numbers, on which tensors are views. Internal.
 
 local types = require("torch.types")
 local strided, fail = types.strided, types.fail
@@ -6,7 +6,7 @@ local strided, fail = types.strided, types.fail
 local storage = {}
 local methods = types.storage_methods
 
---- kind's storage: of so many numbers, or of those in a table.
+--- Makes a storage of a kind with `size` numbers, or with the numbers of a table.
 function storage.construct(kind, size, ...)
   if select("#", ...) > 0 then fail("%s(size) or %s(table)", kind.storage_name, kind.storage_name) end
   if size == nil then return strided.storage(kind.dtype, 0) end
@@ -22,7 +22,7 @@ function storage.construct(kind, size, ...)
   return made
 end
 
--- All of it as a tensor.
+-- The whole storage as a tensor.
 local function whole(self)
   local kind = types.storage_kind(self)
   return strided.shape(strided.tensor(kind.dtype), self, 1, {#self})

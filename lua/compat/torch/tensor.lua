@@ -1,4 +1,4 @@
---- Tensors: how they are made, what they are, and views of them. Internal.
+--- Tensors: constructors, properties, conversions and memory. Internal.
 
 local types = require("torch.types")
 local storages = require("torch.storage")
@@ -7,9 +7,9 @@ local strided, fail = types.strided, types.fail
 local tensor = {}
 local methods = types.methods
 
--- ------------------------------------------------------------------ coming
+-- ------------------------------------------------------------------ constructors
 
--- The lengths of nested tables, and their numbers in a row.
+-- Collects the lengths of nested tables, and their numbers in order.
 local function lay_out(list, level, sizes, flat)
   local length = sizes[level] or #list
   sizes[level] = length
@@ -37,7 +37,8 @@ local function from_table(kind, list)
   return strided.shape(strided.tensor(kind.dtype), storages.construct(kind, flat), 1, sizes)
 end
 
--- (storage, offset, size 1, stride 1, size 2, stride 2, ...), (storage, offset, sizes, strides), (storage)
+-- Makes a view of a storage from (storage, offset, size 1, stride 1, size 2, stride 2, ...),
+-- (storage, offset, sizes, strides) or (storage).
 local function upon_storage(made, storage, offset, first, ...)
   if not types.storage_kind(storage) then fail("a Storage is expected, got %s", types.describe(storage)) end
   types.check_numbers("storage offset", offset or 1)
@@ -53,18 +54,18 @@ local function upon_storage(made, storage, offset, first, ...)
     strides[#strides + 1] = given[i + 1] or -1
   end
   if strides[#strides] ~= -1 then return strided.shape(made, storage, offset, sizes, strides) end
-  strides[#strides] = nil -- the last stride may be left out
+  strides[#strides] = nil -- the last stride may be missing
   strides[#strides + 1] = 1
   return strided.shape(made, storage, offset, sizes, strides)
 end
 
--- The same memory, offset, sizes and strides.
+-- Makes a tensor with the source's memory, offset, sizes and strides.
 local function alias(made, source)
   local sizes, strides, offset = strided.sizes(source)
   return strided.shape(made, strided.storage_of(source), offset, sizes, strides)
 end
 
---- kind's tensor of what Torch's constructors take.
+--- Makes a tensor of a kind from the arguments of Torch's constructors.
 function tensor.construct(kind, first, ...)
   local made = strided.tensor(kind.dtype)
   if first == nil then return made end
@@ -85,7 +86,7 @@ for _, kind in pairs(types.kinds) do
   kind.metatable.new = function(...) return tensor.construct(kind, ...) end
 end
 
--- ------------------------------------------------------------------ what it is
+-- ------------------------------------------------------------------ properties
 
 methods.dim = strided.dim
 methods.nDimension = strided.dim
@@ -122,7 +123,7 @@ end
 function methods:isSameSizeAs(other) return same_list((strided.sizes(self)), (strided.sizes(other))) end
 function methods:isSize(sizes) return same_list((strided.sizes(self)), types.list(sizes)) end
 
---- Whether both look at the same memory in the same way.
+--- Whether both are the same view of the same memory.
 function methods:isSetTo(other)
   local sizes, strides, offset = strided.sizes(self)
   local other_sizes, other_strides, other_offset = strided.sizes(other)
@@ -132,10 +133,10 @@ end
 
 function methods:elementSize() return ({Byte = 1, Int = 4, Float = 4})[types.kind(self).short] or 8 end
 
---- LuaJIT: a pointer to the first element. It is valid as long as the storage is there and is not resized.
+--- LuaJIT: a pointer to the first element. It is valid while the storage exists and is not resized.
 function methods:data() return storages.pointer(types.check(self, "data()"), self) end
 
---- The elements as a polyverso.tensor of one dimension upon the same memory. There must be no gaps. Not Torch's.
+--- The elements as a one-dimensional polyverso.tensor on the same memory. It must be contiguous. Torch lacks this.
 function methods:polyverso() return require("polyverso.tensor").adopt(strided.handle(self)) end
 
 -- ------------------------------------------------------------------ other types
@@ -175,7 +176,7 @@ end
 
 function methods:resizeAs(other) return tensor.resize_as(self, other) end
 
---- Gives it the lengths of another; where it has them already, its strides stay.
+--- Gives a tensor the lengths of another; if it has them already, its strides stay.
 function tensor.resize_as(self, other)
   local sizes = strided.sizes(other)
   if same_list(sizes, (strided.sizes(self))) then return self end

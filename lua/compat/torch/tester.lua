@@ -1,4 +1,4 @@
---- torch.TestSuite and torch.Tester: named tests, assertions that count, and a summary. Internal.
+--- torch.TestSuite and torch.Tester: named tests, assertions that are counted, and a summary. Internal.
 
 local class = require("torch.class")
 local equality = require("torch.equality")
@@ -9,7 +9,7 @@ local LINE = 80
 
 -- ------------------------------------------------------------------ suites
 
---- A table of test functions that refuses to define one twice.
+--- A table of test functions that refuses to define a name twice.
 function module.TestSuite()
   local tests = {}
   return setmetatable({__tests = tests, __isTestSuite = true}, {
@@ -32,17 +32,17 @@ function Tester:__init()
   self.tests, self.disabledTests = {}, {}
   self._order, self._warningCount = {}, {}
   self._currentTestName = ""
-  self._assertTensorEqIgnoresDims = true -- {{1}} counts as {1}, with a warning, as in Torch's older testers
+  self._assertTensorEqIgnoresDims = true -- {{1}} equals {1}, with a warning, as in Torch's older testers
 end
 
---- Ends the run at the first failure.
+--- Stops the run at the first failure.
 function Tester:setEarlyAbort(early) self.earlyAbort = early end
---- Lets errors and failures end the program, with their traceback.
+--- Lets errors and failures end the program with their traceback.
 function Tester:setRethrowErrors(rethrow) self.rethrow = rethrow end
---- Leaves the reports of single failures out.
+--- Leaves reports of single failures out.
 function Tester:setSummaryOnly(summary) self.summaryOnly = summary end
 
--- The test's name, the message, and the two lines of the user's from which it comes.
+-- The test's name, the message, and the two innermost lines of the user's code in the traceback.
 function Tester:_addDebugInfo(message)
   local lines = {}
   for line in debug.traceback("", 3):gmatch("[^\n]+") do
@@ -122,7 +122,7 @@ function Tester:assertGeneralEq(a, b, ...) return general(self, a, b, false, ...
 function Tester:assertGeneralNe(a, b, ...) return general(self, a, b, true, ...) end
 Tester.eq, Tester.ne = Tester.assertGeneralEq, Tester.assertGeneralNe
 
--- name: how the assertion is called; sign: what a failure shows between the two values
+-- name: the assertion's name; sign: the operator between the two values in a failure's message
 local function ordering(name, sign, holds)
   Tester["assert" .. name] = function(self, a, b, ...)
     local text = ("%s%s failed: %s %s %s"):format(message_of(...), name:upper(), tostring(a), sign, tostring(b))
@@ -168,7 +168,7 @@ end
 function Tester:assertTableEq(a, b, ...) return of_tables(self, a, b, false, ...) end
 function Tester:assertTableNe(a, b, ...) return of_tables(self, a, b, true, ...) end
 
---- f() must raise an error that `fits`.
+--- f() must raise an error for which fits(error) is true.
 function Tester:assertErrorObj(f, fits, ...)
   local message = message_of(...)
   local ended, failure = pcall(f)
@@ -191,7 +191,7 @@ function Tester:assertNoError(f, ...)
   return self:_assert_sub(ended, ("%sERROR violation: err=%s"):format(message, tostring(failure)))
 end
 
--- ------------------------------------------------------------------ which tests
+-- ------------------------------------------------------------------ adding tests
 
 local function by_name(tests)
   local names = {}
@@ -200,7 +200,7 @@ local function by_name(tests)
   return names
 end
 
---- Adds a function, with a name, or a table or suite of them. _setUp and _tearDown run around every test.
+--- Adds a named function, or a table or suite of them. _setUp and _tearDown run before and after every test.
 function Tester:add(tests, name)
   if type(tests) == "table" then
     assert(name == nil, "Name parameter is forbidden for a table of tests, since its use is ambiguous")
@@ -238,7 +238,7 @@ function Tester:disable(names)
   return self
 end
 
--- The names of the tests that fit one of the patterns, in the order in which they were added.
+-- The names of the tests that match one of the patterns, in the order in which they were added.
 function Tester:_chosen(patterns)
   if patterns == nil then return self._order end
   if type(patterns) == "string" then patterns = {patterns} end
@@ -261,7 +261,7 @@ end
 
 local function counted(count, word) return ("%d %s%s"):format(count, word, count == 1 and "" or "s") end
 
--- Whether it ended, and whether all its assertions held.
+-- Returns whether the test ended without an error, and whether all its assertions held.
 function Tester:_pcall(test)
   local before = #self.errors
   if self.rethrow then
@@ -275,7 +275,7 @@ function Tester:_pcall(test)
   return ended, ended and before == #self.errors
 end
 
--- Runs one test and returns the word for how it went.
+-- Runs one test; returns SKIP, ERROR, PASS or FAIL.
 function Tester:_runOne(name)
   if self.disabledTests[name] then return "SKIP" end
   if rawget(self, "_setUp") then self._setUp(name) end
@@ -309,7 +309,7 @@ function Tester:_runAll(names)
   self._currentTestName = ""
 end
 
--- How many of the names have a number above 0 in `counts`.
+-- The number of names whose number in `counts` is not 0.
 local function how_many(names, counts)
   local count = 0
   for _, name in ipairs(names) do
@@ -339,7 +339,7 @@ function Tester:_report(names)
   end
 end
 
---- Runs all tests, or those whose names fit a pattern or a list of them. An error at the end if one failed.
+--- Runs all tests, or those whose names match a pattern or one of a list. Raises an error at the end if a test failed.
 function Tester:run(patterns)
   local names = self:_chosen(patterns)
   self.assertionPass, self.assertionFail, self.testError = {}, {}, {}

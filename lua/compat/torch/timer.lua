@@ -1,4 +1,4 @@
---- torch.Timer: a stopwatch of real and processor time, which runs when it is made. Internal.
+--- torch.Timer: a stopwatch of real and processor time, which runs from its construction. Internal.
 
 local class = require("torch.class")
 local strided = require("torch.types").strided
@@ -14,7 +14,7 @@ function Timer:reset()
   return self
 end
 
---- {real = seconds, user = seconds of the processor, sys = 0, as Lua knows no part of its own}
+--- {real = seconds, user = processor seconds, sys = 0, because Lua has no separate system time}
 function Timer:time()
   local running = self.since and 1 or 0
   return {

@@ -1,7 +1,7 @@
---- The types of numbers, and the metatables of their tensors and storages. Internal.
+--- The element types, and the metatables of their tensors and storages. Internal.
 --
--- Every type of tensor has the same methods, but for those that make sense for fractions only. The other files of this
--- folder put theirs into types.methods, and init.lua installs them when all are there.
+-- All tensor types have the same methods, except those that only make sense for floats. The other files of this folder
+-- add theirs to types.methods, and init.lua installs them when all are loaded.
 
 local capi = require("polyverso.capi")
 local strided = capi.strided()
@@ -10,7 +10,7 @@ local types = {
   strided = strided,
   fail = function(text, ...) return strided.fail(select("#", ...) > 0 and text:format(...) or text) end,
   methods = {},         -- of all tensors
-  float_methods = {},   -- of FloatTensor and DoubleTensor besides
+  float_methods = {},   -- further methods of FloatTensor and DoubleTensor
   storage_methods = {},
   kinds = {},           -- by the tensor's name: {name, storage_name, dtype, is_integral, metatable, ctype}
   by_dtype = {},
@@ -38,7 +38,7 @@ add("Long", capi.MV_I64, "int64_t *", true)
 add("Float", capi.MV_F32, "float *", false)
 add("Double", capi.MV_F64, "double *", false)
 
--- ------------------------------------------------------------------ what a value is
+-- ------------------------------------------------------------------ the type of a value
 
 --- The kind of a tensor, or nil.
 function types.kind(value)
@@ -56,13 +56,13 @@ function types.storage_kind(value)
   return kind and kind.storage_metatable == metatable and kind or nil
 end
 
---- The name of a torch object's type, or nil for Lua's own.
+--- The name of a torch object's type, or nil for Lua's own types.
 function types.typename(value)
   local metatable = getmetatable(value)
   return type(metatable) == "table" and rawget(metatable, "__typename") or nil
 end
 
---- What a value is called in a sentence: DoubleTensor, LongStorage, number.
+--- The type's name in error messages: DoubleTensor, LongStorage, number.
 function types.describe(value)
   return (types.typename(value) or type(value)):gsub("^torch%.", "")
 end
@@ -74,14 +74,14 @@ function types.check(value, what)
   return kind
 end
 
---- The kind of a tensor of fractions; anything else is an error.
+--- The kind of a FloatTensor or DoubleTensor; anything else is an error.
 function types.check_float(what, value)
   local kind = types.check(value, what)
   if kind.is_integral then types.fail("%s: only of a FloatTensor or DoubleTensor, got %s", what, types.describe(value)) end
   return kind
 end
 
---- Arguments that must be numbers.
+--- Raises an error unless all arguments are numbers.
 function types.check_numbers(what, ...)
   for i = 1, select("#", ...) do
     local value = select(i, ...)
@@ -91,9 +91,9 @@ function types.check_numbers(what, ...)
   end
 end
 
--- ------------------------------------------------------------------ new ones
+-- ------------------------------------------------------------------ construction
 
---- The kind of new tensors that nobody said more about.
+--- The default kind of new tensors.
 types.default = types.double
 
 function types.kind_named(name)
@@ -105,7 +105,7 @@ function types.kind_named(name)
   return kind
 end
 
---- A tensor of these lengths, of zeros; without lengths, one without dimensions.
+--- A tensor of zeros of these lengths; without lengths, one without dimensions.
 function types.new(kind, sizes)
   local made = strided.tensor(kind.dtype)
   return sizes and strided.shape(made, nil, 1, sizes) or made
@@ -121,7 +121,7 @@ function types.long_storage(list)
   return made
 end
 
---- A storage's elements, or a table's, as a new table.
+--- The elements of a storage or a table, as a new table.
 function types.list(source)
   if type(source) ~= "table" and not types.storage_kind(source) then
     types.fail("a LongStorage is expected, got %s", types.describe(source))
@@ -131,7 +131,7 @@ function types.list(source)
   return list
 end
 
---- Lengths as Torch takes them: numbers, or a LongStorage, or a table. Returns a table.
+--- Lengths in any of Torch's forms: numbers, a LongStorage, or a table. Returns a table.
 function types.lengths(what, first, ...)
   local is_list = types.storage_kind(first) == types.long or type(first) == "table"
   local list = is_list and types.list(first) or {first, ...}
@@ -149,7 +149,7 @@ local function install(metatable, methods)
   for name, method in pairs(methods) do rawset(metatable, name, method) end
 end
 
---- Gives all tensors and storages their methods. index and newindex: what tensor[key] does where key is no number.
+--- Installs the methods of all tensors and storages. index and newindex handle tensor[key] for other keys than numbers.
 function types.install(index, newindex)
   for _, kind in pairs(types.kinds) do
     install(kind.metatable, types.methods)

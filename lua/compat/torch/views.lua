@@ -1,11 +1,11 @@
---- Views of tensors: other sizes, strides and offsets upon the same memory. Internal.
+--- Views of tensors: other sizes, strides and offsets on the same memory. Internal.
 
 local types = require("torch.types")
 local strided, fail = types.strided, types.fail
 
 local methods = types.methods
 
--- A tensor upon the same memory.
+-- A tensor on the same memory.
 local function upon(self, offset, sizes, strides)
   return strided.shape(types.like(self), strided.storage_of(self), offset, sizes, strides)
 end
@@ -32,7 +32,7 @@ function methods:narrow(dimension, first, size)
   return upon(self, offset + (first - 1) * strides[dimension], sizes, strides)
 end
 
---- sub(first, last, first, last, ...) of each dimension; negative ones from the end
+--- sub(first, last, first, last, ...), a pair for each dimension; negative positions count from the end.
 function methods:sub(...)
   local bounds, part = {...}, self
   types.check_numbers("sub", ...)
@@ -73,7 +73,7 @@ function methods:permute(...)
   return upon(self, offset, new_sizes, new_strides)
 end
 
---- All slices of `size` along a dimension, `step` apart: in a dimension of their own, the last one.
+--- All slices of `size` along a dimension, `step` apart; the slices become a new last dimension.
 function methods:unfold(dimension, size, step)
   local sizes, strides, offset = strided.sizes(self)
   check_dimension("unfold()", dimension, sizes)
@@ -86,7 +86,7 @@ function methods:unfold(dimension, size, step)
   return upon(self, offset, sizes, strides)
 end
 
---- Without its dimensions of length 1, or without that one.
+--- Removes all dimensions of length 1, or only the given one.
 function methods:squeeze(dimension)
   local sizes, strides, offset = strided.sizes(self)
   if dimension then check_dimension("squeeze()", dimension, sizes) end
@@ -97,15 +97,15 @@ function methods:squeeze(dimension)
     end
   end
   if #sizes > 0 and #new_sizes == 0 then
-    if not dimension or #sizes == 1 then return strided.storage_of(self)[offset] end -- as Torch did: the number
+    if not dimension or #sizes == 1 then return strided.storage_of(self)[offset] end -- a number, as in Torch
     new_sizes, new_strides = {1}, {1}
   end
   return upon(self, offset, new_sizes, new_strides)
 end
 
--- ------------------------------------------------------------------ other lengths
+-- ------------------------------------------------------------------ reshaping
 
--- Lengths of which one may be -1: what is left of `count`.
+-- Lengths, of which one may be -1: it is computed from `count`.
 local function complete(what, sizes, count)
   local open, product = nil, 1
   for i, size in ipairs(sizes) do
@@ -126,7 +126,7 @@ local function viewed(what, self, sizes)
   return upon(self, offset, complete(what, sizes, strided.elements(self)))
 end
 
--- (result, source, ...) is Torch's other form.
+-- Torch also allows (result, source, ...).
 function methods:view(first, ...)
   if types.kind(first) then return self:set(viewed("view()", first, types.lengths("view()", ...))) end
   return viewed("view()", self, types.lengths("view()", first, ...))
@@ -134,7 +134,7 @@ end
 
 function methods:viewAs(other) return viewed("viewAs()", self, (strided.sizes(other))) end
 
---- A copy of other lengths.
+--- A copy with other lengths.
 function methods:reshape(first, ...)
   if types.kind(first) then
     local sizes = complete("reshape()", types.lengths("reshape()", ...), strided.elements(first))
@@ -164,7 +164,7 @@ function methods:expandAs(other)
   return self:expand(other:size())
 end
 
---- A copy that is repeated so often along each dimension.
+--- A copy that repeats the tensor the given number of times along each dimension.
 function methods:repeatTensor(first, ...)
   if types.kind(first) then return self:set(first:repeatTensor(...)) end
   local times = types.lengths("repeatTensor()", first, ...)
@@ -180,16 +180,16 @@ function methods:repeatTensor(first, ...)
   local source = self:contiguous():view(types.long_storage(sizes))
   local block = result
   for d = 1, #sizes do block = block:unfold(d, sizes[d], sizes[d]) end
-  -- now (times ..., sizes ...)
+  -- block now has the shape (times ..., sizes ...)
   local spread = {}
   for d = 1, #sizes do spread[d], spread[#sizes + d] = 1, sizes[d] end
   block:copy(source:view(types.long_storage(spread)):expandAs(block))
   return result
 end
 
--- ------------------------------------------------------------------ in pieces
+-- ------------------------------------------------------------------ splitting
 
--- (parts, tensor, ...) is Torch's other form: the table receives the tensors.
+-- Torch also allows (parts, tensor, ...): the table receives the tensors.
 local function parts_first(first, ...)
   if type(first) ~= "table" then return {}, first, ... end
   for i = #first, 1, -1 do first[i] = nil end
@@ -210,7 +210,7 @@ end
 --- A table of tensors of `size` along the dimension; the last may be shorter.
 function methods:split(...) return split(parts_first(self, ...)) end
 
---- A table of `count` tensors, or fewer, of one size but the last.
+--- A table of at most `count` tensors of equal size, except that the last may be smaller.
 function methods:chunk(...)
   local parts, source, count, dimension = parts_first(self, ...)
   types.check(source, "chunk()")

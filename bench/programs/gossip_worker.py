@@ -12,7 +12,7 @@ The other process is a child of this program. It has published once, and serves.
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy: one processor trains, the other gossips
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: one CPU trains, one gossips
 
 import multiprocessing
 import pickle

@@ -132,8 +132,7 @@ def main(name, type_name, case_name, size, *accompanies):
     library = LIBRARIES[name](type_name.startswith("dist"))
     store = library.kv.create(type_name)
     case = CASES[case_name](library, store, int(size))
-    # `polyverso run` gives all workers the same arguments. MXNet assigns ranks in any order, so each worker has its
-    # own.
+    # `polyverso run` gives all workers the same arguments. MXNet assigns ranks in any order; each worker has its own.
     if accompanies or (name == "polyverso" and store.rank != 0):
         case.accompany()
     else:

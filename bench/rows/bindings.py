@@ -22,8 +22,7 @@ def installed():
 
 @measurement
 def binding_calls(bench):
-    """blocking add and get of one float in a cluster of one from Python, Perl and Lua: the overhead over the same call
-    in C"""
+    """blocking add and get of one float in a cluster of one from Python, Perl and Lua: the overhead over C"""
     for interpreter in installed():
         cases = {}
         for layer in ("", "method_"):

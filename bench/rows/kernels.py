@@ -112,7 +112,7 @@ def run(bench):
             continue
         kernel, size = entry["run_name"].split("/")
         samples.setdefault(kernel, {}).setdefault(int(size), []).append(entry["bytes_per_second"])
-    return {kernel: dict(sorted(sizes.items())) for kernel, sizes in sorted(samples.items())}  # it interleaves the samples randomly
+    return {kernel: dict(sorted(sizes.items())) for kernel, sizes in sorted(samples.items())}  # it shuffles them
 
 
 def giga(bytes_per_second):

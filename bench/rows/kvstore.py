@@ -36,8 +36,7 @@ def theirs(bench, kind, case, size, workers=1, extra=None):
 
 
 def beside_mxnet(bench, title, kind, case, size, limit, workers=1, tuned=None, less=None):
-    """Rows for one kind of work, compared with MXNet; with `tuned`, another limit, also with MXNet and a tuned
-    malloc."""
+    """Rows for one kind of work, compared with MXNet; with `tuned`, another limit, also with a tuned malloc."""
     sides = {"ours": ours(bench, kind, case, size, workers), PEER: theirs(bench, kind, case, size, workers)}
     if tuned:
         sides[TUNED] = theirs(bench, kind, case, size, workers, KEEPING)
@@ -94,8 +93,7 @@ def store_of_devices(bench):
 
 @measurement
 def store_of_two_workers(bench):
-    """push and pull in a dist_sync store of two workers and a server: 64 MiB, 4 bytes, 64 MiB with Adam; compared with
-    MXNet"""
+    """push and pull in a dist_sync store of two workers and a server, compared with MXNet: 64 MiB, 4 B, Adam"""
     if not has_mxnet(bench):
         return
     slow = {"rounds": 2, "pairs": 2}
@@ -130,8 +128,7 @@ def many_keys(bench):
 
 @measurement
 def keys_without_number(bench):
-    """cost of one of 100,000 keys of 64 floats, compared with one of 1,000, in a dist_sync store of two workers and a
-    server"""
+    """cost per key of 64 floats with 100,000 and with 1,000 keys, in a dist_sync store of two workers and a server"""
     few, many, pairs = (1_000, 10_000, 1) if bench.quick else (1_000, 100_000, 3)
     runs = [{count: costs_of_keys(bench, count) for count in (few, many)} for _ in range(pairs)]
     for what, words in (("init", "kv_init"), ("both", "kv_push and kv_pull")):

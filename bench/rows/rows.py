@@ -15,8 +15,7 @@ MULTIVERSO_US = {"get": 1500, "add": 7500}
 
 @measurement
 def row_calls(bench):
-    """blocking get and add of 1 % of the rows of a matrix, compared with a loop that gathers or scatters them in its
-    own memory"""
+    """blocking get and add of 1 % of the rows of a matrix, compared with a gather or scatter loop in local memory"""
     yield from measured(bench, "auto", "", with_targets=True)
 
 

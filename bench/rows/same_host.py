@@ -149,7 +149,7 @@ def mapped_memory(bench):
         peer="GiB, the table",
         peer_value=Spread.of([size / GIB]),
         ratio=Spread.of([together / size]),
-        target=ratio_at_most(1.1) if size == GIB else None,  # in a smaller table, the fixed memory of a process weighs more
+        target=ratio_at_most(1.1) if size == GIB else None,  # a process's fixed memory weighs more in a small one
         runs=1,
         note="launcher, server and workers, pages that they share counted once (Pss); each has read every page",
     )

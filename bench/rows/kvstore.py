@@ -93,7 +93,7 @@ def store_of_devices(bench):
 
 @measurement
 def store_of_two_workers(bench):
-    """push and pull in a dist_sync store of two workers and a server, compared with MXNet: 64 MiB, 4 B, Adam"""
+    """push and pull in a dist_sync store (2 workers, 1 server), compared with MXNet: 64 MiB, 4 B, 64 MiB with Adam"""
     if not has_mxnet(bench):
         return
     slow = {"rounds": 2, "pairs": 2}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures Polyverso beside its peers, and writes a table, plots and results.json. `make bench` builds and runs this;
-docs/benchmarks.md tells how to read what it writes."""
+"""Compares Polyverso with its peers, and writes a table, plots and results.json. `make bench` builds and runs this;
+docs/benchmarks.md says how to read its output."""
 
 import argparse
 import fnmatch
@@ -22,7 +22,7 @@ from harness.process import Broken  # noqa: E402
 
 
 class Progress:
-    """One line that changes, on a terminal; elsewhere a line for each measurement."""
+    """A progress line that overwrites itself on a terminal; elsewhere, one line for each measurement."""
 
     def __init__(self, total):
         self._total = total
@@ -67,22 +67,22 @@ def chosen(measurements, patterns):
 
 
 def activated(build):
-    """The environment of `source build/activate`."""
+    """The environment variables of `source build/activate`."""
     script = '. "$0/activate" && env -0'
     done = subprocess.run(["sh", "-c", script, str(build)], check=True, capture_output=True, text=True)
     variables = (line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
-    # A cluster around us, or settings of the user's, are not to be measured.
+    # Neither an enclosing cluster nor the user's settings must affect the measurements.
     return {name: value for name, value in variables if not name.startswith("POLYVERSO_")}
 
 
 def measure(bench, measurements, progress):
-    """The rows, and the names of the measurements that broke."""
+    """Runs the measurements. Returns the rows, and the names of the measurements that failed."""
     found, broken = [], []
     for name, function in measurements.items():
         progress.begin(name)
         try:
             found.extend(function(bench))
-        except Exception as error:  # the others can still tell something
+        except Exception as error:  # continue with the other measurements
             broken.append(name)
             progress.clear()
             story = error if isinstance(error, Broken) else traceback.format_exc()
@@ -92,9 +92,9 @@ def measure(bench, measurements, progress):
 
 
 def draw(bench, measured, caption):
-    """The plots of what was measured now; returns their paths."""
+    """Draws the plots of this run's measurements; returns their paths."""
     try:
-        from plots import bars, curves  # here, because matplotlib takes a second
+        from plots import bars, curves  # imported here, because matplotlib takes a second
     except ImportError as missing:
         print(f"bench: no plots: {missing}", file=sys.stderr)
         return []

@@ -1,5 +1,5 @@
-"""Trainings under `polyverso run`, for the demos in the folders beside this file: read line by line, and killed where the demo wants
-to see what is left then."""
+"""Runs trainings under `polyverso run` for the demos in the folders next to this file. Reads their output line by line,
+and kills them where a demo tests recovery."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import threading
 
 
 class Failure(Exception):
-    """What went wrong, for the person who typed `make`."""
+    """An error message for the person who ran `make`."""
 
 
 def find(program):
@@ -20,19 +20,19 @@ def find(program):
 
 
 class Job:
-    """One run of a command, until its end or until it is killed with all its processes."""
+    """One run of a command. It ends by itself, or is killed with all its processes."""
 
     def __init__(self, name, command, limit_s):
         self.name = name
         self._limit_s = limit_s
-        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
+        # One thread per worker: NumPy's matrix products would otherwise use the cores of the other workers.
         environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment
         )
 
     def watch(self, read, is_time_to_kill=None):
-        """read(line) for all that it prints. As soon as is_time_to_kill() all of it is killed."""
+        """Calls read(line) for each line of output. Kills all processes as soon as is_time_to_kill() is true."""
         watchdog = threading.Timer(self._limit_s, self._process.terminate)
         watchdog.start()
         killed = False
@@ -63,7 +63,7 @@ def children(pid):
 
 
 def kill_all(pid):
-    """SIGKILL for a process and all below it: as if the power had failed."""
+    """Sends SIGKILL to a process and all its descendants, to simulate a power failure."""
     family = [pid]
     for member in family:
         family += children(member)
@@ -75,6 +75,6 @@ def kill_all(pid):
 
 
 def shown(path):
-    """Relative to here, where that is shorter."""
+    """The path relative to the working directory if it lies below it, otherwise the path itself."""
     here = pathlib.Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,1 +1,1 @@
-"""What measures: processes and their dialogue, comparisons in interleaved pairs, results."""
+"""The measuring harness: processes and the protocol with them, comparisons in interleaved pairs, results."""

@@ -1,4 +1,4 @@
-"""What a measurement works with, and how measurements are found."""
+"""The context of a measurement, and the discovery of measurements."""
 
 import functools
 import importlib
@@ -8,7 +8,7 @@ from . import machine, mxnet
 from .compare import FULL, QUICK, compare
 from .parties import Parties
 
-MEASUREMENTS = {}  # by name, in the order of their files' names
+MEASUREMENTS = {}  # by name, in the order of the file names
 
 
 def measurement(function):
@@ -18,14 +18,14 @@ def measurement(function):
 
 
 def find_measurements(package):
-    """Imports every file of bench/rows."""
+    """Imports every file of bench/rows. Returns MEASUREMENTS."""
     for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda found: found.name):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return MEASUREMENTS
 
 
 class Bench:
-    """The tree under test, how much effort to make, and what plots will need."""
+    """The context of a run: the tree under test, the effort, and the data for plots."""
 
     def __init__(self, build, sources, environment, quick, progress):
         self.sources = sources
@@ -35,23 +35,24 @@ class Bench:
         self.parties = Parties(build, sources, machine.cpus(), environment)
         self.environment = environment
         self.output = build / "bench"
-        self.curves = {}  # to plot: {file: (title, {label: [(bytes, bytes per second)]})}
+        self.curves = {}  # for plots: {file: (title, {label: [(bytes, bytes per second)]})}
         self.pictures = {}  # other plots: {file: function of its path and a caption}
 
     def compare(self, sides, cases, effort=None):
-        """compare.compare() with this run's effort. sides: {side: function without arguments that starts its Party}"""
+        """Calls compare.compare() with this run's effort. sides: {side: function without arguments that starts its
+        Party}"""
         return compare(sides, cases, effort or self.effort, self.progress)
 
     @functools.cached_property
     def mxnet_python(self):
-        """The interpreter that has MXNet, or raises mxnet.Unavailable."""
+        """The interpreter that has MXNet. Raises mxnet.Unavailable."""
         return mxnet.interpreter(self.output / "mxnet-venv", self.progress)
 
     def mxnet(self, pinning):
         return mxnet.cluster(self.mxnet_python, [self.sources / "programs" / "mxnet_worker.py"], pinning)
 
     def why_no_mxnet(self):
-        """Empty if it can be used."""
+        """The reason why MXNet is unavailable; empty if it is available."""
         try:
             return "" if self.mxnet_python else ""
         except mxnet.Unavailable as error:

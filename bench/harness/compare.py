@@ -1,4 +1,4 @@
-"""Comparison in interleaved pairs: A B A B ..., so that whatever else the machine does hits all sides alike."""
+"""Comparison in interleaved pairs: A B A B ... Other load on the machine then affects all sides alike."""
 
 import contextlib
 import statistics
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Batch:
-    """What a party is asked to repeat; see bench/programs/batch.h."""
+    """A request to repeat an operation; see bench/programs/batch.h."""
 
     operation: str
     bytes: int
@@ -16,14 +16,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Effort:
-    """How often and how long: rounds of fresh processes, pairs of batches in each, seconds a batch."""
+    """The amount of work: rounds of fresh processes, pairs of batches per round, seconds per batch."""
 
     rounds: int
     pairs: int
     seconds: float
 
     def less(self, rounds=None, pairs=None, seconds=None):
-        """At most so much: for what is slow to start or settles soon."""
+        """Limits the effort, for measurements that start slowly or converge fast."""
         return Effort(
             min(self.rounds, rounds or self.rounds),
             min(self.pairs, pairs or self.pairs),
@@ -37,7 +37,7 @@ QUICK = Effort(rounds=1, pairs=2, seconds=0.03)
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and how far the runs lie apart."""
+    """A median and the range of the runs."""
 
     median: float
     least: float
@@ -48,14 +48,14 @@ class Spread:
         return Spread(statistics.median(values), min(values), max(values))
 
     def map(self, function):
-        """For units: a function that turns the order round (speed from time) swaps the ends, too."""
+        """Converts units. A function that reverses the order (speed from time) also swaps the ends."""
         ends = function(self.least), function(self.most)
         return Spread(function(self.median), min(ends), max(ends))
 
 
 @dataclass
 class Comparison:
-    """Seconds for one repetition, by side; the i-th of each side were measured next to each other."""
+    """Seconds per repetition, by side. The i-th samples of the sides were measured next to each other."""
 
     seconds: dict = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class Comparison:
         return Spread.of(self.seconds[side])
 
     def ratio(self, above, below):
-        """Of the pairs' times."""
+        """The ratio of the times, pair by pair."""
         return Spread.of([a / b for a, b in zip(self.seconds[above], self.seconds[below])])
 
     def difference(self, above, below):
@@ -82,7 +82,7 @@ def compare(sides, cases, effort, progress):
 
     sides: {side: function that starts its Party}
     cases: {case: {side: Batch}}; a side may be missing from a case
-    Returns {case: Comparison}. Processes are fresh in each round, so that luck with addresses is not taken for speed.
+    Returns {case: Comparison}. Each round starts fresh processes, so that lucky addresses do not look like speed.
     """
     comparisons = {case: Comparison() for case in cases}
     for round_number in range(effort.rounds):

@@ -1,11 +1,11 @@
-"""What the figures depend on, besides the programs."""
+"""Properties of the machine that affect the figures."""
 
 import os
 import pathlib
 
 
 def cpus():
-    """Those that this process may use."""
+    """The CPUs that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
@@ -17,7 +17,7 @@ def model():
 
 
 def load():
-    """Of the last minute, as processes that want a CPU; about 0 on a machine that is ours alone."""
+    """The load average of the last minute; about 0 on an otherwise idle machine."""
     return os.getloadavg()[0]
 
 
@@ -34,7 +34,7 @@ def memory(pid, name):
 
 
 def proportional_memory(pid):
-    """What is resident, in bytes; of pages that n processes share, a part of n."""
+    """Proportional set size in bytes: a page that n processes share counts 1/n."""
     for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -42,7 +42,7 @@ def proportional_memory(pid):
 
 
 def forget_peak(pid):
-    """The peak is what is resident now."""
+    """Resets VmHWM, the peak, to the resident size."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
 
 

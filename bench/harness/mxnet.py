@@ -1,4 +1,4 @@
-"""MXNet 1.9.1, which contains ps-lite, in an environment of its own: it needs a NumPy that nothing else wants."""
+"""MXNet 1.9.1, which contains ps-lite, in an environment of its own, because it needs an old NumPy."""
 
 import os
 import shutil
@@ -9,15 +9,15 @@ import sys
 from .process import Broken, Process, started
 
 REQUIREMENTS = ["mxnet==1.9.1", "numpy<1.24"]
-LIMIT_S = 300  # for installing
+LIMIT_S = 300  # limit of the installation
 
 
 class Unavailable(Exception):
-    """It can't be had here; the text says why."""
+    """MXNet is not available here; the text says why."""
 
 
 def interpreter(folder, progress):
-    """The environment's python; makes the environment where it is missing."""
+    """Returns the environment's interpreter. Makes the environment if it is missing."""
     python = folder / "bin" / "python3"
     stamp = folder / "complete"
     if stamp.exists():
@@ -51,8 +51,8 @@ def free_port():
 
 
 def environment(role, port, workers=1, extra=None):
-    """Of one process of a cluster with one server."""
-    # PORT, if set, would be taken for the node's own port.
+    """The environment variables of one process of a cluster with one server."""
+    # MXNet would take PORT for the node's own port.
     kept = {key: value for key, value in os.environ.items() if key not in ("PORT", "PYTHONPATH")}
     return kept | {
         "DMLC_ROLE": role,
@@ -65,9 +65,9 @@ def environment(role, port, workers=1, extra=None):
 
 
 def cluster(python, program, pinning, workers=1, extra=None):
-    """A Party: scheduler, server, the worker that is measured, and others, whose command ends with "accompany".
+    """A Party: scheduler, server, the measured worker, and the other workers, whose command ends with "accompany".
 
-    program: the worker's file and arguments; extra: environment variables of all.
+    program: the worker's file and arguments; extra: environment variables of all processes.
     """
     port = free_port()
     command = [python, *program]
@@ -78,7 +78,7 @@ def cluster(python, program, pinning, workers=1, extra=None):
 
     try:
         for role in ("scheduler", "server"):
-            serve = [python, "-c", "import mxnet"]  # a process of these roles stays inside the import
+            serve = [python, "-c", "import mxnet"]  # a process with such a role never returns from the import
             helpers.append(start(role, serve, role, pinning.server))
         for number in range(1, workers):
             helpers.append(start(f"worker {number}", [*command, "accompany"], "worker", pinning.client))

@@ -1,4 +1,4 @@
-"""The sides of comparisons: how each is started, with its pinning."""
+"""The sides of comparisons: how each is started and pinned."""
 
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ from .process import Broken, Process, started
 
 @dataclass(frozen=True)
 class Pinning:
-    """Which CPUs the measuring process and its server may use, in taskset's words; the same for all sides."""
+    """The CPUs of the measuring process and of its server, as taskset lists; the same for all sides."""
 
     client: str
     server: str
@@ -24,12 +24,13 @@ class Pinning:
         return f"client on CPU {self.client}, server on CPU {self.server}"
 
 
-# Redis is one program that looks at its name. Debian's package redis-tools has it under this one, and starts no service.
+# Redis is one program that selects its function by its name. Debian's package redis-tools has it under this name and
+# starts no service.
 REDIS = shutil.which("redis-check-rdb")
 
 
 class Folder:
-    """A temporary one, that ends with a party."""
+    """A temporary folder that is removed when its party ends."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -39,7 +40,7 @@ class Folder:
 
 
 class Parties:
-    """Starts them from a build tree. `cpus`: those that this machine lends, at least one."""
+    """Starts parties from a build tree. `cpus`: the CPUs to use, at least one."""
 
     def __init__(self, build, sources, cpus, environment):
         self.programs = build / "bench" / "bin"
@@ -51,33 +52,33 @@ class Parties:
         self.two_if_any = self.two_cpus or self.one_cpu
         self.any_cpu = Pinning(*2 * [",".join(map(str, cpus))])
 
-    # ------------------------------------------------------------------ ours
+    # ------------------------------------------------------------------ Polyverso
 
     def table_alone(self):
         """A worker in a cluster of one process."""
         return self._alone("a cluster of one", [self.programs / "table_worker"])
 
     def dtype_adder(self):
-        """The same, with arrays of every dtype."""
+        """Like table_alone(), with arrays of every dtype."""
         return self._alone("a cluster of one", [self.programs / "dtype_worker"])
 
     def caller(self, interpreter):
-        """The same from another language; Python is the one that runs this, for which the module was built."""
+        """Like table_alone(), from another language. Python is the one that runs this: the module was built for it."""
         suffix = {"python3": "py", "perl": "pl"}.get(interpreter, "lua")
         program = sys.executable if interpreter == "python3" else interpreter
         return self._alone(interpreter, [program, self.sources / "programs" / f"caller.{suffix}"])
 
     def table_over_tcp(self, pinning):
-        """One worker and one server, started by `polyverso run`; standard input goes to the worker."""
+        """One worker and one server, started by `polyverso run`. Standard input goes to the worker."""
         return self.worker("table_worker", pinning, "tcp")
 
     def worker(self, program, pinning, transport="auto"):
-        """The same with another program, and over the shortest transport that there is."""
+        """Like table_over_tcp(), with another program, and by default over the fastest available transport."""
         command = [*self.run_words(1, transport), "taskset", "--cpu-list", pinning.client, self.programs / program]
         return started(lambda: Process("polyverso run", command, pinning.server, self.environment))
 
     def run_words(self, workers, transport="tcp"):
-        """`workers` workers and one server; the workers' command follows."""
+        """The launcher's arguments for `workers` workers and one server; the workers' command follows."""
         return [self.launcher, "run", "--no-color", "-v", "--set", f"transport={transport}", "-n", workers, "--servers", 1, "--"]
 
     # ------------------------------------------------------------------ peers
@@ -86,11 +87,11 @@ class Parties:
         return self._alone("memcpy", [self.programs / "memcpy"])
 
     def row_loop(self):
-        """A loop over rows of a matrix in one's own memory."""
+        """A loop over rows of a matrix in the process's own memory."""
         return self._alone("row_loop", [self.programs / "row_loop"])
 
     def redis(self, pinning):
-        """A Redis server that writes nothing to the disk, and its client on a unix socket."""
+        """A Redis server without persistence, and its client, on a unix socket."""
         folder = tempfile.TemporaryDirectory(prefix="polyverso-bench-")
         socket, program = pathlib.Path(folder.name) / "socket", pathlib.Path(folder.name) / "redis-server"
         program.symlink_to(REDIS)

@@ -1,4 +1,4 @@
-"""Processes that answer in lines of JSON."""
+"""Processes that answer with lines of JSON."""
 
 import json
 import queue
@@ -8,11 +8,11 @@ import threading
 
 
 class Broken(Exception):
-    """A benchmark can't be carried out. The text is for people."""
+    """A benchmark cannot be run. The text is the reason, for the user."""
 
 
 class Process:
-    """One process. What it writes that is no JSON is kept, for the message if it breaks."""
+    """One process. Keeps its output that is not JSON, for the error message if it breaks."""
 
     TAIL = 20  # lines
 
@@ -27,7 +27,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for the driver, which then ends all of them
+            start_new_session=True,  # Ctrl-C reaches only the driver, which then ends all processes
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -38,7 +38,7 @@ class Process:
 
     def _read(self):
         for line in self._process.stdout:
-            at = line.find("{")  # behind the launcher's prefix
+            at = line.find("{")  # after the launcher's prefix
             try:
                 self._lines.put(json.loads(line[at:]) if at >= 0 else self._keep(line))
             except ValueError:
@@ -53,10 +53,10 @@ class Process:
             self._process.stdin.write(text + "\n")
             self._process.stdin.flush()
         except OSError:
-            pass  # its end is what hear() will find
+            pass  # hear() will report the end of the process
 
     def hear(self, seconds=60):
-        """Its next line of JSON."""
+        """Waits for the next line of JSON, and returns it."""
         while True:
             try:
                 said = self._lines.get(timeout=seconds)
@@ -72,7 +72,7 @@ class Process:
         return "\n    ".join([f"{self.name}: {what}", *self._tail])
 
     def end(self, seconds=10):
-        """Ends its input, and waits for its end; harsher in steps. Returns its exit status."""
+        """Closes standard input and waits for the end of the process; escalates to signals. Returns its exit status."""
         try:
             self._process.stdin.close()
         except OSError:
@@ -93,7 +93,7 @@ class Process:
 
 
 def prefix(cpus):
-    """The words before a command that pin it to `cpus`, and let it not outlive the driver."""
+    """The command prefix that pins a process to `cpus` and ends it with the driver."""
     words = []
     if shutil.which("setpriv"):
         words += ["setpriv", "--pdeathsig", "TERM"]
@@ -103,7 +103,8 @@ def prefix(cpus):
 
 
 class Party:
-    """One side of a comparison: a process that does batches, and the helpers that it needs. A context manager."""
+    """One side of a comparison: a process that runs batches, and the helper processes that it needs. A context
+    manager."""
 
     def __init__(self, process, helpers=()):
         self.process = process
@@ -123,13 +124,14 @@ class Party:
                 helper.end(seconds=2)
 
     def do(self, batch, seconds):
-        """A batch's answer: seconds for one repetition ("median", "mean", "least", "p99"), and how many ("count")."""
+        """Runs a batch. The answer has the seconds per repetition ("median", "mean", "least", "p99") and their
+        "count"."""
         self.process.say(f"{batch.operation} {batch.bytes} {seconds} {batch.block}")
         return self.process.hear(60 + 10 * seconds)
 
 
 def started(make_process, helpers=()):
-    """A party whose process is ready; nothing is left behind if it does not get that far."""
+    """Starts a party and waits until it is ready. On failure, ends all its processes."""
     helpers = list(helpers)
     party = None
     try:

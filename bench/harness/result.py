@@ -1,4 +1,4 @@
-"""Rows of results: what build/bench/results.json holds, and the table on the terminal."""
+"""Rows of results: the content of build/bench/results.json, and the table on the terminal."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .compare import Spread
 
 @dataclass(frozen=True)
 class Target:
-    """What a row must reach. `holds` gets our median, the peer's, and the median ratio; the latter two may be None."""
+    """The target of a row. `holds` gets our median, the peer's, and the median ratio; the latter two may be None."""
 
     text: str
     holds: Callable
@@ -40,8 +40,8 @@ def at_most(limit):
 
 @dataclass
 class Row:
-    """One claim. `ratio` is the median of the pairs' ratios, not the ratio of the medians: noise that lasts longer than
-    a pair cancels. Without a target the row is there for information, and `met` is null."""
+    """One claim. `ratio` is the median of the pairs' ratios, not the ratio of the medians, so noise that lasts longer
+    than a pair cancels. A row without a target is for information, and its `met` is null."""
 
     name: str
     ours: Spread
@@ -90,7 +90,7 @@ def rounded(value):
 
 
 def save(path, fresh, keep_others):
-    """Writes the list. With keep_others (only some rows were measured) those that the file has besides stay."""
+    """Writes the list. With keep_others (only some rows were measured), keeps the other rows of the file."""
     kept = []
     if keep_others and path.exists():
         names = {row["name"] for row in fresh}
@@ -122,7 +122,7 @@ def cells(row):
 
 
 def table(rows):
-    """Rows, as JSON, as text; each with its note below."""
+    """Formats rows of JSON as text, each with its note below."""
     lines = [COLUMNS, *map(cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     text = []

@@ -1,4 +1,4 @@
-"""From seconds to what a row shows."""
+"""Conversions from seconds to the units of a row."""
 
 
 def microseconds(seconds):
@@ -10,5 +10,5 @@ def per_second(seconds):
 
 
 def gigabytes_per_second(moved):
-    """A function: the speed at which `moved` bytes take so many seconds."""
+    """Returns a function from seconds to speed, for `moved` bytes."""
     return lambda seconds: moved / seconds / 1e9

@@ -1,4 +1,4 @@
-"""All-reduce among up to 1,024 simulated ranks: what schedules took (points), and what the cost model says (lines).
+"""Plots all-reduce among up to 1,024 simulated ranks: simulated times (points) and the cost model (lines).
 
     python3 -m bench.plots.allreduce PROGRAM PICTURE     PROGRAM: build/bench/bin/bench_collectives
 """
@@ -10,7 +10,7 @@ import sys
 import matplotlib
 
 matplotlib.use("Agg")
-matplotlib.rcParams["svg.hashsalt"] = "polyverso"  # equal measurements, equal files
+matplotlib.rcParams["svg.hashsalt"] = "polyverso"  # equal measurements give equal files
 from matplotlib import pyplot  # noqa: E402
 
 from bench.plots.curves import size_text  # noqa: E402

@@ -1,4 +1,4 @@
-"""Ours and a peer, side by side, with the range of the runs."""
+"""A bar chart of our results and a peer's, with the range of the runs."""
 
 import matplotlib
 
@@ -7,7 +7,7 @@ from matplotlib import pyplot  # noqa: E402
 
 
 def draw(path, rows, title, caption):
-    """rows: of results.json, all of one unit and each with a peer."""
+    """rows: rows of results.json, all with the same unit and each with a peer."""
     figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.8 * len(rows)), constrained_layout=True)
     height = 0.38
     for at, row in enumerate(rows):

@@ -1,11 +1,11 @@
-"""Throughput of each pace, and how far behind its gets were."""
+"""The throughput of each consistency mode, and the staleness of its gets."""
 
 import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-MOST_SHOWN = 12  # clocks; what is further behind is summed up there
+MOST_SHOWN = 12  # clocks; the last bar includes all larger values
 
 
 def draw(path, cases, title, caption):

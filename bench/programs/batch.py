@@ -1,10 +1,10 @@
-"""batch.h in Python: the dialogue of a measuring program with the driver. See there for the lines."""
+"""batch.h in Python: the protocol between a measuring program and the driver. See there for the lines."""
 
 import json
 import sys
 import time
 
-WARM_UP = 0.1  # of the batch's seconds
+WARM_UP = 0.1  # part of the batch's seconds
 FEWEST_SAMPLES = 3
 
 
@@ -20,8 +20,8 @@ def fail(text):
 def serve(prepare):
     """Serves batches until standard input ends.
 
-    prepare(operation, bytes) makes ready and returns two functions: repeat(times), and check(), which fails if the work
-    of the batch was not really done.
+    prepare(operation, bytes) sets up the batch and returns two functions: repeat(times), and check(), which fails if
+    the work of the batch was not done.
     """
     say(ready=True)
     for line in sys.stdin:
@@ -40,7 +40,7 @@ def serve(prepare):
 
 
 def measure(repeat, seconds, block):
-    """Seconds for one repetition, a value for every `block` of them."""
+    """Returns seconds per repetition, one value for each `block` repetitions."""
     clock = time.perf_counter
     begun = clock()
     while True:

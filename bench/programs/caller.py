@@ -1,4 +1,4 @@
-"""What a call costs from Python, in a cluster of one process. The operations of caller.pl and caller.lua are the same:
+"""The cost of a call from Python, in a cluster of one process. caller.pl and caller.lua have the same operations:
 
 add, get                 the C functions under their own names
 method_add, method_get   the table's methods

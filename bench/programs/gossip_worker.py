@@ -1,18 +1,18 @@
-"""Gossip between two processes, ours and as dpwa does it: a Python server thread, a socket, pickle and numpy.
+"""Gossip between two processes: ours, or dpwa's scheme with a Python server thread, a socket, pickle and numpy.
 
     gossip_worker.py ours|dpwa|plain CASE BYTES
 
-cycle   publish, fetch the other's, average
-fetch   fetch the other's alone
-send    publish alone
-step    train, with a cycle around it; plain: without
+cycle   publish, fetch from the peer, average
+fetch   only fetch from the peer
+send    only publish
+step    a training step with a cycle around it; plain: without the cycle
 
-The other process is this program's child; it has published once, and serves.
+The other process is a child of this program. It has published once, and serves.
 """
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: training has one processor, gossip the other
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: one CPU trains, one gossips
 
 import multiprocessing
 import pickle
@@ -25,7 +25,7 @@ import batch
 import numpy as np
 
 OWN, OTHER, TIMEOUT_MS = 1.0, 3.0, 60_000
-SAMPLES = 512  # a batch's
+SAMPLES = 512  # samples per batch
 
 
 class Ours:
@@ -61,7 +61,7 @@ class Ours:
 
 
 class Dpwa:
-    """The scheme in plain Python: the parameters as bytes in a dict, pickled, sent behind their length."""
+    """The scheme in plain Python: the parameters as bytes in a dict, pickled, sent with a length prefix."""
 
     def __init__(self, _, values):
         self.values, self.blob, self.lock = values, b"", threading.Lock()
@@ -102,7 +102,7 @@ class Dpwa:
 
 
 class Plain:
-    """Nobody to gossip with."""
+    """A process without a peer."""
 
     def __init__(self, _, values):
         self.values = values
@@ -117,7 +117,7 @@ class Plain:
 
 
 def trainer(values):
-    """A step of a linear layer: forward, gradient, descent, in the model's own memory."""
+    """Returns a training step of a linear layer: forward, gradient, descent, in the model's own memory."""
     side = int(values.size**0.5)
     weights = values[: side * side].reshape(side, side)
     given = np.random.default_rng(1).standard_normal((SAMPLES, side), np.float32)
@@ -135,7 +135,7 @@ def be_the_other(side, size, pipe):
     node = SIDES[side]("other", np.full(size // 4, OTHER, np.float32))
     node.send()
     pipe.send(node.port())
-    pipe.recv()  # until it ends
+    pipe.recv()  # until the parent ends
 
 
 def main(side, case, size):

@@ -1,9 +1,10 @@
-"""What all-reduce sends, and what waiting for it costs: every rank of a run of all workers.
+"""Measures the bytes that all-reduce sends, and the CPU time of waiting for it. All workers of a run execute it.
 
     polyverso run -n 4 -- python3 group_figures.py BYTES SECONDS
 
-Rank 0 writes one line of JSON: "sent", the most bytes of values that a rank has sent in an all-reduce of BYTES of f32, and "transport", the one that
-it went by; "cpu", the most processor seconds that a rank has used, with all its threads, in SECONDS of waiting in a barrier.
+Rank 0 writes one line of JSON: "sent", the most bytes of values that any rank has sent in an all-reduce of BYTES of
+f32; "transport", the transport of the group; "cpu", the most processor seconds that any rank has used, with all its
+threads, during SECONDS of waiting in a barrier.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a program on a key-value store has to name differently for Polyverso and for MXNet."""
+"""The calls of a key-value store program that differ between Polyverso and MXNet."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class Polyverso:
         return ids.numpy(), rows.numpy()
 
     def wait(self, array):
-        """A pull has waited."""
+        """Does nothing: a pull is blocking."""
 
     def done(self):
         if self._node is not None:
@@ -41,7 +41,7 @@ class Polyverso:
 
 
 class MXNet:
-    # Without an optimizer its servers put the merged values of two workers on top of those of the rounds before.
+    # Without an optimizer, MXNet's servers add the merged values of two workers to those of the earlier rounds.
     piles_up = True
 
     def __init__(self, dist):

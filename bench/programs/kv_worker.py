@@ -2,14 +2,15 @@
 
     kv_worker.py polyverso|mxnet TYPE CASE BYTES [accompany]
 
-push_pull   of one key, until what was pulled is there
-devices     of one key, from four arrays and into four
-adam        push_pull with Adam's steps where the values are stored
+push_pull   push and pull of one key, until the pulled value has arrived
+devices     the same with four arrays in and four out
+adam        push_pull with Adam on the side that stores the values
 rows        row_sparse_pull of one row in a hundred of a matrix with 64 columns
-many        push of 1 KiB under each of as many keys as BYTES have KiB, in one call; then pull, in another
+many        push of 1 KiB to each of BYTES / 1 KiB keys in one call, then pull in another
 
-One worker does the batches that it is asked for, see batch.py. Those that accompany it push and pull as often as it does: they must not
-know how often that will be, so it tells them by element 0, where everybody pushes 0 until the end and it then pushes 1.
+One worker runs the batches that the driver requests, see batch.py. The other workers accompany it: they push and pull
+as often as it does, without knowing the number in advance. Element 0 signals the end: all workers push 0 there until
+the measuring worker pushes 1.
 """
 
 import sys
@@ -23,7 +24,7 @@ KEY = "w"
 
 
 class PushPull:
-    """Of one key; the arrays hold ones but for element 0."""
+    """Push and pull of one key. The arrays hold ones, except element 0."""
 
     devices = 1
     optimizer = None
@@ -131,7 +132,7 @@ def main(name, type_name, case_name, size, *accompanies):
     library = LIBRARIES[name](type_name.startswith("dist"))
     store = library.kv.create(type_name)
     case = CASES[case_name](library, store, int(size))
-    # `polyverso run` gives all workers the same words; MXNet's ranks are as it happens, and each has words of its own.
+    # `polyverso run` gives all workers the same arguments. MXNet assigns ranks in any order; each worker has its own.
     if accompanies or (name == "polyverso" and store.rank != 0):
         case.accompany()
     else:

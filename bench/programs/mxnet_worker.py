@@ -1,13 +1,13 @@
-"""MXNet's KVStore as a peer: the only worker of a cluster that bench/harness/mxnet.py starts.
+"""MXNet's KVStore as the peer in comparisons: the only worker of a cluster that bench/harness/mxnet.py starts.
 
 It has two of the operations of table_worker.c, and the halves of the first:
 add_get   push, then pull, waiting for both
-push      waiting for it
-pull      waiting for it
-forget    pushes that nobody waits for, and at the end of each block the wait for all of them
+push      push, waiting for it
+pull      pull, waiting for it
+forget    asynchronous pushes, with one wait for all of them at the end of each block
 
-The store is dist_sync: with one worker that is push and pull without a server-side optimizer, whose Python would run
-for every push in dist_async. The server then assigns what it receives, which is less work than adding it.
+The store is dist_sync: with one worker, that means push and pull without a server-side optimizer. In dist_async, MXNet
+runs a Python optimizer for each push. The server assigns what it receives, which is less work than adding it.
 """
 
 import batch
@@ -39,7 +39,7 @@ def prepare(operation, size):
     def forget(times):
         for _ in range(times):
             store.push(key, pushed)
-        store.pull(key, out=pulled)  # after the pushes, which the server acknowledges one by one
+        store.pull(key, out=pulled)  # waits for the pushes, which the server acknowledges one by one
         mx.nd.waitall()
 
     def push(times):

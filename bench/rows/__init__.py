@@ -1,1 +1,1 @@
-"""The measurements. Each file adds some, each function yields rows; bench/run.py finds them by itself."""
+"""The measurements. Each file adds some, each function yields rows; bench/run.py discovers them."""

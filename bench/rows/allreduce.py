@@ -1,4 +1,5 @@
-"""All-reduce on one host, beside Open MPI and Gloo: of tensors of ours and of private memory, in place and out of place."""
+"""All-reduce on one host, compared with Open MPI and Gloo: of our tensors and of private memory, in place and out of
+place."""
 
 import contextlib
 import json
@@ -15,7 +16,7 @@ from harness.result import Row, at_most, ratio_at_most, ratio_within
 from harness.units import microseconds
 
 KIB, MIB = 1 << 10, 1 << 20
-# Bytes, and how many calls are timed together: telling the ranks to make them is a message.
+# Bytes, and the number of calls timed together: requesting them from the ranks takes a message.
 SIZES = {1 * KIB: 1000, 64 * KIB: 100, MIB: 10, 16 * MIB: 2, 256 * MIB: 1}
 WHERE = {"out": "out of place", "in": "in place"}
 NO_SINGLE_COPY = ["--mca", "btl_vader_single_copy_mechanism", "none"]
@@ -48,7 +49,7 @@ def gloo(bench, ranks):
 
 
 def better(comparison, one, other):
-    """The side of the two whose median is the lower."""
+    """The side with the lower median."""
     return min((one, other), key=lambda side: comparison.of(side).median)
 
 
@@ -92,19 +93,19 @@ def row(title, comparison, side, peer, limit, note):
 
 @measurement
 def allreduce_of_two(bench):
-    """all-reduce between two processes of one host, beside Open MPI"""
+    """all-reduce between two processes of one host, compared with Open MPI"""
     yield from beside_mpi(bench, 2)
 
 
 @measurement
 def allreduce_of_four(bench):
-    """all-reduce between four processes of one host, beside Open MPI"""
+    """all-reduce between four processes of one host, compared with Open MPI"""
     yield from beside_mpi(bench, 4)
 
 
 @measurement
 def allreduce_over_tcp(bench):
-    """all-reduce over TCP on the loopback device, beside Gloo"""
+    """all-reduce over TCP on the loopback device, compared with Gloo"""
     for ranks in (2, 4):
         sides = {"ours": ours(bench, ranks, "tcp"), "Gloo": gloo(bench, ranks)}
         for size, block in SIZES.items():
@@ -116,7 +117,7 @@ def allreduce_over_tcp(bench):
 
 @measurement
 def allreduce_of_many(bench):
-    """100 tensors of 10 KiB in one call, beside one tensor of as much"""
+    """100 tensors of 10 KiB in one call, compared with one tensor of the same total size"""
     size = 100 * 10 * KIB
     with contextlib.ExitStack() as stack:
         party = stack.enter_context(ours(bench, 2)())
@@ -129,7 +130,7 @@ def allreduce_of_many(bench):
 
 
 def figures(bench, ranks, transport, size, seconds):
-    """What bench/programs/group_figures.py tells."""
+    """Runs bench/programs/group_figures.py and returns its result."""
     launcher = [bench.parties.launcher, "run", "--no-color", "--set", f"transport={transport}", "-n", ranks, "--"]
     command = [*launcher, sys.executable, "-B", bench.sources / "programs" / "group_figures.py", size, seconds]
     bench.progress(f"{ranks} ranks, transport={transport}")
@@ -143,7 +144,7 @@ def figures(bench, ranks, transport, size, seconds):
 
 @measurement
 def allreduce_bytes(bench):
-    """bytes that a rank sends for an all-reduce over TCP, beside the ring's 2 (n - 1)/n of the value"""
+    """bytes that a rank sends for an all-reduce over TCP, compared with the ring's 2 (n - 1)/n of the value"""
     size = 48 * MIB
     for ranks in (2, 3, 4):
         formula = 2 * (ranks - 1) / ranks * size
@@ -162,7 +163,7 @@ def allreduce_bytes(bench):
 
 @measurement
 def allreduce_waiting(bench):
-    """processor time of ranks that wait for another one"""
+    """processor time of ranks that wait for another rank"""
     for transport, title in (("auto", "shared memory"), ("tcp", "TCP")):
         cpu = [figures(bench, 4, transport, 4 * KIB, 2)["cpu"] for _ in range(bench.effort.rounds)]
         yield Row(
@@ -177,7 +178,7 @@ def allreduce_waiting(bench):
 
 @measurement
 def allreduce_of_1024(bench):
-    """all-reduce among 1,024 simulated ranks, beside what the cost model says"""
+    """all-reduce among 1,024 simulated ranks, compared with the cost model"""
     bench.progress("bench_collectives")
     told = subprocess.run([bench.parties.programs / "bench_collectives"], capture_output=True, text=True, check=True).stdout
     for line in map(json.loads, told.splitlines()):

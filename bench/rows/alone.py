@@ -1,4 +1,4 @@
-"""A cluster of one process, where the caller's thread works on the table itself."""
+"""A cluster of one process, where the caller's thread accesses the table directly."""
 
 from harness.bench import measurement
 from harness.compare import Batch
@@ -11,7 +11,7 @@ BYTES = 4 * COUNT
 
 @measurement
 def alone(bench):
-    """add, and get, of 1e6 f32 in a cluster of one, beside memcpy"""
+    """add, and get, of 1e6 f32 in a cluster of one, compared with memcpy"""
     speed = gigabytes_per_second(BYTES)
     copy = Batch("copy", BYTES)
     measured = bench.compare(

@@ -1,4 +1,4 @@
-"""What a language adds to a call."""
+"""The overhead that a language binding adds to a call."""
 
 import shutil
 
@@ -9,10 +9,10 @@ from harness.result import Row, at_most
 from harness.units import microseconds
 
 ONE_FLOAT = 4
-BLOCK = 200  # calls between two looks at the clock: longer than its resolution, shorter than a time slice
+BLOCK = 200  # calls between two clock readings: longer than the clock's resolution, shorter than a time slice
 MIB = 1 << 20
 LARGE = 64 * MIB
-SLACK = 16  # MiB: far from 64, above what an interpreter may do beside
+SLACK = 16  # MiB: far below 64, above the interpreters' other allocations
 INTERPRETERS = ("python3", "perl", "luajit", "lua5.4")
 
 
@@ -22,7 +22,7 @@ def installed():
 
 @measurement
 def binding_calls(bench):
-    """blocking add and get of one float in a cluster of one from Python, Perl and Lua, above the same call in C"""
+    """blocking add and get of one float in a cluster of one from Python, Perl and Lua: the overhead over C"""
     for interpreter in installed():
         cases = {}
         for layer in ("", "method_"):
@@ -36,7 +36,7 @@ def binding_calls(bench):
 
 
 def calls_row(bench, name, measured, layer):
-    """Of add and get, the one that costs more above C."""
+    """The row of the call, add or get, with the larger overhead over C."""
     above = {call: measured[layer + call].difference("own", "C").map(microseconds) for call in ("add", "get")}
     worse = max(above, key=lambda call: above[call].median)
     comparison = measured[layer + worse]
@@ -58,7 +58,7 @@ def calls_row(bench, name, measured, layer):
 
 @measurement
 def binding_copies(bench):
-    """how much memory an add of 64 MiB takes in Python, Perl and Lua, besides the array and the table"""
+    """memory that an add of 64 MiB takes in Python, Perl and Lua, besides the array and the table"""
     for interpreter in installed():
         bench.progress(interpreter)
         yield Row(
@@ -72,12 +72,12 @@ def binding_copies(bench):
 
 
 def growth(parties, interpreter):
-    """Bytes that an add of LARGE takes at its peak, or keeps, beyond the array and the table."""
+    """The bytes that an add of LARGE takes at its peak, or keeps, beyond the array and the table."""
     with parties.caller(interpreter) as party:
         pid = party.process.pid
-        party.do(Batch("add", ONE_FLOAT), 0)  # what the interpreter loads at its first call
+        party.do(Batch("add", ONE_FLOAT), 0)  # loads what the interpreter loads at its first call
         before = machine.memory(pid, "VmRSS")
-        party.do(Batch("add", LARGE), 0)  # makes array and table, and may well take more for a moment
+        party.do(Batch("add", LARGE), 0)  # makes array and table, which may take more memory for a moment
         machine.forget_peak(pid)
         party.do(Batch("add", LARGE), 0)
         return machine.memory(pid, "VmHWM") - before - 2 * LARGE

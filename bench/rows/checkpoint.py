@@ -1,4 +1,4 @@
-"""Checkpoints beside the disk's own speed, and what training feels of them."""
+"""Checkpoints compared with the disk's own speed, and their effect on training."""
 
 import os
 import pathlib
@@ -23,7 +23,8 @@ def timed_dd(path, size):
 
 
 def fresh(folder, name):
-    """A place for the next one. Nothing of the last one is left to be written, or to be removed."""
+    """An empty folder for the next checkpoint. The last one is removed completely, and nothing is left to be written
+    back."""
     path = folder / name
     shutil.rmtree(folder)
     folder.mkdir()
@@ -33,7 +34,7 @@ def fresh(folder, name):
 
 @measurement
 def checkpoint(bench):
-    """saving a table of 1 GiB, beside dd to the same disk, and the longest add meanwhile"""
+    """saving a table of 1 GiB, compared with dd to the same disk, and the longest add meanwhile"""
     size, rounds = (GIB // 8, 2) if bench.quick else (GIB, 5)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="polyverso-bench-", dir=bench.output))
     command = [*bench.parties.run_words(1, "auto"), bench.parties.programs / "checkpointer", size]

@@ -1,4 +1,4 @@
-"""Adds of every dtype, by the caller's thread."""
+"""Adds of every dtype, on the caller's thread."""
 
 from harness.bench import measurement
 from harness.compare import Batch
@@ -11,7 +11,7 @@ BYTES = 4 << 20
 
 @measurement
 def dtype_adds(bench):
-    """blocking add of 4 MiB of each dtype in a cluster of one, beside memcpy"""
+    """blocking add of 4 MiB of each dtype in a cluster of one, compared with memcpy"""
     cases = {name: {"ours": Batch(name, BYTES), "memcpy": Batch("copy", BYTES)} for name in DTYPES}
     sides = {"ours": bench.parties.dtype_adder, "memcpy": bench.parties.memcpy}
     speed = gigabytes_per_second(BYTES)

@@ -1,4 +1,4 @@
-"""Gossip between two processes of one machine, beside dpwa's scheme in plain Python, and beside memcpy."""
+"""Gossip between two processes of one machine, compared with dpwa's scheme in plain Python and with memcpy."""
 
 import sys
 
@@ -36,20 +36,20 @@ def compared(bench, title, case, peer, start, operation, limit):
 
 @measurement
 def gossip_cycle(bench):
-    """publish, fetch and average 64 MiB between two processes, beside sockets, pickle and numpy"""
+    """publish, fetch and average 64 MiB between two processes, compared with sockets, pickle and numpy"""
     yield compared(bench, "gossip: publish, fetch and average 64 MiB", "cycle", "dpwa's scheme", party(bench, "dpwa", "cycle"), "cycle", 0.2)
 
 
 @measurement
 def gossip_beside_memcpy(bench):
-    """a fetch of 64 MiB from a process of the same machine, and a publication, beside one memcpy"""
+    """a fetch of 64 MiB from a process of the same machine, and a publication, each compared with one memcpy"""
     yield compared(bench, "gossip: fetch 64 MiB within a machine", "fetch", "memcpy", bench.parties.memcpy, "copy", 1 / 0.6)
     yield compared(bench, "gossip: publish 64 MiB", "send", "memcpy", bench.parties.memcpy, "copy", 1.2)
 
 
 @measurement
 def gossip_step(bench):
-    """a step of training with gossip beside one without: two products of matrices with a model of 4 MiB"""
+    """a training step with gossip, compared with one without: two matrix products with a model of 4 MiB"""
     sides = {side: party(bench, side, "step", STEP_SIZE) for side in ("ours", "plain")}
     batches = {side: Batch("step", STEP_SIZE) for side in sides}
     comparison = bench.compare(sides, {"step": batches}, bench.effort.less(rounds=2))["step"]

@@ -1,4 +1,4 @@
-"""The kernels of core/math and core/shard, by Google Benchmark (bench/kernels.cpp)."""
+"""The kernels of core/math and core/shard, measured with Google Benchmark (bench/kernels.cpp)."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ REPETITIONS = 5
 
 @measurement
 def kernels(bench):
-    """the kernels of core/math and core/shard beside memcpy, in cache and in memory"""
+    """the kernels of core/math and core/shard compared with memcpy, in cache and in memory"""
     samples = run(bench)
     yield from optimizers(samples)
     yield from averages(samples)
@@ -38,7 +38,8 @@ def kernels(bench):
 
 
 def optimizers(samples):
-    """Takes the optimizers' steps out of the samples: each beside additions that read and write the same arrays."""
+    """Takes the optimizer steps out of the samples; compares each with additions that read and write the same
+    arrays."""
     bounds = {name: samples.pop(name) for name in list(samples) if name.startswith("bound")}
     for kernel in [name for name in samples if name.startswith("optimizer ")]:
         name, bound = kernel.split("|")
@@ -57,7 +58,7 @@ def optimizers(samples):
 
 
 def averages(samples):
-    """Gossip's averages beside an addition of the same arrays, which is what memory allows."""
+    """Compares gossip's averages with an addition of the same arrays, which is the limit of the memory."""
     for dtype in ("f32", "f64"):
         size = max(samples[f"average_{dtype}"])
         own, bound = (samples[f"{kernel}_{dtype}"][size] for kernel in ("average", "add"))
@@ -74,7 +75,7 @@ def averages(samples):
 
 
 def codecs(samples, copies):
-    """Takes gradient compression out of the samples: each beside memcpy of the values."""
+    """Takes gradient compression out of the samples; compares each kernel with memcpy of the values."""
     for kernel in [name for name in samples if name.endswith((" encode", " decode", " decode and add"))]:
         [(size, own)] = samples.pop(kernel).items()
         ratios = [one / copy for one, copy in zip(own, copies[size])]
@@ -91,7 +92,7 @@ def codecs(samples, copies):
 
 
 def run(bench):
-    """{kernel: {bytes: [bytes per second]}}"""
+    """Returns {kernel: {bytes: [bytes per second]}}."""
     repetitions = 2 if bench.quick else REPETITIONS
     command = [
         *prefix(bench.parties.one_cpu.client),
@@ -111,7 +112,7 @@ def run(bench):
             continue
         kernel, size = entry["run_name"].split("/")
         samples.setdefault(kernel, {}).setdefault(int(size), []).append(entry["bytes_per_second"])
-    return {kernel: dict(sorted(sizes.items())) for kernel, sizes in sorted(samples.items())}  # it mixes the order
+    return {kernel: dict(sorted(sizes.items())) for kernel, sizes in sorted(samples.items())}  # it shuffles them
 
 
 def giga(bytes_per_second):

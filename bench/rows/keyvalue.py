@@ -1,4 +1,4 @@
-"""Adds to keys of 64 bits."""
+"""Adds to 64-bit keys."""
 
 from harness.bench import measurement
 from harness.compare import Batch
@@ -7,19 +7,19 @@ from harness.process import Broken
 from harness.result import Row, ratio_at_least
 from harness.units import per_second
 
-KEYS = 1000  # of an add
+KEYS = 1000  # keys per add
 ADD = Batch("add", 8 * KEYS)
-MILLION = Batch("add", 8 * KEYS, 1000)  # adds between two looks at the clock: a million keys
+MILLION = Batch("add", 8 * KEYS, 1000)  # adds between two clock readings: a million keys
 
 
 @measurement
 def key_value_adds(bench):
-    """1e7 adds to random keys by batches of 1,000, beside Redis INCRBYFLOAT pipelined by the same batch"""
+    """1e7 adds to random keys in batches of 1,000, compared with Redis INCRBYFLOAT pipelined in the same batches"""
     if REDIS is None:
         raise Broken("Redis is not installed: apt install redis-tools")
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.worker("key_worker", pinning), "redis": lambda: bench.parties.redis(pinning)}
-    # At least three samples of each side in each pair, besides the warm-up: more than 1e7 adds of each in all.
+    # At least three samples of each side in each pair, besides the warm-up: more than 1e7 adds of each side in total.
     batch = ADD if bench.quick else MILLION
     effort = bench.effort.less(rounds=2, pairs=2)
     comparison = bench.compare(sides, {"adds": {"ours": batch, "redis": batch}}, effort)["adds"]

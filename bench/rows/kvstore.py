@@ -1,4 +1,4 @@
-"""Key-value stores beside MXNet's, both by the same Python program; and beside memcpy."""
+"""Key-value stores compared with MXNet's, with the same Python program for both, and with memcpy."""
 
 import sys
 
@@ -13,13 +13,13 @@ KIB, MIB = 1 << 10, 1 << 20
 ONE_KEY, LARGE, SMALL = 4_000_000, 64 * MIB, 4
 MATRIX = 1_000_000 * 64 * 4
 KEYS = 10_000 * KIB
-# glibc gives memory of this size back to the system, and gets it back page by page, unless it is told to keep it.
+# glibc returns memory of this size to the kernel and faults it in again page by page, unless these settings keep it.
 KEEPING = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 40)}
 PEER, TUNED = "MXNet", "MXNet, malloc keeping memory"
 
 
 def ours(bench, kind, case, size, workers=1):
-    """Workers and, for dist types, a server; on any CPU, as the peer."""
+    """Workers and, for dist types, a server; on any CPU, like the peer."""
     words = [sys.executable, bench.sources / "programs" / "kv_worker.py", "polyverso", kind, case, size]
     if kind.startswith("dist"):
         words = [*bench.parties.run_words(workers, "auto"), *words]
@@ -36,7 +36,7 @@ def theirs(bench, kind, case, size, workers=1, extra=None):
 
 
 def beside_mxnet(bench, title, kind, case, size, limit, workers=1, tuned=None, less=None):
-    """Rows for one piece of work: beside MXNet, and with `tuned`, another limit, beside MXNet with a better malloc."""
+    """Rows for one kind of work, compared with MXNet; with `tuned`, another limit, also with a tuned malloc."""
     sides = {"ours": ours(bench, kind, case, size, workers), PEER: theirs(bench, kind, case, size, workers)}
     if tuned:
         sides[TUNED] = theirs(bench, kind, case, size, workers, KEEPING)
@@ -71,7 +71,7 @@ def has_mxnet(bench):
 
 @measurement
 def store_in_one_process(bench):
-    """push and pull of one key of 1e6 f32 in a local store, beside two memcpy and MXNet"""
+    """push and pull of one key of 1e6 f32 in a local store, compared with two memcpy and MXNet"""
     sides = {"ours": ours(bench, "local", "push_pull", ONE_KEY), "memcpy": bench.parties.memcpy}
     batches = {"ours": Batch("push_pull", ONE_KEY), "memcpy": Batch("copy", 2 * ONE_KEY)}
     if has_mxnet(bench):
@@ -85,7 +85,7 @@ def store_in_one_process(bench):
 
 @measurement
 def store_of_devices(bench):
-    """the sum of four devices' arrays and the pull into four, in a local store, beside MXNet"""
+    """the sum of four devices' arrays and the pull into four, in a local store, compared with MXNet"""
     if has_mxnet(bench):
         title = "local store, 1e6 f32: push from four arrays, pull into four"
         yield from beside_mxnet(bench, title, "local", "devices", ONE_KEY, 0.5)
@@ -93,7 +93,7 @@ def store_of_devices(bench):
 
 @measurement
 def store_of_two_workers(bench):
-    """push and pull in a dist_sync store of two workers and a server: 64 MiB, 4 bytes, 64 MiB with Adam; beside MXNet"""
+    """push and pull in a dist_sync store (2 workers, 1 server), compared with MXNet: 64 MiB, 4 B, 64 MiB with Adam"""
     if not has_mxnet(bench):
         return
     slow = {"rounds": 2, "pairs": 2}
@@ -105,7 +105,7 @@ def store_of_two_workers(bench):
 
 @measurement
 def rows_of_a_store(bench):
-    """row_sparse_pull of 1 % of 1e6 x 64, local and from a server, beside MXNet"""
+    """row_sparse_pull of 1 % of 1e6 x 64, local and from a server, compared with MXNet"""
     if not has_mxnet(bench):
         return
     size = MATRIX // 10 if bench.quick else MATRIX
@@ -117,7 +117,7 @@ def rows_of_a_store(bench):
 
 @measurement
 def many_keys(bench):
-    """push and pull of 10,000 keys of 1 KiB, local and on a server, beside MXNet"""
+    """push and pull of 10,000 keys of 1 KiB, local and on a server, compared with MXNet"""
     if not has_mxnet(bench):
         return
     size = KEYS // 10 if bench.quick else KEYS
@@ -128,7 +128,7 @@ def many_keys(bench):
 
 @measurement
 def keys_without_number(bench):
-    """what one of 100,000 keys of 64 floats costs, beside one of 1,000, in a dist_sync store of two workers and a server"""
+    """cost per key of 64 floats with 100,000 and with 1,000 keys, in a dist_sync store of two workers and a server"""
     few, many, pairs = (1_000, 10_000, 1) if bench.quick else (1_000, 100_000, 3)
     runs = [{count: costs_of_keys(bench, count) for count in (few, many)} for _ in range(pairs)]
     for what, words in (("init", "kv_init"), ("both", "kv_push and kv_pull")):
@@ -147,7 +147,7 @@ def keys_without_number(bench):
 
 
 def costs_of_keys(bench, count):
-    """Nanoseconds a key."""
+    """Nanoseconds per key."""
     command = [*bench.parties.run_words(2, "auto"), bench.parties.programs / "many_keys", count, 5]
     run = Process(f"many_keys {count}", command, ",".join(map(str, machine.cpus())), bench.environment)
     try:

@@ -6,12 +6,12 @@ from harness.result import Row, ratio_at_most
 from harness.units import microseconds
 
 ONE_FLOAT = 4
-ECHO_BYTES = 64  # a small message; a few hundred bytes more make no difference on loopback
+ECHO_BYTES = 64  # a small message; a few hundred more bytes make no difference on loopback
 
 
 @measurement
 def one_float(bench):
-    """blocking add, and get, of one float over TCP beside a raw libuv echo, on one CPU and on two"""
+    """blocking add, and get, of one float over TCP compared with a raw libuv echo, on one CPU and on two"""
     yield from on(bench, bench.parties.one_cpu, "one CPU")
     if bench.parties.two_cpus:
         yield from on(bench, bench.parties.two_cpus, "two CPUs")

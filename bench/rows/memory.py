@@ -1,4 +1,4 @@
-"""What a server needs besides the table."""
+"""The memory that a server needs besides the table."""
 
 from harness import machine
 from harness.bench import measurement
@@ -39,7 +39,7 @@ def server_memory(bench):
 
 
 def server_of(launcher):
-    """The process of a run that only serves."""
+    """The process of a run that is only a server."""
     for pid in machine.children(launcher):
         with open(f"/proc/{pid}/environ", "rb") as environment:
             if b"POLYVERSO_ROLE=server" in environment.read().split(b"\0"):

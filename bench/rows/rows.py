@@ -1,26 +1,27 @@
-"""Some rows of a large matrix, between two processes: what Multiverso's own matrix benchmark does."""
+"""Some rows of a large matrix, between two processes: the workload of Multiverso's own matrix benchmark."""
 
 from harness.bench import measurement
 from harness.compare import Batch
 from harness.result import Row, at_most, ratio_at_least
 from harness.units import gigabytes_per_second, microseconds
 
-ROWS, COLS = 10_000, 50  # of a million
+ROWS, COLS = 10_000, 50  # out of a million
 BYTES = ROWS * COLS * 4
 SHAPE = "1 % of 1e6 x 50 f32"
-# Medians of Multiverso (github.com/Microsoft/Multiverso, archived 2021) at this very work with two processes, measured in 2026.
+# Medians of Multiverso (github.com/Microsoft/Multiverso, archived 2021) for the same work with two processes, measured
+# in 2026.
 MULTIVERSO_US = {"get": 1500, "add": 7500}
 
 
 @measurement
 def row_calls(bench):
-    """blocking get and add of 1 % of the rows of a matrix, beside a loop that gathers or scatters them in its own memory"""
+    """blocking get and add of 1 % of the rows of a matrix, compared with a gather or scatter loop in local memory"""
     yield from measured(bench, "auto", "", with_targets=True)
 
 
 @measurement
 def row_calls_over_tcp(bench):
-    """the same over TCP, where a loop in one's own memory can't be reached: for information"""
+    """the same over TCP, where the speed of a local loop is out of reach: for information"""
     yield from measured(bench, "tcp", " over TCP", with_targets=False)
 
 
@@ -56,7 +57,7 @@ def speed_row(name, comparison, where, with_targets, peer, pinning):
         peer=peer,
         peer_value=comparison.of("loop").map(speed),
         ratio=comparison.ratio("loop", "ours"),
-        # The loop is the limit of a get, which may read the server's memory itself. An add goes through the server.
+        # The loop limits only gets, which may read the server's memory directly. An add goes through the server.
         target=ratio_at_least(0.5) if with_targets and name == "get" else None,
         runs=comparison.runs,
         note=f"payload counted once; the loop has the matrix in its own memory, on one CPU; {pinning}",

@@ -1,4 +1,4 @@
-"""Calls between processes of one host, over the shortest transport that there is: shared memory."""
+"""Calls between processes of one host, over the fastest available transport: shared memory."""
 
 from harness import machine
 from harness.bench import measurement
@@ -16,7 +16,7 @@ READERS = 4
 
 @measurement
 def large_calls(bench):
-    """get, and add, of 64 MiB from a server in another process, beside memcpy"""
+    """get, and add, of 64 MiB from a server in another process, compared with memcpy"""
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.worker("table_worker", pinning), "memcpy": bench.parties.memcpy}
     limits = {"get": 0.7, "add": 0.6}
@@ -28,7 +28,7 @@ def large_calls(bench):
 
 @measurement
 def large_calls_beside_mxnet(bench):
-    """get, and add, of 64 MiB on one host, beside MXNet's dist pull and push"""
+    """get, and add, of 64 MiB on one host, compared with MXNet's dist pull and push"""
     missing = bench.why_no_mxnet()
     if missing:
         bench.progress(missing)
@@ -59,7 +59,7 @@ def speed_row(name, comparison, peer, size, limit, note):
 
 @measurement
 def one_float_on_one_host(bench):
-    """blocking get, and add, of one float on one host, beside a raw libuv echo, on one CPU and on two"""
+    """blocking get, and add, of one float on one host, compared with a raw libuv echo, on one CPU and on two"""
     yield from beside_echo(bench, bench.parties.one_cpu, "one CPU", 0.5)
     if bench.parties.two_cpus:
         yield from beside_echo(bench, bench.parties.two_cpus, "two CPUs", 0.9)
@@ -108,7 +108,7 @@ def many_readers(bench, size, rounds, seconds):
 
 @measurement
 def four_readers(bench):
-    """four workers that get 64 MiB at once, beside two threads of memcpy"""
+    """four workers that get 64 MiB at once, compared with two threads of memcpy"""
     rounds = 2 if bench.quick else 9
     run = many_readers(bench, LARGE, rounds, 0.1 if bench.quick else 0.4)
     try:
@@ -149,7 +149,7 @@ def mapped_memory(bench):
         peer="GiB, the table",
         peer_value=Spread.of([size / GIB]),
         ratio=Spread.of([together / size]),
-        target=ratio_at_most(1.1) if size == GIB else None,  # what a process needs anyway weighs more in a small one
+        target=ratio_at_most(1.1) if size == GIB else None,  # a process's fixed memory weighs more in a small one
         runs=1,
         note="launcher, server and workers, pages that they share counted once (Pss); each has read every page",
     )

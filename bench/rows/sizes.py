@@ -1,4 +1,4 @@
-"""Throughput against size, for the plot; no claims."""
+"""Throughput against size, for the plot. Makes no claims."""
 
 from harness.bench import measurement
 from harness.compare import Batch

@@ -1,4 +1,4 @@
-"""What bounded staleness buys where one worker is slow, and what it costs."""
+"""The benefit of bounded staleness if one worker is slow, and its cost."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ SLOW = {"always the same one": 0, "another one every 5 iterations": 5}
 
 @dataclass
 class Found:
-    """Of one setting: iterations/s of all workers together, by run; gets by how many clocks they were behind."""
+    """The results of one setting: iterations/s of all workers together, by run; gets by the number of clocks behind."""
 
     speeds: list = field(default_factory=list)
     behind: list = field(default_factory=list)
@@ -32,13 +32,13 @@ class Found:
 
 @measurement
 def staleness_with_one_slow_worker(bench):
-    """iterations and observed staleness of 4 workers of whom one is slow: async, ssp 4, 2, 1, sync"""
+    """iterations and observed staleness of 4 workers, one of them slow: async, ssp 4, 2, 1, sync"""
     seconds = 0.5 if bench.quick else 3
     pictures = {}
     for slow, turn in SLOW.items():
         found = {setting: Found() for setting in SETTINGS}
         for round_number in range(bench.effort.rounds):
-            for setting, staleness in SETTINGS.items():  # in turn, so that what else the machine does hits all alike
+            for setting, staleness in SETTINGS.items():  # interleaved, so that other load affects all settings alike
                 bench.progress(f"slow: {slow}, round {round_number + 1}/{bench.effort.rounds}, {setting}")
                 found[setting].note(train(bench, staleness, seconds, turn))
         pictures[slow] = {setting: (one.speeds, one.behind) for setting, one in found.items()}
@@ -49,13 +49,13 @@ def staleness_with_one_slow_worker(bench):
 
 
 def draw(path, pictures, title, caption):
-    from plots import staleness  # here, because matplotlib may be missing, and the figures count without it
+    from plots import staleness  # imported here: matplotlib may be missing, and the figures count without it
 
     staleness.draw(path, pictures, title, caption)
 
 
 def train(bench, staleness, seconds, turn):
-    """What each worker reports."""
+    """Returns the reports of the workers."""
     program = bench.parties.programs / "staleness_worker"
     command = [*bench.parties.run_words(WORKERS, "auto"), program, staleness, seconds, turn]
     run = Process("polyverso run", command, ",".join(map(str, machine.cpus())), bench.environment)

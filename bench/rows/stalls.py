@@ -1,4 +1,4 @@
-"""How far the slowest asynchronous operations are from the usual ones, where starts and waits fall at random moments."""
+"""The latency tail of asynchronous operations that start and are waited for at random moments."""
 
 from harness import machine
 from harness.bench import measurement
@@ -24,7 +24,7 @@ def probe(bench, what, how, ranks, transport, count):
 
 @measurement
 def stalls(bench):
-    """operations of 256 floats at random moments: those above 20 ms, and the slowest in a thousand beside the median"""
+    """operations of 256 floats at random moments: those above 20 ms, and the slowest in 1,000 against the median"""
     count = 5_000 if bench.quick else 1_000_000 // len(OPERATIONS)
     for transport, by in (("auto", "shared memory"), ("tcp", "TCP")):
         for what, how, ranks in OPERATIONS:

@@ -1,4 +1,4 @@
-"""Many small adds that nobody waits for."""
+"""Many small fire-and-forget adds."""
 
 from harness.bench import measurement
 from harness.compare import Batch
@@ -6,13 +6,13 @@ from harness.result import Row, at_least
 from harness.units import per_second
 
 ONE_FLOAT = 4
-# Adds between two waits until all are applied; fewer for ps-lite, which needs longer.
+# The number of adds between two waits until all are applied; fewer for ps-lite, which is slower.
 OURS, THEIRS = Batch("forget", ONE_FLOAT, 100_000), Batch("forget", ONE_FLOAT, 20_000)
 
 
 @measurement
 def forgotten_adds(bench):
-    """fire-and-forget adds of one float by one client over TCP, order checked, beside ps-lite in MXNet"""
+    """fire-and-forget adds of one float by one client over TCP, order checked, compared with ps-lite in MXNet"""
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.table_over_tcp(pinning)}
     batches = {"ours": OURS}

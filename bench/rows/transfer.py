@@ -11,13 +11,13 @@ WHAT_MXNET_DOES = "MXNet does push + pull in dist_sync without an updater (dist_
 
 @measurement
 def transfer_4_mib(bench):
-    """add + get of 4 MiB over TCP beside a raw socket that moves the same bytes"""
+    """add + get of 4 MiB over TCP compared with a raw socket that moves the same bytes"""
     yield beside_raw_socket(bench, 4 * MIB, 0.8)
 
 
 @measurement
 def transfer_64_mib(bench):
-    """add + get of 64 MiB over TCP beside a raw socket into reused memory, and beside MXNet dist"""
+    """add + get of 64 MiB over TCP compared with a raw socket into reused memory, and with MXNet dist"""
     yield beside_raw_socket(bench, 64 * MIB, 0.6)
     yield beside_mxnet(bench, 64 * MIB, 2)
 
@@ -30,7 +30,7 @@ def beside_raw_socket(bench, size, limit):
 
 
 def beside_mxnet(bench, size, limit):
-    pinning = bench.parties.any_cpu  # MXNet copies with several threads, and is slower where each process has one CPU
+    pinning = bench.parties.any_cpu  # MXNet copies with several threads, and is slower if each process has one CPU
     sides = {"ours": lambda: bench.parties.table_over_tcp(pinning)}
     missing = bench.why_no_mxnet()
     if not missing:

@@ -1,9 +1,9 @@
-"""Trains the same model three times and compares: one process alone, a Perl, a Python and a Lua worker in sync mode, the
-same three in async mode.
+"""Trains the same model three times and compares the results: in one process, with a Perl, a Python and a Lua worker in
+sync mode, and with the same three workers in async mode.
 
-In sync mode the three together take the very steps that the one alone takes, so they must come out where it does, and all
-three must hold the same bits. In async mode nobody waits for anybody. `make demo` runs this; by hand, `source build/activate`
-first. Exit status 0 only if every target is met.
+In sync mode, the three workers together take exactly the steps that the single process takes. They must reach the same
+accuracy, and all three must hold the same bits. In async mode, no worker waits for another. `make demo` runs this
+script; to run it by hand, `source build/activate` first. The exit status is 0 only if every target is met.
 """
 
 import argparse
@@ -18,16 +18,16 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TESTS = 449  # images for testing, see data/README.md
+TESTS = 449  # test images, see data/README.md
 TARGETS = {"single": 0.93, "sync": 0.93, "async": 0.92}
-LIMIT_S = 100  # for one training; all of them take a few seconds
+LIMIT_S = 100  # limit of one training; each takes a few seconds
 
 EPOCH = re.compile(r"epoch (\d+) loss ([\d.]+) accuracy ([\d.]+) seconds ([\d.]+)")
 FINAL = re.compile(r"final accuracy ([\d.]+) seconds ([\d.]+)")
 
 
 class Failure(Exception):
-    """What went wrong, for the person who typed `make demo`."""
+    """An error message for the person who ran `make demo`."""
 
 
 def find(*programs):
@@ -38,7 +38,7 @@ def find(*programs):
 
 
 class Training:
-    """One training: its processes' output, as it comes, becomes a curve and a progress line."""
+    """One training. Turns the output of its processes, as it arrives, into a curve and a progress line."""
 
     def __init__(self, name, command, folder, epochs):
         self.name = name
@@ -51,7 +51,7 @@ class Training:
         self.run(command)
 
     def run(self, command):
-        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
+        # One thread per worker: NumPy's matrix products would otherwise use the cores of the other workers.
         environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment)
         watchdog = threading.Timer(LIMIT_S, process.terminate)
@@ -81,7 +81,7 @@ class Training:
             print(line, end="", flush=True)
 
     def show(self, text, epoch):
-        """A line that overwrites itself on a terminal; elsewhere a line for every fiftieth epoch."""
+        """Prints a line that overwrites itself on a terminal; elsewhere, one line for every 50 epochs."""
         if sys.stdout.isatty():
             print(f"\r{self.name:8}{text}", end="\n" if epoch is None else "", flush=True)
         elif epoch is None or epoch % 50 == 0:
@@ -123,7 +123,7 @@ def missed_targets(trainings):
 
 
 def shown(path):
-    """Relative to here, where that is shorter."""
+    """The path relative to the working directory if it lies below it, otherwise the path itself."""
     here = pathlib.Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 

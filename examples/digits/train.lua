@@ -1,8 +1,9 @@
--- Softmax regression on handwritten digits: one worker, in plain Lua (5.1, LuaJIT, 5.4). train.py and train.pl are its twins.
+-- Softmax regression on handwritten digits: one worker, in plain Lua (5.1, LuaJIT, 5.4). train.py and train.pl are
+-- equivalent.
 --
 --     polyverso run -n 3 -- luajit examples/digits/train.lua [--epochs 300] [--rate 2] [--report 5] [--save FOLDER]
 --
--- Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
+-- A single worker trains on all images, each of n workers on every n-th one. All share one table of 65 x 10 weights.
 
 local mv = require("multiverso")
 local Node = require("polyverso.node")
@@ -10,7 +11,8 @@ local Node = require("polyverso.node")
 local PIXELS, DIGITS = 64, 10
 local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
 
--- An image is {inputs, label}; its inputs are 64 pixels of 0 .. 1 and a constant 1.
+-- Returns the images for training and for testing. An image is {inputs, label}; its inputs are 64 pixels of 0 .. 1 and
+-- a constant 1.
 local function read_digits()
   local train, test = {}, {}
   local file = assert(io.popen("gzip -dc '" .. DATA .. "'"))
@@ -30,7 +32,7 @@ local function read_digits()
   return train, test
 end
 
--- Weights and gradients have a row for each input and a column for each digit, as the table gives and takes them.
+-- Weights and gradients have a row for each input and a column for each digit, like the table.
 local function scores_of(weights, inputs, scores)
   for d = 1, DIGITS do scores[d] = 0 end
   for i, value in ipairs(inputs) do
@@ -107,14 +109,14 @@ for i = 1, #arg, 2 do
 end
 
 local train, test = read_digits()
-mv.init() -- sync or async, as the launcher says
+mv.init() -- sync or async, as the launcher's options say
 local shared = mv.MatrixTableHandler:new(PIXELS + 1, DIGITS)
 local mine = {}
 for k = mv.worker_id() + 1, #train, mv.num_workers() do mine[#mine + 1] = train[k] end
 local is_master = mv.worker_id() == 0
 
 mv.barrier()
-local begun = os.time() -- plain Lua has no finer clock for the time of day
+local begun = os.time() -- plain Lua has no finer wall clock
 for epoch = 0, options.epochs - 1 do
   local weights = shared:get()
   if is_master and epoch % options.report == 0 then
@@ -123,10 +125,10 @@ for epoch = 0, options.epochs - 1 do
   shared:add(gradient(weights, mine, -options.rate / #train))
 end
 
-mv.barrier() -- all adds of all workers are in the table
+mv.barrier() -- afterwards the table has all adds of all workers
 local weights = shared:get()
 if options.save then
-  -- Nine digits tell any two float32 values apart.
+  -- Nine digits distinguish any two float32 values.
   local file = assert(io.open(("%s/weights-%d.txt"):format(options.save, mv.worker_id()), "w"))
   for _, row in ipairs(weights) do
     for _, value in ipairs(row) do file:write(("%.9g\n"):format(value)) end
@@ -134,7 +136,7 @@ if options.save then
   file:close()
 end
 if is_master then
-  -- One worker alone: a get would count in sync mode's rounds, a peek does not.
+  -- Only one worker reads here. A get would count in the rounds of sync mode; a peek does not.
   local final = Node.new(0):open("table-0"):peek()
   say("final accuracy %.4f seconds %.3f", accuracy(final, test), os.time() - begun)
 end

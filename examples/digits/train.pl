@@ -1,9 +1,9 @@
 #!/usr/bin/perl
-# Softmax regression on handwritten digits: one worker, in Perl with PDL. train.py and train.lua are its twins.
+# Softmax regression on handwritten digits: one worker, in Perl with PDL. train.py and train.lua are equivalent.
 #
 #     polyverso run -n 3 -- perl examples/digits/train.pl [--epochs 300] [--rate 2] [--report 5] [--save FOLDER]
 #
-# Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
+# A single worker trains on all images, each of n workers on every n-th one. All share one table of 65 x 10 weights.
 use v5.26;
 use warnings;
 
@@ -15,8 +15,8 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 use constant { PIXELS => 64, DIGITS => 10 };
 
-# PDL names columns first: inputs are (65, images), weights (10, 65), labels (10, images), 1 for the digit that it is.
-# An input is 64 pixels of 0 .. 1 and a constant 1. Returns inputs and labels for training, then the same for testing.
+# Returns inputs and labels for training, then the same for testing. PDL names columns first: inputs are (65, images),
+# weights (10, 65), labels (10, images) and one-hot. An input is 64 pixels of 0 .. 1 and a constant 1.
 sub read_digits {
     open my $file, '-|', 'gzip', '-dc', "$FindBin::Bin/../../data/digits.csv.gz" or die "gzip: $!\n";
     my $numbers = pdl(map { chomp; [split /,/] } <$file>);
@@ -36,7 +36,7 @@ sub probabilities {
     return $scores / $scores->sumover->dummy(0);
 }
 
-# Of the summed cross entropy.
+# The gradient of the summed cross entropy.
 sub gradient {
     my ($weights, $inputs, $labels) = @_;
     return $inputs->transpose x (probabilities($weights, $inputs) - $labels);
@@ -57,7 +57,7 @@ GetOptions(\%options, 'epochs=i', 'rate=f', 'report=i', 'save=s') or die "usage:
 STDOUT->autoflush;
 
 my ($train_inputs, $train_labels, $test_inputs, $test_labels) = read_digits();
-my $node   = Polyverso->init;    # sync or async, as the launcher says
+my $node   = Polyverso->init;    # sync or async, as the launcher's options say
 my $table  = $node->matrix(rows => PIXELS + 1, cols => DIGITS);
 my $images = $train_inputs->dim(1);
 my ($inputs, $labels) = map { $_->slice('', [$node->worker_id, $images - 1, $node->num_workers])->sever } $train_inputs, $train_labels;
@@ -73,16 +73,16 @@ for my $epoch (0 .. $options{epochs} - 1) {
     $table->add($step * gradient($weights, $inputs, $labels), forget => 1);
 }
 
-$node->barrier;    # all adds of all workers are in the table
+$node->barrier;    # afterwards the table has all adds of all workers
 my $weights = $table->get;
 if (defined $options{save}) {
     my $path = sprintf '%s/weights-%d.txt', $options{save}, $node->worker_id;
     open my $file, '>', $path or die "$path: $!\n";
-    printf $file "%.9g\n", $_ for $weights->list;    # nine digits tell any two float32 values apart
+    printf $file "%.9g\n", $_ for $weights->list;    # nine digits distinguish any two float32 values
     close $file or die "$path: $!\n";
 }
 
-# One worker alone: a get would count in sync mode's rounds, a peek does not.
+# Only one worker reads here. A get would count in the rounds of sync mode; a peek does not.
 printf "final accuracy %.4f seconds %.3f\n", accuracy($table->peek->double, $test_inputs, $test_labels),
     clock_gettime(CLOCK_MONOTONIC) - $begun
     if $node->is_master;

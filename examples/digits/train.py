@@ -1,8 +1,8 @@
-"""Softmax regression on handwritten digits: one worker, in Python. train.pl and train.lua are its twins.
+"""Softmax regression on handwritten digits: one worker, in Python. train.pl and train.lua are equivalent.
 
     polyverso run -n 3 -- python3 examples/digits/train.py
 
-Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
+A single worker trains on all images, each of n workers on every n-th one. All share one table of 65 x 10 weights.
 """
 
 import argparse
@@ -19,7 +19,7 @@ DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 
 
 def read_digits():
-    """(inputs, labels) for training, and the same for testing; an input is 64 pixels of 0 .. 1 and a constant 1."""
+    """Returns (inputs, labels) for training, then for testing. An input is 64 pixels of 0 .. 1 and a constant 1."""
     with gzip.open(DATA, "rt") as file:
         numbers = np.loadtxt(file, delimiter=",")
     inputs = np.hstack([numbers[:, :PIXELS] / 16, np.ones((len(numbers), 1))])
@@ -35,7 +35,7 @@ def probabilities(weights, inputs):
 
 
 def gradient(weights, inputs, labels):
-    """Of the summed cross entropy."""
+    """The gradient of the summed cross entropy."""
     errors = probabilities(weights, inputs)
     errors[np.arange(len(labels)), labels] -= 1
     return inputs.T @ errors
@@ -58,7 +58,7 @@ def main():
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()
-    mv.init()  # sync or async, as the launcher says
+    mv.init()  # sync or async, as the launcher's options say
     table = mv.MatrixTableHandler(PIXELS + 1, DIGITS)
     inputs = train_inputs[mv.worker_id() :: mv.workers_num()]
     labels = train_labels[mv.worker_id() :: mv.workers_num()]
@@ -76,13 +76,13 @@ def main():
             )
         table.add(step * gradient(weights, inputs, labels))
 
-    mv.barrier()  # all adds of all workers are in the table
+    mv.barrier()  # afterwards the table has all adds of all workers
     weights = table.get()
     if options.save:
-        # Nine digits tell any two float32 values apart.
+        # Nine digits distinguish any two float32 values.
         (options.save / f"weights-{mv.worker_id()}.txt").write_text("".join(f"{value:.9g}\n" for value in weights.ravel()))
     if mv.is_master_worker():
-        # One worker alone: a get would count in sync mode's rounds, a peek does not.
+        # Only one worker reads here. A get would count in the rounds of sync mode; a peek does not.
         final = polyverso.Node(0).open("table-0").peek()
         print(f"final accuracy {accuracy(final, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}", flush=True)
     mv.shutdown()

@@ -1,8 +1,9 @@
 package Digits;
 
-# What mnist.pl and mnist-ea.pl train: a network with one hidden layer, on the images of data/digits.csv.gz.
+# The model of mnist.pl and mnist-ea.pl: a network with one hidden layer, trained on the images of data/digits.csv.gz.
 #
-# PDL names columns first: inputs are (pixels, images), the weights of a layer (outputs, inputs), so that memory looks as the other languages' does.
+# PDL names columns first: inputs are (pixels, images), the weights of a layer (outputs, inputs). The memory layout is
+# that of the other languages.
 
 use v5.26;
 use warnings;
@@ -14,7 +15,7 @@ use PDL;
 
 use constant { PIXELS => 64, HIDDEN => 32, CLASSES => 10 };
 
-# { inputs, labels } for training, and for testing: every fourth image.
+# Returns { inputs, labels } for training, then for testing: every fourth image.
 sub load {
     open my $file, '-|', 'gzip', '-dc', "$FindBin::Bin/../../data/digits.csv.gz" or die "gzip: $!\n";
     my $numbers = pdl(map { chomp; [split /,/] } <$file>);
@@ -30,7 +31,7 @@ sub pick {
     return { inputs => $set->{inputs}->dice_axis(1, $images)->sever, labels => $set->{labels}->index($images)->sever };
 }
 
-# A rank's images. The shares are uneven: the last rank has nearly twice as many as the first.
+# The images of one rank. The shares are uneven: the last rank has nearly twice as many as the first.
 sub share {
     my ($set, $rank, $ranks) = @_;
     my @weights = map { $ranks + 1 + $_ } 0 .. $ranks - 1;
@@ -39,7 +40,7 @@ sub share {
     return pick($set, sequence(indx, $last - $first) + $first);
 }
 
-# The rank's images in this epoch's order, a batch at a time; what is left over waits for another epoch.
+# The batches of one epoch: the rank's images in a new order. Images that do not fill a batch are skipped in this epoch.
 sub batches {
     my ($set, $size, $rank, $epoch) = @_;
     CORE::srand(1000 * $epoch + $rank);
@@ -47,13 +48,13 @@ sub batches {
     return map { pick($set, indx(@order[$_ * $size .. ($_ + 1) * $size - 1])) } 0 .. int(@order / $size) - 1;
 }
 
-# Weights around zero, drawn from Perl's own generator.
+# Random weights around zero, from Perl's own generator.
 sub weights {
     my ($outputs, $inputs) = @_;
     return 0.2 * (pdl([map { rand } 1 .. $outputs * $inputs])->reshape($outputs, $inputs) - 0.5);
 }
 
-# The same on all ranks. Gradients have the same form.
+# Initial parameters, the same on all ranks. Gradients have the same form.
 sub parameters {
     CORE::srand(0);
     return {
@@ -62,7 +63,7 @@ sub parameters {
     };
 }
 
-# The probabilities of each image's classes, and the hidden layer.
+# Returns the class probabilities of each image, and the activations of the hidden layer.
 sub predict {
     my ($params, $inputs) = @_;
     my $hidden = tanh($inputs x $params->{hidden}[0] + $params->{hidden}[1]);
@@ -71,7 +72,7 @@ sub predict {
     return ($powers / $powers->sumover->dummy(0), $hidden);
 }
 
-# Of the mean cross entropy over a batch; and the predictions.
+# Returns the gradients of the mean cross entropy over a batch, and the predictions.
 sub gradients {
     my ($params, $batch) = @_;
     my ($prediction, $hidden) = predict($params, $batch->{inputs});
@@ -91,7 +92,7 @@ sub descend {
     return;
 }
 
-# (guess, label) grows by what was taken for what.
+# Adds the predictions of a batch to the confusion matrix (guess, label).
 sub count {
     my ($confusion, $prediction, $labels) = @_;
     indadd(ones(longlong, $labels->nelem), $prediction->maximum_ind + CLASSES * $labels, $confusion->flat);
@@ -112,7 +113,7 @@ sub text {
     return join "\n", @lines, sprintf(' + global correct: %.2f%%', 100 * right($confusion));
 }
 
-# options(%defaults): a number each, besides the usual ones.
+# options(%defaults): parses the command line. Each default adds a numeric option to the common ones.
 sub options {
     my %asked = (epochs => 30, batch => 8, rate => 0.3, @_);
     GetOptions(\%asked, 'save=s', map { "$_=f" } grep { $_ ne 'save' } keys %asked) or die "usage: see the beginning of $0\n";
@@ -120,7 +121,7 @@ sub options {
     return %asked;
 }
 
-# Writes the parameters, a number a line, so that programs can be compared.
+# Writes the parameters, one number per line, for comparison between programs.
 sub save {
     my ($folder, $rank, $params) = @_;
     return if !defined $folder;

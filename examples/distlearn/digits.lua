@@ -1,4 +1,4 @@
---- What the two examples train: a network with one hidden layer, on the images of data/digits.csv.gz.
+--- The model of both examples: a network with one hidden layer, trained on the images of data/digits.csv.gz.
 
 require 'torch'
 
@@ -8,7 +8,7 @@ local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
 
 -- ------------------------------------------------------------------ images
 
---- Every fourth image is for testing. Returns {inputs = rows of pixels, labels = 1 .. 10} twice: for training, for testing.
+--- Returns {inputs = rows of pixels, labels = 1 .. 10} for training, then for testing: every fourth image.
 function digits.load()
   local sets = {train = {rows = {}, labels = {}}, test = {rows = {}, labels = {}}}
   local file = assert(io.popen("gzip -dc '" .. DATA .. "'"))
@@ -42,8 +42,8 @@ function digits.share(set, index, n)
   return {inputs = set.inputs:narrow(1, first + 1, last - first), labels = set.labels:narrow(1, first + 1, last - first)}
 end
 
---- batches(epoch) tells in which order a node takes its images: a list of LongTensors of `size` positions. What is left over waits for
---- another epoch.
+--- Returns batches(epoch), a function that returns the order of a node's images: a list of LongTensors of `size`
+--- positions. Images that do not fill a batch are skipped in this epoch.
 function digits.batcher(set, size, index)
   local count = set.labels:size(1)
   return function(epoch)
@@ -60,7 +60,7 @@ end
 
 -- ------------------------------------------------------------------ the network
 
---- Parameters, the same on all nodes. Gradients have the same form.
+--- Initial parameters, the same on all nodes. Gradients have the same form.
 function digits.parameters()
   torch.manualSeed(0)
   return {
@@ -71,7 +71,7 @@ end
 
 local function rows(vector, count) return vector:view(1, -1):expand(count, vector:size(1)) end
 
---- The probabilities of each image's classes, and the hidden layer.
+--- Returns the class probabilities of each image, and the activations of the hidden layer.
 function digits.predict(params, inputs)
   local count = inputs:size(1)
   local hidden = torch.tanh(torch.mm(inputs, params.hidden[1]) + rows(params.hidden[2], count))
@@ -81,7 +81,7 @@ function digits.predict(params, inputs)
   return torch.cdiv(powers, torch.sum(powers, 2):expandAs(powers)), hidden
 end
 
---- Gradients of the mean cross entropy over a batch, and the predictions.
+--- Returns the gradients of the mean cross entropy over a batch, and the predictions.
 function digits.gradients(params, batch)
   local count = batch.labels:size(1)
   local prediction, hidden = digits.predict(params, batch.inputs)
@@ -105,9 +105,9 @@ function digits.descend(params, grads, rate)
   end
 end
 
--- ------------------------------------------------------------------ how well
+-- ------------------------------------------------------------------ accuracy
 
---- Counts what was taken for what: a row for each class, a column for what it was taken for.
+--- An empty confusion matrix: a row for each class, a column for each prediction.
 function digits.confusion() return torch.LongTensor(digits.CLASSES, digits.CLASSES):zero() end
 
 function digits.count(confusion, prediction, labels)
@@ -138,9 +138,9 @@ function digits.accuracy(params, set)
   return digits.right(confusion)
 end
 
--- ------------------------------------------------------------------ the script's own
+-- ------------------------------------------------------------------ helpers of the scripts
 
---- The options of a command line, as those of torch-distlearn's examples.
+--- Parses the command line. The options are those of torch-distlearn's examples.
 function digits.options(title, more)
   local command = torch.CmdLine()
   command:text(title)
@@ -154,7 +154,7 @@ function digits.options(title, more)
   return command:parse(arg)
 end
 
---- Writes the parameters, a number a line, so that programs can be compared.
+--- Writes the parameters, one number per line, for comparison between programs.
 function digits.save(folder, node, params)
   if folder == "" then return end
   local file = assert(io.open(("%s/parameters-%d.txt"):format(folder, node), "w"))

@@ -1,4 +1,4 @@
-"""What mnist.py and mnist_ea.py train: a network with one hidden layer, on the images of data/digits.csv.gz."""
+"""The model of mnist.py and mnist_ea.py: a network with one hidden layer, trained on data/digits.csv.gz."""
 
 import argparse
 import gzip
@@ -11,27 +11,27 @@ DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 
 
 def load():
-    """(inputs, labels) for training, and for testing: every fourth image."""
+    """Returns (inputs, labels) for training, then for testing: every fourth image."""
     numbers = np.loadtxt(gzip.open(DATA, "rt"), delimiter=",")
     test = np.arange(len(numbers)) % 4 == 3
     return [(numbers[images, :PIXELS] / 16, numbers[images, PIXELS].astype(int)) for images in (~test, test)]
 
 
 def share(images, rank, ranks):
-    """A rank's images. The shares are uneven: the last rank has nearly twice as many as the first."""
+    """The images of one rank. The shares are uneven: the last rank has nearly twice as many as the first."""
     weights = [ranks + 1 + other for other in range(ranks)]
     first, last = (len(images[1]) * sum(weights[:end]) // sum(weights) for end in (rank, rank + 1))
     return [part[first:last] for part in images]
 
 
 def batches(images, size, rank, epoch):
-    """The rank's images in this epoch's order, `size` at a time; what is left over waits for another epoch."""
+    """The batches of one epoch: the rank's images in a new order. Images that do not fill a batch are skipped."""
     order = np.random.default_rng([epoch, rank]).permutation(len(images[1]))
     return [[part[order[first : first + size]] for part in images] for first in range(0, len(order) - size + 1, size)]
 
 
 def parameters():
-    """The same on all ranks. Gradients have the same form."""
+    """Initial parameters, the same on all ranks. Gradients have the same form."""
     random = np.random.default_rng(0)
     return {
         "hidden": [0.1 * random.standard_normal((PIXELS, HIDDEN)), np.zeros(HIDDEN)],
@@ -40,7 +40,7 @@ def parameters():
 
 
 def predict(params, inputs):
-    """The probabilities of each image's classes, and the hidden layer."""
+    """Returns the class probabilities of each image, and the activations of the hidden layer."""
     hidden = np.tanh(inputs @ params["hidden"][0] + params["hidden"][1])
     scores = hidden @ params["linear"][0] + params["linear"][1]
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -48,7 +48,7 @@ def predict(params, inputs):
 
 
 def gradients(params, inputs, labels):
-    """Of the mean cross entropy over a batch; and the predictions."""
+    """Returns the gradients of the mean cross entropy over a batch, and the predictions."""
     prediction, hidden = predict(params, inputs)
     errors = (prediction - np.eye(CLASSES)[labels]) / len(labels)
     back = (errors @ params["linear"][0].T) * (1 - hidden * hidden)
@@ -62,7 +62,7 @@ def descend(params, grads, rate):
 
 
 def count(confusion, prediction, labels):
-    """confusion[label, guess] grows by what was taken for what."""
+    """Adds the predictions of a batch to confusion[label, guess]."""
     np.add.at(confusion, (labels, prediction.argmax(axis=1)), 1)
 
 

@@ -1,8 +1,8 @@
--- AllReduceEA, as torch-distlearn's example of this name: every node trains by itself, and all are held together by a centre.
+-- AllReduceEA, after torch-distlearn's example of this name: each node trains on its own; a centre keeps them close.
 --
 --     polyverso run -n 4 -- luajit examples/distlearn/mnist-ea.lua [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 --
--- The nodes have unequal shares of the images, so that some are through with an epoch before others.
+-- The nodes have unequal shares of the images, so some finish an epoch before others.
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local digits = require 'digits'
@@ -18,7 +18,7 @@ local share = digits.share(train, tree.nodeIndex, tree.numNodes)
 local order = digits.batcher(share, opt.batch, tree.nodeIndex)
 
 local params = digits.parameters()
--- Make sure all the nodes start with the same parameter values
+-- Start with the same parameters on all nodes
 allReduceEA.synchronizeParameters(params)
 
 local worst
@@ -29,13 +29,13 @@ for epoch = 1, opt.epochs do
     local batch = digits.pick(share, positions)
     local grads, prediction = digits.gradients(params, batch)
     digits.descend(params, grads, opt.rate)
-    -- Average the params
+    -- Average the parameters
     allReduceEA.averageParameters(params)
     digits.count(confusion, prediction, batch.labels)
   end
-  -- Make sure the centres haven't drifted apart by rounding
+  -- Remove the drift of the centres by rounding
   allReduceEA.synchronizeCenter(params)
-  -- What all nodes have seen, and the worst of them
+  -- The sum of all nodes' confusion matrices, and the lowest accuracy of any node
   tree.allReduce(confusion, function(a, b) return a:add(b) end)
   worst = tree.allReduce(digits.accuracy(params, test), math.min)
   says(("epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f or more"):format(epoch, #steps, 1000 * timer:time().real,

@@ -1,10 +1,10 @@
 #!/usr/bin/perl
-# AllReduceEA: every rank trains by itself, and all are held together by a centre.
+# AllReduceEA: each rank trains on its own; a shared centre keeps them close.
 #
 #     polyverso run -n 4 -- perl examples/distlearn/mnist-ea.pl [--tau 10] [--alpha 0.2] [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 #
-# The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist_ea.py are its twins,
-# with which it trains together:
+# The ranks have unequal shares of the images, so some finish an epoch before others. mnist-ea.lua and mnist_ea.py are
+# equivalent; ranks of the three languages can train together:
 #
 #     polyverso run -n 3 -- luajit mnist-ea.lua --- python3 mnist_ea.py --- perl mnist-ea.pl
 use v5.26;
@@ -27,8 +27,8 @@ my ($train, $test) = Digits::load();
 my $mine = Digits::share($train, $group->rank, $group->size);
 
 my $params = Digits::parameters();
-my $centre = Digits::parameters();    # a place for it
-$ea->synchronize_parameters($params);    # all ranks begin with the same values
+my $centre = Digits::parameters();    # memory for the centre
+$ea->synchronize_parameters($params);    # start with the same values on all ranks
 my $confusion;
 for my $epoch (1 .. $asked{epochs}) {
     my $begun = clock_gettime(CLOCK_MONOTONIC);
@@ -40,12 +40,12 @@ for my $epoch (1 .. $asked{epochs}) {
         $ea->average_parameters($params);
         Digits::count($confusion, $prediction, $batch->{labels});
     }
-    $ea->synchronize_center($params);    # so that rounding can't drive the ranks' centres apart
-    # What all ranks have seen, and the worst of them; by functions, as in mnist-ea.lua.
+    $ea->synchronize_center($params);    # removes the drift of the ranks' centres by rounding
+    # The sum over all ranks, and the lowest accuracy of any rank; by functions, like in mnist-ea.lua.
     $group->allreduce_custom($confusion, sub { $_[0] + $_[1] });
     my $worst = pdl([Digits::accuracy($params, $test)->sclr]);
     $group->allreduce_custom($worst, sub { $_[0]->at(0) < $_[1]->at(0) ? $_[0] : $_[1] });
-    $ea->read_center($centre);           # the same on all ranks, and what is worth keeping
+    $ea->read_center($centre);           # the same on all ranks: the result of the training
     printf "epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f, of every rank's own parameters %.4f or more\n", $epoch, scalar @steps,
         1000 * (clock_gettime(CLOCK_MONOTONIC) - $begun), Digits::right($confusion), Digits::accuracy($centre, $test), $worst->at(0)
         if $group->rank == 0;

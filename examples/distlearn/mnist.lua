@@ -1,9 +1,9 @@
--- AllReduceSGD, as torch-distlearn's example of this name: the gradients of all nodes are summed at every step.
+-- AllReduceSGD, after torch-distlearn's example of this name: each step sums the gradients of all nodes.
 --
 --     polyverso run -n 4 -- luajit examples/distlearn/mnist.lua [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 --
--- The nodes have unequal shares of the images, so that some are through with an epoch before others. `--inPlaceOf 4` does in one process what
--- four nodes do: at each step the batches of those that still have one, as one batch.
+-- The nodes have unequal shares of the images, so some finish an epoch before others. `--inPlaceOf 4` does the work of
+-- four nodes in one process: each step joins the batches of those nodes that still have one.
 
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local digits = require 'digits'
@@ -15,7 +15,7 @@ local says = tree.nodeIndex == 1 and print or function() end
 
 local train, test = digits.load()
 
--- The batches of an epoch: of this node, or of several in one.
+-- The batches of an epoch: of this node, or those of several nodes joined.
 local function batches_of()
   if opt.inPlaceOf == 0 then
     local share = digits.share(train, tree.nodeIndex, tree.numNodes)
@@ -45,7 +45,7 @@ end
 
 local batches = batches_of()
 local params = digits.parameters()
--- Make sure all the nodes start with the same parameter values
+-- Start with the same parameters on all nodes
 allReduceSGD.synchronizeParameters(params)
 
 for epoch = 1, opt.epochs do
@@ -53,14 +53,14 @@ for epoch = 1, opt.epochs do
   local steps = batches(epoch)
   for _, batch in ipairs(steps) do
     local grads, prediction = digits.gradients(params, batch)
-    -- Sum and normalize them
+    -- Sum and normalize the gradients
     allReduceSGD.sumAndNormalizeGradients(grads)
     digits.descend(params, grads, opt.rate)
     digits.count(confusion, prediction, batch.labels)
   end
-  -- Before validating we make sure all nodes have the exact same parameter values
+  -- Validate with bit-identical parameters on all nodes
   allReduceSGD.synchronizeParameters(params)
-  -- What all nodes have seen
+  -- The sum of all nodes' confusion matrices
   tree.allReduce(confusion, function(a, b) return a:add(b) end)
   says(("epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f"):format(epoch, #steps, 1000 * timer:time().real,
     digits.right(confusion), digits.accuracy(params, test)))

@@ -1,10 +1,10 @@
 #!/usr/bin/perl
-# AllReduceSGD: the gradients of all ranks are summed at every step, and divided by how many ranks had one.
+# AllReduceSGD: each step sums the gradients of all ranks and divides the sum by the number of ranks that had one.
 #
 #     polyverso run -n 4 -- perl examples/distlearn/mnist.pl [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 #
-# The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist.lua and mnist.py are its twins,
-# with which it trains together:
+# The ranks have unequal shares of the images, so some finish an epoch before others. mnist.lua and mnist.py are
+# equivalent; ranks of the three languages can train together:
 #
 #     polyverso run -n 3 -- luajit mnist.lua --- python3 mnist.py --- perl mnist.pl
 use v5.26;
@@ -27,7 +27,7 @@ my ($train, $test) = Digits::load();
 my $mine = Digits::share($train, $group->rank, $group->size);
 
 my $params = Digits::parameters();
-$sgd->synchronize_parameters($params);    # all ranks begin with the same values
+$sgd->synchronize_parameters($params);    # start with the same values on all ranks
 my $confusion;
 for my $epoch (1 .. $asked{epochs}) {
     my $begun = clock_gettime(CLOCK_MONOTONIC);
@@ -39,8 +39,8 @@ for my $epoch (1 .. $asked{epochs}) {
         Digits::descend($params, $grads, $asked{rate});
         Digits::count($confusion, $prediction, $batch->{labels});
     }
-    $sgd->synchronize_parameters($params);    # before validation: the same bits on all ranks
-    $group->allreduce_custom($confusion, sub { $_[0] + $_[1] });    # what all ranks have seen; by a function, as in mnist.lua
+    $sgd->synchronize_parameters($params);    # validate with the same bits on all ranks
+    $group->allreduce_custom($confusion, sub { $_[0] + $_[1] });    # over all ranks; by a function, like in mnist.lua
     printf "epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f\n", $epoch, scalar @steps,
         1000 * (clock_gettime(CLOCK_MONOTONIC) - $begun), Digits::right($confusion), Digits::accuracy($params, $test)
         if $group->rank == 0;

@@ -1,9 +1,10 @@
-"""AllReduceSGD: the gradients of all ranks are summed at every step, and divided by how many ranks had one.
+"""AllReduceSGD: each step sums the gradients of all ranks and divides the sum by the number of ranks that had one.
 
     polyverso run -n 4 -- python3 examples/distlearn/mnist.py [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 
-The ranks have unequal shares of the images, so that some are through with an epoch before others. `--in-place-of 4` does in one process what four
-ranks do: at each step the batches of those that still have one, as one batch. mnist.lua and mnist.pl are its twins, with which it trains together:
+The ranks have unequal shares of the images, so some finish an epoch before others. `--in-place-of 4` does the work of
+four ranks in one process: each step joins the batches of those ranks that still have one. mnist.lua and mnist.pl are
+equivalent; ranks of the three languages can train together:
 
     polyverso run -n 3 -- luajit mnist.lua --- python3 mnist.py --- perl mnist.pl
 """
@@ -26,7 +27,7 @@ train, test = digits.load()
 
 
 def steps_of(epoch):
-    """The batches of this rank; or of several in one."""
+    """The batches of this rank, or those of several ranks joined."""
     if not asked.in_place_of:
         yield from digits.batches(digits.share(train, group.rank, group.size), asked.batch, group.rank, epoch)
         return
@@ -37,7 +38,7 @@ def steps_of(epoch):
 
 
 params = digits.parameters()
-sgd.synchronize_parameters(params)  # all ranks begin with the same values
+sgd.synchronize_parameters(params)  # start with the same values on all ranks
 for epoch in range(1, asked.epochs + 1):
     confusion, begun = np.zeros((digits.CLASSES, digits.CLASSES), dtype=np.int64), time.monotonic()
     steps = 0
@@ -47,8 +48,8 @@ for epoch in range(1, asked.epochs + 1):
         digits.descend(params, grads, asked.rate)
         digits.count(confusion, prediction, labels)
         steps += 1
-    sgd.synchronize_parameters(params)  # before validation: the same bits on all ranks
-    group.allreduce_custom(confusion, np.add)  # what all ranks have seen; by a function as in mnist.lua, whose ranks may be in this group, too
+    sgd.synchronize_parameters(params)  # validate with the same bits on all ranks
+    group.allreduce_custom(confusion, np.add)  # over all ranks; by a function, to match Lua ranks
     if group.rank == 0:
         print(
             f"epoch {epoch}: {steps} steps here, {1000 * (time.monotonic() - begun):.0f} ms, training {digits.right(confusion):.4f}, "

@@ -1,9 +1,9 @@
-"""AllReduceEA: every rank trains by itself, and all are held together by a centre.
+"""AllReduceEA: each rank trains on its own; a shared centre keeps them close.
 
     polyverso run -n 4 -- python3 examples/distlearn/mnist_ea.py [--tau 10] [--alpha 0.2] [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 
-The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist-ea.pl are its twins,
-with which it trains together:
+The ranks have unequal shares of the images, so some finish an epoch before others. mnist-ea.lua and mnist-ea.pl are
+equivalent; ranks of the three languages can train together:
 
     polyverso run -n 3 -- luajit mnist-ea.lua --- python3 mnist_ea.py --- perl mnist-ea.pl
 """
@@ -29,8 +29,8 @@ train, test = digits.load()
 mine = digits.share(train, group.rank, group.size)
 
 params = digits.parameters()
-centre = digits.parameters()  # a place for it
-ea.synchronize_parameters(params)  # all ranks begin with the same values
+centre = digits.parameters()  # memory for the centre
+ea.synchronize_parameters(params)  # start with the same values on all ranks
 for epoch in range(1, asked.epochs + 1):
     confusion, begun = np.zeros((digits.CLASSES, digits.CLASSES), dtype=np.int64), time.monotonic()
     steps = digits.batches(mine, asked.batch, group.rank, epoch)
@@ -39,11 +39,11 @@ for epoch in range(1, asked.epochs + 1):
         digits.descend(params, grads, asked.rate)
         ea.average_parameters(params)
         digits.count(confusion, prediction, labels)
-    ea.synchronize_center(params)  # so that rounding can't drive the ranks' centres apart
-    group.allreduce_custom(confusion, np.add)  # what all ranks have seen; by functions as in mnist-ea.lua, whose ranks may be in this group, too
+    ea.synchronize_center(params)  # removes the drift of the ranks' centres by rounding
+    group.allreduce_custom(confusion, np.add)  # over all ranks; by a function, to match the Lua ranks of mnist-ea.lua
     worst = np.array([digits.accuracy(params, test)])
     group.allreduce_custom(worst, np.minimum)
-    ea.read_center(centre)  # the same on all ranks, and what is worth keeping
+    ea.read_center(centre)  # the same on all ranks: the result of the training
     if group.rank == 0:
         print(
             f"epoch {epoch}: {len(steps)} steps here, {1000 * (time.monotonic() - begun):.0f} ms, training {digits.right(confusion):.4f}, "

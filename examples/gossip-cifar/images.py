@@ -1,4 +1,4 @@
-"""Images to learn from: CIFAR-10 out of either of its archives, else the digits of this repository."""
+"""Training images: CIFAR-10 from either of its archives, otherwise this repository's digits."""
 
 import gzip
 import io
@@ -13,13 +13,13 @@ SHAPE = (3, 32, 32)
 
 
 class _Arrays(pickle.Unpickler):
-    """The archive for Python holds pickles of numpy arrays: nothing else is let in."""
+    """Unpickles the arrays of the Python archive. Admits only the names that NumPy arrays need."""
 
     ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
     def find_class(self, module, name):
         if (module.replace("_core", "core"), name) == ("numpy.core.multiarray", "_reconstruct"):
-            return np.empty(0).__reduce__()[0]  # by whichever of the two names numpy knows it here
+            return np.empty(0).__reduce__()[0]  # numpy's _reconstruct, whose module differs between NumPy versions
         if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-10")
         return super().find_class(module, name)
@@ -31,13 +31,13 @@ def _read_pickle(content):
 
 
 def _read_binary(content):
-    """A byte that is the label, and the image, one after the other."""
+    """Each record is one byte for the label, then the image."""
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + int(np.prod(SHAPE)))
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].astype(np.int64)
 
 
 def read_cifar(archive):
-    """Of cifar-10-python.tar.gz or cifar-10-binary.tar.gz."""
+    """Reads cifar-10-python.tar.gz or cifar-10-binary.tar.gz."""
     train, test = [], []
     with tarfile.open(archive) as tar:
         for member in sorted(tar, key=lambda member: member.name):
@@ -61,5 +61,5 @@ def read_digits():
 
 
 def read_images(archive):
-    """What they are, and (images, labels) for training and for testing."""
+    """Returns the name of the data, then (images, labels) for training and for testing."""
     return ("CIFAR-10", *read_cifar(archive)) if archive else ("the repository's digits", *read_digits())

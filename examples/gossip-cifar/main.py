@@ -1,7 +1,7 @@
-"""One node: a small convolutional network in PyTorch, averaged with other nodes' around each batch.
+"""One node: a small convolutional network in PyTorch, averaged with the networks of other nodes around each batch.
 
-    python3 main.py --config nodes.yaml --name w1        as one of several; see run.sh
-    python3 main.py --alone                              on all images, by itself
+    python3 main.py --config nodes.yaml --name w1        as one of several nodes; see run.sh
+    python3 main.py --alone                              alone, on all images
 """
 
 import argparse
@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from images import read_images
 
-SKETCHED = 16  # numbers that stand for a model
-BARS = 20      # of as many nodes progress is shown, below each other
+SKETCHED = 16  # the length of a model's sketch
+BARS = 20      # the number of nodes that show a progress bar
 
 
 def make_network(channels, size):
@@ -45,7 +45,7 @@ def read_options():
 
 
 def share_of(options):
-    """(this node's place, how many there are)"""
+    """Returns (this node's index, the number of nodes)."""
     if options.alone:
         return 0, 1
     from dpwa.dpwa import DpwaConfiguration
@@ -57,28 +57,28 @@ def share_of(options):
 
 
 def sketch(net):
-    """Random projections, the same in all nodes: sketches are about as far from each other as the models are."""
+    """Random projections, the same on all nodes: the distance of two sketches approximates that of the models."""
     vector = torch.cat([parameter.detach().reshape(-1) for parameter in net.parameters()]).cpu()
     random = torch.Generator().manual_seed(1)
     return [(torch.randn(len(vector), generator=random) @ vector).item() / SKETCHED ** 0.5 for _ in range(SKETCHED)]
 
 
 def batches(count, passes, size):
-    """Indices of images, each of them `passes` times."""
+    """Batches of image indices; each image occurs `passes` times."""
     return [some for _ in range(passes) for some in torch.randperm(count).split(size)]
 
 
 def moved(images):
-    """The batch, by up to an eighth of its size in either direction: there are never enough images."""
+    """Data augmentation: shifts the batch by up to an eighth of its size in each direction."""
     most = images.shape[-1] // 8
     return torch.roll(images, torch.randint(-most, most + 1, (2,)).tolist(), (-2, -1))
 
 
 def train(net, conn, options, images, labels, passes, bar, report):
-    """`passes` over the images an epoch."""
+    """Trains for all epochs, each of `passes` passes over the images."""
     optimizer = torch.optim.SGD(net.parameters(), lr=options.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
-    loss = 2.3  # of guesses among ten
+    loss = 2.3  # the loss of random guesses among ten classes
     for epoch in range(1, options.epochs + 1):
         losses = []
         for some in batches(len(labels), passes, options.batch):
@@ -114,7 +114,7 @@ def main():
         conn = DpwaPyTorchAdapter(net, options.name, options.config)
     begun, lines = time.monotonic(), []
     shown = os.isatty(options.bars) and place < BARS
-    # As many steps as one node alone would take on all images.
+    # As many steps as a single node would take on all images.
     bar = tqdm(total=options.epochs * count * -(-own // options.batch), desc=options.name or "alone", unit=" batches", position=place,
                disable=not shown, file=os.fdopen(options.bars, "w", closefd=False) if shown else sys.stderr)
 

@@ -1,6 +1,6 @@
-"""Draws logs/*.csv: each node's loss, and how far the models are from each other.
+"""Draws logs/*.csv: the loss of each node, and the distances between the models.
 
-    python3 plot.py [FILE]        gossip.png, or a file of another format
+    python3 plot.py [FILE]        writes gossip.png, or FILE in the format of its extension
 """
 
 import pathlib

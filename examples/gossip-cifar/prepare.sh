@@ -1,5 +1,5 @@
 #!/bin/sh
-# prepare.sh [NODES [FIRST_PORT]]: nodes.yaml, with a node for each processor of this machine, or as many as are said.
+# prepare.sh [NODES [FIRST_PORT]]: writes nodes.yaml, with NODES nodes, or one for each processor of this machine.
 set -eu
 cd "$(dirname "$0")"
 nodes=${1:-$(nproc)} port=${2:-45000}

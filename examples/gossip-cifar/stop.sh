@@ -1,9 +1,9 @@
 #!/bin/sh
-# stop.sh: ends the processes that run.sh has started, and no others.
+# stop.sh: stops the processes that run.sh has started, and no others.
 cd "$(dirname "$0")" || exit 1
 [ -f logs/pids ] || { echo "none is running"; exit 0; }
 while read -r pid; do
-  # A number may have been given to somebody else's process since.
+  # The kernel may have reused the process id: check the command line.
   if tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q 'main.py --config nodes.yaml'; then kill "$pid" && echo "stopped $pid"; fi
 done <logs/pids
 rm -f logs/pids

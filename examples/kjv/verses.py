@@ -1,5 +1,5 @@
-"""The King James Bible of 1611, verse by verse, from Debian's package bible-kjv-text: real text that is free, and a
-package away. examples/lm learns words from it, examples/logreg its two testaments."""
+"""The King James Bible of 1611, verse by verse, from Debian's package bible-kjv-text: real text, free and easy to
+install. examples/lm learns word vectors from it; examples/logreg learns to tell its two testaments apart."""
 
 import pathlib
 import re
@@ -8,18 +8,18 @@ import subprocess
 
 PACKAGE = "bible-kjv-text"
 MAGIC = b"EC02Compressed Data File"
-COMPRESS = b"\x1f\x9d\x90"  # how a file of compress(1) with 16 bits begins; the package leaves it out
+COMPRESS = b"\x1f\x9d\x90"  # the header of a 16-bit compress(1) file, which the package's data omits
 VERSE = re.compile(r"^(\w+?)(\d+):(\d+) (.*)$")
 FIRST_OF_THE_NEW_TESTAMENT = "Mat"
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
 class Missing(Exception):
-    """The text can't be had; says what to do."""
+    """The text is not available. The message says how to get it."""
 
 
 def verses():
-    """[(book, text)], in order. Raises Missing."""
+    """Returns [(book, text)], in order. Raises Missing."""
     found = [VERSE.match(line) for line in whole_text().splitlines()]
     return [(match[1], match[4]) for match in found if match]
 
@@ -31,8 +31,8 @@ def words_of(text):
 def whole_text():
     path = data_file()
     data = path.read_bytes()
-    # 80 bytes of title; then, big-endian: a zero, the size of a window, how many there are, where each begins and the
-    # end.
+    # The header: 80 bytes of title; then, big-endian: a zero, the window size, the number of windows, the start of each
+    # window, and the end.
     if not data.startswith(MAGIC):
         raise Missing(f"{path} is not what {PACKAGE} used to hold: its first bytes are {data[:24]!r}")
     (windows,) = struct.unpack_from(">I", data, 88)
@@ -45,7 +45,7 @@ def unpacked(window):
 
 
 def data_file():
-    """As dpkg says; where there is no dpkg, where the package would put it."""
+    """The path according to dpkg, or the package's usual path if there is no dpkg."""
     try:
         listed = subprocess.run(["dpkg", "-L", PACKAGE], capture_output=True, text=True).stdout.split("\n")
     except FileNotFoundError:

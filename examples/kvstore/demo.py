@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Trains a small neural network through a key-value store with two servers: four Perl workers in lockstep, with Adam on the servers and
-gradients of two bits, killed in the middle, servers too, and resumed from parameters and optimizer states; then four that wait for
-nobody; then Perl, Python and Lua workers in one store. Draws the loss.
+"""Trains a small neural network through a key-value store with two servers, and draws the loss. The parts:
 
-`make kvstore` runs this; by hand, `source build/activate` first. Exit status 0 only if each part reaches 95 % of the test images and the
-loss went on where it was.
+1. Four Perl workers in sync mode, with Adam on the servers and gradients of two bits. Workers and servers are killed in
+   the middle; the training resumes from saved parameters and optimizer states.
+2. Four Perl workers in async mode.
+3. Perl, Python and Lua workers on one store.
+
+`make kvstore` runs this script; to run it by hand, `source build/activate` first. The exit status is 0 only if each
+part classifies 95 % of the test images correctly and the resumed loss continues where it was.
 """
 
 import argparse
@@ -16,11 +19,11 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import jobs  # noqa: E402: beside this folder
+import jobs  # noqa: E402: in the folder above
 from jobs import Failure, find, shown  # noqa: E402
 
 TARGET = 0.95
-LIMIT_S = 120  # for each part, which takes some seconds
+LIMIT_S = 120  # limit of each part, which takes some seconds
 BAR = 30
 EPOCH = re.compile(r"epoch (\d+) loss ([\d.]+) accuracy ([\d.]+) seconds ([\d.]+)")
 FINAL = re.compile(r"final accuracy ([\d.]+) seconds ([\d.]+)")
@@ -28,7 +31,7 @@ PERL, PYTHON, LUA = "train.pl", "train.py", "train.lua"
 
 
 class Part(jobs.Job):
-    """One training of some workers, each a script, with the same arguments."""
+    """One training of some workers. Each worker is a script; all get the same arguments."""
 
     def __init__(self, name, scripts, epochs, arguments):
         self.curve = []  # (epoch, loss)
@@ -41,7 +44,7 @@ class Part(jobs.Job):
         super().__init__(name, line, LIMIT_S)
 
     def run(self, killed_after=None):
-        """With killed_after all processes are killed once that epoch is over."""
+        """Runs the training. With `killed_after`, kills all processes once that epoch is over."""
         self.watch(self._read, (lambda: self.curve and self.curve[-1][0] >= killed_after) if killed_after else None)
         if not self.curve or (self.accuracy is None and not killed_after):
             raise Failure(f"{self.name}: training said nothing")
@@ -57,7 +60,7 @@ class Part(jobs.Job):
             print(line, end="", flush=True)
 
     def _show(self, done, text):
-        """A bar that overwrites itself on a terminal; elsewhere a line for every tenth that is done."""
+        """Prints a bar that overwrites itself on a terminal; elsewhere, one line for every tenth of the epochs."""
         full = round(BAR * done / self._epochs)
         line = f"{self.name:9}[{'#' * full}{'.' * (BAR - full)}] epoch {done:3}  {text}"
         if sys.stdout.isatty():

@@ -1,12 +1,12 @@
--- A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in plain Lua (5.1, LuaJIT,
--- 5.4). train.pl and train.py are its twins, and all of them may share one store.
+-- A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in plain Lua (5.1,
+-- LuaJIT, 5.4). train.pl and train.py are equivalent; all three can share one store.
 --
 --     polyverso run -n 3 -- luajit examples/kvstore/train.lua [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.005]
 --         [--threshold 2]
 --
--- The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every
--- n-th image; a step is the gradient over a batch of them, summed. Adam works in the store. Gradients travel as two bits an
--- element, unless --threshold is 0.
+-- The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes
+-- every n-th image. A step pushes the gradient summed over a batch; the store applies Adam. Gradients are sent as two
+-- bits per element, unless --threshold is 0.
 
 local kvstore = require("polyverso.kvstore")
 local optimizer = require("polyverso.optimizer")
@@ -17,7 +17,7 @@ local PIXELS, HIDDEN, DIGITS = 64, 32, 10
 local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
 local KEYS = {"w1", "b1", "w2", "b2"}
 
--- Images for training, and for testing every fourth: {pixels = of 0 .. 1, label}.
+-- Returns the images for training, and every fourth for testing: {pixels = of 0 .. 1, label}.
 local function read_digits()
   local train, test = {}, {}
   local file = assert(io.popen("gzip -dc '" .. DATA .. "'"))
@@ -36,7 +36,7 @@ local function read_digits()
   return train, test
 end
 
--- Images first .. last as tensors: pixels (images, 64), and labels (images, 10), 1 for the digit that it is.
+-- Images first .. last as tensors: pixels (images, 64), and one-hot labels (images, 10).
 local function batch_of(images, first, last)
   local pixels, labels = {}, {}
   for i = first, last do
@@ -47,7 +47,7 @@ local function batch_of(images, first, last)
   return tensor.copy_of(pixels), tensor.copy_of(labels)
 end
 
--- The same in all languages, though worker 0's alone count.
+-- Initial values, the same in all languages. The store takes those of worker 0.
 local function first_values()
   return {
     tensor.normal({PIXELS, HIDDEN}, 1, 0, 0.1), tensor.zeros(HIDDEN),
@@ -57,7 +57,7 @@ end
 
 local function tanh(t) return 1 - 2 / ((t * 2):exp() + 1) end
 
--- A column, for what is taken from each row.
+-- A vector as a column, to subtract one value from each row, for example.
 local function column(t) return t:reshape{-1, 1} end
 
 local function forward(values, pixels)
@@ -67,7 +67,7 @@ local function forward(values, pixels)
   return hidden, scores / column(scores:sum(1))
 end
 
--- Of the summed cross entropy, key by key.
+-- The gradients of the summed cross entropy, by key.
 local function gradients(values, pixels, labels)
   local hidden, chances = forward(values, pixels)
   local errors = chances - labels
@@ -114,13 +114,13 @@ kv:barrier()
 
 local mine, batches = {}, {}
 for i = rank + 1, #train, workers do mine[#mine + 1] = train[i] end
-for step = 1, math.floor(math.floor(#train / workers) / batch) do -- of all workers alike
+for step = 1, math.floor(math.floor(#train / workers) / batch) do -- the same number on all workers
   batches[step] = {batch_of(mine, (step - 1) * batch + 1, step * batch)}
 end
 local train_pixels, train_labels = batch_of(train, 1, #train)
 local test_pixels, test_labels = batch_of(test, 1, #test)
 
-local begun = os.time() -- plain Lua has no finer clock for the time of day
+local begun = os.time() -- plain Lua has no finer wall clock
 for epoch = 0, options.epochs - 1 do
   for _, images in ipairs(batches) do kv:pushpull(KEYS, gradients(values, images[1], images[2]), values) end
   if rank == 0 then

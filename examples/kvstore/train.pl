@@ -1,14 +1,14 @@
 #!/usr/bin/perl
-# A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in Perl with AI::MXNet's
-# arrays and PDL. train.py and train.lua are its twins, and all of them may share one store.
+# A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in Perl with
+# AI::MXNet's arrays and PDL. train.py and train.lua are equivalent; all three can share one store.
 #
 #     polyverso run -n 4 --servers 2 -- perl examples/kvstore/train.pl [--type dist_async] [--epochs 30] [--batch 50]
 #         [--rate 0.01] [--threshold 2] [--save FOLDER [--resume]]
 #
-# The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
-# image; a step is the gradient over a batch of them, summed. Adam works in the store, at a rate that falls. Gradients travel as
-# two bits an element, unless --threshold is 0. With --save worker 0 writes parameters and Adam's states after each epoch, and
-# --resume begins with them.
+# The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes
+# every n-th image. A step pushes the gradient summed over a batch; the store applies Adam, at a decreasing rate.
+# Gradients are sent as two bits per element, unless --threshold is 0. With --save, worker 0 writes the parameters and
+# Adam's states after each epoch; --resume starts from them.
 use v5.26;
 use warnings;
 
@@ -21,8 +21,8 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 use constant { PIXELS => 64, HIDDEN => 32, DIGITS => 10 };
 my @KEYS = qw(w1 b1 w2 b2);
 
-# PDL names columns first: inputs are (64, images), labels (10, images), 1 for the digit that it is. Returns inputs and labels
-# for training, then the same for testing: every fourth image.
+# PDL names columns first: inputs are (64, images), labels (10, images) and one-hot. Returns inputs and labels for
+# training, then for testing: every fourth image.
 sub read_digits {
     open my $file, '-|', 'gzip', '-dc', "$FindBin::Bin/../../data/digits.csv.gz" or die "gzip: $!\n";
     my $numbers = pdl(float, [map { chomp; [split /,/] } <$file>]);
@@ -33,13 +33,13 @@ sub read_digits {
     return map { my $images = $_; map { $_->dice_axis(1, $images)->sever } $inputs, $labels->float } which(!$test), which($test);
 }
 
-# The same in all languages, though worker 0's alone count.
+# Initial values, the same in all languages. The store takes those of worker 0.
 sub first_values {
     my $normal = sub { my ($seed, @shape) = @_; mx->nd->array(Polyverso::Tensor->normal(\@shape, $seed, 0, 0.1)->pdl) };
     return [$normal->(1, PIXELS, HIDDEN), mx->nd->zeros([HIDDEN]), $normal->(2, HIDDEN, DIGITS), mx->nd->zeros([DIGITS])];
 }
 
-# Hidden units and probabilities, of the parameters as PDLs.
+# The hidden units and the probabilities. The parameters are PDLs.
 sub forward {
     my ($inputs, $w1, $b1, $w2, $b2) = @_;
     my $hidden = tanh($inputs x $w1 + $b1);
@@ -48,7 +48,7 @@ sub forward {
     return ($hidden, $scores / $scores->sumover->dummy(0));
 }
 
-# Of the summed cross entropy, key by key.
+# The gradients of the summed cross entropy, by key.
 sub gradients {
     my ($inputs, $labels, @values) = @_;
     my ($hidden, $chances) = forward($inputs, @values);
@@ -65,7 +65,7 @@ sub loss_and_accuracy {
     return (-log(($chances * $train_labels)->sumover)->avg, ($guesses == $test_labels->maximum_ind)->davg);
 }
 
-# What was saved is that of the epoch which the file `epoch` names: the others may be half of a later one.
+# Saves an epoch. The file `epoch` names the one that is complete; the files of a later epoch may be incomplete.
 sub save {
     my ($kv, $folder, $epoch, $values) = @_;
     my %values;
@@ -96,7 +96,7 @@ if ($options{resume}) {
 }
 $kv->broadcast(\@KEYS, $values, out => $values);
 $kv->set_gradient_compression({ type => '2bit', threshold => $options{threshold} }) if $options{threshold};
-my $steps = int(int($all_inputs->dim(1) / $workers) / $options{batch});    # of all workers alike
+my $steps = int(int($all_inputs->dim(1) / $workers) / $options{batch});    # the same number on all workers
 if ($rank == 0) {
     my $updates  = $options{epochs} * $steps * ($options{type} =~ /async/ ? $workers : 1);
     my $schedule = AI::MXNet::CosineScheduler->new(max_update => $updates, base_lr => $options{rate}, final_lr => $options{rate} / 10);
@@ -107,7 +107,7 @@ $kv->_barrier;
 
 my ($inputs, $labels) = map { $_->slice('', [$rank, $all_inputs->dim(1) - 1, $workers])->sever } $all_inputs, $all_labels;
 my $begun = clock_gettime(CLOCK_MONOTONIC);
-my @views = map { $_->aspdl_view } @$values;    # the values' own memory: what is pulled is seen here
+my @views = map { $_->aspdl_view } @$values;    # views of the values' memory: each pull updates them
 for (; $epoch < $options{epochs}; $epoch++) {
     for my $step (0 .. $steps - 1) {
         my $batch = ['', [$step * $options{batch}, ($step + 1) * $options{batch} - 1]];
@@ -120,7 +120,7 @@ for (; $epoch < $options{epochs}; $epoch++) {
             clock_gettime(CLOCK_MONOTONIC) - $begun;
     }
     next unless $options{save};
-    $kv->_barrier;    # nobody pushes while the states are gathered
+    $kv->_barrier;    # no worker pushes while the states are gathered
     save($kv, $options{save}, $epoch, $values) if $rank == 0;
     $kv->_barrier;
 }

@@ -1,12 +1,12 @@
 """A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in Python.
-train.pl and train.lua are its twins, and all of them may share one store.
+train.pl and train.lua are equivalent; all three can share one store.
 
     polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.005]
         [--threshold 2]
 
-The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
-image; a step is the gradient over a batch of them, summed. Adam works in the store. Gradients travel as two bits an element,
-unless --threshold is 0.
+The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes
+every n-th image. A step pushes the gradient summed over a batch; the store applies Adam. Gradients are sent as two bits
+per element, unless --threshold is 0.
 """
 
 import argparse
@@ -24,7 +24,7 @@ KEYS = ["w1", "b1", "w2", "b2"]
 
 
 def read_digits():
-    """(inputs, labels) for training, and the same for testing: every fourth image."""
+    """Returns (inputs, labels) for training, then for testing: every fourth image."""
     with gzip.open(DATA, "rt") as file:
         numbers = np.loadtxt(file, delimiter=",", dtype=np.float32)
     inputs, labels = numbers[:, :PIXELS] / 16, numbers[:, PIXELS].astype(int)
@@ -33,7 +33,7 @@ def read_digits():
 
 
 def first_values():
-    """The same in all languages, though worker 0's alone count."""
+    """Initial values, the same in all languages. The store takes those of worker 0."""
     w1 = Tensor.normal((PIXELS, HIDDEN), 1, 0, 0.1).numpy()
     w2 = Tensor.normal((HIDDEN, DIGITS), 2, 0, 0.1).numpy()
     return [w1, np.zeros(HIDDEN, np.float32), w2, np.zeros(DIGITS, np.float32)]
@@ -48,7 +48,7 @@ def forward(values, inputs):
 
 
 def gradients(values, inputs, labels):
-    """Of the summed cross entropy, key by key."""
+    """The gradients of the summed cross entropy, by key."""
     hidden, errors = forward(values, inputs)
     errors[np.arange(len(labels)), labels] -= 1
     below = errors @ values[2].T * (1 - hidden * hidden)
@@ -83,7 +83,7 @@ def main():
         kv.barrier()
 
         inputs, labels = train_inputs[kv.rank :: kv.num_workers], train_labels[kv.rank :: kv.num_workers]
-        steps = len(train_labels) // kv.num_workers // options.batch  # of all workers alike
+        steps = len(train_labels) // kv.num_workers // options.batch  # the same number on all workers
         begun = time.monotonic()
         for epoch in range(options.epochs):
             for first in range(0, steps * options.batch, options.batch):

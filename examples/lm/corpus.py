@@ -3,8 +3,8 @@
 
     python3 examples/lm/corpus.py [--folder build/lm] [--tokens N]
 
-words.txt has a line "word count" for every word that occurs at least five times, the most frequent first; tokens.i32
-is the text itself, each word as its line in words.txt from 0, 32 bits little-endian. Rarer words are left out.
+words.txt has a line "word count" for every word that occurs at least five times, the most frequent first. tokens.i32 is
+the text: for each word, its line number in words.txt, from 0, as 32 bits little-endian. Rarer words are left out.
 """
 
 import argparse
@@ -23,7 +23,7 @@ RARE = 5
 
 
 def make(folder, tokens=None):
-    """Writes both files; `tokens`: only so much of the text. Returns how many words and tokens there are."""
+    """Writes both files. `tokens` limits the length of the text. Returns the number of words and of tokens."""
     text = (word for _, verse in verses.verses() for word in verses.words_of(verse))
     text = list(itertools.islice(text, tokens))
     counts = sorted(collections.Counter(text).items(), key=lambda item: (-item[1], item[0]))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains word vectors with a Python, a Perl and a Lua worker; kills all of them, servers too, in the middle; goes on
-from the newest checkpoint with two servers instead of one; draws the loss of both parts and shows what the vectors
-know.
+"""Trains word vectors with a Python, a Perl and a Lua worker. Kills workers and servers in the middle, and resumes from
+the newest checkpoint with two servers instead of one. Draws the loss of both parts and shows what the vectors have
+learned.
 
-`make lm` runs this; by hand, `source build/activate` first. Exit status 0 only if the training learned something, the
-loss went on where it was, and the vectors agree with what counting tells.
+`make lm` runs this script; to run it by hand, `source build/activate` first. The exit status is 0 only if the loss
+fell, the resumed loss continues where it was, and the vectors agree with word vectors computed from counts.
 """
 
 import argparse
@@ -21,12 +21,12 @@ import nearest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import jobs  # noqa: E402: beside this folder
+import jobs  # noqa: E402: in the folder above
 from jobs import Failure, find, shown  # noqa: E402
 
 WORKERS = 3
-LIMIT_S = 400  # for each part
-KILLED_AT = 0.5  # of the whole training, but not before a checkpoint is there
+LIMIT_S = 400  # limit of each part
+KILLED_AT = 0.5  # part of the whole training, but not before the first checkpoint
 BAR = 30
 
 LINE = re.compile(r"block (\d+) of (\d+)  loss ([\d.]+)  ([\d.]+) words/s  ([\d.]+) s")
@@ -34,7 +34,7 @@ SAVED = re.compile(r"saved after round (\d+) of \d+")
 
 
 class Part(jobs.Job):
-    """One `polyverso run` of the training, until its end or until it is killed."""
+    """One `polyverso run` of the training. It ends by itself or is killed."""
 
     def __init__(self, name, servers, arguments):
         self.curve = []  # (block, loss)
@@ -47,14 +47,14 @@ class Part(jobs.Job):
         super().__init__(name, line, LIMIT_S)
 
     def run(self, killed_at=None):
-        """Reads what worker 0 says. With killed_at it kills everything once so much is done and a part of it is
-        saved."""
+        """Reads worker 0's output. With `killed_at`, kills all processes once this part is done and a checkpoint
+        exists."""
         self.watch(self._read, (lambda: self.saved and self._part() >= killed_at) if killed_at else None)
         if not self.curve:
             raise Failure(f"{self.name}: training said nothing")
 
     def _part(self):
-        """Of the whole training that is done, 0 .. 1."""
+        """The part of the whole training that is done, 0 .. 1."""
         return self.curve[-1][0] / self.total if self.curve else 0
 
     def _read(self, line):
@@ -70,7 +70,7 @@ class Part(jobs.Job):
             print(line, end="", flush=True)
 
     def _show(self, part, text):
-        """A bar that overwrites itself on a terminal; elsewhere a line for every tenth that is done."""
+        """Prints a bar that overwrites itself on a terminal; elsewhere, one line for every tenth of the training."""
         full = round(BAR * part)
         line = f"{self.name:8}[{'#' * full}{'.' * (BAR - full)}] {100 * part:5.1f} %  {text}"
         if sys.stdout.isatty():
@@ -80,7 +80,7 @@ class Part(jobs.Job):
 
 
 def loss_at(curve, count, last):
-    """The mean of some reports at the end, or at the beginning, of a curve: a single one is about few blocks."""
+    """The mean of `count` reports at the start or the end of a curve. A single report covers only a few blocks."""
     some = curve[-count:] if last else curve[:count]
     return statistics.fmean(loss for _, loss in some)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What word vectors have learned: the nearest words of some, by the angle between their vectors.
+"""Shows what word vectors have learned: for some words, the words with the smallest angle between the vectors.
 
     python3 examples/lm/nearest.py [--folder build/lm] [god king ...]
 
-The last line compares with vectors that need no training: how often each word has which other ones around it.
+The last line compares them with vectors that need no training: counts of the words that occur around each word.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import numpy as np
 
 WORDS = "god king lord son david water sword wife bread jerusalem".split()
 WINDOW = 5
-CONTEXTS = 2000  # of the counted vectors: so many of the most frequent words
-JUDGED = slice(100, 500)  # by frequency: frequent enough to have a meaning, and not so frequent as to have none
+CONTEXTS = 2000  # length of the counted vectors: the most frequent words
+JUDGED = slice(100, 500)  # by frequency: frequent enough to have a meaning, and not function words
 
 
 class Vectors:
-    """A row for each word, of length 1."""
+    """One row per word, of length 1."""
 
     def __init__(self, words, rows):
         self.words = words
@@ -27,7 +27,7 @@ class Vectors:
         self._rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
     def nearest(self, word, count):
-        """The `count` words nearest to the word-th, by number, best first."""
+        """The numbers of the `count` words nearest to word number `word`, nearest first."""
         likeness = self._rows @ self._rows[word]
         likeness[word] = -2
         return np.argsort(-likeness)[:count]
@@ -38,14 +38,14 @@ def words_of(folder):
 
 
 def trained(folder):
-    """What train.py, train.pl or train.lua left."""
+    """The vectors that train.py, train.pl or train.lua has written."""
     words = words_of(folder)
     return Vectors(words, np.fromfile(folder / "vectors.f32", np.float32).reshape(len(words), -1))
 
 
 def counted(folder):
-    """Positive pointwise mutual information of a word and those around it, straight from the text: what skip-gram with
-    negative sampling approximates with fewer numbers (Levy and Goldberg, NIPS 2014)."""
+    """Positive pointwise mutual information of each word and its context words, computed directly from the text.
+    Skip-gram with negative sampling approximates it with fewer numbers (Levy and Goldberg, NIPS 2014)."""
     words = words_of(folder)
     tokens = np.fromfile(folder / "tokens.i32", "<i4").astype(np.int64)
     contexts = min(CONTEXTS, len(words))
@@ -61,14 +61,14 @@ def counted(folder):
 
 
 def agreement(one, other, count=10):
-    """Which part of a word's nearest words the two share, on average, and what it would be by chance."""
+    """Returns the part of a word's nearest words that both share, on average, and its value by chance."""
     judged = range(len(one.words))[JUDGED]
     shared = [len(np.intersect1d(one.nearest(word, count), other.nearest(word, count))) for word in judged]
     return float(np.mean(shared)) / count, count / len(one.words)
 
 
 def show(folder, words=WORDS):
-    """Prints them; returns agreement()."""
+    """Prints the nearest words of `words`; returns agreement()."""
     learned = trained(folder)
     for word in words:
         if word in learned.number:

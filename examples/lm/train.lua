@@ -1,5 +1,5 @@
 -- Word vectors by skip-gram with negative sampling: one worker, in LuaJIT with FFI arrays. train.py and train.pl are
--- its twins; train.py tells what all of them do.
+-- equivalent; train.py describes the method.
 --
 --     polyverso run -n 3 -- luajit examples/lm/train.lua [--folder build/lm] [--epochs 10] [--seed 1] [--report 1]
 --                                                        [--save-every ROUNDS] [--resume 1]
@@ -8,12 +8,12 @@ local ffi = require("ffi")
 local polyverso = require("polyverso")
 
 local DIMENSIONS = 64
-local WINDOW = 5 -- words on each side, at most; each middle draws 1 .. WINDOW
+local WINDOW = 5 -- words on each side, at most; each centre word draws 1 .. WINDOW
 local NEGATIVES = 5 -- for each pair of words
-local POOL = 64 -- so many are drawn for a block, and shared by its pairs at a weight: their vectors travel once
-local SAMPLE = 2e-4 -- of words more frequent than this some are left out
+local POOL = 64 -- drawn per block and shared by all its pairs, with a weight: their vectors are sent once
+local SAMPLE = 2e-4 -- words more frequent than this are subsampled
 local BLOCK = 1000 -- words of the text
-local STALENESS = 2 -- blocks that the fastest worker may be ahead of the slowest
+local STALENESS = 2 -- how many blocks the fastest worker may be ahead of the slowest
 local UPDATER = "adagrad rate=0.1"
 
 local exp, log, max, min, random = math.exp, math.log, math.max, math.min, math.random
@@ -36,7 +36,7 @@ local function content(path)
   return text
 end
 
--- The text as numbers, and what is needed to draw from it. Arrays are FFI memory, from 0.
+-- Returns the text as numbers, and the distributions to draw from. Arrays are FFI memory, indexed from 0.
 local function read_corpus(folder)
   local counts = {}
   for count in content(folder .. "/words.txt"):gmatch(" (%d+)\n") do counts[#counts + 1] = tonumber(count) end
@@ -57,7 +57,7 @@ local function read_corpus(folder)
   return corpus
 end
 
--- The first word whose sum of noise is above `at`.
+-- The first word whose cumulative noise is above `at`.
 local function drawn(corpus, at)
   local low, high = 0, corpus.words - 1
   while low < high do
@@ -67,9 +67,8 @@ local function drawn(corpus, at)
   return low
 end
 
--- Fills block.rows with the words that are kept of the number-th block, followed by the pool of negatives, and
--- block.reach with how far each word looks. The draws depend on seed and number only: a training that is resumed goes
--- on with what the killed one would have drawn.
+-- Fills block.rows with the kept words of block `number`, followed by the pool of negatives, and block.reach with the
+-- window of each word. The draws depend only on seed and number, so a resumed training repeats those of the killed one.
 local function draw(block, corpus, seed, number)
   math.randomseed(seed * 1000003 + number)
   local first = number % corpus.blocks * BLOCK
@@ -93,7 +92,7 @@ local function dot(a, b)
   return sum
 end
 
--- Both gradients of a pair whose loss has this slope.
+-- Adds the gradients of one pair, whose loss has this slope.
 local function spread(slope, middle, other, by_middle, by_other)
   for k = 0, DIMENSIONS - 1 do
     by_middle[k] = by_middle[k] + slope * other[k]
@@ -101,8 +100,8 @@ local function spread(slope, middle, other, by_middle, by_other)
   end
 end
 
--- Gradients of the loss by the rows of block.middles and block.around, into block.by_middles and block.by_around;
--- returns the loss, and how many pairs it is about: see train.py.
+-- Computes the gradients of the loss by the rows of block.middles and block.around, into block.by_middles and
+-- block.by_around. Returns the loss and its number of pairs; see train.py.
 local function gradients(block)
   local count, bytes = block.count, 4 * DIMENSIONS
   ffi.fill(block.by_middles, bytes * count)
@@ -143,7 +142,8 @@ local function sum_of(list)
   return sum
 end
 
--- Worker 0's account of how far all of them are, every so many seconds: returns a function that is told of each block.
+-- Returns a function that worker 0 calls after each block. It prints the progress of all workers every `seconds`
+-- seconds.
 local function reporter(progress, total, seconds)
   local begun, first, loss, pairs, mean = now(), sum_of(progress:get()), 0, 0, 0 / 0
   local last = begun
@@ -159,11 +159,11 @@ local function reporter(progress, total, seconds)
   end
 end
 
--- Memory for a block and its rows, used again and again. Pointers, because calls are about a part of it.
+-- Allocates the memory of a block and its rows, which is reused. Pointers, because calls use a part of each array.
 local function new_block()
   local block = {reach = ffi.new("int32_t[?]", BLOCK), memory = {}}
   local function room(name, element, count)
-    block.memory[name] = ffi.new(element .. "[?]", count) -- which the pointer alone would not keep alive
+    block.memory[name] = ffi.new(element .. "[?]", count) -- a pointer alone would not keep the array alive
     block[name] = ffi.cast(element .. " *", block.memory[name])
   end
   room("rows", "int64_t", BLOCK + POOL)
@@ -180,7 +180,7 @@ local function train_block(block, inputs, outputs)
   inputs:get{rows = words, out = some(block.middles, count * DIMENSIONS)}
   outputs:get{rows = around, out = some(block.around, (count + POOL) * DIMENSIONS)}
   local loss, pairs = gradients(block)
-  -- A word that occurs twice: the library sums its gradients.
+  -- A word can occur twice: the library sums its gradients.
   inputs:add(some(block.by_middles, count * DIMENSIONS), {rows = words, wait = false})
   outputs:add(some(block.by_around, (count + POOL) * DIMENSIONS), {rows = around, wait = false})
   return loss, pairs
@@ -199,7 +199,7 @@ end
 local function train(node, options)
   local corpus = read_corpus(options.folder)
   local saved = options.folder .. "/checkpoints"
-  if options.resume == 1 then node:load(saved) end -- the tables below are then found with their values
+  if options.resume == 1 then node:load(saved) end -- creating the tables below then finds them with their values
   local function sparse(spec)
     spec.rows, spec.cols, spec.updater, spec.staleness = corpus.words, DIMENSIONS, UPDATER, STALENESS
     return node:sparse(spec)
@@ -207,7 +207,7 @@ local function train(node, options)
   local inputs = sparse{name = "input", initial_range = 0.5 / DIMENSIONS, seed = options.seed}
   local outputs = sparse{name = "output"}
   local me, workers = node:worker_id(), node:num_workers()
-  -- Rounds that each worker has done; saved like the vectors.
+  -- The rounds that each worker has done. Saved together with the vectors.
   local progress = node:array{size = workers, dtype = "i64", name = "progress"}
 
   local total = options.epochs * corpus.blocks

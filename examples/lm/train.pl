@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# Word vectors by skip-gram with negative sampling: one worker, in Perl with PDL. train.py and train.lua are its twins;
-# train.py tells what all of them do.
+# Word vectors by skip-gram with negative sampling: one worker, in Perl with PDL. train.py and train.lua are equivalent;
+# train.py describes the method.
 #
 #     polyverso run -n 3 -- perl examples/lm/train.pl [--folder build/lm] [--epochs 10] [--seed 1] [--report 1]
 #                                                     [--save-every ROUNDS] [--resume 1]
@@ -15,12 +15,12 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 use constant {
     DIMENSIONS => 64,
-    WINDOW     => 5,       # words on each side, at most; each middle draws 1 .. WINDOW
+    WINDOW     => 5,       # words on each side, at most; each centre word draws 1 .. WINDOW
     NEGATIVES  => 5,       # for each pair of words
-    POOL       => 64,      # so many are drawn for a block, and shared by its pairs: their vectors travel once
-    SAMPLE     => 2e-4,    # of words more frequent than this some are left out
+    POOL       => 64,      # drawn per block and shared by all its pairs: their vectors are sent once
+    SAMPLE     => 2e-4,    # words more frequent than this are subsampled
     BLOCK      => 1000,    # words of the text
-    STALENESS  => 2,       # blocks that the fastest worker may be ahead of the slowest
+    STALENESS  => 2,       # how many blocks the fastest worker may be ahead of the slowest
     UPDATER    => 'adagrad rate=0.1',
 };
 
@@ -31,7 +31,7 @@ sub content {
     return scalar <$file>;
 }
 
-# The text as numbers, and what is needed to draw from it.
+# Returns the text as numbers, and the distributions to draw from.
 sub read_corpus {
     my ($folder) = @_;
     my $counts  = pdl(content("$folder/words.txt") =~ /^\S+ (\d+)$/mg);
@@ -47,8 +47,8 @@ sub read_corpus {
     };
 }
 
-# Words that are kept of the number-th block, how far each looks, and the pool of negatives. The draws depend on seed
-# and number only: a training that is resumed goes on with what the killed one would have drawn.
+# The kept words of block `number`, the window of each, and the pool of negatives. The draws depend only on seed and
+# number, so a resumed training repeats those of the killed one.
 sub block {
     my ($corpus, $seed, $number) = @_;
     PDL::srand($seed * 1_000_003 + $number);
@@ -63,7 +63,7 @@ sub block {
 
 sub sigmoid { return 1 / (1 + exp(-$_[0])) }
 
-# Of the loss by each row of the three matrices; then the loss, and how many pairs it is about: see train.py.
+# Returns the gradients of the loss by each row of the three matrices, the loss, and its number of pairs; see train.py.
 # PDL names columns first: a matrix of n vectors has the dims (DIMENSIONS, n).
 sub gradients {
     my ($middles, $outer, $pool, $reach) = @_;
@@ -94,7 +94,7 @@ sub gradients {
 
 sub now { return clock_gettime(CLOCK_MONOTONIC) }
 
-# Worker 0's account of how far all of them are, every so many seconds: returns a function that is told of each block.
+# Returns a function that worker 0 calls after each block. It prints the progress of all workers every $seconds seconds.
 sub reporter {
     my ($progress, $total, $seconds) = @_;
     my $begun = my $last = now();
@@ -119,12 +119,12 @@ sub train {
     my ($node, %options) = @_;
     my $corpus = read_corpus($options{folder});
     my $saved  = "$options{folder}/checkpoints";
-    $node->load($saved) if $options{resume};    # the tables below are then found with their values
+    $node->load($saved) if $options{resume};    # creating the tables below then finds them with their values
     my %shape   = (rows => $corpus->{words}, cols => DIMENSIONS, updater => UPDATER, staleness => STALENESS);
     my $inputs  = $node->sparse(name => 'input', initial_range => 0.5 / DIMENSIONS, seed => $options{seed}, %shape);
     my $outputs = $node->sparse(name => 'output', %shape);
     my ($me, $workers) = ($node->worker_id, $node->num_workers);
-    # Rounds that each worker has done; saved like the vectors.
+    # The rounds that each worker has done. Saved together with the vectors.
     my $progress = $node->array(size => $workers, dtype => 'i64', name => 'progress');
 
     my $total  = $options{epochs} * $corpus->{blocks};
@@ -140,7 +140,7 @@ sub train {
             my ($middles, $outer) = ($inputs->get(rows => $words), $outputs->get(rows => $around));
             (my ($by_middles, $by_outer, $by_pool), $loss, $pairs) =
                 gradients($middles, $outer->slice([], [0, $count - 1]), $outer->slice([], [$count, -1])->sever, $reach);
-            # A word that occurs twice: the library sums its gradients.
+            # A word can occur twice: the library sums its gradients.
             $inputs->add($by_middles, rows => $words, forget => 1);
             $outputs->add($by_outer->glue(1, $by_pool), rows => $around, forget => 1);
         }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Word vectors by skip-gram with negative sampling: one worker, in Python with NumPy. train.pl and train.lua are its
-twins.
+"""Word vectors by skip-gram with negative sampling: one worker, in Python with NumPy. train.pl and train.lua are
+equivalent.
 
     polyverso run -n 3 -- python3 examples/lm/train.py [--folder build/lm] [--epochs 10] [--seed 1] [--report 1]
                                                        [--save-every ROUNDS] [--resume 1]
 
-The corpus is cut into blocks; of n workers each trains on every n-th block. Two sparse tables hold a vector for each
-word: as the middle of a window (`input`) and as part of it (`output`). The servers do the step, by adagrad; a worker
-sends gradients. Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality, NIPS 2013.
+The corpus is cut into blocks; each of n workers trains on every n-th block. Two sparse tables hold a vector for each
+word: as the centre of a window (`input`) and as part of it (`output`). A worker sends gradients; the servers apply them
+with AdaGrad. Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality, NIPS 2013.
 """
 
 import argparse
@@ -19,18 +19,18 @@ import numpy as np
 import polyverso
 
 DIMENSIONS = 64
-WINDOW = 5  # words on each side, at most; each middle draws 1 .. WINDOW
+WINDOW = 5  # words on each side, at most; each centre word draws 1 .. WINDOW
 NEGATIVES = 5  # for each pair of words
-POOL = 64  # so many are drawn for a block, and shared by its pairs at a weight: their vectors travel once
-SAMPLE = 2e-4  # of words more frequent than this some are left out
+POOL = 64  # drawn per block and shared by all its pairs, with a weight: their vectors are sent once
+SAMPLE = 2e-4  # words more frequent than this are subsampled
 BLOCK = 1000  # words of the text
-STALENESS = 2  # blocks that the fastest worker may be ahead of the slowest
+STALENESS = 2  # how many blocks the fastest worker may be ahead of the slowest
 UPDATER = "adagrad rate=0.1"
 
 
 class Corpus:
-    """The text as numbers, and what is drawn from it. A block's draws depend on seed and number only: a training that
-    is resumed goes on with what the killed one would have drawn."""
+    """The text as numbers, and the distributions to draw from. The draws of a block depend only on seed and number, so
+    a resumed training repeats those of the killed one."""
 
     def __init__(self, folder, seed):
         if not (folder / "tokens.i32").exists():
@@ -47,7 +47,7 @@ class Corpus:
         self._seed = seed
 
     def block(self, number):
-        """Words that are kept of the number-th block, how far each looks, and the pool of negatives."""
+        """Returns the kept words of block `number`, the window of each, and the pool of negatives."""
         random = np.random.default_rng((self._seed, number))
         words = self.tokens[number % self.blocks * BLOCK :][:BLOCK]
         words = words[random.random(len(words)) < self._kept[words]]
@@ -60,11 +60,10 @@ def sigmoid(scores):
 
 
 def gradients(middles, outer, pool, reach):
-    """Of the loss by each row of the three matrices; then the loss, and how many pairs it is about.
+    """Returns the gradients of the loss by each row of the three matrices, the loss, and its number of pairs.
 
-    The i-th rows of `middles` and `outer` are the input and output vectors of the same, i-th word of the block. A pair
-    of words (i, j) costs -log sigmoid(middles[i] . outer[j]), and NEGATIVES times the mean of -log sigmoid(-middles[i]
-    . pool)."""
+    Row i of `middles` and of `outer` is the input and the output vector of word i of the block. A pair of words (i, j)
+    costs -log sigmoid(middles[i] . outer[j]), and NEGATIVES times the mean of -log sigmoid(-middles[i] . pool)."""
     by_middles, by_outer = np.zeros_like(middles), np.zeros_like(outer)
     pairs, loss = np.zeros(len(middles), np.float32), 0.0
     for distance in range(1, min(WINDOW, len(middles) - 1) + 1):
@@ -85,7 +84,7 @@ def gradients(middles, outer, pool, reach):
 
 
 class Report:
-    """Worker 0's account of how far all of them are, every so many seconds."""
+    """Prints the progress of all workers, on worker 0, every `seconds` seconds."""
 
     def __init__(self, progress, total, seconds):
         self.progress, self.total, self.seconds = progress, total, seconds
@@ -119,12 +118,12 @@ def train(node, options):
     corpus = Corpus(options.folder, options.seed)
     saved = str(options.folder / "checkpoints")
     if options.resume:
-        node.load(saved)  # the tables below are then found with their values
+        node.load(saved)  # creating the tables below then finds them with their values
     shape = {"rows": corpus.words, "cols": DIMENSIONS, "updater": UPDATER, "staleness": STALENESS}
     inputs = node.sparse(name="input", initial_range=0.5 / DIMENSIONS, seed=options.seed, **shape)
     outputs = node.sparse(name="output", **shape)
     me, workers = node.worker_id, node.num_workers
-    # Rounds that each worker has done; saved like the vectors.
+    # The rounds that each worker has done. Saved together with the vectors.
     progress = node.array(workers, dtype="int64", name="progress")
 
     total = options.epochs * corpus.blocks
@@ -138,7 +137,7 @@ def train(node, options):
             middles, around = inputs.get(rows=words), outputs.get(rows=np.concatenate((words, pool)))
             outer, others = around[: len(words)], around[len(words) :]
             by_middles, by_outer, by_pool, loss, pairs = gradients(middles, outer, others, reach)
-            inputs.add(by_middles, rows=words, wait=False)  # a word that occurs twice: the library sums its gradients
+            inputs.add(by_middles, rows=words, wait=False)  # a word can occur twice: the library sums its gradients
             outputs.add(np.concatenate((by_outer, by_pool)), rows=np.concatenate((words, pool)), wait=False)
         inputs.clock()
         outputs.clock()

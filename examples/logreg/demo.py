@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Learns to tell the Old from the New Testament by the words of a verse, with a Perl and a Python worker on one
-key-value table, twice: without L1 and with it. `make logreg` runs this; by hand, `source build/activate` first. Exit
-status 0 only if both learned something, and L1 left most weights at zero at little cost.
+"""Trains a classifier that tells the Old from the New Testament by the words of a verse, with a Perl and a Python
+worker on one key-value table: once without L1 regularization, once with it. `make logreg` runs this script; to run it
+by hand, `source build/activate` first. The exit status is 0 only if both trainings learned something, and L1 left most
+weights at zero at little cost.
 """
 
 import argparse
@@ -16,17 +17,17 @@ import time
 import testaments
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT_S = 100  # for one training
+LIMIT_S = 100  # limit of one training
 FINAL = re.compile(r"final accuracy ([\d.]+) auc ([\d.]+) loss ([\d.]+) stored (\d+) zero (\d+)")
 EPOCH = re.compile(r"epoch \d+ loss ([\d.]+)")
 
 
 class Failure(Exception):
-    """What went wrong, for the person who typed `make logreg`."""
+    """An error message for the person who ran `make logreg`."""
 
 
 class Result:
-    """Of one training, from what it printed."""
+    """The result of one training, parsed from its output."""
 
     def __init__(self, text):
         final = FINAL.search(text)

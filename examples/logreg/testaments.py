@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes libsvm files to learn from: is a verse of the King James Bible from the Old (0) or the New Testament (1)?
+"""Makes libsvm files for a classifier: is a verse of the King James Bible from the Old (0) or the New Testament (1)?
 
     python3 examples/logreg/testaments.py [--folder build/logreg] [--files 4] [--verses N]
 
-Features are a verse's words and pairs of words next to each other, by a hash of 32 bits, each with the value 1. Every
-fifth verse goes into test.svm, the others in turn into train-0.svm, train-1.svm and so on.
+The features of a verse are its words and its pairs of adjacent words, hashed to 32 bits, each with the value 1. Every
+fifth verse goes into test.svm; the others alternate between train-0.svm, train-1.svm and so on.
 """
 
 import argparse
@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "kjv"))
 import verses  # noqa: E402
 
 FOLDER = HERE.parents[1] / "build" / "logreg"
-HELD_OUT = 5  # one in so many
+HELD_OUT = 5  # every fifth verse is for testing
 
 
 def features(text):
@@ -28,7 +28,7 @@ def features(text):
 
 
 def labelled():
-    """(label, features) of each verse."""
+    """Yields (label, features) for each verse."""
     label = 0
     for book, text in verses.verses():
         label = label or int(book == verses.FIRST_OF_THE_NEW_TESTAMENT)
@@ -36,8 +36,8 @@ def labelled():
 
 
 def make(folder, files, count=None):
-    """Writes `files` files for training and one for testing; `count`: only about so many verses, from all over the
-    text. Returns how many verses are for training, and for testing."""
+    """Writes `files` files for training and one for testing. `count` limits the number of verses, approximately; they
+    are then spread over the whole text. Returns the number of verses for training and for testing."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.svm"):
         old.unlink()

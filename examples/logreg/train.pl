@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 # Sparse logistic regression on libsvm files, by FTRL-Proximal on the servers: one worker, in plain Perl. train.py is
-# its twin, and tells what both do.
+# equivalent and describes the method.
 #
 #     polyverso run -n 2 --servers 1 -- perl examples/logreg/train.pl [--folder build/logreg] [--epochs 3] [--batch 200]
 #                                                                     [--alpha 0.1] [--l1 1] [--l2 0]
@@ -12,7 +12,7 @@ use Getopt::Long;
 use Polyverso;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-# At most $size lines of the file: [label, {feature => value}] each. None at its end.
+# Reads at most $size lines of the file, each as [label, {feature => value}]. Returns none at the end of the file.
 sub read_batch {
     my ($file, $size) = @_;
     my @lines;
@@ -23,13 +23,13 @@ sub read_batch {
     return @lines;
 }
 
-# The features of some lines, each once.
+# The features of some lines, without repetition.
 sub keys_of {
     my %seen;
     return [grep { !$seen{$_}++ } map { keys %{ $_->[1] } } @_];
 }
 
-# What the table holds of these features, by $method, as {feature => weight}.
+# The weights of these features, read with $method (get or peek), as {feature => weight}.
 sub weights_of {
     my ($table, $method, $keys) = @_;
     my %weights;
@@ -44,7 +44,7 @@ sub score {
     return $sum;
 }
 
-# -log of the probability of the label.
+# The loss: -log of the probability of the label.
 sub loss {
     my ($score, $label) = @_;
     my $against = $label ? -$score : $score;
@@ -71,7 +71,7 @@ sub train {
                     my $score = score($line, $weights);
                     my $error = 1 / (1 + exp -$score) - $label;
                     $slope{$_} += $error * $features->{$_} for keys %$features;
-                    $total += loss($score, $label);    # of lines that this epoch has not yet learned from
+                    $total += loss($score, $label);    # progressive loss: before this epoch learns from the line
                 }
                 $table->add([@slope{@$keys}], keys => $keys, forget => 1);
                 $count += @lines;
@@ -84,7 +84,7 @@ sub train {
     return;
 }
 
-# The probability that one of label 1 scores higher than one of label 0.
+# The probability that a random example of label 1 scores higher than one of label 0.
 sub area_under_curve {
     my @pairs = sort { $a->[0] <=> $b->[0] } @_;    # [score, label]
     my ($ranks, $ones) = (0, 0);
@@ -92,14 +92,14 @@ sub area_under_curve {
         my $j = $i;
         $j++ while $j < @pairs && $pairs[$j][0] == $pairs[$i][0];
         my $here = grep { $_->[1] } @pairs[$i .. $j - 1];
-        $ranks += $here * ($i + $j - 1) / 2;        # equal scores share their places
+        $ranks += $here * ($i + $j - 1) / 2;        # equal scores share their mean rank
         $ones  += $here;
         $i = $j;
     }
     return ($ranks - $ones * ($ones - 1) / 2) / ($ones * (@pairs - $ones));
 }
 
-# Prints what the weights are worth on test.svm, and how many there are.
+# Prints the quality of the weights on test.svm, and their number.
 sub judge {
     my ($table, %options) = @_;
     my (@pairs, $total);
@@ -133,6 +133,6 @@ my $table = $node->keyvalue(
     updater => sprintf('ftrl alpha=%g l1=%g l2=%g', @options{qw(alpha l1 l2)}),
 );
 train($node, $table, %options);
-$node->barrier;    # all gradients of all workers are in the table
+$node->barrier;    # afterwards the table has all gradients of all workers
 judge($table, %options) if $node->is_master;
 $node->shutdown;

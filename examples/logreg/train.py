@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Sparse logistic regression on libsvm files, by FTRL-Proximal on the servers: one worker, in Python with NumPy.
-train.pl is its twin in plain Perl.
+train.pl is equivalent, in plain Perl.
 
     polyverso run -n 2 --servers 1 -- python3 examples/logreg/train.py [--folder build/logreg] [--epochs 3] [--batch 200]
                                                                        [--alpha 0.1] [--l1 1] [--l2 0]
 
-Lines are "label feature:value ...", as libsvm has them; a feature may be any whole number of 64 bits. Of n workers each
-streams every n-th of the folder's train*.svm. The weights are a key-value table: only features that occurred are
-stored, and L1 leaves most of their weights at exactly zero. At the end worker 0 predicts test.svm.
+Lines are "label feature:value ...", as in libsvm; a feature may be any 64-bit integer. Each of n workers streams every
+n-th of the folder's train*.svm. The weights are a key-value table: it stores only features that occurred, and L1 leaves
+most of their weights at exactly zero. At the end, worker 0 predicts test.svm.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import polyverso
 
 
 class Batch:
-    """Some lines as one sparse matrix: `lines` says which of the labels each of its values belongs to, `keys[columns]`
-    which feature each is of."""
+    """Some lines as one sparse matrix. `lines` has the index of the label of each value, `keys[columns]` the feature of
+    each value."""
 
     def __init__(self, texts):
         labels, lines, features, values = [], [], [], []
@@ -41,7 +41,7 @@ class Batch:
         return np.bincount(self.lines, self.values * weights[self.columns], len(self.labels))
 
     def gradient(self, errors):
-        """Of the summed loss, for each key."""
+        """The gradient of the summed loss, for each key."""
         return np.bincount(self.columns, self.values * errors[self.lines], len(self.keys)).astype(np.float32)
 
 
@@ -57,10 +57,10 @@ def loss(scores, labels):
 
 
 def area_under_curve(scores, labels):
-    """The probability that one of label 1 scores higher than one of label 0."""
+    """The probability that a random example of label 1 scores higher than one of label 0."""
     order = np.argsort(scores)
     _, first, count = np.unique(scores[order], return_index=True, return_counts=True)
-    ranks = np.repeat(first + (count - 1) / 2, count)  # equal scores share their places
+    ranks = np.repeat(first + (count - 1) / 2, count)  # equal scores share their mean rank
     ones = labels[order] > 0
     return (ranks[ones].sum() - ones.sum() * (ones.sum() - 1) / 2) / (ones.sum() * (~ones).sum())
 
@@ -74,14 +74,14 @@ def train(node, table, options):
             scores = batch.scores(table.get(keys=batch.keys))
             table.add(batch.gradient(1 / (1 + np.exp(-scores)) - batch.labels), keys=batch.keys, wait=False)
             count += len(scores)
-            total += loss(scores, batch.labels)  # of lines that this epoch has not yet learned from
+            total += loss(scores, batch.labels)  # progressive loss: computed before this epoch learns from the lines
         if node.is_master:
             speed = (epoch + 1) * count / (time.monotonic() - begun)
             print(f"epoch {epoch} loss {total / max(count, 1):.4f} lines/s of this worker {speed:.0f}", flush=True)
 
 
 def judge(table, options):
-    """Prints what the weights are worth on test.svm, and how many there are."""
+    """Prints the quality of the weights on test.svm, and their number."""
     scores, labels = [], []
     for batch in batches(options.folder / "test.svm", 1000):
         scores.append(batch.scores(table.peek(keys=batch.keys)))
@@ -114,7 +114,7 @@ def main():
         updater = f"ftrl alpha={options.alpha:g} l1={options.l1:g} l2={options.l2:g}"
         table = node.keyvalue(1, name="weights", updater=updater)
         train(node, table, options)
-        node.barrier()  # all gradients of all workers are in the table
+        node.barrier()  # afterwards the table has all gradients of all workers
         if node.is_master:
             judge(table, options)
 

@@ -1,4 +1,4 @@
-"""What an all-reduce sends is what the formula says, and who waits for it uses no processor."""
+"""An all-reduce sends the bytes that the formula gives, and a waiting rank uses almost no CPU time."""
 
 import json
 import pathlib
@@ -30,4 +30,4 @@ def test_a_rank_sends_what_a_ring_sends(ranks):
 @pytest.mark.parametrize("transport", ["tcp", "auto"])
 def test_who_waits_uses_no_processor(transport):
     told = figures(4, 4096, "--set", f"transport={transport}")
-    assert told["cpu"] < 0.02 * SECONDS  # the heartbeats', and looking for 50 us before it sleeps
+    assert told["cpu"] < 0.02 * SECONDS  # the heartbeats, and spinning for 50 us before sleeping

@@ -1,4 +1,4 @@
-"""Checkpoints of real processes: killed at any moment, and gone on with by other numbers of them."""
+"""Checkpoints of real processes: killed at any moment, and resumed with a different number of processes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from conftest import COMMAND
 
-# A training whose course depends on nothing but the number of its steps: each row belongs to one worker in each step.
+# A training that depends only on the number of its steps: in each step, each row belongs to one worker.
 TRAINING = """
 import hashlib, os, resource, sys, time
 import numpy as np
@@ -195,7 +195,7 @@ def inspect(path, *more):
 
 
 def read_by_hand(path):
-    """A safetensors file's tensors and metadata."""
+    """Returns the tensors and the metadata of a safetensors file."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])

@@ -1,8 +1,8 @@
-"""Gradient compression between processes: what travels is what the formula says, by shared memory as by TCP."""
+"""Gradient compression between processes: the bytes sent match the formula, over shared memory and over TCP."""
 
 import pytest
 
-# Pushes of two keys, one that is a message and one that is several; what was sent to the server before and after them.
+# Pushes two keys, one that fits in a message and one that takes several. Reports the bytes sent before and after.
 PUSH = """
 from polyverso import kvstore
 node = pv.init()
@@ -29,11 +29,11 @@ wait_for_word()
 node.shutdown()
 """
 PUSHES, VALUES = 3, (40_000, 700_001)
-MESSAGE = 1 << 18  # values of a message, at most
+MESSAGE = 1 << 18  # the most values in one message
 
 
 def push(cluster, codec, **settings):
-    """Of two workers each: bytes of all messages that it has sent to the server, and of the two keys' encoded values."""
+    """Returns for each of two workers: bytes of all messages to the server, and of the encoded values of each key."""
     job = cluster(2, 1, heartbeat_timeout_ms=60000, **settings)
     script = f"CODEC, PUSHES, VALUES = {codec!r}, {PUSHES}, {VALUES}\n" + PUSH
     nodes = [job.python(rank, script) for rank in range(2)]
@@ -63,7 +63,7 @@ def test_bytes_on_the_wire_are_the_formulas(cluster, transport, codec, formula):
     messages = PUSHES * sum(-(-count // MESSAGE) for count in VALUES)
     for all_of_it, *encoded in sent:
         assert encoded == [small, large]
-        # Each message has a header, and there are a few others.
+        # Each message has a header, and a few other messages are sent.
         assert small + large + messages * 64 < all_of_it < small + large + messages * 300 + 16384
-    if codec == "2bit":  # of 0.75 each push sends a threshold, and two workers do
+    if codec == "2bit":  # with values of 0.75, each push of each of the two workers sends a threshold
         assert values.endswith("[1.0, 1.0]")

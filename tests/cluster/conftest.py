@@ -1,4 +1,4 @@
-"""Real processes: what a cluster does when they are killed, stopped, interrupted or disturbed."""
+"""Fixtures for tests with real processes that are killed, stopped, interrupted or disturbed."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 
 
 class Run:
-    """A `polyverso run` in the background. Its processes carry a mark in their environment, by which none can hide."""
+    """A `polyverso run` in the background. A mark in their environment identifies all of its processes."""
 
     def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=None, **more):
         self.mark = f"POLYVERSO_TEST_MARK={uuid.uuid4().hex}"
@@ -25,12 +25,12 @@ class Run:
         )
 
     def finish(self, timeout=30):
-        """Waits for its end. (status, standard output, standard error)"""
+        """Waits for the end. Returns (status, standard output, standard error)."""
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out, err
 
     def processes(self):
-        """The ids of all living processes that belong to this run, the launcher included, wherever they were reparented."""
+        """The ids of all living processes of this run, including the launcher and reparented processes."""
         found = []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -62,7 +62,7 @@ class Run:
     def pid_of(self, rank, seconds=2.0):
         """The process of a rank, the leader of its process group."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:  # one that is in the middle of exec is not seen
+        while time.monotonic() < deadline:  # a process in the middle of exec is not found
             for pid in self.processes():
                 if environment_of(pid).get("POLYVERSO_RANK") == str(rank) and os.getpgid(pid) == pid:
                     return pid
@@ -100,7 +100,7 @@ def describe(pids):
 
 @pytest.fixture
 def start():
-    """start(*arguments): a Run. At the end of the test none of its processes may be left."""
+    """start(*arguments): a Run. Fails if one of its processes is left at the end of the test."""
     runs = []
 
     def begin(*arguments, **more):
@@ -129,7 +129,7 @@ def run(start):
 
 @pytest.fixture
 def on_debian(tmp_path):
-    """on_debian(command): the command, on a machine called "debian", whose installer wrote 127.0.1.1 into its /etc/hosts."""
+    """on_debian(command): the command on a machine named "debian", whose /etc/hosts has Debian's line 127.0.1.1."""
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost\n127.0.1.1 debian\n")
     prefix = ["unshare", "--mount", "--uts", "sh", "-c", f'hostname debian && mount --bind {hosts} /etc/hosts && exec "$@"', "sh"]

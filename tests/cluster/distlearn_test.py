@@ -1,4 +1,4 @@
-"""torch-distlearn's two loops, on real images, in Lua: four processes with uneven shares."""
+"""torch-distlearn's two training loops on real images, in Lua: four processes with uneven shares."""
 
 import pathlib
 import re
@@ -37,10 +37,10 @@ def test_sgd_does_what_one_process_does_with_the_same_batches(run, interpreter, 
     assert abs(final_accuracy(out) - final_accuracy(reference)) < 0.003  # one image of 449
     nodes, (one,) = parameters(together), parameters(single)
     assert len(nodes) == 4 and len(one) == 64 * 32 + 32 + 32 * 10 + 10
-    assert all(node == nodes[0] for node in nodes)  # the same bits
+    assert all(node == nodes[0] for node in nodes)  # bit-identical
     assert max(abs(a - b) for a, b in zip(nodes[0], one)) < 1e-9
     steps = {int(count) for count in re.findall(r": (\d+) steps here", out)}
-    assert steps == {32}  # of 259 images; others have as many as 51
+    assert steps == {32}  # 32 steps for 259 images; other ranks have up to 51
     assert "global correct" in out
 
 

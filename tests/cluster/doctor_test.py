@@ -26,7 +26,7 @@ PEER = {
 
 
 def call(*arguments, languages=False, **variables):
-    """(status, standard output, standard error). Without languages no interpreter is found, which saves their start."""
+    """Returns (status, standard output, standard error). Without languages, finds no interpreter: that is faster."""
     program = [shutil.which(COMMAND), "doctor", *arguments]
     nowhere = {} if languages else {"PATH": "/nowhere"}
     done = subprocess.run(program, env=environment(**variables) | nowhere, capture_output=True, text=True, timeout=60)
@@ -40,7 +40,7 @@ def has_form(value, form):
 
 
 def check_form(report):
-    """The JSON is what docs/operations.md says."""
+    """Checks that the JSON has the form of docs/operations.md."""
     has_form(report, FIELDS)
     assert report["schema"] == 1
     for setting in report["settings"]:
@@ -80,7 +80,7 @@ def setting(report, name):
     return next(s for s in report["settings"] if s["name"] == name)
 
 
-# ---- a process by itself
+# ---- a single process
 
 
 def test_nothing_in_the_environment_is_a_cluster_of_one():
@@ -169,7 +169,7 @@ def test_a_launcher_is_named_with_its_variables():
     assert report["launcher"] == "Open MPI" and report["rank"] == 1 and report["nodes"] == 4 and report["well"]
     rank = setting(report, "rank")
     assert rank["source"] == "launcher" and rank["from"] == "OMPI_COMM_WORLD_RANK=1 in the environment"
-    assert finding(report, "master", "address")["verdict"] == "note"  # rank 0 is not there
+    assert finding(report, "master", "address")["verdict"] == "note"  # rank 0 does not run
 
 
 def test_settings_that_beat_a_launchers_are_told():
@@ -212,7 +212,7 @@ def test_mpirun_gives_each_process_its_place(tmp_path):
         assert (report["rank"], report["nodes"], report["launcher"]) == (rank, 2, "Open MPI")
 
 
-# ---- the way to a master
+# ---- the connection to a master
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_a_master_is_reached_and_not_disturbed(master, tmp_path):
     script = "import polyverso\nwith polyverso.init():\n    pass\n"
     done = subprocess.run([sys.executable, "-c", script], env=environment(**dict(variables, POLYVERSO_RANK="1")), timeout=30)
     assert done.returncode == 0 and process.wait(30) == 0
-    assert process.stdout.read() == ""  # not a word of those who looked
+    assert process.stdout.read() == ""  # the doctor's connections are not logged
 
 
 def test_another_secret_is_told(master):
@@ -323,7 +323,7 @@ def test_a_name_that_means_loopback_to_its_own_machine_is_noted(on_debian):
     name = finding(report, "network", "host name")
     assert name["verdict"] == "note" and name["text"].startswith("debian is 127.0.1.1") and "POLYVERSO_ADVERTISE" in name["todo"]
     listening = finding(report, "network", "listening")
-    if listening["verdict"] == "ok":  # else the machine has loopback only
+    if listening["verdict"] == "ok":  # otherwise the machine has only loopback
         assert "on 0.0.0.0:" in listening["text"] and "told 127." not in listening["text"]
 
 

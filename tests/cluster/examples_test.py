@@ -1,4 +1,4 @@
-"""The examples run as their README says, and the demo meets its targets."""
+"""The examples run as documented in their README, and the demo meets its targets."""
 
 import pathlib
 import re
@@ -78,7 +78,7 @@ LM = {
 
 
 def say(*words, timeout=60):
-    """What a command that must succeed prints."""
+    """Runs a command that must succeed. Returns its standard output."""
     result = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout)
     assert (result.returncode, result.stderr) == (0, ""), result.stdout + result.stderr
     return result.stdout
@@ -86,7 +86,7 @@ def say(*words, timeout=60):
 
 @pytest.fixture
 def little_text(tmp_path):
-    """A folder with a corpus of few words."""
+    """A folder with a small corpus."""
     say(sys.executable, EXAMPLES / "lm" / "corpus.py", "--folder", tmp_path, "--tokens", 12_000)
     return tmp_path
 
@@ -99,7 +99,7 @@ def test_a_resumed_training_ends_with_the_bits_of_one_that_was_never_killed(lang
     assert losses[-1] < losses[0]
     never_killed = vectors.read_bytes()
     vectors.unlink()
-    assert "saved after round 7 " not in say(*train, "--resume", 1)  # it goes on behind the last checkpoint
+    assert "saved after round 7 " not in say(*train, "--resume", 1)  # it resumes after the last checkpoint
     assert vectors.read_bytes() == never_killed
     say(*LM[language], "--folder", little_text, "--epochs", 2, "--seed", 2)
     assert vectors.read_bytes() != never_killed
@@ -109,7 +109,7 @@ def test_word_vectors_of_three_languages_survive_that_all_are_killed(tmp_path):
     out = say(sys.executable, EXAMPLES / "lm" / "demo.py", "--smoke", "--folder", tmp_path, timeout=120)
     last = out.splitlines()[-1]
     shared, plot = re.fullmatch(r"lm: shared=(0\.\d\d) seconds=\d+\.\d plot=(.*)", last).groups()
-    assert float(shared) >= 0.05, out  # of the nearest words are those that counting finds; by chance 0.01
+    assert float(shared) >= 0.05, out  # the share of nearest words that counting finds too; 0.01 by chance
     assert pathlib.Path(plot).read_bytes().startswith(b"\x89PNG")
 
 

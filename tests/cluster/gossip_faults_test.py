@@ -1,4 +1,5 @@
-"""Gossiping processes that are killed and stopped at random, pulling and exchanging: nobody waits for them, and whoever comes back catches up."""
+"""Gossiping processes, pulling and exchanging, that are killed and stopped at random. No node waits for them; restarted
+nodes catch up."""
 
 import json
 import random
@@ -10,7 +11,7 @@ import pytest
 
 from gossip_swarm import SCHEDULING_MS, TIMEOUT_MS, Swarm
 
-WATCHED = "w0"  # which nothing happens to
+WATCHED = "w0"  # the node that gets no faults
 
 
 @pytest.fixture(params=["pull", "symmetric"])
@@ -39,9 +40,9 @@ def test_nodes_are_killed_and_stopped_at_random(swarm):
             process.send_signal(signal.SIGCONT)
             stopped.add(name)
     assert restarted and stopped
-    # No step has waited longer than it may; generous, as the machine may be busy.
+    # No step has waited longer than allowed. The limit is generous, because the machine may be busy.
     assert swarm.stands(WATCHED)[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS
-    # Whoever came back is asked again, and comes to where the others are.
+    # Restarted nodes are asked again, and converge to the others.
     before = swarm.stands_now(WATCHED)[4]
     for name in restarted:
         swarm.until(WATCHED, lambda report, name=name: report[4][name][0] > before[name][0] + 1)
@@ -74,7 +75,7 @@ def test_status_is_shown_from_outside(swarm, tmp_path):
 
 
 def test_a_stopped_partner_costs_no_more_than_a_third_of_the_time_out():
-    """Two nodes that exchange: with one stopped the other goes on alone, one step each third of the time-out at the slowest."""
+    """Two nodes that exchange, one of them stopped: the other makes a step per third of the time-out at least."""
     swarm = Swarm(exchange="symmetric")
     try:
         for value in range(2):

@@ -1,4 +1,4 @@
-"""Gossiping processes for tests: each trains (which is to say, sleeps), averages, and tells how it stands."""
+"""Gossiping processes for tests: each simulates training by sleeping, averages, and reports its state."""
 
 import json
 import os
@@ -8,9 +8,9 @@ import sys
 from nodes import Node
 
 TIMEOUT_MS = 1000
-SCHEDULING_MS = 1500  # beyond that a busy machine may not let a process run
+SCHEDULING_MS = 1500  # the longest time that a busy machine may not schedule a process
 
-# argv: name, port, value, further settings. On its input: lines "name port" of peers. Each tenth step it tells how it stands.
+# argv: name, port, value, further settings. Standard input: lines "name port" of peers. Reports every tenth step.
 SCRIPT = """
 import json, sys, threading, time
 import numpy as np
@@ -49,7 +49,7 @@ class Swarm:
         self.nodes, self.ports, self.settings = {}, {}, json.dumps(settings)
 
     def start(self, name, value):
-        """A process; one of a name that there was before listens where that did, where the others look for it."""
+        """Starts a process. A restarted name listens on its earlier port, where the others look for it."""
         known_before = name in self.ports
         node = Node(name, [sys.executable, "-c", SCRIPT, name, str(self.ports.get(name, 0)), str(value), self.settings], dict(os.environ))
         self.ports[name] = int(node.hear("listens").split()[1])
@@ -67,16 +67,16 @@ class Swarm:
         node.process.stdin.flush()
 
     def stands(self, name):
-        """Its next report: step, value, averaged, longest wait, peers."""
+        """Returns the next report: step, value, averaged, longest wait, peers."""
         return json.loads(self.nodes[name].hear("stands").split(" ", 1)[1])
 
     def stands_now(self, name):
-        """A report of now: earlier ones may be waiting to be read."""
+        """Returns a current report: drops earlier ones that have not been read."""
         self.nodes[name].forget()
         return self.stands(name)
 
     def until(self, name, holds):
-        """Reads reports until one is as expected: how long that takes is the machine's business."""
+        """Reads reports until `holds` accepts one. Counts reports, not time: the speed depends on the machine."""
         for _ in range(400):
             report = self.stands(name)
             if holds(report):

@@ -1,4 +1,4 @@
-"""Gossiping processes that are killed, stopped and started again: the others train on, and find them again."""
+"""Gossiping processes that are killed, stopped and restarted: the others continue, and find them again."""
 
 import signal
 
@@ -29,12 +29,12 @@ def test_a_killed_node_holds_up_nobody_and_is_found_again(swarm):
     for name in ("w1", "w2"):
         report = swarm.steps_on(name, 50)
         assert report[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS
-    # Reports are read in order: nothing can come of the dead one after a failure of its has been told.
+    # Reports arrive in order: after the report of a failure, no value of the killed node can follow.
     fetched = swarm.until("w1", lambda report: report[4]["w3"][1] > 0)[4]["w3"][0]
     swarm.start("w3", 100.0)
     value = swarm.until("w3", lambda report: report[2] >= 60)[1]
     swarm.until("w1", lambda report: report[4]["w3"][0] > fetched + 1 and report[4]["w3"][2] > 900)
-    assert value < 90  # it has caught up with two nodes that were at 1 or so
+    assert value < 90  # it has caught up with two nodes at about 1
 
 
 def test_a_stopped_node_holds_up_nobody(swarm):

@@ -1,7 +1,7 @@
-"""A small script around the C interface's groups, for processes that are killed."""
+"""A small script that uses groups through the C interface, for processes that are killed."""
 
-# Reduces for ever, values of several sizes, until somebody is lost; shrinks, and tells what the others and this one come to. The word on the command
-# line says how long an array may be.
+# Reduces values of several sizes until a rank is lost. Then shrinks the group and reports its ranks and the result of a
+# reduction. The argument is the length of the largest array.
 REDUCER = """
 import ctypes, sys
 mv = ctypes.CDLL("libpolyverso.so.0")

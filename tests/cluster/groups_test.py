@@ -1,4 +1,5 @@
-"""Groups whose ranks die or fall silent at random moments: each survivor hears who it was, and all of them go on together."""
+"""Groups whose ranks die or hang at random moments: each survivor learns which rank is lost, and all continue
+together."""
 
 import os
 import random
@@ -11,8 +12,8 @@ import pytest
 from groups import REDUCER
 
 RANKS = 4
-EACH = int(os.environ.get("POLYVERSO_TEST_KILLS", "20")) // 2  # a night has time for more
-SECONDS = 60.0  # however busy the machine is: nothing here waits for ever
+EACH = int(os.environ.get("POLYVERSO_TEST_KILLS", "20")) // 2  # nightly runs use more
+SECONDS = 60.0  # limit of each wait; generous, for a busy machine
 
 
 def reducers(cluster, longest, **settings):
@@ -37,7 +38,7 @@ def expect_survivors(nodes, victim):
 def test_a_killed_rank_is_named_and_the_survivors_go_on(cluster, seed):
     dice = random.Random(seed)
     nodes = reducers(cluster, dice.choice([1, 100_000]))
-    victim = seed % RANKS  # the cluster's master among them
+    victim = seed % RANKS  # includes the cluster's master
     time.sleep(dice.uniform(0, 0.3))
     nodes[victim].kill()
     expect_survivors(nodes, victim)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a call waits: it reaches the script, in every language."""
+"""Ctrl-C during a blocking call reaches the script, in every language."""
 
 import shutil
 import signal
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-# Each waits at a barrier that the other worker never reaches, and says so before.
+# Each script announces itself, then waits at a barrier that the other worker never reaches.
 SCRIPTS = {
     "python": ["python3", "-c", """
 import polyverso
@@ -26,8 +26,8 @@ print "waiting\\n";
 local $SIG{INT} = sub { print "interrupted\\n"; exit 130 };
 $node->barrier;
 """],
-    # Lua's interpreter turns SIGINT into the error "interrupted!" as soon as Lua runs again. With LuaJIT that is in the handler
-    # of the error that the call has ended with: "error in error handling".
+    # The Lua interpreter turns SIGINT into the error "interrupted!" as soon as Lua runs again. LuaJIT is then in the
+    # handler of the error that ended the call, which makes it "error in error handling".
     **{
         lua: [lua, "-e", """
 local pv = require("polyverso")

@@ -1,4 +1,4 @@
-"""How a cluster comes together, and who is kept out."""
+"""Cluster start-up: how members join, and which processes are rejected."""
 
 import random
 import socket
@@ -104,12 +104,12 @@ def test_processes_that_disagree_about_the_mode_are_told_so(cluster):
 
 
 def hello_of_version(version):
-    """The first bytes of a process of another version; the record is laid out in core/wire/handshake.cpp."""
+    """The first bytes of a process of another version; for the record's layout, see core/wire/handshake.cpp."""
     return struct.pack("<IIIIHHIQQ", 0x4D564801, 0x01020304, 1, 0, version, version, 0, 77, 0) + bytes(32 + 64)
 
 
 def closes(connection, seconds=5.0):
-    """Whether the other side ends the connection."""
+    """Whether the peer closes the connection within `seconds`."""
     connection.settimeout(seconds)
     try:
         while connection.recv(4096):
@@ -128,8 +128,8 @@ def test_another_protocol_version_is_refused_in_words(cluster):
     with socket.create_connection((host, int(port)), 5) as connection:
         connection.sendall(hello_of_version(99))
         connection.settimeout(5)
-        answer = connection.recv(136 + 16, socket.MSG_WAITALL)  # its own Hello, by which the other may see what is wrong; and
-        assert struct.unpack("<IIII", answer[136:]) == (0x4D564801, 0x01020304, 3, 1)  # a Refuse, because of the version
+        answer = connection.recv(136 + 16, socket.MSG_WAITALL)  # its own Hello, which tells the peer the reason; and
+        assert struct.unpack("<IIII", answer[136:]) == (0x4D564801, 0x01020304, 3, 1)  # a Refuse because of the version
         assert closes(connection)
     nodes.append(job.python(1, JOIN))
     for node in nodes:
@@ -201,7 +201,7 @@ def scan(ports, over):
                 elif kind == 1:
                     connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 elif kind == 2 and len(silent) < 20:
-                    silent.append(connection)  # says nothing, and stays
+                    silent.append(connection)  # stays connected without sending
                     continue
             except OSError:
                 pass
@@ -212,7 +212,7 @@ def scan(ports, over):
 
 
 def listening_ports(pids):
-    """TCP ports that these processes listen on."""
+    """The TCP ports that these processes listen on."""
     import os
 
     inodes = set()

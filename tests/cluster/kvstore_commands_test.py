@@ -1,4 +1,4 @@
-"""Commands to real servers: processes of the program's own, killed, stopped or without a controller."""
+"""Commands to real servers: servers in the program's own process, killed, stopped or without a controller."""
 
 import signal
 
@@ -8,7 +8,7 @@ node = pv.init()
 store = capi.kv_create(0, "dist_sync")
 """
 
-# A server of the program's own, in Python: it executes commands by hand, and ends when the workers have.
+# A server in the program's own process, in Python. It polls for commands and executes them, and ends after the workers.
 SERVER = """
 from polyverso import capi
 node = pv.init()

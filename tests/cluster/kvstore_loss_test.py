@@ -1,4 +1,4 @@
-"""A store that loses one of its servers: errors name it, and what the others hold goes on."""
+"""A store that loses one of its servers: errors name it, and keys on the other servers remain usable."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Row-sparse keys and pulls without waiting, between real processes: two workers, two servers."""
+"""Row-sparse keys and non-blocking pulls between real processes: two workers, two servers."""
 
 import pytest
 

@@ -21,7 +21,7 @@ def last_line(text):
     return text.splitlines()[-1]
 
 
-# ---- what the processes are told
+# ---- the environment of the processes
 
 
 def test_each_process_learns_its_place(run):
@@ -87,7 +87,7 @@ def test_each_worker_may_have_its_own_command(run):
     assert lines(out) == ["[w0] A -- x", "[w1] B", "[w2] C"]
 
 
-# ---- what the user typed
+# ---- the command line
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_an_endless_line_is_cut_and_not_hoarded(run):
 
 def test_carriage_returns_pass(run):
     _, out, _ = run("-n", "1", "--", "printf", r"10%%\r\r20%%\r\nend\r\n")
-    # (text=True has turned \r and \r\n into \n, so look at the pieces)
+    # (text=True has turned \r and \r\n into \n, so compare the pieces)
     assert out.split("\n") == ["[w0] 10%", "[w0] 20%", "[w0] end", ""]
 
 
@@ -216,14 +216,14 @@ def test_progress_lines_are_overwritten_on_a_terminal(start):
     out = Terminal(start, "--no-color", "-n", "1", "--", "sh", "-c", r"printf '\r10%%'; sleep 0.1; printf '\r20%%'; sleep 0.1; printf '\rdone\n'").output()
     shown = out.replace("\x1b[K", "").split("\r")
     assert shown[0] == "[w0] 10%" and shown[-1] == "[w0] done\n"
-    assert out.endswith("\x1b[K[w0] done\n")  # whatever stood there is erased first
+    assert out.endswith("\x1b[K[w0] done\n")  # the progress line is erased first
 
 
 def test_a_terminals_input_is_left_alone(start):
     assert Terminal(start, "--no-color", "-n", "1", "--", "sh", "-c", "cat; echo end").output() == "[w0] end\n"
 
 
-# ---- how a run ends
+# ---- the end of a run
 
 
 def test_the_first_failure_ends_the_others_and_is_named(start):
@@ -247,7 +247,7 @@ def test_the_others_may_report_and_end_by_themselves_after_a_failure(start):
 def test_with_keep_going_the_others_go_on_to_their_ends(start):
     script = "test $POLYVERSO_RANK = 1 && exit 3; test $POLYVERSO_RANK = 2 && kill -9 $$; sleep 3; echo through"
     status, out, err = start("run", "-n", "4", "--servers", "1", "--keep-going", "--", "sh", "-c", script).finish()
-    assert status in (3, 128 + signal.SIGKILL)  # at the same time
+    assert status in (3, 128 + signal.SIGKILL)  # both happen at the same time
     assert lines(out) == ["[w0] through", "[w3] through"]
     assert re.search(r"worker 1 .* exited with 3", err) and re.search(r"worker 2 .* was killed by SIGKILL", err)
 
@@ -294,7 +294,7 @@ def test_a_killed_process_is_named_with_its_signal(start):
 
 def test_the_killed_one_is_to_blame_not_those_that_fail_because_of_it(start, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    # Worker 0 ends with 1 as soon as worker 1, which holds the other end, is gone.
+    # Worker 0 ends with status 1 as soon as worker 1, which holds the pipe's other end, has died.
     script = f"if test $POLYVERSO_RANK = 0; then read x <{tmp_path}/pipe; exit 1; else exec 9>{tmp_path}/pipe; kill -9 $$; fi"
     status, _, err = start("run", "-n", "2", "--", "sh", "-c", script).finish()
     assert status == 128 + signal.SIGKILL
@@ -405,7 +405,7 @@ def test_nothing_survives_a_killed_launcher(start, shell):
     for _ in range(3):
         job.read_until("up")
     deadline = time.monotonic() + 2
-    while len(job.processes()) < 5:  # the launcher, its guard, the workers; one that is in the middle of exec is not seen
+    while len(job.processes()) < 5:  # launcher, guard and workers; a process in the middle of exec is not found
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(job.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Launchers that are not ours: Open MPI's mpirun for real, the others by the variables that they set."""
+"""Third-party launchers: the real mpirun of Open MPI, and the others by the variables that they set."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ class Processes:
         return process
 
     def outputs(self):
-        """What each has written; all end with 0."""
+        """Waits for all processes, which must end with 0. Returns the output of each."""
         texts = [process.communicate(timeout=60)[0] for process in self.all]
         assert [process.returncode for process in self.all] == [0] * len(self.all), texts
         return texts
@@ -74,7 +74,7 @@ def lines_of(workers, total):
 
 @pytest.fixture
 def mpirun(tmp_path):
-    """mpirun(*arguments, **variables): (status, output). Its temporary files go where the test's do."""
+    """mpirun(*arguments, **variables): (status, output). Its temporary files go into the test's folder."""
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is missing: apt install openmpi-bin")
     script = tmp_path / "train.py"
@@ -138,7 +138,7 @@ def test_polyverso_run_inside_of_another_launcher_is_a_cluster_of_its_own(proces
     assert sorted(line.partition("] ")[2] for line in out.splitlines()) == lines_of(2, 1 + 2)
 
 
-# ---- by their variables
+# ---- other launchers, by their variables
 
 
 def test_torchruns_variables(processes):
@@ -149,7 +149,7 @@ def test_torchruns_variables(processes):
 
 
 def store_with_a_free_port_behind():
-    """A listening socket at a port whose next one nobody uses, as far as can be told."""
+    """A listening socket whose next higher port was free a moment ago."""
     while True:
         store = socket.create_server(("127.0.0.1", 0))
         try:
@@ -160,7 +160,7 @@ def store_with_a_free_port_behind():
 
 
 def test_torchruns_variables_across_machines_use_the_port_after_its_stores(processes):
-    with store_with_a_free_port_behind() as store:  # torchrun's, all the while
+    with store_with_a_free_port_behind() as store:  # torchrun's own listener, which stays open
         port = store.getsockname()[1]
         for rank in range(2):
             processes.start(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -252,7 +252,7 @@ def test_ipv6_all_the_way(processes):
 
 
 def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
-    """Ranks 1 and 2 call each other at what they have told the master."""
+    """Ranks 1 and 2 connect to each other at the addresses that they have advertised to the master."""
     port = free_port()
     for rank in range(3):
         processes.start(
@@ -263,7 +263,7 @@ def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
 
 
 def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian):
-    """Rank 0 listens on all interfaces then; the others, elsewhere, know the name by another address."""
+    """Rank 0 then listens on all interfaces. The other ranks, elsewhere, resolve the name to another address."""
     port = free_port()
     common = dict(POLYVERSO_NODES="3", POLYVERSO_BIND="0.0.0.0", POLYVERSO_SECRET="of the tests", POLYVERSO_TRANSPORT="tcp", POLYVERSO_ADVERTISE="127.0.0.1")
     processes.start(on_debian([sys.executable, "-c", TRAIN]), POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{port}", **common)
@@ -272,7 +272,7 @@ def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian
     assert sorted(line for line in "".join(processes.outputs()).splitlines() if line.startswith("worker")) == lines_of(3, 1 + 2 + 3)
 
 
-# ---- no silent clusters of one
+# ---- errors instead of silent clusters of one
 
 
 def test_a_master_without_a_number_of_nodes_is_refused(processes):
@@ -283,7 +283,7 @@ def test_a_master_without_a_number_of_nodes_is_refused(processes):
         assert process.returncode != 0 and "is set, but nodes is not: set nodes (POLYVERSO_NODES)" in out
 
 
-# ---- one command for all of DMLC's roles, as its trackers start it
+# ---- the same command for all of DMLC's roles, as DMLC's trackers start it
 
 
 def test_one_command_for_scheduler_servers_and_workers(processes):

@@ -1,4 +1,4 @@
-"""Processes that die or fall silent: the others hear of it soon, by name, and nobody waits for ever."""
+"""Processes that die or hang: the others report their names soon, and no call waits forever."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-SOON = 1.5  # seconds from a death to the error of those who wait; the end of a stream tells it at once
+SOON = 1.5  # seconds from a death to the errors of waiting calls; the closed connection reports it immediately
 
 
 def workers(cluster, count, script, **settings):
@@ -92,7 +92,7 @@ def test_a_call_to_two_servers_fails_at_once_though_one_of_them_waits_for_anothe
         node.hear("up")
     time.sleep(0.2)
     servers[1].kill()
-    _, ending = nodes[0].hear_attempt(SOON)  # worker 1 does not come
+    _, ending = nodes[0].hear_attempt(SOON)  # worker 1 never makes its call
     assert ending.startswith("PeerError") and "server 1" in ending, ending
     nodes[1].tell("go on")
     _, ending = nodes[1].hear_attempt(SOON)

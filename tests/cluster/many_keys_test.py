@@ -1,4 +1,4 @@
-"""Stores with very many small keys: what must not grow with their number is counted."""
+"""Stores with very many small keys: counts the costs that must not grow with the number of keys."""
 
 import pytest
 

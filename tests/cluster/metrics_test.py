@@ -1,4 +1,4 @@
-"""Metrics and traces of real clusters, read by Prometheus's own parser and over HTTP, also by those who mean no good."""
+"""Metrics and traces of real clusters, read with Prometheus's own parser and over HTTP, also by malicious clients."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from conftest import COMMAND
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
-except ImportError:  # an interpreter that does not see Debian's packages: this one, python3-prometheus-client, is plain Python
+except ImportError:  # this interpreter does not see Debian's packages; python3-prometheus-client is pure Python
     sys.path.append("/usr/lib/python3/dist-packages")
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -45,7 +45,7 @@ def fetch(port, path="/metrics"):
 
 
 def parse(text):
-    """{name: {labels: value}} of every sample, after the parser has found each family sound."""
+    """{name: {labels: value}} of all samples. Checks each family."""
     samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -70,7 +70,7 @@ def port_of(node):
 
 @pytest.fixture
 def working(cluster):
-    """Two workers and a server, with metrics at a free port each: (nodes, ports)."""
+    """Two workers and a server, each with metrics on a free port: (nodes, ports)."""
     job = cluster(2, 1, metrics=0, log_level="info")
     nodes = [job.python(0, WORK), job.python(1, WORK), job.server(0)]
     ports = [port_of(node) for node in nodes]
@@ -93,7 +93,7 @@ def test_metrics_say_what_was_done(working):
     assert total(worker, "polyverso_table_calls_total", table="in step", path="message") == 40
     assert worker["polyverso_call_seconds_count"][(("call", "add"),)] == 41
     assert worker["polyverso_call_seconds_bucket"][(("call", "add"), ("le", "+Inf"))] == 41
-    # What one side has sent the other has received. The worker's last word may still be on its way.
+    # The bytes sent by one side equal those received by the other. The worker's last message may still be in flight.
     sent, received = total(worker, "polyverso_peer_sent_bytes_total", peer="2"), total(server, "polyverso_peer_received_bytes_total", peer="0")
     assert 40 * 64 * 4 < sent and abs(sent - received) < 4096
     assert total(server, "polyverso_requests_total", kind="Change") >= 2 * 41
@@ -143,7 +143,7 @@ def open_descriptors(node):
 def test_those_who_mean_no_good(working):
     nodes, ports = working
     server, port = nodes[2], ports[2]
-    silent = [b"", b"GET /metrics HTTP/1.1\r\nX: "]  # and never go on
+    silent = [b"", b"GET /metrics HTTP/1.1\r\nX: "]  # and send nothing more
     loud = [
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
         b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 50_000 + b"\r\n",
@@ -153,7 +153,7 @@ def test_those_who_mean_no_good(working):
         b"\x16\x03\x01" + bytes(range(256)) * 8,
         b"\n" * 5000,
     ]
-    before, kept = open_descriptors(server), 2  # the loop keeps what a thread once waited by
+    before, kept = open_descriptors(server), 2  # descriptors that the loop keeps for waiting threads
     begun = time.monotonic()
     for words in loud:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
@@ -162,12 +162,12 @@ def test_those_who_mean_no_good(working):
                 while connection.recv(65536):
                     pass
             except OSError:
-                pass  # hung up on
+                pass  # the server has closed the connection
     waiting = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in silent]
     for connection, words in zip(waiting, silent):
         connection.sendall(words)
-    assert "polyverso_build_info" in fetch(port)[0]  # who waits for the silent is served in the end
-    assert open_descriptors(server) <= before + 1 + kept  # one is served at a time
+    assert "polyverso_build_info" in fetch(port)[0]  # requests behind the silent clients are served in the end
+    assert open_descriptors(server) <= before + 1 + kept  # one client is served at a time
     for connection in waiting:
         connection.close()
     assert time.monotonic() - begun < 90
@@ -236,8 +236,8 @@ def check_trace(trace, whole=True):
     for slice_ in events_of(trace, "X"):
         assert slice_["dur"] >= 0
         by_track.setdefault((slice_["pid"], slice_["tid"]), []).append(slice_)
-    assert set(by_track) <= set(tracks) and (not whole or set(by_track) == set(tracks))  # a name for each, and no other
-    for slices in by_track.values():  # one after the other
+    assert set(by_track) <= set(tracks) and (not whole or set(by_track) == set(tracks))  # a one-to-one mapping
+    for slices in by_track.values():  # slices do not overlap
         slices.sort(key=lambda slice_: slice_["ts"])
         for one, next_ in zip(slices, slices[1:]):
             assert one["ts"] + one["dur"] <= next_["ts"] + 0.001, (one, next_)
@@ -262,7 +262,7 @@ def test_a_trace_has_a_track_for_each_peer_and_direction(working, tmp_path):
     assert names == {0: "worker 0 (rank 0)", 1: "worker 1 (rank 1)", 2: "server 0 (rank 2)"}
     of_server = {name for (process, _), name in tracks.items() if process == 2}
     assert {"to worker 0 (rank 0)", "from worker 0 (rank 0)", "to worker 1 (rank 1)", "from worker 1 (rank 1)"} <= of_server
-    # Most messages are seen at both ends, and come after they went.
+    # Most messages are recorded at both ends, and arrive after they were sent.
     left = {e["id"]: e for e in events_of(trace, "s")}
     arrived = {e["id"]: e for e in events_of(trace, "f")}
     both = set(left) & set(arrived)

@@ -1,4 +1,4 @@
-"""A line that the kernel makes narrow: a network of this process's own, whose loopback lets so many bytes a second pass."""
+"""A bandwidth limit by the kernel: a network namespace of this process, whose loopback device passes a given rate."""
 
 import ctypes
 import os
@@ -9,11 +9,11 @@ import pytest
 
 CLONE_NEWNET = 0x40000000
 BURST = 128 << 10  # more than the largest packet
-QUEUE = 64 << 20   # nothing is dropped: who sends too much waits
+QUEUE = 64 << 20   # large enough to drop nothing: back-pressure makes senders wait
 
 
 class NarrowLine:
-    """From its beginning to its end all processes that this thread starts are in that network."""
+    """Until end(), all processes that this thread starts are in the limited network."""
 
     def __init__(self, rate):
         if shutil.which("tc") is None:

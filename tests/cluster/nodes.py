@@ -1,4 +1,4 @@
-"""Clusters without a launcher: each process is started, disturbed and heard by itself."""
+"""Clusters without a launcher: each process is started, disturbed and read individually."""
 
 import os
 import queue
@@ -11,7 +11,8 @@ import time
 
 from conftest import COMMAND
 
-# What every script begins with. `say` writes one line; `attempt` tells how a call ended: "ok" or the error's class and text.
+# The beginning of every script. `say` writes one line; `attempt` reports the end of a call: "ok", or the error's class
+# and text.
 PRELUDE = """
 import os, signal, sys, time
 import numpy as np
@@ -35,7 +36,7 @@ def wait_for_word():
 
 
 class Node:
-    """One process, and the lines that it writes."""
+    """One process, and its lines of output."""
 
     def __init__(self, label, command, environment, pass_fds=()):
         self.label = label
@@ -66,7 +67,7 @@ class Node:
                 return line
 
     def forget(self):
-        """Drops what it has written so far: what is heard next is news."""
+        """Drops the output so far: hear() then returns only new lines."""
         while not self._queue.empty():
             line = self._queue.get()
             if line is None:
@@ -74,7 +75,7 @@ class Node:
             self.lines.append(line)
 
     def hear_attempt(self, seconds=20.0):
-        """(seconds that the call took, "ok" or the error)"""
+        """Returns (duration of the call in seconds, "ok" or the error)."""
         _, took, ending = self.hear("after ", seconds).split(" ", 2)
         return float(took), ending
 
@@ -84,7 +85,7 @@ class Node:
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
-        if number == signal.SIGSTOP:  # it takes effect a little later
+        if number == signal.SIGSTOP:  # the signal takes effect with a delay
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def ends(self, status=0, seconds=20.0):

@@ -1,11 +1,12 @@
-"""What order calls of a store leave in. Priorities on a line that is slow by order (faults "rate"), or by the kernel's: a small key behind
-a large push. What decides is the queue, not the machine."""
+"""The order in which a store's calls are sent. Priorities on a slow line (the faults option "rate", or a kernel limit):
+a small key behind a large push. The order depends on the queue, not on the machine's speed."""
 
 import pytest
 
 from narrow_line import NarrowLine
 
-# A large push, then a small key's push and pull: how long until the pull is there, and how much of the large push is not.
+# A large push, then push and pull of a small key. Reports the time until the pull is complete, and the bytes of the
+# large push that were then still unsent.
 PUSH = """
 from polyverso import kvstore
 node = pv.init()
@@ -31,7 +32,7 @@ RATE = 8e6
 
 
 def push(cluster, kind, priority, faults=f"rate={RATE:g}"):
-    """(seconds until the small key was there, bytes of the large push that were not, seconds until it was)"""
+    """Returns, per worker, the seconds until the small key's pull was complete, and the large push's unsent bytes."""
     job = cluster(2, 1, transport="tcp", faults=faults, timeout_ms=120000)
     script = f"TYPE, PRIORITY = {kind!r}, {priority}\n" + PUSH
     nodes = [job.python(rank, script) for rank in range(2)]
@@ -63,7 +64,7 @@ def test_in_p3_it_overtakes_between_slices(cluster, monkeypatch, kind, van):
         monkeypatch.setenv("DMLC_PS_VAN_TYPE", van)
     for took, left in push(cluster, kind, 5):
         assert left >= LARGE
-        assert took < LARGE / RATE  # half a MiB was ahead of it, not 16
+        assert took < LARGE / RATE  # half a MiB was sent before it, not 16
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def narrow_line():
 
 
 def test_in_p3_it_overtakes_on_a_narrow_line_of_the_kernels(narrow_line, cluster):
-    # Both workers' pushes share that line.
+    # The pushes of both workers share the line.
     for took, left in push(cluster, "p3", 5, faults=None):
         assert left >= LARGE
         assert took < 2 * LARGE / RATE / 2
@@ -103,7 +104,7 @@ node.shutdown()
 @pytest.mark.parametrize("kind", ["dist_sync", "p3"])
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_workers_may_take_the_keys_in_different_orders(cluster, kind, transport):
-    # Each worker's pull waits at the server for the other's push, which comes after a pull that waits for this one's.
+    # Each worker's pull waits at the server for the other's push, which is behind a pull that waits for this one's.
     job = cluster(2, 1, transport=transport, timeout_ms=60000)
     nodes = [job.python(rank, f"TYPE, ORDER, COUNT = {kind!r}, {order!r}, {4 << 20}\n" + CROSSWISE) for rank, order in enumerate(("ab", "ba"))]
     server = job.server(0)

@@ -1,4 +1,4 @@
-"""How a cluster stands: asked by members in three languages and from outside, while one of them is stopped."""
+"""The status of a cluster, requested by members in three languages and from outside, while a member is stopped."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from conftest import COMMAND
 from nodes import PRELUDE
 
-# Creates a table in sync mode and makes one round; after a word comes the round that worker 0 will not make.
+# Creates a table in sync mode and makes one round. After a word on its input, makes the round that worker 0 omits.
 WORKER = """
 node = pv.init()
 table = node.array(4, name="weights")
@@ -27,7 +27,7 @@ if word == "round":
 node.shutdown()
 """
 
-# One that stops in the same round, and asks meanwhile.
+# Waits in the same round, and requests the status meanwhile.
 ASKER = """
 node = pv.init()
 table = node.array(4, name="weights")
@@ -74,7 +74,7 @@ node:shutdown()
 
 
 def ask(job, *arguments, secret="of the tests", address=None, timeout=20):
-    """(status, standard output, standard error) of a `polyverso status`"""
+    """Returns (status, standard output, standard error) of a `polyverso status`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
     if secret is not None:
         environment["POLYVERSO_SECRET"] = secret
@@ -84,7 +84,7 @@ def ask(job, *arguments, secret="of the tests", address=None, timeout=20):
 
 
 def ask_json(job, holds=lambda told: True, seconds=20):
-    """The JSON, once `holds` of it."""
+    """Repeats the request until `holds` accepts the JSON, and returns it."""
     deadline = time.monotonic() + seconds
     while True:
         status, out, err = ask(job, "--json")
@@ -126,11 +126,11 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
     assert "silent for" in text and "worker 1 waits" in text and 'in get #2 of "weights"' in text
     assert "worker 3 (has made 1 of 2 adds; last heard" in text
 
-    # By itself, once, in the log of the master, though the server has noticed.
+    # The stall is logged automatically, once, by the master, though a server has detected it.
     nodes[0].hear('table "weights": nothing has moved for 1.5 s')
     nodes[0].hear("worker 3 (has made 1 of 2 adds; last heard")
 
-    # A member that asks gets the same picture: here the server's gate is asked through the master.
+    # A member gets the same status: here the master queries the server's gate for it.
     nodes[0].tell("ask")
     own = json.loads(nodes[0].hear('{"sync"'))
     assert {wait["worker"] for wait in gets(own)} == {1, 2}
@@ -215,7 +215,7 @@ def test_observers_are_no_members_and_disturb_nobody(cluster):
     job = cluster(2, 0, heartbeat_timeout_ms=1000)
     first = job.python(0, WORKER)
     deadline = time.monotonic() + 20
-    while True:  # as long as the processes come together, too
+    while True:  # the status is available while the processes join, too
         status, out, err = ask(job)
         if "only 1 of 2 processes have arrived" in out:
             break
@@ -227,11 +227,11 @@ def test_observers_are_no_members_and_disturb_nobody(cluster):
     before = ask_json(job)
     for _ in range(5):
         ask_json(job)
-    time.sleep(1.5)  # longer than any member may be silent
+    time.sleep(1.5)  # longer than a member's heartbeat time-out
     after = ask_json(job)
     assert after["epoch"] == before["epoch"] and len(after["members"]) == 2
     assert [peer["rank"] for peer in after["members"][0]["peers"]] == [peer["rank"] for peer in before["members"][0]["peers"]]
-    # Any member can be asked.
+    # Any member answers requests.
     status, out, err = ask(job, address=after["members"][1]["address"])
     assert status == 0 and "seen by rank" in out, err
     for node in (first, second):
@@ -286,7 +286,7 @@ time.sleep(60)
     assert status("1").returncode == 2
     runs[0].process.send_signal(signal.SIGTERM)
     runs[0].finish()
-    runs[1].process.kill()  # no time to clean up: what it leaves is not taken for a run
+    runs[1].process.kill()  # without cleanup: its leftovers do not count as a run
     runs[1].finish()
     runs[1].wait_until_gone(10)
     none = status()
@@ -304,7 +304,7 @@ def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path):
     assert told.returncode == 1 and "nobody else can enter" in told.stderr
 
 
-# Worker 0 is at a barrier of a group to which worker 1 does not come before it is told to.
+# Worker 0 waits at a barrier of a group, which worker 1 reaches only after a word on its input.
 MEMBER = """
 from polyverso.group import Group
 node = pv.init()

@@ -1,4 +1,4 @@
-"""Processes that don't belong to a cluster: another user's without a secret, crowds at the port, and those that were never let in."""
+"""Processes that don't belong to a cluster: another user's without a secret, floods of connections, and rejects."""
 
 import os
 import random
@@ -26,7 +26,7 @@ wait_for_word()
 node.shutdown()
 """
 
-# What the process in the place of the lost worker does: everything that a worker may.
+# The process that takes the place of the lost worker. It does everything that a worker may do.
 INTRUDER = """
 import socket
 os.setgroups([])
@@ -64,7 +64,7 @@ node.shutdown()
 
 
 def free_port():
-    """One that the kernel gives to nobody who does not ask for it: until rank 0 listens there, no other test gets it."""
+    """A port outside the kernel's ephemeral range: until rank 0 listens there, no other test gets it."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as told:
         first_given = int(told.read().split()[0])
     while True:
@@ -78,13 +78,13 @@ def free_port():
 
 @pytest.fixture
 def by_hand(cluster):
-    """by_hand(workers, servers): a cluster that nobody but POLYVERSO_MASTER=127.0.0.1:PORT brings together, without a secret."""
+    """by_hand(workers, servers): a cluster that uses only POLYVERSO_MASTER=127.0.0.1:PORT, without a secret."""
 
     def begin(workers, servers, **settings):
         job = cluster(workers, servers, secret=None, **settings)
         job.listener.close()
         job.listener = None
-        job.address = f"127.0.0.1:{free_port()}"  # rank 0 listens there by itself
+        job.address = f"127.0.0.1:{free_port()}"  # rank 0 opens the listener itself
         return job
 
     return begin
@@ -115,7 +115,7 @@ def test_another_user_can_not_take_the_place_of_a_lost_worker(by_hand):
     survivor.tell("go on")
     assert survivor.hear_attempt()[1] == "ok"
     assert survivor.hear("sum") == "sum 3.0 3.0"
-    replacement = job.python(1, REPLACEMENT)  # of this user: no secret is needed
+    replacement = job.python(1, REPLACEMENT)  # same user: no secret is needed
     assert replacement.hear("found") == "found 3.0"
     replacement.ends()
     survivor.tell("end")
@@ -166,7 +166,7 @@ def test_the_same_user_needs_no_secret_and_others_see_nothing(by_hand):
             status, out, err = ask(job, user=NOBODY, group=NOBODY, extra_groups=[])
             assert status == 1 and out == "" and "another user" in err and "POLYVERSO_SECRET" in err, err
         except PermissionError:
-            pass  # that user can't even start the program here
+            pass  # that user cannot start the program here
     for node in nodes:
         node.tell("go on")
     for node in nodes:
@@ -177,7 +177,7 @@ def test_the_same_user_needs_no_secret_and_others_see_nothing(by_hand):
 
 
 def test_a_relay_of_another_user_is_no_way_in(by_hand):
-    """Who sits between two processes of one user, and passes on whatever they say, could say something else once they have met."""
+    """A relay between two processes of one user could forward their handshake, and then alter messages."""
     job = by_hand(2, 0)
     master = job.python(0, MEMBER)
     host, port = job.address.split(":")

@@ -1,4 +1,4 @@
-"""Tables of every pace and kind, between real processes in different languages."""
+"""Tables of every consistency and kind, between real processes in different languages."""
 
 import sys
 
@@ -20,8 +20,8 @@ say("end", table.get().tolist())
 node.shutdown()
 """
 
-# Gets as far as it may, and says where it stands; then waits in its get until the slow one has made a step. Up to clock
-# 2 nothing may hold it: there it would wait for ever.
+# Gets as long as its clock allows and reports it, then waits in a get until the slow worker has made a step. Gets up to
+# clock 2 must not wait: these would wait forever.
 FAST = """
 node = pv.init()
 me = node.worker_id
@@ -51,7 +51,7 @@ def test_the_fast_wait_for_the_slow_and_no_longer_than_they_must(cluster, server
         job.server(number)
     for clock in range(8):
         if clock > 2:
-            # A get at clock c wants the adds of clock c - 3 of all: the slow one has not made them yet.
+            # A get at clock c needs all adds of clock c - 3. The slow worker has not made its adds yet.
             for node in fast:
                 assert "0" in node.hear(f"held {clock} ")
             slow.tell("tick")

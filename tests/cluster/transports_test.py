@@ -1,4 +1,4 @@
-"""Shared memory and TCP: which is taken, and that they come to the same bits."""
+"""Shared memory and TCP: which one is chosen, and that both give the same bits."""
 
 import pathlib
 
@@ -23,7 +23,7 @@ node.shutdown()
 
 
 def rings(node):
-    """How many rings of the shared-memory transport a process has mapped."""
+    """The number of shared-memory rings that a process has mapped."""
     return pathlib.Path(f"/proc/{node.process.pid}/maps").read_text(encoding="utf-8").count("memfd:polyverso-ring")
 
 

@@ -1,4 +1,4 @@
-"""polyverso doctor --tune: what is measured, what becomes of it, and groups whose ranks have different costs."""
+"""polyverso doctor --tune: its measurements, the use of its results, and groups whose ranks have different costs."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_a_machine_by_itself_is_measured_on_all_its_transports(tmp_path, run):
     assert {trial["transport"] for trial in report["trials"]} == {"inproc", "shm", "tcp"} and report["workers"] == 2
     assert report["collective_costs"].startswith("inproc=") and " reduce=" in report["collective_costs"]
     assert costs.read_text() == f'export POLYVERSO_COLLECTIVE_COSTS="{report["collective_costs"]}"\n'
-    # And back into a run.
+    # Use the results in a run.
     script = f". {costs}; exec {sys.executable} -c '{REDUCER}'"
     status, out, err = run("-n", "2", "--set", "transport=tcp", "--", "sh", "-c", script)
     assert status == 0 and out.count("reduced") == 2, err
@@ -81,7 +81,7 @@ def test_the_workers_of_a_launcher_measure_between_them(run):
     status, out, err = run("-n", "3", "--set", "transport=tcp", "--", COMMAND, "doctor", "--tune", timeout=120)
     assert status == 0, err
     assert "between 3 workers on one machine" in out and "tcp " in out and "shm " not in out
-    assert out.count("export POLYVERSO_COLLECTIVE_COSTS=\"tcp=") == 1  # one of them speaks
+    assert out.count("export POLYVERSO_COLLECTIVE_COSTS=\"tcp=") == 1  # only one of them prints
 
 
 def test_a_worker_with_nobody_beside_it_is_told_so(run):
@@ -102,9 +102,10 @@ def test_costs_that_are_none_are_told_before_anything_starts():
     assert status == 1 and 'collective_costs="shm=1": shm=1: two numbers are expected' in err
 
 
-@pytest.mark.parametrize("transport", ["tcp", "auto"])  # with faults, if only a seed, groups go by messages
+@pytest.mark.parametrize("transport", ["tcp", "auto"])  # with faults, even only a seed, groups use messages
 def test_ranks_with_different_costs_choose_alike(cluster, transport):
-    """The lowest rank's count. By their own, one of these would take a ring, the others what has the fewest messages."""
+    """All ranks use the lowest rank's costs. By its own costs, one would choose a ring, the others the fewest
+    messages."""
     job = cluster(3, transport=transport, faults="seed=1")
     costs = ["shm=1,0 tcp=1,0 reduce=0", "shm=0,0 tcp=0,0 reduce=1", ""]
     nodes = [job.start(rank, [sys.executable, "-c", REDUCER], collective_costs=costs[rank]) for rank in range(3)]

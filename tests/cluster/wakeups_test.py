@@ -1,6 +1,6 @@
-"""No wake-up is lost between threads: whoever waits for an operation is woken by its end, and not by whatever timer is due next.
+"""No wake-up is lost between threads: the end of an operation wakes its waiter, not the next timer.
 
-Timers are put off for an hour, so that a lost wake-up stalls its operation until the probe gives it up. That is counted, not timed.
+Timers are postponed for an hour, so a lost wake-up stalls its operation until the probe gives up. Stalls are counted.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""A cluster in bad weather: messages that get lost, doubled and delayed, and workers that die in the middle of something."""
+"""A cluster on a bad network: messages are lost, duplicated and delayed, and workers die in the middle of
+operations."""
 
 import pytest
 
@@ -121,7 +122,7 @@ while True: table.add(ones)
     observer.tell("look")
     _, edges, stride, some = observer.hear("edges").split()
     assert some == "True"
-    assert int(edges) <= 24 and int(stride) >= 64 << 10, (edges, stride)  # floats in a stripe, or in a whole number of them
+    assert int(edges) <= 24 and int(stride) >= 64 << 10, (edges, stride)  # a stripe, or a whole number of stripes
     observer.ends()
     server.ends()
 

@@ -3,10 +3,10 @@
 
     blocks.py DOCUMENT BUILD SOURCE
 
-A fenced block marked c, perl, python or lua is a whole program, which must end with 0; Lua's run on every Lua there is.
-A comment `-> text` in it promises a line of output: those lines, in order, must be all that the program prints.
-A block that is no program says so: ```c fragment.
-A block after the line <!-- file: PATH --> must have the same text as that file of the repository.
+A fenced block marked c, perl, python or lua is a complete program, which must exit with 0; Lua programs run on every
+installed Lua. A comment `-> text` promises a line of output: these lines, in order, must be the program's whole output.
+A block that is not a complete program is marked ```c fragment.
+A block after the line <!-- file: PATH --> must equal that file of the repository.
 """
 
 import re
@@ -20,11 +20,11 @@ SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```[^\n]*\n(.*?)^```$", re.MULTILINE
 PROMISE = re.compile(r"(?:#|--|//|/\*) -> (.*?)(?: *\*/)?$", re.MULTILINE)
 SUFFIX = {"c": ".c", "perl": ".pl", "python": ".py", "lua": ".lua"}
 RUNNERS = {"perl": [["perl", "-w"]], "python": [["python3"]], "lua": [["lua5.1"], ["luajit"], ["lua5.4"]]}
-LIMIT = 120  # seconds; an example that takes long is no example
+LIMIT = 120  # seconds; examples must be fast
 
 
 def compiled(file, build, source):
-    """A C program's binary, or raises with the compiler's words."""
+    """Compiles a C program. Returns its path, or raises with the compiler's output."""
     program, library = file.with_suffix(""), build / "lib"
     command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
     command += [f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--as-needed", "-lmultiverso", "-lpolyverso", "-lm"]
@@ -33,7 +33,7 @@ def compiled(file, build, source):
 
 
 def run(language, text, folder, build, source):
-    """Complaints about one block."""
+    """Runs one block. Returns the problems found."""
     file = folder / f"example{SUFFIX[language]}"
     file.write_text(text)
     promised = PROMISE.findall(text)
@@ -51,7 +51,7 @@ def run(language, text, folder, build, source):
 
 
 def outdated(text, source):
-    """Complaints about blocks that differ from the files they show."""
+    """Yields a problem for each block that differs from the file it shows."""
     for match in SHOWN.finditer(text):
         if match[2] != (source / match[1]).read_text(encoding="utf-8"):
             yield text.count("\n", 0, match.start()) + 1, f"differs from {match[1]}"

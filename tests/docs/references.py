@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what the documents refer to: that links lead to files and headings, and that the glossary's terms exist.
+"""Checks the references of the documents: links must lead to files and headings, and the glossary's terms must exist.
 
     references.py SOURCE
 
-A row of docs/glossary.md has its terms in bold in the first column, and links in the last: each term must be in the name or the text of one of these files.
+A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
+name or the text of one of these files.
 """
 
 import re
@@ -18,7 +19,7 @@ ELSEWHERE = re.compile(r"[a-z]+:")  # https:, doi:
 
 
 def without_code(text):
-    """The text with its code blocks blank, and as many lines."""
+    """The text with its code blocks replaced by blank lines, so line numbers stay the same."""
     return CODE.sub(lambda match: "\n" * match[0].count("\n"), text)
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes every N-th allocation of one process of a small cluster fail, once, and judges what becomes of it.
+"""Makes every N-th allocation of one process of a small cluster fail, once, and checks the outcome.
 
-For each scenario, for each process and each N until the work runs through without a failure: the call succeeds, or fails with MV_ENOMEM and has
-changed nothing, or the process is named as lost by the others; never a crash, a hang, a wrong value or a lost acknowledged add.
+For each scenario, each process and each N until the work completes without a failure: the call succeeds, or fails with
+MV_ENOMEM without an effect, or the others report the process as lost. Never a crash, a hang, a wrong value or a lost
+acknowledged add.
 
     allocations.py                       every N of every scenario
-    allocations.py --sample 20 --seed 7  20 of the Ns of each, drawn by the seed
-    allocations.py merge --victim 0 --n 17   this one, with its output and where the allocation was
+    allocations.py --sample 20 --seed 7  20 values of N for each, drawn by the seed
+    allocations.py merge --victim 0 --n 17   this one, with its output and the place of the allocation
 """
 
 import argparse
@@ -65,7 +66,7 @@ def main():
 
 
 def count_of(scenario, victim, folder):
-    """How many allocations the work makes, where none fails."""
+    """The number of allocations that the work makes if none fails."""
     return run(scenario, victim, 1 << 60, folder, WORKER).ranks[victim]["count"]
 
 

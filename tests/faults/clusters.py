@@ -1,17 +1,17 @@
-"""Small clusters in which something fails around one process (worker.c), and what may become of them."""
+"""Small clusters with failures in one process (worker.c), and the outcomes that are allowed."""
 
 import json
 import os
 import shutil
 import subprocess
 
-# Each scenario's launcher settings. The worker knows what it does.
+# The launcher settings of each scenario. The worker implements the scenario.
 SCENARIOS = {
     "async": [], "async/tcp": ["transport=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [], "merge_keyed": [],
     "group": [], "group/tcp": ["transport=tcp"], "regroup": [], "regroup/tcp": ["transport=tcp"], "dist_async": [], "dist_sync": [], "checkpoint": [], "status": [], "gossip": [],
 }
 ALONE = {"local": "async", "local_keyed": "keyed"}  # one process
-ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # the last: no thread could be started
+ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # MV_ESYSTEM: no thread could be started
 TIMEOUT = 90
 
 
@@ -25,7 +25,7 @@ def processes_of(scenario):
 
 
 def run(scenario, victim, n, folder, worker, trace=False, early=False):
-    """Runs one cluster to its end. early: the failures begin before mv_init()."""
+    """Runs one cluster to its end. early: failures start before mv_init()."""
     name = ALONE.get(scenario, scenario.split("/")[0])
     command = ["polyverso", "run", "--no-color", "--keep-going", "-n", str(processes_of(scenario)), "--set", "heartbeat_timeout_ms=3000", "--set", "gate_timeout_ms=20000"]
     for setting in SCENARIOS.get(scenario, []) + ["init_timeout_ms=15000"] * early:
@@ -51,7 +51,7 @@ def run(scenario, victim, n, folder, worker, trace=False, early=False):
 
 
 def judge(scenario, victim, outcome, allowed=ALLOWED):
-    """What is wrong, or None; and whether anything failed at all."""
+    """Returns the problem, or None; and whether anything failed at all."""
     if outcome.status is None:
         return "hung", True
     if len(outcome.ranks) < processes_of(scenario):

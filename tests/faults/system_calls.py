@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes system calls of one process of a small cluster fail, by seeds, and judges what becomes of it: see system_calls.c.
+"""Makes system calls of one process of a small cluster fail, by seeds, and checks the outcome: see system_calls.c.
 
-Interrupted, blocked and partial calls have no effect that anybody sees. What the machine refuses gives a clear error out of that call, or none, or
-the process is named as lost by the others; never a crash, a hang, a wrong value or a lost acknowledged add.
+Interrupted, blocked and partial calls have no visible effect. If the system refuses a call, the operation succeeds or
+returns a clear error, or the others report the process as lost. Never a crash, a hang, a wrong value or a lost
+acknowledged add.
 
-    system_calls.py --seeds 1..100           these, each in a scenario that it chooses
-    system_calls.py checkpoint --seeds 17    this one, in this scenario; with its output and where the calls were
+    system_calls.py --seeds 1..100           these seeds; each chooses its scenario
+    system_calls.py checkpoint --seeds 17    this seed in this scenario, with its output and the places of the calls
 """
 
 import argparse
@@ -22,14 +23,14 @@ REFUSED = ALLOWED | {"MV_EIO", "MV_EINTR", "MV_ECANCELED", "MV_EUNREACHABLE", "M
 
 
 def try_seed(seed, scenario, trace):
-    """One cluster: how it ended, what is wrong or None, and what to tell of it."""
+    """Runs one cluster. Returns how it ended, the problem or None, and a report."""
     dice = random.Random(seed)
-    scenario = scenario or dice.choice([*ALONE, *SCENARIOS, "checkpoint", "checkpoint", "checkpoint"])  # what uses files
+    scenario = scenario or dice.choice([*ALONE, *SCENARIOS, "checkpoint", "checkpoint", "checkpoint"])  # checkpoint uses files
     victim, early = dice.randrange(processes_of(scenario)), dice.random() < 0.6
     with tempfile.TemporaryDirectory(prefix="polyverso-faults-") as folder:
         outcome = run(scenario, victim, seed, folder, WORKER, trace=trace, early=early)
     told = outcome.ranks.get(victim, {"fault": "?", "failed": 1, "worst": "?", "absorbed": 1})
-    # Whoever repeats a call that a signal has ended may be alone with it: the others are at the next one.
+    # A process that repeats a call after a signal may be alone in it: the others are already in the next call.
     wrong, hit = judge(scenario, victim, outcome, REFUSED | {"MV_EDISAGREE"} if told["fault"] == "a signal" else REFUSED)
     ending = f"{told['fault']}: " + (wrong.split(":")[0] if wrong else told["worst"] if hit else "not reached")
     text = f"{'FAILED' if wrong else 'passed'}: {told['fault']}{', early' * early}, rank {victim}: {wrong}\n  {sys.argv[0]} {scenario} --seeds {seed}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/ffi.md shows, for every runtime, the lines of its program here that are marked for it, and no more than eight.
+"""Checks that docs/ffi.md shows the marked lines of each runtime's program in this folder, and at most eight of them.
 
     docs_test.py DOCUMENT
 """

@@ -38,7 +38,7 @@ assert(finished[0] == request[0])
 check(mv.mv_request_wait(request[0], 0))
 show("after two adds")
 
--- A store whose updater is a function of this program: mv_poll() runs it.
+-- A store whose updater is a function of this program: mv_poll() calls it.
 ffi.cdef[[
   typedef struct { uint32_t size, version; uint64_t count; int64_t *numbers; const char **names; } kv_keys;
   typedef struct { uint32_t size, version; uint64_t count; const int64_t *tensors; const uint64_t *per_key; } kv_values;
@@ -61,7 +61,7 @@ check(mv.kv_set_updater(store[0], updater, nil))
 check(mv.kv_push(store[0], keys, tensors, ffi.new("mv_call_options", {size = 32, version = 1, flags = 2})))
 assert(updated == "no key")
 local function poll() check(mv.mv_poll(0, nil, 0, count, 0)) end
-jit.off(poll) -- compiled code must not be called back
+jit.off(poll) -- C code must not call back into compiled code
 poll()
 check(mv.kv_pull(store[0], keys, tensors, nil))
 print(("update on key %s: %g %g %g"):format(updated, shared[0], shared[1], shared[2]))

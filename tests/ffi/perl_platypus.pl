@@ -1,4 +1,4 @@
-# Perl without the module: FFI::Platypus.
+# Perl without the Polyverso module: FFI::Platypus.
 use strict;
 use warnings;
 # docs: begin
@@ -29,7 +29,7 @@ sub show {
 }
 show("after one add");
 
-# mv_call_options as pack() writes it: 32 bytes, MV_ASYNC, the request's place in memory that does not move.
+# mv_call_options, packed: 32 bytes, MV_ASYNC, the request's address in memory that does not move.
 my $place   = malloc(8);
 my $options = pack("L4 q Q", 32, 1, 1, 0, 0, $place);
 check(mv_event_fd(0, \my $fd));
@@ -44,7 +44,7 @@ die "another request" if $finished != $request;
 check(mv_request_wait($request, 0));
 show("after two adds");
 
-# A store whose updater is a function of this program: mv_poll() runs it.
+# A store whose updater is a function of this program: mv_poll() calls it.
 $mv->type("(opaque, string, sint64, sint64)->int" => "kv_updater");
 $mv->attach(mv_tensor_view => ["opaque", "uint64", "int", "sint64*", "uint64", "sint64*"] => "int");
 $mv->attach(mv_tensor_axpy => ["double", "sint64", "sint64"]                              => "int");

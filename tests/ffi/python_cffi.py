@@ -41,7 +41,7 @@ assert finished[0] == request[0]
 check(mv.mv_request_wait(request[0], 0))
 show("after two adds")
 
-# A store whose updater is a function of this program: mv_poll() runs it.
+# A store whose updater is a function of this program: mv_poll() calls it.
 ffi.cdef("""
   typedef struct { uint32_t size, version; uint64_t count; const int64_t *numbers; const char **names; } kv_keys;
   typedef struct { uint32_t size, version; uint64_t count; const int64_t *tensors; const uint64_t *per_key; } kv_values;

@@ -1,4 +1,4 @@
-# Python without numpy or the module: ctypes, of the standard library.
+# Python without numpy or the Polyverso module: ctypes, from the standard library.
 # docs: begin
 from ctypes import CDLL, byref, c_char_p, c_float, c_int, c_int64, c_uint64, c_void_p
 mv, table, values = CDLL("libpolyverso.so.0"), c_int64(), (c_float * 3)(1, 2, 3)
@@ -46,7 +46,7 @@ assert finished.value == request.value
 check(mv.mv_request_wait(request, 0))
 show("after two adds")
 
-# A store whose updater is a function of this program: mv_poll() runs it.
+# A store whose updater is a function of this program: mv_poll() calls it.
 from ctypes import CFUNCTYPE, c_double
 
 

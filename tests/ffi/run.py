@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs one runtime's program, which opens libpolyverso.so.0 by itself: alone, and as two workers.
+"""Runs one runtime's program, which opens libpolyverso.so.0 directly: alone, and as two workers.
 
-    run.py RUNTIME CACHE      CACHE: a folder for what runtimes compile once
+    run.py RUNTIME CACHE      CACHE: a folder for files that runtimes compile once
 
-Every program does the same: it makes a table, adds and gets, lets an asynchronous add finish through mv_event_fd() and
-mv_poll(), lets mv_poll() run an updater callback, and asks for something wrong. Ends with 77, and the package to install, where the runtime is missing.
+All programs do the same: they make a table, add and get, complete an asynchronous add through mv_event_fd() and
+mv_poll(), run an updater callback in mv_poll(), and make an invalid call. Exits with 77, and names the package to
+install, if the runtime is missing.
 """
 
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SKIPPED = 77
-LIMIT = 120  # seconds, for the slowest thing: Common Lisp compiles its libraries once
+LIMIT = 120  # seconds, for the slowest case: Common Lisp compiles its libraries once
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Runtime:
     file: str
     packages: str  # Debian's
     run: str
-    probe: str = ""  # succeeds where what `run` wants beyond its program is there
+    probe: str = ""  # succeeds if the other requirements of `run` are installed
     build: list[str] = field(default_factory=list)
 
 
@@ -68,7 +69,7 @@ def is_there(runtime):
 
 
 def output_of(command, environment):
-    """Its standard output; ends the test with everything it wrote where it fails."""
+    """Runs a command. Returns its standard output; if it fails, prints all output and ends the test."""
     how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": LIMIT}
     done = subprocess.run(command, env=environment, **how)
     if done.returncode != 0:
@@ -78,7 +79,7 @@ def output_of(command, environment):
 
 
 def complaints(lines, workers):
-    """What is wrong with the lines of one worker."""
+    """Yields the problems in one worker's lines."""
     if len(lines) != 5:
         yield f"5 lines are expected, there are {len(lines)}"
         return

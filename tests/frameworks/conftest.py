@@ -1,4 +1,4 @@
-"""Nodes of one process, and configurations whose ports are free."""
+"""Nodes in one process, and configurations with free ports."""
 
 import pathlib
 import socket
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lone(name, **settings):
-    """The configuration of a node that knows nobody yet, at any free port."""
+    """The configuration of a node without peers, on any free port."""
     return {"nodes": [{"name": name, "host": "127.0.0.1", "port": 0}], "timeout_ms": 20000, **settings}
 
 
@@ -22,7 +22,8 @@ def introduce(*adapters):
 
 
 def free_ports(count):
-    """The first of `count` neighbours that nobody listened at a moment ago: a file names them before anybody does."""
+    """The first of `count` consecutive ports that were free a moment ago: a file names the ports before nodes
+    listen."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as first:
             port, others = first.getsockname()[1], []
@@ -39,7 +40,7 @@ def free_ports(count):
 
 @pytest.fixture
 def sample(tmp_path):
-    """The sample configuration at free ports, with time enough for a busy machine."""
+    """The sample configuration with free ports, and a time-out that suits a busy machine."""
     first = free_ports(4)
     text = (ROOT / "samples" / "gossip.yaml").read_text().replace("timeout_ms: 2500", "timeout_ms: 20000")
     for place in range(4):

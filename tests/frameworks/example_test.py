@@ -1,4 +1,4 @@
-"""examples/gossip-cifar, as its README says."""
+"""examples/gossip-cifar works as documented in its README."""
 
 import io
 import os
@@ -22,7 +22,7 @@ ENVIRONMENT = {**os.environ, "PYTHON": sys.executable}
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy, as it keeps logs beside itself."""
+    """A copy of the example, because it keeps its logs in its folder."""
     folder = tmp_path / "examples" / "gossip-cifar"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("logs", "nodes.yaml", "*.png", "__pycache__"))
     (tmp_path / "data").symlink_to(ROOT / "data")
@@ -47,7 +47,7 @@ def test_each_node_gets_as_far_as_one_alone_on_all_images(folder):
     assert subprocess.run([folder / "stop.sh"], capture_output=True, text=True, check=True).stdout == "none is running\n"
     logs = [np.loadtxt(folder / "logs" / f"{name}.csv", delimiter=",") for name in ("w1", "w2")]
     assert all(log.shape == (30, 4 + 16) and log[-1, 2] < 0.2 * log[0, 2] for log in logs)
-    # Sketches of models that have nothing to do with each other are about as far apart as they are long.
+    # Sketches of unrelated models are about as far apart as they are long.
     assert np.linalg.norm(logs[0][-1, 4:] - logs[1][-1, 4:]) < 0.1 * np.linalg.norm(logs[0][-1, 4:])
     plot = subprocess.run([sys.executable, folder / "plot.py"], capture_output=True, text=True, check=True, env=ENVIRONMENT).stdout
     assert pathlib.Path(plot.strip()).read_bytes().startswith(b"\x89PNG")
@@ -76,9 +76,9 @@ def test_any_layout_of_the_configuration(layout, folder):
 
 @pytest.fixture
 def running(folder):
-    """Two nodes in the midst of their training, below run.sh."""
+    """Two nodes during training, started by run.sh."""
     prepare(folder, 2)
-    # As from a terminal: below a shell's background process an interrupt would be ignored.
+    # Like from a terminal: background processes of a shell ignore SIGINT.
     nodes = subprocess.Popen([folder / "run.sh", "--epochs", "100000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env=ENVIRONMENT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
@@ -97,7 +97,7 @@ def running(folder):
 
 def test_stopping_ends_exactly_those(folder, running):
     nodes, pids = running
-    # Somebody else's, of the same name.
+    # An unrelated process with the same arguments.
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", "main.py", "--config", "nodes.yaml"])
     try:
         again = subprocess.run([folder / "run.sh"], capture_output=True, text=True, env=ENVIRONMENT, check=False)
@@ -119,7 +119,7 @@ def test_an_interrupt_ends_them_all(running):
     assert not any(pathlib.Path("/proc", pid).exists() for pid in pids)
 
 
-# ------------------------------------------------------------------ CIFAR-10's archives, of a few images
+# ------------------------------------------------------------------ CIFAR-10's archives, with a few images
 
 
 def noise(seed, count):

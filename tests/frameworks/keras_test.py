@@ -1,4 +1,4 @@
-"""Keras's adapter and callback, on JAX or what KERAS_BACKEND says."""
+"""Keras's adapter and callback, on JAX or on the backend in KERAS_BACKEND."""
 
 import os
 
@@ -13,7 +13,7 @@ from conftest import introduce, lone  # noqa: E402
 from polyverso import gossip  # noqa: E402
 from polyverso.gossip.keras import GossipCallback, KerasAdapter  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")  # Keras to JAX
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")  # from Keras to JAX
 
 
 def network(value=None, dtype="float32"):
@@ -78,7 +78,7 @@ def test_the_methods_and_a_node_of_numpy(settings, factor):
 
 
 def test_fitting_with_the_callback():
-    """A peer with the solution at hand, and an optimizer that learns nothing: what the model knows in the end, it has from the peer."""
+    """A peer has the solution, and the optimizer learns nothing: the model's final values come from the peer."""
     random = np.random.default_rng(1)
     inputs = random.normal(size=(512, 3)).astype(np.float32)
     solution = np.array([[1.0], [-2.0], [3.0]], np.float32)
@@ -92,7 +92,7 @@ def test_fitting_with_the_callback():
     config["nodes"].append({"name": "solved", "host": "127.0.0.1", "port": port})
     callback = GossipCallback("own", config)
     first = model.fit(inputs, inputs @ solution, epochs=1, batch_size=32, verbose=0, callbacks=[callback])
-    assert callback.adapter.gossip.state["clock"] > 0 and callback.adapter.gossip.state["averaged"] == 15  # all but the first batch
+    assert callback.adapter.gossip.state["clock"] > 0 and callback.adapter.gossip.state["averaged"] == 15  # all except the first batch
     assert callback.adapter.gossip.state["loss"] > 0
     second = model.fit(inputs, inputs @ solution, epochs=1, batch_size=32, verbose=0, callbacks=[callback])
     assert callback.adapter.gossip.state["averaged"] == 31  # the node is the same
@@ -103,10 +103,10 @@ def test_fitting_with_the_callback():
 
 
 def test_two_models_that_are_fitted_side_by_side_come_together():
-    """Epoch by epoch, each on its own half: with gossip they are closer to each other than without."""
+    """Two models train in turns, epoch by epoch, each on its own half: gossip brings them closer together."""
     random = np.random.default_rng(2)
     inputs = random.normal(size=(2, 256, 3)).astype(np.float32)
-    targets = np.stack([inputs[0].sum(1), -inputs[1].sum(1)])[..., None]  # they disagree
+    targets = np.stack([inputs[0].sum(1), -inputs[1].sum(1)])[..., None]  # the two halves contradict each other
 
     def distance(together):
         models, callbacks = [], []

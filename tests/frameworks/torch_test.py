@@ -16,7 +16,7 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
 def network(value, device="cpu"):
-    """Of several types, and one weight with gaps in memory."""
+    """A network of several dtypes, with one non-contiguous weight."""
     layers = [torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2).to(torch.bfloat16), torch.nn.Linear(2, 2).half()]
     net = torch.nn.Sequential(*layers, torch.nn.Linear(2, 2, dtype=torch.complex64)).to(device)
     net[0].weight.data = net[0].weight.data.t().contiguous().t()
@@ -42,14 +42,14 @@ def test_parameters_are_averaged_where_they_are(device):
     nets[1][1].running_mean.fill_(4.0)
     memory = [parameter.data_ptr() for parameter in nets[0].parameters()]
     one, other = pair(nets)
-    for _ in range(2):  # the second time, copies that there are already are used again
+    for _ in range(2):  # the second time reuses the copies
         other.update_send(0.5)
         one.update_send(0.5)
         assert one.update_wait(0.4) == 0.5
     assert all_are(nets[0], 2.5)
     assert memory == [parameter.data_ptr() for parameter in nets[0].parameters()]
     assert all(parameter.is_leaf and parameter.requires_grad for parameter in nets[0].parameters())
-    assert bool((nets[0][1].running_mean == 0).all())  # no parameter
+    assert bool((nets[0][1].running_mean == 0).all())  # not a parameter
     one.close()
     other.close()
 
@@ -59,14 +59,14 @@ def test_only_what_numpy_cannot_reach_is_copied():
     adapter = TorchAdapter(net, "a", lone("a"))
     adapter.update_send(1)
     assert [copy.shape for copy in adapter._copies.values()] == [net[0].weight.shape]
-    net[0].weight.data = torch.ones(5, 3).t().contiguous().t()  # of another size from now on
+    net[0].weight.data = torch.ones(5, 3).t().contiguous().t()  # another size from now on
     adapter.update_send(1)
     assert [copy.shape for copy in adapter._copies.values()] == [(5, 3)]
     adapter.close()
 
 
 def test_copies_from_a_device_are_waited_for_once(monkeypatch):
-    """As on CUDA, where copies to pinned memory go on behind one's back until the stream is through with them."""
+    """Simulates CUDA, where copies to pinned memory are asynchronous until the stream is synchronized."""
     waited = []
 
     class Stream:
@@ -100,7 +100,7 @@ def test_buffers_too(device):
 
 
 class Masked(torch.nn.Module):
-    """With buffers of which no mean makes sense."""
+    """A module with buffers that cannot be averaged."""
 
     def __init__(self, value):
         super().__init__()
@@ -190,7 +190,7 @@ def test_another_network_s_parameters_are_refused_and_training_goes_on(capfd):
 
 
 def test_processes_of_a_data_loader_take_no_part():
-    """They are forked from one with an open node, and end while it goes on."""
+    """They are forked from a process with an open node, and end while it runs on."""
     samples = [(torch.randn(3), torch.zeros(())) for _ in range(64)]
     nets = [torch.nn.Linear(3, 1) for _ in range(2)]
     one, other = pair(nets)
@@ -205,7 +205,7 @@ def test_processes_of_a_data_loader_take_no_part():
     other.close()
 
 
-# As dpwa's page shows it; what it leaves out is above.
+# The script of dpwa's page; the tests above cover the parts that it omits.
 DPWA_SCRIPT = """
 import sys
 import torch

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Checks the doors of docs/design.md: which room of the sources may include which.
+"""Checks the includes of the sources against the table in docs/design.md: which room may include which.
 
     doors.py ROOT
 
-Prints one line a forbidden include, `file:line: rule`, and exits with 1 if there is any.
+Prints one line for each forbidden include, `file:line: rule`, and exits with 1 if there is any.
 """
 
 import re
 import sys
 from pathlib import Path
 
-# A line of the table in docs/design.md: | `room` | what it is | rooms that it may include |
+# A row of the table in docs/design.md: | `room` | what it is | rooms that it may include |
 LINE = re.compile(r"^\| `([a-z/]+)` \| [^|]* \|([a-z/ ]*)\|$")
 
-# Folders outside core/ that may include it: capi/src wraps it, the others see it through polyverso_testing.
+# Folders outside core/ that may include it: capi/src wraps it, the others use it through polyverso_testing.
 MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/schedules", "tests/capi/unit", "bench")
 
-# Single headers of core/ for others: pure functions without anything of core/'s.
+# Headers of core/ that other folders may include: pure functions without dependencies on core/.
 MAY_INCLUDE_HEADER = {"lua/native": {"wire/cpace.hpp"}}
 
-# Engines, and everything below them, have no I/O.
+# Engines, and all rooms below them, have no I/O.
 SYSTEM_IO = re.compile(r"uv\.h|sys/(socket|un|epoll|eventfd)\.h|(netinet|arpa)/.*|netdb\.h|poll\.h")
 MAY_DO_IO = ("transport", "runtime", "doctor", "api/call", "api/gossip")
 
@@ -28,7 +28,7 @@ SOURCES = {".c", ".h", ".cc", ".cpp", ".hpp", ".i"}
 PUBLIC_HEADER = "polyverso/"
 
 
-DOORS = {}  # the table of docs/design.md: each room, and what it may include besides itself
+DOORS = {}  # the table of docs/design.md: the rooms that each room may include, besides itself
 
 
 def read_doors(root):
@@ -41,7 +41,7 @@ def read_doors(root):
 
 
 def room_of(path):
-    """The room that a path relative to core/ lies in, or None."""
+    """The room of a path relative to core/, or None."""
     folders = path.split("/")[:-1]
     names = ("/".join(folders[:depth]) for depth in (2, 1) if len(folders) >= depth)
     return next((name for name in names if name in DOORS), None)
@@ -59,7 +59,7 @@ def includes(file):
 
 
 def core_path(target, file, core):
-    """The path relative to core/ that an include from `file` means, or None if it means something else."""
+    """The path relative to core/ of an include in `file`, or None if the file is outside core/."""
     if room_of(target):
         return target
     beside = (file.parent / target).resolve()
@@ -95,13 +95,13 @@ def check_outside(file, root, core):
         if target in allowed:
             continue
         inner = core_path(target, file, core)
-        # A room's name alone is no proof: an <io/...> could be anybody's. The file must exist.
+        # A room's name alone proves nothing: <io/...> could be another project's. The file must exist.
         if inner and (core / inner).is_file() or target.startswith("core/"):
             yield number, f'"{target}": outside core/ only {", ".join(MAY_INCLUDE_CORE)} include it; use <polyverso/polyverso.h>'
 
 
 def check(root):
-    """All forbidden includes below root as (file, line, rule)."""
+    """Yields all forbidden includes below root as (file, line, rule)."""
     root = root.resolve()
     core = root / "core"
     read_doors(root)

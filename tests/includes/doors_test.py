@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""doors.py finds each kind of forbidden include in a small made-up tree, and nothing else.
+"""Checks that doors.py finds each kind of forbidden include in a small sample tree, and nothing else.
 
     doors_test.py
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import doors
 
-# path -> (contents, what the complaint about line 1 must contain, or None where nothing is wrong)
+# path -> (contents, a part of the expected complaint about line 1, or None if there is none)
 SAMPLE = {
     "core/base/clock.hpp": ("#include <chrono>\n", None),
     "core/base/up.hpp": ('#include "wire/frame.hpp"\n', "base may not include wire"),

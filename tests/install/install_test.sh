@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs the build tree into a scratch prefix and uses it as a stranger would: a C program by way of pkg-config and by way
-# of find_package, the command, and every language, each with nothing but the installed tree.
+# Installs the build tree into a scratch prefix and uses it like a new user: a C program built with pkg-config and with
+# find_package, the command, and every language, each with only the installed tree.
 #   install_test.sh BUILD LIBDIR [PYTHON PYTHON_DIR PERL_DIR]
 set -euo pipefail
 build=$1 libdir=$2
@@ -9,7 +9,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
 
-# Nothing of an activated build tree may help.
+# Remove the settings of an activated build tree.
 unset LD_LIBRARY_PATH PYTHONPATH PERL5LIB LUA_PATH LUA_CPATH LUA_PATH_5_4 LUA_CPATH_5_4 PKG_CONFIG_PATH CMAKE_PREFIX_PATH
 unset "${!POLYVERSO_@}"
 
@@ -60,7 +60,7 @@ expect "$version" env PYTHONPATH="$prefix/$python_dir" "$python" -c '
 import multiverso, polyverso
 with polyverso.init() as node: print(polyverso.capi.mv_version_text())'
 
-# The stand-in for dpwa is in a folder that somebody must name.
+# The replacement for dpwa is in a folder that users add to PYTHONPATH.
 expect w1 env PYTHONPATH="$prefix/$python_dir:$prefix/share/polyverso/python-compat" "$python" -c '
 import tempfile
 from dpwa.dpwa import DpwaConnection
@@ -82,7 +82,7 @@ for lua in lua5.1 luajit lua5.4; do
   expect "$version" env LUA_PATH="$prefix/share/lua/$abi/?.lua;$prefix/share/lua/$abi/?/init.lua" \
     LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
 local mv = require "polyverso"; mv.mv_init(); io.write(mv.mv_version_text()); mv.mv_shutdown(0)'
-  # The stand-in for Torch is in a folder that somebody must name.
+  # The replacement for Torch is in a folder that users add to LUA_PATH.
   stand_in="$prefix/share/polyverso/lua-compat"
   expect 6 env LUA_PATH="$prefix/share/lua/$abi/?.lua;$stand_in/?.lua;$stand_in/?/init.lua" \
     LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '

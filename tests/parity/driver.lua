@@ -1,5 +1,5 @@
 -- Runs a scenario file (see scenarios.txt) through Lua's raw functions: driver.lua NAME FILE
--- LuaJIT's numbers are FFI memory, the others' are tables.
+-- Numbers are FFI memory in LuaJIT, and tables in the other Luas.
 
 local polyverso = require("polyverso")
 local tensor = require("polyverso.tensor")
@@ -18,7 +18,7 @@ local variables = {}
 
 local function number(text) return SPECIAL[text] or tonumber(text) end
 
--- Memory of `kind` for the numbers; C has no type for halves.
+-- Memory of `kind` for the numbers. C has no type for 16-bit floats.
 local function memory(kind, numbers)
   if not ffi or not CTYPES[kind] then
     numbers.dtype = DTYPES[kind]
@@ -29,7 +29,7 @@ local function memory(kind, numbers)
   return array
 end
 
--- The numbers in memory(), as a table.
+-- The numbers in the result of memory(), as a table.
 local function numbers_in(stored, kind_count)
   if tensor.is_tensor(stored) then return stored:to_list() end
   if type(stored) == "table" then return stored end
@@ -38,7 +38,7 @@ local function numbers_in(stored, kind_count)
   return numbers
 end
 
--- A float's four bytes; only what the scenarios use: finite and normal, or zero.
+-- The four bytes of a float. Supports the values of the scenarios: finite and normal, or zero.
 local function bytes_of(value)
   if string.pack then return string.pack("<f", value) end
   local mantissa, exponent = math.frexp(math.abs(value))
@@ -71,7 +71,7 @@ local function sequence(kind, items)
   return memory(kind, values), #values
 end
 
--- A token's value, as a Lua user would write it; of numbers also how many.
+-- The value of a token, as a Lua user would write it; for numbers also their count.
 function value_of(token)
   if token == "nil" then return nil end
   if token:find("^%$") then return variables[token] end
@@ -106,7 +106,7 @@ local function make_buffer(name, kind, count)
   variables[name] = memory(kind, numbers)
 end
 
--- What is changed in place has to be memory, which a table of numbers is not.
+-- An array that is changed in place must be memory; a table of numbers is not.
 local function make_array(name, token)
   local values = value_of(token)
   variables[name] = type(values) == "table" and tensor.copy_of(values, token:match("^%w+")) or values
@@ -117,7 +117,7 @@ local function compare(name, token)
   local got = numbers_in(variables[name], count)
   wanted = numbers_in(wanted, count)
   for i = 1, count do
-    -- A table's floats have been rounded to the table's precision, the expected ones not yet.
+    -- A table's floats are rounded to the table's precision; the expected values are not yet.
     local close = math.abs(got[i] - wanted[i]) <= 1e-7 * math.abs(wanted[i])
     if not (ffi and got[i] == wanted[i] or close) then return ("element %d is %s"):format(i, got[i]) end
   end
@@ -141,7 +141,7 @@ local function call(name, tokens, outcome)
   if kind == "!" or kind == "->" and not agrees(result, wanted) then return "returned " .. tostring(result) end
 end
 
--- Runs one line; what is wrong, or nil.
+-- Runs one line. Returns the problem, or nil.
 local function step(tokens)
   local name = tokens[1]
   if name == "buffer" then return make_buffer(tokens[2], tokens[3], tonumber(tokens[4])) end
@@ -161,7 +161,7 @@ local function step(tokens)
   return call(name, tokens, outcome)
 end
 
--- Words at white space, but not inside quotes.
+-- Splits at white space, except inside quotes.
 local function words(line)
   local protected = line:gsub('"[^"]*"', function(text) return (text:gsub(" ", "\1")) end)
   local list = {}

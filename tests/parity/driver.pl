@@ -14,16 +14,16 @@ my %PDL_TYPE = (
 my %HALF = (f16 => Polyverso::MV_F16(), bf16 => Polyverso::MV_BF16());
 my %variables;
 
-# Numbers of a kind, in memory that the C functions take: PDLs, and of halves, which PDL lacks, a string.
+# Memory with numbers of a kind, as C functions take it: a PDL, or a string for 16-bit floats, which PDL lacks.
 sub memory {
     my ($kind, @items) = @_;
     return Polyverso::CAPI::pack_halves($HALF{$kind}, pack 'd*', @items) if $HALF{$kind};
-    # Whole numbers of 64 bits must not pass through doubles.
+    # 64-bit integers must not be converted to doubles.
     return PDL->can('longlong')->(map { int } @items) if $kind eq 'rows' || $kind eq 'i64';
     return $PDL_TYPE{$kind}->([@items]);
 }
 
-# A token's value, as a Perl user would write it.
+# The value of a token, as a Perl user would write it.
 sub value_of {
     my ($token) = @_;
     return undef if $token eq 'nil';
@@ -57,7 +57,7 @@ sub agrees {
     return equal($result, $expected);
 }
 
-# Runs one line; what is wrong, or nothing.
+# Runs one line. Returns the problem, or nothing.
 sub step {
     my ($name, @rest) = @_;
     if ($name eq 'buffer') {
@@ -85,13 +85,13 @@ sub step {
         last;
     }
     my @arguments = map { value_of($_) } @rest;
-    my $result;    # of several an array
+    my $result;    # an array if there are several results
     unless (eval { my @all = Polyverso->can($name)->(@arguments); $result = @all > 1 ? \@all : $all[0]; 1 }) {
         my $error = $@;
         return "died: $error" unless ref $error && $error->isa('Polyverso::Error');
         return @wanted && $wanted[0] eq '!' && $wanted[1] eq $error->name ? undef : "threw $error";
     }
-    # A string is an argument by alias, of which the array has a copy.
+    # String arguments are passed by alias; @arguments has copies of them.
     $variables{ $rest[$_] } = $arguments[$_] for grep { $rest[$_] =~ /\A\$/ } 0 .. $#rest;
     return unless @wanted;
     return 'returned ' . ($result // 'nothing') if $wanted[0] eq '!';

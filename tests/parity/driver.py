@@ -15,16 +15,16 @@ variables = {}
 
 
 def memory(kind, items):
-    """Numbers of a kind, in memory that the C functions take."""
+    """Memory with numbers of a kind, as C functions take it."""
     if kind == "f16":
         return np.array(items, np.float16)
-    if kind == "bf16":  # the upper half of a float; scenarios use numbers that it holds
+    if kind == "bf16":  # the upper half of a float; the scenarios use numbers that bf16 represents exactly
         return (np.array(items, np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return array.array(TYPECODES[kind], items)
 
 
 def value_of(token):
-    """A token's value, as a Python user would write it."""
+    """The value of a token, as a Python user would write it."""
     if token == "nil":
         return None
     if token.startswith("$"):
@@ -59,7 +59,7 @@ def agrees(result, token):
 
 
 def step(tokens):
-    """Runs one line; what is wrong, or None."""
+    """Runs one line. Returns the problem, or None."""
     if tokens[0] == "buffer":
         variables[tokens[1]] = memory(tokens[2], [77] * int(tokens[3]))
         return None

@@ -1,4 +1,4 @@
-"""One swarm of gossiping nodes with a node in each language: C, Python, Perl and Lua; and of PyTorch where this Python has it."""
+"""A swarm of gossiping nodes, one in each language: C, Python, Perl and Lua, and PyTorch if this Python has it."""
 
 import importlib.util
 import pathlib
@@ -29,7 +29,7 @@ class Node:
         self.process.stdin.flush()
 
     def hear(self, word):
-        """What follows `word` on its next line."""
+        """Reads the next line, which must start with `word`. Returns its other words."""
         line = self.process.stdout.readline()
         assert line.startswith(word), f"{self.process.args}: {line!r} instead of {word!r}"
         return line.split()[1:]
@@ -44,12 +44,12 @@ def test_one_swarm_with_a_node_in_each_language():
             for peer, port in ports.items():
                 if peer != name:
                     node.tell(f"peer {peer} {port}")
-        # A pull of everybody leaves about half of the variance: 40 of them, less than a thousandth of a thousandth of the spread.
+        # A pull by every node leaves about half of the variance. 40 pulls leave less than a millionth of the spread.
         for step in range(40):
             for node in nodes.values():
                 node.tell("step")
             steps = {name: [float(word) for word in node.hear("stepped")] for name, node in nodes.items()}
-            if step > 0:  # in the first one, some may have found that nobody had published yet
+            if step > 0:  # in the first step, peers may not have published yet
                 assert {name: factor for name, (factor, _) in steps.items()} == dict.fromkeys(nodes, 0.5)
         values = [value for _, value in steps.values()]
         assert max(values) - min(values) < 1e-3

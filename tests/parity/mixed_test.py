@@ -1,4 +1,4 @@
-"""Clusters whose workers are written in different languages: Perl, Python, Lua 5.1, LuaJIT and Lua 5.4 side by side."""
+"""Clusters whose workers are written in different languages: Perl, Python, Lua 5.1, LuaJIT and Lua 5.4."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ def start(language, program, rank, nodes, listener, settings):
 
 
 def outputs(languages, program="worker", **settings):
-    """What each worker printed, as lists of lines; by rank."""
+    """Returns the output lines of each worker, by rank."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         workers = [start(name, program, rank, len(languages), listener, settings) for rank, name in enumerate(languages)]
     texts = []
@@ -101,7 +101,7 @@ def test_stores_are_shared_by_languages(languages):
 
 @pytest.mark.parametrize("languages", [["python", "perl", "lua5.4"], ["luajit", "python", "perl"], ["perl", "lua5.1", "python"]])
 def test_ranks_reduce_together(languages):
-    """All-gather, reduce-scatter, functions of one's own, uneven endings, a function that fails, and the order of keys."""
+    """All-gather, reduce-scatter, custom functions, uneven endings, a function that fails, and the order of keys."""
     lines = [
         "gathered 0 0 1 10 2 20",
         "scattered 0 6 12 18 24 30",

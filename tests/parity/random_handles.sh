@@ -1,6 +1,8 @@
 #!/bin/bash
-# Every language's random calls on random handles, above the library of a sanitizer's tree: random_handles.sh BUILD TREE SEED CALLS
-# BUILD has the modules, TREE (build/asan, build/tsan) the library. Interpreters know no sanitizer, so its runtime is loaded before them.
+# Makes random calls on random handles in every language, with the library of a sanitizer's tree.
+#   random_handles.sh BUILD TREE SEED CALLS
+# BUILD has the modules, TREE (build/asan, build/tsan) the library. Interpreters are not instrumented, so the
+# sanitizer's runtime is preloaded.
 set -uo pipefail
 build=$1 tree=$2
 export POLYVERSO_TEST_SEED=$3 POLYVERSO_TEST_CALLS=$4 POLYVERSO_TEST_SECONDS=$((200 + $4 / 50))
@@ -8,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit
 . "$build/activate"
 export LD_LIBRARY_PATH=$tree/lib
 case $tree in *tsan*) runtime=tsan ;; *) runtime=asan ;; esac
-export LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=detect_leaks=0 # interpreters leave memory to the system when they end
+export LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=detect_leaks=0 # interpreters do not free all memory at exit
 export TSAN_OPTIONS="second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp"
 runtime=$(gcc -print-file-name="lib$runtime.so")
 failed=

@@ -1,4 +1,5 @@
-"""Interpreters of several languages make random calls as the workers of one cluster: each ends by itself, whatever the others do to its tables."""
+"""Interpreters of several languages, as the workers of one cluster, make random calls: each ends normally, whatever the
+others do to its tables."""
 
 import importlib.util
 import os
@@ -20,7 +21,7 @@ def python_script():
 
 
 def test_random_calls_in_one_cluster():
-    # In Lua the program is one of busted's, which finds its helpers beside it.
+    # The Lua program is a busted spec, which finds its helpers in its own folder.
     lua = ["sh", "-c", f"cd {ROOT / 'lua'} && exec \"$@\"", "sh"]
     workers = [
         ["perl", str(ROOT / "perl" / "t" / "random_handles.t")],

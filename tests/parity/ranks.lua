@@ -57,7 +57,7 @@ local _, failure = pcall(group.allreduce_custom, group, tensor.zeros({2}, "f64")
 print((failure == "of one's own" or failure.name == "MV_ECANCELED") and "failed" or failure)
 show("after", group:allreduce(tensor.ones({1}, "f64")))
 
--- Numbers before texts, as numbers.
+-- Numeric keys come before text keys, in numeric order.
 local named = {b = tensor.full({1}, 3, "f64"), a9 = tensor.full({1}, 4, "f64"), a10 = tensor.full({1}, 5, "f64")}
 named[10], named[9] = tensor.full({1}, 2, "f64"), tensor.full({1}, 1, "f64")
 local sgd = require("polyverso.distlearn").AllReduceSGD(group)

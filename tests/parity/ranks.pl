@@ -47,7 +47,7 @@ eval { $group->allreduce_custom(PDL->zeroes(2), sub { die "of one's own\n" }) };
 print $@ eq "of one's own\n" || ref $@ && $@->name eq 'MV_ECANCELED' ? "failed\n" : $@;
 show(after => $group->allreduce(PDL->ones(1)));
 
-# Numbers before texts, as numbers.
+# Numeric keys come before text keys, in numeric order.
 my %named = map { $_->[0] => PDL->zeroes(1) + $_->[1] } ['b', 3], [10, 2], [9, 1], ['a10', 5], ['a9', 4];
 my $sgd   = Polyverso::DistLearn::AllReduceSGD->new($group);
 $sgd->sum_gradients(\%named);

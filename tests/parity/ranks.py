@@ -54,7 +54,7 @@ with polyverso.init() as node, Group(node) as group:
         print("failed" if error.name == "MV_ECANCELED" else error)
     show("after", group.allreduce(np.ones(1)))
 
-    # Numbers before texts, as numbers.
+    # Numeric keys come before text keys, in numeric order.
     named = {key: np.full(1, value) for key, value in [("b", 3.0), (10, 2.0), (9, 1.0), ("a10", 5.0), ("a9", 4.0)]}
     with distlearn.AllReduceSGD(group) as sgd:
         sgd.sum_gradients(named)

@@ -1,4 +1,4 @@
-"""Puts scenarios.txt and the files beside it through every language, after checking that they use every public function.
+"""Runs scenarios.txt and the other scenario files in one language, after checking that they use every public function.
 
     run.py HEADER COMMAND...     e.g.  run.py polyverso.h lua5.1 driver.lua lua5.1
 """
@@ -12,8 +12,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 FILES = ("scenarios.txt", "tensors.txt", "kvstore.txt", "gossip.txt", "group.txt", "distlearn.txt")
-# What stays C's: what is called back, as docs/groups.md says, and figures in structs, which the others have as maps by the text of the same.
-# swig/ must ignore these and no others.
+# Functions that only C has: callbacks, see docs/groups.md, and figures in structs, which the other languages get as
+# maps from the text form of the same figures. swig/ must ignore these functions and no others.
 ONLY_IN_C = {"mv_allreduce_custom", "mv_gossip_state", "mv_gossip_peers"}
 
 
@@ -22,7 +22,7 @@ def functions_of(header):
 
 
 def constants_of(header):
-    """Every constant a language must have: enumerators, statuses, and macros that are plain numbers."""
+    """Every constant that a language must have: enumerators, statuses, and macros that are plain numbers."""
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     constants = dict(re.findall(r"^#define ([MK]V_\w+) \(?(-?\d+)\)?$", code, re.MULTILINE))
     constants.pop("MV_STRUCT_VERSION")
@@ -33,7 +33,7 @@ def constants_of(header):
 
 
 def ignored_functions(swig, functions):
-    """Those that no language gets."""
+    """The functions that are hidden from the languages."""
     names = {name for file in swig.glob("*.i") for name in re.findall(r"^%ignore (\w+);", file.read_text(encoding="utf-8"), re.MULTILINE)}
     return names.intersection(functions)
 
@@ -62,7 +62,7 @@ def main():
     lines += [f"mv_version -> {major * 10000 + minor * 100 + patch}", f'mv_version_text -> "{major}.{minor}.{patch}"']
     lines += [f"function {name}" for name in functions]
     lines += [f"constant {name} {value}" for name, value in sorted(constants.items())]
-    files[0] += "\n".join(lines) + "\n"  # after the rest, so that line numbers are those of the file
+    files[0] += "\n".join(lines) + "\n"  # after the file's text, so line numbers are those of the file
     alone = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "scenarios.txt"

@@ -1,4 +1,4 @@
--- One worker of mixed_test.py's stores, in Lua; store.py and store.pl do the same. Prints what every pull brought.
+-- One worker of mixed_test.py's stores, in Lua; store.py and store.pl do the same. Prints the result of every pull.
 
 local kvstore = require("polyverso.kvstore")
 local polyverso = require("polyverso")
@@ -6,7 +6,7 @@ local tensor = require("polyverso.tensor")
 
 local SHAPE, ROUNDS = {5, 3}, 6
 
--- Thirds are no float: whoever adds in another order gets other bits.
+-- Thirds are not exact in float, so another order of the additions gives other bits.
 local function delta(worker, turn)
   local values = {}
   for k = 0, 14 do values[k + 1] = ((k * 7 + worker * 13 + turn * 29) % 31 - 15) / 3 * 10 ^ worker end

@@ -1,4 +1,4 @@
-# One worker of mixed_test.py's stores, in Perl; store.py and store.lua do the same. Prints what every pull brought.
+# One worker of mixed_test.py's stores, in Perl; store.py and store.lua do the same. Prints the result of every pull.
 
 use strict;
 use warnings;
@@ -7,7 +7,7 @@ use Polyverso::KVStore;
 
 my ($SHAPE, $ROUNDS) = ([5, 3], 6);
 
-# Thirds are no float: whoever adds in another order gets other bits.
+# Thirds are not exact in float, so another order of the additions gives other bits.
 sub delta {
     my ($worker, $turn) = @_;
     my @values = map { (($_ * 7 + $worker * 13 + $turn * 29) % 31 - 15) / 3 * 10**$worker } 0 .. 14;

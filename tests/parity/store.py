@@ -1,4 +1,5 @@
-"""One worker of mixed_test.py's stores, in Python; store.pl and store.lua do the same. Prints what every pull brought."""
+"""One worker of mixed_test.py's stores, in Python; store.pl and store.lua do the same. Prints the result of every
+pull."""
 
 import numpy as np
 import polyverso
@@ -8,7 +9,7 @@ SHAPE, ROUNDS = (5, 3), 6
 
 
 def delta(worker, turn):
-    # Thirds are no float: whoever adds in another order gets other bits.
+    # Thirds are not exact in float, so another order of the additions gives other bits.
     values = [((k * 7 + worker * 13 + turn * 29) % 31 - 15) / 3 * 10**worker for k in range(15)]
     return np.array(values, np.float32).reshape(SHAPE)
 

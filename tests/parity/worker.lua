@@ -1,10 +1,10 @@
--- One worker of mixed_test.py, in Lua; worker.py and worker.pl do the same. Prints what every get returned.
+-- One worker of mixed_test.py, in Lua; worker.py and worker.pl do the same. Prints the result of every get.
 
 local polyverso = require("polyverso")
 
 local ROWS, COLS, ROUNDS = 5, 3, 12
 
--- Thirds are no float: whoever adds in another order gets other bits.
+-- Thirds are not exact in float, so another order of the additions gives other bits.
 local function delta(worker, turn)
   local values = {}
   for k = 0, ROWS * COLS - 1 do values[k + 1] = ((k * 7 + worker * 13 + turn * 29) % 31 - 15) / 3 * 10 ^ worker end

@@ -1,4 +1,4 @@
-# One worker of mixed_test.py, in Perl; worker.py and worker.lua do the same. Prints what every get returned.
+# One worker of mixed_test.py, in Perl; worker.py and worker.lua do the same. Prints the result of every get.
 
 use strict;
 use warnings;
@@ -6,7 +6,7 @@ use Polyverso;
 
 my ($ROWS, $COLS, $ROUNDS) = (5, 3, 12);
 
-# Thirds are no float: whoever adds in another order gets other bits.
+# Thirds are not exact in float, so another order of the additions gives other bits.
 sub delta {
     my ($worker, $turn) = @_;
     return [map { (($_ * 7 + $worker * 13 + $turn * 29) % 31 - 15) / 3 * 10**$worker } 0 .. $ROWS * $COLS - 1];

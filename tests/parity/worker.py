@@ -1,4 +1,4 @@
-"""One worker of mixed_test.py, in Python; worker.pl and worker.lua do the same. Prints what every get returned."""
+"""One worker of mixed_test.py, in Python; worker.pl and worker.lua do the same. Prints the result of every get."""
 
 import polyverso
 
@@ -6,7 +6,7 @@ ROWS, COLS, ROUNDS = 5, 3, 12
 
 
 def delta(worker, turn):
-    # Thirds are no float: whoever adds in another order gets other bits.
+    # Thirds are not exact in float, so another order of the additions gives other bits.
     return [((k * 7 + worker * 13 + turn * 29) % 31 - 15) / 3 * 10**worker for k in range(ROWS * COLS)]
 
 

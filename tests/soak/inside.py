@@ -1,4 +1,4 @@
-"""One run of soak.py, in namespaces of its own: inside.py SEED [--keep]"""
+"""One run of soak.py, in its own namespaces: inside.py SEED [--keep]"""
 
 import errno
 import os
@@ -17,13 +17,13 @@ from nodes import Cluster  # noqa: E402
 
 PLACE = "/mnt/soak"
 INIT_MS = 20000
-PROMISED = 12.0  # seconds within which a call ends, whatever happens: the heartbeat's limit, and much for a busy machine
+PROMISED = 12.0  # seconds within which every call ends: the heartbeat's limit, and a margin for a busy machine
 STARTED = time.monotonic()
-GONE = 6.0  # seconds after the end until all processes are gone
+GONE = 6.0  # seconds from the end of the run until all processes have ended
 
 
 def mount():
-    """Empty folders wherever something might be left."""
+    """Mounts empty folders in all places where files might be left behind."""
     for folder in ("/tmp", "/dev/shm", "/mnt"):
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -33,18 +33,18 @@ def mount():
 
 
 class Member:
-    """A process of the cluster, with the ways to it, and what it has said."""
+    """A process of the cluster, with its FIFOs and its answers."""
 
     def __init__(self, rank, language):
         self.rank, self.language = rank, language
         self.pid = 0
-        self.calls = {}  # by number: [command, when it was begun, when it ended, "ok" | "error" | "skip", the rest]
+        self.calls = {}  # by number: [command, time of its start, time of its end, "ok" | "error" | "skip", the rest]
         self.sent = 0
         self.lines = []
-        self.heard = 0.0  # when it said something
-        self.at = None  # the last call that it has begun
+        self.heard = 0.0  # the time of its last output
+        self.at = None  # the last call that it has started
         self.pending = b""
-        self.is_lost = False  # to the others: killed, stopped for long, or with overwritten memory
+        self.is_lost = False  # for the others: killed, stopped for long, or with overwritten memory
         self.is_dead = False
         self.ways = None
         if language != "server":
@@ -72,7 +72,7 @@ class Member:
                     time.sleep(0.002)
 
     def read(self, now):
-        """How many commands it has begun since."""
+        """Reads its output. Returns the number of commands that it has started since."""
         try:
             self.pending += os.read(self.ways[1], 1 << 16)
         except BlockingIOError:
@@ -101,11 +101,11 @@ class Run:
         self.plan = plan
         self.problems = []
         self.faults = list(plan.faults)
-        self.due = []  # (when, what): ends of stops, and faults that wait for some milliseconds
+        self.due = []  # (time, action): ends of stops, and delayed faults
         self.begun = 0
-        self.stopped = 0.0  # seconds, of all stops
+        self.stopped = 0.0  # seconds, the sum of all stops
         self.launcher = None
-        self.is_over = False  # the launcher ends the rest
+        self.is_over = False  # the launcher ends the remaining processes
         self.members = [Member(rank, language) for rank, language in enumerate(plan.members)]
         self.log = {}
 
@@ -113,15 +113,15 @@ class Run:
         if len(self.problems) < 20:
             self.problems.append(text)
 
-    # ------------------------------------------------------------------ beginning
+    # ------------------------------------------------------------------ start
 
     def begin(self):
         plan = self.plan
         settings = dict(heartbeat_timeout_ms=int(HEARTBEAT * 1000), init_timeout_ms=INIT_MS, transport=plan.transport)
-        if any(fault.kind == "scribble" for fault in plan.faults):  # whose nonsense may be anything, also a silence
+        if any(fault.kind == "scribble" for fault in plan.faults):  # random bytes can have any effect, including a hang
             settings.update(timeout_ms=4000, gate_timeout_ms=6000)
         if plan.start == "direct":
-            # Cluster gives the first ranks to workers; here the roles are anywhere.
+            # Cluster assigns the first ranks to workers; here the roles have any order.
             job = Cluster(len(plan.members), 0, **settings, **({} if plan.has_secret else {"secret": None}))
             for rank, member in enumerate(self.members):
                 node = job.start(rank, COMMANDS[member.language], role=plan.roles[rank])
@@ -167,7 +167,7 @@ class Run:
             self.lose(member)
             send_signal(member.pid, signal.SIGKILL)
         elif fault.kind == "stop":
-            if fault.is_loss and self.has_joined(member):  # before that nobody counts its silence
+            if fault.is_loss and self.has_joined(member):  # before it has joined, it has no heartbeat limit
                 self.lose(member)
             send_signal(member.pid, signal.SIGSTOP)
             self.stopped += fault.span
@@ -182,7 +182,7 @@ class Run:
         try:
             scribble(member.pid, self.plan.dice, 100)
         except OSError:
-            pass  # it has died of it
+            pass  # the damage has killed it
 
     def lose(self, member):
         member.is_lost = True
@@ -198,10 +198,10 @@ class Run:
             self.due.remove(each)
             each[1]()
 
-    # ------------------------------------------------------------------ the course of things
+    # ------------------------------------------------------------------ the run
 
     def turn(self):
-        """Reads what the members have written, and waits for that 10 ms at most."""
+        """Reads the output of the members, and waits for it for up to 10 ms."""
         ways = {member.ways[1]: member for member in self.members if member.ways is not None}
         ready, _, _ = select.select(list(ways), [], [], 0.01)
         now = time.monotonic()
@@ -221,11 +221,11 @@ class Run:
         return children | {self.launcher.pid} if self.launcher else children
 
     def living(self, ranks=None):
-        """Those that the others have not lost."""
+        """The members that the others have not lost."""
         return [member for member in self.members if not member.is_dead and not member.is_lost and (ranks is None or member.rank in ranks)]
 
     def wait_for(self, what, members):
-        """Until these have answered all of their commands, or are dead."""
+        """Waits until these members have answered all of their commands, or are dead. Reports slow calls."""
         begun = time.monotonic()
         while not self.is_over and any(not member.has_answered and not member.is_dead for member in members):
             now = self.turn()
@@ -256,7 +256,7 @@ class Run:
             if everything:
                 member.send(plan.work(worker))
         everything = everything and self.wait_for("work", workers)
-        while everything and not self.is_over and self.due:  # what is stopped goes on
+        while everything and not self.is_over and self.due:  # stopped processes continue
             self.turn()
         survivors = self.living(plan.workers)
         if everything and "group" in plan.features and any(member.is_lost for member in workers):
@@ -278,14 +278,15 @@ class Run:
         return everything
 
     def result_of(self, member, name):
-        """What the last such command gave, if it succeeded."""
+        """The result of the last command of this name, if it succeeded."""
         found = [call for call in member.calls.values() if call[0].split()[0] == name]
         return found[-1][4] if found and found[-1][3] == "ok" else None
 
-    # ------------------------------------------------------------------ what has to hold
+    # ------------------------------------------------------------------ the checks
 
     def judge(self):
-        # A process is killed while they come together: to some the cluster was complete, others leave, and are lost in their turn.
+        # If a process is killed during start-up, the cluster is complete for some members, while others leave and count
+        # as lost.
         lost = {name for member in self.members if member.is_lost for name in self.plan.names(member.rank)}
         if lost:
             lost |= {name for member in self.members if not self.has_joined(member) for name in self.plan.names(member.rank)}
@@ -298,9 +299,9 @@ class Run:
                 _, number, word, *rest = line.split(None, 3)
                 if word in ("error", "again") and not (self.is_over and self.launcher and not lost):
                     if "call mv_init() first" in rest[0] and not self.has_joined(member):
-                        continue  # it has told why it could not join
+                        continue  # it has already reported why it could not join
                     if "has begun to shrink the group" in rest[0]:
-                        continue  # docs/groups.md: a slower rank may hear of it in the operation before
+                        continue  # docs/groups.md: a slower rank may learn of it in the operation before
                     named = named_in(rest[0])
                     if not named or not (named & lost or self.is_overwritten()):
                         command = member.calls[int(number)][0]
@@ -312,7 +313,8 @@ class Run:
             self.judge_values()
 
     def is_overwritten(self):
-        """Whether a member's nonsense may have reached the others: values prove nothing then, nor who is the first to complain of whom."""
+        """Whether a member's random bytes may have reached the others. Then neither values nor the first reported error
+        prove anything."""
         return any(fault.kind == "scribble" and self.members[fault.rank].is_lost for fault in self.plan.faults)
 
     def judge_endings(self):
@@ -333,10 +335,10 @@ class Run:
             self.problem(f"the launcher has ended with {self.launcher.poll()}")
 
     def status_of(self, member):
-        """None where it still runs, or is not a child of this process."""
+        """The exit status; None if it still runs, or is not a child of this process."""
         if member.rank not in self.log or not member.is_dead:
             return None
-        return self.log[member.rank].process.wait(GONE)  # its other threads may end later than its first
+        return self.log[member.rank].process.wait(GONE)  # its other threads may end after the main thread
 
     def has_joined(self, member):
         if member.language != "server":
@@ -349,24 +351,24 @@ class Run:
             return f"[s{self.plan.servers.index(member.rank)}] polyverso server: can't join" not in log.read()
 
     def is_complete(self):
-        """Whether the cluster came together."""
+        """Whether all members have joined."""
         return all(self.has_joined(member) for member in self.members)
 
     def tally(self, name, worker):
-        """(acknowledged, begun) adds or pushes of a worker."""
+        """(acknowledged, started) adds or pushes of a worker."""
         member = self.members[self.plan.workers[worker]]
         command = f"push {worker}" if name == "store" else f"add {name} "
         calls = [call for call in member.calls.values() if call[0].startswith(command)]
         return sum(call[3] == "ok" for call in calls), sum(call[1] is not None and call[3] != "skip" for call in calls)
 
     def pulled(self, worker):
-        """How many pushes a worker knows to be there: those before a pull of its own."""
+        """The number of a worker's pushes that are surely applied: those before a pull of its own."""
         member = self.members[self.plan.workers[worker]]
         pulls = [number for number, call in member.calls.items() if call[0] == "pull" and call[3] == "ok"]
         return sum(number < max(pulls, default=0) and call[0].startswith("push ") and call[3] == "ok" for number, call in member.calls.items())
 
     def judge_sums(self):
-        """What the survivors read at last."""
+        """Checks the final values that the survivors have read."""
         plan = self.plan
         for member in self.living_at_the_end():
             for number in sorted(member.calls)[-len(plan.ending()) - 2 :]:
@@ -390,7 +392,7 @@ class Run:
         return [self.members[rank] for rank in self.plan.workers if not self.members[rank].is_lost and not self.is_over]
 
     def judge_values(self):
-        """What each read meanwhile."""
+        """Checks the values that each member has read during the run."""
         centres = {}
         for member in self.members:
             if member.rank not in self.plan.workers:
@@ -421,7 +423,7 @@ class Run:
             if len(found) > 1 and not any(member.is_lost for member in self.members):
                 self.problem(f"command {number}: the centres differ: {sorted(found)}")
 
-    # ------------------------------------------------------------------ what is left
+    # ------------------------------------------------------------------ leftovers
 
     def judge_rest(self):
         deadline = time.monotonic() + GONE
@@ -432,7 +434,7 @@ class Run:
             time.sleep(0.01)
         if left:
             self.problem("left behind: " + "; ".join(f"{pid}: {command_of(pid)}" for pid in left))
-        if self.launcher is not None and self.launcher.poll() == -signal.SIGKILL:  # its file goes with the next one that looks
+        if self.launcher is not None and self.launcher.poll() == -signal.SIGKILL:  # `polyverso status` removes its file
             subprocess.run(["polyverso", "status"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30, check=False)
         for folder in ("/tmp", "/dev/shm", PLACE + "/run"):
             files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
@@ -454,7 +456,7 @@ class Run:
 
 
 def pairs(text):
-    """[(least, most)] of each worker."""
+    """[(least, greatest)] of each worker."""
     numbers = [float(word) for word in text.split()]
     return list(zip(numbers[::2], numbers[1::2]))
 
@@ -480,7 +482,7 @@ def command_of(pid):
 
 
 def reap(keep):
-    """Reaps orphans: this process is their init."""
+    """Reaps orphans: this process is the init of its namespace."""
     for pid in processes():
         if pid not in keep and not is_running(pid):
             try:

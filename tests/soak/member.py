@@ -1,16 +1,17 @@
 """One member of soak.py's clusters, in Python; member.pl, member.lua and member.c do the same.
 
-It reads commands from the FIFO $SOAK/in-$POLYVERSO_RANK, one a line, "NUMBER NAME ARGUMENTS", and writes what becomes of each to
-$SOAK/out-$POLYVERSO_RANK:
+It reads commands from the FIFO $SOAK/in-$POLYVERSO_RANK, one per line, "NUMBER NAME ARGUMENTS", and writes the outcome
+of each to $SOAK/out-$POLYVERSO_RANK:
 
     NUMBER begin                    before the call
-    NUMBER ok RESULT                its end; of an asynchronous add once it has been waited for
-    NUMBER again STATUS TEXT        it failed since a peer was lost, and is tried again
+    NUMBER ok RESULT                its end; for an asynchronous add, after the wait for it
+    NUMBER again STATUS TEXT        it failed because a peer was lost, and is retried
     NUMBER error STATUS TEXT        it failed
-    NUMBER skip                     what it is about could not be made
+    NUMBER skip                     the object that it uses could not be created
 
-Elements belong to workers: element i to worker i modulo `width`. An add or a push adds 1 to all elements of one worker. What is read is told as the
-least and the greatest of each worker's elements. A size is a multiple of the width.
+Elements belong to workers: element i to worker i modulo `width`. An add or a push adds 1 to all elements of one worker.
+Values that were read are reported as the least and the greatest of each worker's elements. A size is a multiple of the
+width.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a seed means: a cluster, what its members do, and what happens to them."""
+"""The plan of a run, drawn from a seed: the cluster, the commands of its members, and the faults."""
 
 import dataclasses
 import random
@@ -12,20 +12,20 @@ COMMANDS = {
     "lua5.1": ["lua5.1", "member.lua"],
     "luajit": ["luajit", "member.lua"],
     "lua5.4": ["lua5.4", "member.lua"],
-    "server": ["polyverso", "server"],  # obeys no commands
+    "server": ["polyverso", "server"],  # reads no commands
 }
 HEARTBEAT = 2.0  # seconds
 
 
 @dataclasses.dataclass
 class Fault:
-    """It happens when this share of all commands has begun, and `after` seconds."""
+    """A fault. It happens `after` seconds after this share of all commands has started."""
 
     kind: str  # kill, stop, scribble; launcher: kill it
     rank: int
     share: float
     after: float
-    span: float = 0.0  # of a stop
+    span: float = 0.0  # duration of a stop
 
     @property
     def is_loss(self):
@@ -60,13 +60,13 @@ class Plan:
         self._draw_faults()
 
     def _draw_roles(self):
-        """roles and members by rank."""
+        """Draws the roles and members, by rank."""
         dice = self.dice
         workers = dice.randint(1, 4)
         servers = dice.randint(0 if workers > 1 else 1, 5 - workers)
         if self.start == "direct":
             self.roles = ["worker" if servers and dice.random() < 0.7 else "all" for _ in range(workers)] + ["server"] * servers
-            dice.shuffle(self.roles)  # so that the master may be a process of its own
+            dice.shuffle(self.roles)  # the master may be any process
         else:
             self.roles = ["worker" if servers else "all"] * workers + ["server"] * servers
         names = [name for name in COMMANDS if name != "server"]
@@ -78,7 +78,7 @@ class Plan:
         self.servers = [rank for rank, role in enumerate(self.roles) if role != "worker"]
 
     def _draw_round(self):
-        """Commands of one round, with {worker}, for every worker alike."""
+        """The commands of one round, with a placeholder {worker}, the same for every worker."""
         dice, commands = self.dice, []
         parts = list(self.features)
         dice.shuffle(parts)
@@ -137,17 +137,17 @@ class Plan:
         return commands + [f"get {name}" for name, _, pace, _ in self.tables if pace == "merge"]
 
     def ending(self):
-        """What is read at last. Nobody adds any more."""
+        """The final reads, when no worker adds any more."""
         return [f"look {name}" for name, *_ in self.tables] + (["pull"] if "store" in self.features else [])
 
     def count(self):
-        """How many commands there are in all."""
+        """The number of all commands."""
         return sum(len(self.setup(0)) + len(self.work(0)) + len(self.ending()) + 1 for _ in self.workers)
 
     # ------------------------------------------------------------------ names
 
     def names(self, rank):
-        """What messages call it."""
+        """The names of a rank in messages."""
         names = {f"rank {rank}"} | ({"the master"} if rank == 0 else set())
         if rank in self.workers:
             names.add(f"worker {self.workers.index(rank)}")
@@ -166,8 +166,8 @@ class Plan:
 
 
 def named_in(text):
-    """{"worker 1", "rank 0", ...} of a message."""
-    found = {"the master"} if "the master at " in text else set()  # who joins knows no more of it
+    """The names {"worker 1", "rank 0", ...} that occur in a message."""
+    found = {"the master"} if "the master at " in text else set()  # a joining process knows no other name of it
     for kind, numbers in re.findall(r"\b(worker|server|rank)s? (\d+(?:(?:, | and )\d+)*)", text):
         found.update(f"{kind} {number}" for number in re.findall(r"\d+", numbers))
     return found

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs small clusters of random members that do random work, and does random harm to them.
+"""Runs small clusters of random members with random work, and injects random faults.
 
-A seed gives the cluster (languages, roles, how it is started, transports), what its members do (tables, stores, groups, gossip) and what
-happens to them: a process is killed or stopped, strangers disturb its ports, a member's shared memory is overwritten. Each run has
-namespaces of its own, so it disturbs nothing outside, and whatever it leaves behind is found. What has to hold:
+A seed determines the cluster (languages, roles, start, transports), the work of its members (tables, stores, groups,
+gossip) and the faults: a process is killed or stopped, strangers disturb its ports, a member's shared memory is
+overwritten. Each run has its own namespaces, so it has no effect outside, and leftovers are found. The invariants:
 
- - survivors end with success, or with errors that name a lost process, and soon;
- - an acknowledged add is counted exactly once, one without an answer once or not at all;
+ - survivors end soon, with success or with errors that name a lost process;
+ - an acknowledged add is counted exactly once, an unanswered one at most once;
  - no process and no file is left behind.
 
     soak.py --seeds 1-1000 --jobs 4
-    soak.py --seeds 17 --keep          one run, with all that its members said
+    soak.py --seeds 17 --keep          one run, with all output of its members
 """
 
 import argparse
@@ -22,13 +22,13 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LONGEST = 150  # seconds; a run that takes longer hangs
-SLOW = 30  # such a run is shown, too
+LONGEST = 150  # seconds; a longer run counts as hung
+SLOW = 30  # seconds; a longer run is listed
 SKIPPED = 77
 
 
 def namespaces():
-    """The command that begins a run's own world, or None where it is not to be had."""
+    """The command that starts a run's namespaces, or None if they are not available."""
     for user in ([], ["--user", "--map-root-user"]):
         command = ["unshare", *user, "--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc"]
         if subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:

@@ -1,4 +1,4 @@
-"""What disturbs a cluster from outside: connections with bytes of all kinds, and random bytes in a member's shared memory."""
+"""Disturbances from outside: connections with arbitrary bytes, and random bytes in a member's shared memory."""
 
 import os
 import random
@@ -9,7 +9,7 @@ import threading
 
 
 def hello():
-    """The first record of a connection, as core/wire/handshake.cpp lays it out."""
+    """The first record of a connection; for its layout, see core/wire/handshake.cpp."""
     return struct.pack("<IIIIHHIQQ", 0x4D564801, 0x01020304, 1, 0, 1, 1, 2, 77, 0) + bytes(32 + 64)
 
 
@@ -59,7 +59,7 @@ class Vandal:
             elif kind == 3:
                 self._standing += [self._connect(address) for _ in range(dice.randrange(1, 40))]
             else:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # leaves with a reset
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset on close
 
     def _work(self):
         while not self._over.wait(0.02):
@@ -79,7 +79,7 @@ class Vandal:
 
 
 def scribble(pid, dice, times):
-    """Writes random bytes into the memory that a process shares with others, as a bug in the process itself could."""
+    """Writes random bytes into the memory that a process shares with others, like a bug in the process could."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
         lines = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .w.s \S+ \S+ \S+\s+/memfd:", maps.read(), re.MULTILINE)
     shared = [(int(begin, 16), int(end, 16)) for begin, end in lines]
@@ -89,7 +89,7 @@ def scribble(pid, dice, times):
     try:
         for _ in range(times):
             begin, end = dice.choice(shared)
-            # Headers are at the beginning.
+            # Headers are at the start.
             at = dice.randrange(begin, min(end, begin + dice.choice([512, 4096, end - begin])))
             os.pwrite(memory, dice.choice([dice.randbytes(8), bytes(8), b"\xff" * 8])[: dice.choice([1, 4, 8])], at)
     finally:

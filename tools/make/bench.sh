@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds what users get and the benchmarks in the release tree, and measures:  bench.sh [OPTION...]
+# Builds the shipped targets and the benchmarks in the release tree, and runs the benchmarks:  bench.sh [OPTION...]
 # The options are those of bench/run.py.
 set -eu
 cd "$(dirname "$0")/../.."

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages of the given groups (packages.txt) that are missing; quick when none is.
-#   deps.sh [--check] GROUP...      --check: only say what is missing
+# Installs the missing Debian packages of the given groups (packages.txt). Takes little time if none is missing.
+#   deps.sh [--check] GROUP...      --check: only list the missing packages
 set -eu
 list=$(dirname "$0")/packages.txt
 
@@ -14,8 +14,8 @@ if ! command -v dpkg-query >/dev/null; then
   exit 0
 fi
 
-# dpkg-query fails when it has never heard of a package; that package is just missing then.
-# shellcheck disable=SC2086 # one word a package
+# dpkg-query fails for packages that it does not know; these count as missing.
+# shellcheck disable=SC2086 # one word per package
 present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $wanted 2>/dev/null | sed -n 's/ installed$//p') || true
 missing=$(printf '%s\n' "$present" - "$wanted" | awk '$0 == "-" { second = 1; next } second { if (!($0 in have)) print; next } { have[$0] }')
 [ -n "$missing" ] || exit 0
@@ -47,7 +47,7 @@ install() {
 }
 
 echo "deps: installing $missing"
-# The package lists may be absent (a fresh machine) or older than the archive: fetch them then, and only then.
+# The package lists may be absent (a fresh machine) or older than the archive. Only then update them.
 # shellcheck disable=SC2086
 if apt-get --simulate install $missing >/dev/null 2>&1 && install; then exit 0; fi
 apt -q update

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Runs tests/frameworks: gossip's adapters with the real PyTorch and Keras, and examples/gossip-cifar. Ends as test.sh does.
-#   frameworks.sh [TORCH]     TORCH, such as 2.6: PyPI's PyTorch of this version (gigabytes), in place of Debian's
+# Runs tests/frameworks: gossip's adapters with the real PyTorch and Keras, and examples/gossip-cifar. Ends with the
+# same lines as test.sh.
+#   frameworks.sh [TORCH]     TORCH, such as 2.6: PyPI's PyTorch of this version (gigabytes), instead of Debian's
 #
-# PyTorch is Debian's wherever Debian's Python can load the tree's module, Keras (on JAX) PyPI's: in build/frameworks, an environment of
-# its own, as its numpy is newer than Debian's.
+# PyTorch is Debian's if Debian's Python can load the tree's module. Keras (on JAX) is PyPI's, in an environment of its
+# own (build/frameworks), because it needs a newer numpy than Debian's.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 wanted=${1:-}
@@ -18,7 +19,8 @@ has() {
   "$1" -c 'import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]' "${@:2}" 2>/dev/null
 }
 
-# environment NAME REQUIREMENT...: makes build/frameworks/NAME hold these, unless it does. Prints its interpreter.
+# environment NAME REQUIREMENT...: installs these into build/frameworks/NAME unless they are there. Prints its
+# interpreter.
 environment() {
   local folder=build/frameworks/$1 stamp
   stamp="$base ${*:2}"

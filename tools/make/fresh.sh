@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves `make demo` and `make test` where nothing is installed: in a minimal Debian 12 made for the purpose in a scratch
-# folder, with a fresh clone of HEAD. This machine lends its route to the network only: resolver, hosts, certificates,
-# the settings of apt and pip. Needs root, git and debootstrap; leaves nothing behind.
+# Tests `make demo` and `make test` on a machine with nothing installed: in a minimal Debian 12 in a scratch folder,
+# with a fresh clone of HEAD. From this machine it takes only the network settings: resolver, hosts, certificates, the
+# settings of apt and pip. Needs root, git and debootstrap; leaves nothing behind.
 #   fresh.sh [--keep] [TARGET...]     --keep: keep the scratch folder; targets: demo test
 set -euo pipefail
 suite=bookworm
@@ -10,10 +10,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 say() { echo "fresh: $*"; }
 fail() { say "failed: $*" >&2; exit 1; }
 
-# Variables that say where certificates, proxies and package indexes are; the clean environment inside takes over only these.
+# Variables that locate certificates, proxies and package indexes. The clean environment inside inherits only these.
 network_variables='^(https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO|PIP_[A-Z_]+)='
 
-# Debian's mirror, as this machine's apt is told; without one, debootstrap's own choice.
+# The Debian mirror from this machine's apt settings. If it is empty, debootstrap uses its default.
 mirror() {
   local uri
   uri=$(apt-get indextargets --format '$(REPO_URI) $(COMPONENT) $(IDENTIFIER)' 2>/dev/null |
@@ -35,12 +35,12 @@ lend_network() {
   lend /etc/ssl/certs/ca-certificates.crt
   lend /etc/pip.conf "$HOME/.config/pip" "$HOME/.pip"
   lend /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/apt/keyrings /etc/apt/trusted.gpg.d
-  # What the variables point at, unless it is there already.
+  # Copy the files that the variables name, unless they exist inside.
   local value
   while read -r value; do
     if [[ $value == /* && ! -e $root$value ]]; then lend "$value"; fi
   done < <(env | grep -E "$network_variables" | cut -d= -f2-)
-  # Another release's sources would not fit; debootstrap has written a line of its own.
+  # debootstrap has written a sources.list. Replace it only if this machine runs the same release.
   if grep -q "^VERSION_CODENAME=$suite" /etc/os-release; then
     rm -f "$root/etc/apt/sources.list"
     lend /etc/apt/sources.list /etc/apt/sources.list.d
@@ -49,7 +49,7 @@ lend_network() {
   fi
 }
 
-# Runs a command in the scratch system. Its mounts and processes live in namespaces of their own and end with it.
+# Runs a command in the scratch system. Its mounts and processes live in namespaces of their own, which end with it.
 inside() {
   local variables
   mapfile -t variables < <(env | grep -E "$network_variables")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fuzzes each parser for SECONDS. New inputs that reach new code gather in build/fuzz/corpus,
-# one that breaks something in build/fuzz/broken, with the command that shows it again.
+# Fuzzes each parser for SECONDS. Inputs that reach new code are collected in build/fuzz/corpus. An input that fails is
+# kept in build/fuzz/broken, and the command that reproduces it is printed.
 #   fuzz.sh SECONDS
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Looks where `make test` has no time to: seeds of the simulators that no night has tried, ranks that are killed, and an hour of fuzzing.
-# A failing seed prints the command that replays it.
+# The tests that take too long for `make test`: simulator seeds that no earlier night has used, killed ranks, and an
+# hour of fuzzing. A failing seed prints the command that replays it.
 #   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_CALLS=10000000  NIGHTLY_RUNS=1000 (clusters)  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the given presets' trees and runs their tests, all of them even when one fails. Ends with ctest's summaries and
-# one line: "test: ok ..." or "test: FAILED ...".
+# Builds the trees of the given presets and runs their tests; a failure does not stop the others. Ends with ctest's
+# summaries and one line: "test: ok ..." or "test: FAILED ...".
 #   test.sh PRESET...
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
@@ -9,13 +9,13 @@ started=$SECONDS
 summaries=
 failed=
 
-# GCC 12's sanitizers want memory where kernels that randomize addresses by 32 bits do not always put it.
+# GCC 12's sanitizers need address ranges that kernels with 32 bits of address randomization do not always leave free.
 steady=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then steady=(setarch "$(uname -m)" -R); fi
 
 run_tests() {
   case $1 in
-    # Its tests see what a user sees: the activated environment.
+    # The release tests run in the activated environment, as a user would.
     release) (. build/activate && ctest --preset release -j "$jobs") ;;
     *) "${steady[@]}" ctest --preset "$1" -j "$jobs" ;;
   esac

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Configures a preset's build tree where that is needed, and builds it.
+# Configures a preset's build tree if necessary, and builds it.
 #   tree.sh PRESET [TARGET...]
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,7 +9,7 @@ case $preset in
   release) folder=build ;;
   *) folder=build/$preset ;;
 esac
-# Only these trees hold the Python module.
+# Only these trees contain the Python module.
 case $preset in release | debug) tools/make/venv.sh "$folder" ;; esac
 if [ ! -f "$folder/build.ninja" ] || [ ! -f "$folder/CMakeCache.txt" ] || [ -n "${CMAKE_FLAGS:-}" ]; then
   mkdir -p "$folder"

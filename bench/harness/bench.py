@@ -54,6 +54,7 @@ class Bench:
     def why_no_mxnet(self):
         """The reason why MXNet is unavailable; empty if it is available."""
         try:
-            return "" if self.mxnet_python else ""
+            self.mxnet_python
+            return ""
         except mxnet.Unavailable as error:
             return str(error)

@@ -372,7 +372,7 @@ class KVStore:
     _set_updater = set_updater  # MXNet's name
 
     def update(self) -> None:
-        """Runs the updates that wait for this thread's updater. After all have run, raises the last error, if any."""
+        """Runs the updates that wait for this thread's updater. After all have run, raises the first error, if any."""
         if self._updater is None or self._is_updating or threading.get_ident() != self._thread:
             return
         self._is_updating = True
@@ -380,7 +380,8 @@ class KVStore:
         try:
             merged, stored, key = capi.kv_next_update(self._handle)
             while merged:
-                failure = self._update_one(key, merged, stored) or failure
+                raised = self._update_one(key, merged, stored)
+                failure = failure or raised
                 merged, stored, key = capi.kv_next_update(self._handle)
         finally:
             self._is_updating = False

@@ -240,15 +240,15 @@ def test_an_updater_sees_every_key_and_what_it_raises_is_the_pushs_error(kv):
 
     def update(key, merged, stored):
         seen.append((key, merged.numpy().copy()))
-        if key == "bad":
-            raise RuntimeError("not this one")
+        if key in ("bad", "worse"):
+            raise RuntimeError(f"not {key}")
         stored += merged
 
-    kv.init(["good", "bad", "late"], [ones(), ones(), ones()])
+    kv.init(["good", "bad", "worse", "late"], [ones(), ones(), ones(), ones()])
     kv.set_updater(update)
-    with pytest.raises(RuntimeError, match="not this one"):
-        kv.push(["good", "bad", "late"], [[ones(), ones()], ones(), ones()])
-    assert [key for key, _ in seen] == ["good", "bad", "late"]
+    with pytest.raises(RuntimeError, match="^not bad$"):  # the first of two
+        kv.push(["good", "bad", "worse", "late"], [[ones(), ones()], ones(), ones(), ones()])
+    assert [key for key, _ in seen] == ["good", "bad", "worse", "late"]
     holds(seen[0][1], 2)
     out = [zeros() for _ in range(3)]
     kv.pull(["good", "bad", "late"], out=out)

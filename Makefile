@@ -82,7 +82,7 @@ format: ## Formats the C++ sources with clang-format
 	@tools/make/deps.sh lint
 	@git ls-files 'core/*.?pp' 'capi/src/*.?pp' 'tools/*.?pp' 'tests/*.?pp' 'bench/*.?pp' | xargs -r clang-format -i
 
-lint: ## Checks the C++ sources with clang-tidy, and the shell scripts
+lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, and the shell scripts
 	@tools/make/deps.sh build lint
 	@tools/make/lint.sh
 

@@ -2,6 +2,7 @@
 # Runs clang-tidy on the C++ sources that ship, and shellcheck on the scripts if it is installed.
 set -eu
 cd "$(dirname "$0")/../.."
+tools/make/sizes.py
 tools/make/tree.sh debug polyverso_wire  # its compile commands list each file; other trees compile files together
 if command -v shellcheck >/dev/null; then shellcheck -S warning tools/make/*.sh .ci/run; fi
 git ls-files 'core/*.cpp' 'capi/src/*.cpp' 'tools/*.cpp' |

@@ -24,7 +24,7 @@ Result<Memory> Memory::make(size_t bytes, Pages pages) {
   if (bytes == 0) return memory;
   if (bytes < kPaged) {
     memory.data_ = static_cast<std::byte*>(::operator new(bytes, kLine, std::nothrow));
-    if (memory.data_ == nullptr) return error(MV_ENOMEM, "{} bytes of memory are not to be had", bytes);
+    if (memory.data_ == nullptr) return error(MV_ENOMEM, "can't allocate {} bytes of memory", bytes);
     std::memset(memory.data_, 0, bytes);
     memory.bytes_ = bytes;
     return memory;
@@ -33,7 +33,7 @@ Result<Memory> Memory::make(size_t bytes, Pages pages) {
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
-    return error(MV_ENOMEM, "{} bytes of memory are not to be had: {}", bytes, std::strerror(errno));
+    return error(MV_ENOMEM, "can't allocate {} bytes of memory: {}", bytes, std::strerror(errno));
   auto* data = static_cast<std::byte*>(mapped);
   if (slack > 0) {
     const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(data) % kHugePage) % kHugePage;

@@ -24,7 +24,7 @@ Result<std::string> quoted(std::string_view text, size_t& at, std::string_view k
     if (c == '\\' && at + 1 < text.size() && (text[at + 1] == '"' || text[at + 1] == '\\')) ++at;
     value += text[at];
   }
-  return error(MV_EINVAL, "the quote that opens the value of \"{}\" is never closed", key);
+  return error(MV_EINVAL, "the value of \"{}\" has no closing quote", key);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Result<std::vector<TextPair>> split_pairs(std::string_view text) {
     while (at < text.size() && separates(text[at])) ++at;
     if (at == text.size()) return pairs;
     TextPair pair{std::string(word(true)), std::nullopt};
-    if (pair.key.empty()) return error(MV_EINVAL, "there is no key before the \"=\" at character {}", at + 1);
+    if (pair.key.empty()) return error(MV_EINVAL, "no key before the \"=\" at character {}", at + 1);
     if (at < text.size() && text[at] == '=') {
       ++at;
       if (at < text.size() && text[at] == '"') {

@@ -87,7 +87,7 @@ Result<SettingValue> parse_setting(const SettingInfo& setting, std::string_view 
   switch (setting.type) {
     case SettingType::kBool: {
       const auto is = truth(text);
-      if (!is) return bad("is neither true nor false: 0, 1, true, false, yes, no, on or off is expected");
+      if (!is) return bad("is not a boolean: use 0, 1, true, false, yes, no, on or off");
       value.number = *is;
       break;
     }
@@ -137,7 +137,7 @@ Status check_setting(const SettingInfo& setting, const SettingValue& value) {
       return std::isfinite(real_of(value.number)) ? Status() : bad("is not finite");
     case SettingType::kMillis:
       return value.number == -1 || value.number >= 1 ? Status()
-                                                     : bad("is no time-out: at least 1 ms is expected, or -1 for none");
+                                                     : bad("is not a valid timeout: use at least 1 ms, or -1 for none");
     case SettingType::kInteger:
     case SettingType::kBytes:
       if (value.number >= setting.least && value.number <= setting.most) return {};
@@ -220,8 +220,8 @@ Status SaidSettings::say_text(std::string_view text, std::string_view source) {
   for (const auto& [key, value] : pairs.value()) {
     const auto index = index_of(key);
     if (!index)
-      return error(MV_EINVAL, "{}: there is no setting \"{}\"; known are {}", source, key, list_settings(known_));
-    if (!value) return error(MV_EINVAL, "{}: \"{}\" lacks its value: write {}=...", source, key, key);
+      return error(MV_EINVAL, "{}: unknown setting \"{}\"; known: {}", source, key, list_settings(known_));
+    if (!value) return error(MV_EINVAL, "{}: \"{}\" has no value: write {}=...", source, key, key);
     if (auto status = say_value(*index, *value, key, fmt::format(" in {}", source)); !status.ok()) return status;
   }
   return {};

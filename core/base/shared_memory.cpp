@@ -87,16 +87,16 @@ void SharedMemory::copy_on_write() noexcept {
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return error(MV_ESYSTEM, "can't make shared memory: {}", std::strerror(errno));
+  if (fd < 0) return error(MV_ESYSTEM, "can't create shared memory: {}", std::strerror(errno));
   if (retried([&] { return ftruncate(fd, static_cast<off_t>(bytes)); }) != 0) {
     const int why = errno;
     close(fd);
-    return error(MV_ENOMEM, "{} bytes of shared memory are not to be had: {}", bytes, std::strerror(why));
+    return error(MV_ENOMEM, "can't allocate {} bytes of shared memory: {}", bytes, std::strerror(why));
   }
   auto made = map(fd, bytes, PROT_READ | PROT_WRITE, populate);
   // After our own mapping, which stays writable: every later mapping is read-only.
   if (made.ok() && fcntl(fd, F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
-    return error(MV_ESYSTEM, "shared memory can't be sealed: {}", std::strerror(errno));
+    return error(MV_ESYSTEM, "can't seal shared memory: {}", std::strerror(errno));
   return made;
 }
 
@@ -109,7 +109,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_b
                      fstat(fd, &about) == 0 && about.st_size > 0 && static_cast<size_t>(about.st_size) >= least_bytes;
   if (!sound) {
     close(fd);
-    return error(MV_EPROTOCOL, "a descriptor for shared memory is no sealed memfd of at least {} bytes", least_bytes);
+    return error(MV_EPROTOCOL, "a descriptor for shared memory is not a sealed memfd of at least {} bytes", least_bytes);
   }
   return map(fd, static_cast<size_t>(about.st_size), PROT_READ, populate);
 }
@@ -119,7 +119,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, in
   if (mapped == MAP_FAILED) {
     const int why = errno;
     close(fd);
-    return error(MV_ENOMEM, "{} bytes of shared memory can't be mapped: {}", bytes, std::strerror(why));
+    return error(MV_ENOMEM, "can't map {} bytes of shared memory: {}", bytes, std::strerror(why));
   }
   madvise(mapped, bytes, MADV_DONTFORK);
   return std::shared_ptr<SharedMemory>(new SharedMemory(fd, {static_cast<std::byte*>(mapped), bytes}));

@@ -59,7 +59,7 @@ static void a_spec_that_can_not_be_is_refused(void** state) {
          "kind=matrix in the specification and size=10 in the specification disagree");
   REFUSE("size=10 rows=11", MV_EDISAGREE, "disagree");
   REFUSE("size=10 dtype=i16", MV_EINVAL, "dtype=i16 in the specification is not one of f32|f64|i64|i32|u8|i8|f16|bf16");
-  REFUSE("size=10 colour=red", MV_EINVAL, "known are name, kind (array|matrix|sparse|keyvalue), dtype (f32|f64|");
+  REFUSE("size=10 colour=red", MV_EINVAL, "known: name, kind (array|matrix|sparse|keyvalue), dtype (f32|f64|");
   REFUSE("size=10 colour=red", MV_EINVAL, "rows, cols, size, reject_nonfinite, updater, staleness, initial");
   REFUSE("size=10 staleness=-2", MV_EINVAL, "staleness=-2");
   REFUSE("size=10 updater=\"adagrad rate\"", MV_EINVAL, "rate");

@@ -78,13 +78,13 @@ void text_takes_every_separator_and_spelling(void**) {
 }
 
 void bad_text_is_told_by_name(void**) {
-  refuse("snyc=1", "no setting \"snyc\"; known are sync, role (worker|server|all|scheduler), rank");
-  refuse("listen_fd=3", "no setting \"listen_fd\"");
-  refuse("sync", "lacks its value: write sync=");
-  refuse("sync=maybe", "sync=maybe in the text is neither true nor false");
-  refuse("sync=", "sync= in the text is neither");
+  refuse("snyc=1", "unknown setting \"snyc\"; known: sync, role (worker|server|all|scheduler), rank");
+  refuse("listen_fd=3", "unknown setting \"listen_fd\"");
+  refuse("sync", "has no value: write sync=");
+  refuse("sync=maybe", "sync=maybe in the text is not a boolean");
+  refuse("sync=", "sync= in the text is not a boolean");
   refuse("=1", "no key before the \"=\" at character 1");
-  refuse("secret=\"abc", "never closed");
+  refuse("secret=\"abc", "no closing quote");
   refuse("secret=\"abc\"d", "separator must follow");
   refuse("nodes=0", "nodes=0 in the text is outside 1 .. 65535");
   refuse("nodes=99999999999999999999", "not a whole number");

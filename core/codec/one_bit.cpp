@@ -135,10 +135,11 @@ class OneBit final : public Codec {
 
 }  // namespace
 
-const Kind kOneBit = {"1bit",
-                      {{"threshold", 0.5, -kLargest, kLargest, false, "values above it are sent as the scale"},
-                       {"scale", 1, kLeastStep, kLargest, false, "what is sent, or its negative"}},
-                      [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<OneBit>(spec); }};
+const Kind kOneBit = {
+    "1bit",
+    {{"threshold", 0.5, -kLargest, kLargest, false, "values above it are sent as the scale, others as its negative"},
+     {"scale", 1, kLeastStep, kLargest, false, "the magnitude that is sent"}},
+    [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<OneBit>(spec); }};
 
 }  // namespace mv::codec
 #endif  // HWY_ONCE

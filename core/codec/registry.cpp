@@ -28,7 +28,7 @@ const Kind* find(std::string_view name) {
 base::Status unknown(std::string_view name) {
   std::string known(kNone);
   for (const Kind* kind : kinds()) known += fmt::format(", {}", kind->name);
-  return base::error(MV_EINVAL, "there is no gradient compression \"{}\"; known: {}", name, known);
+  return base::error(MV_EINVAL, "unknown gradient compression \"{}\"; known: {}", name, known);
 }
 
 std::string list_parameters(const Kind& kind) {
@@ -58,7 +58,7 @@ base::Status read_parameter(const Kind& kind, const base::TextPair& pair, Spec* 
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (problem != std::errc() || end != text.data() + text.size())
     return base::error(MV_EINVAL, "gradient compression {}: {}={} is not a number", kind.name, pair.key, text);
-  if ((*said)[index]) return base::error(MV_EINVAL, "gradient compression {}: {} is said twice", kind.name, pair.key);
+  if ((*said)[index]) return base::error(MV_EINVAL, "gradient compression {}: {} is given twice", kind.name, pair.key);
   (*said)[index] = true;
   return check_value(kind, *known, number);
 }
@@ -67,10 +67,10 @@ base::Status read_parameter(const Kind& kind, const base::TextPair& pair, Spec* 
 
 base::Status Codec::check(std::span<const std::byte> encoded, size_t count) const {
   if (encoded.size() != encoded_bytes(count))
-    return base::error(MV_EPROTOCOL, "{} encoded values in {} bytes; they have {}", count, encoded.size(),
+    return base::error(MV_EPROTOCOL, "{} encoded values in {} bytes, {} needed", count, encoded.size(),
                        encoded_bytes(count));
   if (is_sound(encoded.data(), count)) return {};
-  return base::error(MV_EPROTOCOL, "{} encoded values that no encoder makes", count);
+  return base::error(MV_EPROTOCOL, "{} encoded values are invalid: no encoder produces them", count);
 }
 
 CodecRef make(const Spec& spec) {
@@ -83,7 +83,7 @@ base::Status check(const Spec& spec) {
   const Kind* kind = find(spec.name);
   if (kind == nullptr) return unknown(spec.name);
   if (spec.parameters.size() != kind->parameters.size())
-    return base::error(MV_EINVAL, "gradient compression {}: {} parameters given, it has {}", spec.name,
+    return base::error(MV_EINVAL, "gradient compression {}: {} parameters given, {} needed", spec.name,
                        spec.parameters.size(), kind->parameters.size());
   for (size_t i = 0; i < spec.parameters.size(); ++i)
     if (auto wrong = check_value(*kind, kind->parameters[i], spec.parameters[i]); !wrong.ok()) return wrong;

@@ -117,7 +117,7 @@ class TopK final : public Codec {
 
 const Kind kTopK = {"topk",
                     {{"ratio", 0.01, kLeastStep, 1, false, "the share of values that are sent, rounded up"},
-                     {"k", 0, 0, UINT32_MAX, true, "how many are sent of each part; 0: as ratio says"}},
+                     {"k", 0, 0, UINT32_MAX, true, "how many values of each part are sent; 0: set by ratio"}},
                     [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<TopK>(spec); }};
 
 }  // namespace mv::codec

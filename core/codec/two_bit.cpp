@@ -124,7 +124,7 @@ class TwoBit final : public Codec {
 
 const Kind kTwoBit = {
     "2bit",
-    {{"threshold", 0.5, kLeastStep, kLargest, false, "what is sent of a value that has reached it"}},
+    {{"threshold", 0.5, kLeastStep, kLargest, false, "values whose magnitude reaches it are sent as +- this"}},
     [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<TwoBit>(spec); }};
 
 }  // namespace mv::codec

@@ -154,8 +154,8 @@ void everything_else_is_refused(void**) {
   refused({{"2bit", {-1}}, eight}, "above 0");
   refused({{"int8", {0}}, many}, "at least 16");
   const codec::Spec top = spec_of("topk k=2");
-  refused({top, bytes({0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder makes");
-  refused({top, bytes({5, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder makes");
+  refused({top, bytes({0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder produces");
+  refused({top, bytes({5, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder produces");
   for (const float value : serving.values()) assert_true(value == 0);
   Serving integers(MV_I32);
   assert_int_equal(integers.change({two, eight}).status, MV_EPROTOCOL);

@@ -120,7 +120,7 @@ base::Result<Tensor> combine(const char* function, Heap& heap, int op, const Sou
 
 base::Status check_binary_op(const char* function, int op) {
   if (op >= MV_ADD && op <= MV_GE) return {};
-  return base::error(MV_EINVAL, "{}: {} is no mv_tensor_binary_op", function, op);
+  return base::error(MV_EINVAL, "{}: {} is not an mv_tensor_binary_op", function, op);
 }
 
 bool has_negative(const Tensor& tensor) {
@@ -148,14 +148,14 @@ base::Result<mv_dtype> dtype_with(const char* function, int op, const Tensor& a,
   if (op == MV_DIV) return mv_dtype{MV_F64};
   if (has_value(a.dtype, value)) return a.dtype;
   if (is_comparison(op)) return mv_dtype{MV_F64};
-  return base::error(MV_EDTYPE, "{}: {} {} of {}: its dtype does not have this value; cast it to f64 first", function,
+  return base::error(MV_EDTYPE, "{}: {} {} of {}: its dtype can't represent this value; cast it to f64 first", function,
                      binary_name(op), value, a.text());
 }
 
 base::Status axpy_rows(const char* function, double alpha, const Tensor& x, const Tensor& y) {
   const mv_dtype computed = storage_dtype(common_dtype(x.dtype, y.dtype));
   if (!is_floating(computed) && !has_value(computed, alpha))
-    return base::error(MV_EDTYPE, "{}: alpha is {}, which {} and {} do not have", function, alpha, x.text(), y.text());
+    return base::error(MV_EDTYPE, "{}: alpha is {}, which the dtype of {} and {} can't represent", function, alpha, x.text(), y.text());
   std::byte factor[sizeof(double)];
   store_element(computed, factor, alpha);
   const size_t cols = y.shape.row_count(), runs = x.is_row_sparse() ? x.held.count : 1;
@@ -165,7 +165,7 @@ base::Status axpy_rows(const char* function, double alpha, const Tensor& x, cons
   for (size_t r = 0; r < runs; ++r) {
     const auto to_row = x.is_row_sparse() ? static_cast<size_t>(x.held.ids[r]) : 0;
     if (to_row >= y.shape.rows() && x.is_row_sparse())  // the caller has overwritten the ids
-      return base::error(MV_ERANGE, "{}: {} holds a row {}", function, x.text(), x.held.ids[r]);
+      return base::error(MV_ERANGE, "{}: {} has an invalid row id {}", function, x.text(), x.held.ids[r]);
     for (size_t i = 0; i < run; i += longest) {
       const size_t count = std::min(longest, run - i);
       const std::byte* from = x.data + (r * run + i) * dtype_bytes(x.dtype);
@@ -193,7 +193,7 @@ const char* binary_name(int op) {
 }
 
 base::Result<Tensor> unary(const char* function, Heap& heap, int op, const Tensor& a, const Tensor* out) {
-  if (op < MV_NEG || op > MV_LOG) return base::error(MV_EINVAL, "{}: {} is no mv_tensor_unary_op", function, op);
+  if (op < MV_NEG || op > MV_LOG) return base::error(MV_EINVAL, "{}: {} is not an mv_tensor_unary_op", function, op);
   if (auto status = need_dense(function, a); !status.ok()) return status;
   const bool stays = is_floating(a.dtype) || op == MV_NEG || op == MV_ABS;
   const mv_dtype dtype = stays ? a.dtype : MV_F64;
@@ -249,7 +249,7 @@ base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, con
   if (auto status = need_dense(function, *out); !status.ok()) return status;
   auto shape = broadcast(function, a.shape, out->shape);
   if (!shape.ok() || shape.value() != out->shape)
-    return base::error(MV_ESHAPE, "{}: {} does not fill {}", function, a.text(), out->text());
+    return base::error(MV_ESHAPE, "{}: {} can't be broadcast to {}", function, a.text(), out->text());
   auto operand = readable(heap, a, out);
   if (!operand.ok()) return operand;
   const Tensor& from = operand.value();

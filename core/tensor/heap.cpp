@@ -299,7 +299,7 @@ base::Result<std::shared_ptr<Block>> Heap::allocate(size_t bytes, Content conten
   auto block = rounded > kLargestCarved ? store_->whole(rounded, &is_fresh) : store_->carve(rounded);
   if (!block.ok()) {
     if (block.status().code() != MV_ESYSTEM) return block.status();
-    base::log_warn("tensor: {}; private memory stands in for it", block.status().text());
+    base::log_warn("tensor: {}; using private memory instead", block.status().text());
     block = std::shared_ptr<Block>(std::make_shared<PrivateBlock>(rounded));
   }
   if (content == Content::kZeros && !is_fresh) std::memset(block.value()->data(), 0, bytes);

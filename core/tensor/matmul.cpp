@@ -89,8 +89,8 @@ HWY_EXPORT(multiply_f64);
 
 base::Status check(const char* function, const Tensor& a, const Tensor& b, int flags) {
   if ((flags & ~(MV_TRANSPOSE_A | MV_TRANSPOSE_B)) != 0)
-    return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_tensor_matmul_flag", function,
-                       static_cast<unsigned>(flags));
+    return base::error(MV_EINVAL, "{}: the flags {:#x} contain unknown bits: use those of mv_tensor_matmul_flag",
+                       function, static_cast<unsigned>(flags));
   if (auto status = need_dense(function, a); !status.ok()) return status;
   if (auto status = need_dense(function, b); !status.ok()) return status;
   if (a.shape.dims != 2 || b.shape.dims != 2)
@@ -113,7 +113,7 @@ base::Result<Tensor> matmul(const char* function, Heap& heap, const Tensor& a, c
   if (!right.ok()) return right;
   const Shape &of_a = left.value().shape, &of_b = right.value().shape;
   if (of_a.lengths[1] != of_b.lengths[0]) {
-    return base::error(MV_ESHAPE, "{}: {} columns meet {} rows: {}{} and {}{}", function, of_a.lengths[1],
+    return base::error(MV_ESHAPE, "{}: {} columns do not match {} rows: {}{} and {}{}", function, of_a.lengths[1],
                        of_b.lengths[0], a.text(), (flags & MV_TRANSPOSE_A) != 0 ? " transposed" : "", b.text(),
                        (flags & MV_TRANSPOSE_B) != 0 ? " transposed" : "");
   }

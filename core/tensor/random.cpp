@@ -68,7 +68,7 @@ base::Status fill_integers(const char* function, const Tensor& tensor, int64_t s
   const double limit = tensor.dtype == MV_U8 ? 0x1p8 : tensor.dtype == MV_I8 ? 0x1p7 : tensor.dtype == MV_I32 ? 0x1p31 : 0x1p63;
   const double least = tensor.dtype == MV_U8 ? 0 : -limit;
   if (low != std::floor(low) || high != std::floor(high) || low < least || high > limit) {
-    return base::error(MV_EINVAL, "{}: {} .. {} - 1 are asked of {}: whole numbers of its dtype are needed", function,
+    return base::error(MV_EINVAL, "{}: range {} .. {} - 1 for {}: both limits must be whole numbers of its dtype", function,
                        low, high, tensor.text());
   }
   const auto from = static_cast<int64_t>(low);
@@ -137,7 +137,7 @@ double normal_quantile(double p) {
 base::Status fill_uniform(const char* function, const Tensor& tensor, int64_t seed, double low, double high) {
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
   if (!(low < high) || !std::isfinite(high - low))
-    return base::error(MV_EINVAL, "{}: low is {}, high is {}: low < high, both finite, are needed", function, low,
+    return base::error(MV_EINVAL, "{}: low is {}, high is {}: both must be finite, with low < high", function, low,
                        high);
   if (!is_floating(tensor.dtype)) return fill_integers(function, tensor, seed, low, high);
   fill_from<double>(tensor, MV_F64, seed, Stream::kUniform, [=](uint64_t word) {
@@ -150,10 +150,10 @@ base::Status fill_uniform(const char* function, const Tensor& tensor, int64_t se
 base::Status fill_normal(const char* function, const Tensor& tensor, int64_t seed, double mean, double deviation) {
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
   if (!is_floating(tensor.dtype))
-    return base::error(MV_EDTYPE, "{}: {} holds integers, which are not normally distributed", function, tensor.text());
+    return base::error(MV_EDTYPE, "{}: {} holds integers: a normal distribution needs a floating-point dtype", function, tensor.text());
   if (!std::isfinite(mean) || !(deviation >= 0) || !std::isfinite(deviation)) {
     return base::error(MV_EINVAL,
-                       "{}: mean is {}, deviation is {}: finite numbers, the deviation 0 or more, are needed", function,
+                       "{}: mean is {}, deviation is {}: both must be finite, the deviation at least 0", function,
                        mean, deviation);
   }
   fill_from<double>(tensor, MV_F64, seed, Stream::kNormal, [=](uint64_t word) {

@@ -229,7 +229,7 @@ bool all_close(const Tensor& a, const Tensor& b, double relative, double absolut
 }  // namespace
 
 base::Result<Tensor> reduce(const char* function, Heap& heap, int op, const Tensor& tensor, int64_t axis) {
-  if (op < MV_SUM || op > MV_NORM) return base::error(MV_EINVAL, "{}: {} is no mv_tensor_reduce_op", function, op);
+  if (op < MV_SUM || op > MV_NORM) return base::error(MV_EINVAL, "{}: {} is not an mv_tensor_reduce_op", function, op);
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
   if (axis != MV_ALL_AXES && (axis < 0 || axis >= tensor.shape.dims))
     return base::error(MV_EINVAL, "{}: {} has no dimension {}", function, tensor.text(), axis);
@@ -237,7 +237,8 @@ base::Result<Tensor> reduce(const char* function, Heap& heap, int op, const Tens
   const Shape shape = axis == MV_ALL_AXES ? Shape{} : tensor.shape.without(static_cast<uint32_t>(axis));
   const bool is_extreme = op >= MV_LEAST && op <= MV_ARGMAX;
   if (is_extreme && split.along == 0 && shape.count() > 0)
-    return base::error(MV_EINVAL, "{}: nothing is least or greatest in {}", function, tensor.text());
+    return base::error(MV_EINVAL, "{}: no least or greatest element along an empty dimension of {}", function,
+                       tensor.text());
   auto result = make_dense(heap, result_dtype(op, tensor.dtype), shape, Heap::Content::kAnything);
   if (!result.ok()) return result;
   if (is_extreme) {
@@ -269,7 +270,7 @@ base::Result<bool> close(const char* function, const Tensor& a, const Tensor& b,
   if (auto status = need_dense(function, a); !status.ok()) return status;
   if (auto status = need_dense(function, b); !status.ok()) return status;
   if (!(relative >= 0) || !(absolute >= 0))
-    return base::error(MV_EINVAL, "{}: the tolerances are {} and {}, they must be 0 or more", function, relative,
+    return base::error(MV_EINVAL, "{}: the tolerances are {} and {}, but must be at least 0", function, relative,
                        absolute);
   return a.shape == b.shape && all_close(a, b, relative, absolute);
 }

@@ -63,7 +63,7 @@ base::Result<Shape> make_shape(const char* function, const int64_t* lengths, uin
     const int64_t length = shape.lengths[i];
     if (length < 0) return base::error(MV_ESHAPE, "{}: {} has a negative length", function, shape.text());
     if (length > 0 && product > kMostElements / length)
-      return base::error(MV_ESHAPE, "{}: no memory holds {}", function, shape.text());
+      return base::error(MV_ESHAPE, "{}: {} is too large", function, shape.text());
     product *= std::max<int64_t>(length, 1);
   }
   return shape;
@@ -85,7 +85,7 @@ base::Result<Shape> fit_shape(const char* function, const int64_t* lengths, uint
   }
   if (shape.value().count() == count && (open == end || shape.value().count() > 0 || count == 0)) return shape;
   std::copy_n(lengths, dims, shape.value().lengths.begin());
-  return base::error(MV_ESHAPE, "{}: {} elements do not make {}", function, count, shape.value().text());
+  return base::error(MV_ESHAPE, "{}: {} elements do not fit shape {}", function, count, shape.value().text());
 }
 
 base::Result<Shape> broadcast(const char* function, const Shape& a, const Shape& b) {
@@ -94,7 +94,7 @@ base::Result<Shape> broadcast(const char* function, const Shape& a, const Shape&
   for (uint32_t i = 1; i <= both.dims; ++i) {
     const int64_t of_a = i <= a.dims ? a.lengths[a.dims - i] : 1, of_b = i <= b.dims ? b.lengths[b.dims - i] : 1;
     if (of_a != of_b && of_a != 1 && of_b != 1)
-      return base::error(MV_ESHAPE, "{}: {} and {} do not go together", function, a.text(), b.text());
+      return base::error(MV_ESHAPE, "{}: {} and {} can't be broadcast together", function, a.text(), b.text());
     both.lengths[both.dims - i] = of_a == 1 ? of_b : of_a;
   }
   return make_shape(function, both.lengths.data(), both.dims);

@@ -154,7 +154,7 @@ base::Result<Tensor> to_dense(const char* function, Heap& heap, const Tensor& te
   for (size_t i = 0; i < tensor.held.count; ++i) {
     const int64_t id = tensor.held.ids[i];
     if (id < 0 || id >= tensor.shape.lengths[0])  // the caller has overwritten the ids
-      return base::error(MV_ERANGE, "{}: {} holds a row {}", function, tensor.text(), id);
+      return base::error(MV_ERANGE, "{}: {} has an invalid row id {}", function, tensor.text(), id);
     copy_row(made.value(), static_cast<size_t>(id), tensor, i);
   }
   return made;

@@ -48,7 +48,7 @@ base::Status check_dtype(const char* function, mv_dtype dtype) {
 
 base::Status need_dense(const char* function, const Tensor& tensor) {
   if (!tensor.is_row_sparse()) return {};
-  return base::error(MV_EINVAL, "{}: {}: a dense tensor is needed, as mv_tensor_to_dense() or mv_tensor_parts() give",
+  return base::error(MV_EINVAL, "{}: {}: a dense tensor is needed: use mv_tensor_to_dense() or mv_tensor_parts()",
                      function, tensor.text());
 }
 
@@ -66,11 +66,12 @@ base::Result<Tensor> make_dense(Heap& heap, mv_dtype dtype, const Shape& shape, 
 base::Result<Tensor> make_lent(const char* function, void* values, size_t count, mv_dtype dtype, const Shape& shape) {
   if (auto status = check_dtype(function, dtype); !status.ok()) return status;
   if (count != shape.count())
-    return base::error(MV_ESHAPE, "{}: {} values given, {} has {}", function, count, shape.text(), shape.count());
+    return base::error(MV_ESHAPE, "{}: {} values given, shape {} needs {}", function, count, shape.text(),
+                       shape.count());
   if (values == nullptr && count > 0)
     return base::error(MV_EINVAL, "{}: values is NULL, but count is {}", function, count);
   if (reinterpret_cast<uintptr_t>(values) % dtype_bytes(dtype) != 0) {
-    return base::error(MV_EINVAL, "{}: the values lie at {}, which is no multiple of the {} bytes of {}", function,
+    return base::error(MV_EINVAL, "{}: the values are at {}, which is not aligned to the {} bytes of {}", function,
                        fmt::ptr(values), dtype_bytes(dtype), dtype_name(dtype));
   }
   Tensor tensor;
@@ -86,7 +87,8 @@ base::Result<Tensor> make_copy_of(const char* function, Heap& heap, const void* 
                                   const Shape& shape) {
   if (auto status = check_dtype(function, dtype); !status.ok()) return status;
   if (count != shape.count())
-    return base::error(MV_ESHAPE, "{}: {} values given, {} has {}", function, count, shape.text(), shape.count());
+    return base::error(MV_ESHAPE, "{}: {} values given, shape {} needs {}", function, count, shape.text(),
+                       shape.count());
   if (values == nullptr && count > 0)
     return base::error(MV_EINVAL, "{}: values is NULL, but count is {}", function, count);
   auto made = make_dense(heap, dtype, shape, Heap::Content::kAnything);
@@ -104,7 +106,7 @@ base::Result<Tensor> reshape(const char* function, const Tensor& tensor, const i
 base::Result<Tensor> slice(const char* function, const Tensor& tensor, int64_t begin, int64_t end) {
   if (auto status = need_rows(function, tensor); !status.ok()) return status;
   if (begin < 0 || end < begin || end > tensor.shape.lengths[0]) {
-    return base::error(MV_ERANGE, "{}: rows {} .. {} - 1 are asked of {}, which has {}", function, begin, end,
+    return base::error(MV_ERANGE, "{}: rows {} .. {} - 1 are not within {}, which has {} rows", function, begin, end,
                        tensor.text(), tensor.shape.lengths[0]);
   }
   return view_of(tensor, tensor.shape.with_rows(end - begin), static_cast<size_t>(begin) * tensor.shape.row_count());
@@ -113,7 +115,7 @@ base::Result<Tensor> slice(const char* function, const Tensor& tensor, int64_t b
 base::Result<Tensor> row(const char* function, const Tensor& tensor, int64_t row) {
   if (auto status = need_rows(function, tensor); !status.ok()) return status;
   if (row < 0 || row >= tensor.shape.lengths[0]) {
-    return base::error(MV_ERANGE, "{}: row {} is asked of {}, which has {}", function, row, tensor.text(),
+    return base::error(MV_ERANGE, "{}: row {} is outside {}, which has {} rows", function, row, tensor.text(),
                        tensor.shape.lengths[0]);
   }
   return view_of(tensor, tensor.shape.without(0), static_cast<size_t>(row) * tensor.shape.row_count());

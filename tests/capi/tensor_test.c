@@ -139,7 +139,7 @@ static void views_share_their_memory_and_keep_it(void** state) {
   EXPECT_F32(flat, 1, 2, 3, 4, 9, 9);
   assert_int_equal(about(row).sharers, 2);
   mv_tensor bad = 0;
-  expect_error(mv_tensor_reshape(flat, DIMS(4), &bad), MV_ESHAPE, "6 elements do not make (4,)");
+  expect_error(mv_tensor_reshape(flat, DIMS(4), &bad), MV_ESHAPE, "6 elements do not fit shape (4,)");
   expect_error(mv_tensor_reshape(flat, DIMS(-1, -1), &bad), MV_ESHAPE, "");
   expect_error(mv_tensor_reshape(flat, DIMS(4, -1), &bad), MV_ESHAPE, "");
   expect_error(mv_tensor_slice(flat, 1, 3, &bad), MV_ERANGE, "f32 (2, 3)");
@@ -368,7 +368,7 @@ static void matrices_multiply(void** state) {
   expect_ok(mv_tensor_transpose(a, &turned));
   EXPECT_F32(turned, 1, 4, 2, 5, 3, 6);
   mv_tensor bad = 0;
-  expect_error(mv_tensor_matmul(a, a, 0, 0, &bad), MV_ESHAPE, "3 columns meet 2 rows");
+  expect_error(mv_tensor_matmul(a, a, 0, 0, &bad), MV_ESHAPE, "3 columns do not match 2 rows");
   expect_error(mv_tensor_matmul(a, b, 4, 0, &bad), MV_EINVAL, "0x4");
   const mv_tensor all[] = {a, b, product, turned};
   for (size_t i = 0; i < COUNT_OF(all); ++i) expect_ok(mv_tensor_free(all[i]));

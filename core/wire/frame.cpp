@@ -31,10 +31,10 @@ base::Result<Prefix> read_prefix(std::span<const std::byte> bytes) {
 
 base::Result<const Message*> read_header(std::span<const std::byte> bytes) {
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), /*max_depth=*/16, /*max_tables=*/1 << 16);
-  if (!verifier.VerifyBuffer<Message>(nullptr)) return base::error(MV_EPROTOCOL, "a frame's header is not a sound message");
+  if (!verifier.VerifyBuffer<Message>(nullptr)) return base::error(MV_EPROTOCOL, "a frame's header is not a valid message");
   const auto* message = flatbuffers::GetRoot<Message>(bytes.data());
   if (message->body() == nullptr || message->body_type() > Body::MAX)
-    return base::error(MV_EPROTOCOL, "a message has no body that this version knows (kind {})", static_cast<int>(message->body_type()));
+    return base::error(MV_EPROTOCOL, "a message has a body that this version does not know (kind {})", static_cast<int>(message->body_type()));
   // The verifier checks the alignment of a vector's length, not of its elements: those of 8 bytes may be misaligned.
   const auto* progress = message->body_as_Progress();
   if (progress != nullptr && progress->pending() != nullptr && reinterpret_cast<uintptr_t>(progress->pending()->Data()) % 8 != 0)

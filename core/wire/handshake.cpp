@@ -255,10 +255,10 @@ base::Status Handshake::why_not_proved(std::string_view address) const {
   }
   if (self_.has_secret) {
     return base::error(
-        MV_EAUTH, "{} has another secret than this process: set POLYVERSO_SECRET (or `secret`) to the same on both", address);
+        MV_EAUTH, "{} has a different secret from this process: set POLYVERSO_SECRET (or `secret`) to the same on both", address);
   }
   return base::error(MV_EAUTH,
-                     "neither this process nor {} has a secret, and they are not proved to belong to the same user of one machine: "
+                     "neither this process nor {} has a secret, and they could not prove that they belong to one user of one machine: "
                      "set POLYVERSO_SECRET (or `secret`) to the same on both",
                      address);
 }
@@ -276,22 +276,22 @@ base::Status Handshake::why(std::string_view address) const {
                          "{} does not speak protocol versions {} to {}: use the same release of Polyverso everywhere",
                          address, self_.version_min, self_.version_max);
     case Refusal::kByteOrder:
-      return base::error(MV_EVERSION, "{} is a machine of the other byte order; Polyverso needs little-endian machines",
+      return base::error(MV_EVERSION, "{} is a machine with a different byte order; Polyverso needs little-endian machines",
                          address);
     case Refusal::kSecret:
     case Refusal::kUser:
       return why_not_proved(address);
     case Refusal::kFenced:
-      return base::error(MV_EPEERLOST, "{} has given up on this process and takes it back only after a restart",
+      return base::error(MV_EPEERLOST, "{} considers this process lost and accepts it only after a restart",
                          address);
     case Refusal::kDuplicate:
-      return base::error(MV_EUNREACHABLE, "{} has another connection with this process already", address);
+      return base::error(MV_EUNREACHABLE, "{} already has a connection with this process", address);
     case Refusal::kSelf:
-      return base::error(MV_EUNREACHABLE, "{} is this very process", address);
+      return base::error(MV_EUNREACHABLE, "{} is the address of this process itself", address);
     case Refusal::kBusy:
       return base::error(MV_EUNREACHABLE, "{} has too many connections that are not authenticated yet", address);
     case Refusal::kStranger:
-      return base::error(MV_EPEERLOST, "{} is another process now", address);
+      return base::error(MV_EPEERLOST, "{} now belongs to a different process", address);
     case Refusal::kNone:
       break;
   }

@@ -251,7 +251,7 @@ def test_another_secret_is_told(master):
     _, address, _ = master
     report = examine("--master", address, POLYVERSO_SECRET="another secret than theirs")
     found = finding(report, "master", "secret")
-    assert found["verdict"] == "problem" and "POLYVERSO_SECRET" in found["todo"] and "has another secret" in found["text"]
+    assert found["verdict"] == "problem" and "POLYVERSO_SECRET" in found["todo"] and "has a different secret" in found["text"]
 
 
 def test_a_process_sees_its_master_before_it_joins(master):

@@ -141,7 +141,7 @@ void different_secrets_are_refused_on_both_sides(void**) {
       assert_int_equal(side->state(), State::kFailed);
       assert_int_equal(side->refusal(), Refusal::kSecret);
       assert_int_equal(side->why("1.2.3.4:5").code(), MV_EAUTH);
-      assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "1.2.3.4:5 has another secret"));
+      assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "1.2.3.4:5 has a different secret"));
       assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "POLYVERSO_SECRET"));
     }
     assert_true(talk.dialer.refused_by_peer());

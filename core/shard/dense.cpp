@@ -21,7 +21,7 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const P
     if (made.ok())
       segment = std::move(made).value();
     else
-      base::log_warn("table \"{}\": {}; other processes will ask for its values", spec.name, made.status().text());
+      base::log_warn("table \"{}\": {}; other processes will get its values by messages", spec.name, made.status().text());
   }
   auto memory = base::Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
   if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());
@@ -362,7 +362,7 @@ void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
 
 base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
   return base::error(MV_EINVAL,
-                     "table \"{}\" is {}: all of its rows are stored, scanning is for sparse and key-value tables",
+                     "table \"{}\" is {}: it stores all rows; only sparse and key-value tables can be scanned",
                      spec_.name, spec_.describe());
 }
 
@@ -403,13 +403,13 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   const bool is_key = (spec_.flags & kStoreKey) != 0;
   if (wants_whole && is_key && rows_.count > 0 && rows_.count != spec_.rows)
     return base::error(MV_EINVAL,
-                       "table \"{}\", updater {}: it wants norms of the whole tensor, which is spread over several servers", spec_.name,
+                       "table \"{}\", updater {} needs norms of the whole tensor, which is spread over several servers", spec_.name,
                        updater.name);
   if (wants_whole && !is_key && (rows_.count != spec_.rows || stripes_.size() > 1))
     return base::error(
         MV_EINVAL,
-        "table \"{}\", updater {}: it wants norms of the whole tensor, which must lie on one server and have at "
-        "most {} elements; larger ones are keys of a key-value store",
+        "table \"{}\", updater {} needs norms of the whole tensor, which must be on one server and have at "
+        "most {} elements; for larger tensors, use keys of a key-value store",
         spec_.name, updater.name, stripe_elements_);
   const size_t states = model->updater->states();
   const bool same = model_ != nullptr && model_->spec.name == updater.name;

@@ -30,12 +30,12 @@ void DenseShard::before_change(Stripe& stripe, uint64_t first, uint64_t count) {
 
 base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
   std::lock_guard lock(mutex_);
-  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
+  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is already being saved", spec_.name);
   std::vector<base::Memory> aside;
   while (aside.size() < 1 + model_->beside->states.size()) {
     auto memory = base::Memory::make(elements() * stored_bytes_, base::Memory::kSmallPages);
     if (!memory.ok())
-      return base::error(MV_ENOMEM, "table \"{}\", to be saved: {}", spec_.name, memory.status().text());
+      return base::error(MV_ENOMEM, "saving table \"{}\": {}", spec_.name, memory.status().text());
     aside.push_back(std::move(memory).value());
   }
   snapshot_taken_ = true;
@@ -153,10 +153,10 @@ base::Status DenseShard::restore_states(const Restored& rows) {
     std::lock_guard lock(mutex_);
     const size_t states = model_->beside->states.size();
     if (rows.states.size() != states)
-      return base::error(MV_EDISAGREE, "table \"{}\": its updater, {}, keeps {} states, not {}", spec_.name, model_->spec.name, states, rows.states.size());
+      return base::error(MV_EDISAGREE, "table \"{}\": its updater, {}, has {} states, not {}", spec_.name, model_->spec.name, states, rows.states.size());
   }
   if (!std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; }))
-    return base::error(MV_EINVAL, "table \"{}\": states of another size than those of {} rows", spec_.name, rows.count);
+    return base::error(MV_EINVAL, "table \"{}\": the size of the states does not match {} rows", spec_.name, rows.count);
   for_restored(rows, [&](Stripe& stripe, uint64_t from, uint64_t share, size_t source) {
     restore_states(stripe, rows, from, source, share * stored_bytes_);
   });

@@ -66,8 +66,8 @@ base::Result<std::shared_ptr<SegmentReader>> SegmentReader::open(std::shared_ptr
       return std::shared_ptr<SegmentReader>(new SegmentReader(spec, layout, std::move(memory)));
   }
   return base::error(MV_EPROTOCOL,
-                     "table \"{}\": a server offers {} bytes of memory that do not hold {} elements of it", spec.name,
-                     memory->bytes(), elements);
+                     "table \"{}\": a server offers {} bytes of shared memory, which do not match its {} elements",
+                     spec.name, memory->bytes(), elements);
 }
 
 SegmentReader::SegmentReader(const Spec& spec, SegmentLayout layout, std::shared_ptr<base::SharedMemory> memory)

@@ -255,11 +255,11 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
   if (model->updater->sums() > 0)
-    return base::error(MV_EINVAL, "table \"{}\", updater {}: it wants norms of whole tensors; {} has rows only",
+    return base::error(MV_EINVAL, "table \"{}\", updater {} needs norms of whole tensors; {} has only rows",
                        spec_.name, updater.name, spec_.describe());
 
   if (model->updater->replaces())
-    return base::error(MV_EINVAL, "table \"{}\", updater {}: it is for arrays and matrices, not for {}", spec_.name,
+    return base::error(MV_EINVAL, "table \"{}\", updater {} is for arrays and matrices, not for {}", spec_.name,
                        updater.name, spec_.describe());
 
   std::lock_guard lock(mutex_);

@@ -41,7 +41,7 @@ KeyedShard::Found KeyedShard::find_from(const Records& records, uint64_t from, s
 
 base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_values) {
   if (cursor < 0 || cursor >> kCursorBits != 0 || most == 0)
-    return base::error(MV_EINVAL, "table \"{}\": a scan for {} rows from {}, which is no cursor that it gave",
+    return base::error(MV_EINVAL, "table \"{}\": scan for {} rows from {}, which is not a cursor of this table",
                        spec_.name, most, cursor);
   Scanned out;
   auto from = static_cast<uint64_t>(cursor);
@@ -63,7 +63,7 @@ base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_va
     if (count == found.size()) continue;
     if (out.rows.empty())
       return base::error(MV_EINVAL,
-                         "table \"{}\": the next keys can only be given together: {} rows of room are too few",
+                         "table \"{}\": the next keys can only be returned together: room for {} rows is not enough",
                          spec_.name, most);
     out.next = static_cast<int64_t>(found[count].first);
     return out;

@@ -20,7 +20,7 @@ void KeyedShard::before_change(Partition& part) {
 
 base::Result<std::unique_ptr<Snapshot>> KeyedShard::snapshot() {
   std::lock_guard lock(mutex_);
-  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
+  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is already being saved", spec_.name);
   snapshot_taken_ = true;
   return std::unique_ptr<Snapshot>(std::make_unique<KeyedSnapshot>(shared_from_this(), model_->updater->states()));
 }

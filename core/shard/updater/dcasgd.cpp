@@ -51,8 +51,8 @@ MV_DISPATCH_FORMULA(dcasgd)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},
-    {"lambda", 0.04, 0, kAnySize, "how much of the delay is compensated"},
-    {"mean_square", 0, 0, 1, "above 0: lambda is divided by the root of a mean of g^2 that keeps this much of itself"},
+    {"lambda", 0.04, 0, kAnySize, "strength of the delay compensation"},
+    {"mean_square", 0, 0, 1, "above 0: lambda is divided by the root of a moving mean of g^2 with this decay factor"},
     {"epsilon", 1e-7, kAboveZero, kAnySize, "keeps that division finite"},
 };
 

@@ -46,8 +46,8 @@ MV_DISPATCH_FORMULA(ftrl)
 constexpr Parameter kParameters[] = {
     {"alpha", 0.1, kAboveZero, kAnySize, "the learning rate"},
     {"beta", 1, 0, kAnySize, "smooths the learning rate of the first steps"},
-    {"l1", 0, 0, kAnySize, "how much evidence a value needs to be anything but zero"},
-    {"l2", 0, 0, kAnySize, "pulls values towards zero"},
+    {"l1", 0, 0, kAnySize, "L1 regularization: keeps values with little evidence at zero"},
+    {"l2", 0, 0, kAnySize, "L2 regularization: pulls values towards zero"},
 };
 
 }  // namespace

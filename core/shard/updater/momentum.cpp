@@ -39,9 +39,9 @@ MV_DISPATCH_FORMULA(momentum)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},
-    {"momentum", 0.9, 0, 1, "how much of its speed a value keeps"},
-    {"dampening", 0, 0, 1, "how much of the gradient its speed does not take"},
-    {"nesterov", 0, 0, 1, "1: the gradient as if the next step of the momentum were already made"},
+    {"momentum", 0.9, 0, 1, "decay factor of the velocity"},
+    {"dampening", 0, 0, 1, "share of the gradient left out of the velocity"},
+    {"nesterov", 0, 0, 1, "1: Nesterov momentum, which looks one step ahead"},
     {"decay", 0, 0, kAnySize, "weight decay: how much of w is added to the gradient"},
 };
 

@@ -93,7 +93,7 @@ const Kind* find_kind(std::string_view name) {
 base::Status unknown_updater(std::string_view name) {
   std::string known;
   for (const Kind* kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind->name);
-  return base::error(MV_EINVAL, "there is no updater \"{}\"; known: {}", name, known);
+  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}", name, known);
 }
 
 std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage) {

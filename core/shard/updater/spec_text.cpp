@@ -43,7 +43,9 @@ std::string list_parameters(const Kind& kind) {
       known += fmt::format("{}{}", choice == one->choices.front() ? ": " : "|", choice);
   }
   if (kind.optimizer != nullptr)
-    known += fmt::format(", {} (factor, multifactor: updates between or at which the rate falls)", optimizer::kSteps);
+    known += fmt::format(
+        ", {} (factor: updates between reductions of the rate; multifactor: updates at which it is reduced)",
+        optimizer::kSteps);
   return known.empty() ? "it has none" : "it has " + known;
 }
 
@@ -129,10 +131,10 @@ class Reader {
   base::Status no_choice(const Parameter& parameter, std::string_view value) const {
     std::string known;
     for (const char* choice : parameter.choices) known += fmt::format("{}{}", known.empty() ? "" : ", ", choice);
-    return base::error(MV_EINVAL, "updater {}: {}={} is none of {}", kind_.name, parameter.name, value, known);
+    return base::error(MV_EINVAL, "updater {}: {}={} is not one of {}", kind_.name, parameter.name, value, known);
   }
   base::Status twice(std::string_view key) const {
-    return base::error(MV_EINVAL, "updater {}: {} is said twice", kind_.name, key);
+    return base::error(MV_EINVAL, "updater {}: {} is given twice", kind_.name, key);
   }
 
   const Kind& kind_;
@@ -176,13 +178,13 @@ base::Status check_updater(const UpdaterSpec& spec, mv_dtype dtype) {
   const auto parameters = parameters_of(*kind);
   const size_t given = spec.parameters.size();
   if (given < parameters.size() || (given > parameters.size() && kind->optimizer == nullptr))
-    return base::error(MV_EINVAL, "updater {}: {} parameters given, it has {}", spec.name, given, parameters.size());
+    return base::error(MV_EINVAL, "updater {}: {} parameters given, {} needed", spec.name, given, parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i)
     if (auto wrong = check_value(*kind, *parameters[i], spec.parameters[i]); !wrong.ok()) return wrong;
   if (kind->optimizer != nullptr)
     if (auto wrong = optimizer::check_schedule(*kind, spec.parameters); !wrong.ok()) return wrong;
   if (kind->floating_only && !tensor::is_floating(dtype))
-    return base::error(MV_EINVAL, "updater {} wants a floating-point dtype, not {}", spec.name,
+    return base::error(MV_EINVAL, "updater {} needs a floating-point dtype, not {}", spec.name,
                        tensor::dtype_name(dtype));
   return {};
 }

@@ -43,8 +43,8 @@ namespace {
 MV_DISPATCH_FORMULA(adadelta)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "no matter here: AdaDelta has none"},
-    {"rho", 0.9, 0, 1, "how much of themselves the means keep"},
+    {"learning_rate", 0.01, 0, kAnySize, "ignored: AdaDelta has no learning rate"},
+    {"rho", 0.9, 0, 1, "decay factor of the means"},
     {"epsilon", 1e-5, kAboveZero, kAnySize, "keeps the division finite, and the first steps from being zero"},
 };
 

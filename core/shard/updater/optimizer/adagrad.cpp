@@ -35,7 +35,7 @@ namespace {
 MV_DISPATCH_FORMULA(adagrad)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
     {"eps", 1e-7, 0, kAnySize, "keeps the first steps finite", {}, false, "float_stable_eps"},
 };
 

@@ -39,9 +39,9 @@ namespace {
 MV_DISPATCH_FORMULA(adam)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.001, 0, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.9, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
-    {"beta2", 0.999, 0, kBelowOne, "how much of itself the mean of their squares keeps"},
+    {"learning_rate", 0.001, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.9, 0, kBelowOne, "decay factor of the mean of gradients"},
+    {"beta2", 0.999, 0, kBelowOne, "decay factor of the mean of squared gradients"},
     {"epsilon", 1e-8, 0, kAnySize, "keeps the division finite"},
     {"lazy_update", 1, 0, 1, "1: rows without a gradient stay as they are"},
 };

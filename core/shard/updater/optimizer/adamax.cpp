@@ -41,9 +41,9 @@ namespace {
 MV_DISPATCH_FORMULA(adamax)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.002, 0, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.9, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
-    {"beta2", 0.999, 0, kBelowOne, "how much of itself the largest gradient keeps"},
+    {"learning_rate", 0.002, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.9, 0, kBelowOne, "decay factor of the mean of gradients"},
+    {"beta2", 0.999, 0, kBelowOne, "decay factor of the largest gradient"},
 };
 
 void correct(double* n, uint64_t count, std::span<const double>) {

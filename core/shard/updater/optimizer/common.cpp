@@ -20,20 +20,20 @@ constexpr const char* kWarmupModes[] = {"linear", "constant"};
 
 constexpr Parameter kList[] = {
     {"wd", 0, 0, kAnySize, "weight decay"},
-    {"rescale_grad", 1, -kAnySize, kAnySize, "what gradients are multiplied with first"},
-    {"clip_gradient", 0, 0, kAnySize, "gradients are cut to +- this; 0: they are not"},
-    {"lr_mult", 1, 0, kAnySize, "this tensor's factor of the rate"},
-    {"wd_mult", 1, 0, kAnySize, "this tensor's factor of wd"},
-    {"begin_num_update", 0, 0, 1e15, "updates that count as made before", {}, true},
-    {"lr_scheduler", 0, 0, 4, "how the rate goes on", kSchedulers},
-    {"base_lr", 0.01, 0, kAnySize, "where poly and cosine begin, and every warm-up ends"},
-    {"factor", 1, 0, 1, "factor, multifactor: what the rate is multiplied with at a step"},
-    {"stop_factor_lr", 1e-8, 0, kAnySize, "factor: the rate does not fall below"},
+    {"rescale_grad", 1, -kAnySize, kAnySize, "factor by which gradients are multiplied first"},
+    {"clip_gradient", 0, 0, kAnySize, "gradients are clipped to +- this; 0: no clipping"},
+    {"lr_mult", 1, 0, kAnySize, "this tensor's factor for the learning rate"},
+    {"wd_mult", 1, 0, kAnySize, "this tensor's factor for wd"},
+    {"begin_num_update", 0, 0, 1e15, "updates counted as already made", {}, true},
+    {"lr_scheduler", 0, 0, 4, "schedule of the learning rate", kSchedulers},
+    {"base_lr", 0.01, 0, kAnySize, "the rate at which poly and cosine start and every warm-up ends"},
+    {"factor", 1, 0, 1, "factor, multifactor: factor by which the rate is multiplied at a step"},
+    {"stop_factor_lr", 1e-8, 0, kAnySize, "factor: the lowest rate"},
     {"max_update", 0, 0, 1e15, "poly, cosine: the update at which final_lr is reached", {}, true},
-    {"pwr", 2, 0, kAnySize, "poly: its power"},
-    {"final_lr", 0, 0, kAnySize, "poly, cosine: where they end"},
+    {"pwr", 2, 0, kAnySize, "poly: the exponent"},
+    {"final_lr", 0, 0, kAnySize, "poly, cosine: the final rate"},
     {"warmup_steps", 0, 0, 1e15, "updates before the schedule begins", {}, true},
-    {"warmup_begin_lr", 0, 0, kAnySize, "the rate at the first of them"},
+    {"warmup_begin_lr", 0, 0, kAnySize, "the rate at the first warm-up step"},
     {"warmup_mode", 0, 0, 1, "linear: up to base_lr; constant: stays", kWarmupModes},
 };
 static_assert(std::size(kList) == kCommon);
@@ -85,10 +85,10 @@ base::Status check_schedule(const Kind& kind, std::span<const double> parameters
   }
   const auto scheduler = static_cast<int>(common[kLrScheduler]);
   if (scheduler == kFactorScheduler && steps.size() != 1)
-    return wrong("lr_scheduler=factor wants step=, after how many updates the rate is multiplied with factor");
+    return wrong("lr_scheduler=factor needs step=, the number of updates after which the rate is multiplied by factor");
   if (scheduler == kMultiFactorScheduler && steps.empty())
     return wrong(
-        "lr_scheduler=multifactor wants step=, the updates at which the rate is multiplied with factor: step=100:200");
+        "lr_scheduler=multifactor needs step=, the updates at which the rate is multiplied by factor: step=100:200");
   if ((scheduler == kNone || scheduler > kMultiFactorScheduler) && !steps.empty())
     return wrong("step= is for lr_scheduler=factor and multifactor");
   if (scheduler > kMultiFactorScheduler && common[kMaxUpdate] <= common[kWarmupSteps])

@@ -44,9 +44,9 @@ namespace {
 MV_DISPATCH_FORMULA(dcasgd)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
-    {"momentum", 0, 0, 1, "how much of its speed a value keeps"},
-    {"lamda", 0.04, 0, kAnySize, "how much of the delay is compensated", {}, false, "lambda"},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"momentum", 0, 0, 1, "decay factor of the velocity"},
+    {"lamda", 0.04, 0, kAnySize, "strength of the delay compensation", {}, false, "lambda"},
 };
 
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 2 : 1; }

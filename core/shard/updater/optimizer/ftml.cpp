@@ -50,9 +50,9 @@ using HWY_NAMESPACE::kPerRate, HWY_NAMESPACE::kGrow;
 MV_DISPATCH_FORMULA(ftml)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, kAboveZero, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.6, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
-    {"beta2", 0.999, 0, kBelowOne, "how much of itself the mean of their squares keeps"},
+    {"learning_rate", 0.01, kAboveZero, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.6, 0, kBelowOne, "decay factor of the mean of gradients"},
+    {"beta2", 0.999, 0, kBelowOne, "decay factor of the mean of squared gradients"},
     {"epsilon", 1e-8, kAboveZero, kAnySize, "keeps the division finite"},
 };
 

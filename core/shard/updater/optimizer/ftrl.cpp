@@ -41,8 +41,8 @@ namespace {
 MV_DISPATCH_FORMULA(ftrl)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.1, kAboveZero, kAnySize, "the rate, where a schedule begins"},
-    {"lamda1", 0.01, 0, kAnySize, "how much evidence a value needs to be anything but zero", {}, false, "lambda1"},
+    {"learning_rate", 0.1, kAboveZero, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"lamda1", 0.01, 0, kAnySize, "L1 regularization: keeps values with little evidence at zero", {}, false, "lambda1"},
     {"beta", 1, 0, kAnySize, "smooths the rate of the first steps"},
 };
 

@@ -92,13 +92,13 @@ MV_DISPATCH_FORMULA(lamb)
 MV_DISPATCH_MEASURE(lamb_measure)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.001, 0, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.9, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
-    {"beta2", 0.999, 0, kBelowOne, "how much of itself the mean of their squares keeps"},
+    {"learning_rate", 0.001, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.9, 0, kBelowOne, "decay factor of the mean of gradients"},
+    {"beta2", 0.999, 0, kBelowOne, "decay factor of the mean of squared gradients"},
     {"epsilon", 1e-6, 0, kAnySize, "keeps the division finite"},
-    {"lower_bound", 0, 0, kAnySize, "of the norm of w; 0: none"},
-    {"upper_bound", 0, 0, kAnySize, "of the norm of w; 0: none"},
-    {"bias_correction", 1, 0, 1, "0: means are taken as they are"},
+    {"lower_bound", 0, 0, kAnySize, "lower bound of the norm of w; 0: none"},
+    {"upper_bound", 0, 0, kAnySize, "upper bound of the norm of w; 0: none"},
+    {"bias_correction", 1, 0, 1, "0: the means are not corrected"},
 };
 
 void correct(double* n, uint64_t count, std::span<const double>) {

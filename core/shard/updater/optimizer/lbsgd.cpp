@@ -98,15 +98,21 @@ MV_DISPATCH_MEASURE(lbsgd_measure)
 
 constexpr const char* kStrategies[] = {"linear", "power2", "sqrt", "lars"};
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
-    {"momentum", 0, 0, 1, "how much of its speed a value keeps"},
-    {"multi_precision", 0, 0, 1, "no matter here: halves are always stepped in 32 bits"},
-    {"warmup_strategy", 0, 0, 3, "how the rate's factor grows", kStrategies, false, "warmup_startegy"},
-    {"warmup_epochs", 5, 0, 1e9, "how long it grows", {}, true},
-    {"batch_scale", 1, 1, 1e9, "updates whose gradients make one step, and the factor in the end", {}, true},
-    {"updates_per_epoch", 32, 1, 1e9, "updates of an epoch", {}, true},
-    {"begin_epoch", 0, 0, 1e9, "epochs that count as made before", {}, true},
-    {"num_epochs", 60, 0, 1e9, "no matter here", {}, true},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"momentum", 0, 0, 1, "decay factor of the velocity"},
+    {"multi_precision", 0, 0, 1, "ignored: 16-bit floats are always updated in 32 bits"},
+    {"warmup_strategy", 0, 0, 3, "how the factor of the rate grows", kStrategies, false, "warmup_startegy"},
+    {"warmup_epochs", 5, 0, 1e9, "how many epochs it grows", {}, true},
+    {"batch_scale",
+     1,
+     1,
+     1e9,
+     "updates whose gradients are combined into one step; also the final factor of the rate",
+     {},
+     true},
+    {"updates_per_epoch", 32, 1, 1e9, "updates per epoch", {}, true},
+    {"begin_epoch", 0, 0, 1e9, "epochs counted as already made", {}, true},
+    {"num_epochs", 60, 0, 1e9, "ignored", {}, true},
 };
 
 bool gathers(std::span<const double> parameters) { return parameters[5] > 1; }

@@ -36,9 +36,9 @@ namespace {
 MV_DISPATCH_FORMULA(lion)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.0001, 0, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.9, 0, kBelowOne, "how much of the mean the direction takes"},
-    {"beta2", 0.99, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
+    {"learning_rate", 0.0001, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.9, 0, kBelowOne, "weight of the mean in the direction"},
+    {"beta2", 0.99, 0, kBelowOne, "decay factor of the mean of gradients"},
 };
 
 constexpr Traits kTraits = {};

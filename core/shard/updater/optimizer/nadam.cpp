@@ -50,11 +50,11 @@ using HWY_NAMESPACE::kOfGradient, HWY_NAMESPACE::kOfMean, HWY_NAMESPACE::kGrow;
 MV_DISPATCH_FORMULA(nadam)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.001, 0, kAnySize, "the rate, where a schedule begins"},
-    {"beta1", 0.9, 0, kBelowOne, "how much of itself the mean of gradients keeps"},
-    {"beta2", 0.999, 0, kBelowOne, "how much of itself the mean of their squares keeps"},
+    {"learning_rate", 0.001, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"beta1", 0.9, 0, kBelowOne, "decay factor of the mean of gradients"},
+    {"beta2", 0.999, 0, kBelowOne, "decay factor of the mean of squared gradients"},
     {"epsilon", 1e-8, 0, kAnySize, "keeps the division finite"},
-    {"schedule_decay", 0.004, 0, kAnySize, "how fast the momentum comes to beta1"},
+    {"schedule_decay", 0.004, 0, kAnySize, "how fast the momentum approaches beta1"},
 };
 
 double momentum_at(const double* n, uint64_t count) {

@@ -55,12 +55,12 @@ namespace {
 MV_DISPATCH_FORMULA(rmsprop)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.001, 0, kAnySize, "the rate, where a schedule begins"},
-    {"gamma1", 0.9, 0, kBelowOne, "how much of themselves the means keep"},
-    {"gamma2", 0.9, 0, 1, "centered: how much of its speed a value keeps"},
+    {"learning_rate", 0.001, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"gamma1", 0.9, 0, kBelowOne, "decay factor of the means"},
+    {"gamma2", 0.9, 0, 1, "centered: decay factor of the velocity"},
     {"epsilon", 1e-8, kAboveZero, kAnySize, "keeps the division finite"},
-    {"centered", 0, 0, 1, "1: Graves's form"},
-    {"clip_weights", 0, 0, kAnySize, "values are cut to +- this; 0: they are not"},
+    {"centered", 0, 0, 1, "1: the centered form, by Graves"},
+    {"clip_weights", 0, 0, kAnySize, "values are clipped to +- this; 0: no clipping"},
 };
 
 size_t states(std::span<const double> parameters) { return parameters[4] != 0 ? 3 : 1; }

@@ -37,10 +37,10 @@ namespace {
 MV_DISPATCH_FORMULA(sgd)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
-    {"momentum", 0, 0, 1, "how much of its speed a value keeps"},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"momentum", 0, 0, 1, "decay factor of the velocity"},
     {"lazy_update", 1, 0, 1, "1: rows without a gradient stay as they are"},
-    {"multi_precision", 0, 0, 1, "no matter here: halves are always stepped in 32 bits"},
+    {"multi_precision", 0, 0, 1, "ignored: 16-bit floats are always updated in 32 bits"},
 };
 
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 1 : 0; }

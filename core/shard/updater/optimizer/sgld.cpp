@@ -163,8 +163,8 @@ namespace {
 MV_DISPATCH_FORMULA(sgld)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
-    {"seed", 0, 0, 1e15, "of its random numbers", {}, true},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"seed", 0, 0, 1e15, "seed of the random numbers", {}, true},
 };
 
 constexpr Traits kTraits = {};

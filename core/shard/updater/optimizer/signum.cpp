@@ -41,9 +41,9 @@ namespace {
 MV_DISPATCH_FORMULA(signum)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
-    {"momentum", 0.9, 0, 1, "how much of its direction a value keeps"},
-    {"wd_lh", 0, 0, kAnySize, "weight decay beside the direction (Loshchilov and Hutter)"},
+    {"learning_rate", 0.01, 0, kAnySize, "the learning rate; with a schedule, the initial one"},
+    {"momentum", 0.9, 0, 1, "decay factor of the direction"},
+    {"wd_lh", 0, 0, kAnySize, "decoupled weight decay (Loshchilov and Hutter)"},
 };
 
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 1 : 0; }

@@ -32,7 +32,7 @@ namespace {
 MV_DISPATCH_FORMULA(test)
 
 constexpr Parameter kParameters[] = {
-    {"learning_rate", 0.01, 0, kAnySize, "no matter here"},
+    {"learning_rate", 0.01, 0, kAnySize, "ignored"},
 };
 
 constexpr Traits kTraits = {};

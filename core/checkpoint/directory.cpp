@@ -72,7 +72,7 @@ base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& di
 
 base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
   if (auto failed = make_directory(directory); !failed.ok())
-    return failed.text().starts_with(directory + ":") ? failed : base::error(failed.code(), "{}: can't be made: {}", directory, failed.text());
+    return failed.text().starts_with(directory + ":") ? failed : base::error(failed.code(), "{}: can't create it: {}", directory, failed.text());
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
   CheckpointPath place;
@@ -130,12 +130,12 @@ base::Status prune_checkpoints(const std::string& directory, uint64_t keep, uint
 base::Result<std::string> find_checkpoint(const std::string& path) {
   if (has_manifest(path)) return path;
   if (is_directory(path) && number_of(name_of(path)))
-    return base::error(MV_EINVAL, "{}: there is no {} in it: this checkpoint was not completed", path, kManifestName);
+    return base::error(MV_EINVAL, "{}: no {} in it: this checkpoint was not completed", path, kManifestName);
   auto places = list_checkpoints(path);
   if (!places.ok()) return places.status();
   const auto newest =
       std::find_if(places.value().rbegin(), places.value().rend(), [](const CheckpointPath& place) { return place.whole; });
-  if (newest == places.value().rend()) return base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path);
+  if (newest == places.value().rend()) return base::error(MV_ENOTFOUND, "{}: it contains no complete checkpoint", path);
   return newest->path;
 }
 

@@ -59,8 +59,8 @@ class Examiner {
       damaged(fmt::format("{}: its header has checksum {}, {} says {}", path, file.value().checksum(), kManifestName,
                           entry.checksum));
     } else if (part.server != server || part.servers != told.files.size() || part.number != told.number) {
-      damaged(fmt::format("{}: is of server {} of {} in checkpoint {}, and does not belong here", path, part.server,
-                          part.servers, part.number));
+      damaged(fmt::format("{}: belongs to server {} of {} in checkpoint {}, not here", path, part.server, part.servers,
+                          part.number));
     } else {
       return std::move(file).value();
     }
@@ -77,7 +77,8 @@ class Examiner {
     for (const auto& file : found_.files) {
       const PartTable* const mine = file->find(told.spec.name);
       if (mine == nullptr)
-        return damaged(fmt::format("table \"{}\": server {} has no part of it", told.spec.name, file->part().server));
+        return damaged(
+            fmt::format("table \"{}\": the file of server {} has no part of it", told.spec.name, file->part().server));
       if (!mine->entry.spec.same_shape(told.spec))
         return damaged(fmt::format("table \"{}\": {} in {}, but {} in the file of server {}", told.spec.name,
                                    told.spec.describe(), kManifestName, mine->entry.spec.describe(),

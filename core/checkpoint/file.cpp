@@ -26,7 +26,7 @@ base::Status system_error(const std::string& path, int error) {
                                   : error == EACCES || error == EPERM || error == EROFS ? "; choose a directory that this process may write to"
                                   : error == EMFILE || error == ENFILE                  ? "; raise the limit of open files (ulimit -n)"
                                   : error == EFBIG ? "; raise the limit of file sizes (ulimit -f), or save from more servers"
-                                  : error == EIO   ? "; the disk is failing: look into the kernel's log, or choose another directory"
+                                  : error == EIO   ? "; the disk is failing: check the kernel log, or choose another directory"
                                                    : "";
   return base::error(error == ENOMEM ? MV_ENOMEM : MV_ESYSTEM, "{}: {}{}", path, std::strerror(error), advice);
 }
@@ -128,7 +128,7 @@ base::Result<std::string> read_file(const std::string& path, uint64_t most) {
   const auto file = InputFile::open(path);
   if (!file.ok()) return file.status();
   if (file.value().bytes() > most)
-    return base::error(MV_EINVAL, "{}: {} bytes; at most {} make sense", path, file.value().bytes(), most);
+    return base::error(MV_EINVAL, "{}: {} bytes; the limit is {}", path, file.value().bytes(), most);
   std::string text(file.value().bytes(), '\0');
   if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(text))); !failed.ok()) return failed;
   return text;

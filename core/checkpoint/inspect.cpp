@@ -79,7 +79,7 @@ void write_directory(JsonWriter& json, const std::string& path, const std::vecto
       });
   });
   const auto newest = std::find_if(places.rbegin(), places.rend(), [](const CheckpointPath& place) { return place.whole; });
-  std::vector<std::string> damage{"there is no whole checkpoint in it"};
+  std::vector<std::string> damage{"it contains no complete checkpoint"};
   if (newest != places.rend()) json.object("newest", [&] { damage = write_checkpoint(json, newest->path); });
   json.field("damage", damage);
 }
@@ -109,7 +109,7 @@ void write_file_report(JsonWriter& json, const std::string& path) {
     const auto manifest = read_manifest(parent_of(path));
     if (manifest.ok() && part.server < manifest.value().files.size() &&
         manifest.value().files[part.server].checksum != file.value().checksum())
-      damage.push_back(fmt::format("{}: {} beside it says that its header has another checksum", path, kManifestName));
+      damage.push_back(fmt::format("{}: the checksum of its header differs from the one in {}", path, kManifestName));
   } else {
     damage.push_back(file.status().text());
   }

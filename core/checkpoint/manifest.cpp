@@ -16,11 +16,11 @@ constexpr uint64_t kMostBytes = UINT64_C(1) << 62;
 
 base::Status check_sizes(const shard::Spec& spec) {
   if (spec.cols == 0 || (spec.rows == 0) != (spec.kind == MV_KEYVALUE) || (spec.kind == MV_ARRAY && spec.cols != 1))
-    return base::error(MV_EINVAL, "{} rows of {} columns", spec.rows, spec.cols);
+    return base::error(MV_EINVAL, "invalid size: {} rows of {} columns", spec.rows, spec.cols);
   const uint64_t stored = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
   if (spec.cols > kMostBytes / stored || spec.rows > kMostBytes / (spec.cols * stored))
-    return base::error(MV_EINVAL, "{} rows of {} columns are more than there can be", spec.rows, spec.cols);
-  if (spec.staleness < MV_UNSET) return base::error(MV_EINVAL, "staleness {}", spec.staleness);
+    return base::error(MV_EINVAL, "{} rows of {} columns are too many", spec.rows, spec.cols);
+  if (spec.staleness < MV_UNSET) return base::error(MV_EINVAL, "invalid staleness {}", spec.staleness);
   return {};
 }
 
@@ -65,7 +65,7 @@ void write_file(JsonWriter& json, const FileEntry& file) {
 }
 
 base::Result<TableEntry> read_table(const JsonValue& json) {
-  if (!json.is_object()) return base::Status(MV_EINVAL, "a table that is no JSON object");
+  if (!json.is_object()) return base::Status(MV_EINVAL, "a table is not a JSON object");
   const auto name = json.find_text("name");
   if (!name) return base::Status(MV_EINVAL, "a table without a name");
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "table \"{}\": {}", *name, what); };
@@ -73,7 +73,7 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   shard::Spec& spec = table.spec;
   spec.name = *name;
   const auto kind = std::ranges::find(kKindNames, json.find_text("kind").value_or("?"));
-  if (kind == std::end(kKindNames) || kind == std::begin(kKindNames)) return wrong("unknown kind of table");
+  if (kind == std::end(kKindNames) || kind == std::begin(kKindNames)) return wrong("unknown kind");
   spec.kind = static_cast<int32_t>(kind - std::begin(kKindNames));
   const auto dtype = tensor::parse_dtype(json.find_text("dtype").value_or("?"));
   if (!dtype || !tensor::is_table_dtype(*dtype)) return wrong("unknown dtype");
@@ -85,7 +85,7 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   const auto initial = json.find_real("initial"), range = json.find_real("initial_range");
   if (!rows || !cols || !flags || *flags > UINT32_MAX || !seed || !capacity || !clock || !staleness || !initial ||
       !range)
-    return wrong("a field is missing, or is not a number");
+    return wrong("a field is missing or is not a number");
   spec.rows = *rows;
   spec.cols = *cols;
   spec.flags = static_cast<uint32_t>(*flags);
@@ -95,13 +95,13 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   spec.initial = *initial;
   spec.initial_range = *range;
   const uint64_t home = json.find_count("home").value_or(0);
-  if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("a home that no table has");
+  if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("invalid home");
   spec.home = static_cast<uint32_t>(home);
   table.clock = *clock;
   table.mark.updates = json.find_count("updates").value_or(0);
   if (const auto shared = json.find("shared")) {
     auto numbers = shared->reals();
-    if (!numbers) return wrong("what its tensors share is not a list of numbers");
+    if (!numbers) return wrong("\"shared\" is not a list of numbers");
     table.mark.shared = std::move(*numbers);
   }
   if (const base::Status sizes = check_sizes(spec); !sizes.ok()) return wrong(sizes.text());
@@ -142,26 +142,26 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
   const auto number = root.find_count("number"), servers = root.find_count("servers");
   const auto time = root.find_integer("time");
   const auto files = root.find_array("files"), tables = root.find_array("tables");
-  if (!number || !servers || !time || !files || !tables) return wrong("a field is missing, or of another type");
+  if (!number || !servers || !time || !files || !tables) return wrong("a field is missing or has the wrong type");
   manifest.number = *number;
   manifest.time = *time;
   for (const JsonValue file : *files) {
-    if (!file.is_object()) return wrong("a file that is no JSON object");
+    if (!file.is_object()) return wrong("a file is not a JSON object");
     const auto name = file.find_text("name"), checksum = file.find_text("checksum");
     const auto bytes = file.find_count("bytes");
-    if (!name || !checksum || !bytes) return wrong("a file without name, bytes or checksum");
+    if (!name || !checksum || !bytes) return wrong("a file has no name, bytes or checksum");
     if (*name != file_name(manifest.files.size()))  // this also prevents paths out of the checkpoint
-      return wrong(fmt::format("file {} is called \"{}\"", manifest.files.size(), *name));
+      return wrong(fmt::format("file {} has the wrong name \"{}\"", manifest.files.size(), *name));
     manifest.files.push_back({std::string(*name), *bytes, std::string(*checksum)});
   }
   if (manifest.files.empty() || manifest.files.size() != *servers)
-    return wrong(fmt::format("{} files of {} servers", manifest.files.size(), *servers));
+    return wrong(fmt::format("{} files for {} servers", manifest.files.size(), *servers));
   std::unordered_set<std::string> names;
   for (const JsonValue table : *tables) {
     auto read = read_table(table);
     if (!read.ok()) return wrong(read.status().text());
     if (!names.insert(read.value().spec.name).second)
-      return wrong(fmt::format("table \"{}\" comes twice", read.value().spec.name));
+      return wrong(fmt::format("table \"{}\" appears twice", read.value().spec.name));
     manifest.tables.push_back(std::move(read).value());
   }
   return manifest;

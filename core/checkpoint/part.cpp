@@ -40,10 +40,10 @@ base::Result<PartTable> read_part_table(const JsonValue& json, Taker& taker) {
     return base::error(MV_EINVAL, "table \"{}\": {}", spec.name, what);
   };
   const auto first = json.find_count("first"), count = json.find_count("count");
-  if (!first || !count) return wrong("does not tell its rows");
+  if (!first || !count) return wrong("its range of rows is missing");
   table.rows = {*first, *count};
   if (spec.is_keyed() ? *first != 0 : *first > spec.rows || *count > spec.rows - *first)
-    return wrong(fmt::format("rows {} and {} more, of {}", *first, *count, spec.rows));
+    return wrong(fmt::format("first row {} and count {} exceed the {} rows", *first, *count, spec.rows));
   const std::string_view dtype = tensor_dtype(spec.dtype);
   const auto shape = shape_of(spec, *count);
   auto values = taker.take(json.find("values"), dtype, shape);
@@ -55,7 +55,7 @@ base::Result<PartTable> read_part_table(const JsonValue& json, Taker& taker) {
     table.ids = std::move(ids).value();
   }
   const auto states = json.find_array("states");
-  if (!states) return wrong("does not tell its states");
+  if (!states) return wrong("its list of states is missing");
   for (const JsonValue state : *states) {
     auto taken = taker.take(state, dtype, shape);
     if (!taken.ok()) return wrong(taken.status().text());
@@ -135,20 +135,20 @@ base::Result<Part> parse_header(std::string_view text, uint64_t file_bytes) {
   const JsonValue header = document->root();
   Part part;
   part.data_begin = kLengthBytes + text.size();
-  if (file_bytes < part.data_begin) return base::Status(MV_EINVAL, "it ends within its header");
+  if (file_bytes < part.data_begin) return base::Status(MV_EINVAL, "it ends inside its header");
   part.data_bytes = file_bytes - part.data_begin;
   auto tensors = read_tensors(header, part.data_bytes);
   if (!tensors.ok()) return tensors.status();
   const auto metadata = header.find_object(kMetadata);
   const auto format_text = metadata ? metadata->find_text("polyverso_format") : std::nullopt;
-  if (!format_text) return base::Status(MV_EINVAL, "a safetensors file, but not one of Polyverso's checkpoints");
+  if (!format_text) return base::Status(MV_EINVAL, "a safetensors file, but not of a Polyverso checkpoint");
   if (parse_count(format_text) != kFormat) return base::error(MV_EINVAL, "it has format {}; this build reads {}", *format_text, kFormat);
   const auto number = parse_count(metadata->find_text("number")), server = parse_count(metadata->find_text("server")),
              servers = parse_count(metadata->find_text("servers"));
   const auto tables = JsonDocument::parse(metadata->find_text("tables").value_or(""));
   const auto checksums = JsonDocument::parse(metadata->find_text("checksums").value_or(""));
   if (!number || !server || !servers || *server >= *servers || !tables || !tables->root().is_array() || !checksums || !checksums->root().is_object())
-    return base::Status(MV_EINVAL, "its metadata lacks a field, or has one of another type");
+    return base::Status(MV_EINVAL, "its metadata lacks a field or has one of the wrong type");
   part.number = *number;
   part.server = *server;
   part.servers = *servers;

@@ -21,7 +21,7 @@ class TensorWriter {
 
   base::Status write(std::span<const std::byte> bytes) {
     if (bytes.size() > end_ - at_)
-      return base::error(MV_EINTERNAL, "tensor \"{}\": more rows came than there were", tensor_.name);
+      return base::error(MV_EINTERNAL, "tensor \"{}\": more rows than expected", tensor_.name);
     checksum_.add(bytes);
     const uint64_t at = std::exchange(at_, at_ + bytes.size());
     return file_.write(at, bytes);
@@ -29,7 +29,7 @@ class TensorWriter {
   base::Status finish() {
     tensor_.checksum = checksum_.text();
     return at_ == end_ ? base::Status()
-                       : base::error(MV_EINTERNAL, "tensor \"{}\": fewer rows came than there were", tensor_.name);
+                       : base::error(MV_EINTERNAL, "tensor \"{}\": fewer rows than expected", tensor_.name);
   }
 
  private:
@@ -55,7 +55,7 @@ base::Status write_table(OutputFile& file, const Part& part, PartTable& table, s
   for (Tensor& state : table.states) writers.emplace_back(file, state, part.data_begin);
   if (table.entry.spec.is_keyed()) writers.emplace_back(file, table.ids, part.data_begin);
   for (;;) {
-    if (given_up.load(std::memory_order_relaxed)) return base::Status(MV_ECANCELED, "the checkpoint was given up");
+    if (given_up.load(std::memory_order_relaxed)) return base::Status(MV_ECANCELED, "the checkpoint was cancelled");
     const shard::Rows rows = snapshot.next();
     if (rows.count == 0 && rows.ids.empty()) break;
     if (rows.states.size() != table.states.size())
@@ -82,7 +82,7 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
   }
   lay_out(part);
   if (part.data_begin > kMostHeaderBytes)
-    return base::error(MV_EINVAL, "{} tables make a header of {} bytes, and at most {} are read: save from more servers", tables.size(),
+    return base::error(MV_EINVAL, "{} tables need a header of {} bytes, the limit is {}: save from more servers", tables.size(),
                        part.data_begin, kMostHeaderBytes);
   FileEntry entry{file_name(server), part.file_bytes(), ""};
   auto file = OutputFile::create(path + "/" + entry.name, entry.bytes);
@@ -131,7 +131,7 @@ base::Status PartFile::verify(const Tensor& tensor, const shard::Spec* ids_of, s
   std::optional<int64_t> stranger;
   file_.expect(part_.data_begin + tensor.begin, tensor.bytes());
   for (uint64_t at = tensor.begin; at < tensor.end;) {
-    if (given_up.load(std::memory_order_relaxed)) return base::Status(MV_ECANCELED, "reading was given up");
+    if (given_up.load(std::memory_order_relaxed)) return base::Status(MV_ECANCELED, "reading was cancelled");
     const std::span chunk(buffer.data(), std::min<uint64_t>(buffer.size(), tensor.end - at));
     if (auto failed = file_.read(part_.data_begin + at, chunk); !failed.ok()) return failed;
     checksum.add(chunk);
@@ -189,7 +189,7 @@ base::Status PartFile::read(const PartTable& table, const shard::Range& wanted,
       const uint64_t ids_at = part_.data_begin + table.ids.begin + row * sizeof(int64_t);
       if (auto failed = file_.read(ids_at, std::as_writable_bytes(std::span(rows.ids))); !failed.ok()) return failed;
       if (!std::ranges::all_of(rows.ids, [&](int64_t id) { return spec.has_row(id); }))
-        return base::error(MV_EINVAL, "{}: table \"{}\" has other rows than a moment ago", file_.path(), spec.name);
+        return base::error(MV_EINVAL, "{}: table \"{}\" has rows that changed during the load", file_.path(), spec.name);
     }
     if (auto failed = take(rows); !failed.ok()) return failed;
     row += rows.count;

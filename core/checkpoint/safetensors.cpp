@@ -70,10 +70,10 @@ uint64_t place(const std::vector<Tensor*>& tensors) {
 base::Result<std::string> read_header(const InputFile& file) {
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", file.path(), what); };
   uint64_t length = 0;
-  if (file.bytes() < kLengthBytes) return wrong("it ends within its header");
+  if (file.bytes() < kLengthBytes) return wrong("it ends inside its header");
   if (auto failed = file.read(0, std::as_writable_bytes(std::span(&length, 1))); !failed.ok()) return failed;
   if (length > file.bytes() - kLengthBytes || length > kMostHeaderBytes)
-    return wrong(fmt::format("its header is said to have {} bytes, the file has {}: truncated, or no safetensors file", length, file.bytes()));
+    return wrong(fmt::format("its header should have {} bytes, but the file has {}: truncated, or not a safetensors file", length, file.bytes()));
   std::string header(kLengthBytes + length, '\0');
   if (auto failed = file.read(0, std::as_writable_bytes(std::span(header))); !failed.ok()) return failed;
   return header;
@@ -125,7 +125,7 @@ base::Result<TensorsByName> read_tensors(const JsonValue& header, uint64_t data_
     const std::string name(json.key());
     if (name == kMetadata) continue;
     const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "tensor \"{}\": {}", name, what); };
-    if (!json.is_object()) return wrong("is no JSON object");
+    if (!json.is_object()) return wrong("is not a JSON object");
     Tensor tensor;
     tensor.name = name;
     tensor.dtype = json.find_text("dtype").value_or("");
@@ -133,16 +133,16 @@ base::Result<TensorsByName> read_tensors(const JsonValue& header, uint64_t data_
     const auto shape = json.find_array("shape"), offsets = json.find_array("data_offsets");
     auto extents = shape ? shape->counts() : std::nullopt;
     const auto place = offsets ? offsets->counts() : std::nullopt;
-    if (!extents || !place || place->size() != 2) return wrong("has no shape, or no place");
+    if (!extents || !place || place->size() != 2) return wrong("has no valid shape or data_offsets");
     tensor.shape = std::move(*extents);
     tensor.begin = place->front();
     tensor.end = place->back();
     if (tensor.begin > tensor.end || tensor.end > data_bytes)
-      return wrong(fmt::format("lies at {} .. {} of {} bytes of data: out of range, or the file is truncated",
+      return wrong(fmt::format("is at {} .. {} of {} bytes of data: out of range, or the file is truncated",
                                tensor.begin, tensor.end, data_bytes));
     if (bytes_of(tensor) != tensor.bytes())
-      return wrong(fmt::format("its shape does not make {} bytes", tensor.bytes()));
-    if (!tensors.emplace(name, std::move(tensor)).second) return wrong("comes twice");
+      return wrong(fmt::format("its shape does not match its {} bytes", tensor.bytes()));
+    if (!tensors.emplace(name, std::move(tensor)).second) return wrong("appears twice");
   }
   std::vector<const Tensor*> order;
   for (const auto& [name, tensor] : tensors) order.push_back(&tensor);
@@ -151,11 +151,11 @@ base::Result<TensorsByName> read_tensors(const JsonValue& header, uint64_t data_
   for (const Tensor* tensor : order) {
     if (tensor->begin != reached)
       return base::error(MV_EINVAL, "tensor \"{}\" begins at {}, {} {}", tensor->name, tensor->begin,
-                         tensor->begin < reached ? "inside another that ends at" : "behind a gap after", reached);
+                         tensor->begin < reached ? "inside another that ends at" : "after a gap that starts at", reached);
     reached = tensor->end;
   }
   if (reached != data_bytes)
-    return base::error(MV_EINVAL, "{} bytes of data, of which the tensors make {}", data_bytes, reached);
+    return base::error(MV_EINVAL, "{} bytes of data, but the tensors cover only {}", data_bytes, reached);
   return tensors;
 }
 
@@ -168,11 +168,11 @@ base::Result<Tensor> Taker::take(std::optional<JsonValue> given, std::string_vie
   const auto name = given ? given->text() : std::nullopt;
   if (!name) return base::Status(MV_EINVAL, "a tensor without a name");
   const auto found = tensors_.find(*name);
-  if (found == tensors_.end()) return base::error(MV_EINVAL, "there is no tensor \"{}\" for it", *name);
+  if (found == tensors_.end()) return base::error(MV_EINVAL, "its tensor \"{}\" is missing", *name);
   Tensor tensor = std::move(found->second);
   tensors_.erase(found);
   if (tensor.dtype != dtype || tensor.shape != shape)
-    return base::error(MV_EINVAL, "tensor \"{}\" has another dtype or shape than what it belongs to", tensor.name);
+    return base::error(MV_EINVAL, "tensor \"{}\" has an unexpected dtype or shape", tensor.name);
   const auto checksum = checksums_.find(tensor.name);
   if (checksum == checksums_.end()) return base::error(MV_EINVAL, "tensor \"{}\" has no checksum", tensor.name);
   tensor.checksum = checksum->second;
@@ -181,7 +181,7 @@ base::Result<Tensor> Taker::take(std::optional<JsonValue> given, std::string_vie
 
 base::Status Taker::nothing_left() const {
   return tensors_.empty() ? base::Status()
-                          : base::error(MV_EINVAL, "tensor \"{}\" belongs to nothing", tensors_.begin()->first);
+                          : base::error(MV_EINVAL, "nothing uses tensor \"{}\"", tensors_.begin()->first);
 }
 
 }  // namespace mv::checkpoint

@@ -76,11 +76,11 @@ std::string_view foreign(const InputFile& file) {
   uint64_t length = 0;
   std::memcpy(&length, head.data(), sizeof length);
   const bool is_ours = known >= kLengthBytes && length <= file.bytes() - kLengthBytes;
-  if (!is_ours && known > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return "a pickled file of Python's";
-  if (text.starts_with("(dp") || text.starts_with("(lp")) return "a pickled file of Python's";
+  if (!is_ours && known > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return "a pickled Python file";
+  if (text.starts_with("(dp") || text.starts_with("(lp")) return "a pickled Python file";
   // Files of Perl's store(), and the output of freeze() and nfreeze().
   if (text.starts_with("pst0") || (!is_ours && known > 3 && (head[0] == 4 || head[0] == 5) && head[1] >= 2 && head[1] <= 32))
-    return "a Storable file of Perl's";
+    return "a Perl Storable file";
   return "";
 }
 
@@ -116,7 +116,7 @@ base::Result<KeyStates> read_key(const JsonValue& json, bool dumped, Taker& take
   const auto extents = json.find_array("shape"), names = json.find_array("states"), left = json.find_array("residuals");
   auto shape = extents ? extents->counts() : std::nullopt;
   if (!dtype || !tensor::is_table_dtype(*dtype)) return wrong("unknown dtype");
-  if (!optimizer || !shape || !names || !left) return wrong("a field is missing, or of another type");
+  if (!optimizer || !shape || !names || !left) return wrong("a field is missing or has the wrong type");
   states.dtype = *dtype;
   states.shape = std::move(*shape);
   states.optimizer = optimizer->substr(0, optimizer->find(' '));
@@ -124,7 +124,7 @@ base::Result<KeyStates> read_key(const JsonValue& json, bool dumped, Taker& take
     auto spec = read_optimizer(*optimizer, *dtype);
     if (!spec.ok()) return wrong(spec.status().text());
     states.updater = std::move(spec).value();
-    if (!read_marks(json, states.marks)) return wrong("its counts of updates are none");
+    if (!read_marks(json, states.marks)) return wrong("its counts of updates are invalid");
   }
   for (const bool are_states : {true, false})
     for (const JsonValue name : are_states ? *names : *left) {
@@ -142,14 +142,14 @@ base::Result<StatesFile> read_description(const JsonValue& header, uint64_t data
   if (!named.ok()) return named.status();
   const auto metadata = header.find_object(kMetadata);
   const auto format = metadata ? metadata->find_text(kFormatKey) : std::nullopt;
-  if (!format) return base::Status(MV_EINVAL, "a safetensors file, but not one of an optimizer's states");
+  if (!format) return base::Status(MV_EINVAL, "a safetensors file, but it does not contain optimizer states");
   if (parse_count(format) != kStatesFormat) return base::error(MV_EINVAL, "it has format {}; this build reads {}", *format, kStatesFormat);
   const auto described = metadata->find_text("keys"), sums = metadata->find_text("checksums");
   const auto keys = JsonDocument::parse(described.value_or("")), checksums = JsonDocument::parse(sums.value_or(""));
   const auto dumped = metadata->find_text("dumped"), optimizer = metadata->find_text("optimizer"), sum = metadata->find_text("sum");
   if (!keys || !keys->root().is_array() || !checksums || !checksums->root().is_object() || !dumped || !optimizer || !sum)
-    return base::Status(MV_EINVAL, "its metadata lacks a field, or has one of another type");
-  if (*sum != sum_of(*dumped, *optimizer, *described, *sums)) return base::Status(MV_EINVAL, "its metadata are damaged: their checksum is another");
+    return base::Status(MV_EINVAL, "its metadata lacks a field or has one of the wrong type");
+  if (*sum != sum_of(*dumped, *optimizer, *described, *sums)) return base::Status(MV_EINVAL, "its metadata is damaged: the checksum differs");
   StatesFile file;
   file.dumped = *dumped == "true";
   if (!optimizer->empty()) {
@@ -162,7 +162,7 @@ base::Result<StatesFile> read_description(const JsonValue& header, uint64_t data
   for (const JsonValue json : keys->root()) {
     auto key = read_key(json, file.dumped, taker, tensors);
     if (!key.ok()) return key.status();
-    if (!seen.insert(key.value().key).second) return base::error(MV_EINVAL, "key \"{}\" comes twice", key.value().key);
+    if (!seen.insert(key.value().key).second) return base::error(MV_EINVAL, "key \"{}\" appears twice", key.value().key);
     file.keys.push_back(std::move(key).value());
   }
   if (const base::Status rest = taker.nothing_left(); !rest.ok()) return rest;
@@ -215,7 +215,7 @@ base::Result<StatesFile> read_states(const std::string& path) {
   const auto in = InputFile::open(path);
   if (!in.ok()) return in.status();
   if (const auto kind = foreign(in.value()); !kind.empty())
-    return base::error(MV_EINVAL, "{}: is {}, which may hold code and is not read here: kv_save_optimizer_states() writes safetensors", path, kind);
+    return base::error(MV_EINVAL, "{}: is {}, which may contain code, so it is not read: use a safetensors file from kv_save_optimizer_states()", path, kind);
   const auto header = read_header(in.value());
   if (!header.ok()) return header.status();
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", path, what); };

@@ -338,8 +338,8 @@ void tensors_must_not_overlap_or_leave_gaps(void**) {
   assert_non_null(strstr(text_of(4, 12).c_str(), "inside another"));
   assert_non_null(strstr(text_of(9, 17).c_str(), "gap"));
   assert_non_null(strstr(text_of(8, 15).c_str(), "truncated"));
-  assert_non_null(strstr(text_of(8, 17).c_str(), "of which the tensors make 16"));
-  assert_non_null(strstr(text_of(8, 16).c_str(), "not one of Polyverso's"));
+  assert_non_null(strstr(text_of(8, 17).c_str(), "but the tensors cover only 16"));
+  assert_non_null(strstr(text_of(8, 16).c_str(), "not of a Polyverso checkpoint"));
 }
 
 void rows_that_no_file_has_are_damage(void**) {

@@ -66,7 +66,7 @@ void DiskInMemory::discard(const std::string& path, Done done) {
 void DiskInMemory::find(const std::string& path, Told<Found> told) {
   soon([this, path, told] {
     const Disk::Checkpoint* newest = disk_.newest();
-    if (newest == nullptr) return told(base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path));
+    if (newest == nullptr) return told(base::error(MV_ENOTFOUND, "{}: it contains no complete checkpoint", path));
     told(Found{fmt::format("{}/checkpoint-{}", path, newest->manifest->number), *newest->manifest});
   });
 }

@@ -100,7 +100,7 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
   }
   if (answer != nullptr && answer->body_as_Loaded() != nullptr) {
     const auto clocks = read_clocks(payload);
-    if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} told a damaged list of clocks", call->what(), view_->name(server())));
+    if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} sent a damaged list of clocks", call->what(), view_->name(server())));
     // All workers resume at the clocks of the checkpoint.
     for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);
   }
@@ -110,7 +110,7 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
 void Client::end(const CallRef& call, const base::Status& status) {
   if (std::exchange(call->stage, Call::Stage::kOver) == Call::Stage::kOver) return;
   calls_.remove(call);
-  if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
+  if (call->alone && !status.ok()) base::log_warn("the periodic checkpoint was not saved: {}", status.text());
   if (call->request.operation != nullptr) call->request.operation->complete(status);
   if (calls_.empty() && finished_) std::exchange(finished_, nullptr)();
 }
@@ -120,11 +120,11 @@ void Client::end(const CallRef& call, const base::Status& status) {
 void Client::withdraw(const CallRef& call, mv_status code) {
   const bool asked = call->is_asked();
   const base::Status status =
-      call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
-      : !asked        ? base::error(code, "{}: withdrawn; nothing was done", call->what())
+      call->save != 0 ? base::error(code, "checkpoint {}: waiting was cancelled; saving continues", call->path)
+      : !asked        ? base::error(code, "{}: cancelled; nothing was done", call->what())
       : call->request.loads
-          ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
-          : base::error(code, "{}: withdrawn", call->what());
+          ? base::error(code, "{}: cancelled; if all workers had already requested it, it continues", call->what())
+          : base::error(code, "{}: cancelled", call->what());
   end(call, status);  // first, so that the answer to the cancel below is ignored
   if (!asked) return;
   rpc_.cancel(server(), call.get());
@@ -135,7 +135,7 @@ void Client::withdraw(const CallRef& call, mv_status code) {
 /// reaches server 0.
 void Client::expire(const CallRef& call) {
   if (call->save != 0)
-    return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
+    return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; saving continues", call->path));
   if (call->stage == Call::Stage::kFlushing)
     return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
   if (std::exchange(call->stage, Call::Stage::kAskedBack) != Call::Stage::kAskedBack) {
@@ -170,7 +170,7 @@ void Client::finish(std::function<void()> finished) {
   next_by_clock_ = base::kNever;
   const auto calls = calls_;
   for (const CallRef& call : calls)
-    if (call->save == 0 && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker leaves", call->what()));
+    if (call->save == 0 && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker is leaving the cluster", call->what()));
   if (calls_.empty()) return finished();
   finished_ = std::move(finished);
 }

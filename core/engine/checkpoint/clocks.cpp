@@ -14,7 +14,7 @@ base::Result<base::PayloadRef> write_clocks(const Clocks& clocks) {
   size_t bytes = 0;
   for (const auto& [name, clock] : clocks) bytes += sizeof(uint32_t) + sizeof clock + name.size();
   if (bytes > wire::kMaxPayloadBytes)
-    return base::error(MV_EINVAL, "the clocks of {} tables, with their names, are {} bytes; a message carries {}", clocks.size(), bytes, wire::kMaxPayloadBytes);
+    return base::error(MV_EINVAL, "the clocks of {} tables, with their names, are {} bytes; the limit of a message is {}", clocks.size(), bytes, wire::kMaxPayloadBytes);
   const auto written = std::make_shared<std::vector<std::byte>>(bytes);
   std::byte* to = written->data();
   const auto put = [&to](const void* from, size_t size) {

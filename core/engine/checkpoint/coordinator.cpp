@@ -34,12 +34,12 @@ class Answer final : public rpc::Pending {
 // ---- requests of workers
 
 void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
-  if (storage_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
+  if (storage_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 has no storage for checkpoints"));
   if (view_ == nullptr || tables_.index() != 0)
-    return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
+    return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 handles checkpoint requests"));
   if (const auto* save = request.body_as_Save()) {
     auto clocks = read_clocks(payload);
-    if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a save with a damaged list of clocks"));
+    if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a request to save has a damaged list of clocks"));
     return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), std::move(*clocks), {}}, save->alone());
   }
   if (const auto* load = request.body_as_Load()) return ask_for({asked, true, wire::text_of(load->path()), 0, {}, {}}, false);
@@ -52,7 +52,7 @@ void Coordinator::ask_for(Request request, bool alone) {
   const base::Peer worker = request.asked.client;
   const cluster::Member* member = view_->find(worker);
   if (member == nullptr || !member->is_worker() || !is_here(*member))
-    return server_.fail(request.asked, base::Status(MV_ESTATE, "only workers ask for checkpoints"));
+    return server_.fail(request.asked, base::Status(MV_ESTATE, "only workers can request checkpoints"));
   if (alone) {
     if (job_ != nullptr || !alone_.empty())
       return server_.fail(request.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
@@ -83,11 +83,11 @@ bool Coordinator::on_cancel(const rpc::Asked& asked) {
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return false;
   const bool goes_on = job_->phase == Phase::kRestoring;
   server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
-                                  missing_servers(), goes_on ? "goes on" : "is given up"));
+                                  missing_servers(), goes_on ? "continues" : "is cancelled"));
   // Later changes of this worker must not get into a save, and no worker may continue from a load that not all wait
   // for.
   if (!goes_on && job_->error.ok())
-    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path,
+    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path,
                               view_->name(asked.client));
   return true;
 }
@@ -153,7 +153,7 @@ void Coordinator::begin(std::vector<Request> requests) {
       return fmt::format("{} wants to {} {} (keep {})", view_->name(request.asked.client), request.loads ? "load" : "save to",
                          request.path, request.keep);
     };
-    const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: {}, {}", tell(first), tell(*other));
+    const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: the workers disagree: {}, {}", tell(first), tell(*other));
     for (const Request& request : requests) server_.fail(request.asked, disagree);
     return;
   }
@@ -257,7 +257,7 @@ std::vector<cluster::Wait> Coordinator::waits() const {
     for (const base::Peer peer : awaited) waits.back().awaited.push_back({peer, what});
   };
   for (const auto& [worker, requests] : waiting_)
-    for (const Request& request : requests) add(worker, request.since, awaited_workers(), "has not asked for it");
+    for (const Request& request : requests) add(worker, request.since, awaited_workers(), "has not requested it");
   if (job_ == nullptr || job_->parts.empty()) return waits;
   for (const rpc::Asked& asked : job_->askers) add(asked.client, phase_since_, awaited_servers(), "has not done its part");
   return waits;
@@ -299,7 +299,7 @@ void Coordinator::snapshots_taken() {
     for (const rpc::Asked& asked : std::exchange(job.askers, {}))
       server_.answer(asked, builder_.finish(wire::Body::Saving,
                                             wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str())));
-    base::log_info("checkpoint {}: all servers have their snapshots; training goes on", job.path);
+    base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
   } else {
     fail_askers(job.error);
   }
@@ -351,7 +351,7 @@ void Coordinator::end_save() {
   if (!job_->error.ok())
     return storage_->discard(job_->path, [this](const base::Status& failed) {
       if (!failed.ok())
-        base::log_warn("checkpoint {}: what there is of it could not be removed: {}", job_->path, failed.text());
+        base::log_warn("checkpoint {}: its incomplete files could not be removed: {}", job_->path, failed.text());
       save_over(job_->error);
     });
   checkpoint::Manifest manifest;
@@ -442,7 +442,7 @@ void Coordinator::restore(bool forget, void (Coordinator::*next)()) {
 
 void Coordinator::restored() {
   if (!job_->error.ok())
-    job_->error = base::error(job_->error.code(), "{}; the tables are neither as they were nor as they were saved",
+    job_->error = base::error(job_->error.code(), "{}; the tables are only partly restored; load a checkpoint again",
                               job_->error.text());
   load_over();
 }

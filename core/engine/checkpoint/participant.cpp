@@ -9,9 +9,9 @@
 namespace mv::checkpoint {
 
 void Participant::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
-  if (storage_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server keeps no checkpoints"));
+  if (storage_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server has no storage for checkpoints"));
   if (view_ == nullptr || view_->servers().front()->peer != asked.client)
-    return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 has servers write and read files"));
+    return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 can make servers write and read files"));
   switch (request.body_type()) {
     case wire::Body::Snapshot:
       return snapshot(asked, *request.body_as_Snapshot(), payload);
@@ -38,7 +38,7 @@ void Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& reques
   if (writing_ != nullptr && !writing_->over)
     return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written"));
   const auto clocks = read_clocks(payload);
-  if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a snapshot with a damaged list of clocks"));
+  if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks"));
   auto tables = tables_.snapshot(*clocks);
   if (!tables.ok()) return rpc_.fail(asked, tables.status());
   const auto writing = std::make_shared<Writing>();

@@ -34,8 +34,9 @@ base::Result<std::string> listening_address(const std::string& wished) {
   if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
   for (const transport::Endpoint& endpoint : endpoints.value())
     if (!transport::is_loopback(endpoint)) return transport::to_text(transport::host_port(endpoint));
-  base::log_info("{} is a loopback address on this machine ({}), but surely not on others: listening on all interfaces",
-                 address.host, transport::host_port(endpoints.value().front()).host);
+  base::log_info(
+      "{} is a loopback address on this machine ({}), but probably not on others: listening on all interfaces",
+      address.host, transport::host_port(endpoints.value().front()).host);
   address.host = endpoints.value().front().storage.ss_family == AF_INET6 ? "::" : "0.0.0.0";
   return transport::to_text(address);
 }
@@ -59,7 +60,7 @@ base::Result<std::string> advertised_address(const std::string& advertise, const
   // The master is this machine, under a name that other machines resolve to something else.
   if (const auto outer = transport::first_outer_address(host)) return transport::to_text({*outer, port});
   return base::error(MV_EINVAL,
-                     "no address of this machine could be found that others reach it by: set advertise "
+                     "found no address by which other machines can reach this one: set advertise "
                      "(POLYVERSO_ADVERTISE) to its name or address");
 }
 

@@ -122,7 +122,7 @@ base::Status Runtime::serve_metrics() {
 /// On the HTTP server's thread.
 transport::HttpAnswer Runtime::answer(const std::string& path) {
   constexpr const char* kPlain = "text/plain; charset=utf-8";
-  if (path != "/metrics" && path != "/trace" && path != "/healthz") return {404, kPlain, "there is /metrics, /trace and /healthz\n"};
+  if (path != "/metrics" && path != "/trace" && path != "/healthz") return {404, kPlain, "not found: use /metrics, /trace or /healthz\n"};
   if (!ready_) return {503, kPlain, "the cluster is not complete yet\n"};
   const bool health = path == "/healthz", trace = path == "/trace";
   if (health) {

@@ -34,7 +34,7 @@ void write_node(Exposition& out, const Metrics& metrics) {
   constexpr const char* kStates[] = {"here", "finished", "lost"};
   for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
   if (metrics.busy) {
-    out.counter("loop_busy_seconds_total", "Time that the node's loop did not sleep; what it spins is part of it.");
+    out.counter("loop_busy_seconds_total", "Time that the node's loop was awake, including the time it spent spinning.");
     out.sample({}, seconds(*metrics.busy));
   }
   out.gauge("inflight_bytes", "Payload of asynchronous calls of this process that have not finished.");
@@ -54,22 +54,22 @@ void write_flows(Exposition& out, const Metrics& metrics, base::Traffic::ByTrans
 void write_peers(Exposition& out, const Metrics& metrics) {
   const Read messages = [](const base::Flow& flow) { return flow.messages; };
   const Read bytes = [](const base::Flow& flow) { return flow.bytes; };
-  out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and the transport they took.");
+  out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and transport.");
   write_flows(out, metrics, &base::Traffic::sent, messages);
   out.counter("peer_sent_bytes_total", "Bytes of these messages, with headers.");
   write_flows(out, metrics, &base::Traffic::sent, bytes);
-  out.counter("peer_received_messages_total", "Messages received, by the peer's rank and the transport they took.");
+  out.counter("peer_received_messages_total", "Messages received, by the peer's rank and transport.");
   write_flows(out, metrics, &base::Traffic::received, messages);
   out.counter("peer_received_bytes_total", "Bytes of these messages, with headers.");
   write_flows(out, metrics, &base::Traffic::received, bytes);
-  out.counter("peer_reconnections_total", "Times that the way to a peer was mended, or another one taken.");
+  out.counter("peer_reconnections_total", "Times that the connection to a peer was restored or replaced.");
   for (const auto& [rank, peer] : metrics.peers) out.sample({{"peer", rank}}, peer.traffic.reconnections);
-  out.gauge("peer_silence_seconds", "Time since anything came from a connected peer; heartbeats included.");
+  out.gauge("peer_silence_seconds", "Time since the last message from a connected peer, including heartbeats.");
   for (const auto& [rank, peer] : metrics.peers)
     if (peer.silence) out.sample({{"peer", rank}}, seconds(*peer.silence));
-  out.counter("peers_refused_total", "Connections to peers that ended because of what they sent.");
+  out.counter("peers_refused_total", "Connections to peers that were closed because of an invalid message.");
   out.sample({}, metrics.refused);
-  out.counter("strangers_turned_away_total", "Connections that did not prove to be of this cluster.");
+  out.counter("strangers_turned_away_total", "Connections that failed to authenticate as part of this cluster.");
   out.sample({}, metrics.turned_away);
 }
 
@@ -87,18 +87,18 @@ void write_tables(Exposition& out, const Metrics& metrics) {
   write_uses(out, metrics, &table::Used::Of::calls);
   out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
   write_uses(out, metrics, &table::Used::Of::bytes);
-  out.counter("table_compressed_bytes_total", "Bytes of this process's compressed adds; form: values (what was given), sent (what of it travelled).");
+  out.counter("table_compressed_bytes_total", "Bytes of this process's compressed adds; form: values (before compression), sent (after it).");
   for (const Metrics::OwnTable& table : metrics.own) {
     if (table.used.encoded_to == 0) continue;
     out.sample({{"table", table.name}, {"form", "values"}}, table.used.encoded_from);
     out.sample({{"table", table.name}, {"form", "sent"}}, table.used.encoded_to);
   }
-  out.histogram("call_seconds", "Duration of this process's calls that took messages and were waited for.");
+  out.histogram("call_seconds", "Duration of this process's blocking calls that needed messages.");
   for (size_t use = 0; use < table::kUseNames.size(); ++use)
     if (metrics.calls[use].count() > 0) out.sample({{"call", table::kUseNames[use]}}, metrics.calls[use]);
   out.gauge("table_stored_rows", "Rows, elements or keys that this server stores.");
   for (const auto& table : metrics.held) out.sample({{"table", table.name}}, table.usage.stored);
-  out.gauge("table_memory_bytes", "Memory that this server's part of a table takes: values with indexes, or the updater's states.");
+  out.gauge("table_memory_bytes", "Memory used by this server's part of a table: values with indexes, or the updater's states.");
   for (const auto& table : metrics.held) {
     out.sample({{"table", table.name}, {"part", "values"}}, table.usage.memory_bytes - table.usage.state_bytes);
     out.sample({{"table", table.name}, {"part", "states"}}, table.usage.state_bytes);
@@ -111,22 +111,22 @@ void write_requests(Exposition& out, const Metrics& metrics) {
     if (metrics.started[kind] > 0) out.sample({{"kind", wire::EnumNameBody(static_cast<wire::Body>(kind))}}, metrics.started[kind]);
   out.counter("requests_repeated_total", "Requests of this process that were sent again.");
   out.sample({}, metrics.repeated);
-  out.counter("requests_duplicate_total", "Requests that had come before, and were not carried out again.");
+  out.counter("requests_duplicate_total", "Requests received more than once, and executed only once.");
   out.sample({}, metrics.duplicates);
   out.gauge("requests_gated", "Requests that wait here for their turn: sync mode, staleness.");
   out.sample({}, metrics.gated);
-  out.histogram("gate_wait_seconds", "How long requests waited here for their turn.");
+  out.histogram("gate_wait_seconds", "Time that requests waited here for their turn.");
   out.sample({{"request", "change"}}, metrics.held_changes);
   out.sample({{"request", "get"}}, metrics.held_gets);
 }
 
 void write_checkpoints(Exposition& out, const Metrics& metrics) {
-  out.counter("checkpoint_files_total", "Checkpoint files that this server has written, or failed to.");
+  out.counter("checkpoint_files_total", "Checkpoint files that this server has written or failed to write.");
   out.sample({{"result", "ok"}}, metrics.checkpoints.files);
   out.sample({{"result", "failed"}}, metrics.checkpoints.failed);
-  out.gauge("checkpoint_last_seconds", "How long the last one took to write.");
+  out.gauge("checkpoint_last_seconds", "Time that writing the last checkpoint file took.");
   out.sample({}, seconds(metrics.checkpoints.last_took));
-  out.gauge("checkpoint_last_bytes", "Its size.");
+  out.gauge("checkpoint_last_bytes", "Size of the last checkpoint file.");
   out.sample({}, metrics.checkpoints.last_bytes);
 }
 

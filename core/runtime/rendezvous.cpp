@@ -20,7 +20,7 @@ constexpr std::string_view kGreeting = "polyverso 1\n";
 
 std::string socket_name(const std::string& name) { return fmt::format("polyverso.{}.{}", geteuid(), name); }
 
-base::Status interrupted() { return base::Status(MV_EINTR, "a signal came while waiting for rank 0: call again"); }
+base::Status interrupted() { return base::Status(MV_EINTR, "a signal interrupted the wait for rank 0: call again"); }
 
 /// Waits until `fd` is readable, for at most `span`; with -1, waits for `span`. False after a signal.
 bool pause_for(int fd, base::Nanos span) {
@@ -67,7 +67,7 @@ base::Result<std::unique_ptr<Publication>> Publication::make(transport::Loop& lo
   if (!fd.ok()) {
     return base::error(
         fd.status().code(),
-        "rank 0 of this job is there already, or can't publish its address: {}; set POLYVERSO_MASTER=host:port instead",
+        "rank 0 of this job already exists, or can't publish its address: {}; set POLYVERSO_MASTER=host:port instead",
         fd.status().text());
   }
   std::unique_ptr<Publication> publication(new Publication(write_meeting(meeting)));
@@ -84,7 +84,7 @@ void Publication::answer(transport::Fd asker) const {
   // The text fits into a new socket's buffer; a process that receives less asks again.
   if (::send(asker.get(), text_.data(), text_.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
       static_cast<ssize_t>(text_.size()))
-    base::log_debug("a process that asked for rank 0's address did not take the answer");
+    base::log_debug("a process that asked for rank 0's address did not read the answer");
 }
 
 base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, SteadyClock::time_point begun) {
@@ -93,7 +93,7 @@ base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, 
     if (!fd.ok() && fd.status().code() != MV_EUNREACHABLE) return fd.status();
     if (fd.ok() && !transport::is_same_user(fd.value().get()))
       return base::error(MV_EAUTH,
-                         "a process of another user answers in the place of rank 0, under the name \"{}\"; set "
+                         "a process of another user answers instead of rank 0 under the name \"{}\"; set "
                          "POLYVERSO_MASTER=host:port instead",
                          socket_name(name));
     if (fd.ok()) {
@@ -103,7 +103,7 @@ base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, 
     }
     if (SteadyClock::now() - begun >= patience) {
       return base::error(MV_ETIMEOUT,
-                         "rank 0 did not tell its address within {:.3g} s, on this machine, under the name of the job "
+                         "rank 0 did not publish its address on this machine within {:.3g} s, under the job's name "
                          "({}). Has it called mv_init()?",
                          std::chrono::duration<double>(patience).count(), name);
     }

@@ -138,7 +138,7 @@ base::Result<std::string> Router::listen(const std::string& address) {
 }
 
 base::Result<std::string> Router::adopt(int listening_fd) {
-  if (tcp_ == nullptr) return base::error(MV_ENOSYS, "no TCP, no socket to take over");
+  if (tcp_ == nullptr) return base::error(MV_ENOSYS, "without TCP there is no socket to take over");
   listen_in_shm();
   return tcp_->adopt(listening_fd);
 }
@@ -282,7 +282,7 @@ void Router::shm_dial_failed(const std::string& address, const base::Status& why
 void Router::shm_failed(const base::Status& why) {
   const bool elsewhere = why.code() == MV_EUNREACHABLE || why.code() == MV_EPEERLOST;
   if (elsewhere || std::exchange(told_of_shm_, true)) return base::log_debug("{}", why.text());
-  base::log_warn("no shared memory with other processes of this machine, TCP instead: {}", why.text());
+  base::log_warn("no shared memory with other processes of this machine, using TCP instead: {}", why.text());
 }
 
 void Router::shm_lost(base::Peer peer, const base::Status& why) {

@@ -191,9 +191,9 @@ base::Status Runtime::wait_until_ready() {
   const base::Nanos limit = base::after(loop_.now() - waited, base::after(settings_.init_timeout, kVerdict));
   const transport::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, limit);
   if (driven == transport::Driven::kInterrupted)
-    return base::Status(MV_EINTR, "a signal came while waiting for the other processes; this one goes on joining: call again");
+    return base::Status(MV_EINTR, "a signal interrupted the wait for the other processes; joining continues: call again");
   if (driven == transport::Driven::kBroken) return ended();
-  if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not come");
+  if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not join in time");
   return failed_ ? failure_ : base::Status();
 }
 
@@ -262,7 +262,7 @@ base::Status Runtime::shutdown() {
   }
   const auto left = [this] { return left_.load(); };
   if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == transport::Driven::kInterrupted)
-    return base::Status(MV_EINTR, "a signal came during shutdown; the node still serves: call mv_shutdown() again");
+    return base::Status(MV_EINTR, "a signal interrupted the shutdown; the node is still serving: call mv_shutdown() again");
   if (loop_.defect() != nullptr) return shutdown();
   if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
 
@@ -271,12 +271,12 @@ base::Status Runtime::shutdown() {
   if (serves && identity_.size > 1) {
     transport::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);
     if (driven == transport::Driven::kTimeout) {
-      base::log_info("rank {} has finished and serves on until the other workers have", identity_.rank);
+      base::log_info("rank {} has finished and keeps serving until the other workers finish", identity_.rank);
       driven = loop_.drive_until(gone, base::kNever);
     }
     if (driven == transport::Driven::kBroken) return shutdown();
     if (driven == transport::Driven::kInterrupted)
-      return base::Status(MV_EINTR, "a signal came while this process still serves others: call mv_shutdown() again");
+      return base::Status(MV_EINTR, "a signal interrupted the shutdown while this process serves others: call mv_shutdown() again");
   }
   stop_transports();
   return left_with_;

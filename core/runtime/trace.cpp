@@ -47,7 +47,7 @@ std::string name_of(const Taken& taken, base::Peer peer) {
   const cluster::Member* member = taken.view.find(peer);
   if (member != nullptr) return taken.view.short_name(peer) + fmt::format(" (rank {})", member->rank);
   const auto rank = taken.ranks.find(peer);
-  return rank != taken.ranks.end() ? fmt::format("rank {}, before", rank->second) : "somebody";
+  return rank != taken.ranks.end() ? fmt::format("rank {}, earlier incarnation", rank->second) : "unknown";
 }
 
 bool is_message(const TraceEvent& event) { return event.kind == TraceKind::kSent || event.kind == TraceKind::kReceived; }
@@ -96,7 +96,7 @@ base::Nanos begin_of(const Taken& taken, const TraceEvent& event) {
 }  // namespace
 
 base::Result<std::string> Runtime::trace_text() {
-  if (!trace_.on()) return base::Status(MV_ESTATE, "no events are kept here: set trace_events (POLYVERSO_TRACE_EVENTS), or metrics, when the node is started");
+  if (!trace_.on()) return base::Status(MV_ESTATE, "this process keeps no events: set trace_events (POLYVERSO_TRACE_EVENTS), or metrics, when the node is started");
   Taken taken;
   read_on_loop([&] {
     learn_ranks();

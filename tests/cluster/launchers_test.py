@@ -128,7 +128,7 @@ def test_a_rank_whose_rank_0_never_comes_says_so(processes):
     )
     out, _ = process.communicate(timeout=30)
     assert process.returncode != 0
-    assert "rank 0 did not tell its address within 0.3 s" in out
+    assert "rank 0 did not publish its address on this machine within 0.3 s" in out
 
 
 def test_polyverso_run_inside_of_another_launcher_is_a_cluster_of_its_own(processes):

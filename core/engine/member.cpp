@@ -161,7 +161,7 @@ base::SinkRef Member::place(const wire::Message& request, size_t bytes) {
 void Member::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
   if (!cluster_.may_send(asked.client, request.body_type()))
-    return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "{} has no business sending {}", cluster_.view().name(asked.client),
+    return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "{} is not allowed to send {}", cluster_.view().name(asked.client),
                                                wire::EnumNameBody(request.body_type())));
   if (is_for_cluster(request)) return cluster_.on_request(asked, request);
   if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);

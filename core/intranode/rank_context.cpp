@@ -179,7 +179,7 @@ base::Status RankContext::gather(base::Nanos deadline) {
     for (size_t other = 0; other < ranks(); ++other) {
       if (other != rank_ && posted(other, number) < number) late += (late.empty() ? "" : ", ") + names_[other];
     }
-    return base::error(MV_ETIMEOUT, "{}: the deadline passed; it waits for {}", collective::kind_name(what_.kind), late);
+    return base::error(MV_ETIMEOUT, "{}: the deadline passed; this rank waits for {}", collective::kind_name(what_.kind), late);
   }
   if (base::Status status = given_up(); !status.ok()) return status;
   contributors_ = 0;
@@ -193,7 +193,7 @@ base::Status RankContext::gather(base::Nanos deadline) {
 base::Status RankContext::agree() const {
   for (size_t peer = 1; peer < ranks(); ++peer) {
     if (announced_[peer].signature == announced_[0].signature) continue;
-    return base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}", operation_.load(),
+    return base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}", operation_.load(),
                        names_[0], describe(0), names_[peer], describe(peer));
   }
   return base::Status();
@@ -244,7 +244,7 @@ base::Status RankContext::find_places() {
       if (theirs.direct_in) in = segments_.find(peer, array.in, in_bytes);
       if (theirs.direct_out) out = segments_.find(peer, array.out, bytes);
       if ((theirs.direct_in && in == nullptr) || (theirs.direct_out && out == nullptr))
-        return base::error(MV_EPROTOCOL, "{} refers to memory that it does not show", names_[peer]);
+        return base::error(MV_EPROTOCOL, "{} refers to memory that it does not share", names_[peer]);
     }
   }
   return base::Status();
@@ -268,7 +268,7 @@ base::Result<collective::Shape> RankContext::drain(base::Nanos deadline) {
   while (peer < ranks() && posted(peer, number) != number) ++peer;
   const Announcement theirs = peer < ranks() ? regions_[peer].header(number).read() : Announcement();
   if (peer < ranks() && theirs.kind != Kind::kAllreduce && theirs.kind != Kind::kCustom) return refuse_to_drain(deadline);
-  auto shape = peer < ranks() ? shape_of(peer, theirs) : base::error(MV_EPROTOCOL, "draining: an operation that a rank had begun is gone");
+  auto shape = peer < ranks() ? shape_of(peer, theirs) : base::error(MV_EPROTOCOL, "draining: the operation that a rank had begun is gone");
   if (!shape.ok()) break_up(shape.status(), kGaveUp);
   return shape;
 }
@@ -276,7 +276,7 @@ base::Result<collective::Shape> RankContext::drain(base::Nanos deadline) {
 /// The shape of the next operation, as described by a rank that has begun it.
 base::Result<collective::Shape> RankContext::shape_of(size_t rank, const Announcement& theirs) const {
   if (theirs.arrays > kMostArrays)
-    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays,
+    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, but shared memory describes {} at most", theirs.arrays,
                        kMostArrays);
   collective::Shape shape;
   shape.reduction = theirs.reduction;
@@ -310,7 +310,7 @@ base::Status RankContext::settle_drain(base::Nanos deadline) {
     if (peer == rank_) continue;
     const auto has_decided = [&] { return posted(peer, number) >= number || words(peer).draining.load() >= number; };
     base::Status status = wait(peer, deadline, has_decided);
-    if (status.code() == MV_ETIMEOUT) return base::error(MV_ETIMEOUT, "draining: the deadline passed; it waits for {}", names_[peer]);
+    if (status.code() == MV_ETIMEOUT) return base::error(MV_ETIMEOUT, "draining: the deadline passed; this rank waits for {}", names_[peer]);
     if (!status.ok()) return status;
   }
   // A rank that is further ahead has already seen all ranks drain.
@@ -326,7 +326,7 @@ base::Status RankContext::settle_drain(base::Nanos deadline) {
 // ------------------------------------------------------------ ends
 
 void RankContext::lose(size_t rank, const base::Status& why) {
-  break_up(base::error(MV_EPEERLOST, "{} is lost, and the group with it: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
+  break_up(base::error(MV_EPEERLOST, "{} is lost, which broke the group: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
   wake_own();
 }
 

@@ -67,7 +67,7 @@ base::Status RankContext::work(base::Nanos deadline) {
     const auto is_met = [&] { return !is_unmet(*need); };
     base::Status status = wait(need->on, deadline, is_met);
     if (status.code() == MV_ETIMEOUT)
-      return base::error(MV_ETIMEOUT, "{}: the deadline passed; it waits for {}", collective::kind_name(what_.kind), names_[need->on]);
+      return base::error(MV_ETIMEOUT, "{}: the deadline passed; this rank waits for {}", collective::kind_name(what_.kind), names_[need->on]);
     if (!status.ok()) return status;
   }
   return given_up();  // a rank that gave up may have changed what others read in place

@@ -22,7 +22,7 @@ base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, siz
   // Another rank chose this descriptor. Opening a device or a pipe has side effects, so only memory is opened.
   char target[64] = {};
   if (readlink(path.c_str(), target, sizeof target - 1) < 0) return base::error(MV_ESYSTEM, "{} can't be read: {}", path, std::strerror(errno));
-  if (!std::string_view(target).starts_with("/memfd:")) return base::error(MV_EPROTOCOL, "{} is no memory", path);
+  if (!std::string_view(target).starts_with("/memfd:")) return base::error(MV_EPROTOCOL, "{} is not shared memory", path);
   const int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return base::error(MV_ESYSTEM, "{} can't be opened: {}", path, std::strerror(errno));
   if (file_of(opened) == file) return base::SharedMemory::adopt(opened, least_bytes);

@@ -37,7 +37,7 @@ base::Status RankContext::given_up() const {
     const uint32_t left = words(rank).left.load();
     if (left < kGaveUp || rank == rank_) continue;
     if (names_lost(left))
-      return base::error(MV_EPEERLOST, "{} is lost, and the group with it: {} says so", names_[left - kBecauseOf], names_[rank]);
+      return base::error(MV_EPEERLOST, "{} is lost, which broke the group: {} reports it", names_[left - kBecauseOf], names_[rank]);
     found = base::error(MV_EPEERLOST, "{} has given up an operation of the group", names_[rank]);
   }
   return found;

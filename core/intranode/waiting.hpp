@@ -59,7 +59,7 @@ base::Status RankContext::sleep(size_t on, base::Nanos deadline, const Ready& re
       return base::Status();
     }
     if (!status.ok()) return status;
-    if (slept == Slept::kInterrupted) return base::Status(MV_EINTR, "a signal came");
+    if (slept == Slept::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
   }
 }
 

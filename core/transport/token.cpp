@@ -17,7 +17,7 @@ namespace {
 std::string token_socket(base::Peer listener, const std::string& address) { return fmt::format("polyverso-token-{:016x}-{}", listener, address); }
 
 base::Status belongs_to_another_user(const std::string& address) {
-  return base::error(MV_EAUTH, "this process has no secret, and {} belongs to another user: set POLYVERSO_SECRET (or `secret`) to the same on both",
+  return base::error(MV_EAUTH, "this process has no secret, and {} belongs to another user: set POLYVERSO_SECRET (or `secret`) to the same value on both",
                      address);
 }
 
@@ -28,7 +28,7 @@ base::Result<Fd> connect_to_desk(const std::string& name, const std::string& add
   if (fd.ok() || *busy) return fd;
   return base::error(MV_EAUTH,
                      "this process has no secret, and {} is not proved to be on the same machine ({}): set POLYVERSO_SECRET (or `secret`) to "
-                     "the same on both",
+                     "the same value on both",
                      address, fd.status().text());
 }
 
@@ -66,7 +66,7 @@ base::Result<std::unique_ptr<TokenDesk>> TokenDesk::make(Loop& loop, base::Peer 
 
 /// Answers at once or not at all, so that strangers cost nothing.
 void TokenDesk::answer(const Fd& asker) const {
-  if (!is_same_user(asker.get())) return base::log_debug("a process of another user wants to come in without a secret: not answered");
+  if (!is_same_user(asker.get())) return base::log_debug("ignored a process of another user that has no secret");
   static_cast<void>(::send(asker.get(), token_.data(), token_.size(), MSG_DONTWAIT | MSG_NOSIGNAL));  // a new socket has room
 }
 
@@ -116,7 +116,7 @@ base::Result<std::string> ask_for_token(base::Peer listener, const std::string& 
     pollfd readable{fd.get(), POLLIN, 0};
     poll(&readable, 1, kAgainMs);
   }
-  return base::error(MV_EUNREACHABLE, "{} does not prove in time that it belongs to this user", address);
+  return base::error(MV_EUNREACHABLE, "{} did not prove in time that it belongs to this user", address);
 }
 
 }  // namespace mv::transport

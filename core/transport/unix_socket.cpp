@@ -47,7 +47,7 @@ base::Result<Fd> listen_abstract(const std::string& name) {
   Fd fd = stream_socket();
   const Address address = abstract_address(name);
   if (fd && bind(fd.get(), address.get(), address.length) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd;
-  if (errno == EADDRINUSE) return base::error(MV_EADDRINUSE, "another process listens as \"{}\" already", name);
+  if (errno == EADDRINUSE) return base::error(MV_EADDRINUSE, "another process already listens as \"{}\"", name);
   return base::error(MV_ESYSTEM, "can't listen as \"{}\": {}", name, std::strerror(errno));
 }
 

@@ -143,7 +143,7 @@ node.shutdown()
     server.hear("executes 5 wait")
     looks_on.tell("look")
     line = looks_on.hear("told")
-    assert "in command 5 for server 0" in line and "(executes it" in line, line
+    assert "in command 5 for server 0" in line and "(is executing it" in line, line
     server.tell("go on")
     for node in (sender, looks_on, server):
         node.ends()

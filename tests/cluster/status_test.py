@@ -127,7 +127,7 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
     assert "worker 3 (has made 1 of 2 adds; last heard" in text
 
     # The stall is logged automatically, once, by the master, though a server has detected it.
-    nodes[0].hear('table "weights": nothing has moved for 1.5 s')
+    nodes[0].hear('table "weights": no progress for 1.5 s')
     nodes[0].hear("worker 3 (has made 1 of 2 adds; last heard")
 
     # A member gets the same status: here the master queries the server's gate for it.
@@ -142,7 +142,7 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
         node.hear("done")
     for node in (*nodes, server):
         node.ends()
-    said = [line for node in (*nodes, server) for line in node.lines if "nothing has moved" in line]
+    said = [line for node in (*nodes, server) for line in node.lines if "no progress" in line]
     assert len(said) == 1, said
 
 
@@ -198,12 +198,12 @@ node.shutdown()
         node.hear("up")
     for node in nodes[1:]:
         node.tell("wait")
-    nodes[0].hear("a barrier: nothing has moved for 0.7 s")
-    nodes[0].hear("in a barrier for worker 0 (has not come to it)")
+    nodes[0].hear("a barrier: no progress for 0.7 s")
+    nodes[0].hear("in a barrier for worker 0 (has not arrived)")
     nodes[0].tell("wait")
     for node in nodes:
         node.tell("create")
-    nodes[0].hear('table "late": nothing has moved for 0.7 s')
+    nodes[0].hear('table "late": no progress for 0.7 s')
     nodes[0].hear('in the creation of "late" for worker 2 (has not created it')
     for node in nodes:
         node.tell("end")

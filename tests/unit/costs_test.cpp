@@ -48,11 +48,11 @@ void refuse(const char* line, const char* part) {
 }
 
 void what_is_wrong_is_named(void**) {
-  refuse("udp=1,1", "\"udp\" has no cost: known are inproc, shm, tcp, reduce");
-  refuse("=1,1", "\"\" has no cost");
-  refuse("shm", "shm lacks its numbers: write shm=ALPHA,BETA");
+  refuse("udp=1,1", "unknown cost \"udp\"; known: inproc, shm, tcp, reduce");
+  refuse("=1,1", "unknown cost \"\"");
+  refuse("shm", "shm has no value; write shm=ALPHA,BETA");
   refuse("reduce", "write reduce=GAMMA");
-  refuse("shm=1e-6", "shm=1e-6: two numbers are expected, ALPHA,BETA");
+  refuse("shm=1e-6", "shm=1e-6: expected two numbers, ALPHA,BETA");
   refuse("tcp=fast,1e-9", "tcp=fast,1e-9: alpha is \"fast\", which is not a number");
   refuse("tcp=1e-6,", "beta is \"\", which is not a number");
   refuse("tcp=1e-6,1e-9,1", "beta is \"1e-9,1\", which is not a number");
@@ -60,7 +60,7 @@ void what_is_wrong_is_named(void**) {
   refuse("tcp=25,9e-10", "alpha is outside 0 .. 10 seconds");
   refuse("tcp=1,inf", "beta is outside");
   refuse("reduce=nan", "gamma is outside");
-  refuse("shm=1,1 tcp=1,1 shm=1,1", "shm is there twice");
+  refuse("shm=1,1 tcp=1,1 shm=1,1", "shm is given twice");
 }
 
 // ------------------------------------------------------------ the fit

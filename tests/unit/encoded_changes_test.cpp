@@ -142,12 +142,12 @@ void everything_else_is_refused(void**) {
     if (answer.status != MV_EPROTOCOL || answer.text.find(part) == std::string::npos)
       fail_msg("%d, \"%s\", not %s", answer.status, answer.text.c_str(), part);
   };
-  refused({two, seven}, "8 bytes came with 7");
-  refused({two, many}, "8 bytes came with 80");
-  refused({two, {}}, "came with 0");
+  refused({two, seven}, "8 bytes has a payload of 7");
+  refused({two, many}, "8 bytes has a payload of 80");
+  refused({two, {}}, "has a payload of 0");
   refused({two, eight, uint64_t{1} << 62}, "elements 0");
   refused({two, eight, kCount, 0, wire::Write::Set}, "only adds");
-  refused({two, eight, 0, 1}, "whole floating-point values");
+  refused({two, eight, 0, 1}, "only dense floating-point tables");
   refused({{"3bit", {}}, eight}, "3bit");
   refused({{"", {1, 2}}, eight}, "");
   refused({{"2bit", {}}, eight}, "parameters");

@@ -324,8 +324,8 @@ void who_disagrees_is_named_and_the_group_goes_on(void**) {
   assert_int_equal(wrong, 0);
   for (const mv::base::Status& status : statuses) {
     assert_int_equal(status.code(), MV_EDISAGREE);
-    assert_non_null(strstr(status.text().c_str(), "rank 0 makes allreduce (sum) of 40000 f32"));
-    assert_non_null(strstr(status.text().c_str(), "rank 2 makes allreduce (sum) of 39999 f32"));
+    assert_non_null(strstr(status.text().c_str(), "rank 0 calls allreduce (sum) of 40000 f32"));
+    assert_non_null(strstr(status.text().c_str(), "rank 2 calls allreduce (sum) of 39999 f32"));
   }
 }
 

@@ -110,7 +110,7 @@ void the_next_add_tells_and_counts(void**) {
   for (const auto& add : {first, second}) {
     assert_true(add->over);
     assert_int_equal(add->status.code(), MV_EPROTOCOL);
-    assert_non_null(strstr(add->status.text().c_str(), "this add is taken"));
+    assert_non_null(strstr(add->status.text().c_str(), "this add was accepted"));
   }
   const auto ending = cluster.get(0);
   cluster.carry();

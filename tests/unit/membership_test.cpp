@@ -182,7 +182,7 @@ void a_stranger_is_refused_whatever_it_sends(void**) {
       assert_int_equal(message_of(said[0]).seq(), 7);
       assert_int_equal(message_of(said[0]).status(), MV_EAUTH);
       const std::string text = message_of(said[0]).text()->str();
-      assert_non_null(strstr(text.c_str(), "no member"));
+      assert_non_null(strstr(text.c_str(), "not a member"));
       assert_non_null(strstr(text.c_str(), wire::EnumNameBody(expected.body)));
     }
     // Without a number there is nothing to answer, and nothing happens either.

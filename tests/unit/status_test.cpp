@@ -154,13 +154,13 @@ void groups_are_shown_with_their_ranks_and_who_waits_there(void**) {
   overview.reports[1].groups.push_back({77, {1, 2, 3}, 0, "shm", 41, ""});
   overview.reports[2].groups.push_back({77, {1, 2, 3}, 1, "shm", 41, ""});
   overview.reports[2].groups.push_back({78, {2, 3}, 0, "messages", 3, "worker 2 is lost"});
-  overview.reports[2].waits.push_back({WaitKind::kCollective, 2, "allreduce", 41, 3s, 3s, {{3, "has not come to it"}}});
+  overview.reports[2].waits.push_back({WaitKind::kCollective, 2, "allreduce", 41, 3s, 3s, {{3, "has not arrived"}}});
   overview.reports.erase(3);
   const std::string text = status::to_text(overview);
   assert_true(has(text, "worker 0, worker 1, worker 2      3  shm        41, 41, ?   works"));
   assert_true(has(text, "broken: worker 2 is lost"));
   assert_true(
-      has(text, "worker 1 waits 3.0 s in allreduce, operation 41 of a group, for worker 2 (has not come to it"));
+      has(text, "worker 1 waits 3.0 s in allreduce, operation 41 of a group, for worker 2 (has not arrived"));
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["groups"].size() == 2 && json["groups"][0]["ranks"][1]["operations"] == 41 &&
               json["groups"][0]["ranks"][2]["operations"].is_null());
@@ -176,7 +176,7 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
   overview.view.members[2].why = "its process ended";
   std::string text = status::to_text(overview);
   assert_true(has(text, "silent for 12.0 s") && has(text, "lost: its process ended") &&
-              has(text, "nobody waits for anybody"));
+              has(text, "no call is waiting"));
   overview.view.members[2].state = cluster::State::kFinished;
   overview.silence.erase(2);
   text = status::to_text(overview);
@@ -210,7 +210,7 @@ void what_others_sent_reaches_no_terminal_as_a_command(void**) {
 void programs_get_the_same(void**) {
   status::Overview overview = three();
   overview.reports[1].peers.push_back({2, {"shm", 100, 50}, 10, 5, 1s});
-  overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not come to it"}}});
+  overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not arrived"}}});
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
   assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["transport"] == "shm" &&

@@ -27,19 +27,19 @@ bool reduces(Kind kind) { return kind == Kind::kAllreduce || kind == Kind::kRedu
 base::Status check_operation(const collective::Operation& operation, int64_t size) {
   const char* const name = collective::kind_name(operation.kind);
   const auto ranks = static_cast<uint64_t>(size);
-  if (operation.root >= ranks) return base::error(MV_EINVAL, "{}: the root {} is no rank of a group of {}", name, operation.root, size);
+  if (operation.root >= ranks) return base::error(MV_EINVAL, "{}: root {} is not a rank of a group of {}", name, operation.root, size);
   for (size_t i = 0; i < operation.out.size(); ++i) {
     const collective::Array& array = operation.out[i];
-    if (tensor::dtype_bytes(array.dtype) == 0) return base::error(MV_EINVAL, "{}: {} is no mv_dtype", name, array.dtype);
-    if (array.count > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "{}: count is {}", name, array.count);
+    if (tensor::dtype_bytes(array.dtype) == 0) return base::error(MV_EINVAL, "{}: {} is not an mv_dtype", name, array.dtype);
+    if (array.count > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "{}: count {} is too large", name, array.count);
     const bool in_place = operation.in.empty() || operation.in[i] == nullptr;
     if (array.count > 0 && (array.data == nullptr || (!operation.in.empty() && in_place)))
       return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", name, array.count);
-    if (!operation.in.empty() && overlaps(operation, i, ranks)) return base::error(MV_EINVAL, "{}: what is reduced, and where the result goes, overlap", name);
+    if (!operation.in.empty() && overlaps(operation, i, ranks)) return base::error(MV_EINVAL, "{}: the input and the output overlap", name);
     if (!reduces(operation.kind)) continue;
-    if (array.dtype == MV_RAW) return base::error(MV_EDTYPE, "{}: bytes (MV_RAW) have no sum, product, least or greatest", name);
+    if (array.dtype == MV_RAW) return base::error(MV_EDTYPE, "{}: bytes (MV_RAW) can't be reduced", name);
     if (operation.reduction == math::Reduction::kAverage && !tensor::is_floating(array.dtype))
-      return base::error(MV_EDTYPE, "{}: there is no average of {}, only of floats", name, tensor::dtype_name(array.dtype));
+      return base::error(MV_EDTYPE, "{}: {} values can't be averaged, only floats", name, tensor::dtype_name(array.dtype));
   }
   return {};
 }

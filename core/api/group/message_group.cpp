@@ -38,17 +38,17 @@ base::Result<GroupRef> MessageGroup::finish_opening(Calls& calls, const std::sha
 
 base::Result<GroupRef> MessageGroup::open(Calls& calls, std::vector<int64_t> workers, const CallOptions& options) {
   const runtime::Identity& self = calls.identity();
-  if (self.worker_id < 0) return base::Status(MV_ESTATE, "only workers are in groups; this process is only a server");
+  if (self.worker_id < 0) return base::Status(MV_ESTATE, "only workers can open groups; this process is only a server");
   if (workers.empty()) {
     workers.resize(static_cast<size_t>(self.num_workers));
     std::iota(workers.begin(), workers.end(), int64_t{0});
   }
   std::sort(workers.begin(), workers.end());
-  if (std::adjacent_find(workers.begin(), workers.end()) != workers.end()) return base::Status(MV_EINVAL, "a worker is named twice");
+  if (std::adjacent_find(workers.begin(), workers.end()) != workers.end()) return base::Status(MV_EINVAL, "a worker is listed twice");
   if (workers.front() < 0 || workers.back() >= self.num_workers)
-    return base::error(MV_EINVAL, "{} is no worker of {}", workers.front() < 0 ? workers.front() : workers.back(), self.num_workers);
+    return base::error(MV_EINVAL, "{} is not a worker; the cluster has {} workers", workers.front() < 0 ? workers.front() : workers.back(), self.num_workers);
   if (!std::binary_search(workers.begin(), workers.end(), self.worker_id))
-    return base::error(MV_EINVAL, "this process, worker {}, is not among the workers that are named", self.worker_id);
+    return base::error(MV_EINVAL, "this process, worker {}, is not in the list of workers", self.worker_id);
   const auto opened = std::make_shared<Opened>();
   opened->call = calls.make_call(blocking(options), true);
   return finish_opening(calls, opened, options, [&calls, opened, workers] {
@@ -159,7 +159,7 @@ class MessageGroup::ByHand final : public CustomReduction {
     return static_cast<const std::vector<collective::Array>*>(nullptr);
   }
   base::Status done(const base::Status& status) override {
-    if (!state_->handed.exchange(false)) return base::Status(MV_ESTATE, "there are no values that were to be reduced");
+    if (!state_->handed.exchange(false)) return base::Status(MV_ESTATE, "no values are waiting to be reduced");
     calls_.loop().post([group = group_, call = call_, status] { group->resume(*call, status); });
     return {};
   }

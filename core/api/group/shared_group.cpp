@@ -37,7 +37,7 @@ std::vector<intranode::Memory> see(const std::vector<BootstrapRecord>& records, 
       memory[rank] = mine;
     } else if (record.willing != 0) {
       auto seen = intranode::open_of(static_cast<int32_t>(record.process), static_cast<int>(record.descriptor), record.file, intranode::SharedRegion::bytes(records.size()));
-      if (!seen.ok()) base::log_debug("a group's rank {} shows no memory: {}", rank, seen.status().text());
+      if (!seen.ok()) base::log_debug("rank {} of a group shares no memory: {}", rank, seen.status().text());
       const bool proven = seen.ok() && intranode::SharedRegion(seen.value(), records.size()).words().proof.load() == record.proof;
       if (proven) memory[rank] = std::move(seen).value();
     }
@@ -169,7 +169,7 @@ Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions&
 
 /// Ends an operation after a signal, and the group with it, because the other ranks count on this one.
 base::Status SharedGroup::interrupted() {
-  queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
+  queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which broke the group"));
   return queue_->settle(context_->broken());
 }
 

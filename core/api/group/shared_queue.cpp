@@ -74,9 +74,9 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
         if (Turn mine = try_turn()) return mine;
         break;
       case transport::Driven::kTimeout:
-        return base::Status(MV_ETIMEOUT, "the deadline passed while earlier operations of the group were under way; nothing has begun");
+        return base::Status(MV_ETIMEOUT, "the deadline passed while earlier operations of the group were running; this one was not started");
       case transport::Driven::kInterrupted:
-        return base::Status(MV_EINTR, "a signal came while earlier operations of the group were under way; nothing has begun");
+        return base::Status(MV_EINTR, "a signal interrupted the wait for earlier operations of the group; this one was not started");
       case transport::Driven::kBroken:
         return *loop_.defect();
       case transport::Driven::kStopped:
@@ -169,7 +169,7 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
 
 /// Ends this call and, because the other ranks count on this one, the group. Returns when the call has ended.
 void SharedQueue::withdraw(const Call& call, mv_status code) {
-  context_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
+  context_->give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
 }

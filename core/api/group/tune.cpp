@@ -85,13 +85,13 @@ class Tuner {
 
   base::Result<Tuning> run() {
     if (calls_.identity().num_workers < 2)
-      return base::Status(MV_ESTATE, "there is nobody to exchange messages with: start two workers or more, as in `polyverso run -n 2 -- polyverso doctor --tune`");
+      return base::Status(MV_ESTATE, "measuring needs at least two workers: start them, for example with `polyverso run -n 2 -- polyverso doctor --tune`");
     calls_.on_loop([&] { before_ = calls_.member().groups().basis(); });
     Tuning tuning;
     base::Status status = measure(tuning);
     calls_.on_loop([&] { calls_.member().groups().choose_by(before_); });
     // A signal breaks the groups of the other ranks, so nothing can continue after it.
-    if (status.code() == MV_EINTR) return base::error(MV_ECANCELED, "a signal ended the measuring: {}", status.text());
+    if (status.code() == MV_EINTR) return base::error(MV_ECANCELED, "a signal interrupted the measurement: {}", status.text());
     if (!status.ok()) return status;
     return tuning;
   }
@@ -181,7 +181,7 @@ class Tuner {
   base::Status measure_reduction(Tuning& tuning) {
     double gamma = calls_.identity().worker_id == 0 ? time_reduction() : 0;
     if (base::Status status = tell_all(0, {&gamma, 1}); !status.ok()) return status;
-    base::log_info("tuning: a byte takes {:.3g} ns to be reduced", gamma * 1e9);
+    base::log_info("tuning: reducing takes {:.3g} ns per byte", gamma * 1e9);
     tuning.basis.costs.gamma = rounded(gamma);
     return {};
   }
@@ -198,7 +198,7 @@ class Tuner {
     if (base::Status status = tell_all(transport.workers[0], found); !status.ok()) return status;
     transport.fit = {{rounded(found[0]), rounded(found[1])}, found[2]};
     tuning.basis.costs.transports[static_cast<size_t>(transport.transport)] = transport.fit.cost;
-    base::log_info("tuning: {} between workers {} and {}: a message {:.3g} us, a byte {:.3g} ns", base::kTransportNames[static_cast<size_t>(transport.transport)],
+    base::log_info("tuning: {} between workers {} and {}: {:.3g} us per message, {:.3g} ns per byte", base::kTransportNames[static_cast<size_t>(transport.transport)],
                    transport.workers[0], transport.workers[1], found[0] * 1e6, found[1] * 1e9);
     return {};
   }

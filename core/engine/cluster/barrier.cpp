@@ -61,7 +61,7 @@ void Barrier::settle() {
 
 std::vector<Wait> Barrier::waits(base::Nanos now) const {
   std::vector<Awaited> missing;
-  for (const base::Peer peer : awaited()) missing.push_back({peer, "has not come to it"});
+  for (const base::Peer peer : awaited()) missing.push_back({peer, "has not arrived"});
   std::vector<Wait> waits;
   for (const auto& [peer, theirs] : waiting_)
     for (const Arrival& waiting : theirs) waits.push_back({WaitKind::kBarrier, peer, "", 0, now - waiting.since, now - waiting.since, missing});

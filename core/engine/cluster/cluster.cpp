@@ -70,7 +70,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
     case wire::Body::Leave:
       return leave_asked(asked);
     default:
-      return server_.fail(asked, base::error(MV_EPROTOCOL, "not understood: {}", wire::EnumNameBody(request.body_type())));
+      return server_.fail(asked, base::error(MV_EPROTOCOL, "unknown request: {}", wire::EnumNameBody(request.body_type())));
   }
 }
 
@@ -87,20 +87,20 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
   if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
   if (view_.find(joiner) != nullptr || std::ranges::any_of(joiners_, [&](const Joiner& other) { return other.member.peer == joiner; }))
     return base::error(MV_EPROTOCOL, "this process has joined already");
-  if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not come together");
+  if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
   if (phase_ != Phase::kJoining && vacancy(request) == nullptr)
-    return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
+    return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its workers was lost", self_.nodes);
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
   const std::string told = wire::text_of(request.address()), &seen = contacts_[joiner].address;
   if (is_loopback(told) && !is_loopback(seen) && told != seen)
-    return base::error(MV_EINVAL, "others are told to reach this process at {}, but its connection comes from another machine, {}: set bind "
-                       "(POLYVERSO_BIND) to its address or interface there, and advertise (POLYVERSO_ADVERTISE) if others see another one", told, seen);
+    return base::error(MV_EINVAL, "this process advertises {} to the others, but its connection comes from another machine, {}: set bind "
+                       "(POLYVERSO_BIND) to its address or interface there, and advertise (POLYVERSO_ADVERTISE) if others see a different address", told, seen);
   const bool sync_said = request.mode() != wire::Mode::Unsaid, sync = request.mode() == wire::Mode::Sync;
   if (sync_said && sync_said_ && sync != sync_)
     return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} in the cluster of the master (pid {} on {})", sync, sync_, self_.pid, self_.host);
-  if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "role {}", request.role());
-  if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} in a cluster of {}", request.rank(), self_.nodes);
+  if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "unknown role {}", request.role());
+  if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} does not exist in a cluster of {} processes", request.rank(), self_.nodes);
   for (const Joiner& other : joiners_)
     if (phase_ == Phase::kJoining && request.rank() >= 0 && other.wants_rank == request.rank())
       return base::error(MV_EDISAGREE, "rank {} is taken by pid {} on {}", request.rank(), other.member.pid, other.member.host);
@@ -128,7 +128,7 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
   place.pid = request.pid();
   place.state = State::kHere;
   place.why.clear();
-  base::log_info("{} takes the place of a lost worker", view_.name(place.peer));
+  base::log_info("{} replaces a lost worker", view_.name(place.peer));
   owner_.on_member_joined(place);
   publish();
   const auto written = write_view(builder_.fbb(), view_);
@@ -176,7 +176,7 @@ void Cluster::warn_of_loopback() const {
     (is_loopback(joiner.member.address) ? here : beyond) = &joiner;
   }
   if (here != nullptr && beyond != nullptr)
-    base::log_warn("pid {} on {} tells others to reach it at {}, which those on other machines, such as {}, can't: set bind (POLYVERSO_BIND) there",
+    base::log_warn("pid {} on {} advertises {}, which other machines, such as that of {}, can't reach: set bind (POLYVERSO_BIND) there",
                    here->member.pid, here->member.host, here->member.address, beyond->member.address);
 }
 
@@ -255,7 +255,7 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer) {
   if (phase_ != Phase::kJoining) return;
   if (!status.ok()) return fail(status);
   const auto* view = answer != nullptr ? answer->body_as_View() : nullptr;
-  if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer as a master does", self_.master));
+  if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer like a master", self_.master));
   adopt(read_view(*view));
 }
 
@@ -264,7 +264,7 @@ void Cluster::adopt(View view) {
   joined_epoch_ = view_.epoch;
   told_gone_ = view_.workers_gone();
   const Member* self = view_.find(self_.peer);
-  if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members lacks this one"));
+  if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
   phase_ = Phase::kConnecting;
   owner_.on_view(view_);
   for (const Member& member : view_.members) {
@@ -386,7 +386,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
   // The master knows all members. Another node may get messages of a new member before the master's view.
   if (self_.is_master || joins)
     turn_away(from, message.seq(),
-              base::error(MV_EAUTH, "this process is no member of the cluster: it has to join, by mv_init(), before it may send {}",
+              base::error(MV_EAUTH, "this process is not a member of the cluster: it must join with mv_init() before it sends {}",
                           wire::EnumNameBody(message.body_type())));
   else if (rpc::Seq& dropped = contact->second.dropped; dropped == 0 || message.seq() < dropped)
     dropped = message.seq();
@@ -395,7 +395,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
 
 /// Answers `request`, unless it is 0, with the error and closes the connection.
 void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
-  base::log_debug("turned away ({:016x}): {}", peer, why.text());
+  base::log_debug("rejected ({:016x}): {}", peer, why.text());
   if (request != 0) {
     base::Frame answer = builder_.answer(why);
     wire::stamp(answer, request, 0);
@@ -430,7 +430,7 @@ void Cluster::watch_strangers(base::Nanos now) {
   }
   for (const auto& [peer, request] : late)
     turn_away(peer, request,
-              base::error(MV_EAUTH, "this process has not become a member of the cluster: it has to join, by mv_init(), at the master"));
+              base::error(MV_EAUTH, "this process has not become a member of the cluster: it must join with mv_init() at the master"));
 }
 
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
@@ -600,7 +600,7 @@ void Cluster::tick() {
     } else if (self_.is_master && phase_ == Phase::kJoining) {
       fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", arrivals(), seconds(self_.init_timeout)));
     } else if (last_dial_.ok()) {
-      fail(base::error(MV_ETIMEOUT, "the cluster did not come together within {:.3g} s", seconds(self_.init_timeout)));
+      fail(base::error(MV_ETIMEOUT, "the cluster did not form within {:.3g} s", seconds(self_.init_timeout)));
     } else {
       fail(base::error(MV_EUNREACHABLE, "{}; tried for {:.3g} s. Is rank 0 running there?", last_dial_.text(), seconds(self_.init_timeout)));
     }

@@ -59,7 +59,7 @@ void Agreement::decide(const Ranks& ranks) {
     if (rank != rank_ && (coordinator() == rank_ || !std::binary_search(ranks.begin(), ranks.end(), rank))) tell_(rank, word);
   if (!done_) return;
   if (std::binary_search(ranks.begin(), ranks.end(), rank_)) return std::exchange(done_, nullptr)(*decided_);
-  give_up(base::Status(MV_EPEERLOST, "the others count this rank as lost, and go on without it"));
+  give_up(base::Status(MV_EPEERLOST, "the others consider this rank lost and continue without it"));
 }
 
 Agreement::Word Agreement::report(bool asks) const { return {false, asks, {gone_.begin(), gone_.end()}, decided_.value_or(Ranks())}; }

@@ -45,7 +45,7 @@ base::Result<double> read_seconds(std::string_view word, std::string_view text, 
 base::Result<TransportCost> read_transport(std::string_view word, std::string_view values) {
   const size_t comma = values.find(',');
   if (comma == std::string_view::npos)
-    return base::error(MV_EINVAL, "{}: two numbers are expected, ALPHA,BETA: seconds a message and seconds a byte", word);
+    return base::error(MV_EINVAL, "{}: expected two numbers, ALPHA,BETA: seconds per message and seconds per byte", word);
   const auto alpha = read_seconds(word, values.substr(0, comma), "alpha");
   if (!alpha.ok()) return alpha.status();
   const auto beta = read_seconds(word, values.substr(comma + 1), "beta");
@@ -72,9 +72,9 @@ base::Result<Costs> read_costs(std::string_view line, const Costs& otherwise) {
     const size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     const auto transport = transport_named(name);
-    if (!transport && name != kReduce) return base::error(MV_EINVAL, "\"{}\" has no cost: known are {}", name, known_names());
-    if (equals == std::string_view::npos) return base::error(MV_EINVAL, "{} lacks its numbers: write {}", name, transport ? fmt::format("{}=ALPHA,BETA", name) : "reduce=GAMMA");
-    if (!said.insert(name).second) return base::error(MV_EINVAL, "{} is there twice", name);
+    if (!transport && name != kReduce) return base::error(MV_EINVAL, "unknown cost \"{}\"; known: {}", name, known_names());
+    if (equals == std::string_view::npos) return base::error(MV_EINVAL, "{} has no value; write {}", name, transport ? fmt::format("{}=ALPHA,BETA", name) : "reduce=GAMMA");
+    if (!said.insert(name).second) return base::error(MV_EINVAL, "{} is given twice", name);
     const std::string_view values = word.substr(equals + 1);
     if (transport) {
       const auto cost = read_transport(word, values);

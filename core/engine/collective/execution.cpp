@@ -63,7 +63,7 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
   const Range& range = chunk.range;
   const bool fits = range.first == step.receive.first + step_received_ && range.count > 0 && range.count <= step.receive.count - step_received_;
   if (!fits || value_.bytes(range) != chunk.bytes.size())
-    return base::error(MV_EPROTOCOL, "elements {} to {} of it, {} bytes, came from rank {} where {} to {} were to come", range.first,
+    return base::error(MV_EPROTOCOL, "received elements {} to {}, {} bytes, from rank {}; expected {} to {}", range.first,
                        range.first + range.count, chunk.bytes.size(), step.from, step.receive.first + step_received_,
                        step.receive.first + step.receive.count);
   step_received_ += range.count;

@@ -21,7 +21,7 @@ constexpr base::Nanos kLastWord = 1s;
 /// The number of completed operations whose signatures are kept.
 constexpr size_t kRemembered = 256;
 
-constexpr const char *kHasCome = "has come to it, but has not done its part", *kHasNotCome = "has not come to it";
+constexpr const char *kHasCome = "has arrived, but has not done its part", *kHasNotCome = "has not arrived";
 
 /// A signal interrupts one rank only; for the others the operation is cancelled.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
@@ -138,7 +138,7 @@ void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
 
 base::Status Group::refusal(const Operation& operation) const {
   if (is_closed_) return base::Status(MV_ESTATE, "the group is closed");
-  if (!broken_.ok()) return base::error(broken_.code(), "the group is broken, {}: {}", kAfterBreak, broken_.text());
+  if (!broken_.ok()) return base::error(broken_.code(), "the group is broken ({}): {}", kAfterBreak, broken_.text());
   if (draining_at_ == begun_ + 1 && !operation.draining) return base::Status(MV_ESTATE, kOnlyDraining);
   return {};
 }
@@ -238,8 +238,8 @@ void Group::fail(uint64_t op, const base::Status& why, bool tell) {
 
 void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second) {
   const bool alike = describe(first) == describe(second);
-  fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}{}", op, name(a), describe(first), name(b), describe(second),
-                       alike ? ", in another way: their arrays differ, or the costs by which they choose" : ""), true);
+  fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", op, name(a), describe(first), name(b), describe(second),
+                       alike ? ", with different arrays or different algorithm costs" : ""), true);
 }
 
 /// Compares a rank's signature of an operation with this rank's, or keeps it until this rank begins the operation.
@@ -278,10 +278,10 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   Operation taking_part;
   taking_part.draining = true;
   if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
-  if (drain_) return drained(base::Status(MV_ESTATE, "another thread waits for the others' next all-reduce"));
+  if (drain_) return drained(base::Status(MV_ESTATE, "another thread already waits in mv_allreduce_drain()"));
   const uint64_t op = begun_ + 1;
   const auto work = std::make_shared<base::WithdrawnBy>([this](mv_status code) {  // the others know that this rank drains: no undo
-    drop_drain(base::Status(code, "withdrawn; this rank still takes part in nothing but the others' next all-reduce"));
+    drop_drain(base::Status(code, "withdrawn; this rank is still draining: it can only take part in the others' next all-reduce"));
   });
   drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
   call->begin(work);
@@ -362,7 +362,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
 void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
   const auto mine = done_.find(op);
   if (!broken_.ok() || mine == done_.end()) return;
-  break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} made {}, {} makes {}", op, name(static_cast<uint32_t>(setting_.rank)),
+  break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} called {}, {} calls {}", op, name(static_cast<uint32_t>(setting_.rank)),
                         describe(mine->second), name(from), describe(theirs)), true);
 }
 
@@ -589,9 +589,9 @@ void Group::expire(uint64_t op, Active& active, base::Nanos now) {
   }
   const std::string names = missing(op);
   const int32_t awaited = running.execution().awaited();
-  const std::string why = !names.empty()           ? "who have not come to it: " + names
+  const std::string why = !names.empty()           ? "these have not arrived: " + names
                           : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
-                                                   : "what it sent was not taken";
+                                                   : "its data was not received";
   break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
                         name(static_cast<uint32_t>(setting_.rank)), why), true);
 }
@@ -605,7 +605,7 @@ void Group::expire_drain(base::Nanos now) {
   std::string names;
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
     if (static_cast<int32_t>(rank) != setting_.rank && !numbers_[begun_ + 1].drainers.contains(rank)) names += (names.empty() ? "" : ", ") + name(rank);
-  drop_drain(base::error(MV_ETIMEOUT, "the others neither reduce nor are through; it waits for {}. Call again: this rank takes part in nothing else", names));
+  drop_drain(base::error(MV_ETIMEOUT, "the others neither reduce nor drain; this rank waits for {}. Call again: this rank can do nothing else in the group", names));
 }
 
 }  // namespace mv::collective

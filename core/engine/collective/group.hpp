@@ -22,7 +22,7 @@
 namespace mv::collective {
 
 /// The remedy for a broken group, for error messages.
-inline constexpr auto kAfterBreak = "mv_group_shrink() makes another one";
+inline constexpr auto kAfterBreak = "mv_group_shrink() makes a new one";
 
 /// The members of a group, in the order of their ranks.
 struct Members {

@@ -46,7 +46,7 @@ base::Result<Basis> basis_of(const wire::GroupNote& note) {
   const auto is_cost = [](double cost) { return cost >= 0 && cost <= kMostCost; };
   const bool fits = note.costs()->size() == 2 * basis.costs.transports.size() + 1 && note.beside() < basis.costs.transports.size();
   if (!fits || !std::all_of(note.costs()->begin(), note.costs()->end(), is_cost))
-    return base::Status(MV_EPROTOCOL, "a group's opening came with costs that are none");
+    return base::Status(MV_EPROTOCOL, "a request to open a group has invalid costs");
   for (uint32_t transport = 0; transport < basis.costs.transports.size(); ++transport)
     basis.costs.transports[transport] = {note.costs()->Get(2 * transport), note.costs()->Get(2 * transport + 1)};
   basis.costs.gamma = note.costs()->Get(note.costs()->size() - 1);
@@ -85,7 +85,7 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
     if (member == nullptr || member->state == cluster::State::kHere) continue;
-    return opened(base::error(MV_EPEERLOST, "{} {}: name the workers that are to be in the group, or use mv_group_shrink()", cluster_.view().name(peer),
+    return opened(base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
                               member->state == cluster::State::kLost ? "is lost" : "has finished"));
   }
   const uint64_t id = next_number(peers);
@@ -139,7 +139,7 @@ void Groups::reopen(uint64_t id) {
   const std::vector<base::Peer> peers = opening.group->members().peers;
   here_.erase(id);
   ++tried_[peers];
-  close(opening.group, base::Status(MV_ECANCELED, "another rank has given up opening it"));
+  close(opening.group, base::Status(MV_ECANCELED, "another rank gave up opening the group"));
   opening.group = add(next_number(peers), peers);
   begin_opening(std::move(opening));
 }
@@ -187,7 +187,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ra
   if (!ranks.ok()) return opened(ranks.status());
   const std::vector<base::Peer> peers = peers_of(*group, ranks.value());
   const bool here = std::find(peers.begin(), peers.end(), cluster_.self().peer) != peers.end();
-  if (!here) return opened(base::Status(MV_EPEERLOST, "the others count this rank as lost, and have gone on without it"));
+  if (!here) return opened(base::Status(MV_EPEERLOST, "the others consider this rank lost and have continued without it"));
   const uint64_t id = group_number(peers, group->members().id);
   if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
   if (const auto known = groups_.find(id); known != groups_.end()) {
@@ -195,7 +195,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ra
     if (!next->counters().broken.ok()) return shrink(caller.call, next, opened);
     return opened(base::Status(MV_ESTATE, "this group has been shrunk already, and the group of its survivors is open"));
   }
-  if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of this one's survivors"));
+  if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of the survivors"));
   begin_opening({caller, add(id, peers), opened, group});
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
@@ -236,7 +236,7 @@ Groups::Caller Groups::begin(const base::OperationRef& call) {
 
 void Groups::withdraw(const base::Operation& call, mv_status code) {
   for (const auto& [id, opening] : openings_)
-    if (opening.caller.call.get() == &call) return fail_opening(id, base::error(code, "withdrawn; still to open the group: {}", missing(opening)));
+    if (opening.caller.call.get() == &call) return fail_opening(id, base::error(code, "withdrawn; these have not opened the group: {}", missing(opening)));
   for (const auto& [id, shrinking] : shrinkings_)
     if (shrinking.caller.call.get() == &call) return shrinking.group->agreement().give_up(base::Status(code, "withdrawn"));
 }

@@ -14,7 +14,7 @@ namespace mv::collective {
 
 /// The error message for a draining rank that begins something else.
 inline constexpr auto kOnlyDraining =
-    "this rank waits for the others' next all-reduce (mv_allreduce_drain()): until that is over, it can take part in it only, with MV_DRAINING";
+    "this rank is draining (mv_allreduce_drain()): it can only take part in the others' next all-reduce, with MV_DRAINING";
 
 enum class Kind : uint8_t { kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kCustom, kDrain };
 

@@ -246,7 +246,7 @@ void Inquirer::note_stuck(const std::set<std::string>& what) {
   if (fresh.empty()) return;
   const double limit = std::chrono::duration<double>(cluster_.self().stuck_after).count();
   gather({false, [fresh, limit](const std::string& text) {
-            base::log_warn("{}: nothing has moved for {:g} s\n{}", fresh, limit, text);
+            base::log_warn("{}: no progress for {:g} s\n{}", fresh, limit, text);
           }});
 }
 

@@ -120,7 +120,7 @@ void append_tables(std::string& text, const Overview& overview) {
   if (rows.size() == 1) return;
   text += "\n";
   append_rows(text, rows, {false, false, false, true, true, true, true});
-  if (left_out > 0) text += fmt::format("and {} rows more\n", left_out);
+  if (left_out > 0) text += fmt::format("and {} more rows\n", left_out);
 }
 
 /// Appends one row for each group, with as many ranks and operations as fit on a line.
@@ -142,7 +142,7 @@ void append_groups(std::string& text, const Overview& overview) {
   }
   text += "\n";
   append_rows(text, rows, {false, true, false, false, false});
-  if (groups.size() > kGroupsShown) text += fmt::format("and {} groups more\n", groups.size() - kGroupsShown);
+  if (groups.size() > kGroupsShown) text += fmt::format("and {} more groups\n", groups.size() - kGroupsShown);
 }
 
 /// `get #41 of "weights"`
@@ -177,7 +177,7 @@ std::string what_of(const cluster::Wait& wait) {
 std::string line_of(const Overview& overview, const cluster::Wait& wait) {
   std::string line =
       fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), in_seconds(wait.age), what_of(wait));
-  if (wait.awaited.empty()) line += "its own values, which are under way";
+  if (wait.awaited.empty()) line += "its own values, which are in transit";
   for (size_t i = 0; i < std::min(wait.awaited.size(), kAwaitedShown); ++i) {
     const auto& [peer, what] = wait.awaited[i];
     const auto silence = overview.silence.find(peer);
@@ -195,7 +195,7 @@ std::string line_of(const Overview& overview, const cluster::Wait& wait) {
 std::string to_text(const Overview& overview) {
   const cluster::View& view = overview.view;
   if (view.members.empty())
-    return fmt::format("the cluster is coming together: {}\n",
+    return fmt::format("the cluster is forming: {}\n",
                        overview.missing.empty() ? "the master has not answered yet" : overview.missing);
   const cluster::Member* seer = view.find(overview.seen_by);
   const auto plural = [](size_t count, const char* what) {
@@ -208,9 +208,9 @@ std::string to_text(const Overview& overview) {
   append_tables(text, overview);
   append_groups(text, overview);
   const auto waits = waits_of(overview);
-  text += waits.empty() ? "\nnobody waits for anybody\n" : "\n";
+  text += waits.empty() ? "\nno call is waiting\n" : "\n";
   for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += line_of(overview, waits[i]);
-  if (waits.size() > kWaitsShown) text += fmt::format("and {} waits more\n", waits.size() - kWaitsShown);
+  if (waits.size() > kWaitsShown) text += fmt::format("and {} more waits\n", waits.size() - kWaitsShown);
   return text;
 }
 

@@ -46,7 +46,7 @@ flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& 
 
 base::Status check_spec(const shard::Spec& spec) {
   constexpr uint64_t kMost = UINT64_C(1) << 62;
-  const auto refuse = [&] { return base::error(MV_EPROTOCOL, "table \"{}\": a spec that no client sends", spec.name); };
+  const auto refuse = [&] { return base::error(MV_EPROTOCOL, "table \"{}\": invalid spec", spec.name); };
   if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE || !tensor::is_table_dtype(spec.dtype) || spec.cols == 0) return refuse();
   if ((spec.rows == 0) != (spec.kind == MV_KEYVALUE) || spec.staleness < MV_UNSET) return refuse();
   if (spec.cols > kMost / spec.element_bytes() || spec.rows > kMost / spec.row_bytes()) return refuse();

@@ -8,7 +8,7 @@ namespace mv::transport {
 namespace {
 
 constexpr std::string_view kSeparators = " \t\r\n,;";
-constexpr const char* kKnown = "drop, duplicate, break (probabilities from 0 to 1), delay_ms (0 to 60000), rate (bytes a second), seed";
+constexpr const char* kKnown = "drop, duplicate, break (probabilities from 0 to 1), delay_ms (0 to 60000), rate (bytes per second), seed";
 
 template <typename T>
 bool parse_number(std::string_view text, T& value) {
@@ -20,7 +20,7 @@ base::Status set(Faults& faults, std::string_view key, std::string_view value) {
   const auto wrong = [&](const char* expected) {
     return base::error(MV_EINVAL, "faults: {}=\"{}\" is not {}", key, value, expected);
   };
-  if (key == "seed") return parse_number(value, faults.seed) ? base::Status() : wrong("a number from 0 up");
+  if (key == "seed") return parse_number(value, faults.seed) ? base::Status() : wrong("an integer of at least 0");
   double number = 0;
   const bool is_number = parse_number(value, number) && std::isfinite(number);
   if (key == "delay_ms") {
@@ -29,7 +29,7 @@ base::Status set(Faults& faults, std::string_view key, std::string_view value) {
     return {};
   }
   if (key == "rate") {
-    if (!is_number || (number != 0 && number < 1)) return wrong("a number from 1 up, or 0");
+    if (!is_number || (number != 0 && number < 1)) return wrong("0, or a number of at least 1");
     faults.rate = number;
     return {};
   }
@@ -37,7 +37,7 @@ base::Status set(Faults& faults, std::string_view key, std::string_view value) {
                    : key == "duplicate" ? &faults.duplicate
                    : key == "break"     ? &faults.cut
                                         : nullptr;
-  if (chance == nullptr) return base::error(MV_EINVAL, "faults: there is no \"{}\"; known are {}", key, kKnown);
+  if (chance == nullptr) return base::error(MV_EINVAL, "faults: unknown key \"{}\"; known: {}", key, kKnown);
   if (!is_number || number < 0 || number > 1) return wrong("a probability from 0 to 1");
   *chance = number;
   return {};
@@ -55,7 +55,7 @@ base::Result<Faults> parse_faults(std::string_view text) {
     text.remove_prefix(item.size());
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos)
-      return base::error(MV_EINVAL, "faults: \"{}\" is not key=value; known are {}", item, kKnown);
+      return base::error(MV_EINVAL, "faults: \"{}\" is not key=value; known keys: {}", item, kKnown);
     if (auto status = set(faults, item.substr(0, equals), item.substr(equals + 1)); !status.ok()) return status;
   }
   return faults;

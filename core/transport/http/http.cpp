@@ -28,7 +28,7 @@ base::Result<StartHttp> load_module() {
                        !why.empty() ? why.c_str() : last != nullptr ? last : "unknown");
   }
   void* const start = dlsym(module, kHttpModuleEntry);  // the module stays loaded: it may have threads
-  if (start == nullptr) return base::error(MV_ENOSYS, "metrics: {} is no module of this library", kHttpModuleFile);
+  if (start == nullptr) return base::error(MV_ENOSYS, "metrics: {} is not a module of this library", kHttpModuleFile);
   return reinterpret_cast<StartHttp>(start);
 }
 
@@ -38,7 +38,7 @@ base::Status parse_address(std::string_view address, std::string& host, int& por
   const std::string_view digits = colon == std::string_view::npos ? address : address.substr(colon + 1);
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size() || port < 0 || port > 65535 || colon == 0)
-    return base::error(MV_EINVAL, "metrics={}: expected \"port\" or \"host:port\"; port 0 is any free one", address);
+    return base::error(MV_EINVAL, "metrics={}: expected \"port\" or \"host:port\"; port 0 selects a free one", address);
   host = colon == std::string_view::npos ? "127.0.0.1" : address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return {};

@@ -120,7 +120,7 @@ class LimitedServer final : public httplib::Server {
       listening_ = fd;
     });
     set_pre_routing_handler([&handler](const httplib::Request& request, httplib::Response& response) {
-      HttpAnswer answer{405, "text/plain; charset=utf-8", "only GET is understood here\n"};
+      HttpAnswer answer{405, "text/plain; charset=utf-8", "only GET is supported\n"};
       if (request.method == "GET" || request.method == "HEAD") answer = handler(request.path);
       response.status = answer.status;
       response.set_content(answer.text, answer.type.c_str());

@@ -64,13 +64,13 @@ base::Result<std::string> InprocTransport::listen(const std::string& address) {
   if (!name)
     return base::error(MV_EINVAL, "\"{}\" is not an address within a process; expected \"inproc:name\"", address);
   if (!hub_.add(*name, endpoint_))
-    return base::error(MV_EADDRINUSE, "another node of this process is called \"{}\" already", address);
+    return base::error(MV_EADDRINUSE, "another node of this process is already called \"{}\"", address);
   names_.push_back(*name);
   return address;
 }
 
 base::Result<std::string> InprocTransport::adopt(int) {
-  return base::error(MV_ENOSYS, "the transport within a process takes no sockets");
+  return base::error(MV_ENOSYS, "the inproc transport does not accept sockets");
 }
 
 void InprocTransport::dial(const std::string& address) {
@@ -96,7 +96,7 @@ void InprocTransport::take_answer(const EndpointRef& from, const std::string& di
   if (stopping_) return;
   if (!accepted || gone_.contains(from->who)) {
     if (accepted) from->post(from, [who = self_](InprocTransport& there) { there.take_end(who, "closed the connection"); });
-    return events_->on_dial_failed(dialed, base::error(MV_EPEERLOST, "{} and this node have parted for good", dialed));
+    return events_->on_dial_failed(dialed, base::error(MV_EPEERLOST, "{} and this node have disconnected permanently", dialed));
   }
   connect(from, dialed);
   events_->on_connected(from->who, dialed);

@@ -145,8 +145,8 @@ Loop::Loop() {
     if (fd >= 0) descriptors_.add(fd);
   }
   add_watched_by(uv_backend_fd(&uv_), descriptors_);
-  out_of_memory_ = base::Status(MV_ENOMEM, "this process ran out of memory halfway through a change and has left its cluster; what became of the calls "
-                                           "that were under way is unknown: start it again, with more memory or smaller tables");
+  out_of_memory_ = base::Status(MV_ENOMEM, "this process ran out of memory halfway through a change and has left its cluster; the outcome of unfinished "
+                                           "calls is unknown: restart it with more memory or smaller tables");
   thrown_ = base::Status(MV_EINTERNAL, std::string(kLongestDefect, ' '));
 }
 
@@ -240,7 +240,7 @@ void Loop::break_down(const std::exception* thrown) noexcept {
   if (thrown != nullptr && dynamic_cast<const std::bad_alloc*>(thrown) != nullptr) {
     defect_.store(&out_of_memory_, std::memory_order_release);
   } else {
-    thrown_.assign_in_place("a defect of the library, which has left its cluster: ", thrown != nullptr ? thrown->what() : "an unknown exception");
+    thrown_.assign_in_place("internal error; this process has left its cluster: ", thrown != nullptr ? thrown->what() : "an unknown exception");
     defect_.store(&thrown_, std::memory_order_release);
   }
   wake_line(/*all=*/true);

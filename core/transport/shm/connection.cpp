@@ -101,7 +101,7 @@ base::Status ShmConnection::make_offer() {
   page.ring_bytes = kRingBytes;
   page.wants_read = kNoWish;
   page.magic = Control::kMagic;
-  if (loop_.bell() < 0) return base::error(MV_ESYSTEM, "no eventfd was to be had: out of descriptors?");
+  if (loop_.bell() < 0) return base::error(MV_ESYSTEM, "can't create an eventfd: out of descriptors?");
   Note note;
   note.kind = Note::Type::kOffer;
   note.bytes = own_->bytes();
@@ -113,8 +113,8 @@ base::Status ShmConnection::make_offer() {
 
 base::Status ShmConnection::take_offer(const Note& note, std::array<Fd, kNoteFds>& fds) {
   if (note.kind != Note::Type::kOffer || !fds[0] || !fds[1])
-    return base::error(MV_EPROTOCOL, "{} offers no shared memory where it should", address_);
-  if (!is_bell(fds[1].get())) return base::error(MV_EPROTOCOL, "{} passed a bell that is none", address_);
+    return base::error(MV_EPROTOCOL, "{} did not send its shared memory", address_);
+  if (!is_bell(fds[1].get())) return base::error(MV_EPROTOCOL, "{} sent a descriptor that is not an eventfd", address_);
   peer_bell_ = std::move(fds[1]);
   loop_.descriptors().add(peer_bell_.get());
   return map_offer(note, std::move(fds[0]));
@@ -122,19 +122,19 @@ base::Status ShmConnection::take_offer(const Note& note, std::array<Fd, kNoteFds
 
 base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
   const auto wrong = [&](const char* what) {
-    return base::error(MV_EPROTOCOL, "{} offers shared memory {}", address_, what);
+    return base::error(MV_EPROTOCOL, "{} sent shared memory {}", address_, what);
   };
   struct stat about {};
   if (fstat(segment.get(), &about) != 0 || static_cast<uint64_t>(about.st_size) != note.bytes ||
       note.bytes < kControlBytes + kLeastRingBytes || note.bytes > kControlBytes + kMostRingBytes)
-    return wrong("of a size that no ring has");
+    return wrong("of an invalid size");
   auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, populate_);
   if (!mapped.ok()) return mapped.status();
   peer_ = std::move(mapped).value();
   peer_ring_bytes_ = peer_page().ring_bytes.load();
   if (peer_page().magic.load() != Control::kMagic || !std::has_single_bit(peer_ring_bytes_) ||
       kControlBytes + peer_ring_bytes_ != peer_->bytes())
-    return wrong("that does not begin as it should");
+    return wrong("with an invalid header");
   return {};
 }
 
@@ -295,11 +295,11 @@ void ShmConnection::end_of_stream() {
     case State::kGreeting:
     case State::kOffering:
     case State::kStanding:
-      return fail(base::error(MV_EPROTOCOL, "{} closed its socket before shared memory stood", address_));
+      return fail(base::error(MV_EPROTOCOL, "{} closed its socket before shared memory was set up", address_));
     case State::kOpen:
       drain();  // everything sent before the end
       if (state_ != State::kOpen) return;
-      return end(End::kBroken, base::error(MV_EUNREACHABLE, "the shared memory of {} is no longer attended", address_));
+      return end(End::kBroken, base::error(MV_EUNREACHABLE, "{} no longer serves its shared memory", address_));
     case State::kClosing:
       return end(End::kClosed, {});
     case State::kDead:
@@ -327,7 +327,7 @@ void ShmConnection::read_notes() {
 
 void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
   if (note.magic != Note::kMagic)
-    return end_or_fail(base::error(MV_EPROTOCOL, "{} says something else on its socket", address_));
+    return end_or_fail(base::error(MV_EPROTOCOL, "{} sent unexpected data on its socket", address_));
   if (state_ == State::kOffering) {
     if (const base::Status status = take_offer(note, fds); !status.ok()) return fail(status);
     set_state(State::kStanding);
@@ -349,7 +349,7 @@ void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
     case Note::Type::kOffer:
       break;
   }
-  end_or_fail(base::error(MV_EPROTOCOL, "{} sent a note ({}) that makes no sense here", address_,
+  end_or_fail(base::error(MV_EPROTOCOL, "{} sent an unexpected note ({})", address_,
                           static_cast<uint32_t>(note.kind)));
 }
 
@@ -378,7 +378,7 @@ std::optional<uint64_t> ShmConnection::introduce(const std::shared_ptr<base::Sha
 
 void ShmConnection::take_segment(const Note& note, Fd fd) {
   if (!fd || segments_.contains(note.number) || segments_.size() >= 2 * kMostSegments)
-    return end_or_fail(base::error(MV_EPROTOCOL, "{} introduced segment {} wrongly", address_, note.number));
+    return end_or_fail(base::error(MV_EPROTOCOL, "{} announced segment {} incorrectly", address_, note.number));
   auto memory = base::SharedMemory::adopt(fd.release(), note.bytes);
   if (!memory.ok()) return end_or_fail(memory.status());
   segments_[note.number] = std::move(memory).value();

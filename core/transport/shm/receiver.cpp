@@ -16,7 +16,7 @@ constexpr uint64_t kTellEvery = 64 << 10;
 constexpr size_t kCopyAtOnce = 256 << 10;
 
 base::Status wrong_size(const Mark& mark) {
-  return base::error(MV_EPROTOCOL, "a record ({:#010x}, {}, {}) does not lie within what was written", mark.magic,
+  return base::error(MV_EPROTOCOL, "a record ({:#010x}, {}, {}) is not within the written bytes", mark.magic,
                      mark.first, mark.second);
 }
 
@@ -34,7 +34,7 @@ ShmReceiver::ShmReceiver(base::LinkEvents& events, base::Peer from, const Contro
 
 base::Status ShmReceiver::take(size_t budget) {
   if (!ring_.set_written(peer_.written.load(std::memory_order_acquire)))
-    return base::error(MV_EPROTOCOL, "its write position makes no sense: {} bytes were read", ring_.position());
+    return base::error(MV_EPROTOCOL, "its write position is invalid: {} bytes were read", ring_.position());
   const uint64_t until = ring_.position() + budget;
   while (!stopped_ && ring_.position() < until) {
     const auto record = ring_.next();
@@ -43,7 +43,7 @@ base::Status ShmReceiver::take(size_t budget) {
     if (ring_.position() - told_ >= kTellEvery) tell_read();
   }
   tell_read();
-  return ring_.wrong() ? base::error(MV_EPROTOCOL, "a skip mark stands where nothing was written") : base::Status();
+  return ring_.wrong() ? base::error(MV_EPROTOCOL, "a skip mark is outside the written bytes") : base::Status();
 }
 
 bool ShmReceiver::pass_over() {
@@ -63,8 +63,8 @@ base::Status ShmReceiver::take_record(const RingReader::Record& record) {
   const auto kind = static_cast<RecordKind>(record.mark.magic);
   const bool in_parts = sink_ != nullptr;
   if (in_parts != (kind == RecordKind::kPart))
-    return base::error(MV_EPROTOCOL, "a record ({:#010x}) comes where a payload {}", record.mark.magic,
-                       in_parts ? "goes on" : "did not begin");
+    return base::error(MV_EPROTOCOL, "unexpected record ({:#010x}): a payload {}", record.mark.magic,
+                       in_parts ? "is incomplete" : "has not begun");
   switch (kind) {
     case RecordKind::kFrame:
       return take_frame(record);
@@ -85,7 +85,7 @@ base::Status ShmReceiver::take_record(const RingReader::Record& record) {
     case RecordKind::kSkip:
       break;
   }
-  return base::error(MV_EPROTOCOL, "a record starts with {:#010x}", record.mark.magic);
+  return base::error(MV_EPROTOCOL, "a record starts with an unknown mark, {:#010x}", record.mark.magic);
 }
 
 /// Reads the sizes in a frame's prefix, and checks that the record, with `behind_header` more bytes, is within the
@@ -130,7 +130,7 @@ base::Status ShmReceiver::take_start(const RingReader::Record& record) {
   ring_.consume(record_bytes(wire::kPrefixBytes + wire::padded(prefix.value().header_bytes)));
   payload_bytes_ = prefix.value().payload_bytes;
   payload_got_ = 0;
-  if (payload_bytes_ == 0) return base::error(MV_EPROTOCOL, "a payload of no bytes comes in parts");
+  if (payload_bytes_ == 0) return base::error(MV_EPROTOCOL, "an empty payload was sent in parts");
   sink_ = events_.on_header(from_, *message.value(), payload_bytes_);
   assert(sink_ != nullptr && (sink_->discards() || sink_->memory().size() == payload_bytes_));
   return {};
@@ -171,7 +171,7 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
   if (!is_lent || place.revoked.load(std::memory_order_relaxed) == 0) {
     const auto memory = find_(number);
     if (memory == nullptr || offset % 8 != 0 || offset > memory->bytes() || bytes > memory->bytes() - offset || bytes == 0)
-      return base::error(MV_EPROTOCOL, "a payload of {} bytes at {} of segment {} lies nowhere", bytes, offset, number);
+      return base::error(MV_EPROTOCOL, "a payload of {} bytes at offset {} is not within segment {}", bytes, offset, number);
     const std::span<const std::byte> payload(memory->data() + offset, bytes);
     if (is_lent) {
       take_lent(*message.value(), payload, place);

@@ -137,7 +137,7 @@ base::Status Sender::advance() {
   if (read != ring_.read()) {
     const uint64_t before = ring_.read();
     if (!ring_.set_read(read))
-      return base::error(MV_EPROTOCOL, "its read position {} makes no sense after {}, with {} written", read, before,
+      return base::error(MV_EPROTOCOL, "its read position {} is invalid after {}, with {} written", read, before,
                          ring_.position());
     while (!placed_.empty() && placed_.front().end <= read) {
       const base::PayloadRef payload = placed_.front().frame.tail;

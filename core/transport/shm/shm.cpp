@@ -61,11 +61,11 @@ base::Result<std::string> ShmTransport::listen(const std::string& address) {
 
 base::Result<std::string> ShmTransport::adopt(int listening_fd) {
   const Fd fd(listening_fd);
-  return base::error(MV_ENOSYS, "the transport through shared memory takes no sockets");
+  return base::error(MV_ENOSYS, "the shm transport does not accept sockets");
 }
 
 void ShmTransport::on_accept(Fd fd) {
-  if (!is_same_user(fd.get())) return base::log_debug("turned away: a process of another user");
+  if (!is_same_user(fd.get())) return base::log_debug("rejected a process of another user");
   if (strangers_ >= options_.max_strangers) return;  // closed: the peer may dial again
   Entry& entry = add_connection("a process of this machine", std::move(fd), /*dialed=*/false);
   entry.stranger = true;
@@ -191,7 +191,7 @@ void ShmTransport::on_failed(ShmConnection& connection, const base::Status& why)
   bury(connection);
   if (stopping_) return;
   if (!dialed) {
-    base::log_debug("turned away: {}", why.text());
+    base::log_debug("rejected a connection: {}", why.text());
   } else if (refusal == Refusal::kDuplicate) {
     deduplicated(address, met);
   } else {
@@ -337,7 +337,7 @@ void ShmTransport::tick() {
   });
   for (const std::string& address : unanswered)
     events_->on_dial_failed(address,
-                            base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+                            base::error(MV_EUNREACHABLE, "{} chose to connect to this process itself, but did not", address));
   const bool waiting = !awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
     return item.second.deadline != base::kNever;
   });

@@ -102,7 +102,7 @@ base::Result<Fd> listen_on(const Endpoint& endpoint) {
   const auto failed = [&](int error) {
     if (error == EADDRINUSE)
       return base::error(MV_EADDRINUSE,
-                         "can't listen on {}: another process does already; choose another port, or 0 for any", where);
+                         "can't listen on {}: another process already does; choose another port, or 0 for any", where);
     return base::error(MV_ESYSTEM, "can't listen on {}: {}", where, std::strerror(error));
   };
   if (!fd) return failed(errno);

@@ -121,7 +121,7 @@ void TcpTransport::make_room() {
   for (auto& [key, entry] : connections_)
     if (entry.stranger && entry.connection->greeting() && (least == nullptr || worth(entry) < worth(*least))) least = &entry;
   if (least == nullptr) return;
-  log_stranger(base::error(MV_EUNREACHABLE, "{} had not finished the hello when others came", least->connection->address()));
+  log_stranger(base::error(MV_EUNREACHABLE, "{} had not finished the hello when too many other connections arrived", least->connection->address()));
   bury(*least->connection);
 }
 
@@ -261,7 +261,7 @@ void TcpTransport::ask_for_token(Entry& entry) {
   if (!is_loopback(remote))
     return got_token(entry, base::error(MV_EAUTH,
                                         "this process has no secret, and {} is beyond this machine's loopback: set POLYVERSO_SECRET (or "
-                                        "`secret`) to the same on both",
+                                        "`secret`) to the same value on both",
                                         connection.address()));
   Connection* key = &connection;
   const auto told = [this, key](const base::Result<std::string>& token) {
@@ -442,7 +442,7 @@ void TcpTransport::log_stranger(const base::Status& why) {
     log_window_ = loop_.now();
     logged_ = 0;
   }
-  if (++logged_ <= 10) base::log_debug("turned away: {}", why.text());
+  if (++logged_ <= 10) base::log_debug("rejected a connection: {}", why.text());
 }
 
 // ------------------------------------------------------------ traffic
@@ -539,7 +539,7 @@ void TcpTransport::mend_failed(base::Peer peer, const base::Status& why, bool go
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   known->second.trying = false;
-  if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it is not coming back: {}", known->second.why, why.text()));
+  if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it can't be restored: {}", known->second.why, why.text()));
 }
 
 /// Ends all attempts to restore the connection to `peer`, except `but`.
@@ -631,7 +631,7 @@ void TcpTransport::tick_peers() {
     Known& known = found->second;
     if (now >= known.give_up_at) {
       const double seconds = std::chrono::duration<double>(options_.reconnect_grace).count();
-      lose(peer, base::error(MV_EPEERLOST, "{}, and was not mended within {:g} s", known.why, seconds));
+      lose(peer, base::error(MV_EPEERLOST, "{}, and was not restored within {:g} s", known.why, seconds));
     } else if (!known.trying) {
       try_to_mend(peer, known);
     }
@@ -643,7 +643,7 @@ void TcpTransport::tick_peers() {
     return true;
   });
   for (const std::string& address : unanswered) {
-    fail_dial(address, base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+    fail_dial(address, base::error(MV_EUNREACHABLE, "{} chose to connect to this process itself, but did not", address));
   }
 }
 

@@ -102,8 +102,8 @@ void bad_text_is_told_by_name(void**) {
   refuse("spin_us=-1", "spin_us=-1");
   refuse("checkpoint_every_ms=0", "at least 1 ms");
   refuse("checkpoint_keep=0", "less than 1");
-  refuse("collective_costs=fast", "collective_costs=\"fast\": \"fast\" has no cost: known are inproc, shm, tcp, reduce");
-  refuse("collective_costs=\"shm=1e-6,1e-10 tcp=1e-6\"", "tcp=1e-6: two numbers are expected");
+  refuse("collective_costs=fast", "collective_costs=\"fast\": unknown cost \"fast\"; known: inproc, shm, tcp, reduce");
+  refuse("collective_costs=\"shm=1e-6,1e-10 tcp=1e-6\"", "tcp=1e-6: expected two numbers");
   refuse("help", "heartbeat_timeout_ms");
   assert_int_equal(fake::seen.starts, 0);
 }

@@ -67,7 +67,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 
   void start() {
     if (const std::string* const taken = claim_names())
-      return created_(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", *taken));
+      return created_(base::error(MV_EDISAGREE, "table \"{}\" is already being created by another call", *taken));
     tables_.reserve(asked_.size());
     for (const NewTable& asked : asked_) {
       tables_.push_back(std::make_shared<TableView>(asked.spec, client_.shared_servers_));

@@ -54,7 +54,7 @@ base::Status Client::Chunk::take(std::span<const std::byte> values) {
     return {};
   }
   if (values.size() != bytes())
-    return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes came for {}", op->request.table->spec.name, values.size(), bytes());
+    return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes received, {} expected", op->request.table->spec.name, values.size(), bytes());
   if (!op->request.many.empty()) {
     for (const ManyPart& part : op->request.many) {
       std::memcpy(part.destination.data(), values.data(), part.destination.size());
@@ -353,7 +353,7 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
     if (withdrawn && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
     const bool refused = status.code() == MV_ENOMEM && op->request.kind == OpKind::kChange && op->counting == TableCall::Counting::kNone;
     if (refused) op->refused.push_back(chunk.shared_from_this());
-    if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls, this one waited behind them",
+    if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls; this one waited behind them",
                                                                    op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
   }
   const bool lost = !op->error.ok() && !op->asked_back && rpc_.is_lost(op->request.table->servers[chunk.piece.server]);
@@ -598,7 +598,7 @@ void Client::leave_behind(const TableCallRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
-  complete(op, base::error(code, "table \"{}\": outcome unknown: the change is under way to {} and goes on without you",
+  complete(op, base::error(code, "table \"{}\": outcome unknown: the change is still in transit to {} and may be applied later",
                            op->request.table->spec.name, who));
 }
 

@@ -11,7 +11,7 @@ void Client::command(int64_t head, const std::string& body, base::OperationRef o
   // Servers that have not begun the command will not execute it. For the others the outcome is unknown.
   const auto work = std::make_shared<base::WithdrawnBy>([round = std::weak_ptr(round), held = std::weak_ptr(operation)](mv_status code) {
     if (const auto it = held.lock())
-      it->complete(base::error(code, "outcome unknown: the command was withdrawn; servers that had begun it go on"));
+      it->complete(base::error(code, "outcome unknown: the command was withdrawn; servers that have started it will finish it"));
     if (const auto its = round.lock()) its->expire();
   });
   round->keep(work);

@@ -27,7 +27,7 @@ MergeGate::Round& MergeGate::round_at(uint64_t number) {
 
 void MergeGate::change(size_t worker, const rpc::Asked& asked, uint64_t number, uint64_t stripe, uint32_t of) {
   if (number < merged_ || number - merged_ > kMostAhead)
-    return owner_.fail_gated(asked, base::error(MV_EPROTOCOL, "table \"{}\": {} adds to round {}, round {} is open", table_,
+    return owner_.fail_gated(asked, base::error(MV_EPROTOCOL, "table \"{}\": {} adds to round {}, but round {} is open", table_,
                                                 (*names_)[worker], number, merged_));
   Round& round = round_at(number);
   Share& share = round.shares[worker];

@@ -187,10 +187,10 @@ void SyncGate::check_step(const Worker& worker, Count count, bool is_get) {
     if (&other == &worker || !other.active || !broken_.ok()) continue;
     const auto closed = other.closed.find(count.round);
     if (closed != other.closed.end() && (is_get ? closed->second != count.index : closed->second <= count.index))
-      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made {}; in sync mode all workers make the same calls",
+      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made {}; in sync mode, all workers must make the same calls",
                            table_, other.name, closed->second, count.round + 1, worker.name, count.index + (is_get ? 0 : 1)));
     else if (is_get && other.latest.round == count.round && other.latest.index > count.index)
-      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made at least {}; in sync mode all workers make the same calls",
+      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made at least {}; in sync mode, all workers must make the same calls",
                            table_, worker.name, count.index, count.round + 1, other.name, other.latest.index));
   }
 }

@@ -11,7 +11,7 @@ void Commands::start(const cluster::View& view, base::Peer self) {
 }
 
 base::Status Commands::nobody() const {
-  return base::error(MV_ESTATE, "{} has no controller: a process of yours becomes a server with one by kv_run_server(), a worker's by kv_set_controller()", self_);
+  return base::error(MV_ESTATE, "{} has no controller: call kv_run_server() in a server process, or kv_set_controller() in a worker that is also a server", self_);
 }
 
 void Commands::set_controller(Controller controller, std::function<void(int64_t)> waiting) {
@@ -37,7 +37,7 @@ bool Commands::on_cancel(const rpc::Asked& asked) {
   const int64_t head = found->command.head;
   waiting_.erase(found);
   if (waiting_changed_) waiting_changed_(-1);
-  rpc_.fail(asked, base::error(MV_ETIMEOUT, "command {}: {} has not executed it, and will not: the thread of its controller has not come by", head, self_));
+  rpc_.fail(asked, base::error(MV_ETIMEOUT, "command {}: {} has not executed it, and will not: its controller's thread has not picked it up", head, self_));
   return true;
 }
 
@@ -66,8 +66,8 @@ cluster::Wait Commands::wait_of(const rpc::Asked& asked, int64_t head, base::Nan
 
 std::vector<cluster::Wait> Commands::waits() const {
   std::vector<cluster::Wait> waits;
-  for (const auto& [number, taken] : taken_) waits.push_back(wait_of(taken.asked, taken.head, taken.since, "executes it"));
-  const char* const what = controller_ == Controller::kHere ? "its controller's thread has not come by" : "has set no controller so far";
+  for (const auto& [number, taken] : taken_) waits.push_back(wait_of(taken.asked, taken.head, taken.since, "is executing it"));
+  const char* const what = controller_ == Controller::kHere ? "its controller's thread has not picked it up" : "has no controller yet";
   for (const WaitingCommand& waiting : waiting_) waits.push_back(wait_of(waiting.asked, waiting.command.head, waiting.since, what));
   return waits;
 }

@@ -127,7 +127,7 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
     case wire::Body::SetStates:
       return set_states(asked, *request.body_as_SetStates(), payload);
     default:
-      return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
+      return rpc_.fail(asked, base::error(MV_EPROTOCOL, "unknown request to a server: {}", wire::EnumNameBody(request.body_type())));
   }
 }
 
@@ -181,10 +181,10 @@ base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create&
     // A complete table is from a checkpoint, or older than this worker: its updater's parameters may have changed.
     const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
     if (!agrees)
-      return base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, {} {}", spec.name, view_->name(asked.client), spec.describe(),
-                         table.complete ? "there is" : "others for", table.spec.describe());
+      return base::error(MV_EDISAGREE, "table \"{}\": {} requests {}, {} {}", spec.name, view_->name(asked.client), spec.describe(),
+                         table.complete ? "but it exists as" : "others request", table.spec.describe());
     if (is_set(request.holds(), i) && contains(table.creators, asked.client))
-      return base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name);
+      return base::error(MV_EDISAGREE, "table \"{}\" already exists; mv_table_open() opens it", spec.name);
   }
   return {};
 }
@@ -195,11 +195,11 @@ base::Status Server::take_initial(const wire::Create& request, std::span<const u
     if (!is_set(request.values(), i)) continue;
     const Table& table = *tables_[numbers[i]];
     const uint64_t bytes = table.shard->elements() * table.spec.element_bytes();
-    if (bytes > payload.size()) return base::error(MV_EPROTOCOL, "table \"{}\": its initial value came with too few bytes", table.spec.name);
+    if (bytes > payload.size()) return base::error(MV_EPROTOCOL, "table \"{}\": its initial value has too few bytes", table.spec.name);
     if (!table.complete && bytes > 0) table.shard->change(shard::Write::Set, 0, 0, table.shard->elements(), payload.data());
     payload = payload.subspan(bytes);
   }
-  return payload.empty() ? base::Status() : base::error(MV_EPROTOCOL, "a creation came with {} bytes too many", payload.size());
+  return payload.empty() ? base::Status() : base::error(MV_EPROTOCOL, "a creation has {} bytes too many", payload.size());
 }
 
 void Server::give_up(const rpc::Asked& asked, const wire::GiveUp& request) {
@@ -269,7 +269,7 @@ void Server::answer_created(const rpc::Asked& asked, std::span<const uint32_t> n
 }
 
 void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
-  if (request.tables() == nullptr) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "ready for no table"));
+  if (request.tables() == nullptr) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a readiness message without tables"));
   for (const uint32_t number : *request.tables()) {
     Table* table = find(asked, number);
     if (table == nullptr) return;
@@ -287,7 +287,7 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
     const auto before = std::ranges::find(table.ready, asked.client, &rpc::Asked::client);
     if (before != table.ready.end() && *before == asked) continue;
     if (before != table.ready.end())  // it gave up, and tries again
-      end_readying(rpc::Asked(*before), base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table.spec.name));
+      end_readying(rpc::Asked(*before), base::error(MV_ETIMEOUT, "table \"{}\": requested again", table.spec.name));
     if (table.ready.empty()) table.ready.reserve(active_.size());
     table.ready.push_back(asked);
     ++readying->second.missing;
@@ -317,7 +317,7 @@ void Server::settle_creation(uint32_t number) {
   if (table.complete || !table.broken.ok() || table.ready.empty() || table.ready.size() < active_.size()) return;
   if (!std::ranges::all_of(active_, [&](base::Peer worker) { return std::ranges::find(table.ready, worker, &rpc::Asked::client) != table.ready.end(); })) return;
   if (table.wants_initial && !contains(table.creators, workers_.front()))
-    return break_creation(number, base::error(MV_ESTATE, "table \"{}\": worker 0, whose initial value counts, is gone; create the table without one and set it", table.spec.name));
+    return break_creation(number, base::error(MV_ESTATE, "table \"{}\": worker 0, which gives the initial value, is gone; create the table without one, then set it", table.spec.name));
   table.complete = true;
   for (const rpc::Asked& asked : std::exchange(table.ready, {}))
     if (const auto waiting = readying_.find(asked); waiting != readying_.end() && --waiting->second.missing == 0) end_readying(asked, {});
@@ -415,7 +415,7 @@ Server::Table* Server::find_sound(const rpc::Asked& asked, uint32_t number) {
 base::Status Server::check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const {
   const uint64_t elements = table.shard->elements();
   if (count > elements || first > elements - count || rows > wire::kMaxPayloadBytes / 8)
-    return base::error(MV_EPROTOCOL, "table \"{}\": elements {} .. {} of a part that has {}", table.spec.name, first, first + count, elements);
+    return base::error(MV_EPROTOCOL, "table \"{}\": elements {} .. {} are outside a shard of {}", table.spec.name, first, first + count, elements);
   return {};
 }
 
@@ -423,7 +423,7 @@ base::Status Server::check_range(const Table& table, uint64_t first, uint64_t co
 /// memory.
 base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const {
   if (payload.size() < rows * sizeof(int64_t))
-    return base::error(MV_EPROTOCOL, "table \"{}\": {} row ids in {} bytes", table.spec.name, rows, payload.size());
+    return base::error(MV_EPROTOCOL, "table \"{}\": {} row ids do not fit in {} bytes", table.spec.name, rows, payload.size());
   std::vector<int64_t> ids(rows);
   std::memcpy(ids.data(), payload.data(), rows * sizeof(int64_t));
   const auto end = static_cast<int64_t>(table.shard->rows().count);
@@ -432,7 +432,7 @@ base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::sp
     return table.spec.has_row(row) && shard::server_of(table.spec, servers_, row) == index_;
   };
   const auto bad = std::find_if_not(ids.begin(), ids.end(), fits);
-  if (bad != ids.end()) return base::error(MV_ERANGE, "table \"{}\": row {} is not of this part", table.spec.name, *bad);
+  if (bad != ids.end()) return base::error(MV_ERANGE, "table \"{}\": row {} is not in this shard", table.spec.name, *bad);
   return ids;
 }
 
@@ -450,11 +450,11 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   base::Status wrong = check_range(*table, request.first(), request.count(), request.rows());
   const bool erases = request.write() == wire::Write::Erase;
   if (wrong.ok() && erases && (request.count() > 0 || !table->spec.is_keyed()))
-    wrong = base::error(MV_EPROTOCOL, "table \"{}\": nothing of it can be erased like this", table->spec.name);
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": only rows of keyed tables can be erased", table->spec.name);
   const auto codec = table->codec_of(request.codec(), request.rows());
   if (wrong.ok() && !codec.ok()) wrong = codec.status();
   if (wrong.ok() && codec.value() != nullptr && request.write() != wire::Write::Add)
-    wrong = base::error(MV_EPROTOCOL, "table \"{}\": only adds are encoded", table->spec.name);
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": only adds can be encoded", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   const auto piece = request.number() == 0 ? shard::ChangePart::kFirst : shard::ChangePart::kFurther;
@@ -463,12 +463,12 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   const uint64_t bytes = table->bytes_of(held);
   const bool here = request.offered() == 0;
   if ((here ? payload.size() : request.offered()) != bytes)
-    wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes came with {}", table->spec.name, bytes, payload.size());
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes has a payload of {}", table->spec.name, bytes, payload.size());
   if (wrong.ok() && here && held.codec != nullptr) wrong = held.codec->check(payload, held.count);
   const int64_t worker = worker_id(asked.client);
   const bool counted = table->consistency == shard::Consistency::kSync && request.write() == wire::Write::Add && worker >= 0;
   if (wrong.ok() && !here && !counted)
-    wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values for which nobody will ask", table->spec.name);
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values that the server would never request", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   if (table->consistency == shard::Consistency::kMerge && request.write() == wire::Write::Add && worker >= 0)
@@ -557,7 +557,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   base::Status wrong = check_range(*table, request.first(), request.count(), request.rows());
   const uint64_t bytes = request.rows() > 0 ? request.rows() * table->spec.row_bytes() : request.count() * table->spec.element_bytes();
   if (wrong.ok() && bytes > wire::kMaxPayloadBytes)
-    wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes in one answer; at most {} are", table->spec.name, bytes, wire::kMaxPayloadBytes);
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes requested in one answer, at most {} allowed", table->spec.name, bytes, wire::kMaxPayloadBytes);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
   if (const auto lost = table->lost_rounds.extract(asked.client)) return rpc_.fail(asked, lost.mapped());
   auto codec = table->codec_of(request.codec(), request.rows());
@@ -674,7 +674,7 @@ void Server::scan(const rpc::Asked& asked, const wire::Scan& request) {
   Table* table = find_sound(asked, request.table());
   if (table == nullptr) return;
   if (!table->spec.is_keyed())
-    return rpc_.fail(asked, base::error(MV_EINVAL, "table \"{}\" is {}: only keyed tables are scanned", table->spec.name, table->spec.describe()));
+    return rpc_.fail(asked, base::error(MV_EINVAL, "table \"{}\" is {}: only keyed tables can be scanned", table->spec.name, table->spec.describe()));
   const uint64_t bytes_each = sizeof(int64_t) + (request.values() ? table->spec.row_bytes() : 0);
   const uint64_t most = std::min<uint64_t>(request.most(), shard::kStripeBytes / bytes_each);
   auto scanned = table->shard->scan(request.cursor(), std::max<uint64_t>(1, most), request.values());

@@ -12,7 +12,7 @@ namespace mv::table {
 base::Result<codec::CodecRef> Server::Table::codec_of(const wire::Codec* wanted, uint64_t rows) const {
   if (wanted == nullptr) return codec::CodecRef();
   if (rows > 0 || spec.is_keyed() || !tensor::is_floating(spec.dtype))
-    return base::error(MV_EPROTOCOL, "table \"{}\" is {}: only whole floating-point values are encoded", spec.name, spec.describe());
+    return base::error(MV_EPROTOCOL, "table \"{}\" is {}: only dense floating-point tables can be encoded, and not by row", spec.name, spec.describe());
   auto read = codec::from_wire(wanted);
   if (!read.ok()) return base::error(MV_EPROTOCOL, "table \"{}\": {}", spec.name, read.status().text());
   return read;

@@ -16,7 +16,7 @@ base::Status check_lists(const Request& request, const Numbers* numbers) {
   const auto* bytes = request.bytes();
   if (tables == nullptr || bytes == nullptr || numbers == nullptr || tables->size() == 0 || bytes->size() != tables->size() ||
       numbers->size() != tables->size())
-    return base::error(MV_EPROTOCOL, "a request for many tables whose lists differ in length");
+    return base::error(MV_EPROTOCOL, "the lists of a request for many tables differ in length");
   if (std::accumulate(bytes->begin(), bytes->end(), uint64_t{0}) > wire::kMaxPayloadBytes)
     return base::error(MV_EPROTOCOL, "a request for many tables is larger than {} bytes", wire::kMaxPayloadBytes);
   return {};
@@ -52,7 +52,7 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
   const auto& tables = *request.tables();
   const auto& bytes = *request.bytes();
   if (std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}) != payload.size())
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "adds to many tables came with {} bytes", payload.size()));
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "adds to many tables have an invalid payload of {} bytes", payload.size()));
   rpc_.split(asked, tables.size());
   held_.expect_parts(asked, tables.size());
   const int64_t worker = worker_id(asked.client);
@@ -66,7 +66,7 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
     if (table == nullptr) continue;
     const uint64_t elements = table->spec.is_keyed() || table->consistency == shard::Consistency::kSync ? 0 : table->shard->elements();
     if (elements == 0 || values.size() != elements * table->spec.element_bytes()) {
-      rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": an add of {} bytes among others", table->spec.name, values.size()));
+      rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": an add to many tables has an invalid part of {} bytes", table->spec.name, values.size()));
       continue;
     }
     Held held{0, elements, 0, values, staged, wire::Write::Add, shard::ChangePart::kFirst};
@@ -103,7 +103,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
     if (table == nullptr) continue;
     const uint64_t elements = table->spec.is_keyed() || table->consistency == shard::Consistency::kSync ? 0 : table->shard->elements();
     if (elements == 0 || request.bytes()->Get(i) != elements * table->spec.element_bytes()) {
-      rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": a get of {} bytes among others", table->spec.name, request.bytes()->Get(i)));
+      rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": a get of many tables has an invalid part of {} bytes", table->spec.name, request.bytes()->Get(i)));
       continue;
     }
     if (const auto lost = table->lost_rounds.extract(asked.client)) {

@@ -25,7 +25,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   }
   const uint64_t each = shard::stripe_elements(table.spec);
   if (held.count > 0 && held.first / each != (held.first + held.count - 1) / each)
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add spans several stripes", table.spec.name));
   // Rows longer than a stripe come as elements, each row cut by itself. They are a stripe together, like other rows.
   const bool in_stripes = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
   const uint64_t stripe = in_stripes ? held.first / each : MergeGate::kRows;
@@ -37,7 +37,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
 
 void Server::Table::accept(const rpc::Asked& asked) {
   if (const auto lost = lost_rounds.extract(asked.client))
-    return server.rpc_.fail(asked, base::error(lost.mapped().code(), "{}; this add is taken", lost.mapped().text()));
+    return server.rpc_.fail(asked, base::error(lost.mapped().code(), "{}; this add was accepted", lost.mapped().text()));
   server.rpc_.finish(asked);
 }
 
@@ -60,7 +60,7 @@ base::Status Server::sum_up(const Table& table, std::span<const Held* const> par
   std::byte* const to = sum->bytes.data();
   for (const Held* part : parts) {
     if (part->codec != nullptr && (part->first != first || part->count != count))
-      return base::error(MV_EPROTOCOL, "table \"{}\": parts of a round do not fit", table.spec.name);
+      return base::error(MV_EPROTOCOL, "table \"{}\": the parts of a round do not fit together", table.spec.name);
     const std::byte* const from = part->payload.data() + (first - part->first) * table.spec.element_bytes();
     const bool is_first = part == parts.front();
     if (part->codec != nullptr && is_first)

@@ -11,7 +11,7 @@ namespace mv::table {
 
 namespace {
 base::Status not_dense(const shard::Spec& spec) {
-  return base::error(MV_ENOSYS, "table \"{}\" is {}: the states of such tables travel in checkpoints only", spec.name, spec.describe());
+  return base::error(MV_ENOSYS, "table \"{}\" is {}: the states of such tables are only in checkpoints", spec.name, spec.describe());
 }
 }  // namespace
 
@@ -34,7 +34,7 @@ void Server::states(const rpc::Asked& asked, const wire::States& request) {
   }
   const auto found = reading_.find(transfer);
   if (found == reading_.end() || found->second.chunk != request.chunk())
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": chunk {} of its states is asked for out of turn", table->spec.name, request.chunk()));
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": chunk {} of its states was requested out of order", table->spec.name, request.chunk()));
   if (!answer_states(asked, *table, found->second)) reading_.erase(found);
 }
 
@@ -52,7 +52,7 @@ bool Server::answer_states(const rpc::Asked& asked, Table& table, Reading& readi
   }
   const auto values = reading.rows.states[reading.state];
   if (values.size() > wire::kMaxPayloadBytes) {
-    rpc_.fail(asked, base::error(MV_ENOSYS, "table \"{}\": the state of a row has {} bytes; at most {} travel", table.spec.name, values.size(),
+    rpc_.fail(asked, base::error(MV_ENOSYS, "table \"{}\": the state of a row has {} bytes, at most {} can be sent", table.spec.name, values.size(),
                                  wire::kMaxPayloadBytes));
     return false;
   }

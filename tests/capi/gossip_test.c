@@ -49,7 +49,7 @@ static void two_nodes_average(void** state) {
   }
   expect_ok(mv_gossip_close(a));
   expect_ok(mv_gossip_close(b));
-  expect_error(mv_gossip_close(b), MV_EHANDLE, "closed gossiping node handle");
+  expect_error(mv_gossip_close(b), MV_EHANDLE, "closed gossip node handle");
   free(own);
   free(other);
 }

@@ -148,8 +148,8 @@ def test_too_few_descriptors_for_the_cluster_are_a_problem():
 def test_a_slip_of_the_pen_is_told():
     report = examine(POLYVERSO_NODE="4", POLYVERSO_HOME="/somewhere")
     assert finding(report, "settings", "environment") == {
-        "area": "settings", "subject": "environment", "verdict": "problem", "text": "POLYVERSO_NODE is no setting, and is not read",
-        "todo": "write POLYVERSO_NODES, if that was meant",
+        "area": "settings", "subject": "environment", "verdict": "problem", "text": "POLYVERSO_NODE is not a setting: it is ignored",
+        "todo": "did you mean POLYVERSO_NODES?",
     }
 
 

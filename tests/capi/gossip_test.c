@@ -44,7 +44,7 @@ static void two_nodes_average(void** state) {
     assert_true(fabs(fetched.factor - factor) < 1e-15);
     expect_ok(mv_gossip_average(a, own, kCount, MV_F32));
     expect_all(own, (float)factor * 4 + (float)(1 - factor) * 1);
-    expect_error(mv_gossip_average(a, own, kCount, MV_F32), MV_ESTATE, "all 1 arrays that were fetched have been taken");
+    expect_error(mv_gossip_average(a, own, kCount, MV_F32), MV_ESTATE, "all 1 fetched arrays have already been taken");
     clock = factor * 1 + (1 - factor) * clock;
   }
   expect_ok(mv_gossip_close(a));

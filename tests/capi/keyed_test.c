@@ -152,7 +152,7 @@ static void specs_that_can_not_be_are_refused(void** state) {
   (void)state;
   mv_table table = 77;
 #define REFUSE(text, part) expect_error(mv_table_create_text(0, text, NULL, 0, MV_F32, &table), MV_EINVAL, part)
-  REFUSE("kind=keyvalue rows=5", "no fixed rows, 5 were given");
+  REFUSE("kind=keyvalue rows=5", "no fixed rows; 5 given");
   REFUSE("kind=sparse cols=2", "no elements");
   REFUSE("kind=sparse rows=5 cols=2 capacity=3", "capacity is for key-value tables");
   REFUSE("size=5 initial=1", "for sparse and key-value tables");

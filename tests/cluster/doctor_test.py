@@ -290,7 +290,7 @@ def test_somebody_else_at_the_port():
 def test_somebody_who_hangs_at_the_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         report = examine("--master", "127.0.0.1:%d" % listener.getsockname()[1])
-    assert "it says nothing" in finding(report, "master", "hello")["text"]
+    assert "it does not answer" in finding(report, "master", "hello")["text"]
 
 
 def test_a_name_that_does_not_exist():
@@ -313,7 +313,7 @@ def test_an_address_that_is_not_ours_is_told():
 
 def test_what_others_would_be_told_is_told():
     place = dict(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
-    assert "others would be told 10.1.2.3:77" in finding(examine(**place, POLYVERSO_ADVERTISE="10.1.2.3:77"), "network", "listening")["text"]
+    assert "peers are told 10.1.2.3:77" in finding(examine(**place, POLYVERSO_ADVERTISE="10.1.2.3:77"), "network", "listening")["text"]
 
 
 def test_a_name_that_means_loopback_to_its_own_machine_is_noted(on_debian):
@@ -350,7 +350,7 @@ def test_why_it_is_not_shared_memory_is_told_on_both_sides(tmp_path):
     assert done.returncode == 0, done
     why = [json.loads((tmp_path / str(rank)).read_text())["peers"][0] for rank in (0, 1)]
     assert [peer["transport"] for peer in why] == ["tcp", "tcp"]
-    assert "transport=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "transport=tcp was said here"
+    assert "transport=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "transport=tcp is set here"
 
 
 def test_a_stopped_peer_and_a_lost_one_are_told(cluster):

@@ -179,7 +179,7 @@ def test_settings_that_beat_a_launchers_are_told():
     )
     rank = setting(report, "rank")
     assert rank["value"] == "2" and rank["source"] == "environment"
-    assert rank["unused"] == ["POLYVERSO_RANK=2 in the environment beats OMPI_COMM_WORLD_RANK=1 in the environment"]
+    assert rank["unused"] == ["POLYVERSO_RANK=2 in the environment overrides OMPI_COMM_WORLD_RANK=1 in the environment"]
     assert finding(report, "settings", "rank")["verdict"] == "note"
 
 

@@ -46,7 +46,7 @@ const char* or_null(const std::string& text) { return text.empty() ? nullptr : t
 int run_server(const ServerOptions& options) {
   std::string secret;
   if (!options.secret_file.empty() && !read_secret(options.secret_file, secret)) {
-    fmt::print(stderr, "polyverso server: --secret-file {}: there is no secret in it, or it can't be read\n",
+    fmt::print(stderr, "polyverso server: --secret-file {}: the file is empty or can't be read\n",
                options.secret_file);
     return 1;
   }

@@ -27,13 +27,13 @@ std::string heading_of(const RunEntry& run) { return fmt::format("polyverso run 
 std::vector<Target> targets_among_runs(const std::string& command, const ClusterChoice& choice, bool one) {
   std::vector<RunEntry> runs = running();
   if (choice.run != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != choice.run; });
-  if (runs.empty() && choice.run != 0) throw UsageError{fmt::format("{}: no `polyverso run` of yours has the process id {} on this machine", command, choice.run)};
+  if (runs.empty() && choice.run != 0) throw UsageError{fmt::format("{}: none of your runs (`polyverso run`) on this machine has the process id {}", command, choice.run)};
   if (runs.empty())
-    throw UsageError{command + ": no `polyverso run` of yours is under way on this machine; name a cluster with --master HOST:PORT, or POLYVERSO_MASTER"};
+    throw UsageError{command + ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, or POLYVERSO_MASTER"};
   if (runs.size() > 1 && one) {
     std::string names;
     for (const RunEntry& run : runs) names += "\n  " + heading_of(run);
-    throw UsageError{fmt::format("{0} tells of one cluster; say which, `polyverso {0} PID`:{1}", command, names)};
+    throw UsageError{fmt::format("{0} needs one cluster; choose one with `polyverso {0} PID`:{1}", command, names)};
   }
   std::vector<Target> targets;
   for (const RunEntry& run : runs)
@@ -50,7 +50,7 @@ std::vector<Target> targets_of(const std::string& command, const ClusterChoice& 
   std::string settings, secret;
   if (!choice.master.empty()) settings = "master=" + in_quotes(choice.master);
   if (!choice.secret_file.empty() && !read_secret(choice.secret_file, secret))
-    throw UsageError{fmt::format("{}: --secret-file {}: there is no secret in it, or it can't be read", command, choice.secret_file)};
+    throw UsageError{fmt::format("{}: --secret-file {}: the file is empty or can't be read", command, choice.secret_file)};
   if (!secret.empty()) settings += " secret=" + in_quotes(secret);
   return {{settings, ""}};
 }

@@ -65,7 +65,7 @@ void write(const Json& trace, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
-  if (!file) throw std::runtime_error(fmt::format("{}: can't be written", path));
+  if (!file) throw std::runtime_error(fmt::format("can't write {}", path));
   fmt::print(stderr, "{}: open it at https://ui.perfetto.dev or chrome://tracing\n", path);
 }
 
@@ -80,7 +80,7 @@ std::vector<std::string> addresses_of(const Target& target) {
   const Json status = Json::parse(text);
   for (const Json& member : status.at("members")) {
     if (!member.at("answered").get<bool>() || member.at("metrics").is_null())
-      fmt::print(stderr, "polyverso trace: nothing of rank {}: it {}\n", member.at("rank").get<int64_t>(),
+      fmt::print(stderr, "polyverso trace: no trace of rank {}: it {}\n", member.at("rank").get<int64_t>(),
                  member.at("answered").get<bool>() ? "serves no metrics" : "does not answer");
     else
       addresses.push_back(member.at("metrics").get<std::string>());
@@ -99,7 +99,7 @@ int show_trace(const TraceOptions& options) {
   for (const std::string& where : addresses) {
     Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
     if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
-      throw std::runtime_error(fmt::format("{}: what is there is no trace of Polyverso's", where));
+      throw std::runtime_error(fmt::format("{}: not a trace of Polyverso", where));
     traces.push_back(std::move(trace));
   }
   Json merged = merge(std::move(traces));

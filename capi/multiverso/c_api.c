@@ -67,7 +67,7 @@ static void create(const char *function, int kind, int rows, int cols, TableHand
   }
   *out = NULL;
   if (rows < 1 || cols < 1) {
-    refused(function, "%d rows x %d columns: at least one of each is needed", rows, cols);
+    refused(function, "%d rows x %d columns: both must be at least 1", rows, cols);
     return;
   }
   mv_table_spec spec = MV_TABLE_SPEC_INIT;

@@ -7,7 +7,7 @@
 
 /** The end of an error message: a line feed, and if the process aborts, how to continue instead. */
 static const char *ending(bool *goes_on) {
-  static const char kAborting[] = "\nmultiverso: aborting; POLYVERSO_MULTIVERSO_ERRORS=continue would carry on\n";
+  static const char kAborting[] = "\nmultiverso: aborting; set POLYVERSO_MULTIVERSO_ERRORS=continue to carry on\n";
   static const char kUnknown[] = "\nmultiverso: aborting; POLYVERSO_MULTIVERSO_ERRORS is neither abort nor continue\n";
   const char *choice = getenv("POLYVERSO_MULTIVERSO_ERRORS");
   *goes_on = choice != NULL && strcmp(choice, "continue") == 0;

@@ -37,7 +37,7 @@ static bool choose_updater(const char *name) {
     updater = "sgd rate=1"; /* Multiverso's subtracts the values: the caller applied the rate */
   } else {
     return refused("MV_Init",
-                   "-updater_type=%s is not offered here, default and sgd are: mv_table_create() of polyverso.h takes "
+                   "-updater_type=%s is not supported, only default and sgd: mv_table_create() of polyverso.h takes "
                    "an updater with its parameters",
                    name);
   }

@@ -54,7 +54,7 @@ mv_status boundary(const char* function, Body&& body) {
   State* state = current_state();
   if (state == nullptr) {
     return fail(MV_EFORK, function,
-                "this process was forked from one that had called mv_init(): call mv_init() in it first");
+                "this process was forked after mv_init(): call mv_init() in it first");
   }
   return guarded(function, [&] { return body(*state); });
 }

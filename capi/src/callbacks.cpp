@@ -97,7 +97,7 @@ bool Control::run_due() {
 
 base::Status check_outcome(const char* callback, mv_status outcome) {
   if (outcome == MV_OK) return {};
-  if (outcome > 0) return base::error(MV_EINVAL, "the {} returned {}, which is no mv_status", callback, outcome);
+  if (outcome > 0) return base::error(MV_EINVAL, "the {} returned {}, which is not an mv_status", callback, outcome);
   return base::error(outcome, "the {} returned {}", callback, mv_status_name(outcome));
 }
 

@@ -45,7 +45,7 @@ mv_status with_any(const char* function, mv_strategy handle, Work work) {
     if (!pin.ok()) return pin.status();
     Strategy& strategy = *pin.value()->strategy;
     const std::unique_lock alone(strategy.call, std::try_to_lock);
-    if (!alone.owns_lock()) return base::error(MV_ESTATE, "{}: another thread is inside of a call of this strategy", function);
+    if (!alone.owns_lock()) return base::error(MV_ESTATE, "{}: another thread is in a call of this strategy", function);
     return named(function, work(strategy));
   });
 }
@@ -65,7 +65,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
   return with<T>(function, handle, [&](T& strategy) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
-    if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it blocks: MV_ASYNC is not for it");
+    if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
     auto arrays = read_arrays(given, count);
     if (!arrays.ok()) return arrays.status();
     return work(strategy, arrays.value(), plan.options.timeout);
@@ -108,7 +108,7 @@ base::Result<distlearn::Gradients> matrices(const Arrays& arrays, const int64_t*
   distlearn::Gradients gradients{arrays, std::vector<uint64_t>(arrays.size())};
   if (row_count == 0) return gradients;
   if (rows == nullptr || row_count != arrays.size())
-    return base::error(MV_EINVAL, "{} numbers of rows for {} arrays: one for each, or none at all", row_count, arrays.size());
+    return base::error(MV_EINVAL, "{} row counts for {} arrays: give one for each array, or none", row_count, arrays.size());
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (rows[i] < 0) return base::error(MV_EINVAL, "array {} has {} rows", i, rows[i]);
     gradients.rows[i] = static_cast<uint64_t>(rows[i]);

@@ -55,9 +55,9 @@ DoctorReport examine_start(uint32_t flags) {
   std::string place;
   if (reach && !report.settings.master.empty()) {
     verdict = {};
-    place = fmt::format("a look at the master at {}, from outside of its cluster", report.settings.master);
+    place = fmt::format("examines the master at {} without joining its cluster", report.settings.master);
   } else if (reach && verdict.ok()) {
-    verdict = base::error(MV_EINVAL, "there is no master to be reached: set POLYVERSO_MASTER=host:port");
+    verdict = base::error(MV_EINVAL, "no master is set: set POLYVERSO_MASTER=host:port");
   }
   append(report, judge_settings(report.sources, report.settings, verdict, place));
   examine_machine(report);
@@ -80,7 +80,7 @@ base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
   examine_machine(report);
   if (!report.address.empty()) {
     doctor::Findings listening("network");
-    listening.ok("listening", fmt::format("others are told to reach this process at {}", report.address));
+    listening.ok("listening", fmt::format("peers are told to connect to {}", report.address));
     append(report, std::move(listening));
   }
   append(report, doctor::judge_peers(report.peers));
@@ -118,7 +118,7 @@ mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capa
   return boundary("mv_doctor_text", [&](State& state) -> mv::base::Status {
     if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
     if ((flags & ~kFlags) != 0)
-      return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON, MV_REACH and MV_TUNE are known", flags);
+      return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON, MV_REACH and MV_TUNE are allowed", flags);
     const int64_t handle = node != 0 ? node : state.default_node.load(std::memory_order_acquire);
     return answer(fmt::format("mv_doctor_text {} {}", handle, flags), text, capacity, length, [&] { return examine(state, handle, flags); });
   });

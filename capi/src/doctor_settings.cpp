@@ -60,8 +60,8 @@ void look_for_typos(doctor::Findings& findings) {
     const std::string_view name = variable.substr(0, variable.find('='));
     if (!name.starts_with(kPrefix)) continue;
     if (const std::string meant = meant_by(name); !meant.empty())
-      findings.problem("environment", fmt::format("{} is no setting, and is not read", name),
-                       fmt::format("write {}, if that was meant", meant));
+      findings.problem("environment", fmt::format("{} is not a setting: it is ignored", name),
+                       fmt::format("did you mean {}?", meant));
   }
 }
 
@@ -79,24 +79,24 @@ void judge_launcher(const SettingsReport& sources, doctor::Findings& findings) {
         variables += fmt::format("{}{} ({})", variables.empty() ? "" : "; ", use.key, use.from);
     findings.ok("launcher",
                 fmt::format("{}: {}", sources.launcher,
-                            variables.empty() ? "nothing of its counts, all was said otherwise" : variables));
+                            variables.empty() ? "its variables are not used: all settings come from elsewhere" : variables));
   } else if (sources.seen.empty()) {
-    findings.ok("launcher", "none was looked for, or none is there");
+    findings.ok("launcher", "none (or not looked for)");
   }
   std::vector<std::string> others;
   std::ranges::copy_if(sources.seen, std::back_inserter(others),
                        [&](const std::string& name) { return name != sources.launcher; });
   if (!others.empty())
-    findings.note("launcher", fmt::format("variables of {} are there as well, and not used", join(others)),
-                  "nothing if this is as it should be; POLYVERSO_LAUNCHER chooses another");
+    findings.note("launcher", fmt::format("variables of {} are also set, but not used", join(others)),
+                  "nothing to do if this is intended; else choose another with POLYVERSO_LAUNCHER");
 }
 
 std::string describe_place(const runtime::Settings& settings) {
   if (settings.nodes == 1) return "a cluster of one process";
-  const std::string rank = settings.rank < 0 ? "a rank by order of arrival" : fmt::format("rank {}", settings.rank);
+  const std::string rank = settings.rank < 0 ? "a rank in order of arrival" : fmt::format("rank {}", settings.rank);
   const std::string where = !settings.master.empty()
                                 ? "rank 0 at " + settings.master
-                                : "rank 0's address by the name of the job, " + settings.rendezvous;
+                                : "rank 0's address from the job's name, " + settings.rendezvous;
   return fmt::format("{} of {} processes, {}", rank, settings.nodes, where);
 }
 
@@ -108,16 +108,16 @@ doctor::Findings judge_settings(const SettingsReport& sources, const runtime::Se
   if (verdict.ok())
     findings.ok("place", place.empty() ? describe_place(settings) : place);
   else
-    findings.problem("place", fmt::format("no node can start: {}", verdict.text()),
-                     "correct what this names; mv_init() would fail with the same words");
+    findings.problem("place", fmt::format("a node can't start: {}", verdict.text()),
+                     "correct this setting; mv_init() would fail with the same error");
   judge_launcher(sources, findings);
   for (const std::string& warning : sources.warnings)
     findings.note("launcher", warning,
-                  "start the program with the launcher if it is to be one of several, or say POLYVERSO_LAUNCHER=none");
-  for (const std::string& remark : sources.remarks) findings.note("launcher", remark, "nothing if this is meant");
+                  "start the program with the launcher if it is one of several processes, else set POLYVERSO_LAUNCHER=none");
+  for (const std::string& remark : sources.remarks) findings.note("launcher", remark, "nothing to do if this is intended");
   for (const SettingUse& use : sources.settings)
     for (const std::string& loser : use.unused)
-      findings.note(use.key, loser, "nothing if this is meant; else unset the one that should not count");
+      findings.note(use.key, loser, "nothing to do if this is intended; else unset the wrong one");
   look_for_typos(findings);
   return findings;
 }

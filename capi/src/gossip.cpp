@@ -38,7 +38,7 @@ base::Result<std::string> read_file(const char* path) {
     if (got == 0 && std::ferror(file.get()) != 0) return base::error(MV_ESYSTEM, "can't read \"{}\": {}", path, std::strerror(errno));
     if (got == 0) return text;
   }
-  return base::error(MV_EINVAL, "\"{}\" has more than {} bytes: that is no configuration", path, kLongestFile);
+  return base::error(MV_EINVAL, "\"{}\" has more than {} bytes: too large for a configuration", path, kLongestFile);
 }
 
 /// Puts the function's name before the message.
@@ -132,11 +132,11 @@ base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
 
 base::Status check_shape(uint64_t count, const int64_t* shape, uint64_t dims) {
   if (shape == nullptr && dims != 0) return base::error(MV_EINVAL, "shape is NULL, but dims is {}", dims);
-  if (dims > MV_MAX_DIMS) return base::error(MV_EINVAL, "{} dimensions; {} is the most", dims, MV_MAX_DIMS);
+  if (dims > MV_MAX_DIMS) return base::error(MV_EINVAL, "{} dimensions; at most {} are possible", dims, MV_MAX_DIMS);
   uint64_t product = 1;
   for (uint64_t i = 0; i < dims; ++i)
     if (shape[i] < 0 || __builtin_mul_overflow(product, static_cast<uint64_t>(shape[i]), &product))
-      return base::error(MV_ESHAPE, "{} values given, a shape with the length {} has others", count, shape[i]);
+      return base::error(MV_ESHAPE, "{} values given; they do not fit a shape with a dimension of {}", count, shape[i]);
   return dims == 0 || product == count ? base::Status() : base::error(MV_ESHAPE, "{} values given, the shape needs {}", count, product);
 }
 
@@ -203,7 +203,7 @@ base::Status describe_peers(GossipNode& node, mv_gossip_peer* peers, uint64_t ca
     auto read = read_struct("mv_gossip_peers", "mv_gossip_peer", place(i), mv_gossip_peer MV_GOSSIP_PEER_INIT, kFirstPeer);
     if (!read.ok()) return read.status();
     if (place(i)->size != peers->size)
-      return base::error(MV_EINVAL, "peers[{}].size is {}, that of the first one {}", i, place(i)->size, peers->size);
+      return base::error(MV_EINVAL, "peers[{}].size is {}, but peers[0].size is {}", i, place(i)->size, peers->size);
   }
   for (uint64_t i = 0; i < told; ++i) describe_peer(all[i], place(i));
   *count = all.size();
@@ -327,7 +327,7 @@ mv_status mv_gossip_status_text(const char* config, uint32_t flags, char* text, 
 mv_status mv_gossip_add_peer(mv_gossip gossip, const char* name, const char* host, int32_t port) {
   return mv::capi::with_node("mv_gossip_add_peer", gossip, [&](GossipNode& node) -> Status {
     if (name == nullptr || host == nullptr) return Status(MV_EINVAL, "name or host is NULL");
-    if (port < 1 || port > 65535) return mv::base::error(MV_EINVAL, "the port {} is not a number from 1 to 65535", port);
+    if (port < 1 || port > 65535) return mv::base::error(MV_EINVAL, "port {} is not in 1 .. 65535", port);
     return node.add_peer({name, host, static_cast<uint32_t>(port)});
   });
 }

@@ -26,8 +26,8 @@ using math::Reduction;
 static_assert(static_cast<int>(Reduction::kSum) == MV_REDUCE_SUM && static_cast<int>(Reduction::kAverage) == MV_REDUCE_AVG);
 
 base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t count) {
-  if (count > kMostArrays) return base::error(MV_EINVAL, "there are {} arrays: one operation takes {} at most", count, kMostArrays);
-  if (arrays == nullptr && count > 0) return base::error(MV_EINVAL, "the arrays are NULL, but there are {}", count);
+  if (count > kMostArrays) return base::error(MV_EINVAL, "{} arrays: one operation takes at most {}", count, kMostArrays);
+  if (arrays == nullptr && count > 0) return base::error(MV_EINVAL, "arrays is NULL, but count is {}", count);
   std::vector<Array> read;
   for (uint64_t i = 0; i < count; ++i) {
     if (arrays[i].note > collective::kMostNote) return base::error(MV_EINVAL, "array {}: note is {}, at most {}", i, arrays[i].note, collective::kMostNote);
@@ -38,7 +38,7 @@ base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t co
 
 base::Status check_group_flags(uint32_t flags) {
   if ((flags & ~uint32_t{MV_DRAINING}) == 0) return {};
-  return base::error(MV_EINVAL, "the flags {:#x} hold bits that are no mv_group_flag", flags);
+  return base::error(MV_EINVAL, "flags {:#x}: some bits are not in mv_group_flag", flags);
 }
 
 namespace {
@@ -47,7 +47,7 @@ constexpr uint32_t kFirstGroupInfo = sizeof(mv_group_info);
 constexpr uint32_t kFirstDrained = sizeof(mv_drained);
 
 base::Result<Reduction> read_reduction(int32_t reduction) {
-  if (reduction < MV_REDUCE_SUM || reduction > MV_REDUCE_AVG) return base::error(MV_EINVAL, "{} is no mv_reduction", reduction);
+  if (reduction < MV_REDUCE_SUM || reduction > MV_REDUCE_AVG) return base::error(MV_EINVAL, "{} is not an mv_reduction", reduction);
   return static_cast<Reduction>(reduction);
 }
 
@@ -104,7 +104,7 @@ base::Result<Operation> one_array(What kind, const void* in, void* out, uint64_t
 
 /// Sets the root. Negative values are refused here; others are checked as a rank later, with their number.
 base::Status set_root(Operation& operation, int64_t root) {
-  if (root < 0) return base::error(MV_EINVAL, "the root {} is no rank", root);
+  if (root < 0) return base::error(MV_EINVAL, "root {} is not a rank", root);
   operation.root = static_cast<uint64_t>(root);
   return {};
 }
@@ -126,7 +126,7 @@ base::Result<Operation> many_arrays(const mv_array* in, const mv_array* out, uin
   for (uint64_t i = 0; i < arrays; ++i) {
     const Array &from = values.value()[i], &to = operation.out[i];
     if (from.count != to.count || from.dtype != to.dtype)
-      return base::error(MV_ESHAPE, "array {} has {} elements of dtype {} in `in`, but {} of dtype {} in `out`", i, from.count, from.dtype, to.count, to.dtype);
+      return base::error(MV_ESHAPE, "array {}: {} elements of dtype {} in `in`, but {} of dtype {} in `out`", i, from.count, from.dtype, to.count, to.dtype);
     operation.in.push_back(from.data);
   }
   return operation;
@@ -154,27 +154,27 @@ base::Status describe(const GroupEntry& entry, mv_group_info* out) {
 
 base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity, mv_drained* next, const mv_call_options* options) {
   constexpr const char* kFunction = "mv_allreduce_drain";
-  if (next == nullptr) return base::Status(MV_EINVAL, "the pointer for what comes next is NULL");
+  if (next == nullptr) return base::Status(MV_EINVAL, "next is NULL");
   if (arrays == nullptr && capacity > 0) return base::error(MV_EINVAL, "arrays is NULL, but capacity is {}", capacity);
   auto read = read_struct(kFunction, "mv_drained", next, mv_drained MV_DRAINED_INIT, kFirstDrained);
   if (!read.ok()) return read.status();
   CallPlan plan;
   if (auto status = plan_call(kFunction, options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
   const auto drained = entry.group->drain(plan.options);
   if (!drained.ok()) return drained.status();
   const collective::Shape& shape = drained.value();
   next->finished = shape.finished ? 1 : 0;
   next->reduction = shape.finished || shape.custom ? 0 : static_cast<int32_t>(shape.reduction);
   next->arrays = shape.arrays.size();
-  if (shape.arrays.size() > capacity) return base::error(MV_EINVAL, "there are {} arrays, but room for {}: call again with more", shape.arrays.size(), capacity);
+  if (shape.arrays.size() > capacity) return base::error(MV_EINVAL, "{} arrays, but room for {}: call again with more room", shape.arrays.size(), capacity);
   for (size_t i = 0; i < shape.arrays.size(); ++i) arrays[i] = {nullptr, shape.arrays[i].count, shape.arrays[i].dtype, shape.arrays[i].note};
   return {};
 }
 
 /// Takes part in one operation with neutral values.
 base::Status reduce_nothing(api::Group& group, collective::Shape shape, const api::CallOptions& options) {
-  if (shape.custom) return base::Status(MV_EDISAGREE, "the others reduce by a function of their own, of which nobody knows what changes nothing");
+  if (shape.custom) return base::Status(MV_EDISAGREE, "the other ranks use a custom reduction, which has no known neutral value for this rank to send");
   std::vector<std::vector<std::byte>> memory;
   Operation operation;
   operation.kind = What::kAllreduce;
@@ -192,7 +192,7 @@ base::Status reduce_nothing(api::Group& group, collective::Shape shape, const ap
 base::Status drain_with_zeros(const GroupEntry& entry, const mv_call_options* options) {
   CallPlan plan;
   if (auto status = plan_call("mv_allreduce_zeros", options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
   plan.options.keep_on_interrupt = false;
   for (;;) {
     auto shape = entry.group->drain(plan.options);
@@ -206,7 +206,7 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
   if (survivors == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
   CallPlan plan;
   if (auto status = plan_call("mv_group_shrink", options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
   const int64_t handle = state.groups.reserve();
   base::Undo reserved([&] { state.groups.abandon(handle); });
   auto shrunk = entry.group->shrink(plan.options);
@@ -234,7 +234,7 @@ mv_status mv_group_open(mv_node node, const int64_t* workers, uint64_t count, mv
   constexpr const char* kFunction = "mv_group_open";
   return boundary(kFunction, [&](State& state) -> base::Status {
     if (workers == nullptr && count > 0) return base::error(MV_EINVAL, "{}: workers is NULL, but count is {}", kFunction, count);
-    if (workers != nullptr && count == 0) return base::error(MV_EINVAL, "{}: a group of no workers; all of them are NULL, 0", kFunction);
+    if (workers != nullptr && count == 0) return base::error(MV_EINVAL, "{}: an empty list of workers; pass NULL, 0 for all workers", kFunction);
     if (count > kMostArrays) return base::error(MV_EINVAL, "{}: count is {}", kFunction, count);
     return named(kFunction, open(state, kFunction, node, group, false, {workers, static_cast<size_t>(count)}));
   });
@@ -254,7 +254,7 @@ mv_status mv_group_members(mv_group group, int64_t* workers, uint64_t capacity, 
     if (count == nullptr) return base::Status(MV_EINVAL, "count is NULL");
     const std::vector<int64_t>& members = entry.group->members();
     *count = members.size();
-    if (members.size() > capacity) return base::error(MV_EINVAL, "the group has {} ranks, but there is room for {}", members.size(), capacity);
+    if (members.size() > capacity) return base::error(MV_EINVAL, "the group has {} ranks, but the array has room for {}", members.size(), capacity);
     if (workers == nullptr) return base::Status(MV_EINVAL, "workers is NULL");
     std::copy(members.begin(), members.end(), workers);
     return {};

@@ -19,7 +19,7 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
                                              const mv_call_options* options) {
   CallPlan plan;
   if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
   if (!read.ok()) return read.status();
@@ -57,7 +57,7 @@ base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64
 
 base::Status check_status(mv_status status) {
   if (std::string_view(mv_status_name(status)) != "MV_UNKNOWN") return {};
-  return base::error(MV_EINVAL, "{} is no mv_status", status);
+  return base::error(MV_EINVAL, "{} is not an mv_status", status);
 }
 
 template <typename Work>
@@ -114,7 +114,7 @@ mv_status mv_custom_next(mv_custom custom, mv_array* theirs, int32_t* more) {
 mv_status mv_custom_done(mv_custom custom, mv_status status) {
   return with_custom("mv_custom_done", custom, [&](State&, const CustomTable::Pin& pin) -> base::Status {
     if (auto wrong = check_status(status); !wrong.ok()) return wrong;
-    return pin->reduction->done(status == MV_OK ? base::Status() : base::error(status, "it told {}", mv_status_name(status)));
+    return pin->reduction->done(status == MV_OK ? base::Status() : base::error(status, "the caller reported {}", mv_status_name(status)));
   });
 }
 mv_status mv_custom_end(mv_custom custom, uint64_t* contributors) {

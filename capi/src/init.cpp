@@ -105,7 +105,7 @@ base::Status shutdown_opened(State& state, mv_node node) {
 base::Status init_from_arguments(State& state, int* argc, char** argv) {
   InitRequest request("mv_init_args");
   if ((argc == nullptr) != (argv == nullptr)) {
-    return base::error(MV_EINVAL, "mv_init_args: argc and argv must both be given, or neither");
+    return base::error(MV_EINVAL, "mv_init_args: give both argc and argv, or neither");
   }
   if (argc == nullptr) return init_default(state, request);
   if (*argc < 0) return base::error(MV_EINVAL, "mv_init_args: *argc is {}", *argc);

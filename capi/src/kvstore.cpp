@@ -53,7 +53,7 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
     if (!pin.ok()) return pin.status();
     entry = *pin.value();
     if (entry->node->identity().worker_id < 0)
-      return base::error(MV_ESTATE, "kv_create: this process is only a server: workers push and pull");
+      return base::error(MV_ESTATE, "kv_create: this process is only a server; only workers push and pull");
   } else {
     auto local = local_node(state);
     if (!local.ok()) return local.status();
@@ -85,7 +85,7 @@ base::Status tell_type(State& state, kv_store handle, char* text, uint64_t capac
 base::Status check_key(const char* function, std::string_view key) {
   const bool fits = !key.empty() && key.size() <= kLongestKey;
   if (fits && std::ranges::none_of(key, [](char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; })) return {};
-  return base::error(MV_EINVAL, "{}: a key of {} bytes{}; names have 1 to {}, none of them a control character", function, key.size(),
+  return base::error(MV_EINVAL, "{}: a key of {} bytes{}; a name has 1 to {} bytes and no control characters", function, key.size(),
                      fits ? " with control characters" : "", kLongestKey);
 }
 
@@ -96,7 +96,7 @@ base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
   const kv_keys& from = read.value();
   if (from.count == 0) return {};
   if ((from.numbers == nullptr) == (from.names == nullptr))
-    return base::error(MV_EINVAL, "{}: keys are numbers or names: exactly one of the two pointers of kv_keys is to be set", function);
+    return base::error(MV_EINVAL, "{}: keys are numbers or names: set exactly one of the two pointers of kv_keys", function);
   keys->are_numbers = from.numbers != nullptr;
   keys->names.reserve(from.count);
   for (uint64_t i = 0; i < from.count; ++i) {
@@ -169,7 +169,7 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
 base::Result<api::CallOptions> read_options(const char* function, const mv_call_options* options, MayForget may_forget) {
   CallPlan plan;
   if (auto status = plan_call(function, options, may_forget, &plan); !status.ok()) return status;
-  if (plan.options.mode == api::Mode::kAsync) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for it: a push is on its way when it returns", function);
+  if (plan.options.mode == api::Mode::kAsync) return base::error(MV_EINVAL, "{}: MV_ASYNC is not supported: a push is always asynchronous", function);
   return plan.options;
 }
 
@@ -312,7 +312,7 @@ mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* valu
   return mv::capi::with_pull("kv_pushpull", store, keys, values, out != nullptr ? out : values, options,
                              [](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
                                if (known.updates().is_by_hand_here())
-                                 return {mv::base::Status(MV_ESTATE, "updates are run by hand on this thread: kv_push(), kv_next_update() until none waits, kv_pull()"), nullptr};
+                                 return {mv::base::Status(MV_ESTATE, "this thread runs updates by hand: call kv_push(), then kv_next_update() until none waits, then kv_pull()"), nullptr};
                                auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
                                return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
                              });
@@ -333,7 +333,7 @@ mv_status kv_set_reject_nonfinite(kv_store store, int32_t on) {
 
 mv_status kv_set_optimizer(kv_store store, const char* optimizer) {
   return mv::capi::with_store("kv_set_optimizer", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
-    if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; \"assign\" stands for none");
+    if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; use \"assign\" for none");
     const auto spec = mv::shard::parse_updater(optimizer);
     return spec.ok() ? known.set_optimizer(spec.value()) : spec.status();
   });
@@ -356,7 +356,7 @@ mv_status kv_set_key_parameters(kv_store store, const kv_keys* keys, const char*
 mv_status kv_save_optimizer_states(kv_store store, const char* path, uint32_t flags) {
   return mv::capi::with_store("kv_save_optimizer_states", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
     if (path == nullptr) return mv::base::Status(MV_EINVAL, "path is NULL");
-    if ((flags & ~uint32_t{KV_DUMP_OPTIMIZER}) != 0) return mv::base::error(MV_EINVAL, "the flags {:#x} hold bits that are no kv_save_flag", flags);
+    if ((flags & ~uint32_t{KV_DUMP_OPTIMIZER}) != 0) return mv::base::error(MV_EINVAL, "flags {:#x}: some bits are not in kv_save_flag", flags);
     return known.save_states(path, (flags & KV_DUMP_OPTIMIZER) != 0);
   });
 }

@@ -61,7 +61,7 @@ base::Status send_command(State& state, StoreEntry& store, int64_t head, const s
   if (callbacks->is_inside()) return base::Status(MV_EREENTRANT, "this thread is inside a callback");
   const auto control = control_of(*store.node);
   if (plan.options.mode != api::Mode::kAsync && control != nullptr && control->is_by_hand() && control->is_here())
-    return base::Status(MV_EREENTRANT, "this process is a server too, whose commands are executed by this thread, by hand: MV_ASYNC, execute it, then wait");
+    return base::Status(MV_EREENTRANT, "this process is also a server, and this thread executes its commands by hand: use MV_ASYNC, execute the command, then wait");
   const auto start = [&](const api::CallOptions& how) { return node.send_command(head, body, how); };
   if (plan.options.mode == api::Mode::kAsync) return run_call(state, store.node, plan, start);
   api::CallOptions how = plan.options;
@@ -82,7 +82,7 @@ base::Status send_command(State& state, StoreEntry& store, int64_t head, const s
     if (waited.code() != MV_EINTR) return waited;
     if (plan.request == nullptr) {
       static_cast<void>(node.cancel(started.call));
-      return base::Status(MV_EINTR, "a signal interrupted the wait; outcome unknown: servers that had begun the command go on");
+      return base::Status(MV_EINTR, "a signal interrupted the wait; outcome unknown: servers that have begun the command continue it");
     }
     *plan.request = keep_interrupted(state, store.node, started.call);
     return base::Status(MV_EINTR, "a signal interrupted the wait; the command goes on");
@@ -101,8 +101,8 @@ base::Status send_command(State& state, kv_store handle, int64_t head, const cha
 
 base::Status run_server(State& state, const NodeRef& entry, kv_controller controller, void* user) {
   if (entry->node->identity().worker_id >= 0)
-    return base::Status(MV_ESTATE, "this process is a worker, for whose end it would wait: kv_set_controller()");
-  if (controller == KV_CONTROLLER_BY_HAND) return base::Status(MV_EINVAL, "by hand it is kv_set_controller() and kv_next_command()");
+    return base::Status(MV_ESTATE, "this process is also a worker, so the call would wait for itself: use kv_set_controller()");
+  if (controller == KV_CONTROLLER_BY_HAND) return base::Status(MV_EINVAL, "to execute commands by hand, use kv_set_controller() and kv_next_command()");
   if (auto status = set_controller(state, entry, controller, user); !status.ok()) return status;
   const auto callbacks = Callbacks::of_this_thread(state);
   while (!entry->node->workers_gone()) {
@@ -117,8 +117,8 @@ base::Status next_command(State& state, const NodeRef& entry, int64_t timeout_ms
                           uint64_t* length) {
   if (found == nullptr || head == nullptr) return base::Status(MV_EINVAL, "found or head is NULL");
   const auto control = control_of(*entry);
-  if (control == nullptr || !control->is_by_hand()) return base::Status(MV_ESTATE, "commands are not executed by hand: KV_CONTROLLER_BY_HAND");
-  if (!control->is_here()) return base::Status(MV_ESTATE, "another thread set the controller: commands are executed there");
+  if (control == nullptr || !control->is_by_hand()) return base::Status(MV_ESTATE, "commands are not executed by hand: set KV_CONTROLLER_BY_HAND");
+  if (!control->is_here()) return base::Status(MV_ESTATE, "another thread set the controller: execute commands on that thread");
   const api::Command* command = control->next();
   if (command == nullptr && timeout_ms != 0) {
     const auto callbacks = Callbacks::of_this_thread(state);
@@ -136,7 +136,7 @@ base::Status next_command(State& state, const NodeRef& entry, int64_t timeout_ms
 base::Status command_done(const NodeRef& entry, mv_status outcome) {
   const auto control = control_of(*entry);
   if (control != nullptr && control->is_here() && control->is_by_hand() && control->done(check_outcome("controller", outcome))) return {};
-  return base::Status(MV_ESTATE, "no command is being executed by this thread: kv_next_command() gives one");
+  return base::Status(MV_ESTATE, "this thread executes no command: call kv_next_command() first");
 }
 
 /// Runs work(State&, NodeRef) of an exported function, whose name begins the error message.

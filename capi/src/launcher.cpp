@@ -49,7 +49,7 @@ base::Result<Detected> detect_one(LauncherKind kind, const Variables& variables)
   if (!reading.ok()) return reading.status();
   if (!reading.value())
     return base::error(MV_EINVAL,
-                       "launcher={}, but none of its variables is set that would tell this process its place",
+                       "launcher={}, but none of its variables that give this process its rank is set",
                        kWords[kind]);
   detected.seen.push_back(reading.value()->launcher);
   detected.place = std::move(reading).value();
@@ -81,7 +81,7 @@ base::Result<Detected> detect_launcher(std::string_view wish, const Environment&
     if (!differs || is_inside(inner, static_cast<LauncherKind>(kind), variables)) continue;
     return base::error(
         MV_EDISAGREE,
-        "{} ({}) and {} ({}) disagree on this process's place: choose one with POLYVERSO_LAUNCHER={} or {}",
+        "{} ({}) and {} ({}) disagree on this process's rank or cluster: choose one with POLYVERSO_LAUNCHER={} or {}",
         differs->first, detected.place->launcher, differs->second, place.launcher, kWords[inner], kWords[kind]);
   }
   return detected;
@@ -93,7 +93,7 @@ base::Status refuse_unknown_launchers(const Environment& environment) {
     const auto rank = variables.find(name);
     if (!rank) continue;
     return base::error(MV_EINVAL,
-                       "{} comes from a launcher that can't be used by itself: set POLYVERSO_NODES, POLYVERSO_RANK and "
+                       "{} comes from a launcher that is not supported directly: set POLYVERSO_NODES, POLYVERSO_RANK and "
                        "POLYVERSO_MASTER=host:port "
                        "for its processes, or POLYVERSO_LAUNCHER=none for a cluster of one",
                        rank->from);

@@ -20,13 +20,13 @@ base::Result<std::vector<std::string_view>> split_hosts(std::string_view list) {
     const char c = i < list.size() ? list[i] : ',';
     if (c == '[') ++depth;
     if (c == ']' && depth-- == 0)
-      return base::error(MV_EINVAL, "\"{}\" is no list of hosts: a \"]\" without its \"[\"", list);
+      return base::error(MV_EINVAL, "\"{}\" is not a list of hosts: \"]\" without \"[\"", list);
     if (c != ',' || (depth > 0 && i < list.size())) continue;
-    if (i == begin) return base::error(MV_EINVAL, "\"{}\" is no list of hosts: one of them is empty", list);
+    if (i == begin) return base::error(MV_EINVAL, "\"{}\" is not a list of hosts: an empty name", list);
     items.push_back(list.substr(begin, i - begin));
     begin = i + 1;
   }
-  if (depth != 0) return base::error(MV_EINVAL, "\"{}\" is no list of hosts: a \"[\" is never closed", list);
+  if (depth != 0) return base::error(MV_EINVAL, "\"{}\" is not a list of hosts: a \"[\" is never closed", list);
   return items;
 }
 
@@ -38,7 +38,7 @@ std::optional<uint64_t> digits(std::string_view text) {
 }
 
 base::Status is_too_long(std::string_view list) {
-  return base::error(MV_EINVAL, "\"{}\" names a host by more than {} characters", list.substr(0, kLongestHost), kLongestHost);
+  return base::error(MV_EINVAL, "\"{}\": a host name has more than {} characters", list.substr(0, kLongestHost), kLongestHost);
 }
 
 /// "01-03,7" as "01", "02", "03", "7". The first number's width counts.
@@ -52,7 +52,7 @@ base::Result<std::vector<std::string>> expand_ranges(std::string_view ranges, st
                            high = dash == std::string_view::npos ? low : range.substr(dash + 1);
     const auto first = digits(low), last = digits(high);
     if (!first || !last || *first > *last)
-      return base::error(MV_EINVAL, "\"{}\" is no list of hosts: \"{}\" is no range of numbers", list, range);
+      return base::error(MV_EINVAL, "\"{}\" is not a list of hosts: \"{}\" is not a range of numbers", list, range);
     if (*last - *first >= kMostHosts - numbers.size())
       return base::error(MV_EINVAL, "\"{}\" names more than {} hosts", list, kMostHosts);
     if (low.size() > kLongestHost) return is_too_long(list);
@@ -83,7 +83,7 @@ base::Status meet_across_machines(const Variables& variables, const Found& job, 
   const auto list = variables.find({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (!list) {
     place.missing =
-        "Slurm's SLURM_JOB_NODELIST is not set, so that nothing tells rank 0's machine: set POLYVERSO_MASTER=host:port";
+        "Slurm's SLURM_JOB_NODELIST is not set, so rank 0's machine is unknown: set POLYVERSO_MASTER=host:port";
     return {};
   }
   const auto hosts = expand_hosts(list->value);
@@ -140,12 +140,12 @@ Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) 
   if (!step || number_of(step).value_or(0) >= kFirstPseudoStep) {
     if (number_of(place.nodes).value_or(1) > 1)
       notes.push_back(
-          fmt::format("{}, but this process was not started by srun: it is a cluster of one", place.nodes->from));
+          fmt::format("{}, but this process was not started by srun: it is a cluster of one process", place.nodes->from));
     return std::optional<Assignment>();
   }
   if (!place.nodes || !job) {
     return base::error(MV_EINVAL,
-                       "{} is set, but {} is not: this looks like srun, but does not say {}; set "
+                       "{} is set, but {} is not: this looks like srun, but does not tell {}; set "
                        "POLYVERSO_LAUNCHER=none for a cluster of one",
                        place.rank->from, place.nodes ? "SLURM_JOB_ID" : "SLURM_NTASKS",
                        place.nodes ? "which job it is" : "how many tasks there are");
@@ -183,14 +183,14 @@ Reading read_dmlc(const Variables& variables) {
   place.launcher = "DMLC";
   place.sets_roles = true;
   if (role->value != "scheduler" && role->value != "server" && role->value != "worker")
-    return base::error(MV_EINVAL, "{} is none of scheduler, server and worker", role->from);
+    return base::error(MV_EINVAL, "{} is not scheduler, server or worker", role->from);
   const auto worker_count = digits(workers.value), server_count = digits(servers.value), number = digits(port.value);
   if (!worker_count || *worker_count < 1 || *worker_count > kMostHosts)
-    return base::error(MV_EINVAL, "{} is no number of workers", workers.from);
+    return base::error(MV_EINVAL, "{} is not a number of workers", workers.from);
   if (!server_count || *server_count < 1 || *server_count > kMostHosts)
-    return base::error(MV_EINVAL, "{} is no number of servers", servers.from);
+    return base::error(MV_EINVAL, "{} is not a number of servers", servers.from);
   if (!number || *number < 1 || *number > 65'535)
-    return base::error(MV_EINVAL, "{} is no port in 1 .. 65535", port.from);
+    return base::error(MV_EINVAL, "{} is not a port in 1 .. 65535", port.from);
   place.role = role;
   if (role->value == "scheduler") place.rank = Found{"0", role->from};
   place.nodes = Found{std::to_string(1 + *worker_count + *server_count),

@@ -6,11 +6,11 @@ namespace mv::capi {
 namespace {
 
 constexpr const char* kGiveMaster =
-    "set POLYVERSO_MASTER=host:port for all of them, host being rank 0's and port a free one there (and "
+    "set POLYVERSO_MASTER=host:port for all of them, with rank 0's host and a free port on it (and "
     "POLYVERSO_SECRET)";
 
 std::string several_machines(const char* launcher) {
-  return fmt::format("the processes of {} are on several machines, and nothing tells them rank 0's address: {}",
+  return fmt::format("the processes of {} are on several machines, and rank 0's address is unknown: {}",
                      launcher, kGiveMaster);
 }
 
@@ -19,7 +19,7 @@ std::string_view last_name(std::string_view path) { return path.substr(path.rfin
 
 base::Status lacks(const char* launcher, const std::string& given, const char* lacking) {
   return base::error(MV_EINVAL,
-                     "{} is set, but {} is not: this looks like {}, but does not say which process this is; set the "
+                     "{} is set, but {} is not: this looks like {}, but does not give this process's rank; set the "
                      "rest, or POLYVERSO_NODES, "
                      "POLYVERSO_RANK and POLYVERSO_MASTER, or POLYVERSO_LAUNCHER=none for a cluster of one",
                      given, lacking, launcher);
@@ -44,7 +44,7 @@ Reading read_openmpi(const Variables& variables) {
     place.missing = several_machines("mpirun");
   } else if (!job || !directory) {
     place.missing = fmt::format(
-        "mpirun has not named its job (PMIX_NAMESPACE, PMIX_SERVER_TMPDIR), by which its processes could meet: {}",
+        "mpirun has not set its job's name (PMIX_NAMESPACE, PMIX_SERVER_TMPDIR), by which its processes find each other: {}",
         kGiveMaster);
   } else {
     place.rendezvous = Found{fmt::format("openmpi.{}.{}", job->value, last_name(directory->value)), job->from};
@@ -69,12 +69,12 @@ Reading read_torchrun(const Variables& variables) {
   }
   if (!host || !port) {
     place.missing =
-        fmt::format("MASTER_ADDR and MASTER_PORT, as torchrun sets them, are not both there: {}", kGiveMaster);
+        fmt::format("MASTER_ADDR and MASTER_PORT, which torchrun sets, are not both set: {}", kGiveMaster);
     return std::optional(place);
   }
   const auto number = number_of(port);
   if (!number || *number < 1 || *number > 65'535)
-    return base::error(MV_EINVAL, "{} is no port in 1 .. 65535", port->from);
+    return base::error(MV_EINVAL, "{} is not a port in 1 .. 65535", port->from);
   const auto local = number_of(variables.find("LOCAL_WORLD_SIZE"));
   if (local == number_of(place.nodes)) {
     const auto run = variables.find("TORCHELASTIC_RUN_ID"), restart = variables.find("TORCHELASTIC_RESTART_COUNT");
@@ -104,7 +104,7 @@ Reading read_pmi(const Variables& variables) {
     place.missing = several_machines("PMI");
   } else if (!local || !job) {
     place.missing = fmt::format(
-        "PMI's variables tell ranks, but no address or name of the job by which the processes could meet: {}",
+        "PMI's variables give ranks, but no address and no job name by which the processes find each other: {}",
         kGiveMaster);
   } else {
     place.rendezvous = Found{fmt::format("pmi.{}", job->value), job->from};

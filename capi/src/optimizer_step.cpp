@@ -33,9 +33,9 @@ base::Result<std::unique_ptr<Updater>> make(const char* function, const char* te
   if (!spec.ok()) return wrong(spec.status());
   if (auto status = shard::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
   if (shard::keeps_backups(spec.value()))
-    return base::error(MV_EINVAL, "{}: {} wants to know what each worker got last, which only a table does", function, spec.value().name);
+    return base::error(MV_EINVAL, "{}: {} needs the values that each worker last received; use it as a table's updater", function, spec.value().name);
   if (dtype != MV_F32 && dtype != MV_F64)
-    return base::error(MV_EDTYPE, "{}: the value is {}: step a copy in f32, or f64, and copy that back", function, tensor::dtype_name(dtype));
+    return base::error(MV_EDTYPE, "{}: the value is {}: step a copy in f32 or f64, then copy the result back", function, tensor::dtype_name(dtype));
   return shard::make_updater(spec.value(), dtype);
 }
 
@@ -61,7 +61,7 @@ base::Status check_gradient(State& state, const Updater& updater, Work& work) {
 base::Status check_states(State& state, const Updater& updater, const kv_values& given, Work& work) {
   const size_t shared = updater.shared().size(), wanted = updater.states() + (shared > 0 ? 1 : 0);
   if (given.count != wanted || (wanted > 0 && given.tensors == nullptr))
-    return base::error(MV_ESHAPE, "{}: {} states are given, the optimizer has {}: {}() tells", kStep, given.count, wanted, kStates);
+    return base::error(MV_ESHAPE, "{}: {} states given, the optimizer has {}: see {}()", kStep, given.count, wanted, kStates);
   for (size_t i = 0; i < wanted; ++i) {
     auto pin = find_tensor(state, kStep, given.tensors[i]);
     if (!pin.ok()) return pin.status();
@@ -100,7 +100,7 @@ void apply_all(const Updater& updater, const shard::Step& step, const Work& work
 
 base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                   const kv_values* states) {
-  if (count == 0) return base::error(MV_EINVAL, "{}: count is 0; a tensor's first update is number 1", kStep);
+  if (count == 0) return base::error(MV_EINVAL, "{}: count is 0; a tensor's first update has count 1", kStep);
   auto target = find_tensor(state, kStep, value);
   if (!target.ok()) return target.status();
   auto source = find_tensor(state, kStep, gradient);
@@ -135,7 +135,7 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
 }
 
 base::Status tell_states(const char* optimizer, int64_t* states, int64_t* shared) {
-  if (states == nullptr || shared == nullptr) return base::error(MV_EINVAL, "{}: a pointer for a number is NULL", kStates);
+  if (states == nullptr || shared == nullptr) return base::error(MV_EINVAL, "{}: states or shared is NULL", kStates);
   const auto updater = make(kStates, optimizer, MV_F32);
   if (!updater.ok()) return updater.status();
   *states = static_cast<int64_t>(updater.value()->states());
@@ -148,7 +148,7 @@ base::Status tell_rate(const char* optimizer, uint64_t updates, double* rate) {
   const auto spec = shard::parse_updater(optimizer);
   if (!spec.ok()) return base::error(spec.status().code(), "{}: {}", kRate, spec.status().text());
   const shard::Kind& kind = *shard::find_kind(spec.value().name);
-  if (kind.optimizer == nullptr) return base::error(MV_EINVAL, "{}: {} has no schedule; MXNet's optimizers have: \"mx.{}\"", kRate, kind.name, kind.name);
+  if (kind.optimizer == nullptr) return base::error(MV_EINVAL, "{}: {} has no schedule; MXNet's optimizers have one: \"mx.{}\"", kRate, kind.name, kind.name);
   *rate = shard::optimizer::scheduled_rate(shard::optimizer::view(kind, spec.value().parameters), updates);
   return {};
 }

@@ -16,7 +16,7 @@ base::Nanos span_of_ms(int64_t ms) {
 
 base::Status check_timeout(const char* function, int64_t timeout_ms) {
   if (timeout_ms >= MV_FOREVER) return {};
-  return base::error(MV_EINVAL, "{}: timeout_ms is {}: 0, MV_FOREVER (-1) or a positive number is expected", function,
+  return base::error(MV_EINVAL, "{}: timeout_ms is {}: expected 0, MV_FOREVER (-1) or a positive number", function,
                      timeout_ms);
 }
 
@@ -28,7 +28,7 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
 
   const uint32_t flags = options.flags;
   if ((flags & ~uint32_t{MV_ASYNC | MV_FORGET}) != 0) {
-    return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_call_flag", function, flags);
+    return base::error(MV_EINVAL, "{}: flags {:#x}: some bits are not in mv_call_flag", function, flags);
   }
   if (flags == (MV_ASYNC | MV_FORGET)) {
     return base::error(MV_EINVAL, "{}: MV_ASYNC and MV_FORGET exclude each other", function);
@@ -37,10 +37,10 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
     return base::error(MV_EINVAL, "{}: MV_FORGET is for adds only", function);
   }
   if (flags == MV_ASYNC && options.request == nullptr) {
-    return base::error(MV_EINVAL, "{}: MV_ASYNC needs mv_call_options.request, where the handle goes", function);
+    return base::error(MV_EINVAL, "{}: MV_ASYNC needs mv_call_options.request for the handle", function);
   }
   if (options.reserved != 0) {
-    return base::error(MV_EINVAL, "{}: mv_call_options.reserved is {}, it must be 0", function, options.reserved);
+    return base::error(MV_EINVAL, "{}: mv_call_options.reserved is {}; it must be 0", function, options.reserved);
   }
   if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
 

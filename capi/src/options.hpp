@@ -20,17 +20,17 @@ template <typename T>
 base::Result<T> read_struct(const char* function, const char* name, const T* given, T initial, uint32_t first_size) {
   constexpr uint32_t kLongest = 4096;  // a larger size is not a struct of any release, but uninitialised memory
   if (given->size < first_size || given->size > kLongest) {
-    return base::error(MV_EINVAL, "{}: {}.size is {}, expected {}: start from its _INIT macro", function, name,
+    return base::error(MV_EINVAL, "{}: {}.size is {}, expected {}: initialise it with its _INIT macro", function, name,
                        given->size, sizeof(T));
   }
   if (given->version != MV_STRUCT_VERSION) {
-    return base::error(MV_EINVAL, "{}: {}.version is {}, this library knows {}", function, name, given->version,
+    return base::error(MV_EINVAL, "{}: {}.version is {}, this library supports {}", function, name, given->version,
                        MV_STRUCT_VERSION);
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(T); i < given->size; ++i) {
     if (bytes[i] == 0) continue;
-    return base::error(MV_EINVAL, "{}: {} sets a field that this library, {}, does not have yet", function, name,
+    return base::error(MV_EINVAL, "{}: {} sets a field that is newer than this library, {}", function, name,
                        mv_version_text());
   }
   std::memcpy(&initial, given, std::min<size_t>(sizeof(T), given->size));

@@ -19,7 +19,7 @@ namespace {
 
 /// The error of a caller whose request another thread released first.
 base::Status lost_race(const char* function, mv_request handle) {
-  return base::error(MV_EHANDLE, "{}: {} is a request that another thread waited for, tested or cancelled meanwhile",
+  return base::error(MV_EHANDLE, "{}: {} is a request that another thread has waited for, tested or cancelled",
                      function, handle);
 }
 
@@ -36,9 +36,9 @@ base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
     return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
   }
   if (status.code() == MV_EINTR)
-    return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request goes on");
+    return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request continues");
   if (status.code() != MV_ETIMEOUT) return status;
-  return base::error(MV_ETIMEOUT, "mv_request_wait: {} ms have passed; the request goes on", timeout_ms);
+  return base::error(MV_ETIMEOUT, "mv_request_wait: {} ms have passed; the request continues", timeout_ms);
 }
 
 base::Status test_request(State& state, mv_request handle, int32_t* done) {
@@ -70,7 +70,7 @@ base::Status release_request(State& state, mv_request handle) {
   if (!pin.ok()) return pin.status();
   const RequestEntry& request = *pin.value();
   if (request.lends && !request.node->node->done(request.call))
-    return base::error(MV_EPENDING, "mv_request_release: the request is not finished yet, and uses its buffers until then");
+    return base::error(MV_EPENDING, "mv_request_release: the request is not finished yet and still uses its buffers");
   if (!state.requests.close(pin.value())) return lost_race("mv_request_release", handle);
   if (!request.lends) request.node->node->release(request.call);
   return {};

@@ -85,13 +85,13 @@ constexpr int64_t kMostTraceEvents = 16 << 20;
 /// The list of settings. Defaults are those of runtime::Settings.
 constexpr Setting kSettings[] = {
     from_options<&Start::sync, &Options::sync, MV_UNSET>(
-        {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: what the others say"}),
+        {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: as the other processes"}),
     from_options<&Start::role, &Options::role, MV_ROLE_UNSET>(
-        {.key = "role", .type = SettingType::kChoice, .help = "what this process does", .choices = kRoles, .alias = "ps_role"}),
+        {.key = "role", .type = SettingType::kChoice, .help = "role of this process", .choices = kRoles, .alias = "ps_role"}),
     from_options<&Start::rank, &Options::rank, MV_UNSET>(
         {.key = "rank",
          .type = SettingType::kInteger,
-         .help = "place in the cluster; -1, unset: by order of arrival",
+         .help = "number in the cluster; -1 or unset: in order of arrival",
          .least = 0,
          .most = kMostNodes - 1}),
     from_options<&Start::nodes, &Options::nodes, 0>({.key = "nodes",
@@ -100,35 +100,35 @@ constexpr Setting kSettings[] = {
                                                      .least = 1,
                                                      .most = kMostNodes}),
     from_options<&Start::master, &Options::master, nullptr>(
-        {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others call"}),
+        {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
         {.key = "bind", .type = SettingType::kText, .help = "host, host:port or network interface to listen on"}),
     from_options<&Start::advertise, &Options::advertise, nullptr>(
-        {.key = "advertise", .type = SettingType::kText, .help = "host or host:port that others are told; unset: where it listens"}),
+        {.key = "advertise", .type = SettingType::kText, .help = "host or host:port that peers connect to; unset: the address it listens on"}),
     from_options<&Start::secret, &Options::secret, nullptr>(
-        {.key = "secret", .type = SettingType::kSecret, .help = "shared by the cluster; needed beyond loopback"}),
+        {.key = "secret", .type = SettingType::kSecret, .help = "same text in all processes; needed beyond loopback"}),
     from_options<&Start::transport, &Options::transport, nullptr>(
         {.key = "transport", .type = SettingType::kText, .help = "which transports may be used", .choices = kTransports, .alias = "io"}),
     from_options<&Start::faults, &Options::faults, nullptr>(
-        {.key = "faults", .type = SettingType::kText, .help = "for tests: faults on every message"}),
+        {.key = "faults", .type = SettingType::kText, .help = "for tests: faults injected into messages"}),
     from_options<&Start::timeout, &Options::timeout_ms, 0>(
-        {.key = "timeout_ms", .type = SettingType::kMillis, .help = "one request to one server"}),
+        {.key = "timeout_ms", .type = SettingType::kMillis, .help = "limit for one request to one server"}),
     from_options<&Start::gate_timeout, &Options::gate_timeout_ms, 0>(
         {.key = "gate_timeout_ms",
          .type = SettingType::kMillis,
-         .help = "barriers, creation of tables, sync mode's gets and adds"}),
+         .help = "limit for barriers, creation of tables, sync mode's gets and adds"}),
     from_options<&Start::init_timeout, &Options::init_timeout_ms, 0>(
-        {.key = "init_timeout_ms", .type = SettingType::kMillis, .help = "until all processes have arrived"}),
+        {.key = "init_timeout_ms", .type = SettingType::kMillis, .help = "limit for all processes to join"}),
     from_options<&Start::heartbeat_timeout, &Options::heartbeat_timeout_ms, 0>(
         {.key = "heartbeat_timeout_ms",
          .type = SettingType::kMillis,
          .help = "silence after which a peer counts as lost"}),
     without_option<&Start::stuck_after>(
-        {.key = "stuck_after_ms", .type = SettingType::kMillis, .help = "a round, barrier or creation that waits so long is told in the log"}),
+        {.key = "stuck_after_ms", .type = SettingType::kMillis, .help = "a round, barrier or creation that waits longer is logged"}),
     from_options<&Start::inflight_bytes, &Options::inflight_bytes, 0>(
         {.key = "inflight_bytes",
          .type = SettingType::kBytes,
-         .help = "payload of unfinished asynchronous adds",
+         .help = "limit on the payload of unfinished asynchronous adds",
          .least = 1}),
     from_options<&Start::spin_us, &Options::spin_us, MV_UNSET>({.key = "spin_us",
                                                                 .type = SettingType::kInteger,
@@ -136,32 +136,32 @@ constexpr Setting kSettings[] = {
                                                                 .least = 0,
                                                                 .most = 50}),
     from_options<&Start::checkpoint, &Options::checkpoint, nullptr>(
-        {.key = "checkpoint", .type = SettingType::kText, .help = "a directory for checkpoints made by the clock"}),
+        {.key = "checkpoint", .type = SettingType::kText, .help = "directory for periodic checkpoints"}),
     from_options<&Start::checkpoint_every, &Options::checkpoint_every_ms, 0>(
-        {.key = "checkpoint_every_ms", .type = SettingType::kMillis, .help = "time between them"}),
+        {.key = "checkpoint_every_ms", .type = SettingType::kMillis, .help = "time between periodic checkpoints"}),
     from_options<&Start::checkpoint_keep, &Options::checkpoint_keep, 0>(
-        {.key = "checkpoint_keep", .type = SettingType::kInteger, .help = "how many of them stay", .least = 1}),
+        {.key = "checkpoint_keep", .type = SettingType::kInteger, .help = "number of checkpoints to keep", .least = 1}),
     from_options<&Start::metrics, &Options::metrics, nullptr>(
-        {.key = "metrics", .type = SettingType::kText, .help = "port or host:port of an HTTP server for metrics and traces"}),
+        {.key = "metrics", .type = SettingType::kText, .help = "port or host:port of the HTTP server for metrics and traces"}),
     without_option<&Start::trace_events>(
-        {.key = "trace_events", .type = SettingType::kInteger, .help = "events kept for traces; unset: 16384 with metrics, else none", .least = 0, .most = kMostTraceEvents}),
+        {.key = "trace_events", .type = SettingType::kInteger, .help = "events kept for traces; unset: 16384 with metrics, else 0", .least = 0, .most = kMostTraceEvents}),
     without_option<&Start::collective_costs>(
-        {.key = "collective_costs", .type = SettingType::kText, .help = "by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
+        {.key = "collective_costs", .type = SettingType::kText, .help = "costs by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
     without_option<&Start::log_level>({.key = "log_level",
                                        .type = SettingType::kChoice,
-                                       .help = "what is written to standard error",
+                                       .help = "lowest level that is logged to standard error",
                                        .choices = kLevels}),
     without_option<&Start::launcher>({.key = "launcher",
                                       .type = SettingType::kText,
-                                      .help = "whose variables give this process its place",
+                                      .help = "launcher whose variables give this process its rank and cluster",
                                       .choices = kLaunchers}),
     without_option<&Start::rendezvous>({.key = "rendezvous",
                                         .type = SettingType::kText,
-                                        .help = "the name under which rank 0 tells others of this machine its address",
+                                        .help = "name under which rank 0 publishes its address on this machine",
                                         .environment_only = true}),
     without_option<&Start::listen_fd>({.key = "listen_fd",
                                        .type = SettingType::kInteger,
-                                       .help = "the master's socket, listening already",
+                                       .help = "the master's socket, which is already listening",
                                        .least = 0,
                                        .most = INT32_MAX,
                                        .environment_only = true}),
@@ -253,11 +253,11 @@ SettingUse Sources::use_of(size_t index) const {
     const auto* other = source->find(index);
     if (other == nullptr || other == counts) continue;
     if (counts == nullptr && index == kRendezvous)
-      use.unused.push_back(fmt::format("{} is not asked: the master's address is known", other->where));
+      use.unused.push_back(fmt::format("{} is not used: the master's address is known", other->where));
     else if (counts == nullptr)
-      use.unused.push_back(fmt::format("{} is of another cluster than this one: not used", other->where));
+      use.unused.push_back(fmt::format("{} belongs to another cluster: it is not used", other->where));
     else if (counts->value != other->value)
-      use.unused.push_back(fmt::format("{} beats {}", counts->where, other->where));
+      use.unused.push_back(fmt::format("{} overrides {}", counts->where, other->where));
   }
   return use;
 }
@@ -279,7 +279,7 @@ base::Status Sources::ask_launcher(SettingsReport& report) {
 base::Status Sources::take(const Assignment& place, SettingsReport& report) {
   const auto* nodes = own(kNodes);
   if (nodes != nullptr && place.nodes && std::to_string(nodes->value.number) != place.nodes->value) {
-    report.remarks.push_back(fmt::format("{} is another cluster than the one of {}: {}'s variables are not used", nodes->where,
+    report.remarks.push_back(fmt::format("{} means another cluster than {}: {}'s variables are not used", nodes->where,
                                          place.nodes->from, place.launcher));
     return {};
   }
@@ -397,7 +397,7 @@ base::Result<runtime::Settings> InitRequest::whom_to_ask(base::Nanos patience) c
     if (said != nullptr) kSettings[index].store(start, said->value);
   }
   if (start.master.empty())
-    return base::error(MV_EINVAL, "{}: nobody has said which cluster: set master=HOST:PORT (POLYVERSO_MASTER) to where its rank 0 listens", function_);
+    return base::error(MV_EINVAL, "{}: no cluster is given: set master=HOST:PORT (POLYVERSO_MASTER) to rank 0's address", function_);
   return static_cast<runtime::Settings&>(start);
 }
 

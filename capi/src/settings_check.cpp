@@ -48,7 +48,7 @@ std::optional<Address> split_address(std::string_view text) {
 base::Status needs_secret(const char* key, const std::string& value) {
   return base::error(
       MV_EINVAL,
-      "{}={} reaches beyond this machine's loopback, which needs a secret: set secret (POLYVERSO_SECRET) to the same "
+      "{}={} reaches beyond this machine's loopback and needs a secret: set secret (POLYVERSO_SECRET) to the same "
       "text in all processes",
       key, value);
 }
@@ -61,7 +61,7 @@ base::Status check_addresses(const runtime::Settings& settings) {
   if (settings.master.empty()) return {};  // rank 0 publishes its address, and makes a secret
   const auto master = split_address(settings.master);
   if (!master || !master->port || *master->port == 0)
-    return base::error(MV_EINVAL, "master={} is no \"host:port\" with a port in 1 .. 65535", settings.master);
+    return base::error(MV_EINVAL, "master={} is not \"host:port\" with a port in 1 .. 65535", settings.master);
   if (!settings.secret.empty()) return {};
   if (!is_loopback_host(bind->host)) return needs_secret("bind", settings.bind);
   if (!is_loopback_host(master->host)) return needs_secret("master", settings.master);
@@ -82,17 +82,17 @@ base::Status check_cluster(const runtime::Settings& settings) {
                        settings.nodes - 1);
   }
   if (settings.role == runtime::kRoleScheduler && settings.rank != 0)
-    return base::error(MV_EINVAL, "role=scheduler is for the master, rank=0, only");
+    return base::error(MV_EINVAL, "role=scheduler is only for the master, rank=0");
   if (settings.nodes == 1) {
     if (settings.role == MV_ROLE_ALL) return {};
     return base::error(MV_EINVAL,
-                       "role={} in a cluster of one (nodes=1): its process must be worker and server at once, role=all",
+                       "role={} in a cluster of one (nodes=1): its process must be worker and server, role=all",
                        settings.role == MV_ROLE_WORKER ? "worker" : settings.role == MV_ROLE_SERVER ? "server" : "scheduler");
   }
   if (settings.master.empty() && settings.rendezvous.empty()) {
     return base::error(
         MV_EINVAL,
-        "nodes={} needs master=host:port (POLYVERSO_MASTER), where rank 0 listens and the others call; or start the "
+        "nodes={} needs master=host:port (POLYVERSO_MASTER), rank 0's address; or start the "
         "processes with \"polyverso run -n {}\"",
         settings.nodes, settings.nodes);
   }

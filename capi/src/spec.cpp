@@ -31,19 +31,19 @@ constexpr SettingInfo kRows{
     .key = "rows", .type = SettingType::kInteger, .help = "rows, or an array's elements", .least = 1};
 constexpr SettingInfo kCols{.key = "cols", .type = SettingType::kInteger, .help = "columns", .least = 1};
 constexpr SettingInfo kSize{.key = "size", .type = SettingType::kInteger, .help = "elements of an array", .least = 1};
-constexpr SettingInfo kFinite{.key = "reject_nonfinite", .type = SettingType::kBool, .help = "refuse NaN and infinity"};
+constexpr SettingInfo kFinite{.key = "reject_nonfinite", .type = SettingType::kBool, .help = "reject NaN and infinity"};
 constexpr SettingInfo kMerge{
-    .key = "merge", .type = SettingType::kBool, .help = "all workers' adds of a round together, once"};
-constexpr SettingInfo kUpdater{.key = "updater", .type = SettingType::kText, .help = "what adds do on the servers"};
+    .key = "merge", .type = SettingType::kBool, .help = "sum all workers' adds of a round and apply them once"};
+constexpr SettingInfo kUpdater{.key = "updater", .type = SettingType::kText, .help = "how servers apply adds"};
 constexpr SettingInfo kStaleness{.key = "staleness",
                                  .type = SettingType::kInteger,
-                                 .help = "0: sync; more: stale-synchronous; -1: as the node",
+                                 .help = "0: sync; more: stale-synchronous; -1: the node's mode",
                                  .least = MV_UNSET};
-constexpr SettingInfo kInitial{.key = "initial", .type = SettingType::kReal, .help = "value of what is not stored"};
-constexpr SettingInfo kRange{.key = "initial_range", .type = SettingType::kReal, .help = "randomly so far from it"};
-constexpr SettingInfo kSeed{.key = "seed", .type = SettingType::kInteger, .help = "for initial_range", .least = INT64_MIN};
+constexpr SettingInfo kInitial{.key = "initial", .type = SettingType::kReal, .help = "value of elements that are not stored"};
+constexpr SettingInfo kRange{.key = "initial_range", .type = SettingType::kReal, .help = "largest random distance from initial"};
+constexpr SettingInfo kSeed{.key = "seed", .type = SettingType::kInteger, .help = "seed for initial_range", .least = INT64_MIN};
 constexpr SettingInfo kCapacity{
-    .key = "capacity", .type = SettingType::kInteger, .help = "keys that are kept; 0 = all", .least = 0};
+    .key = "capacity", .type = SettingType::kInteger, .help = "number of keys to keep; 0 = all", .least = 0};
 
 enum Field : size_t {
   kNameField,
@@ -105,7 +105,7 @@ void append_json_string(std::string& json, std::string_view text) {
 base::Status check_name(const char* function, std::string_view name) {
   if (name.empty()) return base::error(MV_EINVAL, "{}: the table's name is empty", function);
   if (name.size() > kLongestName) {
-    return base::error(MV_EINVAL, "{}: the table's name has {} bytes, at most {} are possible", function, name.size(),
+    return base::error(MV_EINVAL, "{}: the table's name has {} bytes; the limit is {}", function, name.size(),
                        kLongestName);
   }
   for (size_t at = 0; at < name.size();) {
@@ -121,18 +121,18 @@ namespace {
 base::Status check_shape(const char* function, const shard::Spec& spec) {
   const bool keyvalue = spec.kind == MV_KEYVALUE;
   if (keyvalue && spec.rows != 0)
-    return base::error(MV_EINVAL, "{}: a key-value table has no fixed rows, {} were given", function, spec.rows);
+    return base::error(MV_EINVAL, "{}: a key-value table has no fixed rows; {} given", function, spec.rows);
   if ((spec.rows == 0 && !keyvalue) || spec.cols == 0) {
-    return base::error(MV_EINVAL, "{}: a table of {} x {} has no elements: rows and cols are at least 1", function,
+    return base::error(MV_EINVAL, "{}: a table of {} x {} has no elements: rows and cols must be at least 1", function,
                        spec.rows, spec.cols);
   }
   if (spec.kind == MV_ARRAY && spec.cols != 1) {
-    return base::error(MV_EINVAL, "{}: an array has one column, not {}: say kind=matrix", function, spec.cols);
+    return base::error(MV_EINVAL, "{}: an array has one column, not {}: use kind=matrix", function, spec.cols);
   }
   constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
   if (spec.cols > kMostBytes / 8 || spec.rows > kMostBytes / 8 / spec.cols) {  // 8: no storage takes more bytes for an
                                                                                // element
-    return base::error(MV_EINVAL, "{}: a table of {} x {} {} has more bytes than 64 bits can count", function,
+    return base::error(MV_EINVAL, "{}: a table of {} x {} {}: its size in bytes exceeds 64 bits", function,
                        spec.rows, spec.cols, tensor::dtype_name(spec.dtype));
   }
   if (spec.is_keyed() && spec.row_bytes() > shard::kStripeBytes) {
@@ -148,11 +148,11 @@ base::Status check_keyed(const char* function, const shard::Spec& spec) {
   if ((spec.initial != 0 || spec.initial_range != 0 || spec.seed != 0) && !spec.is_keyed())
     return base::error(MV_EINVAL, "{}: initial, initial_range and seed are for sparse and key-value tables; give the table's data", function);
   if (!std::isfinite(spec.initial) || !std::isfinite(spec.initial_range) || spec.initial_range < 0)
-    return base::error(MV_EINVAL, "{}: initial={} initial_range={}: finite numbers are expected, the range not negative", function,
+    return base::error(MV_EINVAL, "{}: initial={} initial_range={}: expected finite numbers and a range of at least 0", function,
                        spec.initial, spec.initial_range);
   const bool whole = spec.initial == std::trunc(spec.initial) && spec.initial_range == 0;
   if (!whole && !tensor::is_floating(spec.dtype))
-    return base::error(MV_EINVAL, "{}: {} holds no initial={} initial_range={}", function, tensor::dtype_name(spec.dtype), spec.initial,
+    return base::error(MV_EINVAL, "{}: {} can't represent initial={} initial_range={}", function, tensor::dtype_name(spec.dtype), spec.initial,
                        spec.initial_range);
   return {};
 }
@@ -161,20 +161,20 @@ base::Status check_keyed(const char* function, const shard::Spec& spec) {
 
 base::Status check_spec(const char* function, const shard::Spec& spec) {
   if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE)
-    return base::error(MV_EINVAL, "{}: the table's kind is {}, which is no mv_table_kind", function, spec.kind);
+    return base::error(MV_EINVAL, "{}: kind is {}, which is not an mv_table_kind", function, spec.kind);
   if (!tensor::is_table_dtype(spec.dtype)) {
-    return base::error(MV_EDTYPE, "{}: {} ({}) is no dtype of tables: MV_F32, F64, I64, I32, U8, I8, F16 and BF16 are", function,
+    return base::error(MV_EDTYPE, "{}: {} ({}) is not a dtype of tables: expected MV_F32, F64, I64, I32, U8, I8, F16 or BF16", function,
                        spec.dtype, tensor::dtype_name(spec.dtype));
   }
   if (auto status = check_shape(function, spec); !status.ok()) return status;
   if (auto status = check_keyed(function, spec); !status.ok()) return status;
   if (spec.staleness < MV_UNSET)
-    return base::error(MV_EINVAL, "{}: staleness={}: clocks are counted from 0; MV_UNSET for the node's mode", function, spec.staleness);
+    return base::error(MV_EINVAL, "{}: staleness={}: expected 0 or more, or MV_UNSET for the node's mode", function, spec.staleness);
   if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE | MV_MERGE}) != 0) {
-    return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_table_flag", function, spec.flags);
+    return base::error(MV_EINVAL, "{}: flags {:#x}: some bits are not in mv_table_flag", function, spec.flags);
   }
   if (spec.merges() && spec.staleness != MV_UNSET)
-    return base::error(MV_EINVAL, "{}: merge and staleness={} are two ways of waiting; a table has one", function, spec.staleness);
+    return base::error(MV_EINVAL, "{}: merge and staleness={} exclude each other", function, spec.staleness);
   if (auto status = shard::check_updater(spec.updater, spec.dtype); !status.ok())
     return base::error(status.code(), "{}: {}", function, status.text());
   return {};
@@ -192,7 +192,7 @@ base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* g
   if (!read.ok()) return read.status();
   const mv_table_spec& from = read.value();
   if (from.reserved != 0)
-    return base::error(MV_EINVAL, "{}: mv_table_spec.reserved is {}, it must be 0", function, from.reserved);
+    return base::error(MV_EINVAL, "{}: mv_table_spec.reserved is {}; it must be 0", function, from.reserved);
   auto updater = read_updater(function, from.updater);
   if (!updater.ok()) return updater.status();
   shard::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags, std::move(updater).value(), from.staleness,

@@ -88,13 +88,13 @@ const char* name_of(HandleKind kind) {
     case HandleKind::kStore:
       return "key-value store";
     case HandleKind::kGossip:
-      return "gossiping node";
+      return "gossip node";
     case HandleKind::kGroup:
       return "group";
     case HandleKind::kCustom:
       return "reduction by hand";
     case HandleKind::kStrategy:
-      return "strategy of training";
+      return "training strategy";
   }
   return "handle";
 }
@@ -190,7 +190,7 @@ base::Status not_a(State& state, const char* function, HandleKind wanted, int64_
   const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
   if (fate == Fate::kNever && wanted != HandleKind::kTensor && wanted != HandleKind::kStore && wanted != HandleKind::kGossip && !any_node(state)) return no_node(state, function);
   if (fate == Fate::kNever || fate == Fate::kReserved) {
-    return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
+    return base::error(MV_EHANDLE, "{}: {} is not a handle of this library; expected a {}", function, handle,
                        name_of(wanted));
   }
   if (parts.kind != wanted) {
@@ -198,7 +198,7 @@ base::Status not_a(State& state, const char* function, HandleKind wanted, int64_
                        fate == Fate::kClosed ? "closed handle of a " : "", name_of(parts.kind), name_of(wanted));
   }
   if (wanted == HandleKind::kRequest) {
-    return base::error(MV_EHANDLE, "{}: {} is a request that was waited for, tested or cancelled to its end already",
+    return base::error(MV_EHANDLE, "{}: {} is a request that was already waited for, tested or cancelled",
                        function, handle);
   }
   return base::error(MV_EHANDLE, "{}: {} is a closed {} handle", function, handle, name_of(wanted));

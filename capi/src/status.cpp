@@ -82,7 +82,7 @@ const char* mv_status_message(mv_status status) {
       MV_STATUS_MAP(XX)
 #undef XX
     default:
-      return "a number that is no mv_status";
+      return "unknown mv_status";
   }
 }
 
@@ -105,7 +105,7 @@ const char* mv_last_error(void) { return mv::capi::shown; }
 mv_status mv_log_level_set(int32_t level) {
   return mv::capi::guarded("mv_log_level_set", [&]() -> mv::base::Status {
     if (level < MV_LOG_TRACE || level > MV_LOG_OFF) {
-      return mv::base::error(MV_EINVAL, "mv_log_level_set: {} is no mv_log_level, which go from {} to {}", level,
+      return mv::base::error(MV_EINVAL, "mv_log_level_set: {} is not an mv_log_level; levels go from {} to {}", level,
                              static_cast<int>(MV_LOG_TRACE), static_cast<int>(MV_LOG_OFF));
     }
     mv::capi::choose_log_level(level);

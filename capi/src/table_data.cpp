@@ -19,11 +19,11 @@ using api::Table;
 template <typename Data>
 base::Status check_data(const char* function, const Rows& rows, const Data& data) {
   if (tensor::dtype_bytes(data.dtype) == 0)
-    return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, data.dtype);
+    return base::error(MV_EINVAL, "{}: {} is not an mv_dtype", function, data.dtype);
   if (data.values == nullptr && data.count != 0)
     return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, data.count);
   if (data.count > std::numeric_limits<int64_t>::max() / tensor::dtype_bytes(data.dtype)) {
-    return base::error(MV_ESHAPE, "{}: no memory holds {} values", function, data.count);
+    return base::error(MV_ESHAPE, "{}: {} values exceed the address space", function, data.count);
   }
   if (rows.all) return {};
   if (rows.ids == nullptr && rows.count != 0)
@@ -77,7 +77,7 @@ base::Status erase_rows(State& state, mv_table table, const Rows& rows, const mv
   if (rows.ids == nullptr && rows.count != 0)
     return base::error(MV_EINVAL, "mv_table_erase_rows: rows is NULL, but row_count is {}", rows.count);
   if (rows.count > std::numeric_limits<int64_t>::max() / sizeof(int64_t))
-    return base::error(MV_ESHAPE, "mv_table_erase_rows: no memory holds {} ids", rows.count);
+    return base::error(MV_ESHAPE, "mv_table_erase_rows: {} ids exceed the address space", rows.count);
   return run_call(state, pin.value()->node, plan,
                   [&](const api::CallOptions& how) { return pin.value()->table->erase(rows, how); });
 }

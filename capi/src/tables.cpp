@@ -27,7 +27,7 @@ base::Status create_table(State& state, const char* function, mv_node node, base
     return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, initial.count);
   }
   if (tensor::dtype_bytes(initial.dtype) == 0)
-    return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, initial.dtype);
+    return base::error(MV_EINVAL, "{}: {} is not an mv_dtype", function, initial.dtype);
   auto pin = find_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
@@ -122,7 +122,7 @@ base::Status scan(State& state, mv_table table, int64_t cursor, int64_t* rows, u
   if (next == nullptr || found == nullptr) return base::error(MV_EINVAL, "mv_table_scan: the pointer for the result is NULL");
   if (rows == nullptr) return base::error(MV_EINVAL, "mv_table_scan: rows is NULL");
   if (data.values == nullptr && data.count != 0) return base::error(MV_EINVAL, "mv_table_scan: data is NULL, but count is {}", data.count);
-  if (tensor::dtype_bytes(data.dtype) == 0) return base::error(MV_EINVAL, "mv_table_scan: {} is no mv_dtype", data.dtype);
+  if (tensor::dtype_bytes(data.dtype) == 0) return base::error(MV_EINVAL, "mv_table_scan: {} is not an mv_dtype", data.dtype);
   auto pin = find_table(state, "mv_table_scan", table);
   if (!pin.ok()) return pin.status();
   const auto scanned = pin.value()->table->scan(cursor, {rows, capacity}, data);

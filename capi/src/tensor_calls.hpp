@@ -22,7 +22,7 @@ base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor
 template <typename Make>
 mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
   return tensor_boundary(function, [&](State& state) -> base::Status {
-    if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
+    if (result == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the tensor is NULL", function);
     base::Result<Tensor> made = make(state);
     if (!made.ok()) return made.status();
     *result = open_tensor(state, std::move(made).value());
@@ -56,7 +56,7 @@ template <typename Compute>
 mv_status compute_into(const char* function, mv_tensor out, mv_tensor* result, Compute compute) {
   if (out == 0) return give_tensor(function, result, [&](State& state) { return compute(state, nullptr); });
   return with_tensor(function, out, [&](State& state, const Tensor& into) -> base::Status {
-    if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
+    if (result == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the tensor is NULL", function);
     base::Result<Tensor> made = compute(state, into.is_row_sparse() ? nullptr : &into);
     if (made.ok() && into.is_row_sparse()) made = as_rows_of(state, function, into, std::move(made).value());
     if (!made.ok()) return made.status();

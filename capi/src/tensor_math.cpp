@@ -41,7 +41,7 @@ mv_status compute_one(const char* function, mv_tensor a, mv_tensor out, mv_tenso
 template <typename To, typename Use>
 mv_status measure_pair(const char* function, mv_tensor a, mv_tensor b, To* result, Use use) {
   return with_tensor(function, a, [&](State& state, const Tensor& first) -> base::Status {
-    if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the result is NULL", function);
+    if (result == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the result is NULL", function);
     auto second = find_tensor(state, function, b);
     if (!second.ok()) return second.status();
     const auto measured = use(first, *second.value());

@@ -135,7 +135,7 @@ void OpenTensor::let_go() {
 
 base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor& out, Tensor made) {
   if (!made.is_row_sparse())
-    return base::error(MV_EINVAL, "{}: the result is {}, but out is {}: mv_tensor_to_sparse() makes rows of it", function, made.text(), out.text());
+    return base::error(MV_EINVAL, "{}: the result is {}, but out is {}: convert it with mv_tensor_to_sparse()", function, made.text(), out.text());
   if (made.shape != out.shape) return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.text(), out.text());
   if (made.dtype == out.dtype) return made;
   return tensor::cast(function, state.heap, made, out.dtype);

@@ -25,7 +25,7 @@ inline base::Status check_text_out(const char* function, const char* text, uint6
 /// MV_EINVAL for flags other than mv_text_flag.
 inline base::Status check_text_flags(const char* function, uint32_t flags) {
   constexpr uint32_t kKnown = MV_JSON;
-  return (flags & ~kKnown) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is no mv_text_flag", function, flags);
+  return (flags & ~kKnown) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is not an mv_text_flag", function, flags);
 }
 
 /// Copies what fits, NUL-terminated, and sets the full length.

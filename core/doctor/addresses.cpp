@@ -17,7 +17,7 @@ base::Result<std::string> try_to_listen(const std::string& wished) {
   if (!split.ok()) return split.status();
   const auto endpoints = transport::resolve(split.value(), /*numeric_only=*/false, /*to_listen=*/true);
   if (!endpoints.ok()) return endpoints.status();
-  if (endpoints.value().empty()) return base::error(MV_EINVAL, "{} is no address to listen on", wished);
+  if (endpoints.value().empty()) return base::error(MV_EINVAL, "{} is not an address to listen on", wished);
   const auto listener = transport::listen_on(endpoints.value().front());
   if (!listener.ok()) return listener.status();
   return transport::to_text(transport::host_port(transport::local_endpoint(listener.value().get())));
@@ -25,13 +25,13 @@ base::Result<std::string> try_to_listen(const std::string& wished) {
 
 void examine_secret(const runtime::Settings& settings, Findings& findings) {
   if (settings.secret.empty()) {
-    findings.ok("secret", settings.rendezvous.empty() ? "none: this cluster must keep to loopback"
-                                                      : "none said: rank 0 makes one for the occasion");
+    findings.ok("secret", settings.rendezvous.empty() ? "none: this cluster is limited to loopback"
+                                                      : "none set: rank 0 generates one for this job");
   } else if (settings.secret.size() < kShortSecret) {
     findings.note(
         "secret",
-        fmt::format("{} characters only: whoever reaches a port of this cluster can try secrets there, hundreds a second", settings.secret.size()),
-        "make one with `head -c 32 /dev/urandom | base64`, the same for all processes");
+        fmt::format("only {} characters: anyone who can connect to this cluster can guess hundreds of secrets per second", settings.secret.size()),
+        "generate one with `head -c 32 /dev/urandom | base64`, and set it for all processes");
   } else {
     findings.ok("secret", fmt::format("{} characters", settings.secret.size()));
   }
@@ -42,7 +42,7 @@ void examine_secret(const runtime::Settings& settings, Findings& findings) {
 Findings examine_addresses(const runtime::Settings& settings) {
   Findings findings("network");
   if (settings.nodes == 1 || settings.transport == "inproc") {
-    findings.ok("listening", "not needed: nobody outside of this process is to reach it");
+    findings.ok("listening", "not needed: there are no other processes");
     return findings;
   }
   examine_secret(settings, findings);
@@ -56,8 +56,8 @@ Findings examine_addresses(const runtime::Settings& settings) {
   if (!bound.ok()) {
     const bool taken = bound.status().code() == MV_EADDRINUSE;
     findings.problem("listening", bound.status().text(),
-                     taken ? fmt::format("see who it is (ss -ltnp), end it, or choose another port in {}",
-                                         is_master ? "POLYVERSO_MASTER, for all" : "POLYVERSO_BIND")
+                     taken ? fmt::format("find the other program (ss -ltnp) and end it, or choose another port in {}",
+                                         is_master ? "POLYVERSO_MASTER for all processes" : "POLYVERSO_BIND")
                            : fmt::format("set {} to a name, address or interface of this machine",
                                          is_master ? "POLYVERSO_MASTER" : "bind (POLYVERSO_BIND)"));
     return findings;
@@ -68,7 +68,7 @@ Findings examine_addresses(const runtime::Settings& settings) {
     findings.problem("listening", told.status().text(), "set advertise (POLYVERSO_ADVERTISE)");
   else
     findings.ok("listening",
-                fmt::format("on {} for {}, and others would be told {}", bound.value(), wished, told.value()));
+                fmt::format("on {} for {}; peers are told {}", bound.value(), wished, told.value()));
   return findings;
 }
 

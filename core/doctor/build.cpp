@@ -50,10 +50,10 @@ Findings examine_build() {
   const std::string compiler = "GCC " __VERSION__;
 #endif
   if (kSanitized)
-    findings.note("compiler", compiler + ", with a sanitizer: many times slower", "use a release build but for tests");
+    findings.note("compiler", compiler + ", with a sanitizer: many times slower", "use a release build except for tests");
   else
     findings.ok("compiler", compiler + (kChecked ? ", with assertions" : ", without assertions"));
-  findings.ok("kernels", fmt::format("{} chosen on this processor", kernel_target()));
+  findings.ok("kernels", fmt::format("{} on this processor", kernel_target()));
   return findings;
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr const char* kTooEarly =
-    "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
+    "nothing to do until rank 0 has called mv_init(); to test a start, run `polyverso doctor --join` in all processes";
 
 /// A connection with a deadline for its waits.
 class Caller {
@@ -65,13 +65,13 @@ class Caller {
 const char* what_refuses(int failure) {
   switch (failure) {
     case ECONNREFUSED:
-      return "start rank 0, whose machine answers, but with nobody listening at this port; if it runs, compare its "
-             "POLYVERSO_MASTER and see where it listens there (ss -ltnp)";
+      return "start rank 0: its machine answers, but nothing listens at this port; if rank 0 runs, compare its "
+             "POLYVERSO_MASTER and check where it listens (ss -ltnp)";
     case ENETUNREACH:
     case EHOSTUNREACH:
-      return "there is no way to that network from here: check the address and the routes (ip route get)";
+      return "no route to that network: check the address and the routes (ip route get)";
     default:
-      return "see that rank 0's machine is up, and that no firewall drops what goes to this port";
+      return "check that rank 0's machine is up, and that no firewall drops packets to this port";
   }
 }
 
@@ -88,13 +88,13 @@ std::optional<Caller> connect_to(const std::vector<transport::Endpoint>& endpoin
     if (failure == 0) failure = caller.wait(POLLOUT) ? transport::connect_result(caller.get()) : ETIMEDOUT;
     const double took = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
     if (failure == 0) {
-      findings.ok("connection", fmt::format("{} accepts, after {:.2g} ms", address, took));
+      findings.ok("connection", fmt::format("{} accepted after {:.2g} ms", address, took));
       return caller;
     }
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address, std::strerror(failure));
   }
   if (failure == ECONNREFUSED && expected == Expected::kMayRun)
-    findings.note("connection", fmt::format("{}: nobody listens there yet", tried), kTooEarly);
+    findings.note("connection", fmt::format("{}: nothing listens there yet", tried), kTooEarly);
   else
     findings.problem("connection", tried, what_refuses(failure));
   return std::nullopt;
@@ -145,12 +145,12 @@ std::string converse(const Caller& caller, wire::Handshake& hello, const std::st
         break;
       }
     }
-    if (!caller.send_all(hello.output())) return "the connection breaks while this side speaks";
-    if (!caller.wait(POLLIN)) return "it says nothing";
+    if (!caller.send_all(hello.output())) return "the connection breaks while this side sends";
+    if (!caller.wait(POLLIN)) return "it does not answer";
     std::byte bytes[256];
     const ssize_t got = recv(caller.get(), bytes, std::min(sizeof bytes, hello.wants()), 0);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return "it hangs up";
+    if (got <= 0) return "it closes the connection";
     hello.feed({bytes, static_cast<size_t>(got)});
   }
   return {};
@@ -159,17 +159,17 @@ std::string converse(const Caller& caller, wire::Handshake& hello, const std::st
 std::string remedy(const wire::Handshake& hello) {
   switch (hello.refusal()) {
     case wire::Refusal::kUser:
-      return "set POLYVERSO_SECRET to the same text here and for rank 0, or run this as the user that rank 0 runs as";
+      return "set POLYVERSO_SECRET to the same text here and for rank 0, or run this as rank 0's user";
     case wire::Refusal::kSecret:
-      return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or "
+      return "set POLYVERSO_SECRET to exactly the same text here and for rank 0; the shell may have cut it at a quote or "
              "a newline";
     case wire::Refusal::kVersion:
     case wire::Refusal::kByteOrder:
-      return "install the same release of Polyverso on both";
+      return "install the same release of Polyverso on both machines";
     case wire::Refusal::kBusy:
-      return "find out who connects there without a hello, or try again later";
+      return "find the program that connects there without a hello, or try again later";
     default:
-      return "see which program listens at that port (ss -ltnp on its machine), and set POLYVERSO_MASTER to rank 0's";
+      return "find the program that listens at that port (ss -ltnp on its machine), and set POLYVERSO_MASTER to rank 0's address";
   }
 }
 
@@ -183,7 +183,7 @@ void say_hello(const Caller& caller, const std::string& master, const std::strin
     std::vector<std::byte> bytes(last.begin(), last.end());
     caller.send_all(bytes);
     findings.ok("hello", fmt::format("it speaks Polyverso's protocol, version {}", hello.version()));
-    findings.ok("secret", secret.empty() ? "neither side has one: both are processes of this user" : "both sides have the same");
+    findings.ok("secret", secret.empty() ? "neither side has one: both processes belong to this user" : "both sides have the same one");
     return;
   }
   if (!broken.empty() && expected == Expected::kMayRun)
@@ -191,7 +191,7 @@ void say_hello(const Caller& caller, const std::string& master, const std::strin
   if (!broken.empty())
     return findings.problem(
         "hello", fmt::format("{} accepts the connection, but then {}", master, broken),
-        "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
+        "find the program that listens at that port (ss -ltnp on its machine), and check whether rank 0 hangs or is stopped");
   const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret || hello.refusal() == wire::Refusal::kUser;
   findings.problem(proved_wrong ? "secret" : "hello", (why_not.ok() ? hello.why(master) : why_not).text(), remedy(hello));
 }
@@ -208,7 +208,7 @@ Findings reach_master(const std::string& master, const std::string& secret, Expe
   const auto endpoints = transport::resolve(address.value(), /*numeric_only=*/false, /*to_listen=*/false);
   if (!endpoints.ok() || endpoints.value().empty()) {
     findings.problem("name", endpoints.ok() ? address.value().host + " has no address" : endpoints.status().text(),
-                     "check its spelling and the name service (getent hosts), or write an address instead");
+                     "check its spelling and the name service (getent hosts), or use an address instead");
     return findings;
   }
   std::string addresses;
@@ -220,8 +220,8 @@ Findings reach_master(const std::string& master, const std::string& secret, Expe
   const bool spelled_so = address.value().host == "localhost" || transport::is_loopback_text(address.value().host);
   if (all_loopback && !spelled_so)
     findings.note("name", fmt::format("{} is {} on this machine", address.value().host, addresses),
-                  "nothing if rank 0 runs on this very machine; else /etc/hosts here gives another machine's name to "
-                  "loopback: write its address");
+                  "nothing to do if rank 0 runs on this machine; else /etc/hosts here maps another machine's name to "
+                  "loopback: use its address");
   else
     findings.ok("name", fmt::format("{} is {}", address.value().host, addresses));
   if (auto caller = connect_to(endpoints.value(), expected, patience, findings)) {
@@ -240,7 +240,7 @@ Findings reach_by_name(const std::string& rendezvous, const std::string& secret,
   if (meeting.status().code() == MV_ETIMEOUT)
     findings.note(
         "address",
-        fmt::format("rank 0 does not tell its address, under the name of the job ({}), at present", rendezvous),
+        fmt::format("rank 0 does not publish its address under the job's name ({}) yet", rendezvous),
         kTooEarly);
   else
     findings.problem("address", meeting.status().text(), "set POLYVERSO_MASTER=host:port for all processes");

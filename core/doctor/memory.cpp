@@ -53,7 +53,7 @@ base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory&
   const transport::Fd there(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!there) return base::error(MV_ESYSTEM, "the connection can't be accepted: {}", std::strerror(errno));
   if (!transport::is_same_user(there.get()))
-    return base::error(MV_ESYSTEM, "the kernel does not tell who is at the other end (SO_PEERCRED)");
+    return base::error(MV_ESYSTEM, "the kernel does not tell the peer's user (SO_PEERCRED)");
   const std::array<int, 1> descriptors{memory.fd()};
   if (!transport::send_note(here.value().get(), {.kind = transport::Note::Type::kOffer}, descriptors))
     return base::error(MV_ESYSTEM, "a descriptor can't be sent: {}", std::strerror(errno));
@@ -61,7 +61,7 @@ base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory&
   std::array<transport::Fd, transport::kNoteFds> received;
   transport::NoteReader reader;
   if (reader.read(there.get(), &note, &received) != transport::NoteReader::Read::kNote || !received[0])
-    return base::error(MV_ESYSTEM, "the descriptor that was sent has not arrived");
+    return base::error(MV_ESYSTEM, "the sent descriptor has not arrived");
   return base::SharedMemory::adopt(received[0].release(), kTrialBytes);
 }
 
@@ -70,21 +70,21 @@ void try_shared_memory(const runtime::Settings& settings, Findings& findings) {
   const auto fails = [&](const char* subject, const std::string& why, const std::string& todo) {
     if (wanted)
       findings.problem(
-          subject, fmt::format("{}: processes of this machine talk over TCP, at a fraction of the speed", why), todo);
+          subject, fmt::format("{}: processes on this machine use TCP, at a fraction of the speed", why), todo);
     else
-      findings.note(subject, why, fmt::format("nothing as long as transport={}; else: {}", settings.transport, todo));
+      findings.note(subject, why, fmt::format("nothing to do while transport={}; else: {}", settings.transport, todo));
   };
   const auto memory = base::SharedMemory::make("polyverso-doctor", kTrialBytes);
   if (!memory.ok())
     return fails("shared memory", memory.status().text(),
-                 "let the container's seccomp profile pass memfd_create and its seals (Linux 5.1 or newer)");
-  findings.ok("shared memory", "memfd with seals works; it takes no room in /dev/shm");
+                 "allow memfd_create and its seals in the container's seccomp profile (Linux 5.1 or newer)");
+  findings.ok("shared memory", "memfd with seals works; it takes no space in /dev/shm");
   std::memset(memory.value()->data(), 42, kTrialBytes);
   const auto passed = pass(*memory.value());
-  const char* kTodo = "let the container's profile pass abstract unix sockets and SCM_RIGHTS";
+  const char* kTodo = "allow abstract unix sockets and SCM_RIGHTS in the container's profile";
   if (!passed.ok()) return fails("passing descriptors", passed.status().text(), kTodo);
   if (std::memcmp(passed.value()->data(), memory.value()->data(), kTrialBytes) != 0)
-    return fails("passing descriptors", "what arrived is other memory than what was sent", kTodo);
+    return fails("passing descriptors", "the received memory is not the sent memory", kTodo);
   findings.ok("passing descriptors", "memory sent through an abstract unix socket is the same memory at the other end");
 }
 
@@ -96,12 +96,12 @@ void examine_huge_pages(Findings& findings) {
   };
   const std::string own = chosen("/sys/kernel/mm/transparent_hugepage/enabled");
   if (own.empty()) {
-    findings.ok("huge pages", "the kernel has none");
+    findings.ok("huge pages", "not supported by the kernel");
   } else if (own == "never") {
     findings.note("huge pages", "switched off: large sparse and key-value tables are read more slowly",
                   "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
   } else {
-    findings.ok("huge pages", fmt::format("{}, of which large tables make use", own));
+    findings.ok("huge pages", fmt::format("{}; large tables use them", own));
   }
 }
 
@@ -112,10 +112,10 @@ Findings examine_memory(const runtime::Settings& settings) {
   const auto available = available_memory(), granted = granted_memory();
   const uint64_t least = std::min(available.value_or(UINT64_MAX), granted.value_or(UINT64_MAX));
   std::string text = available ? as_bytes(*available) + " available" : "the kernel does not tell how much is available";
-  if (granted) text += fmt::format(", {} left to this control group", as_bytes(*granted));
+  if (granted) text += fmt::format(", {} left in this control group", as_bytes(*granted));
   if (least < kLittleMemory)
     findings.note("memory", std::move(text),
-                  "end other processes, or give the container more: servers hold their tables in memory");
+                  "end other processes, or give the container more memory: servers hold their tables in memory");
   else
     findings.ok("memory", std::move(text));
   try_shared_memory(settings, findings);
@@ -123,8 +123,8 @@ Findings examine_memory(const runtime::Settings& settings) {
   rlimit locked{};
   if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
     findings.ok("locked memory", locked.rlim_cur == RLIM_INFINITY
-                                     ? "no limit, and none is needed"
-                                     : fmt::format("limit {} KiB, but none is needed", locked.rlim_cur >> 10));
+                                     ? "no limit (none is needed)"
+                                     : fmt::format("limit {} KiB (none is needed)", locked.rlim_cur >> 10));
   return findings;
 }
 

@@ -32,7 +32,7 @@ bool wait_for(int fd, short events) {
 base::Result<base::Nanos> try_loopback(const char* host) {
   const auto endpoints = transport::resolve({host, "0"}, /*numeric_only=*/true, /*to_listen=*/true);
   if (!endpoints.ok()) return endpoints.status();
-  if (endpoints.value().empty()) return base::error(MV_ESYSTEM, "{} is unknown here", host);
+  if (endpoints.value().empty()) return base::error(MV_ESYSTEM, "{} can't be resolved", host);
   const auto listener = transport::listen_on(endpoints.value().front());
   if (!listener.ok()) return listener.status();
   int failure = 0;
@@ -41,7 +41,7 @@ base::Result<base::Nanos> try_loopback(const char* host) {
   if (!wait_for(here.get(), POLLOUT))
     return base::error(MV_ESYSTEM, "can't connect to {}: {}", host, std::strerror(transport::connect_result(here.get())));
   const transport::Fd there(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!there) return base::error(MV_ESYSTEM, "a connection to {} can't be accepted: {}", host, std::strerror(errno));
+  if (!there) return base::error(MV_ESYSTEM, "can't accept a connection to {}: {}", host, std::strerror(errno));
   transport::prepare_stream(there.get(), transport::remote_endpoint(there.get()));
   const auto begun = Clock::now();
   char byte = 42;
@@ -56,15 +56,15 @@ base::Result<base::Nanos> try_loopback(const char* host) {
 void examine_loopback(Findings& findings) {
   const auto v4 = try_loopback("127.0.0.1"), v6 = try_loopback("::1");
   if (v4.ok())
-    findings.ok("loopback", fmt::format("TCP to 127.0.0.1 works, {} there and back", micros(v4.value())));
+    findings.ok("loopback", fmt::format("TCP to 127.0.0.1 works, round trip {}", micros(v4.value())));
   else
     findings.problem("loopback", v4.status().text(), "bring the loopback interface up: ip link set lo up");
   if (v6.ok())
-    findings.ok("loopback, IPv6", fmt::format("TCP to [::1] works, {} there and back", micros(v6.value())));
+    findings.ok("loopback, IPv6", fmt::format("TCP to [::1] works, round trip {}", micros(v6.value())));
   else
     findings.note(
         "loopback, IPv6", v6.status().text(),
-        "nothing where addresses are IPv4; else sysctl net.ipv6.conf.all.disable_ipv6=0, or IPv6 for the container");
+        "nothing to do if all addresses are IPv4; else sysctl net.ipv6.conf.all.disable_ipv6=0, or enable IPv6 in the container");
 }
 
 void examine_name(Findings& findings) {
@@ -73,7 +73,7 @@ void examine_name(Findings& findings) {
   const auto endpoints = transport::resolve({name, "0"}, /*numeric_only=*/false, /*to_listen=*/false);
   if (!endpoints.ok())
     return findings.note("host name", fmt::format("{} can't be resolved here ({})", name, endpoints.status().text()),
-                         "name addresses, not this name, in master, bind and advertise; or add it to /etc/hosts");
+                         "use addresses, not this name, in master, bind and advertise; or add it to /etc/hosts");
   std::string addresses;
   bool outer = false;
   for (const transport::Endpoint& endpoint : endpoints.value()) {
@@ -82,10 +82,10 @@ void examine_name(Findings& findings) {
   }
   if (outer) return findings.ok("host name", fmt::format("{} is {}", name, addresses));
   findings.note("host name",
-                fmt::format("{} is {} to this machine itself, and surely something else to others", name, addresses),
-                "nothing on one machine; across machines who listens under this name listens on all interfaces: set "
+                fmt::format("{} is {} on this machine, but probably not on others", name, addresses),
+                "nothing to do on one machine; across machines a process with this name listens on all interfaces: set "
                 "bind or advertise "
-                "(POLYVERSO_ADVERTISE) if the address below is not the one that others shall use");
+                "(POLYVERSO_ADVERTISE) if peers can't use the address below");
 }
 
 void list_interfaces(Findings& findings) {
@@ -105,7 +105,7 @@ void list_interfaces(Findings& findings) {
                         (one->ifa_flags & IFF_UP) != 0 ? "" : " (down)");
   }
   if (text.empty())
-    return findings.problem("interfaces", "none has an address", "bring loopback up: ip link set lo up");
+    return findings.problem("interfaces", "no interface has an address", "bring loopback up: ip link set lo up");
   findings.ok("interfaces", std::move(text));
 }
 
@@ -116,7 +116,7 @@ void examine_descriptors(const runtime::Settings& settings, Findings& findings) 
   const std::string text = open.rlim_cur == RLIM_INFINITY ? "no limit" : fmt::format("at most {}", open.rlim_cur);
   if (open.rlim_cur >= wanted) return findings.ok("descriptors", text);
   findings.problem(
-      "descriptors", fmt::format("{}, but a cluster of {} may take {}", text, settings.nodes, wanted),
+      "descriptors", fmt::format("{}, but a cluster of {} may need {}", text, settings.nodes, wanted),
       fmt::format("ulimit -n {} (at most {} without root) before the program starts", wanted, open.rlim_max));
 }
 

@@ -11,7 +11,7 @@ constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
 
 /// The remedy for TCP to a process that may be on this machine.
 const char* todo_for_tcp(const PeerReport& peer) {
-  if (peer.why_not_shm == "transport=tcp") return "leave transport (POLYVERSO_TRANSPORT) unset where shared memory is wanted";
+  if (peer.why_not_shm == "transport=tcp") return "leave transport (POLYVERSO_TRANSPORT) unset to use shared memory";
   return "start both as the same user and in one network namespace (containers: --network=host, or one pod), and with "
          "transport unset on both";
 }
@@ -23,13 +23,13 @@ std::string describe(const PeerReport& peer) {
 
 void judge_way(const PeerReport& peer, const std::string& who, Findings& findings) {
   const std::string way =
-      fmt::format("{}: by {}, {} there and back", describe(peer), name_of(peer.transport), micros(peer.round_trip));
+      fmt::format("{}: by {}, round trip {}", describe(peer), name_of(peer.transport), micros(peer.round_trip));
   if (peer.transport == base::TransportKind::kTcp && peer.same_host)
-    return findings.note(who, fmt::format("{}; not through shared memory: {}", way, why_not_shm(peer)),
+    return findings.note(who, fmt::format("{}; no shared memory: {}", way, why_not_shm(peer)),
                          todo_for_tcp(peer));
   if (peer.same_host && peer.round_trip > kSlowOnOneMachine)
-    return findings.note(who, way + ", which is long within a machine",
-                         "see what else runs there: more threads than processors wait for each other");
+    return findings.note(who, way + ", which is long on one machine",
+                         "check what else runs there: more threads than processors wait for each other");
   findings.ok(who, way);
 }
 
@@ -67,8 +67,8 @@ const char* name_of_role(int32_t role) {
 std::string why_not_shm(const PeerReport& peer) {
   if (peer.transport != base::TransportKind::kTcp) return {};
   if (!peer.same_host) return "it is on another machine, " + peer.host;
-  if (peer.why_not_shm == "transport=tcp") return "transport=tcp was said here";
-  const std::string told = peer.why_not_shm.empty() ? "it did not come that way" : peer.why_not_shm;
+  if (peer.why_not_shm == "transport=tcp") return "transport=tcp is set here";
+  const std::string told = peer.why_not_shm.empty() ? "it did not connect that way" : peer.why_not_shm;
   return told + " (another container's network, another user, or transport=tcp there)";
 }
 
@@ -80,19 +80,19 @@ Findings judge_peers(const std::vector<PeerReport>& peers) {
     if (peer.state == PeerReport::State::kLost) {
       findings.problem(who, fmt::format("{}: lost: {}", it, peer.why_lost),
                        peer.role == MV_ROLE_WORKER ? "see its own output; a new worker may be started in its place"
-                                                   : "see its own output; start all again, from the last checkpoint");
+                                                   : "see its own output; restart all processes from the last checkpoint");
     } else if (peer.state == PeerReport::State::kFinished && !peer.transport) {
       findings.ok(who, it + ": has finished");
     } else if (!peer.transport && !peer.needed) {
-      findings.ok(who, it + ": no connection, and none is needed, as workers talk to servers");
+      findings.ok(who, it + ": no connection (none is needed: workers communicate only with servers)");
     } else if (!peer.transport) {
-      findings.problem(who, fmt::format("{}: no connection with it, at {}", it, peer.address),
-                       "see whether that address is reached from here (`polyverso doctor --master` tries one): if not, "
+      findings.problem(who, fmt::format("{}: no connection to it at {}", it, peer.address),
+                       "check whether that address can be reached from here (with `polyverso doctor --master`): if not, "
                        "set advertise (POLYVERSO_ADVERTISE) there");
     } else if (peer.round_trip == base::kNever) {
       findings.problem(
           who, fmt::format("{}: does not answer within a second, by {}", it, name_of(peer.transport)),
-          fmt::format("see whether pid {} on {} is stopped, swapped out or in a debugger", peer.pid, peer.host));
+          fmt::format("check whether pid {} on {} is stopped, swapped out or in a debugger", peer.pid, peer.host));
     } else {
       judge_way(peer, who, findings);
     }

@@ -47,28 +47,28 @@ Findings examine_processors(const runtime::Settings& settings) {
   std::string text = fmt::format("{} on this machine, {} for this process", online, usable);
   if (granted && *granted < usable) {
     usable = *granted;
-    findings.note("processors", fmt::format("{}, but its control group grants the time of {:.3g} only", text, usable),
-                  "more time for the container, if processes wait for each other longer than they should");
+    findings.note("processors", fmt::format("{}, but its control group is limited to the time of {:.3g}", text, usable),
+                  "give the container more processor time if processes wait too long for each other");
   } else {
     findings.ok("processors", std::move(text));
   }
 
   const int busy = transport::runnable_threads();
   if (settings.spin_us == 0) {
-    findings.note("spin", "off (spin_us=0): whoever waits sleeps at once, and is woken some 50 us late",
-                  "leave spin_us unset where answers should come fast");
+    findings.note("spin", "off (spin_us=0): waiters sleep at once, and wake about 50 us late",
+                  "leave spin_us unset for low latency");
   } else if (usable < 2) {
     findings.note("spin",
-                  fmt::format("up to {} us, but there is one processor's time only: processes on it can't profit",
+                  fmt::format("up to {} us, but this process has the time of only one processor: spinning does not help",
                               settings.spin_us),
-                  "set spin_us=0 (POLYVERSO_SPIN_US) where several processes of a cluster share this processor");
+                  "set spin_us=0 (POLYVERSO_SPIN_US) if several processes of a cluster share this processor");
   } else if (busy > online) {
     findings.note("spin",
-                  fmt::format("up to {} us, but not now: {} threads want to run on {} processors", settings.spin_us,
+                  fmt::format("up to {} us, but not now: {} threads are ready to run on {} processors", settings.spin_us,
                               busy, online),
-                  "start fewer processes on this machine, or none beside them, where answers should come fast");
+                  "for low latency, run fewer processes on this machine, and no other programs");
   } else {
-    findings.ok("spin", fmt::format("whoever waits looks for up to {} us before it sleeps", settings.spin_us));
+    findings.ok("spin", fmt::format("waiters spin for up to {} us before they sleep", settings.spin_us));
   }
   return findings;
 }

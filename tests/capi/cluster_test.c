@@ -234,7 +234,7 @@ static void wait_under_signals(struct member* self) {
   set(&is_waiting, 1);
   expect_error(mv_barrier(self->node, &options), MV_EINTR, "");
   assert_true(request != 0);
-  expect_error(mv_request_wait(request, 0), MV_EINTR, "the request goes on");
+  expect_error(mv_request_wait(request, 0), MV_EINTR, "the request continues");
   set(&may_arrive, 1);
   mv_status status = MV_EINTR;
   while (status == MV_EINTR) status = mv_request_wait(request, 0);

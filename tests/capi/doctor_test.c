@@ -66,7 +66,7 @@ static void a_conflict_and_a_slip_of_the_pen_are_problems(void** state) {
   expect_part(doctor(0, 0), "WORLD_SIZE=2 is set, but RANK is not");
   clean(NULL);
   setenv("POLYVERSO_NODE", "2", 1);
-  expect_part(doctor(0, 0), "POLYVERSO_NODE is no setting");
+  expect_part(doctor(0, 0), "POLYVERSO_NODE is not a setting");
   expect_part(doctor(0, 0), "-> write POLYVERSO_NODES");
 }
 
@@ -78,13 +78,13 @@ static void a_secret_is_never_told(void** state) {
   setenv("POLYVERSO_MASTER", "127.0.0.1:1", 1);
   for (uint32_t flags = 0; flags <= MV_JSON; ++flags) {
     assert_null(strstr(doctor(0, flags), "xyzzy"));
-    expect_part(doctor(0, flags), "11 characters only");
+    expect_part(doctor(0, flags), "only 11 characters");
   }
 }
 
 static void the_master_is_reached_for_without_a_place_in_its_cluster(void** state) {
   (void)state;
-  expect_part(doctor(0, MV_REACH), "there is no master to be reached");
+  expect_part(doctor(0, MV_REACH), "no master is set");
   setenv("POLYVERSO_MASTER", "127.0.0.1:1", 1);
   expect_part(doctor(0, MV_REACH), "127.0.0.1:1: Connection refused");
   expect_part(doctor(0, MV_REACH), "-> start rank 0");

@@ -93,7 +93,7 @@ static void other_dtypes_are_refused(void** state) {
       expect_error(mv_table_add(table, values, kValues, dtypes[other].code, NULL), MV_EDTYPE, dtypes[other].name);
       expect_error(mv_table_get(table, values, kValues, dtypes[other].code, NULL), MV_EDTYPE, dtypes[d].name);
     }
-    expect_error(mv_table_add(table, values, kValues, 9, NULL), MV_EINVAL, "9 is no mv_dtype");
+    expect_error(mv_table_add(table, values, kValues, 9, NULL), MV_EINVAL, "9 is not an mv_dtype");
     expect_error(mv_table_add(table, values, kValues * dtypes[d].bytes + 1, MV_RAW, NULL), MV_ESHAPE, "");
   }
 }

@@ -161,8 +161,8 @@ static void whoever_does_not_fit_is_refused(void** state) {
     if (i == 1 || i == 2) introduce(all[i], a, "a");
   }
   static const struct { int node; const char *name, *why; } kCases[] = {{1, "pulls", "\"pulls\" has `exchange: pull`"},
-                                                                       {2, "codes", "\"codes\" has `compression: fp16`, the other one none"},
-                                                                       {3, "strange", "\"strange\" does not have it among its peers"}};
+                                                                       {2, "codes", "\"codes\" has `compression: fp16`, this node none"},
+                                                                       {3, "strange", "\"strange\" does not have this node among its peers"}};
   for (size_t i = 0; i < COUNT_OF(kCases); ++i) {
     introduce(a, all[kCases[i].node], kCases[i].name);
     const mv_gossip_fetched fetched = fetch(a, 1);
@@ -293,7 +293,7 @@ static void noloco_goes_on_alone(void** state) {
   }
   for (int e = 0; e < kSmall; ++e) assert_true(fabs(model[e] - 2 - e) < 1e-4);
   const uint16_t half = 0;
-  expect_error(mv_gossip_add(a, &half, 1, MV_F16), MV_EDTYPE, "slow models are f32 or f64");
+  expect_error(mv_gossip_add(a, &half, 1, MV_F16), MV_EDTYPE, "slow models must be f32 or f64");
   expect_error(mv_gossip_add(a, model, 2, MV_F64), MV_ESHAPE, "array 0 was 1 array (f64 x 5) before");
   expect_ok(mv_gossip_close(a));
 }

@@ -44,12 +44,12 @@ static void two_nodes_average(void** state) {
     assert_true(fabs(fetched.factor - factor) < 1e-15);
     expect_ok(mv_gossip_average(a, own, kCount, MV_F32));
     expect_all(own, (float)factor * 4 + (float)(1 - factor) * 1);
-    expect_error(mv_gossip_average(a, own, kCount, MV_F32), MV_ESTATE, "all 1 arrays that were fetched have been taken");
+    expect_error(mv_gossip_average(a, own, kCount, MV_F32), MV_ESTATE, "all 1 fetched arrays have already been taken");
     clock = factor * 1 + (1 - factor) * clock;
   }
   expect_ok(mv_gossip_close(a));
   expect_ok(mv_gossip_close(b));
-  expect_error(mv_gossip_close(b), MV_EHANDLE, "closed gossiping node handle");
+  expect_error(mv_gossip_close(b), MV_EHANDLE, "closed gossip node handle");
   free(own);
   free(other);
 }
@@ -110,7 +110,7 @@ static void what_is_of_no_use_is_refused_and_told(void** state) {
   for (int i = 0; i < 2; ++i) { /* by messages, and by mapped memory */
     fetched = fetch(a, 1);
     assert_false(fetched.got);
-    assert_non_null(strstr(fetched.why, "\"shapes\" has been refused: it has 1 array (f32 x 1), this node 1 array (f32 x 700000)"));
+    assert_non_null(strstr(fetched.why, "the snapshot of \"shapes\" was rejected: it has 1 array (f32 x 1), but this node has 1 array (f32 x 700000)"));
   }
   expect_ok(mv_gossip_remove_peer(a, "shapes"));
   expect_error(mv_gossip_remove_peer(a, "shapes"), MV_ENOTFOUND, "no peer \"shapes\"");
@@ -146,7 +146,7 @@ static void wrong_arguments_are_statuses(void** state) {
   expect_error(mv_gossip_open(NULL, "a", &a), MV_EINVAL, "config is NULL");
   expect_error(mv_gossip_open("/no/such/file.yaml", "a", &a), MV_ENOTFOUND, "/no/such/file.yaml");
   expect_error(mv_gossip_open_text("timeout_ms: soon", "a", &a), MV_EINVAL, "config:1: timeout_ms: \"soon\"");
-  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND, "no node is called \"z\"; there are a");
+  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND, "no node is called \"z\"; the nodes are a");
   expect_error(mv_gossip_publish(12345, 1), MV_EHANDLE, "12345");
   a = open_with("a", "fetch_probability: 0");
   char taken[256];
@@ -274,7 +274,7 @@ static void dimensions_that_both_know_are_compared(void** state) {
     expect_ok(mv_gossip_publish(b, 1));
     const mv_gossip_fetched fetched = fetch(a, 1);
     assert_int_equal(fetched.got, cases[i].got);
-    if (!fetched.got) assert_non_null(strstr(fetched.why, "the dimensions of array 0 are others"));
+    if (!fetched.got) assert_non_null(strstr(fetched.why, "the dimensions of array 0 differ"));
     expect_ok(mv_gossip_close(a));
     expect_ok(mv_gossip_close(b));
   }

@@ -260,14 +260,14 @@ static void bad_arguments(void** state) {
   float value = 1;
   int32_t number = 1;
   expect_ok(mv_group_open(0, NULL, 0, &group));
-  expect_error(mv_allreduce(group, NULL, &value, 1, MV_F32, 6, NULL), MV_EINVAL, "6 is no mv_reduction");
+  expect_error(mv_allreduce(group, NULL, &value, 1, MV_F32, 6, NULL), MV_EINVAL, "6 is not an mv_reduction");
   expect_error(mv_allreduce(group, NULL, NULL, 1, MV_F32, 1, NULL), MV_EINVAL, "data is NULL");
   expect_error(mv_allreduce(group, NULL, &value, 1, 77, 1, NULL), MV_EINVAL, "77 is not an mv_dtype");
   expect_error(mv_allreduce(group, NULL, &value, 4, MV_RAW, 1, NULL), MV_EDTYPE, "MV_RAW");
   expect_error(mv_allreduce(group, NULL, &number, 1, MV_I32, MV_REDUCE_AVG, NULL), MV_EDTYPE, "i32 values can't be averaged");
   expect_error(mv_reduce(group, &value, &value, 1, MV_F32, 1, 1, NULL), MV_EINVAL, "root 1");
   expect_error(mv_broadcast(group, &value, 1, MV_F32, -1, NULL), MV_EINVAL, "root -1");
-  expect_error(mv_allreduce_many(group, NULL, NULL, 1, 1, 0, NULL, NULL), MV_EINVAL, "arrays are NULL");
+  expect_error(mv_allreduce_many(group, NULL, NULL, 1, 1, 0, NULL, NULL), MV_EINVAL, "arrays is NULL");
   expect_error(mv_allreduce_many(group, NULL, NULL, 0, 1, 2, NULL, NULL), MV_EINVAL, "mv_group_flag");
   expect_error(mv_allreduce(1234, NULL, &value, 1, MV_F32, 1, NULL), MV_EHANDLE, "1234");
   float row[6] = {1, 2, 3, 4, 5, 6};

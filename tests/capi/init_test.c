@@ -104,10 +104,10 @@ static void structs_are_checked(void** state) {
   options.size = 3;
   expect_error(mv_init(&options), MV_EINVAL, "mv_init_options.size is 3");
   options.size = UINT32_MAX;
-  expect_error(mv_init(&options), MV_EINVAL, "start from its _INIT macro");
+  expect_error(mv_init(&options), MV_EINVAL, "initialise it with its _INIT macro");
   options.size = sizeof(options);
   options.version = 2;
-  expect_error(mv_init(&options), MV_EINVAL, "version is 2, this library knows 1");
+  expect_error(mv_init(&options), MV_EINVAL, "version is 2, this library supports 1");
   options.version = MV_STRUCT_VERSION;
   options.sync = 7;
   expect_error(mv_init(&options), MV_EINVAL, "mv_init_options.sync=7");
@@ -135,7 +135,7 @@ static void a_newer_programs_struct_is_read(void** state) {
   expect_ok(mv_init(&newer.known));
   expect_ok(mv_shutdown(0));
   newer.later = 1;
-  expect_error(mv_init(&newer.known), MV_EINVAL, "sets a field that this library");
+  expect_error(mv_init(&newer.known), MV_EINVAL, "sets a field that is newer than this library");
 }
 
 static void pointers_may_not_be_null(void** state) {

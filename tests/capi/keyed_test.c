@@ -152,15 +152,15 @@ static void specs_that_can_not_be_are_refused(void** state) {
   (void)state;
   mv_table table = 77;
 #define REFUSE(text, part) expect_error(mv_table_create_text(0, text, NULL, 0, MV_F32, &table), MV_EINVAL, part)
-  REFUSE("kind=keyvalue rows=5", "no fixed rows, 5 were given");
+  REFUSE("kind=keyvalue rows=5", "no fixed rows; 5 given");
   REFUSE("kind=sparse cols=2", "no elements");
   REFUSE("kind=sparse rows=5 cols=2 capacity=3", "capacity is for key-value tables");
   REFUSE("size=5 initial=1", "for sparse and key-value tables");
   REFUSE("kind=matrix rows=5 cols=2 seed=1", "for sparse and key-value tables");
   REFUSE("kind=keyvalue initial=nan", "initial");
-  REFUSE("kind=keyvalue initial_range=-1", "not negative");
-  REFUSE("kind=keyvalue dtype=i32 initial=0.5", "i32 holds no initial=0.5");
-  REFUSE("kind=keyvalue dtype=u8 initial_range=1", "u8 holds no");
+  REFUSE("kind=keyvalue initial_range=-1", "range of at least 0");
+  REFUSE("kind=keyvalue dtype=i32 initial=0.5", "i32 can't represent initial=0.5");
+  REFUSE("kind=keyvalue dtype=u8 initial_range=1", "u8 can't represent");
   REFUSE("kind=keyvalue capacity=-1", "capacity");
   REFUSE("kind=keyvalue cols=1000000", "a row of a sparse or key-value table has at most 1048576");
 #undef REFUSE

@@ -44,7 +44,7 @@ static void log_levels_are_checked(void** state) {
   (void)state;
   for (int32_t level = MV_LOG_TRACE; level <= MV_LOG_OFF; ++level) expect_ok(mv_log_level_set(level));
   expect_ok(mv_log_level_set(MV_LOG_WARN));
-  expect_error(mv_log_level_set(-1), MV_EINVAL, "-1 is no mv_log_level");
+  expect_error(mv_log_level_set(-1), MV_EINVAL, "-1 is not an mv_log_level");
   expect_error(mv_log_level_set(6), MV_EINVAL, "from 0 to 5");
 }
 

@@ -54,7 +54,7 @@ static void a_spec_that_can_not_be_is_refused(void** state) {
 #define REFUSE(text, status, part) expect_error(mv_table_create_text(0, text, NULL, 0, MV_F32, &table), status, part)
   REFUSE("", MV_EINVAL, "no elements");
   REFUSE("rows=0", MV_EINVAL, "rows=0 in the specification is less than 1");
-  REFUSE("rows=10 cols=2", MV_EINVAL, "say kind=matrix");
+  REFUSE("rows=10 cols=2", MV_EINVAL, "use kind=matrix");
   REFUSE("size=10 kind=matrix", MV_EDISAGREE,
          "kind=matrix in the specification and size=10 in the specification disagree");
   REFUSE("size=10 rows=11", MV_EDISAGREE, "disagree");
@@ -64,12 +64,12 @@ static void a_spec_that_can_not_be_is_refused(void** state) {
   REFUSE("size=10 staleness=-2", MV_EINVAL, "staleness=-2");
   REFUSE("size=10 updater=\"adagrad rate\"", MV_EINVAL, "rate");
   REFUSE("size=10 updater=adagard", MV_EINVAL, "adagrad");
-  REFUSE("kind=matrix rows=4294967296 cols=4294967296", MV_EINVAL, "more bytes than 64 bits");
+  REFUSE("kind=matrix rows=4294967296 cols=4294967296", MV_EINVAL, "size in bytes exceeds 64 bits");
   REFUSE("size=1 name=\"\"", MV_EINVAL, "name is empty");
   REFUSE("size=1 name=\"\xFF\xFE\"", MV_EINVAL, "not UTF-8 at byte 0");
   char text[400];
   snprintf(text, sizeof(text), "size=1 name=%0256d", 0);
-  REFUSE(text, MV_EINVAL, "256 bytes, at most 255");
+  REFUSE(text, MV_EINVAL, "256 bytes; the limit is 255");
   expect_error(mv_table_create_text(0, NULL, NULL, 0, MV_F32, &table), MV_EINVAL, "NULL");
 #undef REFUSE
   assert_int_equal(table, 77);
@@ -115,7 +115,7 @@ static void a_struct_that_can_not_be_is_refused(void** state) {
   expect_error(mv_table_create(0, &spec, NULL, 2, MV_F32, &table), MV_EINVAL, "data is NULL");
   expect_error(mv_table_create(0, &spec, value, 1, MV_F32, &table), MV_ESHAPE, "");
   expect_error(mv_table_create(0, &spec, value, 2, MV_F64, &table), MV_EDTYPE, "");
-  expect_error(mv_table_create(0, &spec, value, 2, -5, &table), MV_EINVAL, "-5 is no mv_dtype");
+  expect_error(mv_table_create(0, &spec, value, 2, -5, &table), MV_EINVAL, "-5 is not an mv_dtype");
   expect_ok(mv_table_create(0, &spec, value, 2 * sizeof(float), MV_RAW, &table));
 }
 

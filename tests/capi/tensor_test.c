@@ -112,7 +112,7 @@ static void a_handle_ends_with_its_tensor(void** state) {
   expect_ok(mv_tensor_free(tensor));
   expect_error(mv_tensor_free(tensor), MV_EHANDLE, "closed tensor");
   expect_error(mv_tensor_fill(tensor, 1), MV_EHANDLE, "closed tensor");
-  expect_error(mv_tensor_copy(12345, 0, &other), MV_EHANDLE, "no handle");
+  expect_error(mv_tensor_copy(12345, 0, &other), MV_EHANDLE, "not a handle");
   expect_error(mv_tensor_copy(-1, 0, &other), MV_EHANDLE, "");
   expect_error(mv_tensor_copy(0, 0, &other), MV_EHANDLE, "");
   const mv_tensor live = zeros(MV_F32, DIMS(2));

@@ -142,7 +142,7 @@ static void* fail_in_its_own_way(void* argument) {
   const int64_t wrong = 1000 + (int64_t)(intptr_t)argument;
   char expected[32];
   double value = 0;
-  snprintf(expected, sizeof(expected), "%d is no handle", (int)wrong);
+  snprintf(expected, sizeof(expected), "%d is not a handle", (int)wrong);
   for (int round = 0; round < kRounds; ++round) {
     expect_error(mv_table_get(wrong, &value, 1, MV_F64, NULL), MV_EHANDLE, expected);
   }

@@ -99,7 +99,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void** state) {
   expect_error(mv_table_add(table, values, UINT64_C(1) << 62, MV_F32, NULL), MV_ESHAPE, "");
   expect_error(mv_table_add(table, doubles, 6, MV_F64, NULL), MV_EDTYPE, "weights");
   expect_error(mv_table_add(table, doubles, 6, MV_I64, NULL), MV_EDTYPE, "");
-  expect_error(mv_table_add(table, values, 6, 17, NULL), MV_EINVAL, "17 is no mv_dtype");
+  expect_error(mv_table_add(table, values, 6, 17, NULL), MV_EINVAL, "17 is not an mv_dtype");
   expect_error(mv_table_add(table, NULL, 6, MV_F32, NULL), MV_EINVAL, "data is NULL");
   expect_error(mv_table_add_rows(table, rows, 2, values, 3, MV_F32, NULL), MV_ESHAPE, "");
   expect_error(mv_table_add_rows(table, rows, 2, values, 6, MV_F32, NULL), MV_ESHAPE, "");

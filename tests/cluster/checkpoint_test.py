@@ -276,7 +276,7 @@ def test_checkpoints_are_made_by_the_clock(run, tmp_path):
     words = [word for setting in settings for word in ("--set", setting)]
     status, _, err = run("-n", "2", *words, "--", *script(tmp_path, CLOCKED), str(directory), timeout=60)
     assert status == 0, err
-    assert "saves a checkpoint to" in err and "complete" in err, err
+    assert "saving a checkpoint to" in err and "complete" in err, err
     whole = [name for name in sorted(os.listdir(directory)) if (directory / name / "manifest.json").exists()]
     assert len(whole) == 2 and whole[-1] >= "checkpoint-000004", whole
     assert inspect(directory)[0] == 0

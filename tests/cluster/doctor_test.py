@@ -148,8 +148,8 @@ def test_too_few_descriptors_for_the_cluster_are_a_problem():
 def test_a_slip_of_the_pen_is_told():
     report = examine(POLYVERSO_NODE="4", POLYVERSO_HOME="/somewhere")
     assert finding(report, "settings", "environment") == {
-        "area": "settings", "subject": "environment", "verdict": "problem", "text": "POLYVERSO_NODE is no setting, and is not read",
-        "todo": "write POLYVERSO_NODES, if that was meant",
+        "area": "settings", "subject": "environment", "verdict": "problem", "text": "POLYVERSO_NODE is not a setting: it is ignored",
+        "todo": "did you mean POLYVERSO_NODES?",
     }
 
 
@@ -179,7 +179,7 @@ def test_settings_that_beat_a_launchers_are_told():
     )
     rank = setting(report, "rank")
     assert rank["value"] == "2" and rank["source"] == "environment"
-    assert rank["unused"] == ["POLYVERSO_RANK=2 in the environment beats OMPI_COMM_WORLD_RANK=1 in the environment"]
+    assert rank["unused"] == ["POLYVERSO_RANK=2 in the environment overrides OMPI_COMM_WORLD_RANK=1 in the environment"]
     assert finding(report, "settings", "rank")["verdict"] == "note"
 
 
@@ -290,7 +290,7 @@ def test_somebody_else_at_the_port():
 def test_somebody_who_hangs_at_the_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         report = examine("--master", "127.0.0.1:%d" % listener.getsockname()[1])
-    assert "it says nothing" in finding(report, "master", "hello")["text"]
+    assert "it does not answer" in finding(report, "master", "hello")["text"]
 
 
 def test_a_name_that_does_not_exist():
@@ -313,7 +313,7 @@ def test_an_address_that_is_not_ours_is_told():
 
 def test_what_others_would_be_told_is_told():
     place = dict(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
-    assert "others would be told 10.1.2.3:77" in finding(examine(**place, POLYVERSO_ADVERTISE="10.1.2.3:77"), "network", "listening")["text"]
+    assert "peers are told 10.1.2.3:77" in finding(examine(**place, POLYVERSO_ADVERTISE="10.1.2.3:77"), "network", "listening")["text"]
 
 
 def test_a_name_that_means_loopback_to_its_own_machine_is_noted(on_debian):
@@ -350,7 +350,7 @@ def test_why_it_is_not_shared_memory_is_told_on_both_sides(tmp_path):
     assert done.returncode == 0, done
     why = [json.loads((tmp_path / str(rank)).read_text())["peers"][0] for rank in (0, 1)]
     assert [peer["transport"] for peer in why] == ["tcp", "tcp"]
-    assert "transport=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "transport=tcp was said here"
+    assert "transport=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "transport=tcp is set here"
 
 
 def test_a_stopped_peer_and_a_lost_one_are_told(cluster):

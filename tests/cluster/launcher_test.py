@@ -94,8 +94,8 @@ def test_each_worker_may_have_its_own_command(run):
     "arguments, sentence",
     [
         (["-n", "3", "--", "true", "---", "true"], "-n 3, but 2 commands"),
-        (["-n", "3", "--"], "there is no command"),
-        (["-n", "3", "--", "true", "---"], "there is no command"),
+        (["-n", "3", "--"], "no command given"),
+        (["-n", "3", "--", "true", "---"], "no command given"),
         (["-n", "3", "python3"], "the workers' command follows after --"),
         (["-n", "0", "--servers", "-1", "--", "true"], "--servers -1"),
         (["-n", "-2", "--", "true"], "at least one worker"),
@@ -104,7 +104,7 @@ def test_each_worker_may_have_its_own_command(run):
         (["-n", "2", "--", "/etc/passwd"], 'can\'t run "/etc/passwd"'),
         (["--set", "timeout=5", "--", "true"], "there is no setting timeout"),
         (["--set", "timeout_ms", "--", "true"], "expected key=value"),
-        (["--set", "rank=1", "--", "true"], "itself decides rank"),
+        (["--set", "rank=1", "--", "true"], "itself sets rank"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_starts_nothing(run, arguments, sentence):

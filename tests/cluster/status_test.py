@@ -301,7 +301,7 @@ def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
     environment["XDG_RUNTIME_DIR"] = str(tmp_path)
     told = subprocess.run([COMMAND, "status"], env=environment, text=True, capture_output=True, timeout=20, check=False)
-    assert told.returncode == 1 and "nobody else can enter" in told.stderr
+    assert told.returncode == 1 and "is not a private folder" in told.stderr
 
 
 # Worker 0 waits at a barrier of a group, which worker 1 reaches only after a word on its input.

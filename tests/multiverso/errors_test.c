@@ -70,7 +70,7 @@ static void before_init_every_call_is_an_error(void **state) {
   (void)state;
   expect_abort(NULL, ask_before_init, "multiverso: MV_NumWorkers: MV_ESTATE: mv_num_workers");
   expect_abort("abort", MV_Barrier, "multiverso: MV_Barrier: MV_ESTATE:");
-  expect_abort("", MV_Barrier, "aborting; POLYVERSO_MULTIVERSO_ERRORS=continue would carry on");
+  expect_abort("", MV_Barrier, "aborting; set POLYVERSO_MULTIVERSO_ERRORS=continue to carry on");
   expect_abort("carry on", MV_ShutDown, "POLYVERSO_MULTIVERSO_ERRORS is neither abort nor continue");
   expect_return(ask_before_init, "multiverso: MV_NumWorkers: MV_ESTATE: mv_num_workers");
 }
@@ -144,7 +144,7 @@ static void what_would_change_the_result_is_no_silence(void **state) {
     const char *argument, *line;
   } cases[] = {
       {"-machine_file=hosts.txt", "MV_Init: -machine_file=hosts.txt is not offered: start the processes with"},
-      {"-updater_type=adagrad", "MV_Init: -updater_type=adagrad is not offered here, default and sgd are"},
+      {"-updater_type=adagrad", "MV_Init: -updater_type=adagrad is not supported, only default and sgd"},
       {"-backup_worker_ratio=20", "MV_Init: -backup_worker_ratio=20 is not offered"},
       {"-ma=true", "MV_Init: -ma=true: model averaging"},
       {"-sync=perhaps", "MV_Init: MV_EINVAL: mv_init_args: "},

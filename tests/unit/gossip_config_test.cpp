@@ -122,11 +122,11 @@ void a_node_can_be_made_of_it(void**) {
     const auto status = check_for_node(read.value(), name, "x.yaml");
     assert_string_equal(status.text().substr(0, std::string(expected).size()).c_str(), expected);
   };
-  refused("timeout_ms: 5", "a", "x.yaml:1: nodes: there are none");
-  refused("nodes: []", "a", "x.yaml:1: nodes: there are none");
+  refused("timeout_ms: 5", "a", "x.yaml:1: nodes: none given");
+  refused("nodes: []", "a", "x.yaml:1: nodes: none given");
   refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 0}\n", "a", "x.yaml:3: nodes: node \"b\" has the port 0");
   refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 0}\n", "b", "");
-  refused("nodes: [{name: a, host: h, port: 1}]", "z", "x.yaml: no node is called \"z\"; there are a");
+  refused("nodes: [{name: a, host: h, port: 1}]", "z", "x.yaml: no node is called \"z\"; the nodes are a");
 }
 
 void assert_refused(const char* text, const char* expected) {
@@ -139,7 +139,7 @@ void assert_refused(const char* text, const char* expected) {
 
 void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("", "x.yaml:1: it is empty");
-  assert_refused("just text", "a list of settings");
+  assert_refused("just text", "expected a list or a map of settings");
   assert_refused("- nodes:\n- 5\n", "x.yaml:2: a map with one key");
   assert_refused("- {name: a, host: h, port: 1}\n", "x.yaml:1: a node outside of `nodes`");
   assert_refused("nodes: 5", "x.yaml:1: nodes: a list of nodes");
@@ -149,10 +149,10 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("nodes:\n- {name: a, port: 1}\n", "node \"a\" has no host");
   assert_refused("nodes:\n- {name: a b, host: h, port: 1}\n", "no white space");
   assert_refused("nodes:\n- {name: a, host: h, port: 1, colour: red}\n", "no such key: colour");
-  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: a, host: h, port: 2}\n", "x.yaml:3: nodes: node \"a\" is there twice");
+  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: a, host: h, port: 2}\n", "x.yaml:3: nodes: node \"a\" is given twice");
   assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 1}\n",
                  "x.yaml:3: nodes: node \"b\" has the address of \"a\" in line 2, h:1");
-  assert_refused("nodes:\n- {name: a, host: h, port: 0, port: 7}\n", "x.yaml:2: nodes: port is there twice");
+  assert_refused("nodes:\n- {name: a, host: h, port: 0, port: 7}\n", "x.yaml:2: nodes: port is given twice");
   assert_refused("- nodes: []\n- {name: a, host: h, port: x}\n", "x.yaml:2: nodes: node \"a\": its port");
   assert_refused("timeout_ms: 1\n---\ntimeout_ms: 2\n", "x.yaml:3: a second document");
   assert_refused("fetch_probability: 1.5", "x.yaml:1: fetch_probability: \"1.5\"");
@@ -160,37 +160,37 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("- nodes:\n- fetch_probability: often\n", "x.yaml:2: fetch_probability");
   assert_refused("timeout_ms: 0", "timeout_ms: \"0\" is not");
   assert_refused("timeout_ms: 2.5", "timeout_ms");
-  assert_refused("interpolation: best", "\"best\" is none of constant, clock, loss");
+  assert_refused("interpolation: best", "\"best\" is not one of constant, clock, loss");
   assert_refused("constant: 0", "constant: { value: … }");
   assert_refused("constant: {value: 2}", "constant");
   assert_refused("constant: 0\ninterpolation: constant", "x.yaml:1: constant: { value: … }");
   assert_refused("constant: {value: 0.5, more: 1}", "constant");
-  assert_refused("clock: 3", "clock: this method has nothing to set");
+  assert_refused("clock: 3", "clock: this method has no parameters");
   assert_refused("divergence_threshold: -1", "divergence_threshold");
   assert_refused("divergence_threshold: inf", "divergence_threshold");
   assert_refused("loss_weighting: both", "loss_weighting");
   assert_refused("seed: -1", "seed");
-  assert_refused("topology: star", "\"star\" is none of random, ring");
+  assert_refused("topology: star", "\"star\" is not one of random, ring");
   assert_refused("topology: hypercube\nnodes: [{name: a, host: h, port: 1}, {name: b, host: h, port: 2}, {name: c, host: h, port: 3}]",
-                 "a hypercube has");
-  assert_refused("timeout_ms: 1\ntimeout_ms: 2\n", "x.yaml:2: timeout_ms: it is there already, in line 1");
-  assert_refused("timeout: 5", "x.yaml:1: timeout: no such setting; there are nodes, fetch_probability");
+                 "a hypercube needs");
+  assert_refused("timeout_ms: 1\ntimeout_ms: 2\n", "x.yaml:2: timeout_ms: already given in line 1");
+  assert_refused("timeout: 5", "x.yaml:1: timeout: no such setting; the settings are nodes, fetch_probability");
   assert_refused("a: [1, 2\nb: 3", "x.yaml:2:");
   assert_refused("secret: [1]", "secret: a text");
   assert_refused("seed: 1\ntopology: hypercube\nnodes: [{name: a, host: h, port: 1}, {name: b, host: h, port: 2}, {name: c, host: h, port: 3}]",
-                 "x.yaml:2: topology: a hypercube has");
+                 "x.yaml:2: topology: a hypercube needs");
   assert_refused("- clock: 0\n- topology: matching", "x.yaml:2: topology: matching needs a `seed`");
-  assert_refused("exchange: push", "x.yaml:1: exchange: \"push\" is none of pull, symmetric");
-  assert_refused("compression: 1bit", "x.yaml:1: compression: \"1bit\" is none of none, fp16, bf16, int8");
-  assert_refused("compression: int8 block=3", "compression: \"int8 block=3\" is none of");
+  assert_refused("exchange: push", "x.yaml:1: exchange: \"push\" is not one of pull, symmetric");
+  assert_refused("compression: 1bit", "x.yaml:1: compression: \"1bit\" is not one of none, fp16, bf16, int8");
+  assert_refused("compression: int8 block=3", "compression: \"int8 block=3\" is not one of");
   assert_refused("compression: [int8]", "x.yaml:1: compression");
-  assert_refused("transport: shm", "x.yaml:1: transport: \"shm\" is none of auto, tcp");
+  assert_refused("transport: shm", "x.yaml:1: transport: \"shm\" is not one of auto, tcp");
   assert_refused("noloco: 1", "x.yaml:1: noloco: {");
-  assert_refused("noloco: {alpha: 1}", "noloco: alpha: \"1\" is not a number from 0 to below 1");
+  assert_refused("noloco: {alpha: 1}", "noloco: alpha: \"1\" is not a number from 0 to less than 1");
   assert_refused("noloco: {gamma: nan}", "noloco: gamma: \"nan\"");
   assert_refused("noloco: {delta: 1}", "noloco: no such key: delta");
-  assert_refused("weighting: none", "x.yaml:1: weighting: \"none\" is none of own, peer");
-  assert_refused("loss_weighting: own\nweighting: own", "x.yaml:2: weighting: it is there already, as loss_weighting in line 1");
+  assert_refused("weighting: none", "x.yaml:1: weighting: \"none\" is not one of own, peer");
+  assert_refused("loss_weighting: own\nweighting: own", "x.yaml:2: weighting: already given as loss_weighting in line 1");
   assert_refused("nodes: [{name: a, host: h, port: 1, metrics: often}]", "node \"a\": metrics: \"often\"");
   assert_refused("nodes: [{name: a, host: h, port: 1, metrics: 70000}]", "node \"a\": metrics: 70000");
 }

@@ -127,7 +127,7 @@ void aliases_cost_what_they_stand_for(void**) {
   std::string nested = "a: &a [x]\n";
   for (char name = 'b'; name <= 'z'; ++name) nested += std::string(1, name) + ": &" + name + " [*" + char(name - 1) + "]\n";
   assert_stopped(nested, "more than 16 deep");
-  assert_stopped("a: &a [*a]", "x.yaml:1: *a: it is a part of &a itself");
+  assert_stopped("a: &a [*a]", "x.yaml:1: *a: it is inside &a itself");
   assert_stopped("a: *b", "x.yaml:1: *b: no &b comes before it");
 }
 
@@ -144,7 +144,7 @@ void depth_is_limited(void**) {
 }
 
 void size_is_limited(void**) {
-  assert_stopped(std::string((1 << 20) + 1, 'x'), "x.yaml:1: 1048577 bytes; a configuration has at most 1048576");
+  assert_stopped(std::string((1 << 20) + 1, 'x'), "x.yaml:1: 1048577 bytes; a configuration may have at most 1048576");
   assert_stopped("[" + repeated("1,", 500'000) + "]", "x.yaml:1: more than 200000 values");
   assert_stopped("[" + repeated("{}, ", 250'000) + "]", "more than 200000 values");
   assert_stopped(repeated("%TAG !a! b\n", 50'000), "too many %TAG directives");

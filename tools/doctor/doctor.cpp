@@ -41,7 +41,7 @@ void say_all(const DoctorOptions& options) {
   std::string secret;
   if (!read_secret(options.secret_file, secret))
     throw UsageError{
-        fmt::format("--secret-file {}: there is no secret in it, or it can't be read", options.secret_file)};
+        fmt::format("--secret-file {}: the file is empty or can't be read", options.secret_file)};
   say("secret", secret);
 }
 

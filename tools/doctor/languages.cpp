@@ -45,16 +45,16 @@ std::pair<std::string, int> output_of(const std::string& command) {
 LanguageFinding judge(const Language& language, const std::string& output, int status) {
   if (status == kTooLong)
     return {language.interpreter, "problem", "does not load its module within 10 s",
-            fmt::format("run `{}` and see where it hangs", language.program)};
+            fmt::format("run `{}` and check where it hangs", language.program)};
   if (status != 0)
     return {language.interpreter, "note", "can't load its module: " + output,
-            fmt::format("nothing where it is not used; else install what is missing, or set {} as build/activate does",
+            fmt::format("nothing to do if it is not used; else install the missing module, or set {} as build/activate does",
                         language.path)};
   if (output == mv_version_text())
-    return {language.interpreter, "ok", fmt::format("its module has library {}", output), ""};
+    return {language.interpreter, "ok", fmt::format("its module uses library {}", output), ""};
   return {language.interpreter, "problem",
-          fmt::format("its module has library {}, this is {}", output, mv_version_text()),
-          fmt::format("put one release only on {} and LD_LIBRARY_PATH", language.path)};
+          fmt::format("its module uses library {}, but this is {}", output, mv_version_text()),
+          fmt::format("keep only one release in {} and LD_LIBRARY_PATH", language.path)};
 }
 
 }  // namespace

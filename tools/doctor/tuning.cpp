@@ -81,7 +81,7 @@ class Message {
     const char* folder = std::getenv("TMPDIR");
     path_ = fmt::format("{}/polyverso-doctor-XXXXXX", folder != nullptr && *folder != '\0' ? folder : "/tmp");
     const int fd = mkstemp(path_.data());
-    if (fd < 0) throw Failure{fmt::format("can't make {}: {}; set TMPDIR to a folder that can be written to", path_, strerror(errno))};
+    if (fd < 0) throw Failure{fmt::format("can't make {}: {}; set TMPDIR to a writable folder", path_, strerror(errno))};
     close(fd);
   }
   ~Message() { unlink(path_.c_str()); }
@@ -114,7 +114,7 @@ Json measure_processes(int workers, const char* transport) {
   options.settings["transport"] = transport;
   options.commands = {{own_program(), "doctor", "--tune", "--report", message.path()}};
   check(options);
-  if (Launcher(options).run() != 0) throw Failure{fmt::format("the processes that were to measure (transport={}) have failed, see above", transport)};
+  if (Launcher(options).run() != 0) throw Failure{fmt::format("the measuring processes (transport={}) have failed, see above", transport)};
   return message.read();
 }
 
@@ -154,7 +154,7 @@ int tell(const Json& report, const DoctorOptions& options) {
   if (!options.output.empty()) write_file(options.output, export_line(report));
   if (!options.json) {
     if (!why.empty())
-      text += fmt::format("problem  shared memory was not measured: {}\n         -> `polyverso doctor` tells whether it works here; see \"memory\"\n\n", why);
+      text += fmt::format("problem  shared memory was not measured: {}\n         -> run `polyverso doctor` to see whether it works here; see \"memory\"\n\n", why);
     text += export_line(report);
   }
   std::fwrite(text.data(), 1, text.size(), stdout);

@@ -142,7 +142,7 @@ void Launcher::start_processes() {
     const int error = child->start(self_, descriptors);
     children_.push_back(std::move(child));
     if (error != 0) {
-      output_.say(fmt::format("{} can't be started: {}", children_.back()->process().name, uv_strerror(error)));
+      output_.say(fmt::format("can't start {}: {}", children_.back()->process().name, uv_strerror(error)));
       start_error_ = error;
       end_rest();
       break;
@@ -162,7 +162,7 @@ void Launcher::register_run(const Meeting& meeting) {
   registration_.emplace(RunEntry{getpid(), meeting.master, meeting.secret, fmt::format("{}", fmt::join(options_.commands.front(), " "))});
   if (!options_.verbose) return;
   if (registration_->failure().empty())
-    output_.say(fmt::format("the master listens at {}; `polyverso status {}` asks how the cluster stands", meeting.master, getpid()));
+    output_.say(fmt::format("the master listens at {}; `polyverso status {}` shows the state of the cluster", meeting.master, getpid()));
   else
     output_.say(fmt::format("the master listens at {}; `polyverso status` will not find it: {}", meeting.master, registration_->failure()));
 }
@@ -239,7 +239,7 @@ void Launcher::on_timer() {
   if (phase_ == Phase::kRunning) {
     for (const auto& child : children_) {
       if (child->running())
-        output_.say(fmt::format("{} did not end by itself after the last worker: stopping it", child->who()));
+        output_.say(fmt::format("{} did not end after the last worker: stopping it", child->who()));
     }
   }
   end_rest();

@@ -56,8 +56,8 @@ std::vector<Command> split_commands(const std::vector<std::string>& words) {
   }
   if (std::ranges::any_of(commands, &Command::empty)) {
     throw UsageError{
-        "there is no command: put it after --, as in `polyverso run -n 4 -- python3 train.py`; "
-        "--- stands between the commands of different workers"};
+        "no command given: put it after --, as in `polyverso run -n 4 -- python3 train.py`; "
+        "separate the commands of different workers with ---"};
   }
   return commands;
 }
@@ -69,7 +69,7 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
     if (equals == std::string::npos || equals == 0) throw UsageError{fmt::format("--set {}: expected key=value", word)};
     const std::string key = word.substr(0, equals);
     if (std::ranges::find(kOwnSettings, key) != kOwnSettings.end()) {
-      throw UsageError{fmt::format("--set {}: `polyverso run` itself decides {} for each process", word, key)};
+      throw UsageError{fmt::format("--set {}: `polyverso run` itself sets {} for each process", word, key)};
     }
     if (std::ranges::find(kSettings, key) == kSettings.end()) {
       throw UsageError{
@@ -84,13 +84,13 @@ void check(RunOptions& options) {
   const int commands = static_cast<int>(options.commands.size());
   if (options.workers == 0) options.workers = commands;
   if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
-  if (options.servers < 0) throw UsageError{fmt::format("--servers {}: it can't be negative", options.servers)};
+  if (options.servers < 0) throw UsageError{fmt::format("--servers {}: must be 0 or more", options.servers)};
   if (options.workers > kMostProcesses || options.servers > kMostProcesses) {
     throw UsageError{
         fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
   }
   if (options.metrics > 0 && options.metrics + options.workers + options.servers - 1 > kMostPort)
-    throw UsageError{fmt::format("--metrics {}: {} processes need the ports from there on, but {} is the last one", options.metrics,
+    throw UsageError{fmt::format("--metrics {}: {} processes need consecutive ports from there, but {} is the last port", options.metrics,
                                  options.workers + options.servers, kMostPort)};
   if (commands != 1 && commands != options.workers) {
     throw UsageError{
@@ -99,7 +99,7 @@ void check(RunOptions& options) {
   }
   for (const Command& command : options.commands) {
     if (!can_be_run(command[0]))
-      throw UsageError{fmt::format("can't run \"{}\": there is no such program", command[0])};
+      throw UsageError{fmt::format("can't run \"{}\": no such program", command[0])};
   }
 }
 

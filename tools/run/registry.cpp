@@ -39,7 +39,7 @@ std::string check_folder(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return fmt::format("{}: {}", path, std::strerror(errno));
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0)
-    return fmt::format("{} is not a folder of this user's that nobody else can enter", path);
+    return fmt::format("{} is not a private folder of this user", path);
   return "";
 }
 

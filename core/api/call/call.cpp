@@ -21,7 +21,7 @@ void Call::ended(const base::Status& status) noexcept {
     try {
       released_(table_.get(), status);
     } catch (const std::bad_alloc&) {
-      base::log_error("a call that nobody waits for has failed: {}", status.text());  // no memory to keep the error for the next call
+      base::log_error("a call without a waiter has failed: {}", status.text());  // no memory to keep the error for the next call
     }
   }
   finished_.finished(*this, announces_ && released_ == nullptr);

@@ -34,10 +34,10 @@ Started Calls::wait_blocking(const CallRef& call, const CallOptions& options, tr
   const transport::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
   if (driven == transport::Driven::kDone) return {call->status(), nullptr};
   if (driven != transport::Driven::kInterrupted) return {ended(), nullptr};
-  if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
+  if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues"), call};
   withdraw(call, MV_EINTR);
   if (loop_.defect() != nullptr && !call->done()) return {ended(), nullptr};
-  if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on without you"), nullptr};
+  if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues without a waiter"), nullptr};
   return {call->status(), nullptr};
 }
 
@@ -74,11 +74,11 @@ base::Result<uint64_t> Calls::reserve(uint64_t bytes, const CallOptions& options
   };
   if (!fits()) {
     if (!told_of_limit_.exchange(true))
-      base::log_warn("{} bytes of asynchronous adds are under way (inflight_bytes): calls wait until some are done", in_flight.load());
+      base::log_warn("{} bytes of asynchronous adds are unfinished (inflight_bytes): calls wait until some are done", in_flight.load());
     const transport::Driven driven = loop_.drive_until(fits, deadline(options, identity().sync));
-    if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while earlier adds were under way; nothing was sent");
+    if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait for earlier adds; nothing was sent");
     if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return ended();
-    if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still under way; not applied: nothing was sent");
+    if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still unfinished; not applied: nothing was sent");
   }
   in_flight.fetch_add(bytes, std::memory_order_relaxed);
   return bytes;
@@ -104,9 +104,9 @@ base::Status Calls::wait(const CallRef& call, base::Nanos timeout, bool* alive) 
   const transport::Driven driven = loop_.drive_until([&] { return call->done(); }, until);
   *alive = !call->done() && driven != transport::Driven::kBroken;
   if (!*alive) return result(call);
-  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request goes on");
+  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request continues");
   if (driven == transport::Driven::kStopped) return ended();
-  return base::Status(MV_ETIMEOUT, "not finished yet; the request goes on");
+  return base::Status(MV_ETIMEOUT, "not finished yet; the request continues");
 }
 
 void Calls::release(const CallRef& call) {

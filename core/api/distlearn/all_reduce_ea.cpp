@@ -8,7 +8,7 @@
 namespace mv::distlearn {
 
 base::Status AllReduceEa::check(int64_t tau, double alpha) {
-  if (tau < 1) return base::error(MV_EINVAL, "tau is {}: parameters are averaged every tau steps, at least every step (1)", tau);
+  if (tau < 1) return base::error(MV_EINVAL, "tau is {}: expected 1 or more (parameters are averaged every tau steps)", tau);
   if (!std::isfinite(alpha) || alpha < 0) return base::error(MV_EINVAL, "alpha is {}: expected a weight from 0 to 1", alpha);
   return {};
 }
@@ -18,7 +18,7 @@ AllReduceEa::AllReduceEa(api::Node& node, api::GroupRef group, int64_t tau, doub
   const double most = 2.0 / (static_cast<double>(peers_.size()) + 1);
   static std::atomic_flag has_warned;  // once per process is enough
   if (alpha > most && peers_.rank() == 0 && !has_warned.test_and_set())
-    base::log_warn("elastic averaging: alpha is {}, but for {} ranks its centre is stable up to 2 / (ranks + 1) = {:.4g} only", alpha,
+    base::log_warn("elastic averaging: alpha is {}, but with {} ranks the centre is stable only up to 2 / (ranks + 1) = {:.4g}", alpha,
                    peers_.size(), most);
 }
 
@@ -114,7 +114,7 @@ base::Status AllReduceEa::synchronize_parameters(const Arrays& parameters, base:
 }
 
 base::Status AllReduceEa::read_center(const Arrays& parameters) const {
-  if (parameters_.empty()) return base::Status(MV_ESTATE, "there is no centre yet: it begins as the parameters of the first average");
+  if (parameters_.empty()) return base::Status(MV_ESTATE, "there is no centre yet: the first average creates it from the parameters");
   if (auto status = check_floats(parameters); !status.ok()) return status;
   if (auto status = check_alike(parameters_, parameters); !status.ok()) return status;
   for_each_element(parameters, []<typename T>(T& p, T& centre) { p = centre; }, center_.arrays());

@@ -7,7 +7,7 @@ namespace mv::distlearn {
 base::Status check_floats(const Arrays& arrays) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (!tensor::is_floating(arrays[i].dtype))
-      return base::error(MV_EDTYPE, "array {} is of {}: parameters and gradients are f32, f64, f16 or bf16", i, tensor::dtype_name(arrays[i].dtype));
+      return base::error(MV_EDTYPE, "array {} is {}: parameters and gradients must be f32, f64, f16 or bf16", i, tensor::dtype_name(arrays[i].dtype));
     if (arrays[i].data == nullptr && arrays[i].count > 0)
       return base::error(MV_EINVAL, "array {} has {} elements, but its data is NULL", i, arrays[i].count);
   }

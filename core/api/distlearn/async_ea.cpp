@@ -10,11 +10,11 @@ namespace mv::distlearn {
 base::Status AsyncEa::check(const api::TableInfo& table, int64_t tau, double alpha) {
   if (auto status = AllReduceEa::check(tau, alpha); !status.ok()) return status;
   if (table.spec.dtype != MV_F32 && table.spec.dtype != MV_F64)
-    return base::error(MV_EDTYPE, "table \"{}\" is of {}: a centre is of f32 or f64", table.spec.name, tensor::dtype_name(table.spec.dtype));
+    return base::error(MV_EDTYPE, "table \"{}\" is {}: a centre must be f32 or f64", table.spec.name, tensor::dtype_name(table.spec.dtype));
   if (table.spec.kind != MV_ARRAY && table.spec.kind != MV_MATRIX)
-    return base::error(MV_EINVAL, "table \"{}\" is sparse: a centre is an array or a matrix", table.spec.name);
+    return base::error(MV_EINVAL, "table \"{}\" is sparse: a centre must be an array or a matrix", table.spec.name);
   if (!table.spec.updater.name.empty() && table.spec.updater.name != "add")
-    return base::error(MV_EINVAL, "table \"{}\" has the updater {}: a centre adds what it is given", table.spec.name, table.spec.updater.name);
+    return base::error(MV_EINVAL, "table \"{}\" has the updater {}: a centre needs the updater add", table.spec.name, table.spec.updater.name);
   return {};
 }
 
@@ -31,7 +31,7 @@ base::Status AsyncEa::check_shape(const Arrays& parameters) const {
   if (auto status = check_floats(parameters); !status.ok()) return status;
   for (size_t i = 0; i < parameters.size(); ++i)
     if (tensor::storage_dtype(parameters[i].dtype) != dtype_)
-      return base::error(MV_EDTYPE, "array {} is of {}, but the centre's table of {}", i, tensor::dtype_name(parameters[i].dtype),
+      return base::error(MV_EDTYPE, "array {} is {}, but the centre's table is {}", i, tensor::dtype_name(parameters[i].dtype),
                          tensor::dtype_name(dtype_));
   const uint64_t elements = elements_of(parameters);
   if (elements != elements_) return base::error(MV_ESHAPE, "{} parameters given, but the centre's table has {}", elements, elements_);
@@ -105,7 +105,7 @@ base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
 
 base::Status AsyncEa::read(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = check_shape(parameters); !status.ok()) return status;
-  if (pending_ != nullptr) return base::error(MV_ESTATE, "a signal has interrupted mv_async_ea_average, which goes on: make that call again first");
+  if (pending_ != nullptr) return base::error(MV_ESTATE, "a signal interrupted mv_async_ea_average, which is still unfinished: repeat that call first");
   const Array& centre = center_.arrays().front();
   api::CallOptions options;
   options.timeout = timeout;
@@ -117,7 +117,7 @@ base::Status AsyncEa::read(const Arrays& parameters, base::Nanos timeout) {
 
 void AsyncEa::withdraw() {
   if (pending_ == nullptr) return;
-  if (auto status = node_.cancel(pending_); !status.ok()) base::log_debug("distlearn: a call withdrawn: {}", status.text());
+  if (auto status = node_.cancel(pending_); !status.ok()) base::log_debug("distlearn: withdrew a call: {}", status.text());
   pending_.reset();
   stages_.forget();
 }

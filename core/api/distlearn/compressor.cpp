@@ -19,7 +19,7 @@ base::Result<std::unique_ptr<Compressor>> Compressor::make(api::Node& node, api:
   }
   auto spec = codec::parse(text);
   if (!spec.ok()) return base::error(spec.status().code(), "{}; or \"powersgd rank=4\"", spec.status().text());
-  if (spec.value().is_none()) return base::error(MV_EINVAL, "\"{}\" compresses nothing: mv_allreduce_many() does that", text);
+  if (spec.value().is_none()) return base::error(MV_EINVAL, "\"{}\" compresses nothing: use mv_allreduce_many() instead", text);
   return make_codec_compressor(node, std::move(group), codec::make(spec.value()));
 }
 
@@ -28,14 +28,14 @@ base::Status Compressor::check(const Gradients& gradients) {
   for (size_t i = 0; i < gradients.arrays.size(); ++i) {
     const uint64_t rows = gradients.rows[i];
     if (rows > 1 && gradients.arrays[i].count % rows != 0)
-      return base::error(MV_ESHAPE, "array {}: {} elements are no {} rows", i, gradients.arrays[i].count, rows);
+      return base::error(MV_ESHAPE, "array {}: {} elements can't be split into {} rows", i, gradients.arrays[i].count, rows);
   }
   if (shape_.arrays.empty()) {
     shape_ = gradients;
     return begin(gradients);
   }
   if (auto status = check_alike(shape_.arrays, gradients.arrays); !status.ok()) return status;
-  return gradients.rows == shape_.rows ? base::Status() : base::Status(MV_ESHAPE, "the arrays have other rows than in the first call");
+  return gradients.rows == shape_.rows ? base::Status() : base::Status(MV_ESHAPE, "the arrays' rows differ from those of the first call");
 }
 
 base::Status Compressor::average(const Gradients& gradients, uint64_t* contributors, base::Nanos timeout) {

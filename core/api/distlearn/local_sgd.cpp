@@ -13,7 +13,7 @@ base::Status LocalSgd::check(const LocalSettings& settings) {
     return base::error(MV_EINVAL, "fragments is {}: expected 1 to inner_steps, {}", settings.fragments, settings.inner_steps);
   const int64_t between = settings.inner_steps / settings.fragments;
   if (settings.overlap < 0 || (settings.overlap > 0 && settings.overlap >= between))
-    return base::error(MV_EINVAL, "overlap is {}: a fragment's exchange ends before the next one's begins, {} steps later", settings.overlap, between);
+    return base::error(MV_EINVAL, "overlap is {}: a fragment's exchange must end before the next one begins, {} steps later", settings.overlap, between);
   const auto in_range = [](double value, double most) { return value >= 0 && value <= most; };
   if (!in_range(settings.outer_rate, 1e6)) return base::error(MV_EINVAL, "outer_rate is {}: expected 0 or more", settings.outer_rate);
   if (!in_range(settings.outer_momentum, 1)) return base::error(MV_EINVAL, "outer_momentum is {}: expected 0 to 1", settings.outer_momentum);

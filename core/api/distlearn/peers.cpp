@@ -20,7 +20,7 @@ Peers::~Peers() { withdraw(); }
 void Peers::withdraw() {
   for (api::CallRef* call : {&pending_, &background_}) {
     if (*call == nullptr) continue;
-    if (auto status = node_.cancel(*call); !status.ok()) base::log_debug("distlearn: an operation withdrawn: {}", status.text());
+    if (auto status = node_.cancel(*call); !status.ok()) base::log_debug("distlearn: withdrew an operation: {}", status.text());
     call->reset();
   }
   stages_.forget();

@@ -8,12 +8,12 @@ namespace {
 using base::SettingInfo;
 using base::SettingType;
 
-constexpr SettingInfo kInnerSteps = {.key = "inner_steps", .type = SettingType::kInteger, .help = "between exchanges of everything", .least = 1};
-constexpr SettingInfo kOuterRate = {.key = "outer_rate", .type = SettingType::kReal, .help = "of the outer step"};
-constexpr SettingInfo kOuterMomentum = {.key = "outer_momentum", .type = SettingType::kReal, .help = "Nesterov's, of the outer step"};
-constexpr SettingInfo kFragments = {.key = "fragments", .type = SettingType::kInteger, .help = "exchanged each at its own time", .least = 1};
-constexpr SettingInfo kOverlap = {.key = "overlap", .type = SettingType::kInteger, .help = "steps during an exchange"};
-constexpr SettingInfo kMixing = {.key = "mixing", .type = SettingType::kReal, .help = "the share of what was trained during an exchange"};
+constexpr SettingInfo kInnerSteps = {.key = "inner_steps", .type = SettingType::kInteger, .help = "steps between exchanges of all parameters", .least = 1};
+constexpr SettingInfo kOuterRate = {.key = "outer_rate", .type = SettingType::kReal, .help = "learning rate of the outer step"};
+constexpr SettingInfo kOuterMomentum = {.key = "outer_momentum", .type = SettingType::kReal, .help = "Nesterov momentum of the outer step"};
+constexpr SettingInfo kFragments = {.key = "fragments", .type = SettingType::kInteger, .help = "number of fragments, exchanged at different times", .least = 1};
+constexpr SettingInfo kOverlap = {.key = "overlap", .type = SettingType::kInteger, .help = "training steps during an exchange"};
+constexpr SettingInfo kMixing = {.key = "mixing", .type = SettingType::kReal, .help = "weight of the training during an exchange"};
 constexpr const SettingInfo* kKnown[] = {&kInnerSteps, &kOuterRate, &kOuterMomentum, &kFragments, &kOverlap, &kMixing};
 
 }  // namespace

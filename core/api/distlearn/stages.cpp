@@ -6,7 +6,7 @@ namespace mv::distlearn {
 
 base::Status Stages::carry_out(const char* name, std::initializer_list<Stage> stages) {
   if (!interrupted_.empty() && interrupted_ != name)
-    return base::error(MV_ESTATE, "a signal has interrupted {}, which goes on: make that call again first", interrupted_);
+    return base::error(MV_ESTATE, "a signal interrupted {}, which is still unfinished: repeat that call first", interrupted_);
   interrupted_.clear();
   size_t at = std::exchange(at_, 0);
   for (; at < stages.size(); ++at) {

@@ -16,7 +16,7 @@ constexpr uint64_t kSnapshots = 0;
 /// Separates the random numbers for "whether to fetch" from those for "which peer".
 constexpr uint64_t kWhether = 0x77686574'68657221;
 
-base::Status is_closed() { return base::Status(MV_ESTATE, "this node has been closed"); }
+base::Status is_closed() { return base::Status(MV_ESTATE, "this node was closed"); }
 }  // namespace
 
 GossipNode::GossipNode(gossip::Config config) : config_(std::move(config)) {
@@ -84,7 +84,7 @@ base::Status GossipNode::serve_metrics() {
   if (!self_.metrics) return {};
   const gossip::Node where{"metrics", self_.host, *self_.metrics, {}};
   auto server = transport::serve_http(where.address(), [this](const std::string& path) -> transport::HttpAnswer {
-    if (path != "/metrics") return {404, "text/plain; charset=utf-8", "there is /metrics\n"};
+    if (path != "/metrics") return {404, "text/plain; charset=utf-8", "not found; try /metrics\n"};
     auto text = metrics();
     if (!text.ok()) return {503, "text/plain; charset=utf-8", text.status().text() + "\n"};
     return {200, "text/plain; version=0.0.4; charset=utf-8", std::move(text).value()};
@@ -201,7 +201,7 @@ base::Status GossipNode::publish(double loss) {
 base::Status GossipNode::set_clock(double clock) {
   const Lock lock(model_);
   if (closed_ || loop_.defect() != nullptr) return ended();
-  if (!std::isfinite(clock) || clock < 0) return base::error(MV_EINVAL, "the clock {} is not a finite number from 0 on", clock);
+  if (!std::isfinite(clock) || clock < 0) return base::error(MV_EINVAL, "the clock {} is not a finite number of at least 0", clock);
   clock_ = clock;
   const Lock figures(figures_);
   told_.clock = clock_;
@@ -212,7 +212,7 @@ base::Result<bool> GossipNode::fetch_start() {
   const Lock lock(model_);
   if (closed_ || loop_.defect() != nullptr) return ended();
   if (updates_ == 0) return base::Status(MV_ESTATE, "publish first: a peer's arrays are compared with this node's");
-  if (started_) return base::Status(MV_ESTATE, "a fetch is under way: wait for it first");
+  if (started_) return base::Status(MV_ESTATE, "a fetch is in progress: wait for it first");
   result_ = false;
   if (!rng_.chance(config_.fetch_probability)) return false;
   started_ = true;
@@ -230,7 +230,7 @@ base::Result<GossipFetched> GossipNode::fetch_wait(double loss) {
     return fetched;
   }
   const transport::Driven driven = closed_ ? transport::Driven::kStopped : loop_.drive_until([this] { return done_.load(); }, base::kNever);
-  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came; the fetch goes on: wait again");
+  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the fetch continues: wait again");
   if (driven != transport::Driven::kDone) return ended();
   started_ = false;
   loss_ = loss;
@@ -277,17 +277,17 @@ base::Result<double> GossipNode::factor_of(const gossip::Description& peer) cons
   if (config_.exchange == gossip::Exchange::kPull) return gossip::factor(config_.interpolation, {clock_, loss_}, {peer.clock, peer.loss});
   // From what both sides know: the exchanged snapshots.
   const auto own = own_->describe(own_version_);
-  if (!own) return base::Status(MV_ESTATE, "this node has published twice since the exchange began: wait for one before the next");
+  if (!own) return base::Status(MV_ESTATE, "this node has published twice since the exchange began: wait for an exchange before the next publish");
   return gossip::exchanged_factor(config_.interpolation, {own->clock, own->loss}, {peer.clock, peer.loss});
 }
 
 /// The number of the next part of the fetched snapshot, which must have this size and type.
 base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
   if (!result_) return base::Status(MV_ESTATE, "nothing was fetched");
-  if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
+  if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} fetched arrays have already been taken", next_array_);
   const gossip::ArraySpec& part = caught_parts_[next_part_];
   if (!part.fits({count, dtype}))
-    return base::error(MV_ESHAPE, "{} was fetched as array {}, {} is given", gossip::describe_parts({&part, 1}), next_array_,
+    return base::error(MV_ESHAPE, "{} was fetched as array {}, but {} was given", gossip::describe_parts({&part, 1}), next_array_,
                        gossip::describe_parts(std::array{gossip::ArraySpec{count, dtype}}));
   const size_t number = next_part_;
   next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
@@ -312,7 +312,7 @@ double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, 
 
 base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   const Lock lock(model_);
-  if (dtype == MV_RAW) return base::Status(MV_EDTYPE, "plain bytes have no mean: read them instead");
+  if (dtype == MV_RAW) return base::Status(MV_EDTYPE, "plain bytes can't be averaged: read them instead");
   if (auto status = result_ ? check_own() : base::Status(); !status.ok()) return status;
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
@@ -333,7 +333,7 @@ void GossipNode::note_disagreement(double squares, uint64_t count) {
 
 base::Status GossipNode::read(void* data, uint64_t count, mv_dtype dtype) {
   const Lock lock(model_);
-  if (outer_) return base::Status(MV_ESTATE, "with `interpolation: noloco` there are slow models to step, and none to read");
+  if (outer_) return base::Status(MV_ESTATE, "with `interpolation: noloco` the fetched slow models can only be stepped, not read");
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
   std::ranges::copy(engine_->receive_buffer().part(number.value()), static_cast<std::byte*>(data));

@@ -23,7 +23,7 @@ std::string no_answer(const gossip::Node& node, const base::Status& why, bool js
 base::Result<std::string> gossip_status(const gossip::Config& config, bool json, base::Nanos patience) {
   std::string all;
   for (const gossip::Node& node : config.nodes) {
-    base::Result<std::string> told = base::error(MV_EUNREACHABLE, "it has the port 0: any free one, which the configuration does not tell");
+    base::Result<std::string> told = base::error(MV_EUNREACHABLE, "its port is 0 (any free port), so the configuration does not give its address");
     if (node.port != 0) told = runtime::observe({node.address(), config.secret, json, patience});
     if (!told.ok() && told.status().code() == MV_EINTR) return told.status();
     if (json && !all.empty()) all += ",\n";

@@ -22,7 +22,7 @@ base::Result<codec::CodecRef> parse_pull(const std::string& name) {
   if (!spec.ok()) return base::error(MV_EINVAL, "pull={}: {}", name, spec.status().text());
   auto codec = codec::make(spec.value());
   if (codec == nullptr || codec->suits_values()) return codec;
-  return base::error(MV_EINVAL, "pull={}: of values that are pulled nothing can be left for the next time; none, fp16 and int8 suit them", name);
+  return base::error(MV_EINVAL, "pull={}: pulled values have no residual that a later pull could send; use none, fp16 or int8", name);
 }
 
 /// Rounds `sum`, of the storage dtype, to `dtype` in `out`.
@@ -55,7 +55,7 @@ base::Status Store::set_compression(Compression compression) {
   if (compression == compression_) return {};
   const auto pushed = std::ranges::find_if(entries_, [](const auto& entry) { return entry.second->pushed.load(); });
   if (compression.push != nullptr && pushed != entries_.end())
-    return base::error(MV_ESTATE, "key \"{}\" was pushed already: gradient compression is set before the first push, or switched off by \"none\"",
+    return base::error(MV_ESTATE, "key \"{}\" was pushed already: set gradient compression before the first push, or switch it off with \"none\"",
                        pushed->first);
   compression_ = std::move(compression);
   lock.unlock();

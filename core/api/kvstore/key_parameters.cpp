@@ -13,8 +13,8 @@ base::Result<KeyParameters> parse_key_parameters(std::string_view text) {
   KeyParameters parameters;
   for (const base::TextPair& pair : pairs.value()) {
     if (pair.key != "lr_mult" && pair.key != "wd_mult")
-      return base::error(MV_EINVAL, "a key has no parameter \"{}\" of its own; it has lr_mult (times the rate) and wd_mult (times the weight decay)", pair.key);
-    if (std::ranges::find(parameters, pair.key, &KeyParameters::value_type::first) != parameters.end()) return base::error(MV_EINVAL, "{} is said twice", pair.key);
+      return base::error(MV_EINVAL, "a key has no parameter \"{}\"; it has lr_mult (multiplies the rate) and wd_mult (multiplies the weight decay)", pair.key);
+    if (std::ranges::find(parameters, pair.key, &KeyParameters::value_type::first) != parameters.end()) return base::error(MV_EINVAL, "{} is given twice", pair.key);
     const std::string value = pair.value.value_or("");
     double number = 0;
     const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), number);

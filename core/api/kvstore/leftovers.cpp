@@ -38,7 +38,7 @@ base::Result<ByKey> read(std::span<const std::byte> all) {
     std::array<uint64_t, 2> lengths{};
     const bool fits = all.size() >= sizeof lengths && (std::memcpy(lengths.data(), all.data(), sizeof lengths), true) &&
                       lengths[0] <= all.size() - sizeof lengths && lengths[1] <= all.size() - sizeof lengths - lengths[0];
-    if (!fits) return base::Status(MV_EPROTOCOL, "what another worker has left is cut");
+    if (!fits) return base::Status(MV_EPROTOCOL, "another worker's residuals are cut off");
     all = all.subspan(sizeof lengths);
     const auto name = all.first(lengths[0]), left = all.subspan(lengths[0], lengths[1]);
     keys[std::string(reinterpret_cast<const char*>(name.data()), name.size())].assign(left.begin(), left.end());
@@ -91,7 +91,7 @@ base::Status Store::set_leftovers(const std::string& key, Senders senders) {
   const size_t bytes = entry->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entry->dtype));
   for (const Bytes& left : senders)
     if (!left.empty() && left.size() != bytes)
-      return base::error(MV_ESHAPE, "key \"{}\": {} bytes for what was left out of its pushes; it has {}", key, left.size(), bytes);
+      return base::error(MV_ESHAPE, "key \"{}\": {} bytes of residuals in the file; the key has {}", key, left.size(), bytes);
   std::lock_guard merging(entry->merging);
   if (!senders.empty()) entry->has_left = true;
   entry->residuals.restore(std::move(senders));
@@ -124,8 +124,8 @@ base::Status Store::hand_out_leftovers(const std::map<std::string, Senders>& all
     }
   }
   if (were > 0 && were != workers)
-    base::log_warn("the file holds what the codecs of {} workers had left out, and there are {}: {}", were, workers,
-                   were < workers ? "the others begin with nothing" : "worker i has that of workers i, i + n, ... together");
+    base::log_warn("the file holds the codecs' residuals of {} workers, but the store has {}: {}", were, workers,
+                   were < workers ? "the other workers begin without residuals" : "worker i gets the sum of those of workers i, i + n, ...");
   for (size_t worker = 0; worker < workers; ++worker) {
     if (worker == self || mailbox_ == nullptr) continue;
     if (base::Status failed = mailbox_->leave_for(worker, write(of[worker])); !failed.ok()) return failed;

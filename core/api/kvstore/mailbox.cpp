@@ -149,7 +149,7 @@ base::Result<std::vector<Mailbox::Bytes>> Mailbox::collect(base::Nanos timeout) 
     }
     if (asked.empty()) break;
     if (waited >= timeout)
-      return base::error(MV_ETIMEOUT, "worker {} does not come to kv_barrier(), in which it is asked for what its codec has left out", asked.front());
+      return base::error(MV_ETIMEOUT, "worker {} does not enter kv_barrier(), in which it must hand over its codec's residuals", asked.front());
     if (base::Status paused = node_.wait_until([] { return false; }, kPause); paused.code() != MV_ETIMEOUT) return paused;
   }
   return all;

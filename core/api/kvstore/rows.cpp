@@ -30,7 +30,7 @@ void add_ids(const Entry& entry, const Tensor& value, std::vector<int64_t>& ids)
 
 base::Result<int64_t> whole(double value) {
   if (value == std::trunc(value) && std::fabs(value) < 0x1p63) return static_cast<int64_t>(value);
-  return base::error(MV_EINVAL, "row id {} is no whole number", value);
+  return base::error(MV_EINVAL, "row id {} is not an integer", value);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> val
                                                               [&](int64_t id) { return id < 0 || id >= entry.shape.lengths[0]; })
                                                : nullptr;
     if (bad != nullptr && bad != value.held.ids + value.held.count)  // the ids were overwritten
-      return base::error(MV_ERANGE, "{} holds a row {}", value.text(), *bad);
+      return base::error(MV_ERANGE, "{} holds an invalid row {}", value.text(), *bad);
     add_ids(entry, value, rows.ids);
     if (values.size() > 1) rows.joined.insert(rows.joined.end(), value.data, value.data + value.stored_bytes());
   }
@@ -76,7 +76,7 @@ base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::spa
 }
 
 base::Result<std::vector<int64_t>> read_ids(const Tensor& ids, int64_t height) {
-  if (ids.is_row_sparse()) return base::error(MV_EINVAL, "row ids are a dense tensor, not {}", ids.text());
+  if (ids.is_row_sparse()) return base::error(MV_EINVAL, "row ids must be a dense tensor, not {}", ids.text());
   std::vector<int64_t> rows(ids.stored());
   if (tensor::is_floating(ids.dtype)) {
     for (size_t i = 0; i < rows.size(); ++i) {

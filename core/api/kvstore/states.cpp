@@ -34,10 +34,10 @@ size_t states_of(const shard::UpdaterSpec& updater, mv_dtype dtype) {
 /// Checks that saved states belong to the key and to its current optimizer.
 base::Status check_key(const Entry& entry, const shard::UpdaterSpec& now, const KeyStates& saved) {
   if (saved.dtype != entry.dtype || saved.shape != lengths_of(entry.shape))
-    return base::error(MV_EDISAGREE, "key \"{}\": the file has it as {}, the store as {}", entry.name, text_of(saved.dtype, saved.shape),
+    return base::error(MV_EDISAGREE, "key \"{}\": {} in the file, {} in the store", entry.name, text_of(saved.dtype, saved.shape),
                        text_of(entry.dtype, lengths_of(entry.shape)));
   if (is_none(now) && !saved.updater)
-    return base::error(MV_ESTATE, "key \"{}\": the file holds states of {} without its parameters: kv_set_optimizer() first", entry.name, saved.optimizer);
+    return base::error(MV_ESTATE, "key \"{}\": the file holds states of {} without its parameters: call kv_set_optimizer() first", entry.name, saved.optimizer);
   if (!is_none(now) && now.name != saved.optimizer)
     return base::error(MV_EDISAGREE, "key \"{}\": the file holds states of {}, the store's optimizer is {}", entry.name, saved.optimizer, now.name);
   const size_t wanted = states_of(saved.updater ? *saved.updater : now, entry.dtype);
@@ -75,12 +75,12 @@ base::Status Store::check_optimizer(const Entry& entry, const shard::UpdaterSpec
   if (!type_.dist || shard::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
   if (entry.spec->home == 0 && node_.identity().num_servers > 1)
     return base::error(MV_EINVAL,
-                       "key \"{}\": {} wants norms of the whole tensor, but {} is spread over {} servers: with one server, or with "
-                       "MXNET_KVSTORE_BIGARRAY_BOUND above {} in the environment of all workers, it lies on one",
+                       "key \"{}\": {} needs norms of the whole tensor, but {} is spread over {} servers: use one server, or set "
+                       "MXNET_KVSTORE_BIGARRAY_BOUND above {} in the environment of all workers",
                        entry.name, optimizer.name, entry.text(), node_.identity().num_servers, entry.shape.count());
   if (entry.row_sparse && entry.shape.count() > shard::stripe_elements(*entry.spec))
     return base::error(MV_EINVAL,
-                       "key \"{}\": {} wants norms of the whole tensor, but of {} only rows come, in several messages: in a dist store it "
+                       "key \"{}\": {} needs norms of the whole tensor, but {} is pushed by rows, in several messages: in a dist store it "
                        "may have {} elements",
                        entry.name, optimizer.name, entry.text(), shard::stripe_elements(*entry.spec));
   return {};
@@ -115,7 +115,7 @@ base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) 
 // ---- states
 
 base::Status Store::save_states(const std::string& path, bool with_optimizer) {
-  if (updates_.is_on()) return base::Status(MV_ESTATE, "the store's updater is a function of yours: what it remembers is yours to save");
+  if (updates_.is_on()) return base::Status(MV_ESTATE, "the store's updater is a callback: save its states yourself");
   StatesFile file;
   file.dumped = with_optimizer;
   const auto entries = all_entries();
@@ -124,7 +124,7 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
     auto states = entry->table->states();
     if (!states.ok()) return base::error(states.status().code(), "key \"{}\": {}", entry->name, states.status().text());
     api::TableStates& known = states.value();
-    if (is_none(known.updater)) return base::error(MV_ESTATE, "key \"{}\" has no optimizer: kv_set_optimizer()", entry->name);
+    if (is_none(known.updater)) return base::error(MV_ESTATE, "key \"{}\" has no optimizer: call kv_set_optimizer() first", entry->name);
     KeyStates key{entry->name, entry->dtype, lengths_of(entry->shape), known.updater.name, {}, {}, std::move(known.states), {}};
     if (with_optimizer) {
       key.updater = std::move(known.updater);
@@ -148,14 +148,14 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
 
 /// Checks everything before it changes anything.
 base::Status Store::load_states(const std::string& path) {
-  if (updates_.is_on()) return base::Status(MV_ESTATE, "the store's updater is a function of yours: what it remembers is yours to load");
+  if (updates_.is_on()) return base::Status(MV_ESTATE, "the store's updater is a callback: load its states yourself");
   auto file = checkpoint::read_states(path);
   if (!file.ok()) return file.status();
   const auto entries = all_entries();
   const auto wrong = [&](mv_status code, const std::string& what) { return base::error(code, "{}: {}", path, what); };
   for (const KeyStates& saved : file.value().keys)
     if (!std::ranges::any_of(entries, [&](const EntryRef& entry) { return entry->name == saved.key; }))
-      return wrong(MV_EDISAGREE, fmt::format("it holds a key \"{}\", which the store does not have", saved.key));
+      return wrong(MV_EDISAGREE, fmt::format("it holds key \"{}\", which the store does not have", saved.key));
   std::vector<KeyStates*> states;
   for (const EntryRef& entry : entries) {
     const auto saved = std::ranges::find(file.value().keys, entry->name, &KeyStates::key);

@@ -19,7 +19,7 @@ namespace {
 
 base::Status check_finite(const std::string& key, const Tensor& value) {
   if (math::all_finite_bytes(value.dtype, value.data, value.stored())) return {};
-  return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store refuses", key, value.text());
+  return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store rejects", key, value.text());
 }
 
 base::Status check_form(const Entry& entry, const Tensor& value) {
@@ -74,7 +74,7 @@ base::Status check_outs(const Entries& entries, const Values& outs, Sparse spars
 base::Status check_sparse_outs(const Entries& entries, const Values& outs, const Values& ids) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = *entries[i];
-    if (!entry.row_sparse) return base::error(MV_EINVAL, "key \"{}\" holds {}, which is not row-sparse: kv_pull()", entry.name, entry.text());
+    if (!entry.row_sparse) return base::error(MV_EINVAL, "key \"{}\" holds {}, which is not row-sparse: use kv_pull()", entry.name, entry.text());
     if (ids[i].size() != 1 && ids[i].size() != outs[i].size())
       return base::error(MV_ESHAPE, "key \"{}\": {} lists of row ids for {} tensors", entry.name, ids[i].size(), outs[i].size());
     for (const Tensor& out : outs[i]) {
@@ -99,7 +99,7 @@ base::Status Store::check_keys(const Keys& keys) {
   seen.reserve(keys.names.size());
   if (keys.names.size() > 1)
     for (const std::string& key : keys.names)
-      if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is there twice", key);
+      if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is given twice", key);
   std::lock_guard lock(mutex_);
   return check_kind(keys);
 }
@@ -129,7 +129,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     std::lock_guard lock(mutex_);
     const auto known = entries_.find(keys.names[i]);
     if (known == entries_.end()) continue;
-    if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
+    if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is already initialised", keys.names[i]);
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
     entries[i] = known->second;
   }
@@ -247,7 +247,7 @@ base::Result<EntriesRef> Store::find(const Keys& keys) {
   std::lock_guard lock(mutex_);
   for (const std::string& key : keys.names) {
     const auto known = entries_.find(key);
-    if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", key);
+    if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": call kv_init() first", key);
     found->push_back(known->second);
   }
   recent_ = nullptr;
@@ -313,7 +313,7 @@ base::Status Store::need_optimizer(Entry& entry) {
   auto info = entry.table->info();
   if (!info.ok()) return info.status();
   if (info.value().spec.updater.name == shard::kReplacing)
-    return base::error(MV_ESTATE, "key \"{}\": a {} store needs an optimizer: kv_set_optimizer()", entry.name, type_.name);
+    return base::error(MV_ESTATE, "key \"{}\": a {} store needs an optimizer: call kv_set_optimizer()", entry.name, type_.name);
   entry.updates = true;
   return {};
 }
@@ -398,7 +398,7 @@ api::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const Va
 
 base::Status Store::set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater) {
   if (type_.dist)
-    return base::error(MV_ESTATE, "a {} store's values are updated on the servers, where no callback of this process can run: kv_set_optimizer()",
+    return base::error(MV_ESTATE, "a {} store's values are updated on the servers, where this process's callbacks can't run: use kv_set_optimizer()",
                        type_.name);
   return updates_.set(std::move(thread), std::move(updater));
 }
@@ -411,7 +411,7 @@ base::Status Store::set_optimizer(const shard::UpdaterSpec& given) {
     std::lock_guard lock(mutex_);
     for (const auto& [key, parameters] : key_parameters_)
       if (const auto fits = with_key_parameters(optimizer, parameters); optimizer.name != shard::kReplacing && !fits.ok())
-        return base::error(fits.status().code(), "key \"{}\" has parameters of its own: {}", key, fits.status().text());
+        return base::error(fits.status().code(), "key \"{}\", which has its own parameters: {}", key, fits.status().text());
     for (const auto& [key, entry] : entries_)
       if (const base::Status wrong = check_optimizer(*entry, optimizer); !wrong.ok()) return wrong;
   }

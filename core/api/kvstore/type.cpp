@@ -44,7 +44,7 @@ base::Result<uint64_t> parse_spread_from(std::string_view text) {
   uint64_t elements = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), elements);
   if (problem == std::errc() && end == text.data() + text.size() && elements > 0) return elements;
-  return base::error(MV_EINVAL, "MXNET_KVSTORE_BIGARRAY_BOUND={} is no number of elements, at least 1", text);
+  return base::error(MV_EINVAL, "MXNET_KVSTORE_BIGARRAY_BOUND={} is not a number of elements of at least 1", text);
 }
 
 base::Result<Type> parse_type(std::string_view text, std::string_view van) {

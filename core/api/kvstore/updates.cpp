@@ -38,13 +38,13 @@ base::Status Updates::take_untold(const Entries& entries) const {
 Updates::~Updates() {
   if (active_) thread_->inside(false);  // begun by hand and never ended
   if (waiting_.empty()) return;
-  base::log_warn("a key-value store was freed while {} updates waited for the thread that had set its updater: they are dropped",
+  base::log_warn("a key-value store was freed while {} updates waited for the thread that set its updater: they are dropped",
                  waiting_.size());
   thread_->due(-static_cast<int64_t>(waiting_.size()), !updater_);
 }
 
 base::Status Updates::ended() const {
-  return base::Status(MV_ESTATE, "the thread that set the updater has ended: set it again from the thread that shall run it");
+  return base::Status(MV_ESTATE, "the thread that set the updater has ended: set it again from the thread that is to run it");
 }
 
 base::Status Updates::check_outside() const {
@@ -62,7 +62,7 @@ base::Status Updates::set(std::shared_ptr<CallbackThread> thread, Updater update
   std::lock_guard lock(mutex_);
   if (active_) return base::Status(MV_EPENDING, "another thread is inside the store's updater");
   if (thread_ != nullptr && !thread_->is_here() && !thread_->has_ended() && !waiting_.empty())
-    return base::error(MV_EPENDING, "{} updates wait for the thread that set the updater: its mv_poll() comes first", waiting_.size());
+    return base::error(MV_EPENDING, "{} updates wait for the thread that set the updater: that thread must call mv_poll() first", waiting_.size());
   // Waiting updates go through the new updater.
   const auto waiting = static_cast<int64_t>(waiting_.size());
   if (thread_ != nullptr) thread_->due(-waiting, !updater_);
@@ -95,7 +95,7 @@ base::Status Updates::make_room(uint64_t bytes, base::Nanos timeout) {
   };
   const base::Status waited = fits() ? base::Status() : node_.wait_until(fits, timeout);
   if (waited.ok()) return waited;
-  return base::error(waited.code(), "{} bytes wait for the thread that set the updater, which has to call mv_poll(): {}",
+  return base::error(waited.code(), "{} bytes wait for the thread that set the updater, which must call mv_poll(): {}",
                      waiting_bytes_.load(), waited.text());
 }
 
@@ -105,12 +105,12 @@ base::Status Updates::begin(const Entries& entries, Wait wait, base::Nanos timeo
   for (const EntryRef& entry : entries) bytes += entry->shape.count() * tensor::dtype_bytes(entry->dtype);
   {
     std::lock_guard lock(mutex_);
-    if (thread_ == nullptr) return base::Status(MV_ESTATE, "the updater was removed meanwhile");
+    if (thread_ == nullptr) return base::Status(MV_ESTATE, "the updater was removed during the call");
     pushing->is_own = thread_->is_here();
     if (!pushing->is_own && thread_->has_ended()) return ended();
     if (pushing->is_own && active_ && wait == Wait::kForOutcome) return is_inside();
     const bool is_full = waiting_bytes_.load() > 0 && waiting_bytes_.load() + bytes > kMostWaiting;
-    if (pushing->is_own && is_full && !updater_) return base::Status(MV_EPENDING, "too many updates wait for this thread: kv_next_update()");
+    if (pushing->is_own && is_full && !updater_) return base::Status(MV_EPENDING, "too many updates wait for this thread: call kv_next_update()");
     pushing->runs = pushing->is_own && updater_ && !active_ && (wait == Wait::kForOutcome || is_full);
   }
   return pushing->is_own ? base::Status() : make_room(bytes, timeout);
@@ -119,7 +119,7 @@ base::Status Updates::begin(const Entries& entries, Wait wait, base::Nanos timeo
 base::Status Updates::add(Pushing& pushing, EntryRef entry, Tensor merged) {
   Update update{std::move(entry), std::move(merged), nullptr, pushing.is_own};
   std::lock_guard lock(mutex_);
-  if (thread_ == nullptr) return base::Status(MV_ESTATE, "the updater was removed meanwhile");
+  if (thread_ == nullptr) return base::Status(MV_ESTATE, "the updater was removed during the call");
   if (pushing.runs) update.outcome = &pushing.outcomes.emplace_back();
   update.entry->queued.fetch_add(1);
   waiting_bytes_.fetch_add(update.merged.stored_bytes());
@@ -210,7 +210,7 @@ base::Status Updates::settle(const Entries& entries, base::Nanos timeout) {
     if (is_here && active_) {
       if (any_waits(entries)) return is_inside();
     } else if (is_here && !updater_) {
-      if (any_waits(entries)) return base::Status(MV_EPENDING, "updates of the keys wait for this thread: kv_next_update(), then again");
+      if (any_waits(entries)) return base::Status(MV_EPENDING, "updates of the keys wait for this thread: call kv_next_update(), then this call again");
     } else if (is_here) {
       lock.unlock();
       run_all();
@@ -235,7 +235,7 @@ base::Status Updates::wait_for_others(const Entries& entries, base::Nanos timeou
     const base::Status waited = node_.wait_until([&] { return is_there() || (thread != nullptr && thread->has_ended()); }, timeout);
     if (waited.ok() && is_there()) continue;
     if (waited.ok()) return base::error(MV_ESTATE, "key \"{}\": {}", entry->name, ended().text());
-    return base::error(waited.code(), "key \"{}\": {} updates wait for the thread that set the updater: it has to call mv_poll(), or anything on the store: {}",
+    return base::error(waited.code(), "key \"{}\": {} updates wait for the thread that set the updater: it must call mv_poll() or any function of the store: {}",
                        entry->name, wanted - entry->updated.load(), waited.text());
   }
   return {};
@@ -244,8 +244,8 @@ base::Status Updates::wait_for_others(const Entries& entries, base::Nanos timeou
 base::Result<std::optional<Updates::Given>> Updates::next() {
   {
     std::lock_guard lock(mutex_);
-    if (thread_ == nullptr || updater_) return base::Status(MV_ESTATE, "the store's updates are not run by hand: KV_UPDATER_BY_HAND");
-    if (!thread_->is_here()) return base::Status(MV_ESTATE, "another thread set the updater: updates are run there");
+    if (thread_ == nullptr || updater_) return base::Status(MV_ESTATE, "the store's updates are not run by hand: set KV_UPDATER_BY_HAND");
+    if (!thread_->is_here()) return base::Status(MV_ESTATE, "another thread set the updater: run updates on that thread");
   }
   if (!active_) {
     base::Status failed;
@@ -262,7 +262,7 @@ base::Status Updates::done(const base::Status& outcome, const std::function<void
   {
     std::lock_guard lock(mutex_);
     if (thread_ == nullptr || updater_ || !active_ || !thread_->is_here())
-      return base::Status(MV_ESTATE, "no update is under way on this thread: kv_next_update() gives one");
+      return base::Status(MV_ESTATE, "this thread is running no update: call kv_next_update() first");
   }
   take_back(active_->stored);
   end(outcome, true);

@@ -33,7 +33,7 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   // This worker's later changes must not get into the checkpoint, so wait until the servers have their snapshots.
   const auto driven = runtime_.loop().drive_until([&] { return saving->load() || call->done(); }, base::kNever, std::move(begin));
   if (driven == transport::Driven::kInterrupted)
-    return {base::Status(MV_EINTR, "a signal interrupted the wait for the other workers; the call goes on"), call};
+    return {base::Status(MV_EINTR, "a signal interrupted the wait for the other workers; the call continues"), call};
   if (driven != transport::Driven::kDone) return {runtime_.ended(), nullptr};
   return {{}, call};
 }
@@ -52,7 +52,7 @@ void MemberNode::save_by_clock() {
   if (runtime_.settings().checkpoint.empty() || identity().worker_id != 0) return;
   const auto directory = absolute(runtime_.settings().checkpoint);
   if (!directory.ok()) return base::log_error("no checkpoints will be saved: {}", directory.status().text());
-  base::log_info("saves a checkpoint to {} every {:.3g} s", directory.value(),
+  base::log_info("saving a checkpoint to {} every {:.3g} s", directory.value(),
                  std::chrono::duration<double>(runtime_.settings().checkpoint_every).count());
   runtime_.member().checkpoints().save_every(runtime_.settings().checkpoint_every, directory.value(), runtime_.settings().checkpoint_keep);
 }

@@ -7,7 +7,7 @@ namespace mv::api {
 Started MemberNode::send_command(int64_t head, const std::string& body, const CallOptions& options) {
   if (identity().worker_id < 0) return {base::Status(MV_ESTATE, "only workers send commands; this process is only a server"), nullptr};
   if (body.size() > wire::kMaxPayloadBytes)
-    return {base::error(MV_EINVAL, "a command of {} bytes; its body may have {}", body.size(), wire::kMaxPayloadBytes), nullptr};
+    return {base::error(MV_EINVAL, "a command of {} bytes; the limit is {}", body.size(), wire::kMaxPayloadBytes), nullptr};
   const CallRef call = calls_.make_call(options, false);
   return calls_.start(call, options, [this, head, body, call] { runtime_.member().tables().command(head, body, call); });
 }

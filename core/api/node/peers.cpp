@@ -39,7 +39,7 @@ base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) 
     do {
       const transport::Driven driven = runtime_.loop().drive_until([] { return false; }, runtime_.loop().now() + kLookAgain);
       if (driven == transport::Driven::kInterrupted)
-        return base::Status(MV_EINTR, "a signal came while the other processes were asked");
+        return base::Status(MV_EINTR, "a signal interrupted the query of the other processes");
       if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return runtime_.ended();
       runtime_.on_loop([&] { unanswered = runtime_.member().cluster().unanswered(); });
     } while (unanswered > 0 && runtime_.loop().now() < until);

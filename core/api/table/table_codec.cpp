@@ -9,7 +9,7 @@ namespace mv::api {
 
 base::Status TableHandle::check_encoded() const {
   if (!spec_.is_keyed() && tensor::is_floating(spec_.dtype)) return {};
-  return base::error(MV_EINVAL, "table \"{}\" is {}: only dense floating-point values are compressed", spec_.name, spec_.describe());
+  return base::error(MV_EINVAL, "table \"{}\" is {}: only dense floating-point values can be compressed", spec_.name, spec_.describe());
 }
 
 void TableHandle::encode(std::span<const table::ChunkRange> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec,

@@ -32,7 +32,7 @@ std::vector<int64_t> every_row(const TableSpec& spec) {
 
 base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
   if (!spec.rejects_nonfinite() || math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) return {};
-  return base::error(MV_ENONFINITE, "table \"{}\" refuses NaN and infinity (reject_nonfinite)", spec.name);
+  return base::error(MV_ENONFINITE, "table \"{}\" rejects NaN and infinity (reject_nonfinite)", spec.name);
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ base::Result<Scanned> TableHandle::scan(int64_t cursor, std::span<int64_t> rows,
   if (!spec_.is_keyed()) return base::error(MV_EINVAL, "table \"{}\" is {}: read it with get", spec_.name, spec_.describe());
   const auto servers = static_cast<int64_t>(table_->servers.size());
   if (cursor < 0 || cursor >> kServerShift >= servers)
-    return base::error(MV_EINVAL, "table \"{}\": {} is no cursor of a scan; begin with 0", spec_.name, cursor);
-  if (rows.empty()) return base::error(MV_EINVAL, "table \"{}\": a scan with room for no row", spec_.name);
+    return base::error(MV_EINVAL, "table \"{}\": {} is not a cursor of a scan; begin with 0", spec_.name, cursor);
+  if (rows.empty()) return base::error(MV_EINVAL, "table \"{}\": the scan has room for no row", spec_.name);
   if (data.count > 0)
     if (const base::Status wrong = check_size(spec_, rows.size(), data.count, data.dtype); !wrong.ok()) return wrong;
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;

@@ -48,7 +48,7 @@ base::Result<bool> TableHandle::fetch_states(size_t server, TableStates& into) {
     }
     const bool fits = chunk.state < chunk.states && chunk.states <= shard::kMostStates && chunk.count <= spec_.rows &&
                       chunk.first <= spec_.rows - chunk.count && chunk.values.size() == chunk.count * row_bytes;
-    if (!fits) return base::error(MV_EPROTOCOL, "table \"{}\": states of another form than the table's", spec_.name);
+    if (!fits) return base::error(MV_EPROTOCOL, "table \"{}\": states with another layout than the table's", spec_.name);
     into.states.resize(std::max<size_t>(into.states.size(), chunk.states));
     auto& state = into.states[chunk.state];
     state.resize(spec_.rows * row_bytes);
@@ -60,7 +60,7 @@ base::Status TableHandle::set_states(const TableStates& states) {
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
   for (const auto& state : states.states)
     if (state.size() != spec_.rows * state_row_bytes(spec_))
-      return base::error(MV_ESHAPE, "table \"{}\": a state of {} bytes, not {}", spec_.name, state.size(), spec_.rows * state_row_bytes(spec_));
+      return base::error(MV_ESHAPE, "table \"{}\": the state has {} bytes, not {}", spec_.name, state.size(), spec_.rows * state_row_bytes(spec_));
   const size_t servers = table_->servers.size();
   const auto parts = static_cast<size_t>(std::ranges::count_if(table_->servers, [&, server = size_t{0}](base::Peer) mutable {
     return shard::has_part(spec_, servers, server++);

@@ -53,7 +53,7 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
     const TableSpec& spec = *shared_spec;
     if (initial.values == nullptr || initial.count == 0) continue;
     if (spec.is_keyed())
-      return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
+      return base::error(MV_EINVAL, "table \"{}\" is {}: give its initial value as `initial`, and set rows after creating it", spec.name, spec.describe());
     if (base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
     bytes += spec.bytes();
   }

@@ -14,7 +14,7 @@ namespace mv::gossip {
 namespace {
 
 constexpr int64_t kLongestTimeout = 24 * 3600 * 1000;
-constexpr std::string_view kConstantWanted = "{ value: … } with a number from 0 to 1 is expected";
+constexpr std::string_view kConstantWanted = "expected { value: … } with a number from 0 to 1";
 
 template <typename T>
 std::optional<T> number(const std::string& text) {
@@ -43,11 +43,11 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   base::Status read(const Yaml& document) {
-    if (document.is_null()) return wrong(document, "it is empty: at least `nodes` is needed");
+    if (document.is_null()) return wrong(document, "it is empty: it needs at least `nodes`");
     if (document.is_map()) return read_map(document);
-    if (!document.is_list()) return wrong(document, "a list of settings, or a map of them, is expected");
+    if (!document.is_list()) return wrong(document, "expected a list or a map of settings");
     for (const Yaml& item : document.items) {
-      if (!item.is_map()) return wrong(item, "a map with one key is expected here, as in `- timeout_ms: 2500`");
+      if (!item.is_map()) return wrong(item, "expected a map with one key, as in `- timeout_ms: 2500`");
       const base::Status status = item.find("name") != nullptr ? read_loose_node(item) : read_map(item);
       if (!status.ok()) return status;
     }
@@ -57,7 +57,7 @@ class Reader {
 
   base::Status check_whole() {
     if (lines_.contains("weighting") && lines_.contains("loss_weighting"))
-      return wrong_at(lines_.at("weighting"), "weighting", fmt::format("it is there already, as loss_weighting in line {}", lines_.at("loss_weighting")));
+      return wrong_at(lines_.at("weighting"), "weighting", fmt::format("already given as loss_weighting in line {}", lines_.at("loss_weighting")));
     if (is_noloco_) {
       config_.noloco = noloco_;
       if (!lines_.contains("exchange")) config_.exchange = Exchange::kSymmetric;
@@ -66,7 +66,7 @@ class Reader {
       return wrong_at(lines_.at("constant"), "constant", std::string(kConstantWanted));
     if (auto status = check_addresses(); !status.ok()) return status;
     if (config_.topology == Topology::kMatching && !config_.seed)
-      return wrong_at(lines_.at("topology"), "topology", "matching needs a `seed`, the same for all nodes: all of them throw the same pairs by it");
+      return wrong_at(lines_.at("topology"), "topology", "matching needs a `seed`, the same for all nodes, so that all draw the same pairs");
     const auto status = check_topology(config_.topology, config_.nodes.size());
     return status.ok() ? status : wrong_at(lines_.at("topology"), "topology", status.text());
   }
@@ -94,9 +94,9 @@ class Reader {
       const std::string& name = key.text;
       const int line = key.line;
       if (const auto [first, fresh] = lines_.try_emplace(name, line); !fresh)
-        return wrong_at(line, shown(name), fmt::format("it is there already, in line {}", first->second));
+        return wrong_at(line, shown(name), fmt::format("already given in line {}", first->second));
       const auto known = std::ranges::find(kKeys, name, &Key::name);
-      if (known == std::end(kKeys)) return wrong_at(line, shown(name), "no such setting; there are " + all_keys());
+      if (known == std::end(kKeys)) return wrong_at(line, shown(name), "no such setting; the settings are " + all_keys());
       wrong_line_ = line;
       if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(wrong_line_, name, status.text());
     }
@@ -114,7 +114,7 @@ class Reader {
     std::map<std::string_view, int> lines;
     for (size_t i = 0; i < map.items.size(); i += 2) {
       const auto [first, fresh] = lines.try_emplace(map.items[i].text, map.items[i].line);
-      if (!fresh) return bad("{} is there twice, in line {} and in line {}", shown(first->first), first->second, map.items[i].line);
+      if (!fresh) return bad("{} is given twice, in line {} and in line {}", shown(first->first), first->second, map.items[i].line);
     }
     return {};
   }
@@ -141,7 +141,7 @@ class Reader {
     if (!port) return bad("node \"{}\": its port is not a number from 0 to 65535", shown(node.name));
     node.port = *port;
     if (auto status = check_node(node); !status.ok()) return status;
-    if (!names_.insert(node.name).second) return bad("node \"{}\" is there twice", node.name);
+    if (!names_.insert(node.name).second) return bad("node \"{}\" is given twice", node.name);
     config_.nodes.push_back(std::move(node));
     return {};
   }
@@ -151,7 +151,7 @@ class Reader {
       nodes_follow_ = true;
       return {};
     }
-    if (!value.is_list()) return base::Status(MV_EINVAL, "a list of nodes is expected, each as {name: w1, host: localhost, port: 45000}");
+    if (!value.is_list()) return base::Status(MV_EINVAL, "expected a list of nodes, each written {name: w1, host: localhost, port: 45000}");
     for (const Yaml& item : value.items)
       if (auto status = read_node(item); !status.ok()) {
         wrong_line_ = item.line;
@@ -179,12 +179,12 @@ class Reader {
     else if (name == "clock") config_.interpolation.method = Method::kClock;
     else if (name == "loss") config_.interpolation.method = Method::kLoss;
     else if (name == "noloco") is_noloco_ = true;
-    else return bad("\"{}\" is none of constant, clock, loss, noloco", shown(name));
+    else return bad("\"{}\" is not one of constant, clock, loss, noloco", shown(name));
     return {};
   }
   base::Status read_threshold(const Yaml& value) {
     const auto read = number<double>(value.text);
-    if (!read || !std::isfinite(*read) || *read < 0) return bad("\"{}\" is not a finite number from 0 on; 0 turns it off", shown(value.text));
+    if (!read || !std::isfinite(*read) || *read < 0) return bad("\"{}\" is not a finite number of at least 0; 0 turns it off", shown(value.text));
     config_.interpolation.divergence_threshold = *read;
     return {};
   }
@@ -198,25 +198,25 @@ class Reader {
     return {};
   }
   base::Status read_nothing(const Yaml& value) {
-    return is_nothing(value) ? base::Status() : bad("this method has nothing to set: write 0");
+    return is_nothing(value) ? base::Status() : bad("this method has no parameters: write 0");
   }
   base::Status read_noloco(const Yaml& value) {
-    if (!value.is_map()) return base::Status(MV_EINVAL, "{ alpha: …, beta: …, gamma: … } is expected, each of them where the default is not meant");
+    if (!value.is_map()) return base::Status(MV_EINVAL, "expected { alpha: …, beta: …, gamma: … }, where omitted keys keep their defaults");
     if (auto status = check_keys(value); !status.ok()) return status;
     for (size_t i = 0; i < value.items.size(); i += 2) {
       const std::string &name = value.items[i].text, &text = value.items[i + 1].text;
       double* const factor = name == "alpha" ? &noloco_.alpha : name == "beta" ? &noloco_.beta : name == "gamma" ? &noloco_.gamma : nullptr;
-      if (factor == nullptr) return bad("no such key: {}; there are alpha, beta and gamma", shown(name));
+      if (factor == nullptr) return bad("no such key: {}; the keys are alpha, beta and gamma", shown(name));
       const auto read = number<double>(text);
       const double most = name == "alpha" ? 1 : 2;
-      if (!read || !(*read >= 0 && *read < most)) return bad("{}: \"{}\" is not a number from 0 to below {}", name, shown(text), most);
+      if (!read || !(*read >= 0 && *read < most)) return bad("{}: \"{}\" is not a number from 0 to less than {}", name, shown(text), most);
       *factor = *read;
     }
     return {};
   }
   base::Status read_exchange(const Yaml& value) {
     const std::string& name = value.text;
-    if (name != "pull" && name != "symmetric") return bad("\"{}\" is none of pull, symmetric", shown(name));
+    if (name != "pull" && name != "symmetric") return bad("\"{}\" is not one of pull, symmetric", shown(name));
     config_.exchange = name == "pull" ? Exchange::kPull : Exchange::kSymmetric;
     return {};
   }
@@ -224,19 +224,19 @@ class Reader {
     auto spec = codec::parse(value.text);
     const codec::CodecRef codec = spec.ok() ? codec::make(spec.value()) : nullptr;
     if (!spec.ok() || (codec != nullptr && !codec->suits_values()))
-      return bad("\"{}\" is none of none, fp16, bf16, int8, \"int8 block=N\" (N values share a scale, 16 to 65536)", shown(value.text));
+      return bad("\"{}\" is not one of none, fp16, bf16, int8, \"int8 block=N\" (N values share a scale, 16 to 65536)", shown(value.text));
     config_.compression = std::move(spec).value();
     return {};
   }
   base::Status read_transport(const Yaml& value) {
     const std::string& name = value.text;
-    if (name != "auto" && name != "tcp") return bad("\"{}\" is none of auto, tcp", shown(name));
+    if (name != "auto" && name != "tcp") return bad("\"{}\" is not one of auto, tcp", shown(name));
     config_.tcp_only = name == "tcp";
     return {};
   }
   base::Status read_weighting(const Yaml& value) {
     const std::string& name = value.text;
-    if (name != "own" && name != "peer") return bad("\"{}\" is none of own, peer", shown(name));
+    if (name != "own" && name != "peer") return bad("\"{}\" is not one of own, peer", shown(name));
     config_.interpolation.loss_weighting = name == "peer" ? LossWeighting::kPeer : LossWeighting::kOwn;
     return {};
   }
@@ -246,12 +246,12 @@ class Reader {
   }
   base::Status read_topology(const Yaml& value) {
     const auto topology = parse_topology(value.text);
-    if (!topology) return bad("\"{}\" is none of {}", shown(value.text), topology_names());
+    if (!topology) return bad("\"{}\" is not one of {}", shown(value.text), topology_names());
     config_.topology = *topology;
     return {};
   }
   base::Status read_secret(const Yaml& value) {
-    if (value.text.empty()) return bad("a text that is not empty is expected");  // the value is a secret: never show it
+    if (value.text.empty()) return bad("expected a text that is not empty");  // the value is a secret: never show it
     config_.secret = value.text;
     return {};
   }
@@ -313,8 +313,8 @@ base::Status check_node(const Node& node) {
     return !text.empty() && text.size() <= kLongestName &&
            std::ranges::none_of(text, [](char letter) { return static_cast<unsigned char>(letter) <= 0x20 || letter == 0x7f; });
   };
-  if (!is_text(node.name)) return base::error(MV_EINVAL, "a node's name has 1 to {} letters, and no white space", kLongestName);
-  if (!is_text(node.host)) return base::error(MV_EINVAL, "node \"{}\" has no host: a name or an address is expected", node.name);
+  if (!is_text(node.name)) return base::error(MV_EINVAL, "a node's name must have 1 to {} letters and no white space", kLongestName);
+  if (!is_text(node.host)) return base::error(MV_EINVAL, "node \"{}\" has no host: give a name or an address", node.name);
   if (node.metrics.value_or(0) > 65535)
     return base::error(MV_EINVAL, "node \"{}\": metrics: {} is not a number from 0 to 65535", node.name, *node.metrics);
   if (node.port > 65535) return base::error(MV_EINVAL, "node \"{}\": its port, {}, is not a number from 0 to 65535", node.name, node.port);
@@ -337,7 +337,7 @@ base::Result<Config> parse_config(std::string_view text, const std::string& file
 
 base::Status check_for_node(const Config& config, const std::string& name, const std::string& file) {
   if (config.nodes.empty())
-    return base::error(MV_EINVAL, "{}:1: nodes: there are none; each is written {{name: w1, host: localhost, port: 45000}}", file);
+    return base::error(MV_EINVAL, "{}:1: nodes: none given; each is written {{name: w1, host: localhost, port: 45000}}", file);
   const Node* const self = config.find(name);
   if (self == nullptr) {
     constexpr size_t kMostNames = 20;
@@ -345,11 +345,11 @@ base::Status check_for_node(const Config& config, const std::string& name, const
     for (const Node& node : std::span(config.nodes).first(std::min(config.nodes.size(), kMostNames)))
       names += (names.empty() ? "" : ", ") + node.name;
     if (config.nodes.size() > kMostNames) names += fmt::format(" and {} more", config.nodes.size() - kMostNames);
-    return base::error(MV_ENOTFOUND, "{}: no node is called \"{}\"; there are {}", file, name, names);
+    return base::error(MV_ENOTFOUND, "{}: no node is called \"{}\"; the nodes are {}", file, name, names);
   }
   for (const Node& node : config.nodes)
     if (&node != self && node.port == 0)
-      return base::error(MV_EINVAL, "{}:{}: nodes: node \"{}\" has the port 0, which only a node itself may have: it can't be reached there", file,
+      return base::error(MV_EINVAL, "{}:{}: nodes: node \"{}\" has the port 0, so it can't be reached: only a node's own port may be 0", file,
                          node.line, node.name);
   return {};
 }

@@ -32,7 +32,7 @@ double unclamped(const Interpolation& how, const Progress& own, const Progress& 
 base::Result<double> factor(const Interpolation& how, const Progress& own, const Progress& peer) {
   if (!std::isfinite(own.loss)) return base::error(MV_ENONFINITE, "the loss is {}, not a finite number", own.loss);
   if (!std::isfinite(peer.loss) || !std::isfinite(peer.clock) || !std::isfinite(own.clock))
-    return base::error(MV_ENONFINITE, "the peer's loss is {}, its clock {}: finite numbers are wanted", peer.loss, peer.clock);
+    return base::error(MV_ENONFINITE, "the peer's loss is {}, its clock {}: expected finite numbers", peer.loss, peer.clock);
   const double threshold = how.divergence_threshold;
   const double damping = threshold != 0 && own.loss < threshold ? own.loss / threshold : 1;
   return std::clamp(std::clamp(unclamped(how, own, peer), 0.0, 1.0) * damping, 0.0, 1.0);

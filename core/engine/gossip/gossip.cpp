@@ -92,7 +92,7 @@ void Gossip::begin_reading(PeerEntry& peer) {
 /// Starts over from the beginning of the newest version.
 void Gossip::start_over() {
   PeerEntry* const peer = attempted();
-  if (attempt_->version != 0) return skip(fmt::format("\"{}\" has published anew while it exchanged", attempt_->peer));
+  if (attempt_->version != 0) return skip(fmt::format("\"{}\" published again during the exchange", attempt_->peer));
   if (++attempt_->restarts > kMostRestarts) return skip(fmt::format("\"{}\" publishes faster than it can be read", attempt_->peer));
   drop_pieces();
   attempt_->described = false;
@@ -109,7 +109,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
     peer->dialing = false;  // the next attempt may dial again
     peer->doubted = fault == Fault::kSilent;
     const bool told = fault == Fault::kRefused && std::exchange(peer->told_of, peer->last_life) == peer->last_life;
-    if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} takes nothing from {}: {}", peers_.self().name, peer->node.name, why);
+    if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} rejects the snapshots of {}: {}", peers_.self().name, peer->node.name, why);
   }
   skip(why);
 }
@@ -132,7 +132,7 @@ void Gossip::finish(std::string peer, std::string why) {
   if (!peer.empty()) {
     told_alone_ = false;
   } else if ((somebody_failed_ || !symmetric()) && !peers_.all().empty() && !std::exchange(told_alone_, true)) {  // not if unpaired
-    base::log_warn("gossip: {} goes on alone: {}", peers_.self().name, why);
+    base::log_warn("gossip: {} continues alone: {}", peers_.self().name, why);
   }
   result_ = {std::move(peer), std::move(why), own_reader_, own_version_};
   hooks_.on_done();
@@ -149,14 +149,14 @@ void Gossip::drop_pieces() {
 bool Gossip::begin_receive_buffer(Description description) {
   const base::Status status = receive_buffer_.begin(std::move(description), own_parts_);
   attempt_->described = status.ok();
-  if (!status.ok()) fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  if (!status.ok()) fail(fmt::format("the snapshot of \"{}\" was rejected: {}", attempt_->peer, status.text()), Fault::kRefused);
   return status.ok();
 }
 
 void Gossip::coded_piece_arrived(uint64_t first, uint64_t count, std::span<const std::byte> encoded) {
   fetched_bytes_ += encoded.size();
   if (const auto status = unpack(first, count, encoded); !status.ok()) {
-    return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+    return fail(fmt::format("the snapshot of \"{}\" was rejected: {}", attempt_->peer, status.text()), Fault::kRefused);
   }
   piece_arrived(first, count);
 }
@@ -171,7 +171,7 @@ base::Status Gossip::unpack(uint64_t first, uint64_t count, std::span<const std:
   if (auto status = coding_.decode(parts, first, encoded, room); !status.ok() || !symmetric()) return status;
   if (auto status = receive_buffer_.check(first, count); !status.ok()) return status;  // before this node's values are added
   std::vector<std::byte> own(count);
-  if (!own_reader_->read(own_version_, first, own)) return base::error(MV_ESTATE, "this node has published anew while it exchanged");
+  if (!own_reader_->read(own_version_, first, own)) return base::error(MV_ESTATE, "this node published again during the exchange");
   coding_.correct(parts, first, own, room);
   return {};
 }
@@ -181,7 +181,7 @@ void Gossip::piece_arrived(uint64_t first, uint64_t count) { piece_checked(count
 
 void Gossip::piece_checked(uint64_t count, const base::Status& status) {
   attempt_->silent_since = clock_.now();
-  if (!status.ok()) return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  if (!status.ok()) return fail(fmt::format("the snapshot of \"{}\" was rejected: {}", attempt_->peer, status.text()), Fault::kRefused);
   receive_buffer_.arrived(count);
   if (!receive_buffer_.whole()) {
     if (attempt_->mapping == nullptr) ask_more(attempted()->life);
@@ -277,7 +277,7 @@ base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_
   }
   const uint64_t expected = coding_.encoded_bytes(receive_buffer_.description().parts, piece.first, piece.count);
   if (fetched.version() != receive_buffer_.description().version || fetched.first() != piece.first || bytes != expected) {
-    fail(fmt::format("\"{}\" has been refused: it sends {} bytes from {} on where {} from {} on were asked for", attempt_->peer, bytes,
+    fail(fmt::format("the snapshot of \"{}\" was rejected: it sent {} bytes from offset {}, but {} from offset {} were requested", attempt_->peer, bytes,
                      fetched.first(), expected, piece.first),
          Fault::kRefused);
     return nullptr;
@@ -358,7 +358,7 @@ void Gossip::on_dial_failed(const std::string& address, const base::Status& why)
   peer->dialing = false;
   const bool disagrees = why.code() == MV_EAUTH || why.code() == MV_EVERSION || why.code() == MV_EPROTOCOL;
   if (disagrees && !std::exchange(peer->told_of_way, true))
-    base::log_warn("gossip: {} can't talk to {}: {}", peers_.self().name, peer->node.name, why.text());
+    base::log_warn("gossip: {} can't connect to {}: {}", peers_.self().name, peer->node.name, why.text());
   if (attempt_ && attempt_->peer == peer->node.name && peer->life == base::kNobody) fail(why.text(), Fault::kSilent);
 }
 
@@ -414,7 +414,7 @@ bool Gossip::hears_more() {
 /// The whole time-out has passed.
 void Gossip::run_out() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
-  const std::string why = fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer);
+  const std::string why = fmt::format("no complete snapshot within {} ms; the last peer asked was \"{}\"", milliseconds, attempt_->peer);
   PeerEntry* const peer = attempted();
   if (peer != nullptr && !(attempt_->exchange && attempt_->exchange->stage == PairExchange::Stage::kNoted)) {
     somebody_failed_ = true;

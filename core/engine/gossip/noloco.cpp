@@ -10,9 +10,9 @@ namespace mv::gossip {
 base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, const ArraySpec& part) {
   const auto [count, dtype, shape] = part;
   if (dtype == MV_F16 || dtype == MV_BF16 || dtype == MV_RAW)
-    return base::error(MV_EDTYPE, "array {} is {}: NoLoCo's slow models are f32 or f64", number, tensor::dtype_name(dtype));
+    return base::error(MV_EDTYPE, "array {} is {}: NoLoCo's slow models must be f32 or f64", number, tensor::dtype_name(dtype));
   if (number < arrays_.size() && !arrays_[number].part.fits(part))
-    return base::error(MV_ESHAPE, "array {} was {} before, and is {} now: its slow model has no such values", number,
+    return base::error(MV_ESHAPE, "array {} was {} before, but is {} now: it does not fit its slow model", number,
                        describe_parts({&arrays_[number].part, 1}), describe_parts(std::array{part}));
   const auto* const bytes = static_cast<const std::byte*>(data);
   if (!is_slow(dtype)) {

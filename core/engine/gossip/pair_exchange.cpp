@@ -79,14 +79,14 @@ void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) 
 
 void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
   const PeerEntry* const peer = peers_.of_life(from);
-  if (peer == nullptr) return decline(from, said.number(), true, fmt::format("\"{}\" does not have it among its peers", peers_.self().name));
+  if (peer == nullptr) return decline(from, said.number(), true, fmt::format("\"{}\" does not have this node among its peers", peers_.self().name));
   if (!symmetric()) return decline(from, said.number(), true, fmt::format("\"{}\" has `exchange: pull`", peers_.self().name));
   const auto codec = codec::from_wire(said.codec());
   const codec::Spec theirs = codec.ok() && codec.value() != nullptr ? codec.value()->spec() : codec::Spec();
   if (!codec.ok() || theirs != config_.compression) {
     return decline(from, said.number(), true,
-                   fmt::format("\"{}\" has `compression: {}`, the other one {}", peers_.self().name, codec::to_text(config_.compression),
-                               codec.ok() ? codec::to_text(theirs) : "one that is unknown here"));
+                   fmt::format("\"{}\" has `compression: {}`, this node {}", peers_.self().name, codec::to_text(config_.compression),
+                               codec.ok() ? codec::to_text(theirs) : "an unknown one"));
   }
   held_[from] = {said.number(), said.version(), said.priority()};
   settle_proposal(from);
@@ -221,7 +221,7 @@ void Gossip::on_withdraw(base::Peer from, const wire::Exchange& said) {
   ++tally_.half;
   --tally_.valid;
   const PeerEntry* const peer = peers_.of_life(from);
-  base::log_warn("gossip: {} has averaged with {}, which gave the exchange up at that moment: the mean of the two has moved", peers_.self().name,
+  base::log_warn("gossip: {} has averaged with {}, which withdrew at the same time: the mean of the two has changed", peers_.self().name,
                  peer != nullptr ? peer->node.name : "a peer");
 }
 
@@ -233,7 +233,7 @@ void Gossip::exchange_again(PeerEntry& peer) {
       attempt_->exchange.reset();
       return skip(fmt::format("\"{}\" was restarted", attempt_->peer));
     }
-    return skip(fmt::format("\"{}\" was restarted before it said whether the exchange is valid", attempt_->peer));
+    return skip(fmt::format("\"{}\" was restarted before it confirmed the exchange", attempt_->peer));
   }
   if (!exchange.is_agreed()) return propose(peer);
   if (exchange.stage != PairExchange::Stage::kWhole) {

@@ -6,11 +6,11 @@ namespace mv::gossip {
 
 base::Status PeerBook::add(const Node& node) {
   if (auto status = check_node(node); !status.ok()) return status;
-  if (node.port == 0) return base::error(MV_EINVAL, "node \"{}\" has the port 0, where nobody can be reached", node.name);
+  if (node.port == 0) return base::error(MV_EINVAL, "node \"{}\" has the port 0, so it can't be reached", node.name);
   if (node.name == self_.name || peers_.contains(node.name))
-    return base::error(MV_EDISAGREE, "there is a node \"{}\" already; remove it first to give it another address", node.name);
+    return base::error(MV_EDISAGREE, "node \"{}\" already exists; remove it first to give it another address", node.name);
   if (const PeerEntry* other = at_address(node.address()); other != nullptr || node.address() == self_.address())
-    return base::error(MV_EDISAGREE, "node \"{}\" is at {} already", other != nullptr ? other->node.name : self_.name, node.address());
+    return base::error(MV_EDISAGREE, "node \"{}\" already has the address {}", other != nullptr ? other->node.name : self_.name, node.address());
   PeerEntry& peer = peers_[node.name];
   peer.node = node;
   by_address_[node.address()] = &peer;

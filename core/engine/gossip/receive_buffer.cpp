@@ -22,15 +22,15 @@ base::Status ReceiveBuffer::begin(Description description, std::span<const Array
   const auto bytes = layout_bytes(parts);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() != description.bytes)
-    return base::error(MV_EPROTOCOL, "a snapshot of {} bytes, though its arrays take {}", description.bytes, bytes.value());
+    return base::error(MV_EPROTOCOL, "a snapshot of {} bytes, but its arrays take {}", description.bytes, bytes.value());
   if (!parts_fit(parts, own) && !(is_bytes(parts) && is_bytes(own))) {
     const auto [theirs, mine] = std::ranges::mismatch(parts, own, [](const ArraySpec& one, const ArraySpec& other) { return one.fits(other); });
     const bool only_shape = theirs != parts.end() && mine != own.end() && theirs->count == mine->count && theirs->dtype == mine->dtype;
-    return base::error(MV_ESHAPE, "it has {}, this node {}{}", describe_parts(parts), describe_parts(own),
-                       only_shape ? fmt::format(": the dimensions of array {} are others", theirs - parts.begin()) : "");
+    return base::error(MV_ESHAPE, "it has {}, but this node has {}{}", describe_parts(parts), describe_parts(own),
+                       only_shape ? fmt::format(": the dimensions of array {} differ", theirs - parts.begin()) : "");
   }
   if (!std::isfinite(description.clock) || !std::isfinite(description.loss))
-    return base::error(MV_ENONFINITE, "its clock is {}, its loss {}: finite numbers are wanted", description.clock, description.loss);
+    return base::error(MV_ENONFINITE, "its clock is {}, its loss {}: expected finite numbers", description.clock, description.loss);
   if (description.bytes > memory_.bytes()) {
     memory_ = {};
     auto made = base::Memory::make(description.bytes);

@@ -39,10 +39,10 @@ uint32_t shape_number(std::span<const int64_t> lengths) {
 }
 
 base::Result<uint64_t> layout_bytes(std::span<const ArraySpec> parts) {
-  if (parts.size() > kMostParts) return base::error(MV_EPROTOCOL, "a snapshot of {} arrays; {} is the most", parts.size(), kMostParts);
+  if (parts.size() > kMostParts) return base::error(MV_EPROTOCOL, "a snapshot of {} arrays; at most {} are possible", parts.size(), kMostParts);
   uint64_t bytes = 0;
   for (const ArraySpec& part : parts) {
-    if (tensor::dtype_bytes(part.dtype) == 0) return base::error(MV_EPROTOCOL, "a snapshot with an array of the unknown dtype {}", part.dtype);
+    if (tensor::dtype_bytes(part.dtype) == 0) return base::error(MV_EPROTOCOL, "a snapshot with an array of unknown dtype {}", part.dtype);
     if (part.count > kMostBytes) return base::error(MV_EPROTOCOL, "a snapshot with an array of {} elements", part.count);
     bytes = aligned_part(bytes) + part.bytes();
     if (bytes > kMostBytes) return base::error(MV_EPROTOCOL, "a snapshot of more than {} bytes", kMostBytes);
@@ -78,7 +78,7 @@ base::Result<std::shared_ptr<SnapshotReader>> SnapshotReader::open(std::shared_p
         memory->bytes() >= memory_bytes(slot_bytes))
       return std::shared_ptr<SnapshotReader>(new SnapshotReader(std::move(memory), slot_bytes));
   }
-  return base::error(MV_EPROTOCOL, "a peer offers {} bytes of memory that hold no snapshots", memory->bytes());
+  return base::error(MV_EPROTOCOL, "a peer offers {} bytes of shared memory that contain no snapshots", memory->bytes());
 }
 
 const SlotHead& SnapshotReader::slot(size_t number) const { return reinterpret_cast<const SlotHead*>(memory_->data() + kSlotHeadsAt)[number]; }
@@ -169,10 +169,10 @@ void Publisher::begin() {
 base::Status Publisher::add(const void* data, const ArraySpec& part) {
   const auto [count, dtype, shape] = part;
   std::vector<ArraySpec> all = {ArraySpec{bytes_, MV_RAW}, part};
-  if (tensor::dtype_bytes(dtype) == 0) return base::error(MV_EDTYPE, "{} is no dtype", dtype);
-  if (parts_.size() == kMostParts) return base::error(MV_EINVAL, "{} arrays are the most that a snapshot can hold", kMostParts);
+  if (tensor::dtype_bytes(dtype) == 0) return base::error(MV_EDTYPE, "{} is not a dtype", dtype);
+  if (parts_.size() == kMostParts) return base::error(MV_EINVAL, "a snapshot can hold at most {} arrays", kMostParts);
   if (count > kMostBytes || !layout_bytes(all).ok())
-    return base::error(MV_EINVAL, "{} elements are more than a snapshot can hold", count);
+    return base::error(MV_EINVAL, "{} elements do not fit into a snapshot", count);
   const uint64_t at = aligned_part(bytes_);
   if (auto status = make_room(at + part.bytes()); !status.ok()) return status;
   begin();

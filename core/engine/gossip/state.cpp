@@ -20,7 +20,7 @@ std::string text_of(const GossipState& state) {
     text += fmt::format("  {:<12} {:<22} score {:4.0f}  {:>6} fetched  {:>6} failed  clock {:g}  loss {:g}  disagreement {:g}  {}{}\n", peer.name,
                    peer.address, peer.score, peer.fetched, peer.failed, peer.clock, peer.loss, peer.disagreement,
                    peer.transport.empty() ? "not connected" : peer.transport,
-                   peer.waiting ? ", waits for an exchange" : "");
+                   peer.waiting ? ", waiting for an exchange" : "");
     if (!peer.problem.empty()) text += fmt::format("      {}\n", peer.problem);
   }
   return text;
@@ -80,34 +80,34 @@ std::string metrics_of(const GossipState& state) {
   const telemetry::Label self{"node", state.name};
   out.gauge("gossip_clock", "The node's clock: its updates, mixed with those of the peers that it was averaged with.");
   out.sample({self}, state.clock);
-  out.gauge("gossip_loss", "The loss that the node was told last.");
+  out.gauge("gossip_loss", "The last loss that was reported to the node.");
   out.sample({self}, state.loss);
-  out.gauge("gossip_disagreement", "Root mean square of the last peer's model less the node's own.");
+  out.gauge("gossip_disagreement", "Root mean square of the difference between the last peer's model and the node's own.");
   out.sample({self}, state.disagreement);
   out.counter("gossip_updates_total", "Snapshots that the node has published.");
   out.sample({self}, state.updates);
-  out.counter("gossip_averages_total", "Peers' snapshots that it has taken in.");
+  out.counter("gossip_averages_total", "Peers' snapshots that the node has averaged with.");
   out.sample({self}, state.averaged);
-  out.counter("gossip_served_versions_total", "Snapshots that peers have begun to fetch by messages.");
+  out.counter("gossip_served_versions_total", "Snapshots that peers began to fetch through messages.");
   out.sample({self}, state.served_versions);
-  out.counter("gossip_served_bytes_total", "Bytes of snapshots, as encoded, that messages took to peers.");
+  out.counter("gossip_served_bytes_total", "Encoded bytes of snapshots sent to peers in messages.");
   out.sample({self}, state.served_bytes);
-  out.counter("gossip_fetched_bytes_total", "Bytes of snapshots, as encoded, that messages brought.");
+  out.counter("gossip_fetched_bytes_total", "Encoded bytes of snapshots received in messages.");
   out.sample({self}, state.fetched_bytes);
   if (state.exchanges) {
-    out.counter("gossip_exchanges_total", "Symmetric exchanges, by how they ended.");
+    out.counter("gossip_exchanges_total", "Symmetric exchanges by outcome.");
     out.sample({self, {"end", "valid"}}, state.exchanges->valid);
     out.sample({self, {"end", "half"}}, state.exchanges->half);
     out.sample({self, {"end", "unsettled"}}, state.exchanges->unsettled);
   }
-  out.gauge("gossip_peer_score", "How well a peer has answered, from 10 to 1000: the higher, the likelier it is asked.");
+  out.gauge("gossip_peer_score", "How well a peer has answered, from 10 to 1000: peers with higher scores are asked more often.");
   for (const PeerState& peer : state.peers) out.sample({self, {"peer", peer.name}}, peer.score);
-  out.counter("gossip_peer_fetches_total", "Fetches from a peer, by how they ended.");
+  out.counter("gossip_peer_fetches_total", "Fetches from a peer by outcome.");
   for (const PeerState& peer : state.peers) {
     out.sample({self, {"peer", peer.name}, {"end", "whole"}}, peer.fetched);
     out.sample({self, {"peer", peer.name}, {"end", "failed"}}, peer.failed);
   }
-  out.gauge("gossip_peer_disagreement", "Root mean square of a peer's model less the node's own, when they were averaged last.");
+  out.gauge("gossip_peer_disagreement", "Root mean square of the difference between a peer's model and the node's own at their last average.");
   for (const PeerState& peer : state.peers)
     if (peer.fetched > 0) out.sample({self, {"peer", peer.name}}, peer.disagreement);
   return out.take();

@@ -61,7 +61,7 @@ std::string topology_names() {
 
 base::Status check_topology(Topology topology, size_t count) {
   if (topology != Topology::kHypercube || std::has_single_bit(count)) return {};
-  return base::error(MV_EINVAL, "a hypercube has 2, 4, 8, 16, … nodes, and these are {}: choose another topology", count);
+  return base::error(MV_EINVAL, "a hypercube needs 2, 4, 8, 16, … nodes, but there are {}: choose another topology", count);
 }
 
 Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t round, uint64_t seed) {

@@ -58,7 +58,7 @@ class YamlReader {
     if (auto status = next(); !status.ok()) return status;
     if (event_->type == YAML_STREAM_END_EVENT) return document;
     if (auto status = next(); !status.ok()) return status;
-    return wrong(line(), "a second document begins here; one is all that is read");
+    return wrong(line(), "a second document begins here; only one is allowed");
   }
   const YamlWork& work() const { return work_; }
 
@@ -68,7 +68,7 @@ class YamlReader {
 
   base::Status next(yaml_event_type_t expected) {
     if (auto status = next(); !status.ok()) return status;
-    return event_->type == expected ? base::Status() : wrong(line(), "no YAML");  // libyaml's grammar guarantees the order
+    return event_->type == expected ? base::Status() : wrong(line(), "not YAML");  // libyaml's grammar guarantees the order
   }
 
   base::Status next() {
@@ -83,7 +83,7 @@ class YamlReader {
 
   base::Status refused() const {
     if (parser_.error == YAML_MEMORY_ERROR) throw std::bad_alloc();
-    const std::string_view problem = parser_.problem != nullptr ? parser_.problem : "no YAML";
+    const std::string_view problem = parser_.problem != nullptr ? parser_.problem : "not YAML";
     if (parser_.error == YAML_READER_ERROR) {
       const size_t at = std::min(parser_.problem_offset, text_.size());
       const auto line = 1 + std::ranges::count(text_.substr(0, at), '\n');
@@ -98,7 +98,7 @@ class YamlReader {
     return base::error(MV_EINVAL, "{}:{}: more than {} values: split the configuration, or use fewer aliases", file_, line, limits_.values);
   }
   base::Status too_deep(int line) const {
-    return base::error(MV_EINVAL, "{}:{}: lists and maps lie in each other here more than {} deep", file_, line, limits_.depth);
+    return base::error(MV_EINVAL, "{}:{}: lists and maps are nested more than {} deep", file_, line, limits_.depth);
   }
 
   /// Counts a value against the limits, before it is kept.
@@ -106,7 +106,7 @@ class YamlReader {
     work_.values += values;
     work_.bytes += bytes;
     if (work_.values > limits_.values) return too_many_values(line);
-    if (work_.bytes > limits_.bytes) return base::error(MV_EINVAL, "{}:{}: the texts have more than {} bytes together", file_, line, limits_.bytes);
+    if (work_.bytes > limits_.bytes) return base::error(MV_EINVAL, "{}:{}: the texts have more than {} bytes in total", file_, line, limits_.bytes);
     return {};
   }
 
@@ -132,7 +132,7 @@ class YamlReader {
         out.kind = Yaml::NodeKind::kMap;
         return take_items(out, std::string(text_of(event_->data.mapping_start.anchor)), YAML_MAPPING_END_EVENT, depth);
       default:
-        return wrong(out.line, "no YAML");
+        return wrong(out.line, "not YAML");
     }
   }
 
@@ -146,7 +146,7 @@ class YamlReader {
       const bool is_key = out.is_map() && out.items.size() % 2 == 0;
       Yaml& item = out.items.emplace_back();
       if (auto status = take_value(item, depth + 1); !status.ok()) return status;
-      if (is_key && !item.is_scalar() && !item.is_null()) return wrong(item.line, "a list or a map is no key: write `key: value`");
+      if (is_key && !item.is_scalar() && !item.is_null()) return wrong(item.line, "a list or a map can't be a key: write `key: value`");
     }
   }
 
@@ -162,7 +162,7 @@ class YamlReader {
     const std::string name(text_of(event_->data.alias.anchor));
     const auto found = anchors_.find(name);
     if (found == anchors_.end()) return base::error(MV_EINVAL, "{}:{}: *{}: no &{} comes before it", file_, out.line, name, name);
-    if (!found->second) return base::error(MV_EINVAL, "{}:{}: *{}: it is a part of &{} itself", file_, out.line, name, name);
+    if (!found->second) return base::error(MV_EINVAL, "{}:{}: *{}: it is inside &{} itself", file_, out.line, name, name);
     if (auto status = charge_copy(*found->second, depth); !status.ok()) return status;
     const int line = std::exchange(out, *found->second).line;
     out.line = line;
@@ -195,7 +195,7 @@ const Yaml* Yaml::find(std::string_view key) const {
 }
 
 base::Result<Yaml> parse_yaml(std::string_view text, const std::string& file, const YamlLimits& limits, YamlWork* work) {
-  if (text.size() > limits.bytes) return base::error(MV_EINVAL, "{}:1: {} bytes; a configuration has at most {}", file, text.size(), limits.bytes);
+  if (text.size() > limits.bytes) return base::error(MV_EINVAL, "{}:1: {} bytes; a configuration may have at most {}", file, text.size(), limits.bytes);
   if (has_many_tag_directives(text)) return base::error(MV_EINVAL, "{}:1: too many %TAG directives; a configuration needs none", file);
   YamlReader reader(text, file, limits);
   auto document = reader.read();

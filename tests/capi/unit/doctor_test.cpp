@@ -56,7 +56,7 @@ PeerReport neighbour() {
 
 void a_good_way_is_ok(void**) {
   const std::string text = told_of(neighbour());
-  expect_part(text, "ok       rank 1               all, pid 4711 on node7: by shm, 20 us there and back");
+  expect_part(text, "ok       rank 1               all, pid 4711 on node7: by shm, round trip 20 us");
   assert_true(text.find("->") == std::string::npos);
 }
 
@@ -65,7 +65,7 @@ void tcp_within_a_machine_says_why(void**) {
   peer.transport = mv::base::TransportKind::kTcp;
   peer.why_not_shm = "can't reach it: Connection refused";
   expect_part(told_of(peer),
-              "note     rank 1               all, pid 4711 on node7: by tcp, 20 us there and back; not through shared "
+              "note     rank 1               all, pid 4711 on node7: by tcp, round trip 20 us; no shared "
               "memory: can't reach it");
   expect_part(told_of(peer), "-> start both as the same user and in one network namespace");
   peer.why_not_shm = "transport=tcp";
@@ -79,7 +79,7 @@ void a_slow_neighbour_is_noted(void**) {
   PeerReport peer = neighbour();
   peer.round_trip = 30ms;
   expect_part(told_of(peer),
-              "note     rank 1               all, pid 4711 on node7: by shm, 30000 us there and back, which is long");
+              "note     rank 1               all, pid 4711 on node7: by shm, round trip 30000 us, which is long");
 }
 
 void who_does_not_answer_is_a_problem(void**) {
@@ -87,7 +87,7 @@ void who_does_not_answer_is_a_problem(void**) {
   peer.round_trip = mv::base::kNever;
   expect_part(told_of(peer),
               "problem  rank 1               all, pid 4711 on node7: does not answer within a second, by shm");
-  expect_part(told_of(peer), "-> see whether pid 4711 on node7 is stopped");
+  expect_part(told_of(peer), "-> check whether pid 4711 on node7 is stopped");
   expect_ok(mv_init_text("nodes=2 rank=0 master=m transport=inproc"));
   expect_part(doctor(0), "\nthere are problems: see the lines with ->\n");
   expect_part(doctor(MV_JSON), "\"round_trip_us\": null");
@@ -99,11 +99,11 @@ void a_missing_connection_is_one_only_where_it_is_needed(void**) {
   peer.transport.reset();
   peer.round_trip = mv::base::kNever;
   expect_part(told_of(peer),
-              "problem  rank 1               all, pid 4711 on node7: no connection with it, at 10.0.0.7:4000");
+              "problem  rank 1               all, pid 4711 on node7: no connection to it at 10.0.0.7:4000");
   peer.needed = false;
   expect_part(told_of(peer),
-              "ok       rank 1               all, pid 4711 on node7: no connection, and none is needed, as workers "
-              "talk to servers");
+              "ok       rank 1               all, pid 4711 on node7: no connection (none is needed: workers "
+              "communicate only with servers)");
   peer.needed = true;
   peer.state = PeerReport::State::kFinished;
   expect_part(told_of(peer), "ok       rank 1               all, pid 4711 on node7: has finished");
@@ -114,7 +114,7 @@ void who_is_lost_is_a_problem_and_its_words_stay_words(void**) {
   peer.state = PeerReport::State::kLost;
   peer.why_lost = "killed\x1b[2J";
   expect_part(told_of(peer), "problem  rank 1               all, pid 4711 on node7: lost: killed?[2J");
-  expect_part(told_of(peer), "-> see its own output; start all again");
+  expect_part(told_of(peer), "-> see its own output; restart all processes");
   peer.role = MV_ROLE_WORKER;
   expect_part(told_of(peer), "a new worker may be started in its place");
 }

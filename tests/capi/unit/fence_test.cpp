@@ -239,7 +239,7 @@ void a_timed_out_wait_leaves_the_request(void**) {
   mv_request request = 0;
   mv_call_options options = async_into(&request);
   expect_ok(mv_barrier(0, &options));
-  expect_error(mv_request_wait(request, 1), MV_ETIMEOUT, "the request goes on");
+  expect_error(mv_request_wait(request, 1), MV_ETIMEOUT, "the request continues");
   expect_error(mv_request_error(request), MV_EPENDING, "not finished");
   int32_t done = 7;
   expect_ok(mv_request_test(request, &done));

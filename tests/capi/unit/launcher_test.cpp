@@ -149,7 +149,7 @@ void torchrun_across_machines_takes_the_port_after_its_stores(void**) {
   assert_found(last.master, "[fd00::7]:65534");
   assert_found(last.bind, "::");
   assert_false(place_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}, {"MASTER_ADDR", "::1"}})).bind.has_value());
-  expect_refused(with(kTorchrun, {{"MASTER_PORT", "many"}}), MV_EINVAL, {"MASTER_PORT=many is no port"});
+  expect_refused(with(kTorchrun, {{"MASTER_PORT", "many"}}), MV_EINVAL, {"MASTER_PORT=many is not a port"});
   assert_non_null(strstr(place_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).missing.c_str(), "MASTER_ADDR"));
 }
 

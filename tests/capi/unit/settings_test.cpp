@@ -121,7 +121,7 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=localhost:99999", "host:port");
   refuse("nodes=2 master=:99", "host:port");
   refuse("nodes=2 master=localhost:7000 bind=0.0.0.0",
-         "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
+         "bind=0.0.0.0 reaches beyond this machine's loopback and needs a secret");
   refuse("nodes=2 master=10.0.0.1:7000", "master=10.0.0.1:7000 reaches beyond");
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
@@ -246,7 +246,7 @@ void a_launchers_variables_stand_behind_the_environments_own(void**) {
 
 void a_launcher_of_several_machines_needs_a_secret(void**) {
   torchrun("1", "1");
-  refuse("", "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
+  refuse("", "bind=0.0.0.0 reaches beyond this machine's loopback and needs a secret");
   environment("SECRET", "s");
   Settings got = settings_of("");
   assert_true(got.master == "node7:29501" && got.bind == "0.0.0.0" && got.advertise.empty());
@@ -279,13 +279,13 @@ void what_a_launcher_says_is_checked_under_its_own_names(void**) {
   refuse("", "WORLD_SIZE=2 is set, but RANK is not");
   fresh(nullptr);
   setenv("PMIX_RANK", "1", 1);
-  refuse("", "PMIX_RANK=1 comes from a launcher that can't be used by itself");
+  refuse("", "PMIX_RANK=1 comes from a launcher that is not supported directly");
   assert_true(settings_of("nodes=1").nodes == 1);
 }
 
 void only_rank_0_is_a_scheduler(void**) {
   assert_int_equal(settings_of("nodes=2 rank=0 role=scheduler master=localhost:7000").role, mv::runtime::kRoleScheduler);
-  refuse("nodes=2 rank=1 role=scheduler master=localhost:7000", "role=scheduler is for the master");
+  refuse("nodes=2 rank=1 role=scheduler master=localhost:7000", "role=scheduler is only for the master");
   refuse("role=scheduler rank=0 nodes=1", "in a cluster of one");
 }
 

@@ -35,7 +35,7 @@ function Server:clients(first, second, third)
   else
     inverted = second
   end
-  if type(visit) ~= "function" then error("clients(n, f) or clients(f [, tag] [, invert]): f is a " .. type(visit), 2) end
+  if type(visit) ~= "function" then error("clients(n, f) or clients(f [, tag] [, invert]): f must be a function, not a " .. type(visit), 2) end
   local clients = self:list(tag, inverted ~= nil and inverted ~= 0 and inverted ~= false)
   for _, client in ipairs(clients) do visit(client) end
   return #clients

@@ -141,7 +141,7 @@ static inline int pv_field_real(void *options, const pv_field *field, double val
     return 1;
   }
   snprintf(message, PV_MESSAGE_SIZE, "option %s = %.17g: %s is needed", field->key, value,
-           field->kind == PV_FIELD_TEXT ? "text" : "a whole number of 64 bits");
+           field->kind == PV_FIELD_TEXT ? "text" : "a 64-bit integer");
   return 0;
 }
 
@@ -152,7 +152,7 @@ static inline int pv_is_c_text(const char *text, size_t length) { return memchr(
 static inline int pv_field_text(void *options, const pv_field *field, const char *text, size_t length,
                                 char message[PV_MESSAGE_SIZE]) {
   if (!pv_is_c_text(text, length)) {
-    snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\" goes on behind a zero byte", field->key, text);
+    snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\" contains a zero byte", field->key, text);
     return 0;
   }
   if (field->kind == PV_FIELD_TEXT) {

@@ -23,7 +23,7 @@ static int pv_own_place(mv_group group, void *whole, uint64_t *count, mv_dtype d
   if (*count > 0) *own = (char *)whole + (uint64_t)info.rank * *count * bytes;
   return 1;
 }
-#define PV_NO_PARTS "%" PRIu64 " elements can't be as many for each rank"
+#define PV_NO_PARTS "%" PRIu64 " elements can't be divided evenly among the ranks"
 
 /* Copies another rank's arrays to `places`. Returns how many were copied before one did not match, or `arrays`. */
 static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t arrays) {
@@ -34,7 +34,7 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
   }
   return arrays;
 }
-#define PV_UNLIKE "array %" PRIu64 " is not of the length and dtype of what it is to take"
+#define PV_UNLIKE "array %" PRIu64 " differs from the received one in length or dtype"
 %}
 
 %include "arrays.i"
@@ -383,7 +383,7 @@ MV_READS(function, options, 1)
 %typemap(check) mv_array *theirs {
   const int64_t wanted = PV_CUSTOM_ARRAYS(arg1);
   if (wanted >= 0 && number$argnum != (uint64_t)wanted) {
-    PV_REFUSE(MV_ESHAPE, "$symname", "%" PRIu64 " arrays to take what %" PRId64 " are", number$argnum, wanted);
+    PV_REFUSE(MV_ESHAPE, "$symname", "%" PRIu64 " arrays given, %" PRId64 " needed", number$argnum, wanted);
     SWIG_fail;
   }
   if (wanted < 0) $1 = NULL;

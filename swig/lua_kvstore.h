@@ -34,7 +34,7 @@ static int pv_read_key(lua_State *L, const char *function, kv_keys *keys, uint64
                      is_number ? lua_tostring(L, -1) : luaL_typename(L, -1));
   }
   if (is_name != (keys->names != NULL))
-    return pv_refuse(L, MV_EINVAL, function, "keys are all numbers or all names, but key 1 is a %s and key %d is not",
+    return pv_refuse(L, MV_EINVAL, function, "keys must be all numbers or all names, but key 1 is a %s and key %d is not",
                      keys->names ? "name" : "number", (int)place + 1);
   if (is_name) {
     if (!pv_text(L, lua_gettop(L), function, (const char **)&keys->names[place])) return 0;
@@ -121,7 +121,7 @@ static int pv_unwrap_tensors(lua_State *L, int index, const char *function, kv_v
     return 1;
   }
   lua_pop(L, 1);
-  return !is_there || pv_refuse(L, MV_EINVAL, function, "values with a priority have a field 'tensors'");
+  return !is_there || pv_refuse(L, MV_EINVAL, function, "values with a priority must have a field 'tensors'");
 }
 
 /* Reads the tensors of `key_count` keys. A flat list does not determine the number for each key: the C function

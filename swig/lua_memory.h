@@ -52,7 +52,7 @@ static int pv_table_dtype(lua_State *L, int index, const char *function, int64_t
   const int is_said = !lua_isnil(L, -1);
   const int known = pv_is_integer(L, -1, &said) && said == (mv_dtype)said && pv_dtype_bytes((mv_dtype)said) != 0;
   lua_pop(L, 1);
-  if (is_said && !known) return pv_refuse(L, MV_EDTYPE, function, "data.dtype is no dtype of tables, such as MV_F32");
+  if (is_said && !known) return pv_refuse(L, MV_EDTYPE, function, "data.dtype is not a dtype of tables, such as MV_F32");
   *dtype = is_said ? (mv_dtype)said : MV_F32;
   return is_said || strncmp(function, "mv_table_create", 15) == 0 || pv_dtype_of(L, table, dtype);
 }
@@ -96,7 +96,7 @@ static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
 /* table[1 .. count] -> numbers. The table is on top of the stack. */
 static int pv_read_table(lua_State *L, pv_numbers *numbers, const char *function, const char *what) {
   static const char *const wanted[] = {
-      "",         "a number", "a number", "an integer", "an integer of 32 bits", "an integer of 0 .. 255",
+      "",         "a number", "a number", "an integer", "a 32-bit integer", "an integer of 0 .. 255",
       "a number", "a number", "an integer of -128 .. 127"};
   for (uint64_t i = 0; i < numbers->count; ++i) {
     lua_rawgeti(L, -1, (int)(i + 1));
@@ -215,7 +215,7 @@ static int pv_lend(lua_State *L, int index, const char *function, int64_t table,
       *count = length;
       if (!writable) return 1;
       return pv_refuse(L, MV_EINVAL, function,
-                       "data is a string, results need memory to go to: a table {n = count}, or FFI memory");
+                       "data is a string: results need a table {n = count} or FFI memory");
     }
     case LUA_TTABLE: {
       if (!pv_table_dtype(L, index, function, table, dtype)) return 0;
@@ -244,7 +244,7 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int writa
   int lent = pv_lend_memory(L, index, function, writable, &data, count, &dtype);
   if (lent == 0) return 0;
   if (lent > 0 && dtype != MV_I64)
-    return pv_refuse(L, MV_EDTYPE, function, "rows is FFI memory of another type than int64_t");
+    return pv_refuse(L, MV_EDTYPE, function, "rows must be FFI memory of type int64_t");
   if (lent < 0) switch (lua_type(L, index)) {
       case LUA_TNIL: return 1;
       case LUA_TSTRING: {
@@ -252,9 +252,9 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int writa
         data = (void *)lua_tolstring(L, index, &length);
         *count = length / sizeof(int64_t);
         if (length % sizeof(int64_t))
-          return pv_refuse(L, MV_EDTYPE, function, "rows is a string that is not of 8 bytes for each id");
+          return pv_refuse(L, MV_EDTYPE, function, "rows is a string without exactly 8 bytes per id");
         if (writable)
-          return pv_refuse(L, MV_EINVAL, function, "rows is a string, results need a table {n = count} or FFI memory");
+          return pv_refuse(L, MV_EINVAL, function, "rows is a string: results need a table {n = count} or FFI memory");
         break;
       }
       case LUA_TTABLE: {

@@ -281,7 +281,7 @@ static int pv_storage_set_bytes(lua_State *L) {
   size_t length;
   const char *bytes = luaL_checklstring(L, 2, &length);
   const int64_t expected = pv_bytes(storage->dtype, storage->count);
-  if ((int64_t)length != expected) return pv_fail(L, "%zu bytes for a storage of %" PRId64, length, expected);
+  if ((int64_t)length != expected) return pv_fail(L, "%zu bytes given, the storage has %" PRId64, length, expected);
   if (length > 0) memcpy(storage->data, bytes, length);
   lua_settop(L, 1);
   return 1;

@@ -105,7 +105,7 @@ static void pv_pack(lua_State *L, pv_strided *shape) {
   double count = 1;
   int64_t step = 1;
   for (int d = 0; d < shape->dims; ++d) count *= (double)shape->size[d];
-  if (count > 1e15) pv_fail(L, "a tensor of %g elements: no memory has so many", count);
+  if (count > 1e15) pv_fail(L, "a tensor of %g elements is too large", count);
   for (int d = shape->dims; d-- > 0; step *= shape->size[d]) shape->stride[d] = step;
 }
 
@@ -116,7 +116,7 @@ static int64_t pv_reach(lua_State *L, const pv_strided *shape) {
     count *= (double)shape->size[d];
     reach += (double)shape->size[d] * (double)shape->stride[d];
   }
-  if (count > 1e15 || reach > 1e15) pv_fail(L, "a tensor of %g elements: no memory has so many", count);
+  if (count > 1e15 || reach > 1e15) pv_fail(L, "a tensor of %g elements is too large", count);
   return pv_strided_end(shape);
 }
 
@@ -125,9 +125,9 @@ static int64_t pv_reach(lua_State *L, const pv_strided *shape) {
 static int pv_strided_shape(lua_State *L) {
   pv_strided *tensor = pv_check_strided(L, 1), shape = *tensor;
   pv_storage *storage = lua_isnoneornil(L, 2) ? tensor->storage : pv_check_storage(L, 2);
-  if (storage && storage->dtype != tensor->dtype) return pv_fail(L, "the storage is of another type than the tensor");
+  if (storage && storage->dtype != tensor->dtype) return pv_fail(L, "the storage and the tensor have different types");
   const double offset = lua_isnoneornil(L, 3) ? (double)tensor->offset + 1 : pv_check_number(L, 3);
-  if (!(offset >= 1 && offset < 1e15)) return pv_fail(L, "storage offset %g: it counts from 1", offset);
+  if (!(offset >= 1 && offset < 1e15)) return pv_fail(L, "storage offset %g: must be at least 1", offset);
   shape.offset = (int64_t)offset - 1;
   shape.dims = pv_check_lengths(L, 4, "size", shape.size);
   for (int d = 0; d < shape.dims; ++d)
@@ -234,13 +234,13 @@ static int pv_strided_address(lua_State *L) {
 static int64_t pv_position(lua_State *L, double position, int64_t length) {
   const double at = position < 0 ? (double)length + position : position - 1;
   if (!(at >= 0 && at < (double)length))
-    pv_fail(L, "index out of range: %g of a dimension of %" PRId64, position, length);
+    pv_fail(L, "index out of range: %g in a dimension of size %" PRId64, position, length);
   return (int64_t)at;
 }
 
 static int64_t pv_check_inside(lua_State *L, const pv_strided *tensor, int64_t at) {
   if (!tensor->storage || at >= tensor->storage->count)
-    pv_fail(L, "the tensor's storage has been made too short for it");
+    pv_fail(L, "the tensor's storage was resized and is now too short for it");
   return at;
 }
 

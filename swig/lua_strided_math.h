@@ -127,7 +127,7 @@ static int pv_finish(lua_State *L, pv_call *call, int index, const pv_strided *t
 /* A tensor as an argument; checks that its storage still holds all of it. */
 static const pv_strided *pv_operand(lua_State *L, int index) {
   const pv_strided *tensor = pv_check_strided(L, index);
-  if (!pv_is_held_by_storage(tensor)) pv_fail(L, "the tensor's storage has been made too short for it");
+  if (!pv_is_held_by_storage(tensor)) pv_fail(L, "the tensor's storage was resized and is now too short for it");
   return tensor;
 }
 
@@ -375,7 +375,7 @@ static int pv_math_map(lua_State *L) {
     lua_settop(L, 2);
     return 1;
   }
-  return pv_fail(L, "there is no function %s of an element", name);
+  return pv_fail(L, "unknown element-wise function %s", name);
 }
 
 /* apply(function, tensor, ...): tensor's elements = function(element, elements of up to two others ...), if that
@@ -473,7 +473,7 @@ static int pv_math_sort(lua_State *L) {
 static int pv_math_handle(lua_State *L) {
   const pv_strided *tensor = pv_operand(L, 1);
   pv_call call = kPvNoCall;
-  if (!pv_is_contiguous(tensor)) return pv_fail(L, "a tensor with gaps has no memory in one piece: see contiguous()");
+  if (!pv_is_contiguous(tensor)) return pv_fail(L, "a non-contiguous tensor is not one block of memory: use contiguous()");
   const mv_tensor flat = pv_flat(&call, tensor);
   if (call.status != MV_OK) pv_end(L, &call);
   pv_push_integer(L, flat);

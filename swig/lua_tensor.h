@@ -90,7 +90,7 @@ static int pv_tensor_handle(lua_State *L, int index, const char *function, mv_te
   lua_rawget(L, index);
   const int known = pv_is_integer(L, -1, tensor);
   lua_pop(L, 1);
-  return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table that is no tensor", index);
+  return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table, but not a tensor", index);
 }
 
 /* One integer, or a table of them. Beyond the largest number of dimensions they are only counted: the function will
@@ -105,7 +105,7 @@ static int pv_lengths(lua_State *L, int index, const char *function, int64_t *le
   for (uint64_t i = 0; i < *dims && i < MV_MAX_DIMS; ++i) {
     lua_rawgeti(L, index, (int)(i + 1));
     if (!pv_is_integer(L, -1, &lengths[i]))
-      return pv_refuse(L, MV_EINVAL, function, "element %d of argument %d is no integer", (int)(i + 1), index);
+      return pv_refuse(L, MV_EINVAL, function, "element %d of argument %d is not an integer", (int)(i + 1), index);
     lua_pop(L, 1);
   }
   return 1;

@@ -216,7 +216,7 @@ static int pv_push_exact(lua_State *L, const char *function, int64_t value) {
     lua_pop(L, 1);
     if (!has_ffi)
       return pv_refuse(L, MV_EDTYPE, function,
-                       "no number of this Lua holds %" PRId64 " exactly: Lua 5.4 and LuaJIT can", value);
+                       "this Lua can't represent %" PRId64 " exactly: use Lua 5.4 or LuaJIT", value);
     pv_push_memory(L, "int64");
     lua_pushnumber(L, (lua_Number)(value >> 32));
     lua_pushnumber(L, (lua_Number)(value & UINT32_MAX));
@@ -282,7 +282,7 @@ static int pv_text(lua_State *L, int index, const char *function, const char **t
   size_t length = 0;
   *text = lua_tolstring(L, index, &length);
   return *text == NULL || pv_is_c_text(*text, length) ||
-         pv_refuse(L, MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+         pv_refuse(L, MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);
 }
 
 /* Stores the value on top of the stack in its field. */

@@ -34,7 +34,7 @@ static SV *pv_tensors_of(SV *sv, const char *function, int position, kv_values *
   HV *hash = (HV *)SvRV(sv);
   SV **tensors = hv_fetchs(hash, "tensors", 0), **priority = hv_fetchs(hash, "priority", 0);
   if (!tensors || HvUSEDKEYS(hash) != (priority ? 2 : 1)) {
-    pv_refuse(MV_EINVAL, function, "values as a hash have the keys tensors and priority");
+    pv_refuse(MV_EINVAL, function, "a hash of values must have the keys tensors and priority");
     return NULL;
   }
   SvGETMAGIC(*tensors);

@@ -68,11 +68,11 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
     return pv_refuse(MV_EDTYPE, function, "values must be a PDL%s", writable ? "" : " or [dtype, a packed string]");
   if (!pv_integer32(*first, function, 1, "mv_dtype", &wanted)) return 0;
   if (wanted < MV_F32 || wanted > MV_I8)
-    return pv_refuse(MV_EINVAL, function, "%d is no dtype of tensors", (int)wanted);
+    return pv_refuse(MV_EINVAL, function, "%d is not a dtype of tensors", (int)wanted);
   if (!pv_lend_string(*second, function, 0, data, count)) return 0;
   *dtype = wanted;
   if (*count % pv_dtype_bytes(wanted))
-    return pv_refuse(MV_ESHAPE, function, "%" PRIu64 " bytes are no whole number of elements", *count);
+    return pv_refuse(MV_ESHAPE, function, "%" PRIu64 " bytes are not a whole number of elements", *count);
   *count /= pv_dtype_bytes(wanted);
   return 1;
 }
@@ -149,7 +149,7 @@ static SV *pv_pdl_of_tensor(mv_tensor tensor, const char *function) {
   for (size_t i = sizeof pv_pdl_types / sizeof *pv_pdl_types; i-- > 0;)
     if (pv_pdl_types[i].dtype == info.dtype) type = pv_pdl_types[i].type;
   if (status == MV_OK && type < 0) {
-    pv_refuse(MV_EDTYPE, function, "PDL has no type for half-width floats: cast to f32 first");
+    pv_refuse(MV_EDTYPE, function, "PDL has no type for 16-bit floats: cast to f32 first");
     return NULL;
   }
   if (status == MV_OK) status = mv_tensor_reshape(tensor, info.shape, info.dims, &alias);

@@ -149,9 +149,9 @@ static int pv_lend_string(SV *sv, const char *function, int writable, void **dat
     return pv_refuse(MV_EDTYPE, function, "data must be a PDL or a packed string, not %.60s",
                      SvROK(sv) ? sv_reftype(SvRV(sv), 1) : "a number");
   if (writable && SvREADONLY(sv))
-    return pv_refuse(MV_EINVAL, function, "data is read-only, results need memory to go to");
+    return pv_refuse(MV_EINVAL, function, "data is read-only: results need writable memory");
   if (SvUTF8(sv) && (SvREADONLY(sv) || !sv_utf8_downgrade(sv, 1)))
-    return pv_refuse(MV_EDTYPE, function, "data is a string of characters, not of bytes: pack('f*', ...) makes one");
+    return pv_refuse(MV_EDTYPE, function, "data is a string of characters, not of bytes: use pack('f*', ...)");
   /* SvPV_force un-shares a copy-on-write string, so that its other owners do not change. */
   *data = writable ? SvPV_force_nomg(sv, length) : SvPV_nomg(sv, length);
   *count = length;
@@ -180,8 +180,8 @@ static int pv_lend(SV *sv, const char *function, int writable, void **data, uint
     *dtype = pv_dtype_of_pdl(piddle);
     if (*dtype == MV_RAW)
       return pv_refuse(MV_EDTYPE, function,
-                       "data is a PDL of a type that no table has: ->float, ->double, ->longlong, ->long or ->byte "
-                       "converts it");
+                       "data is a PDL of a type that tables do not support: use ->float, ->double, ->longlong, ->long or ->byte "
+                       "to convert it");
     *data = piddle->data;
     *count = (uint64_t)piddle->nvals;
     return 1;
@@ -204,7 +204,7 @@ static int pv_lend_rows(SV *sv, const char *function, int writable, int64_t **ro
     if (!piddle) return 0;
     if (piddle->datatype != PDL_LL && piddle->datatype != PDL_IND)
       return pv_refuse(MV_EDTYPE, function,
-                       "rows is a PDL of another type than longlong and indx: ->longlong converts it");
+                       "rows must be a PDL of type longlong or indx: use ->longlong to convert it");
     *rows = (int64_t *)piddle->data;
     *count = (uint64_t)piddle->nvals;
     return 1;
@@ -212,12 +212,12 @@ static int pv_lend_rows(SV *sv, const char *function, int writable, int64_t **ro
 #endif
   mv_dtype dtype = MV_I64;
   const int lent = pv_lend_tensor(sv, (void **)rows, count, &dtype);
-  if (lent > 0 && dtype != MV_I64) return pv_refuse(MV_EDTYPE, function, "rows is a tensor of another dtype than i64");
+  if (lent > 0 && dtype != MV_I64) return pv_refuse(MV_EDTYPE, function, "rows must be a tensor of dtype i64");
   if (lent >= 0) return lent;
   if (!pv_lend_string(sv, function, writable, &data, count)) return 0;
   if (*count % sizeof(int64_t) != 0)
     return pv_refuse(MV_EDTYPE, function,
-                     "rows is a string of %" PRIu64 " bytes: pack('q*', ...) makes one of 8 for each id", *count);
+                     "rows is a string of %" PRIu64 " bytes, not of 8 bytes per id: use pack('q*', ...)", *count);
   *rows = (int64_t *)data;
   *count /= sizeof(int64_t);
   return 1;
@@ -363,7 +363,7 @@ static int pv_text(SV *value, const char *function, const char **text) {
   if (!SvOK(value)) return 1;
   *text = SvPVutf8(value, length);
   return pv_is_c_text(*text, length) ||
-         pv_refuse(MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+         pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);
 }
 
 static int pv_field_string(SV *value, const pv_field *field, void *options, char *message) {

@@ -25,7 +25,7 @@ static int pv_lend_array(PyObject *object, const char *function, pv_array_list *
   list->arrays[i].count = (uint64_t)(view->len / view->itemsize);
   list->arrays[i].dtype = pv_dtype(view);
   return list->arrays[i].dtype > 0 ||
-         pv_refuse(MV_EDTYPE, function, "array %zd has elements of format '%.20s', which no array here may have", i, view->format ? view->format : "B");
+         pv_refuse(MV_EDTYPE, function, "array %zd has elements of the unsupported format '%.20s'", i, view->format ? view->format : "B");
 }
 
 /* Reads a sequence of buffers. The caller releases the list, also on failure. */

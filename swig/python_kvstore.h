@@ -19,7 +19,7 @@ static int pv_read_key(PyObject *key, const char *function, kv_keys *keys, Py_ss
   if (!pv_is_key(key))
     return pv_refuse(MV_EINVAL, function, "key %zd must be an int or a str, not %.60s", place, Py_TYPE(key)->tp_name);
   if (PyUnicode_Check(key) != (keys->names != NULL))
-    return pv_refuse(MV_EINVAL, function, "keys are all numbers or all names, but key 0 is a %s and key %zd is not",
+    return pv_refuse(MV_EINVAL, function, "keys must be all numbers or all names, but key 0 is a %s and key %zd is not",
                      keys->names ? "name" : "number", place);
   if (keys->names) return pv_text(key, function, (const char **)&keys->names[place]);
   PyObject *number = PyNumber_Index(key);
@@ -71,7 +71,7 @@ static PyObject *pv_tensors_of(PyObject *object, const char *function, int posit
   if (!PyDict_Check(object)) return object;
   PyObject *tensors = PyDict_GetItemString(object, "tensors"), *priority = PyDict_GetItemString(object, "priority");
   if (!tensors || PyDict_GET_SIZE(object) != (priority ? 2 : 1)) {
-    pv_refuse(MV_EINVAL, function, "values as a dict have the keys 'tensors' and 'priority'");
+    pv_refuse(MV_EINVAL, function, "a dict of values must have the keys 'tensors' and 'priority'");
     return NULL;
   }
   if (priority && !PyIndex_Check(priority)) {

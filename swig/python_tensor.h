@@ -298,7 +298,7 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
   if (dtype == MV_RAW || count < 0) {
     pv_refuse(dtype == MV_RAW ? MV_EDTYPE : MV_ESHAPE, "from_dlpack",
               dtype == MV_RAW ? "the array is not in this machine's memory, or has a dtype that tensors do not have"
-                              : "the array's elements do not lie row by row without gaps: copy it first");
+                              : "the array is not contiguous in row-major order: copy it first");
     return NULL;
   }
   void *data = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;

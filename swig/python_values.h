@@ -183,16 +183,16 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
   PyErr_Clear();
   const char *type = Py_TYPE(object)->tp_name;
   if (!PyObject_CheckBuffer(object))
-    return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: numpy.asarray() makes one", what, type);
+    return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: use numpy.asarray()", what, type);
   if (writable && PyObject_GetBuffer(object, view, PyBUF_FULL_RO) == 0) {
     int readonly = view->readonly;
     PyBuffer_Release(view);
     if (readonly)
-      return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s, results need memory to go to", what, type);
+      return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s: results need writable memory", what, type);
   }
   PyErr_Clear();
   return pv_refuse(MV_EDTYPE, function,
-                   "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
+                   "%s is a %.100s that is not C-contiguous: use numpy.ascontiguousarray()", what, type);
 }
 
 /* A call's (data, count, dtype), without a copy: numbers of a table's dtype, or a bytes-like object's bytes as MV_RAW. */
@@ -208,7 +208,7 @@ static int pv_lend(PyObject *object, const char *function, int writable, Py_buff
   *dtype = pv_dtype(view);
   *count = (uint64_t)(view->len / view->itemsize);
   return *dtype > 0 || pv_refuse(MV_EDTYPE, function,
-                                 "data has elements of format '%.20s': .astype() to a dtype of tables converts it",
+                                 "data has elements of format '%.20s': convert it to a dtype of tables with .astype()",
                                  view->format ? view->format : "B");
 }
 
@@ -221,7 +221,7 @@ static int pv_lend_rows(PyObject *object, const char *function, int writable, Py
   *count = (uint64_t)view->len / 8;
   if (pv_dtype(view) == MV_I64) return 1;
   return pv_refuse(MV_EDTYPE, function,
-                   "rows has elements of format '%.20s': numpy.asarray(rows, dtype='int64') converts it",
+                   "rows has elements of format '%.20s': convert it with numpy.asarray(rows, dtype='int64')",
                    view->format ? view->format : "B");
 }
 
@@ -238,7 +238,7 @@ static int pv_text(PyObject *value, const char *function, const char **text) {
   }
   if (!(*text = PyUnicode_AsUTF8AndSize(value, &length))) return 0;
   return pv_is_c_text(*text, (size_t)length) ||
-         pv_refuse(MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+         pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);
 }
 
 /* Stores one value in its field; `*set` = 0 with a message if it does not fit. */

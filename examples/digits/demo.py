@@ -162,7 +162,7 @@ def demo(folder, epochs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "demo", help="for weights and plot (build/demo)")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "demo", help="folder for weights and plot (build/demo)")
     parser.add_argument("--epochs", type=int, default=300)
     options = parser.parse_args()
     try:

@@ -53,8 +53,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--rate", type=float, default=2.0, help="learning rate")
-    parser.add_argument("--report", type=int, default=5, help="epochs between two progress lines of worker 0")
-    parser.add_argument("--save", type=pathlib.Path, help="folder for the weights as this worker sees them at the end")
+    parser.add_argument("--report", type=int, default=5, help="epochs between progress lines of worker 0")
+    parser.add_argument("--save", type=pathlib.Path, help="folder for the final weights of this worker")
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()

@@ -82,10 +82,10 @@ def text(confusion):
 
 def options(description, *more):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--epochs", type=int, default=30, help="how often all images are seen")
-    parser.add_argument("--batch", type=int, default=8, help="images that a rank takes at each step")
-    parser.add_argument("--rate", type=float, default=0.3, help="how far a step goes")
-    parser.add_argument("--save", metavar="FOLDER", help="write the parameters there, a number a line")
+    parser.add_argument("--epochs", type=int, default=30, help="number of epochs")
+    parser.add_argument("--batch", type=int, default=8, help="batch size of each rank")
+    parser.add_argument("--rate", type=float, default=0.3, help="learning rate")
+    parser.add_argument("--save", metavar="FOLDER", help="folder to write the parameters to, one number per line")
     for name, kind, default, meaning in more:
         parser.add_argument(name, type=kind, default=default, help=meaning)
     return parser.parse_args()

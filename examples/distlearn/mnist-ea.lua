@@ -8,7 +8,7 @@ package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local digits = require 'digits'
 
 local opt = digits.options("Train a classifier on digits using AllReduceEA.",
-  {{"--tau", 10, "steps between two averages"}, {"--alpha", 0.2, "how strongly nodes and centre draw each other"}})
+  {{"--tau", 10, "steps between averages"}, {"--alpha", 0.2, "how strongly nodes and centre attract each other"}})
 local tree = require 'ipc.LocalhostTree'(tonumber(opt.nodeIndex), tonumber(opt.numNodes))
 local allReduceEA = require 'distlearn.AllReduceEA'(tree, opt.tau, opt.alpha)
 local says = tree.nodeIndex == 1 and print or function() end

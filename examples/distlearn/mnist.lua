@@ -8,7 +8,7 @@
 package.path = (arg[0]:match("^(.*/)") or "./") .. "?.lua;" .. package.path
 local digits = require 'digits'
 
-local opt = digits.options("Train a classifier on digits using AllReduceSGD.", {{"--inPlaceOf", 0, "how many nodes this process stands for"}})
+local opt = digits.options("Train a classifier on digits using AllReduceSGD.", {{"--inPlaceOf", 0, "do the work of this many nodes in one process"}})
 local tree = require 'ipc.LocalhostTree'(tonumber(opt.nodeIndex), opt.inPlaceOf > 0 and 1 or tonumber(opt.numNodes))
 local allReduceSGD = require 'distlearn.AllReduceSGD'(tree)
 local says = tree.nodeIndex == 1 and print or function() end

@@ -19,8 +19,8 @@ from polyverso.group import Group
 
 asked = digits.options(
     "Train a classifier on digits using AllReduceEA.",
-    ("--tau", int, 10, "steps between two averages"),
-    ("--alpha", float, 0.2, "how strongly ranks and centre draw each other"),
+    ("--tau", int, 10, "steps between averages"),
+    ("--alpha", float, 0.2, "how strongly ranks and centre attract each other"),
 )
 node = polyverso.init()
 group = Group(node)

@@ -21,7 +21,7 @@ class _Arrays(pickle.Unpickler):
         if (module.replace("_core", "core"), name) == ("numpy.core.multiarray", "_reconstruct"):
             return np.empty(0).__reduce__()[0]  # numpy's _reconstruct, whose module differs between NumPy versions
         if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-10")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a CIFAR-10 archive")
         return super().find_class(module, name)
 
 
@@ -47,7 +47,7 @@ def read_cifar(archive):
                 content = tar.extractfile(member).read()
                 part.append(_read_binary(content) if name.suffix == ".bin" else _read_pickle(content))
     if not train or not test:
-        raise SystemExit(f"{archive} is neither of CIFAR-10's archives, for Python or binary: it has no data_batch_1 or no test_batch")
+        raise SystemExit(f"{archive} is not a CIFAR-10 archive (Python or binary): it has no data_batch_1 or no test_batch")
     images, labels, test_images, test_labels = (np.concatenate(column) for part in (train, test) for column in zip(*part))
     return images.astype(np.float32) / 128 - 1, labels, test_images.astype(np.float32) / 128 - 1, test_labels
 

@@ -28,16 +28,16 @@ def make_network(channels, size):
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", help="YAML with the nodes")
-    parser.add_argument("--name", help="which of them this is")
-    parser.add_argument("--alone", action="store_true", help="no peers, all images")
-    parser.add_argument("--data", help="CIFAR-10's archive, for Python or binary; else the repository's digits")
+    parser.add_argument("--config", help="YAML file with the nodes")
+    parser.add_argument("--name", help="name of this node")
+    parser.add_argument("--alone", action="store_true", help="train without peers, on all images")
+    parser.add_argument("--data", help="CIFAR-10 archive (Python or binary); default: the repository's digits")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--log", help="CSV to write: seconds, epoch, loss, accuracy, and a sketch of the model")
-    parser.add_argument("--bars", type=int, default=2, metavar="FD", help="where to show progress, if that is a terminal")
+    parser.add_argument("--bars", type=int, default=2, metavar="FD", help="file descriptor for progress bars, if it is a terminal")
     options = parser.parse_args()
     if options.alone == bool(options.config and options.name):
         parser.error("either --alone, or --config and --name")

@@ -24,7 +24,7 @@ def main():
     logs = read_logs("*.csv")
     logs.pop("alone", None)
     if not logs:
-        raise SystemExit("there are no logs: ./run.sh first")
+        raise SystemExit("no logs found: run ./run.sh first")
     figure, (losses, distances) = plt.subplots(1, 2, figsize=(10, 4))
     for name, log in logs.items():
         losses.plot(log[:, 1], log[:, 2], label=name)

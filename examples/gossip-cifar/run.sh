@@ -8,10 +8,10 @@ needed='import torch, tqdm, dpwa.adapters.pytorch'
 python=${PYTHON:-python3}
 if [ -z "${PYTHON:-}" ] && ! "$python" -c "$needed" 2>/dev/null && /usr/bin/python3 -c "$needed" 2>/dev/null; then
   python=/usr/bin/python3 # Debian's Python, which finds Debian's PyTorch
-  echo "run.sh: python3 lacks something, $python has it all"
+  echo "run.sh: python3 lacks a required module, using $python"
 fi
 "$python" -c "$needed" || {
-  echo "run.sh: $python lacks something: source ../../build/activate, and see requirements.txt" >&2
+  echo "run.sh: $python lacks a required module: source ../../build/activate, and see requirements.txt" >&2
   exit 1
 }
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" # one processor for each node
@@ -20,7 +20,7 @@ if [ "${1:-}" = --alone ]; then
 fi
 [ -f nodes.yaml ] || { echo "run ./prepare.sh first" >&2; exit 1; }
 if [ -f logs/pids ]; then
-  echo "nodes are running already, or were killed: ./stop.sh first" >&2
+  echo "nodes are running already, or were killed: run ./stop.sh first" >&2
   exit 1
 fi
 find logs \( -name '*.csv' ! -name alone.csv \) -o -name '*.out' | xargs rm -f

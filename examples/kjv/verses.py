@@ -34,7 +34,7 @@ def whole_text():
     # The header: 80 bytes of title; then, big-endian: a zero, the window size, the number of windows, the start of each
     # window, and the end.
     if not data.startswith(MAGIC):
-        raise Missing(f"{path} is not what {PACKAGE} used to hold: its first bytes are {data[:24]!r}")
+        raise Missing(f"{path} does not have the format known from {PACKAGE}: its first bytes are {data[:24]!r}")
     (windows,) = struct.unpack_from(">I", data, 88)
     offsets = struct.unpack_from(f">{windows + 1}I", data, 92)
     return b"".join(unpacked(data[begin:end]) for begin, end in zip(offsets, offsets[1:])).decode("latin-1")
@@ -53,4 +53,4 @@ def data_file():
     for name in [*listed, "/usr/lib/bible.data"]:
         if name.endswith("/bible.data") and pathlib.Path(name).is_file():
             return pathlib.Path(name)
-    raise Missing(f"the package {PACKAGE}, which holds the text, is not installed: type `make deps`")
+    raise Missing(f"the package {PACKAGE}, which holds the text, is not installed: run `make deps`")

@@ -47,7 +47,7 @@ class Part(jobs.Job):
         """Runs the training. With `killed_after`, kills all processes once that epoch is over."""
         self.watch(self._read, (lambda: self.curve and self.curve[-1][0] >= killed_after) if killed_after else None)
         if not self.curve or (self.accuracy is None and not killed_after):
-            raise Failure(f"{self.name}: training said nothing")
+            raise Failure(f"{self.name}: training printed nothing")
 
     def _read(self, line):
         epoch, final = EPOCH.search(line), FINAL.search(line)

@@ -63,11 +63,11 @@ def loss_and_accuracy(values, train, test):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--type", default="dist_sync", help="of the store")
+    parser.add_argument("--type", default="dist_sync", help="type of the store")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--batch", type=int, default=50, help="images of a worker's step")
+    parser.add_argument("--batch", type=int, default=50, help="batch size of each worker")
     parser.add_argument("--rate", type=float, default=0.005, help="learning rate")
-    parser.add_argument("--threshold", type=float, default=2, help="of gradients in two bits; 0 = as they are")
+    parser.add_argument("--threshold", type=float, default=2, help="threshold of the 2-bit gradient compression; 0 = no compression")
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()

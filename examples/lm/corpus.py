@@ -40,7 +40,7 @@ def make(folder, tokens=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="where to (build/lm)")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="output folder (build/lm)")
     parser.add_argument("--tokens", type=int, help="only the first N words of the text")
     options = parser.parse_args()
     try:

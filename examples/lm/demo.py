@@ -51,7 +51,7 @@ class Part(jobs.Job):
         exists."""
         self.watch(self._read, (lambda: self.saved and self._part() >= killed_at) if killed_at else None)
         if not self.curve:
-            raise Failure(f"{self.name}: training said nothing")
+            raise Failure(f"{self.name}: training printed nothing")
 
     def _part(self):
         """The part of the whole training that is done, 0 .. 1."""
@@ -116,7 +116,7 @@ def missed_targets(first, second, shared, chance):
     if second.curve[0][0] < first.saved:
         yield f"the resumed training was at block {second.curve[0][0]}, before the checkpoint's {first.saved}"
     if shared < 20 * chance or shared < 0.05:
-        yield f"of ten nearest words only {10 * shared:.2f} are those that counting finds"
+        yield f"of ten nearest words, only {10 * shared:.2f} match those found by counting"
 
 
 def demo(folder, tokens, epochs, save_every, report):
@@ -146,7 +146,7 @@ def demo(folder, tokens, epochs, save_every, report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=corpus.FOLDER, help="(build/lm)")
-    parser.add_argument("--smoke", action="store_true", help="a small part of the text: does everything work?")
+    parser.add_argument("--smoke", action="store_true", help="quick check with a small part of the text")
     options = parser.parse_args()
     scale = {"tokens": 120_000, "epochs": 5, "save_every": 20, "report": 0.25}
     if not options.smoke:

@@ -88,7 +88,7 @@ def main():
     parser.add_argument("words", nargs="*", default=WORDS)
     options = parser.parse_args()
     if not (options.folder / "vectors.f32").exists():
-        sys.exit(f"nearest.py: there are no vectors in {options.folder}: train first, see the README")
+        sys.exit(f"nearest.py: no vectors in {options.folder}: train first, see the README")
     show(options.folder, options.words)
 
 

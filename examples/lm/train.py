@@ -158,12 +158,12 @@ def train(node, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "lm"
-    parser.add_argument("--folder", type=pathlib.Path, default=default, help="corpus.py's; all results go there")
+    parser.add_argument("--folder", type=pathlib.Path, default=default, help="output folder of corpus.py; results go there too")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--report", type=float, default=1, help="seconds between two of worker 0's lines")
-    parser.add_argument("--save-every", type=int, default=0, help="rounds between two checkpoints; 0 = none")
-    parser.add_argument("--resume", type=int, default=0, help="1 = go on from the newest checkpoint")
+    parser.add_argument("--report", type=float, default=1, help="seconds between progress lines of worker 0")
+    parser.add_argument("--save-every", type=int, default=0, help="rounds between checkpoints; 0 = no checkpoints")
+    parser.add_argument("--resume", type=int, default=0, help="1 = resume from the newest checkpoint")
     options = parser.parse_args()
     with polyverso.init() as node:
         train(node, options)

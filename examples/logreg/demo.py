@@ -66,7 +66,7 @@ def missed_targets(plain, sparse):
         if result.auc < 0.94:
             yield f"{name}: the area under the curve is {result.auc:.4f}, wanted 0.94"
         if result.losses[-1] > 0.8 * result.losses[0]:
-            yield f"{name}: the loss went from {result.losses[0]:.4f} to {result.losses[-1]:.4f} only"
+            yield f"{name}: the loss only went from {result.losses[0]:.4f} to {result.losses[-1]:.4f}"
     if sparse.auc < plain.auc - 0.02:
         yield f"L1 costs {plain.auc - sparse.auc:.4f} of the area under the curve"
     if sparse.zero < 0.5 * sparse.stored or sparse.zero < 2 * plain.zero:
@@ -90,8 +90,8 @@ def demo(folder, verses):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=testaments.FOLDER, help="for the files (build/logreg)")
-    parser.add_argument("--smoke", action="store_true", help="a third of the verses: does everything work?")
+    parser.add_argument("--folder", type=pathlib.Path, default=testaments.FOLDER, help="folder for the files (build/logreg)")
+    parser.add_argument("--smoke", action="store_true", help="quick check with a third of the verses")
     options = parser.parse_args()
     try:
         return demo(options.folder.resolve(), 10_000 if options.smoke else None)

@@ -57,9 +57,9 @@ def make(folder, files, count=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="where to (build/logreg)")
-    parser.add_argument("--files", type=int, default=4, help="how many for training")
-    parser.add_argument("--verses", type=int, help="only about N verses")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="output folder (build/logreg)")
+    parser.add_argument("--files", type=int, default=4, help="number of training files")
+    parser.add_argument("--verses", type=int, help="use only about N verses")
     options = parser.parse_args()
     try:
         train, test = make(options.folder, options.files, options.verses)

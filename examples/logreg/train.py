@@ -101,11 +101,11 @@ def judge(table, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "logreg"
-    parser.add_argument("--folder", type=pathlib.Path, default=default, help="train*.svm and test.svm (build/logreg)")
+    parser.add_argument("--folder", type=pathlib.Path, default=default, help="folder with train*.svm and test.svm (build/logreg)")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch", type=int, default=200, help="lines between a get and an add")
-    parser.add_argument("--alpha", type=float, default=0.1, help="the rate of learning")
-    parser.add_argument("--l1", type=float, default=1.0, help="more of it leaves more weights at zero")
+    parser.add_argument("--batch", type=int, default=200, help="batch size: lines between a get and an add")
+    parser.add_argument("--alpha", type=float, default=0.1, help="learning rate")
+    parser.add_argument("--l1", type=float, default=1.0, help="L1 regularization: a larger value leaves more weights at zero")
     parser.add_argument("--l2", type=float, default=0.0)
     options = parser.parse_args()
     if not (options.folder / "test.svm").exists():

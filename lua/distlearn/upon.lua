@@ -15,10 +15,10 @@ end
 --- Opens an algorithm of polyverso.distlearn on a tree of ipc's. A NullTree gets a cluster of one.
 function upon.tree(tree, algorithm, ...)
   if type(tree) ~= "table" or not tree.numNodes then
-    capi.raise(capi.MV_EINVAL, "distlearn: a tree of ipc's is needed, not a " .. type(tree))
+    capi.raise(capi.MV_EINVAL, "distlearn: an ipc tree is needed, not a " .. type(tree))
   end
   if not tree.joined and tree.numNodes > 1 then
-    capi.raise(capi.MV_EINVAL, "distlearn: this tree is none of ipc.Tree's, LocalhostTree's or their siblings'")
+    capi.raise(capi.MV_EINVAL, "distlearn: this tree was not made by ipc.Tree, ipc.LocalhostTree or another module of ipc")
   end
   tree.joined = tree.joined or joined(native.join(1, 1))
   local strategy = distlearn[algorithm](tree.joined:group(), ...)

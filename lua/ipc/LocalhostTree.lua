@@ -46,7 +46,7 @@ local function LocalhostTree(nodeIndex, numNodes, ppid)
     if tree then return tree end
     ipc.sleep(0.01)
   end
-  error(("ipc.LocalhostTree: the first of %d nodes has not come within %d seconds: see %s"):format(numNodes, PATIENCE, path), 2)
+  error(("ipc.LocalhostTree: the first of %d nodes did not start within %d seconds: see %s"):format(numNodes, PATIENCE, path), 2)
 end
 
 return LocalhostTree

@@ -10,7 +10,7 @@ local PATIENCE = 300 -- seconds, like ipc.client()
 
 local function variable(name)
   local value = tonumber(os.getenv(name) or "")
-  if not value then error(("ipc.SlurmTree: %s is not set to a number: is this a task of srun's?"):format(name), 3) end
+  if not value then error(("ipc.SlurmTree: %s is not set to a number: was this task started by srun?"):format(name), 3) end
   return value
 end
 
@@ -37,7 +37,7 @@ local function find(path)
     if reached then return client end
     ipc.sleep(0.05)
   end
-  error(("ipc.SlurmTree: the first task has not written %s within %d seconds"):format(path, PATIENCE), 3)
+  error(("ipc.SlurmTree: the first task did not write %s within %d seconds"):format(path, PATIENCE), 3)
 end
 
 --- @param folder a folder that all tasks see; nil: ~/.torch

@@ -19,11 +19,11 @@ local function assign(wishes, numNodes)
   for i, wish in ipairs(wishes) do
     local wanted = wish.nodeIndex
     if wish.numNodes ~= numNodes then
-      return nil, ("node %s is one of %s, the server's of %d"):format(tostring(wanted), tostring(wish.numNodes), numNodes)
+      return nil, ("node %s expects a tree of %s nodes, the server one of %d"):format(tostring(wanted), tostring(wish.numNodes), numNodes)
     elseif wanted ~= nil and (type(wanted) ~= "number" or wanted % 1 ~= 0 or wanted < 1 or wanted > numNodes) then
-      return nil, ("there is no node %s of %d"):format(tostring(wanted), numNodes)
+      return nil, ("node %s is not in 1 .. %d"):format(tostring(wanted), numNodes)
     elseif wanted ~= nil and taken[wanted] then
-      return nil, ("node %d is there twice"):format(wanted)
+      return nil, ("node number %d is used twice"):format(wanted)
     elseif wanted ~= nil then
       taken[wanted], nodes[i] = true, wanted
     end
@@ -61,7 +61,7 @@ end
 local function follow(nodeIndex, numNodes, client)
   local question = client:recv()
   if type(question) ~= "table" or question.q ~= "node?" then
-    capi.raise(capi.MV_EPROTOCOL, "ipc.Tree: at the client's other end nobody makes a tree")
+    capi.raise(capi.MV_EPROTOCOL, "ipc.Tree: the server of this client is not making a tree")
   end
   client:send({nodeIndex = nodeIndex, numNodes = numNodes})
   local place = client:recv()
@@ -77,7 +77,7 @@ local function upon(joined)
   local last -- the value of the last call that contributed
 
   local function allReduce(value, reduce, zero)
-    if type(reduce) ~= "function" then error("allReduce(value, reduce [, zero]): reduce is a " .. type(reduce), 2) end
+    if type(reduce) ~= "function" then error("allReduce(value, reduce [, zero]): reduce must be a function, not a " .. type(reduce), 2) end
     if zero then
       if value == nil then value = last end
       return reduction.drain(joined, value, reduce, zero), 0
@@ -117,17 +117,17 @@ end
 local function Tree(nodeIndex, numNodes, _, server, client, host)
   numNodes, nodeIndex = tonumber(numNodes), nodeIndex and (tonumber(nodeIndex) or nodeIndex)
   if numNodes == 1 then return NullTree() end
-  if not numNodes or numNodes < 1 or numNodes % 1 ~= 0 then error("ipc.Tree: numNodes is not a number of nodes", 2) end
+  if not numNodes or numNodes < 1 or numNodes % 1 ~= 0 then error("ipc.Tree: numNodes must be an integer of at least 1", 2) end
   host = host or "127.0.0.1"
   local master, reserved
   if server then
-    if (nodeIndex or 1) ~= 1 then error("ipc.Tree: the node with the server is number 1, not " .. tostring(nodeIndex), 2) end
+    if (nodeIndex or 1) ~= 1 then error("ipc.Tree: the node with the server must be number 1, not " .. tostring(nodeIndex), 2) end
     nodeIndex = 1
     master, reserved = lead(numNodes, server, host)
   elseif client then
     nodeIndex, master = follow(nodeIndex, numNodes, client)
   else
-    error("ipc.Tree: a server, or a client of another node's, is needed", 2)
+    error("ipc.Tree: a server, or a client of another node's server, is needed", 2)
   end
   local joined = join(nodeIndex, numNodes, master, host)
   if reserved then reserved:release() end
@@ -139,7 +139,7 @@ return setmetatable({
   check = function(name, nodeIndex, numNodes)
     local index, count = tonumber(nodeIndex), tonumber(numNodes)
     if nodeIndex == nil or count == nil or index and index % 1 == 0 and index >= 1 and index <= count then return end
-    error(("%s: there is no node %s of %d"):format(name, tostring(nodeIndex), count), 3)
+    error(("%s: node %s is not in 1 .. %d"):format(name, tostring(nodeIndex), count), 3)
   end,
   --- The tree of the cluster in which `polyverso run` or another launcher has started this process.
   launched = function() return upon(join()) end,

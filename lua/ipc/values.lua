@@ -138,7 +138,7 @@ function values.of_shape(shape)
     else
       local name = TYPES[part.dtype]
       local torch = foreign.torch()
-      if not name or not torch then capi.raise(capi.MV_EDTYPE, "the other nodes reduce what there is no tensor for here") end
+      if not name or not torch then capi.raise(capi.MV_EDTYPE, "the other nodes reduce a tensor of a type that is not available here") end
       made[i] = torch[name .. "Tensor"](part.count):zero()
     end
   end

@@ -42,7 +42,7 @@ bool greet(const Descriptor& socket, Clock::time_point deadline, const Interrupt
     if (!wait_for(socket.get(), POLLIN, deadline, interrupts, failure)) return false;
     const ssize_t got = recv(socket.get(), bytes, std::min(greeting.wants(), sizeof bytes), 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-      failure = "it ended the connection: its POLYVERSO_SECRET may be another one";
+      failure = "the server closed the connection: its POLYVERSO_SECRET may differ";
       return false;
     }
     if (got > 0) greeting.take({bytes, static_cast<size_t>(got)});
@@ -71,7 +71,7 @@ int send_method(lua_State* L) {
 int push_received(lua_State* L, const Message& message, Failure& failure) {
   size_t at = 0;
   if (!decode(L, message, at, manner_of(L), lua_isnoneornil(L, 2) ? 0 : 2, failure)) return 0;
-  if (at != message.bytes.size()) failure = "a message with something behind its value";
+  if (at != message.bytes.size()) failure = "invalid message: trailing bytes after the value";
   return 1;
 }
 
@@ -226,7 +226,7 @@ bool Connection::fill(bool& whole, Failure& failure) {
   const uint64_t length = length_in(length_);
   if (length == 0 || length > kMost) {
     close();
-    failure = address_ + " sent what is no message of ipc's; the connection is closed";
+    failure = address_ + " sent an invalid ipc message; the connection is closed";
     return false;
   }
   while (body_taken_ < length && taken > 0) {

@@ -62,7 +62,7 @@ void Greeting::read() {
 }
 
 void Greeting::read_hello(std::string_view record) {
-  if (record.substr(0, kMagic.size()) != kMagic) return refuse("what answers there is no server or client of this ipc, or another version of it");
+  if (record.substr(0, kMagic.size()) != kMagic) return refuse("the peer is not an ipc server or client, or has another version of ipc");
   const std::string their_nonce(record.substr(kMagic.size(), kNonce));
   session_ = side_ == Side::kServer ? own_nonce_ + their_nonce : their_nonce + own_nonce_;
   own_share_ = cpace::share(scalar_, cpace::generator(secret_, kChannel, std::as_bytes(std::span(session_))));
@@ -70,20 +70,20 @@ void Greeting::read_hello(std::string_view record) {
     output_.append(kMagic).append(own_nonce_).append(text(own_share_));
     return expect(State::kShare, kShare + kProof);
   }
-  if (!agree(record.substr(kMagic.size() + kNonce))) return refuse("what it sends is no share of a key");
+  if (!agree(record.substr(kMagic.size() + kNonce))) return refuse("the peer sent an invalid key share");
   output_.append(text(own_share_)).append(proof("server"));
   expect(State::kProof, kProof);
 }
 
 void Greeting::read_share(std::string_view record) {
-  if (!agree(record.substr(0, kShare))) return refuse("what it sends is no share of a key");
+  if (!agree(record.substr(0, kShare))) return refuse("the peer sent an invalid key share");
   read_proof(record.substr(kShare));
   if (done()) output_.append(proof("client"));
 }
 
 void Greeting::read_proof(std::string_view record) {
   const std::string expected = proof(side_ == Side::kServer ? "client" : "server");
-  if (sodium_memcmp(record.data(), expected.data(), kProof) != 0) return refuse("its POLYVERSO_SECRET is another one");
+  if (sodium_memcmp(record.data(), expected.data(), kProof) != 0) return refuse("its POLYVERSO_SECRET differs");
   expect(State::kDone, 0);
 }
 

@@ -55,7 +55,7 @@ Descriptor own_file(const std::string& path, int flags, Failure& failure) {
     return Descriptor();
   }
   if (about.st_uid != geteuid() || !S_ISREG(about.st_mode)) {
-    failure = path + " belongs to somebody else";
+    failure = path + " belongs to another user, or is not a regular file";
     return Descriptor();
   }
   return file;

@@ -19,7 +19,7 @@ void push_hook(lua_State* L, const char* which) {
 
 /// What an error left on top of the stack, as text; popped.
 std::string popped_text(lua_State* L) {
-  std::string text = lua_isstring(L, -1) ? text_of(L, -1) : "an error that is no text";
+  std::string text = lua_isstring(L, -1) ? text_of(L, -1) : "an error that is not a string";
   lua_pop(L, 1);
   return text;
 }
@@ -106,7 +106,7 @@ class Encoder {
   }
 
   bool function(int index, int depth) {
-    if (lua_iscfunction(L, index) != 0) return refuse("a function that is written in C can't be sent");
+    if (lua_iscfunction(L, index) != 0) return refuse("a C function can't be sent");
     std::string code;
     lua_pushvalue(L, index);
 #if LUA_VERSION_NUM >= 503
@@ -115,7 +115,7 @@ class Encoder {
     const int dumped = lua_dump(L, append, &code);
 #endif
     lua_pop(L, 1);
-    if (dumped != 0 || code.empty()) return refuse("a function can't be sent: this Lua does not give its code away");
+    if (dumped != 0 || code.empty()) return refuse("a function can't be sent: this Lua can't dump its code");
     tag(Tag::kFunction);
     plain(static_cast<uint64_t>(code.size()));
     message_.bytes += code;
@@ -140,7 +140,7 @@ class Encoder {
 #endif
     if (!manner_.upvalues)
       return refuse(std::string("a function with the upvalue \"") + name +
-                    "\" can't be sent: it would be another variable there. Pass its value as an argument");
+                    "\" can't be sent: the copy would have its own variable. Pass its value as an argument");
     if (!value(-1, depth + 1)) return false;
     lua_pop(L, 1);
     return true;
@@ -158,7 +158,7 @@ class Encoder {
     lua_pushvalue(L, index);
     lua_pushboolean(L, manner_.in_process ? 1 : 0);
     if (lua_pcall(L, 2, 1, 0) != 0) return refuse(popped_text(L));
-    if (lua_isnil(L, -1)) return refuse("userdata that is no tensor can't be sent");
+    if (lua_isnil(L, -1)) return refuse("userdata that is not a tensor can't be sent");
     tag(Tag::kPacked);
     if (!value(-1, depth + 1)) return false;
     lua_pop(L, 1);
@@ -180,10 +180,10 @@ class Decoder {
 
   bool value(int depth) {
     uint8_t tag = 0;
-    if (depth > kDepth) return refuse("a message of tables nested deeper than 100");
+    if (depth > kDepth) return refuse("invalid message: tables nested deeper than 100");
     if (lua_checkstack(L, 8) == 0) return refuse("out of stack");
     if (!plain(tag)) return false;
-    if (depth == 0 && into_ != 0 && static_cast<Tag>(tag) != Tag::kPacked) return refuse("the message is no tensor, as recv() was told to expect");
+    if (depth == 0 && into_ != 0 && static_cast<Tag>(tag) != Tag::kPacked) return refuse("recv() needs a tensor, the message is not a tensor");
     switch (static_cast<Tag>(tag)) {
       case Tag::kNil: lua_pushnil(L); return true;
       case Tag::kFalse: lua_pushboolean(L, 0); return true;
@@ -197,7 +197,7 @@ class Decoder {
       case Tag::kPacked: return packed(depth);
       case Tag::kShared: return shared();
     }
-    return refuse("a message that is none of ipc's: it has a value of an unknown kind");
+    return refuse("invalid message: a value of an unknown kind");
   }
 
  private:
@@ -210,7 +210,7 @@ class Decoder {
 
   template <typename Plain>
   bool plain(Plain& value) {
-    if (left() < sizeof value) return refuse("a message that ends too early");
+    if (left() < sizeof value) return refuse("invalid message: it ends too early");
     std::memcpy(&value, message_.bytes.data() + at_, sizeof value);
     at_ += sizeof value;
     return true;
@@ -231,7 +231,7 @@ class Decoder {
   const char* bytes(uint64_t& length) {
     if (!plain(length)) return nullptr;
     if (length > left()) {
-      refuse("a message that ends too early");
+      refuse("invalid message: it ends too early");
       return nullptr;
     }
     const char* found = message_.bytes.data() + at_;
@@ -254,7 +254,7 @@ class Decoder {
     for (; pairs > 0; --pairs) {
       if (!value(depth + 1)) return false;
       if (lua_isnil(L, -1) || (lua_type(L, -1) == LUA_TNUMBER && std::isnan(lua_tonumber(L, -1))))
-        return refuse("a message with a table whose key there can't be");
+        return refuse("invalid message: a table with an invalid key");
       if (!value(depth + 1)) return false;
       lua_rawset(L, -3);
     }
@@ -267,11 +267,11 @@ class Decoder {
     const char* code = bytes(length);
     if (code == nullptr || !plain(upvalues)) return false;
     if (!manner_.functions)
-      return refuse("a function came from another process, which could be anybody's code: ipc.acceptFunctions(true) takes them all the same");
+      return refuse("refused a function from another process, because it runs as code of this one: ipc.acceptFunctions(true) allows functions");
     if (luaL_loadbuffer(L, code, length, "=received") != 0) return refuse(popped_text(L));
     for (uint32_t i = 1; i <= upvalues; ++i) {
       if (!value(depth + 1)) return false;
-      if (lua_setupvalue(L, -2, static_cast<int>(i)) == nullptr) return refuse("a message with a function of other upvalues than its code has");
+      if (lua_setupvalue(L, -2, static_cast<int>(i)) == nullptr) return refuse("invalid message: a function with more upvalues than its code has");
     }
     return true;
   }
@@ -289,7 +289,7 @@ class Decoder {
   bool shared() {
     uint64_t which = 0;
     if (!plain(which)) return false;
-    if (!manner_.in_process || which >= message_.shared.size()) return refuse("a message that refers to what its sender can't share");
+    if (!manner_.in_process || which >= message_.shared.size()) return refuse("invalid message: a reference to an object that is not shared");
     push_shared(L, message_.shared[which]);
     return true;
   }
@@ -334,7 +334,7 @@ int decode_bytes(lua_State* L) {
     const Message message{text_of(L, 1), {}};
     size_t at = 0;
     if (!decode(L, message, at, {}, 0, failure)) return 0;
-    if (at != message.bytes.size()) failure = "a message with something behind its value";
+    if (at != message.bytes.size()) failure = "invalid message: trailing bytes after the value";
     return 1;
   });
 }

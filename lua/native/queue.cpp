@@ -110,7 +110,7 @@ bool Queue::read(bool waits, Message& message, const Interrupts& interrupts, Fai
 }
 
 bool Queue::drain(const Interrupts& interrupts, Failure& failure) {
-  if (!is_owner()) return failure = "drain() is the owner's, who made this workqueue", false;
+  if (!is_owner()) return failure = "only the owner of this workqueue can call drain()", false;
   std::unique_lock lock(mutex_);
   const size_t expected = questions_.size() + answers_.size();
   while (answers_.size() < expected) {

@@ -158,7 +158,7 @@ bool Server::wait(size_t count, Clock::time_point deadline, const Interrupts& in
     if (clients_.size() >= count) return true;
     if (interrupts.come()) return failure = kInterrupted, false;
     if (Clock::now() >= deadline) {
-      failure = std::to_string(clients_.size()) + " of " + std::to_string(count) + " clients have come to " + address_.text() + " within five minutes";
+      failure = std::to_string(clients_.size()) + " of " + std::to_string(count) + " clients connected to " + address_.text() + " within 5 minutes";
       return false;
     }
     came_.wait_for(lock, std::chrono::milliseconds(50));
@@ -226,7 +226,7 @@ int wait_ready(lua_State* L) {
       if (client == nullptr) return failure = "a list of clients is needed", 0;
       watched.push_back({client->fd(), POLLIN, 0});
     }
-    if (watched.empty()) return failure = "recvAny() of a server without such clients would wait for ever", 0;
+    if (watched.empty()) return failure = "recvAny() would wait forever: the server has no such clients", 0;
     const Interrupts interrupts(L);
     while (poll(watched.data(), watched.size(), 50) <= 0)
       if (interrupts.come()) return failure = kInterrupted, 0;

@@ -176,7 +176,7 @@ Descriptor connect_to(const std::string& host, int port, Clock::time_point deadl
       return Descriptor();
     }
     if (Clock::now() >= deadline) {
-      failure = "nobody answers at " + host + ":" + std::to_string(port) + ": " + std::strerror(error);
+      failure = "no answer from " + host + ":" + std::to_string(port) + ": " + std::strerror(error);
       return Descriptor();
     }
     std::this_thread::sleep_for(kPause);

@@ -136,7 +136,7 @@ void Workers::run(const std::shared_ptr<State>& state, const std::shared_ptr<Wor
     lua_close(L);
   } else {
     worker->failed = true;
-    worker->failure = "there is no memory for another Lua";
+    worker->failure = "out of memory for another Lua state";
   }
   const std::lock_guard lock(state->mutex);
   worker->arguments = {};
@@ -166,7 +166,7 @@ void Workers::work(lua_State* L, Worker& worker) {
   }
   for (int i = 2, last = lua_gettop(L); i <= last; ++i) {
     if (encode(L, i, kBetweenThreads, worker.results, worker.failure)) continue;
-    worker.failure = "what the function returns: " + worker.failure;
+    worker.failure = "return value: " + worker.failure;
     return;
   }
   worker.failed = false;
@@ -192,7 +192,7 @@ int Workers::join(lua_State* L, Failure& failure) {
   for (const auto& worker : workers) {
     if (worker->failed && !worker->is_told) return failure = worker->failure, 0;
     for (size_t at = 0; !worker->failed && at < worker->results.bytes.size(); ++pushed) {
-      if (lua_checkstack(L, 2) == 0) return failure = "the threads returned more values than a Lua function can", 0;
+      if (lua_checkstack(L, 2) == 0) return failure = "the threads returned more values than one Lua function can return", 0;
       if (!decode(L, worker->results, at, kBetweenThreads, 0, failure)) return 0;
     }
   }

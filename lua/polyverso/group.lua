@@ -120,7 +120,7 @@ end
 function Group:reduce_scatter(array, how)
   local all = arrays.one(array):shape()[1]
   local rows = math.floor(all / self.size)
-  if rows * self.size ~= all then capi.raise(capi.MV_ESHAPE, ("%d rows can't be as many for each of %d ranks"):format(all, self.size)) end
+  if rows * self.size ~= all then capi.raise(capi.MV_ESHAPE, ("%d rows can't be divided evenly among %d ranks"):format(all, self.size)) end
   local first = self.rank * rows
   in_place(arrays.one, array, how, function(one, said) capi.mv_reduce_scatter(self.handle, one, code(said), options(said)) end)
   if foreign.is_tensor(array) then return array:narrow(1, first + 1, rows) end

@@ -76,7 +76,7 @@ local function library()
   if not found then
     local loaded
     loaded, found = pcall(require, "torch")
-    if not loaded then fail("a message holds a tensor, and there is no torch here: %s", tostring(found)) end
+    if not loaded then fail("the message has a tensor, but torch is not available: %s", tostring(found)) end
   end
   return package.loaded["torch.types"] and own or installed
 end
@@ -115,10 +115,10 @@ end
 
 -- The number of elements for these lengths, which must be whole numbers that are not negative.
 local function count_of(sizes)
-  if type(sizes) ~= "table" or #sizes > MOST_DIMS then fail("a message with a tensor of no sizes") end
+  if type(sizes) ~= "table" or #sizes > MOST_DIMS then fail("invalid message: a tensor without sizes") end
   local count = #sizes > 0 and 1 or 0
   for _, length in ipairs(sizes) do
-    if type(length) ~= "number" or length < 0 or length % 1 ~= 0 then fail("a message with a tensor of no sizes") end
+    if type(length) ~= "number" or length < 0 or length % 1 ~= 0 then fail("invalid message: a tensor without sizes") end
     count = count * length
   end
   return count
@@ -129,10 +129,10 @@ local function storage_of(packed, name, count)
   if packed.memory then return with.borrowed(packed.memory) end
   local size = SIZES[name:match("^torch%.(%a+)Tensor$") or ""]
   local bytes = packed.bytes
-  if not size then fail("a message with a tensor of the type %s, which there is not", name) end
-  if type(bytes) ~= "string" then fail("a message with a tensor without its elements") end
+  if not size then fail("invalid message: a tensor of the unknown type %s", name) end
+  if type(bytes) ~= "string" then fail("invalid message: a tensor without elements") end
   count = count or #bytes / size
-  if count * size ~= #bytes then fail("a message with a tensor of %.0f elements in %d bytes", count, #bytes) end
+  if count * size ~= #bytes then fail("invalid message: a tensor of %.0f elements in %d bytes", count, #bytes) end
   return with.storage(name, bytes, count)
 end
 
@@ -148,19 +148,19 @@ local function by_name(sizes) return #sizes > 0 and table.concat(sizes, "x") or 
 
 local function unpack_tensor(packed, into)
   local name, sizes = packed.tensor, packed.sizes or {}
-  if type(name) ~= "string" then fail("a message with a tensor of no type") end
+  if type(name) ~= "string" then fail("invalid message: a tensor without a type") end
   local count = count_of(sizes)
   if into then
-    if not foreign.is_tensor(into) then fail("recv() got a %s to fill, and a tensor came", type(into)) end
+    if not foreign.is_tensor(into) then fail("recv() got a %s to fill, but the message is a tensor", type(into)) end
     local expected = into:nElement() > 0 and list(into:size()) or {}
     if torch.typename(into) ~= name or not same_sizes(expected, sizes) then
-      fail("recv() got a %s of %s to fill, and a %s of %s came", torch.typename(into), by_name(expected), name, by_name(sizes))
+      fail("recv() got a %s of %s to fill, but a %s of %s arrived", torch.typename(into), by_name(expected), name, by_name(sizes))
     end
   end
   local made
   if count == 0 then
     library()
-    made = (torch[name:match("^torch%.(%a+)$") or ""] or fail("a message with a tensor of the type %s, which there is not", name))()
+    made = (torch[name:match("^torch%.(%a+)$") or ""] or fail("invalid message: a tensor of the unknown type %s", name))()
   else
     made = library().tensor(name, storage_of(packed, name, count), sizes, packed.memory and packed.strides, packed.memory and packed.offset)
   end
@@ -170,20 +170,20 @@ end
 
 local function unpack_storage(packed, into)
   local name = type(packed.storage) == "string" and packed.storage:match("^(torch%.%a+)Storage$")
-  if not name then fail("a message with a storage of no type") end
+  if not name then fail("invalid message: a storage without a type") end
   local made = storage_of(packed, name .. "Tensor")
   if not into then return made end
   local torch = foreign.torch()
   if not torch.isStorage(into) or torch.typename(into) ~= packed.storage or #into ~= #made then
-    fail("recv() got a %s to fill, and a %s of %d came", torch.typename(into) or type(into), packed.storage, #made)
+    fail("recv() got a %s to fill, but a %s of %d arrived", torch.typename(into) or type(into), packed.storage, #made)
   end
   return into:copy(made)
 end
 
 --- Rebuilds a value from pack()'s table; copies its elements into `into`, if that is given.
 function values.unpack(packed, into)
-  if type(packed) ~= "table" then fail("a message with a tensor of no type") end
-  if packed.memory and type(packed.memory) ~= "userdata" then fail("a message with a tensor without its elements") end
+  if type(packed) ~= "table" then fail("invalid message: a tensor without a type") end
+  if packed.memory and type(packed.memory) ~= "userdata" then fail("invalid message: a tensor without elements") end
   if packed.storage then return unpack_storage(packed, into) end
   return unpack_tensor(packed, into)
 end

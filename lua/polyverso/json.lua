@@ -6,7 +6,7 @@ local read_value
 
 local function skip(text, at) return text:find("[^ \t\r\n]", at) or #text + 1 end
 
-local function refuse(text, at) error(("no JSON from %q on"):format(text:sub(at, at + 20)), 0) end
+local function refuse(text, at) error(("invalid JSON at %q"):format(text:sub(at, at + 20)), 0) end
 
 --- Encodes a character of the basic multilingual plane in UTF-8; Lua 5.1 has no function for that.
 local function utf8_of(code)

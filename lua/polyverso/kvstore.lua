@@ -36,12 +36,12 @@ local function tensors_of_key(value, copies)
   local one = tensor_of(value, copies)
   if one then return {one} end
   if type(value) ~= "table" then
-    refuse(capi.MV_EINVAL, "a value is a tensor or FFI memory, not a %s", value == nil and "nil" or type(value))
+    refuse(capi.MV_EINVAL, "a value must be a tensor or FFI memory, not a %s", value == nil and "nil" or type(value))
   end
   local some = {}
   for i, item in ipairs(value) do
     some[i] = tensor_of(item, copies)
-    if not some[i] then refuse(capi.MV_EINVAL, "element %d of a key's values is a %s, no tensor", i, type(item)) end
+    if not some[i] then refuse(capi.MV_EINVAL, "element %d of a key's values is a %s, not a tensor", i, type(item)) end
   end
   return some
 end
@@ -52,7 +52,7 @@ local function tensors(keys, given, copies)
   local is_list = type(given) == "table" and not tensor.is_tensor(given) and not is_memory(given) and not foreign.is_tensor(given)
   if not is_list or #given ~= #keys then
     local some = is_list and #given .. " values" or "one value"
-    refuse(capi.MV_ESHAPE, "%s for %d keys: a list with one element a key is needed", some, #keys)
+    refuse(capi.MV_ESHAPE, "%s for %d keys: a list with one element per key is needed", some, #keys)
   end
   local all = {}
   for i, value in ipairs(given) do all[i] = tensors_of_key(value, copies) end
@@ -116,7 +116,7 @@ end
 local function ids_of(value)
   local made = tensor_of(value)
   if not made and type(value) ~= "table" then
-    refuse(capi.MV_EINVAL, "row ids are a tensor or a table of integers, not a %s", type(value))
+    refuse(capi.MV_EINVAL, "row ids must be a tensor or a table of integers, not a %s", type(value))
   end
   return made or tensor.copy_of(value, "i64")
 end
@@ -321,7 +321,7 @@ local of_server = {}
 
 function StoreOfServer.__index(_, name)
   if of_server[name] then return of_server[name] end
-  refuse(capi.MV_ESTATE, "this process is only a server: polyverso.kvstore_server's KVStoreServer(kv):run()")
+  refuse(capi.MV_ESTATE, "this process is only a server: call polyverso.kvstore_server's KVStoreServer(kv):run()")
 end
 function of_server:type() return self.name end
 function of_server:rank() return capi.mv_server_id(self.node) end

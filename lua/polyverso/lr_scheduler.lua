@@ -32,13 +32,13 @@ local function check(name, settings, schedule)
   local before = 0
   for _, step in ipairs(steps) do
     if type(step) ~= "number" or step <= before or step % 1 ~= 0 then
-      capi.raise(capi.MV_EINVAL, ("a %s's steps are numbers of updates, from 1 on, ascending: not %s"):format(name, tostring(step)))
+      capi.raise(capi.MV_EINVAL, ("%s: update numbers must be ascending and at least 1, not %s"):format(name, tostring(step)))
     end
     before = step
   end
-  if name:find("Factor") and #steps == 0 then capi.raise(capi.MV_EINVAL, ("a %s has a step"):format(name)) end
+  if name:find("Factor") and #steps == 0 then capi.raise(capi.MV_EINVAL, ("%s needs a step"):format(name)) end
   if (tonumber(schedule.factor) or 1) > 1 then
-    capi.raise(capi.MV_EINVAL, ("factor = %s: a factor above 1 would let the rate grow"):format(schedule.factor))
+    capi.raise(capi.MV_EINVAL, ("factor = %s: must be 1 or less, so that the rate does not grow"):format(schedule.factor))
   end
   schedule(0)
 end

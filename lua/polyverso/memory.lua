@@ -48,11 +48,11 @@ function memory.look(cdata, count, writable)
     known[id] = type
   end
   if not type.dtype then return nil, type end
-  if writable and type.is_const then return nil, "constant FFI memory, results need memory to go to" end
+  if writable and type.is_const then return nil, "constant FFI memory: results need writable memory" end
   if type.is_array then
     count = ffi.sizeof(cdata) / type.size
   elseif not count then
-    return nil, "an FFI pointer, which does not know its length: pass {pointer = p, count = n}"
+    return nil, "an FFI pointer without a length: pass {pointer = p, count = n}"
   end
   return tonumber(ffi.cast("intptr_t", ffi.cast("const void *", cdata))), count, type.dtype
 end

@@ -60,7 +60,7 @@ end
 
 --- Takes effect with the next push to a store of this process, and in other stores with the next set_optimizer().
 function Optimizer:set_learning_rate(rate)
-  if self.lr_scheduler then capi.raise(capi.MV_ESTATE, "the rate is the lr_scheduler's: there is no other to be set") end
+  if self.lr_scheduler then capi.raise(capi.MV_ESTATE, "the lr_scheduler sets the learning rate: it can't be set directly") end
   self.parameters.learning_rate = rate
 end
 
@@ -131,7 +131,7 @@ function module.create(name, settings)
     names[#names + 1] = class:lower()
   end
   table.sort(names)
-  capi.raise(capi.MV_EINVAL, ('there is no optimizer "%s"; known: %s'):format(name, table.concat(names, ", ")))
+  capi.raise(capi.MV_EINVAL, ('unknown optimizer "%s"; known: %s'):format(name, table.concat(names, ", ")))
 end
 
 return module

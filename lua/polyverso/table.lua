@@ -37,7 +37,7 @@ local checked = values.checked
 
 -- The ids of a call; nil for the whole table.
 local function ids_of(how)
-  if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys are the same: give one of them") end
+  if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
   return how.rows or how.keys
 end
 

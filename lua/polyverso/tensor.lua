@@ -74,7 +74,7 @@ end
 local function lay_out(list, level, shape, flat)
   local length = shape[level] or #list
   shape[level] = length
-  if #list ~= length then capi.raise(capi.MV_ESHAPE, ("rows of %d and of %d values"):format(length, #list)) end
+  if #list ~= length then capi.raise(capi.MV_ESHAPE, ("rows have different lengths: %d and %d values"):format(length, #list)) end
   for _, value in ipairs(list) do
     if type(value) == "table" then lay_out(value, level + 1, shape, flat) else flat[#flat + 1] = value end
   end

@@ -71,7 +71,7 @@ describe("AllReduceSGD", function()
     allReduceSGD.synchronizeParameters(grads)
     allReduceSGD.sumAndNormalizeGradients(grads)
     assert.same({3, 4}, grads:totable())
-    assert.error_matches(function() require("distlearn.AllReduceSGD")(5) end, "a tree of ipc's is needed")
+    assert.error_matches(function() require("distlearn.AllReduceSGD")(5) end, "an ipc tree is needed")
   end)
 end)
 

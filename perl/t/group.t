@@ -42,7 +42,7 @@ print join(' ', $part->list, 'tensor', @{ $group->reduce_scatter($tensor)->to_li
 $part .= 77;
 print $whole->at(0, 2 * $rank), "\n";
 eval { $group->reduce_scatter(PDL->zeroes(3, 4)) };
-print $@ =~ /^4 rows can't be as many for each of 3 ranks/ ? "refused\n" : $@;
+print $@ =~ /^4 rows can't be divided evenly among 3 ranks/ ? "refused\n" : $@;
 RANK
 for my $rank (0 .. 2) {
     like($texts[$rank], qr/\[\s*\[ *0 +0\]\s*\[ *1 +10\]\s*\[ *2 +20\]\s*\]\s*3\n/, 'gathered');
@@ -102,7 +102,7 @@ like(text_of_error(sub { $group->reduce_scatter(PDL->zeroes(2), op => 'mean') })
 like(text_of_error(sub { $group->allreduce(PDL->zeroes(2), opp => 'max') }), qr/unknown option 'opp'/, 'and so are the names of options');
 like(text_of_error(sub { $group->barrier(op => 'max') }), qr/unknown option 'op'/, 'by what a call takes');
 my $custom = Polyverso::CAPI::mv_custom_begin($group->handle, [PDL->zeroes(2)], 0);
-like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays to take what 1 are/, 'there is a place for each array');
+like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays given, 1 needed/, 'there is a place for each array');
 is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'by hand');
 is(Polyverso::CAPI::mv_custom_end($custom), 1, 'one contributed');
 $group->close;

@@ -90,7 +90,7 @@ def as_table_values(data: Any, code: int) -> np.ndarray:
         return np.ascontiguousarray(data)
     if BF16 == BITS:
         raise ArgumentError(
-            capi.MV_EDTYPE, "numpy has no bfloat16: give its bits as uint16, or install ml_dtypes, which brings it"
+            capi.MV_EDTYPE, "numpy has no bfloat16: pass the bits as uint16, or install ml_dtypes"
         )
     return as_values(data, BF16).view(BITS)
 
@@ -108,7 +108,7 @@ def in_place(array: Any) -> Any:
     if getattr(array, "dtype", None) == BITS or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
         raise ArgumentError(
             capi.MV_EDTYPE,
-            "uint16 is no dtype here; where they are the bits of bfloat16, polyverso.Tensor.view() says so, or ml_dtypes.bfloat16",
+            "uint16 is not supported here: for bits of bfloat16, use polyverso.Tensor.view() or ml_dtypes.bfloat16",
         )
     return as_bits(array)
 
@@ -117,11 +117,11 @@ def as_rows(rows: Any) -> np.ndarray:
     """Row ids or keys as int64. Floats and boolean masks are refused: ArgumentError."""
     ids = np.atleast_1d(np.asarray(rows))
     if ids.size and ids.dtype.kind not in "iu":
-        raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be integers of 64 bits, not {ids.dtype}")
+        raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be 64-bit integers, not {ids.dtype}")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) >= 1 << 63:
         raise ArgumentError(
             capi.MV_EDTYPE,
-            f"key {int(ids.max())} does not fit int64; of hashes take the same bits: .view('int64')",
+            f"key {int(ids.max())} does not fit int64: reinterpret the bits of hashes with .view('int64')",
         )
     return np.ascontiguousarray(ids, dtype=np.int64)
 
@@ -131,7 +131,7 @@ def rows_or_keys(rows: Any, keys: Any) -> Any:
     if keys is None:
         return rows
     if rows is not None:
-        raise ArgumentError(capi.MV_EINVAL, "rows and keys are the same: give one of them")
+        raise ArgumentError(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them")
     return keys
 
 

@@ -59,7 +59,7 @@ def _leaves(values: Any) -> Iterator[np.ndarray]:
             yield from _leaves(value)
     else:
         raise ArgumentError(
-            capi.MV_EDTYPE, f"arrays that can be changed in place are needed, alone or in lists and dicts, not {type(values).__name__}"
+            capi.MV_EDTYPE, f"writable arrays are needed, alone or in lists and dicts, not {type(values).__name__}"
         )
 
 

@@ -187,7 +187,7 @@ class Group:
         whole = np.asarray(_own(array))
         rows, over = divmod(len(whole), self.size)
         if over:
-            raise ValueError(f"{len(whole)} rows can't be as many for each of {self.size} ranks")
+            raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
         capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout))
         return whole[self.rank * rows : (self.rank + 1) * rows]
 

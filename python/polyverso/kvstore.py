@@ -86,7 +86,7 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
     if hasattr(value, "__dlpack__"):
         return Tensor.from_dlpack(value)
     raise TypeError(
-        f"a value is a polyverso.Tensor, a numpy array or an object with __dlpack__, not {type(value).__name__}"
+        f"a value must be a polyverso.Tensor, a numpy array or an object with __dlpack__, not {type(value).__name__}"
     )
 
 
@@ -101,7 +101,7 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequ
         values = [values]
     elif not isinstance(values, (list, tuple)) or len(values) != len(keys):
         some = f"{len(values)} values" if isinstance(values, (list, tuple)) else "one value"
-        raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element a key is needed")
+        raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element per key is needed")
     kinds = set(map(type, values))
     if kinds == {Tensor}:  # returned unchanged: thousands of keys need no loop
         return values
@@ -135,7 +135,7 @@ def _ids(ids: Any) -> Tensor:
         return ids
     array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
     if array.size and array.dtype.kind not in "biuf":
-        raise ArgumentError(capi.MV_EDTYPE, f"row ids are whole numbers, not {array.dtype}")
+        raise ArgumentError(capi.MV_EDTYPE, f"row ids must be integers, not {array.dtype}")
     return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))
 
 
@@ -245,7 +245,7 @@ class KVStore:
         copies: Copies = []
         values = {"tensors": _tensors(key, out, copies), "priority": priority}
         if copies:
-            raise ArgumentError(capi.MV_EINVAL, "an array to pull into meanwhile must be C-contiguous and writable")
+            raise ArgumentError(capi.MV_EINVAL, "an asynchronous pull needs C-contiguous, writable arrays")
         options = call_options(capi.MV_ASYNC | (0 if ignore_sparse else capi.KV_SPARSE_TOO), timeout)
         return Request(self._node, self._updated(lambda: capi.kv_pull(self._handle, key, values, options)), out)
 
@@ -475,7 +475,7 @@ class KVStoreOfServer(KVStore):
         self._type, self._node = name, node
 
     def __getattr__(self, name: str) -> Any:  # such as _handle, which only a worker's store has
-        raise StateError(capi.MV_ESTATE, "this process is only a server: polyverso.kvstore_server.KVStoreServer(kv).run()")
+        raise StateError(capi.MV_ESTATE, "this process is only a server: call polyverso.kvstore_server.KVStoreServer(kv).run()")
 
     @property
     def type(self) -> str:

@@ -29,9 +29,9 @@ class LRScheduler:
         self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear"
     ) -> None:
         if warmup_begin_lr > base_lr:
-            raise ValueError(f"the rate grows in a warm-up, but warmup_begin_lr={warmup_begin_lr} > base_lr={base_lr}")
+            raise ValueError(f"warmup_begin_lr={warmup_begin_lr} must not exceed base_lr={base_lr}")
         if warmup_mode not in ("linear", "constant"):
-            raise ValueError(f"warmup_mode is linear or constant, not {warmup_mode}")
+            raise ValueError(f"warmup_mode must be linear or constant, not {warmup_mode}")
         self.base_lr = base_lr
         self.warmup_final_lr = base_lr
         self.warmup_steps = warmup_steps
@@ -55,7 +55,7 @@ class LRScheduler:
     def __call__(self, num_update: int) -> float:
         """The rate after `num_update` updates."""
         if not self.kind:
-            raise NotImplementedError(f"{type(self).__name__} is no schedule")
+            raise NotImplementedError(f"{type(self).__name__} does not implement __call__()")
         parameters = {"learning_rate": self.base_lr, **self.parameters()}
         words = (f"{name}={value}" for name, value in parameters.items())
         return capi.kv_optimizer_rate(" ".join(["mx.sgd", *words]), num_update)
@@ -71,9 +71,9 @@ class FactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, **warmup)
         if step < 1:
-            raise ValueError(f"step={step}: at least 1 update lies between two changes")
+            raise ValueError(f"step={step}: must be at least 1")
         if factor > 1:
-            raise ValueError(f"factor={factor}: a factor above 1 would let the rate grow")
+            raise ValueError(f"factor={factor}: must be 1 or less, so that the rate does not grow")
         self.step = step
         self.factor = factor
         self.stop_factor_lr = stop_factor_lr
@@ -91,9 +91,9 @@ class MultiFactorScheduler(LRScheduler):
     def __init__(self, step: Sequence[int], factor: float = 1, base_lr: float = 0.01, **warmup: Any) -> None:
         super().__init__(base_lr, **warmup)
         if not step or list(step) != sorted(set(step)) or step[0] < 1:
-            raise ValueError(f"step={list(step)}: numbers of updates are needed, ascending, from 1 on")
+            raise ValueError(f"step={list(step)}: update numbers must be ascending and at least 1")
         if factor > 1:
-            raise ValueError(f"factor={factor}: a factor above 1 would let the rate grow")
+            raise ValueError(f"factor={factor}: must be 1 or less, so that the rate does not grow")
         self.step = list(step)
         self.factor = factor
 
@@ -135,5 +135,5 @@ class CosineScheduler(LRScheduler):
 
 def _length(max_update: Union[int, float]) -> int:
     if max_update < 1 or max_update != int(max_update):
-        raise ValueError(f"max_update={max_update}: a whole number of updates, at least 1, is needed")
+        raise ValueError(f"max_update={max_update}: must be an integer of at least 1")
     return int(max_update)

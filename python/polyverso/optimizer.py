@@ -78,7 +78,7 @@ class Optimizer:
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}; known: {', '.join(known)}, {also}")
             setattr(self, name, value)
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
-            raise TypeError("param_idx2name is a dict of the keys' names")
+            raise TypeError("param_idx2name must be a dict from keys to names")
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and self.learning_rate is not None:
             lr_scheduler.base_lr = self.learning_rate
@@ -96,11 +96,11 @@ class Optimizer:
         own = list(vars(cls).get("__annotations__", {}))
         names = cls.positional if "positional" in vars(cls) or not own else own
         if len(values) > len(names):
-            raise TypeError(f"{cls.__name__} takes {len(names)} parameters without a name, {', '.join(names)}: {len(values)} were given")
+            raise TypeError(f"{cls.__name__} takes {len(names)} positional parameters ({', '.join(names)}): {len(values)} were given")
         given = dict(zip(names, values))
         twice = sorted(given.keys() & named.keys())
         if twice:
-            raise TypeError(f"{cls.__name__} was given {', '.join(twice)} twice")
+            raise TypeError(f"{cls.__name__} got multiple values for {', '.join(twice)}")
         return {**given, **named}
 
     @classmethod
@@ -135,7 +135,7 @@ class Optimizer:
         """Sets the rate. Takes effect at the next push to a store of one process; in dist stores, at the next
         KVStore.set_optimizer()."""
         if self.lr_scheduler is not None:
-            raise ValueError("the rate is the lr_scheduler's: there is no other to be set")
+            raise ValueError("the lr_scheduler sets the learning rate: it can't be set directly")
         self.learning_rate = rate
 
     def set_lr_mult(self, factors: Dict[Key, float]) -> None:
@@ -267,7 +267,7 @@ def create(name: str, **parameters: Any) -> Optimizer:
     """create("adam", learning_rate=0.01): the optimizer of that name, which is case-insensitive."""
     made = _known.get(name.lower())
     if made is None:
-        raise ValueError(f"there is no optimizer {name!r}; known: {', '.join(sorted(_known))}")
+        raise ValueError(f"unknown optimizer {name!r}; known: {', '.join(sorted(_known))}")
     return made(**parameters)
 
 

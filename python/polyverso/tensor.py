@@ -214,7 +214,7 @@ class Tensor(TensorMemory):
         if isinstance(key, slice):
             begin, end, step = key.indices(len(self))
             if step != 1:
-                raise IndexError("rows are sliced in steps of 1; take() copies any")
+                raise IndexError("slices of rows must have step 1: use take() to copy other rows")
             return self.slice(begin, max(begin, end))
         part = self
         for position in key if isinstance(key, tuple) else (key,):
@@ -225,7 +225,7 @@ class Tensor(TensorMemory):
     def __getitem__(self, key: Any) -> Any:
         """t[i], t[i, j]: a row, or the element if no dimension is left; t[a:b]: rows."""
         if not isinstance(key, (slice, tuple)) and operator.index(key) >= len(self):
-            raise IndexError(f"row {key} of {self.dtype} {self.shape}")  # ends a for loop
+            raise IndexError(f"row {key} is out of range: {self.dtype} {self.shape}")  # ends a for loop
         part = self._part(key)
         return part.item() if part.dims == 0 else part
 

@@ -50,7 +50,7 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
         about, arrays = _read(bytes(data))
         optimizer = updater.optimizer
         if about["class"] != type(optimizer).__name__:
-            raise _refused(f"the states are {about['class']}'s, the optimizer is an {type(optimizer).__name__}", capi.MV_EDISAGREE)
+            raise _refused(f"the states belong to {about['class']}, but the optimizer is {type(optimizer).__name__}", capi.MV_EDISAGREE)
         states = {_key(key): _made(state, arrays) for key, state in about["states"]}
         counts = {_key(key): int(count) for key, count in about["counts"]["keys"]}
         num_update = int(about["counts"]["num_update"])
@@ -86,13 +86,13 @@ def _read(data: bytes) -> Tuple[Dict[str, Any], List[Tensor]]:
         header = None
     if not isinstance(header, dict):
         if data[:1] == b"\x80" or (data[:1] in (b"(", b"]", b"}", b"c") and data.rstrip().endswith(b".")):
-            raise _refused("these states are pickled, which may run code: get_states() makes ones that do not")
-        raise _refused("these are no states of an updater, or they are damaged")
+            raise _refused("these states are pickled, and unpickling can run code: save them again with get_states()")
+        raise _refused("these are not the states of an updater, or they are damaged")
     metadata = header.get("__metadata__", {})
     if metadata.get("format") != _FORMAT:
-        raise _refused("these are no states of an updater")
+        raise _refused("these are not the states of an updater")
     if metadata["sha256"] != _digest(metadata["about"], header, data[end:]):
-        raise _refused("the states are damaged: their checksum is another one")
+        raise _refused("the states are damaged: the checksum does not match")
     arrays = []
     while f"state.{len(arrays)}" in header:
         about = header[f"state.{len(arrays)}"]
@@ -107,7 +107,7 @@ def _read(data: bytes) -> Tuple[Dict[str, Any], List[Tensor]]:
 
 def _key(key: Any) -> Any:
     if not isinstance(key, (int, str)):
-        raise ValueError(f"{key!r} is no key")
+        raise ValueError(f"{key!r} is not a key")
     return key
 
 
@@ -126,7 +126,7 @@ def _described(state: Any, arrays: List[Tensor]) -> Any:
         return {"value": state}
     if isinstance(state, np.generic):
         return {"value": state.item()}
-    raise TypeError(f"a state that holds a {type(state).__name__} can't be saved: tensors, arrays, numbers, text, lists and dicts can")
+    raise TypeError(f"a state with a {type(state).__name__} can't be saved: only tensors, arrays, numbers, text, lists and dicts can")
 
 
 def _made(described: Any, arrays: List[Tensor]) -> Any:

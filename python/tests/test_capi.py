@@ -136,7 +136,7 @@ def test_a_scan_fills_both_buffers(node):
     ("spec", "message"),
     [
         ({"initial": "much"}, "initial"), ({"initial": []}, ""), ({"capacity": -1}, "capacity"),
-        ({"capacity": 0.5}, "whole"), ({"seed": 1 << 63}, "64-bit"), ({"updater": 3}, "text"),
+        ({"capacity": 0.5}, "64-bit"), ({"seed": 1 << 63}, "64-bit"), ({"updater": 3}, "text"),
         ({"dtype": "i16"}, "dtype"), ({"kind": "list"}, "kind"),
     ],
 )

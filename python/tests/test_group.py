@@ -49,7 +49,7 @@ def test_all_get_what_each_has_and_each_a_part(cluster):
         lines = text.splitlines()
         assert lines[0] == "[[[0, 0]], [[1, 1]], [[2, 2]]] [0.0, 10.0, 20.0]"
         assert lines[1] == f"{np.arange(12.0).reshape(6, 2)[2 * rank : 2 * rank + 2].tolist()} True"
-        assert lines[2:] == ["4 rows can't be as many for each of 3 ranks", "2 rows can't be as many for each of 3 ranks"]
+        assert lines[2:] == ["4 rows can't be divided evenly among 3 ranks", "2 rows can't be divided evenly among 3 ranks"]
 
 
 def test_a_function_of_ones_own_reduces(cluster):
@@ -171,7 +171,7 @@ def test_reductions_by_hand_keep_their_arrays(group):
     custom = capi.mv_custom_begin(group.handle, [memoryview(values).cast("d")], 0)
     with pytest.raises(BufferError):
         values.clear()
-    with pytest.raises(polyverso.Error, match="2 arrays to take what 1 are"):
+    with pytest.raises(polyverso.Error, match="2 arrays given, 1 needed"):
         capi.mv_custom_next(custom, [np.zeros(4), np.zeros(4)])
     assert capi.mv_custom_next(custom, [np.zeros(4)]) == 0
     assert capi.mv_custom_end(custom) == 1

@@ -519,7 +519,7 @@ def test_states_of_an_updater(name):
     before = second.get_states()
     flipped = bytearray(states)
     flipped[-1] ^= 1
-    wrong = [(bytes(flipped), "checksum"), (states[:-9], "damaged"), (b"", "no states"), (pickle.dumps({1: 2}), "pickled")]
+    wrong = [(bytes(flipped), "checksum"), (states[:-9], "damaged"), (b"", "not the states"), (pickle.dumps({1: 2}), "pickled")]
     wrong += [(pickle.dumps({1: 2}, 0), "pickled")]
     for data, reason in wrong:
         with pytest.raises(ArgumentError, match=reason):

@@ -105,7 +105,7 @@ end)
 
 local function by_element(name, compute)
   in_place(name, {Tn = true}, function(result, source, number)
-    if number == 0 then fail("%s(): by zero", name) end
+    if number == 0 then fail("%s(): division by zero", name) end
     return strided.apply(function(_, element) return compute(element, number) end, shaped(name, result, source), source)
   end)
 end
@@ -201,7 +201,7 @@ function methods.__mul(a, b)
 end
 
 function methods.__div(a, b)
-  if type(b) ~= "number" then fail("a tensor is divided by a number, not by a %s: see cdiv()", types.describe(b)) end
+  if type(b) ~= "number" then fail("a tensor can only be divided by a number, not by a %s: see cdiv()", types.describe(b)) end
   return functions.div(a, b)
 end
 

@@ -54,7 +54,7 @@ local function place_of(name, module)
   if module or not path then return holder, last or name end
   for part in path:gmatch("[^.]+") do
     holder = rawget(holder, part)
-    if type(holder) ~= "table" then fail("class %s: there is no table %s to hold it", name, path) end
+    if type(holder) ~= "table" then fail("class %s: the table %s that should hold it does not exist", name, path) end
   end
   return holder, last
 end
@@ -73,7 +73,7 @@ function class.class(name, parent_name, module)
   if type(name) ~= "string" then fail("class(): a name is expected, got %s", types.describe(name)) end
   if metatables[name] or types.kinds[name] then fail("class %s has been already assigned a metatable", name) end
   local parent = parent_name and metatables[parent_name]
-  if parent_name and not parent then fail("class %s: there is no parent class %s", name, tostring(parent_name)) end
+  if parent_name and not parent then fail("class %s: unknown parent class %s", name, tostring(parent_name)) end
   local holder, last = place_of(name, module)
 
   local metatable = {__typename = name, __version = 1}

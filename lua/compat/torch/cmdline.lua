@@ -29,9 +29,9 @@ function CmdLine:silent() self.is_silent = true end
 function CmdLine:text(line) self.entries[#self.entries + 1] = {text = line or ""} end
 
 function CmdLine:option(name, default, help)
-  if type(name) ~= "string" or not name:find("^%-+[^%-]") then fail("option(): a name like -rate, not %s", tostring(name)) end
+  if type(name) ~= "string" or not name:find("^%-+[^%-]") then fail("option(): the name must be like -rate, not %s", tostring(name)) end
   if default == nil then fail("option(): %s has no default", name) end
-  if self.options[name] then fail("option(): %s is there already", name) end
+  if self.options[name] then fail("option(): %s is already defined", name) end
   local entry = {name = name, key = key_of(name), default = default, help = help}
   self.entries[#self.entries + 1], self.options[name] = entry, entry
 end

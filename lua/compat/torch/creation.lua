@@ -36,7 +36,7 @@ end)
 making("linspace", function(result, first, last, count)
   count = count or 100
   check_numbers("linspace", first, last, count)
-  if count == 1 and first ~= last then fail("linspace(): one point between %g and %g", first, last) end
+  if count == 1 and first ~= last then fail("linspace(): 1 point can't reach from %g to %g", first, last) end
   return strided.range(shaped("linspace", result, count), first, count > 1 and (last - first) / (count - 1) or 0)
 end, true)
 
@@ -88,7 +88,7 @@ local function join(result, parts, dimension)
   end
   dimension = dimension or most
   if not (dimension >= 1 and dimension <= most + 1 and dimension % 1 == 0) then
-    fail("cat(): dimension %s of %dD tensors", tostring(dimension), most)
+    fail("cat(): dimension %s out of range of %dD tensors", tostring(dimension), most)
   end
   if #filled == 0 then return result end
   local made, first = types.like(result, joined_sizes(filled, dimension)), 1
@@ -109,7 +109,7 @@ function functions.cat(...)
   local tensors = has_list and parts or {arguments[#arguments - 1], parts}
   local before = #arguments - (has_list and 1 or 2)
   for i, part in ipairs(tensors) do types.check(part, ("cat(): tensor %d"):format(i)) end
-  if before < 0 or before > 1 or #tensors == 0 then fail("cat(): ([result,] tensor, tensor [, dimension]) or a table") end
+  if before < 0 or before > 1 or #tensors == 0 then fail("cat(): ([result,] tensor, tensor [, dimension]) or a table of tensors is expected") end
   return join(before == 1 and arguments[1] or types.like(tensors[1]), tensors, dimension)
 end
 methods.cat = functions.cat
@@ -144,7 +144,7 @@ end
 
 function functions.setRNGState(state)
   if types.kind(state) ~= types.double or strided.elements(state) ~= 2 then
-    fail("setRNGState(): what getRNGState() returned is expected")
+    fail("setRNGState(): a state from getRNGState() is expected")
   end
   generator.seed, generator.stream, generator.has_begun = state[1], state[2], true
 end
@@ -175,7 +175,7 @@ local function distribution(name, fill, only_floats)
   end
   functions[name] = function(...)
     local first = ...
-    if types.kind(first) then return (first[name] or fail("%s(): not of a %s", name, types.describe(first)))(...) end
+    if types.kind(first) then return (first[name] or fail("%s(): not supported for a %s", name, types.describe(first)))(...) end
     return into[name](types.new(types.double, {1}), ...)[1]
   end
 end
@@ -226,7 +226,7 @@ methods.random = function(self, ...)
   local a, b = ...
   if not a then a, b = 0, WIDEST[types.kind(self).short] end
   if not b then a, b = 1, a end
-  if b < a then fail("random(): %g is less than %g", b, a) end
+  if b < a then fail("random(): the upper bound %g is less than the lower bound %g", b, a) end
   return strided.copy(self, draw(types.new(types.long, (strided.sizes(self))), "uniform", math.floor(a), math.floor(b) + 1))
 end
 functions.random = function(...)
@@ -244,7 +244,7 @@ function functions.multinomial(weights, count, with_replacement)
   local result = types.new(types.long, {strided.size(rows, 1), count})
   for r = 1, strided.size(rows, 1) do
     local left = rows[r]:double():clone()
-    if left:min() < 0 or left:sum() <= 0 then fail("multinomial(): weights must be >= 0, and some of them greater") end
+    if left:min() < 0 or left:sum() <= 0 then fail("multinomial(): weights must be >= 0, and at least one > 0") end
     if not with_replacement and left:gt(0):sum() < count then fail("multinomial(): not enough weights above 0") end
     for i = 1, count do
       local sums = left:cumsum()

@@ -37,7 +37,7 @@ function dispatch.one_kind(name, first, ...)
   for i = 1, select("#", ...) do
     local other = select(i, ...)
     if types.kind(other) and types.kind(other) ~= kind then
-      fail("invalid arguments: %s got a %s beside a %s", name, types.describe(other), types.describe(first))
+      fail("invalid arguments: %s got a %s together with a %s", name, types.describe(other), types.describe(first))
     end
   end
   return kind

@@ -157,7 +157,7 @@ local Reader = {}
 Reader.__index = Reader
 
 function Reader:take(count)
-  if count < 0 or self.at + count - 1 > #self.bytes then fail("%s ends too early, or is no file of Torch's", self.name) end
+  if count < 0 or self.at + count - 1 > #self.bytes then fail("%s ends too early, or is not a Torch file", self.name) end
   self.at = self.at + count
   return self.bytes:sub(self.at - count, self.at - 1)
 end
@@ -167,7 +167,7 @@ local NOT_FINITE = {nan = 0 / 0, ["-nan"] = 0 / 0, inf = 1 / 0, ["-inf"] = -1 / 
 function Reader:word()
   local _, last, word = self.bytes:find("^%s*([^%s]+)", self.at)
   local value = word and (tonumber(word) or NOT_FINITE[word])
-  if not value then fail("%s has no number where one is expected", self.name) end
+  if not value then fail("%s: a number is expected, but none found", self.name) end
   self.at = last + 1
   return value
 end
@@ -183,7 +183,7 @@ end
 
 function Reader:length(name)
   local length = self:number(name)
-  if not (length >= 0 and length < MOST) then fail("%s has a length of %s", self.name, tostring(length)) end
+  if not (length >= 0 and length < MOST) then fail("%s has an invalid length: %s", self.name, tostring(length)) end
   return length
 end
 
@@ -227,7 +227,7 @@ function Reader:pairs(into)
   for _ = 1, self:length("int") do
     local key = self:object()
     local value = self:object()
-    if key == nil or key ~= key then fail("%s has a table with a key that there can't be", self.name) end
+    if key == nil or key ~= key then fail("%s has a table with an invalid key", self.name) end
     rawset(into, key, value)
   end
   return into
@@ -245,7 +245,7 @@ function Reader:class_object()
   local name = self:text()
   if name:find("^V %d+$") then name = self:text() end -- files of the first versions have no version line
   local metatable = class.getmetatable(name)
-  if not metatable then fail("%s has an object of %s, a class that there is not", self.name, name) end
+  if not metatable then fail("%s has an object of the unknown class %s", self.name, name) end
   local kind = metatable.__kind
   if kind and kind.storage_metatable == metatable then return self:remember(number, self:storage(kind)) end
   if kind then return self:tensor(kind, self:remember(number, types.new(kind))) end
@@ -272,8 +272,8 @@ function Reader:object()
     if self.known[number] ~= nil then return self.known[number] end
     return self:pairs(self:remember(number, {}))
   end
-  if FUNCTIONS[code] then fail("%s has a function, which is not loaded: a file is data", self.name) end
-  fail("%s is no file of Torch's: code %s", self.name, tostring(code))
+  if FUNCTIONS[code] then fail("%s has a function: functions are not loaded from files", self.name) end
+  fail("%s is not a Torch file: unknown type code %s", self.name, tostring(code))
 end
 Reader.readObject = Reader.object
 
@@ -281,7 +281,7 @@ Reader.readObject = Reader.object
 
 local function check_format(format)
   if format ~= nil and format ~= "binary" and format ~= "ascii" then
-    fail('a file is "binary" or "ascii", not "%s"', tostring(format))
+    fail('the format must be "binary" or "ascii", not "%s"', tostring(format))
   end
   return format == "ascii"
 end

@@ -13,7 +13,7 @@ local function range_of(part, dimension, range)
   local length = strided.size(part, dimension)
   local first, last = range[1], range[2] or range[1]
   if type(first) ~= "number" or type(last) ~= "number" or #range > 2 then
-    fail("a range of positions is {first, last}, {position} or {}")
+    fail("a range of positions must be {first, last}, {position} or {}")
   end
   if first < 0 then first = length + first + 1 end
   if last < 0 then last = length + last + 1 end
@@ -34,7 +34,7 @@ local function parts(self, key, one)
       if #entry > 0 then part = range_of(part, dimension, entry) end
       dimension = dimension + 1
     else
-      fail("an index is a position or a range {first, last}, got %s", types.describe(entry))
+      fail("an index must be a position or a range {first, last}, got %s", types.describe(entry))
     end
   end
   return part
@@ -45,7 +45,7 @@ function indexing.index(self, key)
   if type(key) == "table" then return parts(self, key) end
   if types.storage_kind(key) == types.long then return parts(self, types.list(key)) end
   if types.kind(key) == types.byte then return self:maskedSelect(key) end
-  fail("a tensor's index is a number, a table, a LongStorage or a ByteTensor, got %s", types.describe(key))
+  fail("a tensor's index must be a number, a table, a LongStorage or a ByteTensor, got %s", types.describe(key))
 end
 
 local function assign(part, value)
@@ -142,7 +142,7 @@ local function each_gathered(what, self, dimension, positions, visit)
   if types.kind(positions) ~= types.long then fail("%s: a LongTensor is expected", what) end
   local sizes, strides, offset = strided.sizes(self)
   if #sizes ~= strided.dim(positions) or not sizes[dimension] then
-    fail("%s: tensors of as many dimensions are expected", what)
+    fail("%s: tensors with the same number of dimensions are expected", what)
   end
   local picked = positions:contiguous()
   local row, first = picked:storage(), picked:storageOffset()

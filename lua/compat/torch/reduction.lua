@@ -156,7 +156,7 @@ end
 local function extreme(name, op, where)
   local function along(values, places, source, dimension)
     dispatch.one_kind(name, values, source)
-    if types.kind(places) ~= types.long then fail("%s(): the places must be a LongTensor", name) end
+    if types.kind(places) ~= types.long then fail("%s(): the indices must be a LongTensor", name) end
     local sizes = reduced_sizes(name, source, dimension)
     strided.reduce(op, source, dimension, into_sizes(values, sizes))
     strided.reduce(where, source, dimension, into_sizes(places, sizes))
@@ -185,7 +185,7 @@ local function sort_into(values, places, source, dimension, descending)
   dispatch.one_kind("sort", values, source)
   tensors.resize_as(values, source)
   strided.copy(values, source)
-  if types.kind(places) ~= types.long then fail("sort(): the places must be a LongTensor") end
+  if types.kind(places) ~= types.long then fail("sort(): the indices must be a LongTensor") end
   return strided.sort(values, tensors.resize_as(places, source), dimension or strided.dim(source), descending)
 end
 
@@ -221,7 +221,7 @@ methods.topk = dispatch.fresh("topk", {T = topk, Tn = topk, Tnn = topk, Tnnb = t
 local function histogram(source, bins, least, most)
   bins, least, most = bins or 100, least or 0, most or 0
   check_filled("histc", source)
-  if bins < 1 then fail("histc(): %g bins", bins) end
+  if bins < 1 then fail("histc(): %g bins: must be at least 1", bins) end
   if least == 0 and most == 0 then least, most = source:min(), source:max() end
   if least == most then least, most = least - 1, most + 1 end
   local counts = types.like(source, {bins})

@@ -8,7 +8,7 @@ local methods = types.storage_methods
 
 --- Makes a storage of a kind with `size` numbers, or with the numbers of a table.
 function storage.construct(kind, size, ...)
-  if select("#", ...) > 0 then fail("%s(size) or %s(table)", kind.storage_name, kind.storage_name) end
+  if select("#", ...) > 0 then fail("%s(size) or %s(table) is expected", kind.storage_name, kind.storage_name) end
   if size == nil then return strided.storage(kind.dtype, 0) end
   if type(size) == "number" then return strided.storage(kind.dtype, size) end
   if type(size) ~= "table" then
@@ -39,7 +39,7 @@ end
 
 function methods:copy(source)
   if not types.storage_kind(source) then fail("copy(): a Storage is expected, got %s", types.describe(source)) end
-  if #source ~= #self then fail("copy(): storages of %d and of %d elements", #self, #source) end
+  if #source ~= #self then fail("copy(): storages have different sizes: %d and %d elements", #self, #source) end
   strided.copy(whole(self), whole(source))
   return self
 end
@@ -52,7 +52,7 @@ function methods:type(name)
       return strided.storage(kind.dtype, #self):copy(self)
     end
   end
-  fail("%s is no type of storage", tostring(name))
+  fail("%s is not a storage type", tostring(name))
 end
 
 for _, kind in pairs(types.kinds) do

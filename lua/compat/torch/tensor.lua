@@ -13,11 +13,11 @@ local methods = types.methods
 local function lay_out(list, level, sizes, flat)
   local length = sizes[level] or #list
   sizes[level] = length
-  if #list ~= length then fail("invalid tensor definition: rows of %d and of %d values", length, #list) end
+  if #list ~= length then fail("invalid tensor definition: rows have different lengths: %d and %d values", length, #list) end
   for _, value in ipairs(list) do
     local is_row = type(value) == "table"
     if sizes.deepest and is_row == (level == sizes.deepest) then
-      fail("invalid tensor definition: numbers and rows side by side")
+      fail("invalid tensor definition: numbers and rows are mixed")
     elseif is_row then
       lay_out(value, level + 1, sizes, flat)
     elseif type(value) == "number" then
@@ -71,7 +71,7 @@ function tensor.construct(kind, first, ...)
   if first == nil then return made end
   if type(first) == "table" then return from_table(kind, first) end
   if types.kind(first) then
-    if types.kind(first) ~= kind then fail("%s(%s): see type()", kind.name, types.describe(first)) end
+    if types.kind(first) ~= kind then fail("%s(%s): use type() to convert", kind.name, types.describe(first)) end
     return alias(made, first)
   end
   if types.storage_kind(first) == kind then return upon_storage(made, first, ...) end

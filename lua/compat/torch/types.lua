@@ -77,7 +77,7 @@ end
 --- The kind of a FloatTensor or DoubleTensor; anything else is an error.
 function types.check_float(what, value)
   local kind = types.check(value, what)
-  if kind.is_integral then types.fail("%s: only of a FloatTensor or DoubleTensor, got %s", what, types.describe(value)) end
+  if kind.is_integral then types.fail("%s: a FloatTensor or DoubleTensor is expected, got %s", what, types.describe(value)) end
   return kind
 end
 
@@ -99,7 +99,7 @@ types.default = types.double
 function types.kind_named(name)
   local kind = types.kinds[name]
   if not kind then
-    types.fail("%s is no type of tensor: torch.ByteTensor, IntTensor, LongTensor, FloatTensor and DoubleTensor are",
+    types.fail("%s is not a tensor type; known: torch.ByteTensor, IntTensor, LongTensor, FloatTensor and DoubleTensor",
       tostring(name))
   end
   return kind

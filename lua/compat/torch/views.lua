@@ -68,7 +68,7 @@ function methods:permute(...)
     new_sizes[i], new_strides[i], seen[dimension] = sizes[dimension], strides[dimension], true
   end
   for dimension = 1, math.max(#sizes, #order) do
-    if not seen[dimension] then fail("permute(): each of the %d dimensions once is expected", #sizes) end
+    if not seen[dimension] then fail("permute(): each of the %d dimensions must be given exactly once", #sizes) end
   end
   return upon(self, offset, new_sizes, new_strides)
 end
@@ -78,8 +78,8 @@ function methods:unfold(dimension, size, step)
   local sizes, strides, offset = strided.sizes(self)
   check_dimension("unfold()", dimension, sizes)
   types.check_numbers("unfold", size, step)
-  if size < 1 or size > sizes[dimension] then fail("unfold(): slices of %g of %d elements", size, sizes[dimension]) end
-  if step < 1 then fail("unfold(): a step of %g", step) end
+  if size < 1 or size > sizes[dimension] then fail("unfold(): slice size %g is out of range for %d elements", size, sizes[dimension]) end
+  if step < 1 then fail("unfold(): step %g: must be at least 1", step) end
   sizes[#sizes + 1], strides[#strides + 1] = size, strides[dimension]
   sizes[dimension] = math.floor((sizes[dimension] - size) / step) + 1
   strides[dimension] = strides[dimension] * step
@@ -116,7 +116,7 @@ local function complete(what, sizes, count)
     sizes[open] = math.floor(count / product)
     product = count
   end
-  if product ~= count then fail("%s: a tensor of %d elements does not have these lengths", what, count) end
+  if product ~= count then fail("%s: a tensor of %d elements does not fit these sizes", what, count) end
   return sizes
 end
 
@@ -199,7 +199,7 @@ end
 local function split(parts, self, size, dimension)
   dimension = dimension or 1
   types.check(self, "split()")
-  if type(size) ~= "number" or size < 1 then fail("split(): parts of %s", tostring(size)) end
+  if type(size) ~= "number" or size < 1 then fail("split(): part size %s: must be at least 1", tostring(size)) end
   local length = strided.size(self, dimension)
   for first = 1, length, size do
     parts[#parts + 1] = self:narrow(dimension, first, math.min(size, length - first + 1))
@@ -214,7 +214,7 @@ function methods:split(...) return split(parts_first(self, ...)) end
 function methods:chunk(...)
   local parts, source, count, dimension = parts_first(self, ...)
   types.check(source, "chunk()")
-  if type(count) ~= "number" or count < 1 then fail("chunk(): %s parts", tostring(count)) end
+  if type(count) ~= "number" or count < 1 then fail("chunk(): %s parts: must be at least 1", tostring(count)) end
   return split(parts, source, math.ceil(strided.size(source, dimension or 1) / count), dimension)
 end
 

@@ -107,7 +107,7 @@ sub _reduce {
     my $result = $is_list ? $function->(\@made, [@$theirs]) : $function->($made[0], $theirs->[0]);
     @made = @$result  if $is_list  && ref $result eq 'ARRAY';
     @made = ($result) if !$is_list && _is_array($result);
-    Carp::croak(@made . ' values for ' . @$mine) if @made != @$mine;
+    Carp::croak(@made . ' values returned, expected ' . @$mine) if @made != @$mine;
     _assign($mine->[$_], $made[$_]) for 0 .. $#made;
     return 1;
 }
@@ -201,7 +201,7 @@ sub reduce_scatter {
     _check_arrays($array);
     my $is_pdl = Polyverso::Values::is_pdl($array);
     my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
-    Carp::croak("$rows rows can't be as many for each of $size ranks") if $rows % $size;
+    Carp::croak("$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
     Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
     return $array->slice($first, $after) unless $is_pdl;

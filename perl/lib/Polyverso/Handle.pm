@@ -22,7 +22,7 @@ sub close {
 sub STORABLE_freeze {
     my ($self) = @_;
     require Polyverso::Error;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, ref($self) . ' is a handle, which Storable can\'t copy');
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, ref($self) . ' is a handle: Storable can\'t copy it');
 }
 
 sub DESTROY {

@@ -264,7 +264,7 @@ sub free {
 
 # Refuses to be copied: the destructor of the copy would free the original's store.
 sub STORABLE_freeze {
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'a store is a handle, which Storable can\'t copy');
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'a store is a handle: Storable can\'t copy it');
 }
 
 sub DESTROY {

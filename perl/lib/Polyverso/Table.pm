@@ -61,7 +61,7 @@ sub _check {
 # tables.
 sub _ids {
     my ($how) = @_;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'rows and keys are the same: give one of them')
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'rows and keys mean the same: pass only one of them')
         if defined $how->{rows} && defined $how->{keys};
     my $rows = $how->{rows} // $how->{keys};
     return defined $rows ? Polyverso::Values::rows($rows) : undef;

@@ -122,7 +122,7 @@ sub normal {
 sub _lay_out {
     my ($list, $level, $shape, $flat) = @_;
     my $length = $shape->[$level] //= @$list;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, "rows of $length and of " . @$list . ' values')
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, "rows have different lengths: $length and " . @$list . ' values')
         if @$list != $length;
     for my $value (@$list) {
         if   (ref $value eq 'ARRAY') { _lay_out($value, $level + 1, $shape, $flat) }
@@ -138,7 +138,7 @@ sub _pack {
     local ($@, $SIG{__DIE__});
     my $bytes = eval { pack $letters, @$numbers };
     return $bytes // Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
-        'a tensor is made of numbers: ' . ($@ =~ s/ in pack at .*//sr));
+        'the values of a tensor must be numbers: ' . ($@ =~ s/ in pack at .*//sr));
 }
 
 sub copy_of {
@@ -266,7 +266,7 @@ sub free {
 
 # Refuses to be copied: the destructor of the copy would free the original's tensor.
 sub STORABLE_freeze {
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'Storable knows no tensors: AI::MXNet::NDArray or numbers can be stored, and copy() copies');
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'Storable does not support tensors: store an AI::MXNet::NDArray or numbers, or use copy()');
 }
 
 sub DESTROY {

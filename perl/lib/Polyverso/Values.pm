@@ -122,7 +122,7 @@ sub rows {
     }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
-        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not an integer of 64 bits') unless is_integer($id);
+        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not a 64-bit integer') unless is_integer($id);
     }
     return pack 'q*', @ids;
 }

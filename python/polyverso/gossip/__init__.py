@@ -61,7 +61,7 @@ class Gossip:
 
     def _add(self, array: Any) -> None:
         if array is None:
-            raise TypeError("None is no array, nor a payload")
+            raise TypeError("an array or a payload is needed, not None")
         shape = [int(length) for length in getattr(array, "shape", ())]
         if 2 <= len(shape) <= MOST_DIMS:
             capi.mv_gossip_add_shaped(self._handle, array, shape)

@@ -35,7 +35,7 @@ sub BUILD {
     my ($self) = @_;
     return if $self->device_type ne 'gpu';
     Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS,
-        "there is no $self: this Polyverso has no CUDA plug-in; mx->cpu(0), mx->cpu(1), ... stand for as many devices");
+        "$self is not available: this Polyverso has no CUDA plug-in; use mx->cpu(0), mx->cpu(1), ... as devices");
 }
 
 sub _is {

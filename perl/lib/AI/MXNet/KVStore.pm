@@ -48,7 +48,7 @@ sub create {
     $name //= 'local';
     my %how = @given;
     my ($unknown) = grep { $_ ne 'reject_nonfinite' } sort keys %how;
-    _refuse(EINVAL => "create has no option '$unknown', but reject_nonfinite") if defined $unknown;
+    _refuse(EINVAL => "create has no option '$unknown'; known: reject_nonfinite") if defined $unknown;
     my $self = $class->_create($name);
     $self->set_reject_nonfinite($how{reject_nonfinite}) if exists $how{reject_nonfinite} && $self->store;
     return $self;
@@ -64,7 +64,7 @@ sub _create {
 
 sub _store {
     my ($self) = @_;
-    return $self->store // _refuse(ESTATE => 'this process is only a server: AI::MXNet::KVStoreServer->new(kvstore => ...)->run');
+    return $self->store // _refuse(ESTATE => 'this process is only a server: call AI::MXNet::KVStoreServer->new(kvstore => ...)->run');
 }
 
 sub handle      { my ($self) = @_; return $self->_store->handle }
@@ -98,9 +98,9 @@ sub _options {
     my %given = @given;
     my %known = map { $_ => 1 } @{ $OPTIONS{$method} };
     my ($unknown) = grep { !$known{$_} } sort keys %given;
-    _refuse(EINVAL => "$method has no option '$unknown', but @{ $OPTIONS{$method} }") if defined $unknown;
+    _refuse(EINVAL => "$method has no option '$unknown'; known: @{ $OPTIONS{$method} }") if defined $unknown;
     for my $needed (grep { $known{$_} } qw(out row_ids)) {
-        _refuse(EINVAL => "$method wants $needed => ") unless defined $given{$needed};
+        _refuse(EINVAL => "$method needs $needed => ") unless defined $given{$needed};
     }
     return %given;
 }
@@ -171,10 +171,10 @@ sub broadcast {
 # runs as an updater in this process.
 sub set_optimizer {
     my ($self, $optimizer) = @_;
-    _refuse(EDTYPE => 'set_optimizer wants an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
+    _refuse(EDTYPE => 'set_optimizer needs an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
     my $text = $optimizer->text;
     if (!defined $text) {
-        _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and servers know no others') if $self->_is_dist;
+        _refuse(ENOSYS => ref($optimizer) . ' and its schedule must both be MXNet\'s: servers support no others') if $self->_is_dist;
         return $self->_set_updater($optimizer->get_updater);
     }
     $self->_store->set_optimizer($text);
@@ -238,7 +238,7 @@ sub save_optimizer_states {
     my ($self, $path, %how) = @_;
     my $updater = $self->_updater;
     return $self->_store->save_optimizer_states($path, %how) unless $updater;
-    _refuse(ESTATE => 'the updater is a function, which keeps no states that could be saved') unless _keeps_states($updater);
+    _refuse(ESTATE => 'the updater is a function: it has no states to save') unless _keeps_states($updater);
     return AI::MXNet::NDArray::File::write_whole($path, $updater->get_states($how{dump_optimizer}));
 }
 
@@ -246,7 +246,7 @@ sub load_optimizer_states {
     my ($self, $path) = @_;
     my $updater = $self->_updater;
     return $self->_store->load_optimizer_states($path) unless $updater;
-    _refuse(ESTATE => 'the updater is a function, which keeps no states') unless _keeps_states($updater);
+    _refuse(ESTATE => 'the updater is a function: it has no states to load') unless _keeps_states($updater);
     return $updater->set_states(AI::MXNet::NDArray::File::read_whole($path), $path);
 }
 
@@ -254,7 +254,7 @@ sub _keeps_states { my ($updater) = @_; return blessed $updater && $updater->can
 
 sub set_gradient_compression {
     my ($self, $parameters) = @_;
-    _refuse(EINVAL => "set_gradient_compression wants a hash: { type => '2bit', threshold => 0.5 }")
+    _refuse(EINVAL => "set_gradient_compression needs a hash: { type => '2bit', threshold => 0.5 }")
         unless ref $parameters eq 'HASH' && defined $parameters->{type};
     return $self->_store->set_gradient_compression($parameters);
 }

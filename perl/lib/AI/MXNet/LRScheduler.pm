@@ -33,7 +33,7 @@ sub _wrong { my ($text) = @_; AI::MXNet::Base::refuse(EINVAL => $text) }
 sub BUILD {
     my ($self) = @_;
     $self->warmup_final_lr($self->base_lr);
-    _wrong('warmup_mode ' . $self->warmup_mode . ': linear or constant is needed') if $self->warmup_mode !~ /\A(?:linear|constant)\z/;
+    _wrong('warmup_mode ' . $self->warmup_mode . ': must be linear or constant') if $self->warmup_mode !~ /\A(?:linear|constant)\z/;
     _wrong('warmup_steps ' . $self->warmup_steps . ' is negative') if $self->warmup_steps < 0;
     _wrong('warmup_begin_lr ' . $self->warmup_begin_lr . ' is above base_lr ' . $self->base_lr)
         if $self->warmup_begin_lr > $self->warmup_final_lr;
@@ -65,7 +65,7 @@ sub text {
 
 sub _rate_check {
     my ($self) = @_;
-    _wrong('factor ' . $self->factor . ': 1 or less makes the rate fall') if $self->factor > 1;
+    _wrong('factor ' . $self->factor . ': must be 1 or less, so that the rate does not grow') if $self->factor > 1;
     return;
 }
 
@@ -84,7 +84,7 @@ has count          => (is => 'rw', isa => 'Int', default => 0);
 
 sub BUILD {
     my ($self) = @_;
-    AI::MXNet::LRScheduler::_wrong('step ' . $self->step . ': 1 or more is needed') if $self->step < 1;
+    AI::MXNet::LRScheduler::_wrong('step ' . $self->step . ': must be at least 1') if $self->step < 1;
     return $self->_rate_check;
 }
 
@@ -117,7 +117,7 @@ sub BUILD {
     my ($self) = @_;
     my @step = @{ $self->step };
     my $sorted = @step && $step[0] >= 1 && !grep { $step[$_] <= $step[ $_ - 1 ] } 1 .. $#step;
-    AI::MXNet::LRScheduler::_wrong("step [@step]: numbers from 1 on are needed, each larger than the one before") unless $sorted;
+    AI::MXNet::LRScheduler::_wrong("step [@step]: update numbers must be ascending and at least 1") unless $sorted;
     return $self->_rate_check;
 }
 

@@ -51,7 +51,7 @@ sub _options {
     refuse(EINVAL => "an option without a value: @given") if @given % 2;
     %options = (%options, @given);
     my ($unknown) = grep { !$known->{$_} } sort keys %options;
-    refuse(EINVAL => "no option '$unknown' here: there are " . join ', ', sort keys %$known) if defined $unknown;
+    refuse(EINVAL => "unknown option '$unknown'; known: " . join ', ', sort keys %$known) if defined $unknown;
     delete @options{ grep { !defined $options{$_} } keys %options };
     return %options;
 }
@@ -247,7 +247,7 @@ sub asmpdl {
 
 sub asscalar {
     my ($self) = @_;
-    refuse(ESHAPE => "$self has more than one element, or none, and can't be a scalar") if $self->size != 1;
+    refuse(ESHAPE => "$self can't be converted to a scalar: it does not have exactly one element") if $self->size != 1;
     return $self->tostype('default')->tensor->item;
 }
 
@@ -262,13 +262,13 @@ sub _rows {
 sub _position {
     my ($self, $axis, $index) = @_;
     my $length = $self->shape->[$axis];
-    refuse(ERANGE => "$index is no position along axis $axis of $self") if $index >= $length || $index < -$length;
+    refuse(ERANGE => "index $index is out of range along axis $axis of $self") if $index >= $length || $index < -$length;
     return $index < 0 ? $index + $length : $index;
 }
 
 sub _at {
     my ($self, @index) = @_;
-    refuse(EINVAL => 'at wants one index, or one for each dimension') unless @index == 1 || @index == $self->ndim;
+    refuse(EINVAL => 'at needs one index, or one per dimension') unless @index == 1 || @index == $self->ndim;
     return $self->_slice(@index) if @index > 1;
     my $row = $self->_position(0, $index[0]);
     return $self->_rows($row, $row + 1) if $self->ndim == 1;
@@ -279,18 +279,18 @@ sub _at {
 # begin => , end => , a copy.
 sub _slice {
     my ($self, @slices) = @_;
-    refuse(EINVAL => 'slice wants positions') unless @slices;
+    refuse(EINVAL => 'slice needs positions') unless @slices;
     return $self->_cut(@slices) if grep { !ref && /\A(?:begin|end|step)\z/ } $slices[0];
     return $self->_pick(@{ $slices[0] }) if ref $slices[0] eq 'ARRAY' && ref $slices[0][0];
-    refuse(ESHAPE => "slice wants positions along the first dimension, or along all of them, not along @{[scalar @slices]} of $self")
+    refuse(ESHAPE => "slice needs positions along the first dimension or along all dimensions, not along @{[scalar @slices]} of $self")
         unless @slices == 1 || @slices == $self->ndim;
     my (@begin, @end);
     for my $axis (0 .. $#slices) {
         my $slice = $slices[$axis];
         my ($from, $to, $stride) = ref $slice ? @$slice : $slice eq 'X' ? (0, -1) : ($slice);
-        refuse(EINVAL => "a stride of $stride: slices are contiguous") if ($stride // 1) > 1;
+        refuse(EINVAL => "stride $stride: slices must be contiguous") if ($stride // 1) > 1;
         ($from, $to) = map { $self->_position($axis, $_) } $from, $to // $from;
-        refuse(ERANGE => "a slice from $from to $to along axis $axis of $self") if $from > $to;
+        refuse(ERANGE => "slice from $from to $to along axis $axis of $self: the end is before the start") if $from > $to;
         push @begin, $from;
         push @end,   $to + 1;
     }
@@ -395,14 +395,14 @@ sub STORABLE_freeze {
 
 sub STORABLE_thaw {
     my ($self, $cloning, $bytes, $about) = @_;
-    my ($array) = @{ AI::MXNet::NDArray::File::from_bytes('what Storable has kept', \$bytes) };
+    my ($array) = @{ AI::MXNet::NDArray::File::from_bytes('the data from Storable', \$bytes) };
     %$self = (%$array, context => $about->[0], writable => $about->[1]);
     return;
 }
 
 sub set {
     my ($self, $value) = @_;
-    refuse(EINVAL => 'a value to set is needed') unless defined $value;
+    refuse(EINVAL => 'no value to set was given') unless defined $value;
     refuse(ESTATE => "$self is not writable")    unless $self->writable;
     return $self->_set_number($value) if looks_like_number($value) && !ref $value;
     refuse(EDTYPE => "'$value' is neither a number nor an array") unless ref $value;

@@ -35,7 +35,7 @@ sub get_opt_registry { return \%REGISTRY }
 sub register {
     my ($class) = @_;
     my ($name) = $class =~ /(\w+)\z/;
-    warn "optimizer $name: $class takes the place of $REGISTRY{lc $name}\n" if ($REGISTRY{ lc $name } // $class) ne $class;
+    warn "optimizer $name: $class replaces $REGISTRY{lc $name}\n" if ($REGISTRY{ lc $name } // $class) ne $class;
     $REGISTRY{ lc $name } = $class;
     no strict 'refs';
     no warnings 'redefine';
@@ -46,7 +46,7 @@ sub register {
 sub create_optimizer {
     my ($class, $name, %parameters) = @_;
     my $found = $REGISTRY{ lc $name }
-        // AI::MXNet::Base::refuse(EINVAL => "there is no optimizer '$name'; known: @{[sort keys %REGISTRY]}");
+        // AI::MXNet::Base::refuse(EINVAL => "unknown optimizer '$name'; known: @{[sort keys %REGISTRY]}");
     return $found->new(%parameters);
 }
 *create = \&create_optimizer;
@@ -59,7 +59,7 @@ around BUILDARGS => sub {
         my $name = $attribute->init_arg // next;
         my $kind = $attribute->type_constraint;
         next if !$kind || !exists $given->{$name} || $kind->check($given->{$name});
-        AI::MXNet::Base::refuse(EINVAL => "$class: $name is " . ($given->{$name} // 'undef') . ", but @{[$kind->name]} is wanted");
+        AI::MXNet::Base::refuse(EINVAL => "$class: $name is " . ($given->{$name} // 'undef') . ", but must be @{[$kind->name]}");
     }
     return $given;
 };
@@ -69,7 +69,7 @@ sub BUILD {
     my ($self, $given) = @_;
     my %known = map { ($_->init_arg // $_->name) => 1 } $self->meta->get_all_attributes;
     my ($unknown) = grep { !$known{$_} } sort keys %$given;
-    AI::MXNet::Base::refuse(EINVAL => ref($self) . " has no parameter '$unknown'; it has @{[grep { !/\A_/ } sort keys %known]}")
+    AI::MXNet::Base::refuse(EINVAL => ref($self) . " has no parameter '$unknown'; known: @{[grep { !/\A_/ } sort keys %known]}")
         if defined $unknown;
     if (my $scheduler = $self->lr_scheduler) {
         if   (exists $given->{learning_rate}) { $scheduler->base_lr($self->learning_rate) }
@@ -103,7 +103,7 @@ sub set_wd_mult {
 
 sub set_learning_rate {
     my ($self, $rate) = @_;
-    AI::MXNet::Base::refuse(ESTATE => 'the rate is the lr_scheduler\'s, which can not be overwritten') if $self->lr_scheduler;
+    AI::MXNet::Base::refuse(ESTATE => 'the lr_scheduler sets the learning rate: it can\'t be set directly') if $self->lr_scheduler;
     $self->learning_rate($rate);
     return;
 }

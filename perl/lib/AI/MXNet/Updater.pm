@@ -50,7 +50,7 @@ sub _described {
     if (ref $state eq 'HASH') {
         return { hash => { map { $_ => _described($state->{$_}, $arrays) } keys %$state } };
     }
-    _refuse(EINVAL => "a state that holds $state can't be saved: arrays, numbers, text, and lists or hashes of them can")
+    _refuse(EINVAL => "a state with $state can't be saved: only arrays, numbers, text, and lists or hashes of them can")
         unless blessed $state && $state->isa('AI::MXNet::NDArray');
     push @$arrays, $state;
     return { array => $#$arrays, stype => $state->stype };
@@ -63,7 +63,7 @@ sub _made {
     if (my $hash = $described->{hash}) {
         return { map { $_ => _made($hash->{$_}, $arrays) } keys %$hash };
     }
-    my $array = $arrays->[$described->{array} // -1] // _refuse(EINVAL => 'the states tell of an array that is not there');
+    my $array = $arrays->[$described->{array} // -1] // _refuse(EINVAL => 'the states are damaged: they refer to a missing array');
     return $array->tostype($described->{stype} // 'default');
 }
 
@@ -127,12 +127,12 @@ sub _parameters {
 sub _of_parameters {
     my ($class, $parameters, $kind) = @_;
     $kind //= 'AI::MXNet::Optimizer';
-    _refuse(EINVAL => 'the states are damaged: they tell of no class and its parameters')
+    _refuse(EINVAL => 'the states are damaged: the class or its parameters are missing')
         if !defined $class || ref $class || ref $parameters ne 'HASH';
-    _refuse(EINVAL => "the states are of the class $class, which is no $kind that is loaded here") unless eval { $class->isa($kind) };
+    _refuse(EINVAL => "the states need the class $class, but no $kind of this name is loaded") unless eval { $class->isa($kind) };
     my %given = %$parameters;
     if (my $schedule = $given{lr_scheduler}) {
-        _refuse(EINVAL => 'the states are damaged: their schedule is none') if ref $schedule ne 'HASH';
+        _refuse(EINVAL => 'the states are damaged: the schedule is invalid') if ref $schedule ne 'HASH';
         my %own = %$schedule;
         $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own, 'AI::MXNet::LRScheduler');
     }
@@ -141,16 +141,16 @@ sub _of_parameters {
 
 sub _header {
     my ($bytes) = @_;
-    _refuse(EINVAL => 'these states are a file of Storable\'s, which may run code: get_states makes ones that do not')
+    _refuse(EINVAL => 'these states are in Storable\'s format, and loading them can run code: save them again with get_states')
         if $bytes =~ /\A(?:pst0|\x05[\x04-\x0c]|\x04[\x04-\x0c]\x08(?:12345678|87654321))/s;
     my $length = length $bytes >= 8 ? unpack 'Q<', $bytes : 0;
     my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
         ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
     my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
     # Checked only now, because a valid header's length may begin with the same bytes as a pickle.
-    _refuse(EINVAL => 'these states are pickled, which may run code: get_states makes ones that do not')
+    _refuse(EINVAL => 'these states are pickled, and unpickling can run code: save them again with get_states')
         if !$metadata && $bytes =~ /\A(?:\x80[\x02-\x05]|[\(\]\}c].*\.\s*\z)/s;
-    _refuse(EINVAL => 'these are no states of an updater, or they are damaged')
+    _refuse(EINVAL => 'these are not the states of an updater, or they are damaged')
         unless ref $metadata eq 'HASH' && ($metadata->{format} // '') eq FORMAT;
     return ($header, 8 + $length);
 }
@@ -160,12 +160,12 @@ sub _arrays {
     my @arrays;
     for (my $i = 0; my $about = $header->{"state.$i"}; ++$i) {
         my $wrong = "the states are damaged: state $i";
-        _refuse(EINVAL => "$wrong is described by nothing") if ref $about ne 'HASH';
+        _refuse(EINVAL => "$wrong has no description") if ref $about ne 'HASH';
         my ($offsets, $shape) = @$about{qw(data_offsets shape)};
         my $are_numbers = !grep { ref ne 'ARRAY' || grep { !defined || ref || !/\A\d+\z/ } @$_ } $offsets, $shape;
-        _refuse(EINVAL => "$wrong has no place") if !$are_numbers || @$offsets != 2;
+        _refuse(EINVAL => "$wrong has no valid shape or offsets") if !$are_numbers || @$offsets != 2;
         my ($from, $to) = @$offsets;
-        _refuse(EINVAL => "$wrong ends behind the file") if $to < $from || $begin + $to > length $bytes;
+        _refuse(EINVAL => "$wrong extends past the end of the file") if $to < $from || $begin + $to > length $bytes;
         my $values = substr $bytes, $begin + $from, $to - $from;
         my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), $values], $about->{shape});
         push @arrays, AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($tensor));
@@ -198,14 +198,14 @@ sub _read_states {
     my ($header, $begin) = _header($bytes);
     my %metadata = %{ $header->{__metadata__} };
     my $whole = defined $metadata{sha256} ? _checksum(\%metadata, substr $bytes, $begin) eq $metadata{sha256} : 1;
-    _refuse(EINVAL => 'the states are damaged: their checksum is another one') unless $whole;
+    _refuse(EINVAL => 'the states are damaged: the checksum does not match') unless $whole;
     my $class = ref $self->optimizer;
-    _refuse(EDISAGREE => 'the states are ' . ($metadata{class} // 'nobody') . "'s, the optimizer is an $class")
+    _refuse(EDISAGREE => 'the states belong to ' . ($metadata{class} // 'no class') . ", but the optimizer is $class")
         if ($metadata{class} // '') ne $class && !defined $metadata{optimizer};
     my ($states, $counts, $shared) = map { defined ? $json->decode($_) : undef } @metadata{qw(states counts shared)};
     my $index = ref $counts eq 'HASH' ? $counts->{index} : undef;
     my $sound = ref $states eq 'HASH' && ref $index eq 'HASH' && !grep { !looks_like_number($_) || $_ < 0 } $counts->{num_update} // 'none', values %$index;
-    _refuse(EINVAL => 'the states are damaged: they have no states, or no counts') unless $sound;
+    _refuse(EINVAL => 'the states are damaged: the states or the counts are missing') unless $sound;
     my $arrays = _arrays($bytes, $header, $begin);
     my %read = (counts => $index, num_update => $counts->{num_update});
     $read{states} = { map { $_ => _made($states->{$_}, $arrays) } keys %$states };

@@ -46,7 +46,7 @@ sub to_bytes {
     my @names  = ref $data eq 'HASH' ? sort keys %$data : ();
     my @arrays = ref $data eq 'HASH' ? @$data{@names} : ref $data eq 'ARRAY' ? @$data : $data;
     for my $array (@arrays) {
-        _refuse(EINVAL => 'arrays are saved, not ' . ($array // 'undef')) unless blessed $array && $array->isa('AI::MXNet::NDArray');
+        _refuse(EINVAL => 'only arrays can be saved, not ' . ($array // 'undef')) unless blessed $array && $array->isa('AI::MXNet::NDArray');
     }
     utf8::encode($_) for @names;
     return join '', pack('Q< Q< Q<', LIST_MAGIC, 0, scalar @arrays), map({ _write_array($_) } @arrays),
@@ -70,16 +70,16 @@ sub _number { my ($file, $letter, $bytes) = @_; return unpack $letter, _take($fi
 sub _read_shape {
     my ($file) = @_;
     my $dims = _number($file, 'l<', 4);
-    _refuse(EINVAL => "$file->{name}: an array of $dims dimensions") if $dims < 0 || $dims > 8;
+    _refuse(EINVAL => "$file->{name}: invalid array with $dims dimensions") if $dims < 0 || $dims > 8;
     my @shape = unpack 'q<*', _take($file, 8 * $dims);
-    _refuse(EINVAL => "$file->{name}: an array of the shape (@shape)") if grep { $_ < 0 } @shape;
+    _refuse(EINVAL => "$file->{name}: invalid array shape (@shape)") if grep { $_ < 0 } @shape;
     return \@shape;
 }
 
 sub _read_dtype {
     my ($file) = @_;
     my $number = _number($file, 'l<', 4);
-    return AI::MXNet::Base::dtype_in(DTYPE_MX_TO_STR->{$number} // _refuse(EDTYPE => "$file->{name}: no dtype has the number $number"));
+    return AI::MXNet::Base::dtype_in(DTYPE_MX_TO_STR->{$number} // _refuse(EDTYPE => "$file->{name}: unknown dtype number $number"));
 }
 
 my %SIZE = (f32 => 4, f64 => 8, i64 => 8, i32 => 4, u8 => 1, i8 => 1, f16 => 2, bf16 => 2);
@@ -96,7 +96,7 @@ sub _read_array {
     _refuse(EINVAL => sprintf '%s: an array begins with %08x, which MXNet 1.x does not write', $file->{name}, $magic)
         if $magic != ARRAY_MAGIC && $magic != ARRAY_MAGIC_NUMPY;
     my $storage = _number($file, 'l<', 4);
-    _refuse(EINVAL => "$file->{name}: an array of the storage type $storage: dense and row-sparse ones are read")
+    _refuse(EINVAL => "$file->{name}: unsupported storage type $storage: only dense and row-sparse arrays can be read")
         if $storage != DENSE && $storage != ROW_SPARSE;
     my $held = $storage == ROW_SPARSE ? _read_shape($file) : undef;
     my $shape = _read_shape($file);
@@ -113,7 +113,7 @@ sub _read_array {
 sub _read_count {
     my ($file) = @_;
     my $count = _number($file, 'Q<', 8);
-    _refuse(EINVAL => "$file->{name}: $count arrays or names, more than its bytes") if $count > length ${ $file->{bytes} };
+    _refuse(EINVAL => "$file->{name}: invalid count of $count arrays or names, more than the file has bytes") if $count > length ${ $file->{bytes} };
     return $count;
 }
 
@@ -121,7 +121,7 @@ sub from_bytes {
     my ($name, $bytes) = @_;
     my $file = { name => $name, bytes => $bytes, at => 0 };
     my $magic = _number($file, 'Q<', 8);
-    _refuse(EINVAL => sprintf '%s is no file of arrays: it begins with %016x', $name, $magic) if $magic != LIST_MAGIC;
+    _refuse(EINVAL => sprintf '%s is not a file of arrays: it begins with %016x', $name, $magic) if $magic != LIST_MAGIC;
     _take($file, 8);
     my @arrays = map { _read_array($file) } 1 .. _read_count($file);
     my @names = map { my $text = _take($file, _number($file, 'Q<', 8)); utf8::decode($text); $text } 1 .. _read_count($file);

@@ -239,7 +239,7 @@ _name(
 _name(
     sub {
         my ($self) = @_;
-        _refuse(ESHAPE => "$self is no matrix: only those have a T") if $self->ndim > 2;
+        _refuse(ESHAPE => "$self is not a matrix: T needs at most 2 dimensions") if $self->ndim > 2;
         return $self->ndim == 2 ? $self->transpose : $self->copy;
     },
     'T'

@@ -46,7 +46,7 @@ sub row_sparse_array {
     $source = $options{shape} unless defined $source;
     if (ref $source eq 'ARRAY') {
         return $class->zeros('row_sparse', $source, %keep) unless grep { ref } @$source;
-        _refuse(EINVAL => 'row_sparse_array wants [data, indices], a shape, or an array') if @$source != 2;
+        _refuse(EINVAL => 'row_sparse_array needs [data, indices], a shape, or an array') if @$source != 2;
         return $class->_of_rows(@$source, %options);
     }
     return $class->array($source, %keep) if blessed $source && $source->isa(__PACKAGE__);
@@ -60,7 +60,7 @@ sub _of_rows {
     my $values = AI::MXNet::NDArray->array($data, dtype => $dtype)->tensor;
     my $ids = AI::MXNet::NDArray->array($indices, dtype => 'int64')->tensor->reshape([-1]);
     my $shape = $options{shape};
-    _refuse(ESHAPE => 'row_sparse_array without any indices wants a shape') if !$shape && !$ids->count;
+    _refuse(ESHAPE => 'row_sparse_array without any indices needs a shape') if !$shape && !$ids->count;
     my $height = $shape ? $shape->[0] : $ids->max->item + 1;
     # The lengths of a row come from the shape; an empty list of rows has none.
     $values = $values->reshape([$ids->count, @$shape[1 .. $#$shape]]) if $shape;
@@ -75,7 +75,7 @@ sub array {
     return $options{ctx} ? $made->copyto($options{ctx}) : $made;
 }
 
-sub csr_matrix { _refuse(ENOSYS => 'there are no csr arrays here: row_sparse_array has the rows of a gradient') }
+sub csr_matrix { _refuse(ENOSYS => 'csr arrays are not supported: use row_sparse_array for the rows of a gradient') }
 
 # Keeps only the rows with these ids.
 sub retain {
@@ -145,7 +145,7 @@ sub _change_pdl {
 # There are no views, because a row may not be stored.
 for my $name (qw(at slice reshape aspdl_view)) {
     no strict 'refs';
-    *{$name} = sub : lvalue { my $none = _refuse(EINVAL => "$name is for dense arrays: ->tostype('default') makes one of $_[0]") };
+    *{$name} = sub : lvalue { my $none = _refuse(EINVAL => "$name needs a dense array: use ->tostype('default') of $_[0]") };
 }
 
 __PACKAGE__->meta->make_immutable;

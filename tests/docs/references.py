@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Checks the references of the documents: links must lead to files and headings, and the glossary's terms must exist.
+"""Checks the references of the documents: links must lead to files and headings, and names of source files, names of
+functions, and the glossary's terms must exist.
 
     references.py SOURCE
+
+In README.md, CONTRIBUTING.md and docs/*.md, a source file in backticks (`rpc/client.cpp`) must exist, and a function in
+backticks (`run()`) must be a word of the sources. If the label of a link is the name of a source file, the link must
+lead to a file of that name.
 
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -16,6 +22,18 @@ CODE = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z]+:")  # https:, doi:
+
+NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+QUOTED = re.compile(r"`([^`\n]+)`")
+LABELLED = re.compile(r"\[`?([^\]`]+)`?\]\(([^)#\s]+)[^)]*\)")
+SOURCE_FILE = re.compile(r"[\w./-]+\.(?:hpp|cpp|h|c|py|pm|lua|i|md|fbs|sh)")
+FUNCTION = re.compile(r"[\w:.]*?(\w+)\(\)")  # `run()`, `Loop::run()`, `node.run()`
+SOURCES = ("core", "capi", "swig", "python", "perl", "lua", "tools")  # where functions are looked up
+ROOTS = (".", "core", "capi/include")  # where paths in backticks begin, or else in the document's folder
+NOT_OURS = {
+    "launch.py",  # of DMLC's trackers
+    "multiverso.h",  # of Multiverso
+}
 
 
 def without_code(text):
@@ -47,6 +65,43 @@ def broken_links(document):
             yield line, f"{target or document.name} has no heading #{anchor}"
 
 
+@functools.cache
+def files_of(source):
+    folders = [path for path in source.iterdir() if path.is_dir() and path.name != "build" and path.name[0] != "."]
+    return [path for path in source.iterdir() if path.is_file()] + [
+        path for folder in folders for path in folder.rglob("*") if path.is_file()
+    ]
+
+
+@functools.cache
+def words_of(source):
+    words = set()
+    for file in files_of(source):
+        if file.relative_to(source).parts[0] in SOURCES:
+            words.update(re.findall(r"\w+", file.read_text(encoding="utf-8", errors="replace")))
+    return words
+
+
+def exists(source, document, path):
+    if "/" not in path:
+        return any(file.name == path for file in files_of(source))
+    return any((root / path).is_file() for root in (document.parent, *(source / name for name in ROOTS)))
+
+
+def lost_names(source, document):
+    text = without_code(document.read_text(encoding="utf-8"))
+    for match in QUOTED.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        name, function = match[1], FUNCTION.fullmatch(match[1])
+        if SOURCE_FILE.fullmatch(name) and name not in NOT_OURS and not exists(source, document, name):
+            yield line, f"there is no file {name}"
+        elif function and function[1] not in words_of(source):
+            yield line, f"no source has the function {name}"
+    for match in LABELLED.finditer(text):
+        if SOURCE_FILE.fullmatch(match[1]) and Path(match[1]).name != Path(match[2]).name:
+            yield text.count("\n", 0, match.start()) + 1, f"the link {match[1]} leads to {match[2]}"
+
+
 def lost_terms(glossary):
     for number, row in enumerate(glossary.read_text(encoding="utf-8").splitlines(), 1):
         columns = row.split(" | ")
@@ -63,10 +118,15 @@ def lost_terms(glossary):
 def main():
     source = Path(sys.argv[1]).resolve()
     documents = sorted(document for pattern in DOCUMENTS for document in source.glob(pattern))
+    naming = {document for pattern in NAMING for document in source.glob(pattern)}
     glossary = source / "docs" / "glossary.md"
     bad = 0
     for document in documents:
-        complaints = [*broken_links(document), *(lost_terms(document) if document == glossary else [])]
+        complaints = list(broken_links(document))
+        if document in naming:
+            complaints += lost_names(source, document)
+        if document == glossary:
+            complaints += lost_terms(document)
         for line, complaint in complaints:
             print(f"{document.relative_to(source)}:{line}: {complaint}")
         bad += len(complaints)

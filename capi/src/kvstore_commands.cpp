@@ -85,7 +85,7 @@ base::Status send_command(State& state, StoreEntry& store, int64_t head, const s
       return base::Status(MV_EINTR, "a signal interrupted the wait; outcome unknown: servers that have begun the command continue it");
     }
     *plan.request = keep_interrupted(state, store.node, started.call);
-    return base::Status(MV_EINTR, "a signal interrupted the wait; the command goes on");
+    return base::Status(MV_EINTR, "a signal interrupted the wait; the command continues");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "engine/member.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace mv::engine {
 
@@ -263,7 +264,12 @@ void Member::leave(std::function<void(const base::Status&)> left) {
   });
 }
 
+void Member::leave_without_flush() {
+  tell_all([](const base::Status&) {}, {});
+}
+
 void Member::tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error) {
+  if (std::exchange(told_all_, true)) return left(flush_error);
   class Told final : public rpc::Pending {
    public:
     Told(std::shared_ptr<size_t> open, std::function<void()> all_told) : open_(std::move(open)), all_told_(std::move(all_told)) {}

@@ -59,6 +59,9 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// Ends this worker: flushes, waits for its checkpoints, leaves its groups, then notifies the peers. Calls `left`
   /// with the first unreported error when all of them have answered.
   void leave(std::function<void(const base::Status&)> left);
+  /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
+  /// leaves, and that peer may wait for this worker.
+  void leave_without_flush();
 
   void on_connected(base::Peer peer, const std::string& address) override;
   void on_observer(base::Peer peer) override;
@@ -80,6 +83,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();
   void tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error);
+  bool told_all_ = false;  ///< the peers were notified
 
   base::SinkRef place(const wire::Message& request, size_t bytes) override;
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

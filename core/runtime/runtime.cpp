@@ -252,19 +252,21 @@ base::Status Runtime::shutdown() {
   if (!std::exchange(leaving_, true)) {
     if (identity_.worker_id >= 0)
       loop_.post([this] {
-        member_->leave([this](const base::Status& status) {
-          left_with_ = status;
-          left_ = true;
-        });
+        member_->leave([this](const base::Status& status) { note_left(status); });
       });
     else
       left_ = true;
   }
   const auto left = [this] { return left_.load(); };
-  if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == transport::Driven::kInterrupted)
+  transport::Driven leaving = loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout));
+  if (leaving == transport::Driven::kTimeout)
+    leaving = loop_.drive_until(left, base::kNever, [this] {
+      note_left(base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time"));
+      member_->leave_without_flush();
+    });
+  if (leaving == transport::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal interrupted the shutdown; the node is still serving: call mv_shutdown() again");
   if (loop_.defect() != nullptr) return shutdown();
-  if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
 
   const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
   const auto gone = [this] { return workers_gone_.load(); };
@@ -280,6 +282,13 @@ base::Status Runtime::shutdown() {
   }
   stop_transports();
   return left_with_;
+}
+
+/// The first outcome counts. Loop thread only.
+void Runtime::note_left(const base::Status& status) {
+  if (left_) return;
+  left_with_ = status;
+  left_ = true;
 }
 
 void Runtime::stop_transports() {

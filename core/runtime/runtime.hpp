@@ -118,6 +118,7 @@ class Runtime final : private transport::Flusher {
   std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of processes that were replaced
   bool loop_runs_ = false;
   bool leaving_ = false;
+  void note_left(const base::Status& status);
   std::atomic<bool> left_{false};
   base::Status left_with_;
 };

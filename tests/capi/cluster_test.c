@@ -187,6 +187,45 @@ static void a_worker_that_has_finished_holds_nobody_up(void** state) {
   assert_true(members[0].gets[9][0] == 23 && members[2].gets[9][0] == 23);
 }
 
+/* Changes that the other worker's departure alone releases: the first of two of worker 0 in one table may be applied, the second waits
+ * for worker 1's first; worker 1's first in the other table waits for worker 0's. */
+static pthread_barrier_t all_have_added;
+static mv_status left_with[2];
+static void* leaves_with_held_changes(void* argument) {
+  const int rank = *(const int*)argument;
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  mv_call_options forget = MV_CALL_OPTIONS_INIT;
+  mv_node node = 0;
+  mv_table tables[2];
+  float delta[kElements] = {1};
+  options.transport = "inproc";
+  options.nodes = 2;
+  options.rank = rank;
+  options.master = "held-changes";
+  options.sync = 1;
+  options.gate_timeout_ms = 1000;
+  forget.flags = MV_FORGET;
+  expect_ok(mv_node_open(&options, &node));
+  expect_ok(mv_table_create_text(node, "name=a size=257", NULL, 0, MV_F32, &tables[0]));
+  expect_ok(mv_table_create_text(node, "name=b size=257", NULL, 0, MV_F32, &tables[1]));
+  for (int i = 0; i < (rank == 0 ? 2 : 1); ++i) expect_ok(mv_table_add(tables[rank], delta, kElements, MV_F32, &forget));
+  pthread_barrier_wait(&all_have_added);
+  left_with[rank] = mv_shutdown(node);
+  return NULL;
+}
+static void changes_that_wait_for_each_other_do_not_hold_up_the_end(void** state) {
+  (void)state;
+  int ranks[2] = {0, 1};
+  pthread_t workers[2];
+  pthread_barrier_init(&all_have_added, NULL, 2);
+  for (int i = 0; i < 2; ++i) assert_int_equal(pthread_create(&workers[i], NULL, leaves_with_held_changes, &ranks[i]), 0);
+  for (int i = 0; i < 2; ++i) pthread_join(workers[i], NULL);
+  pthread_barrier_destroy(&all_have_added);
+  /* The first to give up releases the changes of the other. */
+  assert_true(left_with[0] == MV_ETIMEOUT || left_with[1] == MV_ETIMEOUT);
+  for (int i = 0; i < 2; ++i) assert_true(left_with[i] == MV_ETIMEOUT || left_with[i] == MV_OK);
+}
+
 /* ---------------------------------------------------------------- signals */
 
 static volatile sig_atomic_t signals_seen;
@@ -374,6 +413,7 @@ int main(void) {
       cmocka_unit_test(the_barrier_is_a_fence_after_everybodys_adds),
       cmocka_unit_test(workers_in_step_get_the_same_bits),
       cmocka_unit_test(a_worker_that_has_finished_holds_nobody_up),
+      cmocka_unit_test(changes_that_wait_for_each_other_do_not_hold_up_the_end),
       cmocka_unit_test(a_signal_interrupts_the_wait_and_not_the_call),
       cmocka_unit_test(an_interrupted_barrier_may_be_repeated),
       cmocka_unit_test(a_signal_interrupts_poll),

@@ -212,7 +212,7 @@ void whoever_was_given_up_stays_given_up(void**) {
   go = true;
   assert_true(peer.wait([](const Record& record) { return record.has_lost(1); }));
   assert_int_equal(node.record().connections_of(2), 1);
-  assert_non_null(strstr(peer.record().lost[0].text.c_str(), "given up"));
+  assert_non_null(strstr(peer.record().lost[0].text.c_str(), "considers this process lost"));
   assert_no_violations(node);
   assert_no_violations(peer);
 }

@@ -16,7 +16,7 @@ describe("JSON", function()
     for _, text in ipairs({"", "{", "[1,]", "[1 2]", '{"a"}', '{"a":}', "{1:2}", '"open', '"\\x"', "1 2", "nonsense", "--1"}) do
       local fine, why = pcall(json.decode, text)
       assert.is_false(fine, text)
-      assert.truthy(why:find("no JSON", 1, true))
+      assert.truthy(why:find("invalid JSON", 1, true))
     end
   end)
 end)

@@ -88,7 +88,7 @@ for my $how ('int8', 'topk ratio=1', 'powersgd rank=1') {
 
 like(text_of_error(sub { Polyverso::DistLearn::AllReduceEA->new($group, 0, 0.5) }), qr/tau is 0/, 'tau is checked');
 my $sgd = Polyverso::DistLearn::AllReduceSGD->new($group);
-like(text_of_error(sub { $sgd->sum_gradients([PDL->sequence(2)->long]) }), qr/array 0 is of i32/, 'integers are refused');
+like(text_of_error(sub { $sgd->sum_gradients([PDL->sequence(2)->long]) }), qr/array 0 is i32/, 'integers are refused');
 like(text_of_error(sub { $sgd->sum_gradients([3]) }), qr/neither a PDL nor a tensor/, 'and numbers');
 like(text_of_error(sub { Polyverso::CAPI::mv_ea_average($sgd->handle, []) }), qr/not an AllReduceEA/, 'a handle of another kind is told');
 $sgd->close;

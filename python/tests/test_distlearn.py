@@ -144,7 +144,7 @@ def test_mistakes_are_exceptions(group):
     with pytest.raises(polyverso.ArgumentError, match="tau is 0"):
         distlearn.AllReduceEA(group, tau=0, alpha=0.5)
     with distlearn.AllReduceSGD(group) as sgd:
-        with pytest.raises(polyverso.Error, match="array 0 is of i64"):
+        with pytest.raises(polyverso.Error, match="array 0 is i64"):
             sgd.sum_gradients([np.zeros(3, "i8")])
         with pytest.raises(polyverso.Error, match="C-contiguous"):
             sgd.sum_gradients([np.zeros((4, 4))[:, :2]])

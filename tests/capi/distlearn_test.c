@@ -190,7 +190,7 @@ static void refuses(struct member* self) {
   expect_error(mv_sgd_sum_gradients(sgd, NULL, 1, NULL, NULL), MV_EINVAL, "mv_sgd_sum_gradients");
   int32_t integer = 1;
   model = array_of(&integer, 1, MV_I32);
-  expect_error(mv_sgd_sum_gradients(sgd, &model, 1, NULL, NULL), MV_EDTYPE, "array 0 is of i32");
+  expect_error(mv_sgd_sum_gradients(sgd, &model, 1, NULL, NULL), MV_EDTYPE, "array 0 is i32");
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   mv_request request = 0;
   options.flags = MV_ASYNC;

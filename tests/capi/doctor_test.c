@@ -67,7 +67,7 @@ static void a_conflict_and_a_slip_of_the_pen_are_problems(void** state) {
   clean(NULL);
   setenv("POLYVERSO_NODE", "2", 1);
   expect_part(doctor(0, 0), "POLYVERSO_NODE is not a setting");
-  expect_part(doctor(0, 0), "-> write POLYVERSO_NODES");
+  expect_part(doctor(0, 0), "-> did you mean POLYVERSO_NODES?");
 }
 
 static void a_secret_is_never_told(void** state) {

@@ -160,7 +160,7 @@ static void lent_memory_is_used_as_it_is(void** state) {
   expect_ok(mv_tensor_free(view));
   expect_error(mv_tensor_view(mine, 3, MV_F64, DIMS(2, 2), &view), MV_ESHAPE, "3 values given");
   expect_error(mv_tensor_view(NULL, 4, MV_F64, DIMS(2, 2), &view), MV_EINVAL, "NULL");
-  expect_error(mv_tensor_view((char*)mine + 4, 1, MV_F64, DIMS(1), &view), MV_EINVAL, "multiple");
+  expect_error(mv_tensor_view((char*)mine + 4, 1, MV_F64, DIMS(1), &view), MV_EINVAL, "not aligned");
 }
 
 static void arithmetic_matches_shapes_and_dtypes(void** state) {

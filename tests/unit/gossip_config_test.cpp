@@ -140,7 +140,7 @@ void assert_refused(const char* text, const char* expected) {
 void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("", "x.yaml:1: it is empty");
   assert_refused("just text", "expected a list or a map of settings");
-  assert_refused("- nodes:\n- 5\n", "x.yaml:2: a map with one key");
+  assert_refused("- nodes:\n- 5\n", "x.yaml:2: expected a map with one key");
   assert_refused("- {name: a, host: h, port: 1}\n", "x.yaml:1: a node outside of `nodes`");
   assert_refused("nodes: 5", "x.yaml:1: nodes: a list of nodes");
   assert_refused("nodes:\n- {name: a, host: h, port: 65536}\n", "x.yaml:2: nodes: node \"a\": its port, 65536");

@@ -142,7 +142,7 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("just text", "expected a list or a map of settings");
   assert_refused("- nodes:\n- 5\n", "x.yaml:2: expected a map with one key");
   assert_refused("- {name: a, host: h, port: 1}\n", "x.yaml:1: a node outside of `nodes`");
-  assert_refused("nodes: 5", "x.yaml:1: nodes: a list of nodes");
+  assert_refused("nodes: 5", "x.yaml:1: nodes: expected a list of nodes");
   assert_refused("nodes:\n- {name: a, host: h, port: 65536}\n", "x.yaml:2: nodes: node \"a\": its port, 65536");
   assert_refused("nodes:\n- {name: a, host: h, port: x}\n", "its port is not a number");
   assert_refused("nodes:\n- {name: a, host: h}\n", "its port is not a number");
@@ -161,9 +161,9 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("timeout_ms: 0", "timeout_ms: \"0\" is not");
   assert_refused("timeout_ms: 2.5", "timeout_ms");
   assert_refused("interpolation: best", "\"best\" is not one of constant, clock, loss");
-  assert_refused("constant: 0", "constant: { value: … }");
+  assert_refused("constant: 0", "constant: expected { value: … }");
   assert_refused("constant: {value: 2}", "constant");
-  assert_refused("constant: 0\ninterpolation: constant", "x.yaml:1: constant: { value: … }");
+  assert_refused("constant: 0\ninterpolation: constant", "x.yaml:1: constant: expected { value: … }");
   assert_refused("constant: {value: 0.5, more: 1}", "constant");
   assert_refused("clock: 3", "clock: this method has no parameters");
   assert_refused("divergence_threshold: -1", "divergence_threshold");
@@ -176,7 +176,7 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("timeout_ms: 1\ntimeout_ms: 2\n", "x.yaml:2: timeout_ms: already given in line 1");
   assert_refused("timeout: 5", "x.yaml:1: timeout: no such setting; the settings are nodes, fetch_probability");
   assert_refused("a: [1, 2\nb: 3", "x.yaml:2:");
-  assert_refused("secret: [1]", "secret: a text");
+  assert_refused("secret: [1]", "secret: expected a text");
   assert_refused("seed: 1\ntopology: hypercube\nnodes: [{name: a, host: h, port: 1}, {name: b, host: h, port: 2}, {name: c, host: h, port: 3}]",
                  "x.yaml:2: topology: a hypercube needs");
   assert_refused("- clock: 0\n- topology: matching", "x.yaml:2: topology: matching needs a `seed`");
@@ -185,7 +185,7 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("compression: int8 block=3", "compression: \"int8 block=3\" is not one of");
   assert_refused("compression: [int8]", "x.yaml:1: compression");
   assert_refused("transport: shm", "x.yaml:1: transport: \"shm\" is not one of auto, tcp");
-  assert_refused("noloco: 1", "x.yaml:1: noloco: {");
+  assert_refused("noloco: 1", "x.yaml:1: noloco: expected {");
   assert_refused("noloco: {alpha: 1}", "noloco: alpha: \"1\" is not a number from 0 to less than 1");
   assert_refused("noloco: {gamma: nan}", "noloco: gamma: \"nan\"");
   assert_refused("noloco: {delta: 1}", "noloco: no such key: delta");

@@ -119,7 +119,7 @@ def test_an_interrupt_ends_them_all(running):
     assert not any(pathlib.Path("/proc", pid).exists() for pid in pids)
 
 
-# ------------------------------------------------------------------ not a CIFAR-10 archive, with a few images
+# ------------------------------------------------------------------ CIFAR-10's archives, with a few images
 
 
 def noise(seed, count):

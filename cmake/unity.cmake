@@ -21,8 +21,7 @@ function(polyverso_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# polyverso_precompile(target [REUSE_FROM other]): for C++ only. Programs can't reuse a library's, which is compiled for another kind of
-# position independence.
+# polyverso_precompile(target [REUSE_FROM other]): for C++ only. Both must be compiled for the same position independence.
 function(polyverso_precompile target)
   if(NOT POLYVERSO_UNITY)
     return()

@@ -1,2 +1,1 @@
-// For the precompiled header that the tests share: a header is precompiled for a program that is never built.
-int main() { return 0; }
+// A target with a precompiled header needs a source. The tests reuse the header: see CMakeLists.txt.

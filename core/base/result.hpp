@@ -1,5 +1,5 @@
 #pragma once
-// Errors as values. Nothing in core/ throws on purpose. The exception boundary of the ABI, fence(), catches allocation
+// Errors as values. Nothing in core/ throws on purpose. The exception boundary of the ABI, boundary(), catches allocation
 // failures.
 
 #include <polyverso/polyverso.h>

@@ -88,6 +88,7 @@ class Runtime final : private transport::Flusher {
   void rearm();
   void flush() override;
   void stop_transports();
+  void note_left(const base::Status& status);
   void tell_breakdown(const base::Status& why) noexcept;
 
   base::Status serve_metrics();
@@ -118,7 +119,6 @@ class Runtime final : private transport::Flusher {
   std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of processes that were replaced
   bool loop_runs_ = false;
   bool leaving_ = false;
-  void note_left(const base::Status& status);
   std::atomic<bool> left_{false};
   base::Status left_with_;
 };

@@ -188,7 +188,8 @@ MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
  *  reports to the other processes that this worker has finished (no call waits for it any more). If this process is
  *  also a server, it then serves until every worker has finished or is lost. Handles of the node are stale afterwards.
  *  @return MV_OK, also if other processes are lost; the first unreported error of a fire-and-forget add; MV_EINTR
- *          after a signal: the node still serves, call again; MV_ESTATE without an mv_init() */
+ *          after a signal: the node still serves, call again; MV_ETIMEOUT if adds were not acknowledged within
+ *          gate_timeout_ms: the other processes are notified nevertheless; MV_ESTATE without an mv_init() */
 MV_API mv_status mv_shutdown(mv_node node);
 
 /** The rank of this process in the cluster: 0 .. size - 1. */

@@ -17,7 +17,8 @@ using mv::runtime::Settings;
 using namespace std::chrono_literals;
 
 const char* const kVariables[] = {"SYNC",       "ROLE",      "RANK",      "NODES",          "MASTER",  "SECRET",
-                                  "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES", "SPIN_US", "CHECKPOINT", "LAUNCHER", "BIND", "ADVERTISE"};
+                                  "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES", "SPIN_US", "CHECKPOINT", "LAUNCHER", "BIND", "ADVERTISE",
+                                  "IO"};
 const char* const kLaunchers[] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMIX_RANK"};
 
 int fresh(void**) {
@@ -126,6 +127,13 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
   settings_of("nodes=2 master=anything transport=inproc");
+}
+
+void the_transport_has_a_second_name(void**) {
+  assert_true(settings_of("io=tcp").transport == "tcp");
+  expect_error(mv_init_text("io=tcp transport=inproc"), MV_EDISAGREE, "io=tcp in the text and transport=inproc in the text disagree");
+  environment("IO", "tcp");
+  assert_true(settings_of("").transport == "tcp");
 }
 
 void the_struct_says_the_same_as_text(void**) {
@@ -357,6 +365,7 @@ int main() {
       TEST(bad_text_is_told_by_name),
       TEST(a_secret_is_never_shown),
       TEST(settings_must_make_sense_together),
+      TEST(the_transport_has_a_second_name),
       TEST(the_struct_says_the_same_as_text),
       TEST(a_struct_of_the_first_release_says_what_it_has),
       TEST(a_struct_from_before_advertise_leaves_it_to_the_environment),

@@ -1,39 +1,26 @@
 #pragma once
-// The command line of a simulator that runs one scenario for each seed.
+// The command line of each simulator: which seeds, in how many processes, and how to replay the first ones that fail.
 
-#include <fmt/core.h>
-
-#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <functional>
 #include <string>
-
-#include "base/log.hpp"
 
 namespace mv::sim {
 
-/// run(seed, verbose) gives what is wrong, or ""; of the first failures describe(seed) is told beside the number.
-template <typename Run, typename Describe>
-int run_seeds(int argc, char** argv, const char* about, const Run& run, const Describe& describe) {
-  std::string seeds = "1..1000";
+/// One seed's run, as the command line asks for it.
+struct SeedRun {
   uint64_t seed = 0;
+  size_t nodes = 0;  ///< 0: the seed decides; what is meant is the simulator's business
   bool verbose = false;
-  CLI::App app(about);
-  app.add_option("--seeds", seeds, "which: FROM..TO, both included")->capture_default_str();
-  app.add_option("--seed", seed, "this one only");
-  app.add_flag("--verbose", verbose, "tell everything that happens");
-  CLI11_PARSE(app, argc, argv);
-  base::set_log_level(verbose ? MV_LOG_DEBUG : MV_LOG_OFF);
-  unsigned long long from = seed, to = seed;
-  if (seed == 0 && (std::sscanf(seeds.c_str(), "%llu..%llu", &from, &to) != 2 || from > to)) return 2;
-  uint64_t failed = 0;
-  for (uint64_t each = from; each <= to; ++each) {
-    const std::string wrong = run(each, verbose);
-    if (wrong.empty() || ++failed > 5) continue;
-    fmt::print("seed {}{}\n  {}\n  replay: {} --seed {} --verbose\n", each, describe(each), wrong, argv[0], each);
-  }
-  fmt::print("{} passed, {} failed\n", to - from + 1 - failed, failed);
-  return failed == 0 ? 0 : 1;
-}
+  bool twice = false;  ///< compare everything that happens with a second run, where a simulator can
+};
+
+/// Runs the seeds that the command line names. @return the exit status of main()
+/// @param about     the simulator, for --help
+/// @param run       gives what is wrong, or ""; called in a child process unless --seed names one seed
+/// @param describe  what is told beside the number of a seed that failed, or ""
+int run_seeds(int argc, char** argv, const char* about, const std::function<std::string(const SeedRun&)>& run,
+              const std::function<std::string(const SeedRun&)>& describe);
 
 }  // namespace mv::sim

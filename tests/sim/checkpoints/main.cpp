@@ -12,7 +12,9 @@ namespace {
 using namespace mv::sim;
 
 /// What went wrong; "" if nothing did.
-std::string run_seed(uint64_t seed, bool verbose) {
+std::string run_seed(const SeedRun& asked) {
+  const uint64_t seed = asked.seed;
+  const bool verbose = asked.verbose;
   Promises promises;
   Timeline timeline, later;
   Disk disk(timeline, Random(seed ^ 0x6469736b));
@@ -32,5 +34,5 @@ std::string run_seed(uint64_t seed, bool verbose) {
 
 int main(int argc, char** argv) {
   return mv::sim::run_seeds(argc, argv, "Checkpoints on virtual time, a network and a disk that misbehave by seeded dice.",
-                            run_seed, [](uint64_t seed) { return fmt::format(" ({})", make_plan(seed).describe()); });
+                            run_seed, [](const mv::sim::SeedRun& of) { return make_plan(of.seed).describe(); });
 }

@@ -53,7 +53,7 @@ class Swarm {
   }
 
   std::string describe() const {
-    std::string text = fmt::format(": {} nodes, {} workers, {} killed", nodes_.size(), count(MV_ROLE_WORKER), kills_);
+    std::string text = fmt::format("{} nodes, {} workers, {} killed", nodes_.size(), count(MV_ROLE_WORKER), kills_);
     if (cuts_off_ < nodes_.size()) text += fmt::format(", node {} cut off", cuts_off_);
     if (gives_up_ < nodes_.size()) text += fmt::format(", node {} gives up", gives_up_);
     if (impatient_) text += ", impatient openings";
@@ -325,16 +325,7 @@ class Swarm {
 }  // namespace
 
 int main(int argc, char** argv) {
-  size_t nodes = 0;
-  std::vector<char*> others;
-  for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--nodes" && i + 1 < argc)
-      nodes = std::strtoul(argv[++i], nullptr, 10);
-    else
-      others.push_back(argv[i]);
-  }
-  others.push_back(nullptr);
-  return mv::sim::run_seeds(static_cast<int>(others.size()) - 1, others.data(), "Groups that reduce, on virtual time and a network that misbehaves by seeded dice. --nodes N: so many.",
-                            [nodes](uint64_t seed, bool verbose) { return Swarm(seed, nodes, verbose).run(); },
-                            [nodes](uint64_t seed) { return Swarm(seed, nodes, false).describe(); });
+  return mv::sim::run_seeds(argc, argv, "Groups that reduce, on virtual time and a network that misbehaves by seeded dice.",
+                            [](const mv::sim::SeedRun& asked) { return Swarm(asked.seed, asked.nodes, asked.verbose).run(); },
+                            [](const mv::sim::SeedRun& of) { return Swarm(of.seed, of.nodes, false).describe(); });
 }

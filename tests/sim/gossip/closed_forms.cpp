@@ -194,5 +194,6 @@ std::string all(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "gossip beside its closed forms", [](uint64_t seed, bool) { return all(seed); }, [](uint64_t) { return ""; });
+  return mv::sim::run_seeds(argc, argv, "gossip beside its closed forms", [](const mv::sim::SeedRun& asked) { return all(asked.seed); },
+                            [](const mv::sim::SeedRun&) { return std::string(); });
 }

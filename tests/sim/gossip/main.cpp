@@ -167,17 +167,17 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &files);  // each node's snapshots are a descriptor
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
+  const auto nothing = [](const mv::sim::SeedRun&) { return std::string(); };
   const std::string mode = argc > 2 ? argv[1] : "";
   if (mode == "--consensus") {
     const size_t nodes = std::stoul(argv[2]);
-    const auto run = [&](uint64_t seed, bool) { return consensus(nodes, seed, gossip::Exchange::kPull, [](uint64_t, double) {}); };
-    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus", run, [](uint64_t) { return ""; });
+    const auto run = [&](const mv::sim::SeedRun& asked) { return consensus(nodes, asked.seed, gossip::Exchange::kPull, [](uint64_t, double) {}); };
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus", run, nothing);
   }
   if (mode == "--consensus-data") {
     const std::string path = argv[2];
-    const auto run = [&](uint64_t seed, bool) { return consensus_data(path, seed); };
-    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast ever more nodes come to a consensus", run, [](uint64_t) { return ""; });
+    const auto run = [&](const mv::sim::SeedRun& asked) { return consensus_data(path, asked.seed); };
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast ever more nodes come to a consensus", run, nothing);
   }
-  return mv::sim::run_seeds(argc, argv, "gossip in bad weather", [](uint64_t seed, bool verbose) { return Storm(seed, verbose).run(); },
-                            [](uint64_t) { return ""; });
+  return mv::sim::run_seeds(argc, argv, "gossip in bad weather", [](const mv::sim::SeedRun& asked) { return Storm(asked.seed, asked.verbose).run(); }, nothing);
 }

@@ -56,7 +56,7 @@ class Rounds {
   }
 
   std::string describe() const {
-    std::string text = fmt::format(": {} nodes, {} servers, {} times {}", nodes_.size(), count(MV_ROLE_SERVER), tables_, model_->spec().describe());
+    std::string text = fmt::format("{} nodes, {} servers, {} times {}", nodes_.size(), count(MV_ROLE_SERVER), tables_, model_->spec().describe());
     return text + (victim_ < nodes_.size() ? fmt::format(", node {} is killed", victim_) : "");
   }
 
@@ -512,6 +512,6 @@ class Rounds {
 
 int main(int argc, char** argv) {
   return mv::sim::run_seeds(argc, argv, "Rounds of a merging table on virtual time and a network that misbehaves by seeded dice.",
-                            [](uint64_t seed, bool verbose) { return Rounds(seed, verbose).run(); },
-                            [](uint64_t seed) { return Rounds(seed, false).describe(); });
+                            [](const mv::sim::SeedRun& asked) { return Rounds(asked.seed, asked.verbose).run(); },
+                            [](const mv::sim::SeedRun& of) { return Rounds(of.seed, false).describe(); });
 }

@@ -238,5 +238,6 @@ class StuckCluster {
 
 int main(int argc, char** argv) {
   return mv::sim::run_seeds(argc, argv, "How a cluster stands, asked on virtual time and a network that misbehaves by seeded dice.",
-                            [](uint64_t seed, bool verbose) { return StuckCluster(seed, verbose).run(); }, [](uint64_t) { return ""; });
+                            [](const mv::sim::SeedRun& asked) { return StuckCluster(asked.seed, asked.verbose).run(); },
+                            [](const mv::sim::SeedRun&) { return std::string(); });
 }

@@ -31,7 +31,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard {
-namespace {
+namespace adagrad {
 
 MV_DISPATCH_FORMULA(adagrad)
 
@@ -41,9 +41,9 @@ constexpr Parameter kParameters[] = {
     {"decay", 0, 0, kAnySize, "weight decay: how much of w is added to the gradient"},
 };
 
-}  // namespace
+}  // namespace adagrad
 
-constinit const Kind kAdagrad = {"adagrad", kParameters, true, false, always<1>, apply};
+constinit const Kind kAdagrad = {"adagrad", adagrad::kParameters, true, false, always<1>, adagrad::apply};
 
 }  // namespace mv::shard
 #endif  // HWY_ONCE

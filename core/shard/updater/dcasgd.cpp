@@ -45,7 +45,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard {
-namespace {
+namespace dcasgd {
 
 MV_DISPATCH_FORMULA(dcasgd)
 
@@ -58,9 +58,9 @@ constexpr Parameter kParameters[] = {
 
 size_t states(std::span<const double> parameters) { return parameters[2] > 0 ? 1 : 0; }
 
-}  // namespace
+}  // namespace dcasgd
 
-constinit const Kind kDcasgd = {"dcasgd", kParameters, true, true, states, apply};
+constinit const Kind kDcasgd = {"dcasgd", dcasgd::kParameters, true, true, dcasgd::states, dcasgd::apply};
 
 }  // namespace mv::shard
 #endif  // HWY_ONCE

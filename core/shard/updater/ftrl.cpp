@@ -39,7 +39,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard {
-namespace {
+namespace ftrl {
 
 MV_DISPATCH_FORMULA(ftrl)
 
@@ -50,9 +50,9 @@ constexpr Parameter kParameters[] = {
     {"l2", 0, 0, kAnySize, "L2 regularization: pulls values towards zero"},
 };
 
-}  // namespace
+}  // namespace ftrl
 
-constinit const Kind kFtrl = {"ftrl", kParameters, true, false, always<2>, apply};
+constinit const Kind kFtrl = {"ftrl", ftrl::kParameters, true, false, always<2>, ftrl::apply};
 
 }  // namespace mv::shard
 #endif  // HWY_ONCE

@@ -33,7 +33,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard {
-namespace {
+namespace momentum {
 
 MV_DISPATCH_FORMULA(momentum)
 
@@ -45,9 +45,9 @@ constexpr Parameter kParameters[] = {
     {"decay", 0, 0, kAnySize, "weight decay: how much of w is added to the gradient"},
 };
 
-}  // namespace
+}  // namespace momentum
 
-constinit const Kind kMomentum = {"momentum", kParameters, true, false, always<1>, apply};
+constinit const Kind kMomentum = {"momentum", momentum::kParameters, true, false, always<1>, momentum::apply};
 
 }  // namespace mv::shard
 #endif  // HWY_ONCE

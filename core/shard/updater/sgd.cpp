@@ -26,7 +26,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard {
-namespace {
+namespace sgd {
 
 MV_DISPATCH_FORMULA(sgd)
 
@@ -35,9 +35,9 @@ constexpr Parameter kParameters[] = {
     {"decay", 0, 0, kAnySize, "weight decay: how much of w is added to the gradient"},
 };
 
-}  // namespace
+}  // namespace sgd
 
-constinit const Kind kSgd = {"sgd", kParameters, true, false, always<0>, apply};
+constinit const Kind kSgd = {"sgd", sgd::kParameters, true, false, always<0>, sgd::apply};
 
 }  // namespace mv::shard
 #endif  // HWY_ONCE

@@ -38,7 +38,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace adadelta {
 
 MV_DISPATCH_FORMULA(adadelta)
 
@@ -50,9 +50,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace adadelta
 
-constinit const Kind kAdadelta = {"mx.adadelta", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kAdadelta = {"mx.adadelta", adadelta::kParameters, true, false, always<2>, adadelta::apply, &adadelta::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

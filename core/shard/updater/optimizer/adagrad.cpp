@@ -30,7 +30,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace adagrad {
 
 MV_DISPATCH_FORMULA(adagrad)
 
@@ -41,9 +41,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {.is_lazy = always_lazy};
 
-}  // namespace
+}  // namespace adagrad
 
-constinit const Kind kAdagrad = {"mx.adagrad", kParameters, true, false, always<1>, apply, &kTraits};
+constinit const Kind kAdagrad = {"mx.adagrad", adagrad::kParameters, true, false, always<1>, adagrad::apply, &adagrad::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

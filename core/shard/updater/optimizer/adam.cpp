@@ -34,7 +34,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace adam {
 
 MV_DISPATCH_FORMULA(adam)
 
@@ -53,9 +53,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 bool is_lazy(std::span<const double> parameters) { return parameters[4] != 0; }
 constexpr Traits kTraits = {.correct = correct, .is_lazy = is_lazy};
 
-}  // namespace
+}  // namespace adam
 
-constinit const Kind kAdam = {"mx.adam", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kAdam = {"mx.adam", adam::kParameters, true, false, always<2>, adam::apply, &adam::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -36,7 +36,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace adamax {
 
 MV_DISPATCH_FORMULA(adamax)
 
@@ -51,9 +51,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 }
 constexpr Traits kTraits = {.correct = correct};
 
-}  // namespace
+}  // namespace adamax
 
-constinit const Kind kAdamax = {"mx.adamax", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kAdamax = {"mx.adamax", adamax::kParameters, true, false, always<2>, adamax::apply, &adamax::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -40,7 +40,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace adamw {
 
 using HWY_NAMESPACE::kLeft, HWY_NAMESPACE::kRoot;
 
@@ -61,9 +61,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 }
 constexpr Traits kTraits = {.correct = correct};
 
-}  // namespace
+}  // namespace adamw
 
-constinit const Kind kAdamw = {"mx.adamw", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kAdamw = {"mx.adamw", adamw::kParameters, true, false, always<2>, adamw::apply, &adamw::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

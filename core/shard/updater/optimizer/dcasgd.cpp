@@ -39,7 +39,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace dcasgd {
 
 MV_DISPATCH_FORMULA(dcasgd)
 
@@ -52,9 +52,9 @@ constexpr Parameter kParameters[] = {
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 2 : 1; }
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace dcasgd
 
-constinit const Kind kDcasgd = {"mx.dcasgd", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kDcasgd = {"mx.dcasgd", dcasgd::kParameters, true, false, dcasgd::states, dcasgd::apply, &dcasgd::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

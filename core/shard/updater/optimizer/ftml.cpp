@@ -43,7 +43,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace ftml {
 
 using HWY_NAMESPACE::kPerRate, HWY_NAMESPACE::kGrow;
 
@@ -63,9 +63,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 }
 constexpr Traits kTraits = {.correct = correct};
 
-}  // namespace
+}  // namespace ftml
 
-constinit const Kind kFtml = {"mx.ftml", kParameters, true, false, always<3>, apply, &kTraits};
+constinit const Kind kFtml = {"mx.ftml", ftml::kParameters, true, false, always<3>, ftml::apply, &ftml::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -36,7 +36,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace ftrl {
 
 MV_DISPATCH_FORMULA(ftrl)
 
@@ -48,9 +48,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {.is_lazy = always_lazy};
 
-}  // namespace
+}  // namespace ftrl
 
-constinit const Kind kFtrl = {"mx.ftrl", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kFtrl = {"mx.ftrl", ftrl::kParameters, true, false, always<2>, ftrl::apply, &ftrl::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -83,7 +83,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace lamb {
 
 using HWY_NAMESPACE::kGrow1, HWY_NAMESPACE::kGrow2;
 
@@ -110,9 +110,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 size_t sums(std::span<const double>) { return 2; }
 constexpr Traits kTraits = {.correct = correct, .sums = sums, .measure = measure};
 
-}  // namespace
+}  // namespace lamb
 
-constinit const Kind kLamb = {"mx.lamb", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kLamb = {"mx.lamb", lamb::kParameters, true, false, always<2>, lamb::apply, &lamb::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -87,7 +87,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace lbsgd {
 
 using HWY_NAMESPACE::kFactorNow, HWY_NAMESPACE::kLinear, HWY_NAMESPACE::kPower2, HWY_NAMESPACE::kLars;
 using HWY_NAMESPACE::kStrategy, HWY_NAMESPACE::kScale, HWY_NAMESPACE::kActs;
@@ -134,9 +134,9 @@ void correct(double* n, uint64_t count, std::span<const double>) {
 }
 constexpr Traits kTraits = {.correct = correct, .sums = sums, .measure = measure, .rate_comes_first = true};
 
-}  // namespace
+}  // namespace lbsgd
 
-constinit const Kind kLbsgd = {"mx.lbsgd", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kLbsgd = {"mx.lbsgd", lbsgd::kParameters, true, false, lbsgd::states, lbsgd::apply, &lbsgd::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

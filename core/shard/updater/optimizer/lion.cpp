@@ -31,7 +31,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace lion {
 
 MV_DISPATCH_FORMULA(lion)
 
@@ -43,9 +43,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace lion
 
-constinit const Kind kLion = {"mx.lion", kParameters, true, false, always<1>, apply, &kTraits};
+constinit const Kind kLion = {"mx.lion", lion::kParameters, true, false, always<1>, lion::apply, &lion::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

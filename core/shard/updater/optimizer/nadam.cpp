@@ -11,7 +11,7 @@ namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
 /// Corrections after the own parameters: the factors of g' and m, and 1 / (1 - beta2^t).
-enum : size_t { kOfGradient = kOwn + 4, kOfMean, kGrow };
+enum : size_t { kOfGradient = kOwn + 4, kOfMean, kOfSquares };
 
 template <typename T>
 HWY_INLINE void nadam(const double* n, const Block& block) {
@@ -20,7 +20,7 @@ HWY_INLINE void nadam(const double* n, const Block& block) {
   const T keep1 = static_cast<T>(n[kOwn]), take1 = static_cast<T>(1 - n[kOwn]);
   const T keep2 = static_cast<T>(n[kOwn + 1]), take2 = static_cast<T>(1 - n[kOwn + 1]);
   const T of_gradient = static_cast<T>(n[kOfGradient]), of_mean = static_cast<T>(n[kOfMean]),
-          grow = static_cast<T>(n[kGrow]);
+          grow = static_cast<T>(n[kOfSquares]);
   const Arrays<T> a(block);
   T* const ms = a.state(0);
   T* const vs = a.state(1);
@@ -43,9 +43,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace nadam {
 
-using HWY_NAMESPACE::kOfGradient, HWY_NAMESPACE::kOfMean, HWY_NAMESPACE::kGrow;
+using HWY_NAMESPACE::kOfGradient, HWY_NAMESPACE::kOfMean, HWY_NAMESPACE::kOfSquares;
 
 MV_DISPATCH_FORMULA(nadam)
 
@@ -68,15 +68,15 @@ void correct(double* n, uint64_t count, std::span<const double> shared) {
   const double now = momentum_at(n, count), next = momentum_at(n, count + 1);
   n[kOfGradient] = (1 - now) / (1 - shared[0]);
   n[kOfMean] = next / (1 - shared[0] * next);
-  n[kGrow] = 1 / (1 - std::pow(n[kOwn + 1], static_cast<double>(count)));
+  n[kOfSquares] = 1 / (1 - std::pow(n[kOwn + 1], static_cast<double>(count)));
 }
 
 constexpr double kShared[] = {1};
 constexpr Traits kTraits = {.correct = correct, .shared = kShared, .advance = advance};
 
-}  // namespace
+}  // namespace nadam
 
-constinit const Kind kNadam = {"mx.nadam", kParameters, true, false, always<2>, apply, &kTraits};
+constinit const Kind kNadam = {"mx.nadam", nadam::kParameters, true, false, always<2>, nadam::apply, &nadam::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -34,7 +34,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace nag {
 
 MV_DISPATCH_FORMULA(nag)
 
@@ -47,9 +47,9 @@ constexpr Parameter kParameters[] = {
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 1 : 0; }
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace nag
 
-constinit const Kind kNag = {"mx.nag", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kNag = {"mx.nag", nag::kParameters, true, false, nag::states, nag::apply, &nag::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -50,7 +50,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace rmsprop {
 
 MV_DISPATCH_FORMULA(rmsprop)
 
@@ -66,9 +66,9 @@ constexpr Parameter kParameters[] = {
 size_t states(std::span<const double> parameters) { return parameters[4] != 0 ? 3 : 1; }
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace rmsprop
 
-constinit const Kind kRmsprop = {"mx.rmsprop", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kRmsprop = {"mx.rmsprop", rmsprop::kParameters, true, false, rmsprop::states, rmsprop::apply, &rmsprop::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

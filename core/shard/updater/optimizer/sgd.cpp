@@ -32,7 +32,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace sgd {
 
 MV_DISPATCH_FORMULA(sgd)
 
@@ -47,9 +47,9 @@ size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 
 bool is_lazy(std::span<const double> parameters) { return parameters[2] != 0; }
 constexpr Traits kTraits = {.is_lazy = is_lazy};
 
-}  // namespace
+}  // namespace sgd
 
-constinit const Kind kSgd = {"mx.sgd", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kSgd = {"mx.sgd", sgd::kParameters, true, false, sgd::states, sgd::apply, &sgd::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

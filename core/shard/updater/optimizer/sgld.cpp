@@ -158,7 +158,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace sgld {
 
 MV_DISPATCH_FORMULA(sgld)
 
@@ -169,9 +169,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace sgld
 
-constinit const Kind kSgld = {"mx.sgld", kParameters, true, false, always<0>, apply, &kTraits};
+constinit const Kind kSgld = {"mx.sgld", sgld::kParameters, true, false, always<0>, sgld::apply, &sgld::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -36,7 +36,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace signum {
 
 MV_DISPATCH_FORMULA(signum)
 
@@ -49,9 +49,9 @@ constexpr Parameter kParameters[] = {
 size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 1 : 0; }
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace signum
 
-constinit const Kind kSignum = {"mx.signum", kParameters, true, false, states, apply, &kTraits};
+constinit const Kind kSignum = {"mx.signum", signum::kParameters, true, false, signum::states, signum::apply, &signum::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

@@ -27,7 +27,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::shard::optimizer {
-namespace {
+namespace test {
 
 MV_DISPATCH_FORMULA(test)
 
@@ -37,9 +37,9 @@ constexpr Parameter kParameters[] = {
 
 constexpr Traits kTraits = {};
 
-}  // namespace
+}  // namespace test
 
-constinit const Kind kTest = {"mx.test", kParameters, true, false, always<1>, apply, &kTraits};
+constinit const Kind kTest = {"mx.test", test::kParameters, true, false, always<1>, test::apply, &test::kTraits};
 
 }  // namespace mv::shard::optimizer
 #endif  // HWY_ONCE

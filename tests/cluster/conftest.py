@@ -4,12 +4,21 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 
 import pytest
 
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_runs():
+    """The commands of this file's tests find only this file's runs, so that files may be run side by side."""
+    with tempfile.TemporaryDirectory(prefix="polyverso-runs-") as folder, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_RUNTIME_DIR", folder)
+        yield
 
 
 class Run:

@@ -4,12 +4,12 @@
  *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key; or a mapping
  *                 of "tensors" to these and "priority" to a number
  *   kv_values *states   the same for the states of one key
- *   (kv_updater, user), (kv_controller, user)   whether to set one: by hand, the only way for the languages
+ *   (kv_updater, user), (kv_controller, user)   whether to set one: manually, the only way for the languages
  * A tensor is a handle, or the language's object with one. */
 %ignore kv_keys;
 %ignore kv_values;
-%ignore KV_UPDATER_BY_HAND;
-%ignore KV_CONTROLLER_BY_HAND;
+%ignore KV_UPDATER_MANUAL;
+%ignore KV_CONTROLLER_MANUAL;
 
 %{
 #define PV_AGAIN_kv_type(...) kv_type(arg1, __VA_ARGS__)

@@ -3,7 +3,7 @@ sync mode, and with the same three workers in async mode.
 
 In sync mode, the three workers together take exactly the steps that the single process takes. They must reach the same
 accuracy, and all three must hold the same bits. In async mode, no worker waits for another. `make demo` runs this
-script; to run it by hand, `source build/activate` first. The exit status is 0 only if every target is met.
+script; to run it manually, `source build/activate` first. The exit status is 0 only if every target is met.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a classifier that tells the Old from the New Testament by the words of a verse, with a Perl and a Python
 worker on one key-value table: once without L1 regularization, once with it. `make logreg` runs this script; to run it
-by hand, `source build/activate` first. The exit status is 0 only if both trainings learned something, and L1 left most
+manually, `source build/activate` first. The exit status is 0 only if both trainings learned something, and L1 left most
 weights at zero at little cost.
 """
 

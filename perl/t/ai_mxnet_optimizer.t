@@ -220,8 +220,8 @@ is($blank->get_states(1), $before, 'nothing has changed');
 
 for my $multi (0, 1) {
     my $half = mx->nd->ones([2], dtype => 'float16');
-    my $by_hand = mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1e-4, multi_precision => $multi));
-    $by_hand->('w', mx->nd->ones([2], dtype => 'float16'), $half) for 1 .. 10;
+    my $manual = mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1e-4, multi_precision => $multi));
+    $manual->('w', mx->nd->ones([2], dtype => 'float16'), $half) for 1 .. 10;
     my $expected = $multi ? 0.999 : 1;
     ok(almost_equal($half->aspdl, pdl($expected, $expected), 1e-3 * 0.5), "halves, multi_precision $multi") or diag $half->aspdl;
 }

@@ -418,7 +418,7 @@ def test_a_large_tensor_has_norms(kv):
         np.testing.assert_allclose(out[big], expected[big], rtol=1e-3, atol=2e-4)
 
 
-def test_halves_by_hand_keep_floats():
+def test_manual_updates_of_halves_keep_floats():
     for multi_precision, expected in ((False, 1), (True, 0.999)):
         weight = np.ones(2, np.float16)
         updater = optimizer.get_updater(optimizer.SGD(learning_rate=1e-4, multi_precision=multi_precision))

@@ -228,16 +228,16 @@ def test_a_crowd_of_the_silent_does_not_keep_anybody_out(cluster):
     stop = threading.Event()
 
     def crowd():
-        standing = []
+        connections = []
         while not stop.is_set():
             try:
-                standing.append(socket.create_connection((host, int(port)), 5))
+                connections.append(socket.create_connection((host, int(port)), 5))
             except OSError:
                 time.sleep(0.01)
-            if len(standing) > 400:
-                for each in standing[:100]:
+            if len(connections) > 400:
+                for each in connections[:100]:
                     each.close()
-                del standing[:100]
+                del connections[:100]
 
     people = [threading.Thread(target=crowd, daemon=True) for _ in range(2)]
     for each in people:

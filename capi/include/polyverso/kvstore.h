@@ -273,6 +273,29 @@ MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64
  *          "mx.…") */
 MV_API mv_status kv_optimizer_rate(const char *optimizer, uint64_t updates, double *value);
 
+/** The states of such an optimizer as a safetensors file in memory, with a checksum of everything: dtypes, shapes and
+ *  elements of the tensors, and a text. Needs no mv_init().
+ *  @param format  names the kind of file; kv_decode_states() must be given the same. UTF-8
+ *  @param about   a description of the tensors in the caller's own form, such as JSON, with everything else that is to
+ *                 be saved. UTF-8, less than 64 MiB; kv_decode_states() returns it
+ *  @param states  the tensors, dense, of any dtypes and shapes; per_key and priority are not used. NULL for none
+ *  @param bytes   out: the file, an MV_U8 tensor of one dimension, which the caller must free
+ *  @return MV_EINVAL for a row-sparse tensor (save mv_tensor_to_dense() of it), for text that is not UTF-8 or is too
+ *          long; MV_EHANDLE; MV_ENOMEM */
+MV_API mv_status kv_encode_states(const char *format, const char *about, const kv_values *states, mv_tensor *bytes);
+/** Reads a file of kv_encode_states(), from any source: it contains no code, and is checked completely before anything
+ *  is returned.
+ *  @param format   as in kv_encode_states()
+ *  @param values   the whole file, count bytes: MV_RAW or MV_U8 (MV_EDTYPE otherwise). Lent until the call returns
+ *  @param about    out: the text. Lent by the library until this thread's next kv_decode_states()
+ *  @param tensors  out: tensor_count new tensors, in the order of `states`, which the caller must free. The array of
+ *                  handles is lent, as `about` is
+ *  @return MV_EINVAL for a damaged or truncated file, or one of another format (the message names Python's pickle and
+ *          Perl's Storable, which may contain code); MV_ESHAPE for a tensor beyond any memory; MV_ENOMEM. No tensor
+ *          was made */
+MV_API mv_status kv_decode_states(const char *format, const void *values, uint64_t count, mv_dtype dtype, const char **about,
+                                  const mv_tensor **tensors, uint64_t *tensor_count);
+
 #ifdef __cplusplus
 }
 #endif

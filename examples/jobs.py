@@ -13,10 +13,12 @@ class Failure(Exception):
     """An error message for the person who ran `make`."""
 
 
-def find(program):
-    if shutil.which(program) is None:
-        raise Failure(f"{program} is not on PATH: use make, or `source build/activate` first")
-    return program
+def find(*programs):
+    """The first of the programs that is on PATH."""
+    for program in programs:
+        if shutil.which(program):
+            return program
+    raise Failure(f"{' or '.join(programs)} is not on PATH: use make, or `source build/activate` first")
 
 
 class Job:

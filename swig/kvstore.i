@@ -4,18 +4,26 @@
  *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key; or a mapping
  *                 of "tensors" to these and "priority" to a number
  *   kv_values *states   the same for the states of one key
- *   (kv_updater, user), (kv_controller, user)   whether to set one: by hand, the only way for the languages
+ *   (about, tensors, tensor_count)   results: a text and a list of handles
+ *   (kv_updater, user), (kv_controller, user)   whether to set one: manually, the only way for the languages
  * A tensor is a handle, or the language's object with one. */
 %ignore kv_keys;
 %ignore kv_values;
-%ignore KV_UPDATER_BY_HAND;
-%ignore KV_CONTROLLER_BY_HAND;
+%ignore KV_UPDATER_MANUAL;
+%ignore KV_CONTROLLER_MANUAL;
 
 %{
 #define PV_AGAIN_kv_type(...) kv_type(arg1, __VA_ARGS__)
 #define PV_AGAIN_kv_next_update(...) kv_next_update(arg1, arg2, arg3, __VA_ARGS__)
 #define PV_AGAIN_kv_next_command(...) kv_next_command(arg1, 0, arg3, arg4, __VA_ARGS__)
 %}
+
+%typemap(in, numinputs = 0) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count)
+    (const char *about = NULL, const mv_tensor *tensors = NULL, uint64_t tensor_count = 0) {
+  $1 = ($1_ltype)&about;
+  $2 = ($2_ltype)&tensors;
+  $3 = &tensor_count;
+}
 
 #if defined(SWIGPYTHON)
 %{
@@ -48,6 +56,11 @@
   if (is_there < 0) SWIG_fail;
   $1 = is_there ? ($1_ltype)1 : NULL;
   $2 = NULL;
+}
+
+%typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
+  $result = SWIG_Python_AppendOutput($result, PyUnicode_FromString(*$1));
+  $result = SWIG_Python_AppendOutput($result, pv_handle_list(*$2, *$3));
 }
 
 %define MV_PULLS(function, options, out)
@@ -94,6 +107,11 @@
   $2 = NULL;
 }
 
+%typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
+  PV_PUSH(newSVpvn_utf8(*$1, strlen(*$1), 1));
+  PV_PUSH(pv_handle_list(*$2, *$3));
+}
+
 %define MV_PULLS(function, options, out)
 %exception function {
   const int64_t whole = options->timeout_ms, started = pv_clock_ms();
@@ -133,6 +151,12 @@
 %typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
   $1 = lua_toboolean(L, $input) ? ($1_ltype)1 : NULL;
   $2 = NULL;
+}
+
+%typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
+  lua_pushstring(L, *$1);
+  pv_push_handles(L, *$2, *$3);
+  SWIG_arg += 2;
 }
 
 %define MV_PULLS(function, options, out)

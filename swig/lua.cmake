@@ -17,8 +17,8 @@ foreach(version 5.1 5.4)
 
   # Threads, queues and sockets for torch-ipc's scripts.
   file(GLOB native_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lua/native/*.cpp)
-  add_library(polyverso_ipc_lua${version} MODULE ${native_sources} ${PROJECT_SOURCE_DIR}/core/wire/cpace.cpp)
-  target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso PkgConfig::SODIUM Threads::Threads)
+  add_library(polyverso_ipc_lua${version} MODULE ${native_sources} ${PROJECT_SOURCE_DIR}/core/wire/cpace.cpp ${PROJECT_SOURCE_DIR}/core/wire/handshake.cpp)
+  target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso PkgConfig::SODIUM fmt::fmt Threads::Threads)
   target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/native ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/capi/include)
   target_include_directories(polyverso_ipc_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
   # Its threads may outlive the interpreter that has loaded it.

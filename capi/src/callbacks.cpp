@@ -28,9 +28,9 @@ std::shared_ptr<Callbacks> Callbacks::of_this_thread(State& state) {
 
 bool Callbacks::is_here() const { return of_thread().callbacks.get() == this; }
 
-void Callbacks::due(int64_t more, bool by_hand) {
+void Callbacks::due(int64_t more, bool manual) {
   if (more == 0) return;
-  (by_hand ? by_hand_ : due_).fetch_add(more, std::memory_order_acq_rel);
+  (manual ? manual_ : due_).fetch_add(more, std::memory_order_acq_rel);
   {
     std::lock_guard lock(state_.callbacks);
     const int64_t before = std::exchange(state_.callbacks_due, state_.callbacks_due + more);
@@ -87,7 +87,7 @@ bool Control::run_due() {
   if (active_) return false;
   bool ran = false;
   while (const api::Command* command = next()) {
-    if (is_by_hand()) return true;
+    if (is_manual()) return true;
     const api::Command given = *command;
     done(controller_(given.head, given.body));
     ran = true;

@@ -20,21 +20,21 @@ class Control {
  public:
   using Controller = std::function<base::Status(int64_t head, const std::string& body)>;
 
-  /// @param controller empty: by hand
+  /// @param controller empty: manual
   Control(const NodeRef& node, std::shared_ptr<kvstore::CallbackThread> thread, Controller controller)
       : node_(node), thread_(std::move(thread)), controller_(std::move(controller)) {}
 
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
   ~Control() {
-    if (active_) thread_->inside(false);  // a command was begun by hand and not ended
+    if (active_) thread_->inside(false);  // a command was begun manually and not ended
   }
 
   // ---- only on the thread that set it
 
   bool is_here() const { return thread_->is_here(); }
-  bool is_by_hand() const { return !controller_; }
-  /// Whether any command was queued; executes them unless that is done by hand.
+  bool is_manual() const { return !controller_; }
+  /// Whether any command was queued; executes them unless that is done manually.
   bool run_due();
   /// The oldest command, the same one until done(); null if none is queued.
   const api::Command* next();
@@ -55,14 +55,14 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
 
   bool is_here() const override;
   bool has_ended() const override { return has_ended_.load(std::memory_order_acquire); }
-  void due(int64_t more, bool by_hand) override;
+  void due(int64_t more, bool manual) override;
   void inside(bool is_inside) override { inside_ += is_inside ? 1 : -1; }
 
   // ---- only on this thread
 
   void add(const std::shared_ptr<kvstore::Store>& store);
   void add(const std::shared_ptr<Control>& control);
-  /// Runs all due callbacks; true if any were due, or are run by hand.
+  /// Runs all due callbacks; true if any were due, or are run manually.
   bool run();
   bool is_inside() const { return inside_.load() != 0; }
   /// Whether this thread has any callbacks set.
@@ -70,15 +70,15 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
 
   // ---- any thread
 
-  bool any_due() const { return any_to_run() || by_hand_.load(std::memory_order_acquire) > 0; }
-  /// any_due() without callbacks that are run by hand.
+  bool any_due() const { return any_to_run() || manual_.load(std::memory_order_acquire) > 0; }
+  /// any_due() without callbacks that are run manually.
   bool any_to_run() const { return due_.load(std::memory_order_acquire) > 0; }
   void end() { has_ended_.store(true, std::memory_order_release); }
   bool is_of(const State& state) const { return &state == &state_; }
 
  private:
   State& state_;
-  std::atomic<int64_t> due_{0}, by_hand_{0};
+  std::atomic<int64_t> due_{0}, manual_{0};
   std::atomic<int> inside_{0};
   std::atomic<bool> has_ended_{false};
   std::vector<std::weak_ptr<kvstore::Store>> stores_;

@@ -1,4 +1,4 @@
-// All-reduces by the caller's own function, or by hand.
+// All-reduces by the caller's own function, or manual.
 
 #include <polyverso/group.h>
 

@@ -311,8 +311,8 @@ mv_status kv_row_sparse_pull(kv_store store, const kv_keys* keys, const kv_value
 mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
   return mv::capi::with_pull("kv_pushpull", store, keys, values, out != nullptr ? out : values, options,
                              [](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
-                               if (known.updates().is_by_hand_here())
-                                 return {mv::base::Status(MV_ESTATE, "this thread runs updates by hand: call kv_push(), then kv_next_update() until none waits, then kv_pull()"), nullptr};
+                               if (known.updates().is_manual_here())
+                                 return {mv::base::Status(MV_ESTATE, "this thread runs updates manually: call kv_push(), then kv_next_update() until none waits, then kv_pull()"), nullptr};
                                auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
                                return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
                              });

@@ -38,11 +38,11 @@ base::Status set_controller(State& state, const NodeRef& entry, kv_controller co
   if (controller != nullptr) {
     const auto callbacks = Callbacks::of_this_thread(state);
     Control::Controller run;
-    if (controller != KV_CONTROLLER_BY_HAND)
+    if (controller != KV_CONTROLLER_MANUAL)
       run = [controller, user](int64_t head, const std::string& body) { return run_controller(controller, user, head, body); };
     made = std::make_shared<Control>(entry, callbacks, std::move(run));
     callbacks->add(made);
-    waiting = [callbacks, by_hand = made->is_by_hand()](int64_t more) { callbacks->due(more, by_hand); };
+    waiting = [callbacks, manual = made->is_manual()](int64_t more) { callbacks->due(more, manual); };
   }
   {
     std::lock_guard lock(entry->controlling);
@@ -60,8 +60,8 @@ base::Status send_command(State& state, StoreEntry& store, int64_t head, const s
   const auto callbacks = Callbacks::of_this_thread(state);
   if (callbacks->is_inside()) return base::Status(MV_EREENTRANT, "this thread is inside a callback");
   const auto control = control_of(*store.node);
-  if (plan.options.mode != api::Mode::kAsync && control != nullptr && control->is_by_hand() && control->is_here())
-    return base::Status(MV_EREENTRANT, "this process is also a server, and this thread executes its commands by hand: use MV_ASYNC, execute the command, then wait");
+  if (plan.options.mode != api::Mode::kAsync && control != nullptr && control->is_manual() && control->is_here())
+    return base::Status(MV_EREENTRANT, "this process is also a server, and this thread executes its commands manually: use MV_ASYNC, execute the command, then wait");
   const auto start = [&](const api::CallOptions& how) { return node.send_command(head, body, how); };
   if (plan.options.mode == api::Mode::kAsync) return run_call(state, store.node, plan, start);
   api::CallOptions how = plan.options;
@@ -102,7 +102,7 @@ base::Status send_command(State& state, kv_store handle, int64_t head, const cha
 base::Status run_server(State& state, const NodeRef& entry, kv_controller controller, void* user) {
   if (entry->node->identity().worker_id >= 0)
     return base::Status(MV_ESTATE, "this process is also a worker, so the call would wait for itself: use kv_set_controller()");
-  if (controller == KV_CONTROLLER_BY_HAND) return base::Status(MV_EINVAL, "to execute commands by hand, use kv_set_controller() and kv_next_command()");
+  if (controller == KV_CONTROLLER_MANUAL) return base::Status(MV_EINVAL, "to execute commands manually, use kv_set_controller() and kv_next_command()");
   if (auto status = set_controller(state, entry, controller, user); !status.ok()) return status;
   const auto callbacks = Callbacks::of_this_thread(state);
   while (!entry->node->workers_gone()) {
@@ -117,7 +117,7 @@ base::Status next_command(State& state, const NodeRef& entry, int64_t timeout_ms
                           uint64_t* length) {
   if (found == nullptr || head == nullptr) return base::Status(MV_EINVAL, "found or head is NULL");
   const auto control = control_of(*entry);
-  if (control == nullptr || !control->is_by_hand()) return base::Status(MV_ESTATE, "commands are not executed by hand: set KV_CONTROLLER_BY_HAND");
+  if (control == nullptr || !control->is_manual()) return base::Status(MV_ESTATE, "commands are not executed manually: set KV_CONTROLLER_MANUAL");
   if (!control->is_here()) return base::Status(MV_ESTATE, "another thread set the controller: execute commands on that thread");
   const api::Command* command = control->next();
   if (command == nullptr && timeout_ms != 0) {
@@ -135,7 +135,7 @@ base::Status next_command(State& state, const NodeRef& entry, int64_t timeout_ms
 
 base::Status command_done(const NodeRef& entry, mv_status outcome) {
   const auto control = control_of(*entry);
-  if (control != nullptr && control->is_here() && control->is_by_hand() && control->done(check_outcome("controller", outcome))) return {};
+  if (control != nullptr && control->is_here() && control->is_manual() && control->done(check_outcome("controller", outcome))) return {};
   return base::Status(MV_ESTATE, "this thread executes no command: call kv_next_command() first");
 }
 

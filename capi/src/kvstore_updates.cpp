@@ -1,4 +1,4 @@
-// Updater callbacks: the store's callback calls the user's; or by hand, for languages whose functions must not be
+// Updater callbacks: the store's callback calls the user's; or manual, for languages whose functions must not be
 // called from C.
 
 #include <polyverso/kvstore.h>
@@ -55,7 +55,7 @@ base::Status set_updater(State& state, kv_store handle, kv_updater updater, void
   const auto store = pin.value()->store;
   if (updater == nullptr) return store->remove_updater();
   Updates::Updater run;
-  if (updater != KV_UPDATER_BY_HAND)
+  if (updater != KV_UPDATER_MANUAL)
     run = [&state, updater, user](const std::string& key, const Tensor& merged, Tensor& stored) {
       return run_updater(state, updater, user, key, merged, stored);
     };
@@ -78,10 +78,10 @@ base::Status next_update(State& state, kv_store handle, mv_tensor* merged, mv_te
     put_text("", text, capacity, length);
     return {};
   }
-  if (entry.by_hand == nullptr)
-    entry.by_hand = std::make_shared<ByHand>(ByHand{open_tensor(state, next.value()->merged), open_tensor(state, next.value()->stored)});
-  *merged = entry.by_hand->merged;
-  *stored = entry.by_hand->stored;
+  if (entry.manual == nullptr)
+    entry.manual = std::make_shared<ManualUpdate>(ManualUpdate{open_tensor(state, next.value()->merged), open_tensor(state, next.value()->stored)});
+  *merged = entry.manual->merged;
+  *stored = entry.manual->stored;
   put_text(next.value()->key, text, capacity, length);
   return {};
 }
@@ -91,10 +91,10 @@ base::Status update_done(State& state, kv_store handle, mv_status outcome) {
   if (!pin.ok()) return pin.status();
   StoreEntry& entry = *pin.value();
   const auto take_back = [&](Tensor& stored) {
-    if (entry.by_hand != nullptr) stored = returned(state, entry.by_hand->stored, stored);
+    if (entry.manual != nullptr) stored = returned(state, entry.manual->stored, stored);
   };
   if (auto status = entry.store->updates().done(check_outcome("updater", outcome), take_back); !status.ok()) return named("kv_update_done", status);
-  if (const auto done = std::exchange(entry.by_hand, nullptr)) {
+  if (const auto done = std::exchange(entry.manual, nullptr)) {
     static_cast<void>(mv_tensor_free(done->merged));
     static_cast<void>(mv_tensor_free(done->stored));
   }

@@ -92,7 +92,7 @@ const char* name_of(HandleKind kind) {
     case HandleKind::kGroup:
       return "group";
     case HandleKind::kCustom:
-      return "reduction by hand";
+      return "manual reduction";
     case HandleKind::kStrategy:
       return "training strategy";
   }

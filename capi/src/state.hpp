@@ -47,21 +47,21 @@ struct RequestEntry {
   api::CallRef call;
   bool lends;  ///< uses the caller's buffers until the call ends
 };
-/// The handles of an update that a thread runs by hand.
-struct ByHand {
+/// The handles of an update that a thread runs manually.
+struct ManualUpdate {
   mv_tensor merged, stored;
 };
 struct StoreEntry {
   NodeRef node;
   std::shared_ptr<kvstore::Store> store;
-  std::shared_ptr<ByHand> by_hand = {};  ///< only for the thread that set the updater
+  std::shared_ptr<ManualUpdate> manual = {};  ///< only for the thread that set the updater
 };
 
 struct GroupEntry {
   NodeRef node;
   api::GroupRef group;
 };
-/// A reduction by hand.
+/// A manual reduction.
 struct CustomEntry {
   NodeRef node;
   api::GroupRef group;

@@ -69,6 +69,7 @@ class JsonDocument::Builder {
 
 std::optional<JsonDocument> JsonDocument::parse(std::string_view text) {
   if (text.size() >= std::numeric_limits<uint32_t>::max()) return std::nullopt;  // indices are 32 bits; no text has more values than bytes
+  if (text.find('\0') != std::string_view::npos) return std::nullopt;  // the parser would take it for the end of the text
   JsonDocument document;
   document.texts_.reserve(text.size());
   Builder builder(document);

@@ -14,9 +14,6 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-/// The data begins at a multiple of this.
-constexpr uint64_t kAlignment = 4096;
-
 struct DtypeName {
   const char* name;
   uint64_t bytes;
@@ -67,6 +64,20 @@ uint64_t place(const std::vector<Tensor*>& tensors) {
   return reached;
 }
 
+std::string_view foreign_kind(std::span<const std::byte> head, uint64_t bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+  uint64_t length = 0;
+  std::memcpy(&length, head.data(), std::min(head.size(), sizeof length));
+  const bool is_ours = bytes >= kLengthBytes && length <= bytes - kLengthBytes;
+  if (!is_ours && text.size() > 2 && byte(0) == 0x80 && byte(1) >= 2 && byte(1) <= 5) return "a pickled Python file";
+  if (text.starts_with("(dp") || text.starts_with("(lp") || text.starts_with("ccopy_reg\n")) return "a pickled Python file";
+  // Files of Perl's store(), and the output of freeze() and nfreeze().
+  if (text.starts_with("pst0") || (!is_ours && text.size() > 3 && (byte(0) == 4 || byte(0) == 5) && byte(1) >= 2 && byte(1) <= 32))
+    return "a Perl Storable file";
+  return "";
+}
+
 base::Result<std::string> read_header(const InputFile& file) {
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", file.path(), what); };
   uint64_t length = 0;
@@ -97,7 +108,7 @@ std::string write_checksums(const std::vector<const Tensor*>& tensors) {
   return json.take();
 }
 
-std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata) {
+std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata, uint64_t alignment) {
   JsonWriter writer;
   writer.object([&] {
     writer.object(kMetadata, [&] {
@@ -111,7 +122,7 @@ std::string write_header(const std::vector<const Tensor*>& tensors, const Metada
       });
   });
   const std::string json = writer.take();
-  const uint64_t whole = (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment;
+  const uint64_t whole = (kLengthBytes + json.size() + alignment - 1) / alignment * alignment;
   const uint64_t length = whole - kLengthBytes;
   std::string text(whole, ' ');
   std::memcpy(text.data(), &length, sizeof length);

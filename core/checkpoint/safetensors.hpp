@@ -1,7 +1,9 @@
 #pragma once
 // The safetensors format: a JSON header that describes tensors, followed by the tensors without gaps.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,11 @@ uint64_t dtype_bytes_of(std::string_view dtype);
 uint64_t bytes_of(const Tensor& tensor);
 /// Assigns consecutive places to the tensors, in this order. Returns their total size in bytes.
 uint64_t place(const std::vector<Tensor*>& tensors);
+
+/// Recognizes other kinds of files that users of MXNet have. Returns their name, or "".
+/// @param head   the file's first bytes, at least 11 unless it is shorter
+/// @param bytes  the size of the file
+std::string_view foreign_kind(std::span<const std::byte> head, uint64_t bytes);
 
 /// Reads the header of a file, with its length in front. MV_EINVAL with the name of the file if it has no valid header.
 base::Result<std::string> read_header(const InputFile& file);

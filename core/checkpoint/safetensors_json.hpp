@@ -18,8 +18,8 @@ inline constexpr const char* kMetadata = "__metadata__";
 
 using Metadata = std::vector<std::pair<std::string_view, std::string>>;
 
-/// The header for these tensors, with its length in front, padded with spaces.
-std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata);
+/// The header for these tensors, with its length in front, padded with spaces to a multiple of `alignment` bytes.
+std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata, uint64_t alignment = 4096);
 /// The checksums of tensors by name, as a value for the metadata.
 std::string write_checksums(const std::vector<const Tensor*>& tensors);
 /// The transparent comparison permits lookups by string_view.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -67,21 +66,11 @@ void write_key(JsonWriter& json, const KeyStates& key, const Tensor* first) {
   });
 }
 
-/// Recognizes other kinds of files that users of MXNet have. Returns their name, or "".
+/// foreign_kind() of a file.
 std::string_view foreign(const InputFile& file) {
-  std::array<unsigned char, 11> head{};
-  const size_t known = std::min<uint64_t>(head.size(), file.bytes());
-  if (!file.read(0, std::as_writable_bytes(std::span(head).first(known))).ok()) return "";
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), known);
-  uint64_t length = 0;
-  std::memcpy(&length, head.data(), sizeof length);
-  const bool is_ours = known >= kLengthBytes && length <= file.bytes() - kLengthBytes;
-  if (!is_ours && known > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return "a pickled Python file";
-  if (text.starts_with("(dp") || text.starts_with("(lp")) return "a pickled Python file";
-  // Files of Perl's store(), and the output of freeze() and nfreeze().
-  if (text.starts_with("pst0") || (!is_ours && known > 3 && (head[0] == 4 || head[0] == 5) && head[1] >= 2 && head[1] <= 32))
-    return "a Perl Storable file";
-  return "";
+  std::array<std::byte, 11> head{};
+  const auto known = std::span(head).first(std::min<uint64_t>(head.size(), file.bytes()));
+  return file.read(0, known).ok() ? foreign_kind(known, file.bytes()) : "";
 }
 
 /// Reads a list of marks, one for each server.

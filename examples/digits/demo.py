@@ -3,21 +3,23 @@ sync mode, and with the same three workers in async mode.
 
 In sync mode, the three workers together take exactly the steps that the single process takes. They must reach the same
 accuracy, and all three must hold the same bits. In async mode, no worker waits for another. `make demo` runs this
-script; to run it by hand, `source build/activate` first. The exit status is 0 only if every target is met.
+script; to run it manually, `source build/activate` first. The exit status is 0 only if every target is met.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
-import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+import jobs  # noqa: E402: in the folder above
+from jobs import Failure, find, shown  # noqa: E402
+
 TESTS = 449  # test images, see data/README.md
 TARGETS = {"single": 0.93, "sync": 0.93, "async": 0.92}
 LIMIT_S = 100  # limit of one training; each takes a few seconds
@@ -26,47 +28,20 @@ EPOCH = re.compile(r"epoch (\d+) loss ([\d.]+) accuracy ([\d.]+) seconds ([\d.]+
 FINAL = re.compile(r"final accuracy ([\d.]+) seconds ([\d.]+)")
 
 
-class Failure(Exception):
-    """An error message for the person who ran `make demo`."""
-
-
-def find(*programs):
-    for program in programs:
-        if shutil.which(program):
-            return program
-    raise Failure(f"{' or '.join(programs)} is not on PATH: run `make demo`, or `source build/activate` first")
-
-
-class Training:
+class Training(jobs.Job):
     """One training. Turns the output of its processes, as it arrives, into a curve and a progress line."""
 
     def __init__(self, name, command, folder, epochs):
-        self.name = name
         self.folder = folder / name
         self.epochs = epochs
         self.curve = []  # (seconds, loss)
         self.accuracy = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.run(command)
-
-    def run(self, command):
-        # One thread per worker: NumPy's matrix products would otherwise use the cores of the other workers.
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment)
-        watchdog = threading.Timer(LIMIT_S, process.terminate)
-        watchdog.start()
-        try:
-            for line in process.stdout:
-                self.read(line)
-            status = process.wait()
-        finally:
-            watchdog.cancel()
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-        if status != 0 or self.accuracy is None:
-            raise Failure(f"{self.name}: training ended with status {status}" + ("" if self.accuracy else ", without a result"))
+        super().__init__(name, command, LIMIT_S)
+        self.watch(self.read)
+        if self.accuracy is None:
+            raise Failure(f"{name}: training ended without a result")
 
     def read(self, line):
         epoch, final = EPOCH.search(line), FINAL.search(line)
@@ -120,12 +95,6 @@ def missed_targets(trainings):
     if len(weights) != 3 or len(set(weights.values())) != 1:
         missed.append(f"sync: the workers' weights differ, see {sync.folder}")
     return missed
-
-
-def shown(path):
-    """The path relative to the working directory if it lies below it, otherwise the path itself."""
-    here = pathlib.Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def demo(folder, epochs):

@@ -6,7 +6,7 @@
 2. Four Perl workers in async mode.
 3. Perl, Python and Lua workers on one store.
 
-`make kvstore` runs this script; to run it by hand, `source build/activate` first. The exit status is 0 only if each
+`make kvstore` runs this script; to run it manually, `source build/activate` first. The exit status is 0 only if each
 part classifies 95 % of the test images correctly and the resumed loss continues where it was.
 """
 

@@ -3,7 +3,7 @@
 the newest checkpoint with two servers instead of one. Draws the loss of both parts and shows what the vectors have
 learned.
 
-`make lm` runs this script; to run it by hand, `source build/activate` first. The exit status is 0 only if the loss
+`make lm` runs this script; to run it manually, `source build/activate` first. The exit status is 0 only if the loss
 fell, the resumed loss continues where it was, and the vectors agree with word vectors computed from counts.
 """
 

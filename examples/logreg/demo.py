@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a classifier that tells the Old from the New Testament by the words of a verse, with a Perl and a Python
 worker on one key-value table: once without L1 regularization, once with it. `make logreg` runs this script; to run it
-by hand, `source build/activate` first. The exit status is 0 only if both trainings learned something, and L1 left most
+manually, `source build/activate` first. The exit status is 0 only if both trainings learned something, and L1 left most
 weights at zero at little cost.
 """
 
@@ -9,7 +9,6 @@ import argparse
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -17,13 +16,13 @@ import time
 import testaments
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from jobs import Failure, find  # noqa: E402: in the folder above
+
 LIMIT_S = 100  # limit of one training
 FINAL = re.compile(r"final accuracy ([\d.]+) auc ([\d.]+) loss ([\d.]+) stored (\d+) zero (\d+)")
 EPOCH = re.compile(r"epoch \d+ loss ([\d.]+)")
-
-
-class Failure(Exception):
-    """An error message for the person who ran `make logreg`."""
 
 
 class Result:
@@ -36,12 +35,6 @@ class Result:
         self.accuracy, self.auc, self.loss = map(float, final.groups()[:3])
         self.stored, self.zero = map(int, final.groups()[3:])
         self.losses = [float(loss) for loss in EPOCH.findall(text)]
-
-
-def find(program):
-    if shutil.which(program) is None:
-        raise Failure(f"{program} is not on PATH: run `make logreg`, or `source build/activate` first")
-    return program
 
 
 def train(folder, l1):

@@ -1,6 +1,6 @@
 --- All-reduce by a Lua function, the draining of nodes without further data, and scatter. Internal.
 
-local by_hand = require("polyverso.group").by_hand
+local reduce_manually = require("polyverso.group").reduce_manually
 local capi = require("polyverso.capi")
 local native = require("polyverso.ipc")
 local tensor = require("polyverso.tensor")
@@ -18,7 +18,7 @@ end
 local function run(joined, holder, leaves, reduce, draining)
   local places, theirs = {}, {}
   for i, leaf in ipairs(leaves) do places[i], theirs[i] = leaf.place() end
-  return by_hand(joined:group(), values.cells(leaves, holder), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
+  return reduce_manually(joined:group(), values.cells(leaves, holder), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
 end
 
 --- The value, reduced with those of the other nodes, and the number of contributors.

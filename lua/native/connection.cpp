@@ -32,13 +32,21 @@ Manner manner_of(lua_State* L) {
 
 /// Both sides' proofs; without one nothing is read.
 bool greet(const Descriptor& socket, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure) {
-  Greeting greeting(Greeting::Side::kClient, secret_of_environment());
-  char bytes[128];
-  while (!greeting.done()) {
-    if (!greeting.refusal().empty()) {
-      failure = greeting.refusal();
+  Greeting greeting(Greeting::Side::kDialer, secret_of_environment());
+  char bytes[256];
+  while (true) {
+    // A few bytes on a new connection: there is room for them.
+    const std::string output = greeting.output();
+    const bool is_sent = output.empty() || send(socket.get(), output.data(), output.size(), MSG_NOSIGNAL) >= 0;
+    if (greeting.is_refused()) {
+      failure = greeting.refusal("the server");
       return false;
     }
+    if (!is_sent) {
+      failure = std::strerror(errno);
+      return false;
+    }
+    if (greeting.done()) return true;
     if (!wait_for(socket.get(), POLLIN, deadline, interrupts, failure)) return false;
     const ssize_t got = recv(socket.get(), bytes, std::min(greeting.wants(), sizeof bytes), 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -46,14 +54,7 @@ bool greet(const Descriptor& socket, Clock::time_point deadline, const Interrupt
       return false;
     }
     if (got > 0) greeting.take({bytes, static_cast<size_t>(got)});
-    // A few bytes on a new connection: there is room for them.
-    if (!greeting.output().empty() && send(socket.get(), greeting.output().data(), greeting.output().size(), MSG_NOSIGNAL) < 0) {
-      failure = std::strerror(errno);
-      return false;
-    }
-    greeting.output().clear();
   }
-  return true;
 }
 
 // ------------------------------------------------------------------ methods

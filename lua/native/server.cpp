@@ -112,24 +112,21 @@ void Server::accept_all() {
       return;
     }
     tune(socket.get());
-    strangers_.push_back({std::move(socket), address_of(from).text(), Greeting(Greeting::Side::kServer, secret_of_environment()),
+    strangers_.push_back({std::move(socket), address_of(from).text(), Greeting(Greeting::Side::kListener, secret_of_environment()),
                           Clock::now() + kPoliteness});
-    // A few bytes on a new connection: there is room for them, or it is none.
-    Greeting& greeting = strangers_.back().greeting;
-    if (send(strangers_.back().socket.get(), greeting.output().data(), greeting.output().size(), MSG_NOSIGNAL) < 0) strangers_.pop_back();
-    else greeting.output().clear();
   }
 }
 
 bool Server::greet(Stranger& stranger) {
-  char bytes[128];
+  char bytes[256];
   Greeting& greeting = stranger.greeting;
   const ssize_t got = recv(stranger.socket.get(), bytes, std::min(greeting.wants(), sizeof bytes), 0);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
   greeting.take({bytes, static_cast<size_t>(got)});
-  if (!greeting.refusal().empty()) return false;
-  if (send(stranger.socket.get(), greeting.output().data(), greeting.output().size(), MSG_NOSIGNAL) < 0) return false;
-  greeting.output().clear();
+  // A few bytes on a new connection: there is room for them, or it is none.
+  const std::string output = greeting.output();
+  if (!output.empty() && send(stranger.socket.get(), output.data(), output.size(), MSG_NOSIGNAL) < 0) return false;
+  if (greeting.is_refused()) return false;
   if (!greeting.done()) return true;
   const std::lock_guard lock(mutex_);
   clients_.push_back(std::make_shared<Connection>(std::move(stranger.socket), stranger.address));

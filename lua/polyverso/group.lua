@@ -143,7 +143,7 @@ end
 
 -- All-reduces tensors with a function: reduce() combines `theirs` into `mine`, once for each set of values that
 -- arrives. Returns the number of contributors. ipc.Tree uses it, too.
-local function by_hand(handle, mine, theirs, reduce, how)
+local function reduce_manually(handle, mine, theirs, reduce, how)
   local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how))
   local ended, failure = pcall(steps, custom, theirs, reduce)
   if not ended then
@@ -179,7 +179,7 @@ function Group:allreduce_custom(given, reduce, how)
     theirs[i] = tensor.is_tensor(mine[i]) and mine[i]:copy() or mine[i]:clone()
     their_places[i] = arrays.one(theirs[i])
   end
-  local contributors = by_hand(self.handle, places, their_places, function()
+  local contributors = reduce_manually(self.handle, places, their_places, function()
     local made = {unpack(mine)} -- a copy, because the function may put new arrays into its list
     local result
     if is_one then result = reduce(made[1], theirs[1]) else result = reduce(made, {unpack(theirs)}) end
@@ -223,5 +223,5 @@ return {
   open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers)) end,
   --- Opens a group of the workers on this machine.
   of_host = function(node) return new(capi.mv_group_open_host(handle_of(node))) end,
-  by_hand = by_hand,
+  reduce_manually = reduce_manually,
 }

@@ -341,6 +341,21 @@ describe("an optimizer", function()
     end
   end)
 
+  it("has states that a file in memory can keep", function()
+    local kept = {tensor.range(3, 1), tensor.zeros({2, 0}, "f64")}
+    local file = polyverso.kv_encode_states("of a test", '{"w": [0, 1]}', kept)
+    local about, handles = polyverso.kv_decode_states("of a test", {mv_tensor = file})
+    assert.equal('{"w": [0, 1]}', about)
+    assert.equal(2, #handles)
+    for i, handle in ipairs(handles) do
+      assert.equal(tostring(kept[i]), polyverso.mv_tensor_text(handle))
+      polyverso.mv_tensor_free(handle)
+    end
+    assert.matches('"of a test"', failure_of(polyverso.kv_decode_states, "another", {mv_tensor = file}).text)
+    assert.matches("damaged", failure_of(polyverso.kv_decode_states, "of a test", "abc").text)
+    polyverso.mv_tensor_free(file)
+  end)
+
   it("follows a schedule", function()
     local kv, last = kvstore.create("local"), 0
     kv:init("w", zeros())

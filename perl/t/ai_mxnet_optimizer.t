@@ -182,19 +182,30 @@ like(sentence(sub { $blank->set_states("\x80\x04\x95abc") }),             qr/pic
 is(failure(sub { $blank->set_states(substr $states, 0, $_) }), 'MV_EINVAL', "cut after $_ bytes") for 0, 5, 40, length($states) - 60;
 
 my $good = $with->get_states(1);
+my $moving = mx->optimizer->get_updater(AI::MXNet::SGD->new(momentum => 0.9));
+$moving->('w', mx->nd->array([1, 2]), mx->nd->ones([2]));
+my $stateful = $moving->get_states(1);
 my $broken = $good;
 substr($broken, -1, 1) = chr(ord(substr $good, -1) ^ 1);
 like(sentence(sub { $blank->set_states($good =~ s/"step/"stop/r, 'a.states') }), qr/\Aa\.states: .*checksum/, 'another byte, in a file');
 like(sentence(sub { $blank->set_states("(dp0\nS'w'\np1\nI1\ns.") }), qr/pickled/, 'pickled by protocol 0');
-# Changed states without a checksum.
-sub with_header {
-    my ($change) = @_;
-    my $length = unpack 'Q<', $good;
-    my $header = JSON::PP->new->utf8->decode(substr $good, 8, $length);
-    delete $header->{__metadata__}{sha256};
+# Files that others may have written.
+sub as_file { my ($text, $data) = @_; return pack('Q<', length $text) . $text . $data }
+sub with_header {    # the header changed, and its checksum as it was
+    my ($bytes, $change) = @_;
+    my $length = unpack 'Q<', $bytes;
+    my $header = JSON::PP->new->utf8->decode(substr $bytes, 8, $length);
     $change->($header, $header->{__metadata__});
-    my $text = JSON::PP->new->utf8->encode($header);
-    return pack('Q<', length $text) . $text . substr $good, 8 + $length;
+    return as_file(JSON::PP->new->canonical->utf8->encode($header), substr $bytes, 8 + $length);
+}
+sub with_about {    # another description, with the checksum that it has
+    my ($bytes, $change) = @_;
+    my ($text, $handles) = Polyverso::CAPI::kv_decode_states('polyverso-updater-1', $bytes);
+    my $about = JSON::PP->new->decode($text);
+    $change->($about);
+    my @tensors = map { Polyverso::Tensor->_new($_) } @$handles;
+    my $file = Polyverso::CAPI::kv_encode_states('polyverso-updater-1', JSON::PP->new->allow_nonref->encode($about), \@tensors);
+    return AI::MXNet::NDArray::File::_bytes(Polyverso::Tensor->_new($file));
 }
 for my $length (1 .. 160) {    # a header's length may begin with the same bytes as a pickle
     my ($from, $to) = map { mx->optimizer->get_updater(AI::MXNet::SGD->new) } 1, 2;
@@ -204,24 +215,51 @@ for my $length (1 .. 160) {    # a header's length may begin with the same bytes
 }
 my $before = $blank->get_states(1);
 for my $change (
-    sub { $_[1]{class} = 'POSIX' }, sub { $_[1]{class} = 'AI::MXNet::NDArray' }, sub { $_[1]{states} = '[' }, sub { $_[1]{states} = '[]' },
-    sub { $_[1]{counts} = '3' },    sub { $_[1]{counts} = '{"index":{"w":"x"},"num_update":1}' }, sub { $_[1]{optimizer} = '[1]' },
-    sub { $_[1]{optimizer} = '{"lr_scheduler":{"class":"IO::File"}}' }, sub { $_[1]{optimizer} = '{"momentum":"x"}' },
-    sub { $_[1]{states} = '{"w":{"array":7}}' }, sub { $_[0]{'state.0'} = 3 }, sub { $_[0]{'state.0'} = { data_offsets => [0], shape => [1], dtype => 'F32' } },
-    sub { $_[0]{'state.0'} = { data_offsets => [0, 4], shape => 'x', dtype => 'F32' } },
-    sub { $_[0]{'state.0'} = { data_offsets => [0, 400], shape => [100], dtype => 'F32' } },
+    sub { $_[0]{class} = 'POSIX' }, sub { $_[0]{class} = 'AI::MXNet::NDArray' }, sub { $_[0]{states} = '[' }, sub { $_[0]{states} = [] },
+    sub { $_[0]{counts} = 3 },      sub { $_[0]{counts} = { index => { w => 'x' }, num_update => 1 } }, sub { $_[0]{optimizer} = [1] },
+    sub { $_[0]{optimizer} = { lr_scheduler => { class => 'IO::File' } } }, sub { $_[0]{optimizer} = { momentum => 'x' } },
+    sub { $_[0]{states} = { w => { array => 7 } } }, sub { $_[0]{states} = { w => { array => -1 } } },
+    sub { $_[0]{states} = { w => {} } }, sub { $_[0] = 3 },
 ) {
-    my $bytes = with_header($change);
-    like(failure(sub { $blank->set_states($bytes) }), qr/\AMV_E(?:INVAL|DTYPE)\z/, 'damaged');
+    my $bytes = with_about($stateful, $change);
+    like(failure(sub { $blank->set_states($bytes) }), qr/\AMV_E(?:INVAL|DTYPE)\z/, 'an invalid description');
+}
+my $small = { data_offsets => [0, 8], shape => [2], dtype => 'F32' };
+for my $change (
+    sub { delete $_[1]{sha256} }, sub { $_[1]{format} = 'polyverso-updater-3' }, sub { delete $_[1]{about} }, sub { delete $_[0]{__metadata__} },
+    sub { $_[0]{'state.0'} = 3 }, sub { $_[0]{'state.1'} = $small }, sub { delete $_[0]{'state.0'} },
+    map({ my $part = $_; sub { $_[0]{'state.0'} = { %$small, %$part } } } { data_offsets => [0] }, { data_offsets => [0, 400] }, { shape => 'x' },
+        { shape => [2, 1] }, { shape => [1, 2] }, { shape => [4], dtype => 'F16' }, { dtype => 'I32' }, { dtype => 'X' }),
+) {
+    my $bytes = with_header($stateful, $change);
+    is(failure(sub { $blank->set_states($bytes) }), 'MV_EINVAL', 'a changed header');
 }
 is($blank->get_states(1), $before, 'nothing has changed');
+# The layout of early files: each part of the description is text of its own, and the checksum does not cover the tensors' descriptions.
+require Digest::SHA;
+my $early = do {
+    my $canonical = JSON::PP->new->canonical->utf8;
+    my $data      = pack 'f<2', 0.25, 0.5;
+    my $metadata  = {
+        format => 'polyverso-updater-1', class => 'AI::MXNet::SGD', optimizer => '{"momentum":0.9}',
+        states => '{"w\u00e9":{"array":0,"stype":"default"}}', counts => '{"index":{"w\u00e9":3},"num_update":3}',
+    };
+    $metadata->{sha256} = Digest::SHA::sha256_hex($canonical->encode($metadata), $data);
+    my $text = $canonical->encode({ __metadata__ => $metadata, 'state.0' => $small });
+    as_file($text . ' ' x (-length($text) % 8), $data);
+};
+$blank->set_states($early);
+is_deeply([map { $_->aspdl->unpdl } $blank->states->{"w\x{e9}"}], [[0.25, 0.5]], 'an early file: its state');
+is($blank->optimizer->num_update, 3, 'its count');
+$early =~ s/num_update\\":3/num_update\\":4/ or die;
+like(sentence(sub { $blank->set_states($early) }), qr/checksum/, 'a damaged early file');
 
 # ------------------------------------------------------------------ 16-bit floats, names, values that are not numbers
 
 for my $multi (0, 1) {
     my $half = mx->nd->ones([2], dtype => 'float16');
-    my $by_hand = mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1e-4, multi_precision => $multi));
-    $by_hand->('w', mx->nd->ones([2], dtype => 'float16'), $half) for 1 .. 10;
+    my $manual = mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1e-4, multi_precision => $multi));
+    $manual->('w', mx->nd->ones([2], dtype => 'float16'), $half) for 1 .. 10;
     my $expected = $multi ? 0.999 : 1;
     ok(almost_equal($half->aspdl, pdl($expected, $expected), 1e-3 * 0.5), "halves, multi_precision $multi") or diag $half->aspdl;
 }

@@ -103,7 +103,7 @@ like(text_of_error(sub { $group->allreduce(PDL->zeroes(2), opp => 'max') }), qr/
 like(text_of_error(sub { $group->barrier(op => 'max') }), qr/unknown option 'op'/, 'by what a call takes');
 my $custom = Polyverso::CAPI::mv_custom_begin($group->handle, [PDL->zeroes(2)], 0);
 like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays given, 1 needed/, 'there is a place for each array');
-is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'by hand');
+is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'manually');
 is(Polyverso::CAPI::mv_custom_end($custom), 1, 'one contributed');
 $group->close;
 $node->shutdown;

@@ -55,7 +55,7 @@ class Drained(NamedTuple):
     op: Optional[str]  # None: allreduce_custom()
 
 
-class _ByHand:
+class _ManualReduction:
     """The values of a custom reduction, which this class drives step by step."""
 
     def __init__(self, values: Any, function: Callable[[Any, Any], Any], draining: bool) -> None:
@@ -129,17 +129,17 @@ class Group:
         """Reduces values, an array or a list of arrays, over all ranks in place, by the caller's function.
         function(mine, theirs) takes two arrays, or two lists of arrays; it changes mine in place, or returns the new
         values. Returns the number of contributors. An exception in the function fails the operation on all ranks."""
-        by_hand = _ByHand(values, function, draining)
+        manual = _ManualReduction(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
-        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in by_hand.mine], flags, _options(timeout))
+        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in manual.mine], flags, _options(timeout))
         try:
-            while by_hand.next(custom):
+            while manual.next(custom):
                 try:
-                    by_hand.reduce()
+                    manual.reduce()
                 except BaseException:
                     with contextlib.suppress(Error):  # wait for the failure: mv_custom_end() would withdraw
                         capi.mv_custom_done(custom, capi.MV_ECANCELED)
-                        by_hand.next(custom)
+                        manual.next(custom)
                     raise
                 capi.mv_custom_done(custom, capi.MV_OK)
         except BaseException:

@@ -439,7 +439,11 @@ class KVStore:
         """Loads a file of save_optimizer_states(). A file that does not fit changes nothing."""
         if isinstance(self._updater, OptimizerUpdater):
             with open(fname, "rb") as file:
-                return self._updater.set_states(file.read())
+                states = file.read()
+            try:
+                return self._updater.set_states(states)
+            except ArgumentError as failure:
+                raise ArgumentError(failure.status, f"{os.fspath(fname)}: {failure.text}") from failure
         capi.kv_load_optimizer_states(self._handle, os.fspath(fname))
 
     def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:

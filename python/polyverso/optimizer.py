@@ -301,52 +301,54 @@ def get_updater(optimizer: Optimizer) -> Updater:
     return Updater(optimizer)
 
 
+def _native(made: Type[Optimizer]) -> Type[Optimizer]:
+    """Registers a class that the library implements. It declares the parameters of its own, in their order, with the
+    defaults; its docstring describes it."""
+    made.kind = f"mx.{made.__name__.lower()}"
+    return register(made)
+
+
 Optimizer.register = staticmethod(register)  # type: ignore[attr-defined]  # like MXNet
 Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]
 
 
-@register
+@_native
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum."""
 
-    kind = "mx.sgd"
     momentum: float = 0.0
     lazy_update: bool = True
 
 
-@register
+@_native
 class NAG(Optimizer):
     """Nesterov's accelerated gradient."""
 
-    kind = "mx.nag"
     momentum: float = 0.0
 
 
-@register
+@_native
 class Signum(Optimizer):
     """Steps of equal length, in the direction of the sign of the momentum."""
 
-    kind = "mx.signum"
     learning_rate: Optional[float] = 0.01
     momentum: float = 0.9
     wd_lh: float = 0.0
 
 
-@register
+@_native
 class FTML(Optimizer):
     """Follow the moving leader."""
 
-    kind = "mx.ftml"
     beta1: float = 0.6
     beta2: float = 0.999
     epsilon: float = 1e-8
 
 
-@register
+@_native
 class LBSGD(Optimizer):
     """SGD for large batches, with a warm-up of the rate: warmup_strategy is linear, power2, sqrt or lars."""
 
-    kind = "mx.lbsgd"
     positional = (
         "momentum multi_precision warmup_strategy warmup_epochs batch_scale updates_per_epoch begin_epoch num_epochs"
     ).split()
@@ -360,29 +362,26 @@ class LBSGD(Optimizer):
     num_epochs: int = 60
 
 
-@register
+@_native
 class DCASGD(Optimizer):
     """SGD that compensates for the delay of gradients."""
 
-    kind = "mx.dcasgd"
     aliases = {"lambda": "lamda"}
     momentum: float = 0.0
     lamda: float = 0.04
 
 
-@register
+@_native
 class SGLD(Optimizer):
     """Stochastic gradient Langevin dynamics: steps with noise."""
 
-    kind = "mx.sgld"
     seed: int = 0
 
 
-@register
+@_native
 class Adam(Optimizer):
     """Adaptive moments."""
 
-    kind = "mx.adam"
     learning_rate: Optional[float] = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
@@ -390,32 +389,29 @@ class Adam(Optimizer):
     lazy_update: bool = True
 
 
-@register
+@_native
 class AdamW(Optimizer):
     """Adam with decoupled weight decay."""
 
-    kind = "mx.adamw"
     learning_rate: Optional[float] = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
 
 
-@register
+@_native
 class Adamax(Optimizer):
     """Adam with a decaying maximum of the gradients (infinity norm) instead of the mean of their squares."""
 
-    kind = "mx.adamax"
     learning_rate: Optional[float] = 0.002
     beta1: float = 0.9
     beta2: float = 0.999
 
 
-@register
+@_native
 class Nadam(Optimizer):
     """Adam with Nesterov's momentum."""
 
-    kind = "mx.nadam"
     learning_rate: Optional[float] = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
@@ -423,29 +419,26 @@ class Nadam(Optimizer):
     schedule_decay: float = 0.004
 
 
-@register
+@_native
 class AdaGrad(Optimizer):
     """Divides the rate of each value by the root of the sum of its squared gradients."""
 
-    kind = "mx.adagrad"
     aliases = {"float_stable_eps": "eps"}
     eps: float = 1e-7
 
 
-@register
+@_native
 class AdaDelta(Optimizer):
     """Scales the gradient by the RMS of earlier steps over the RMS of gradients; it has no rate."""
 
-    kind = "mx.adadelta"
     rho: float = 0.9
     epsilon: float = 1e-5
 
 
-@register
+@_native
 class RMSProp(Optimizer):
     """Divides the rate of each value by the RMS of its gradients; with centered, by their standard deviation."""
 
-    kind = "mx.rmsprop"
     learning_rate: Optional[float] = 0.001
     gamma1: float = 0.9
     gamma2: float = 0.9
@@ -454,11 +447,10 @@ class RMSProp(Optimizer):
     clip_weights: Optional[float] = None
 
 
-@register
+@_native
 class Ftrl(Optimizer):
     """Follow the regularized leader: values whose |z| is at most lamda1 are zero."""
 
-    kind = "mx.ftrl"
     positional = ("lamda1", "learning_rate", "beta")
     aliases = {"lambda1": "lamda1"}
     learning_rate: Optional[float] = 0.1
@@ -466,11 +458,10 @@ class Ftrl(Optimizer):
     beta: float = 1.0
 
 
-@register
+@_native
 class LAMB(Optimizer):
     """Adam with step lengths that are scaled, layer by layer, to the norm of the weights."""
 
-    kind = "mx.lamb"
     learning_rate: Optional[float] = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
@@ -480,18 +471,15 @@ class LAMB(Optimizer):
     bias_correction: bool = True
 
 
-@register
+@_native
 class Lion(Optimizer):
     """Steps of equal length, in the direction of the sign of an interpolation between momentum and gradient."""
 
-    kind = "mx.lion"
     learning_rate: Optional[float] = 0.0001
     beta1: float = 0.9
     beta2: float = 0.99
 
 
-@register
+@_native
 class Test(Optimizer):
     """Adds the gradient; for tests."""
-
-    kind = "mx.test"

@@ -1,14 +1,12 @@
-"""The states of an optimizer.Updater as the bytes of a safetensors file, which contains no code.
-
-Layout: u64 length, header in JSON, bytes of the tensors. The header's metadata holds the assignment of tensors to keys
-as JSON, and a checksum of everything.
+"""The states of an optimizer.Updater as bytes: a description in JSON, and the tensors it refers to. kv_encode_states()
+makes a safetensors file of them, which contains no code.
 """
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List
 
 import numpy as np
 
@@ -30,39 +28,34 @@ def to_bytes(updater: "Updater", dump_optimizer: bool) -> bytes:
     about = {"class": type(optimizer).__name__, "states": states, "counts": counts}
     if dump_optimizer:
         about["parameters"] = {name: getattr(optimizer, name) for name in optimizer.parameter_names()}
-    header: Dict[str, Any] = {}
-    data = bytearray()
-    for i, array in enumerate(arrays):
-        begin = len(data)
-        data += bytes(memoryview(array).cast("B")) if array.info()["count"] else b""
-        place = [begin, len(data)]
-        header[f"state.{i}"] = {"dtype": array.dtype.upper(), "shape": list(array.shape), "data_offsets": place}
-    text = json.dumps(about)
-    digest = _digest(text, header, bytes(data))
-    header["__metadata__"] = {"format": _FORMAT, "about": text, "sha256": digest}
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    return len(encoded).to_bytes(8, "little") + encoded + bytes(data)
+    return memoryview(Tensor(capi.kv_encode_states(_FORMAT, json.dumps(about), arrays))).tobytes()
 
 
 def from_bytes(updater: "Updater", data: bytes) -> None:
     try:
-        about, arrays = _read(bytes(data))
+        text, handles = capi.kv_decode_states(_FORMAT, bytes(data))
+        arrays, about = dict(enumerate(map(Tensor, handles))), json.loads(text)
         optimizer = updater.optimizer
         if about["class"] != type(optimizer).__name__:
             raise _refused(f"the states belong to {about['class']}, but the optimizer is {type(optimizer).__name__}", capi.MV_EDISAGREE)
         states = {_key(key): _made(state, arrays) for key, state in about["states"]}
         counts = {_key(key): int(count) for key, count in about["counts"]["keys"]}
         num_update = int(about["counts"]["num_update"])
-        parameters = dict(about.get("parameters", {}))
+        if min(num_update, *counts.values(), 0) < 0:
+            raise ValueError("a count is negative")
+        saved = about.get("parameters", {})
+        parameters = {name: saved[name] for name in saved.keys() & set(optimizer.parameter_names())}
+        # Whether the library accepts the parameters must be known before anything changes.
+        changed = copy.copy(optimizer)
+        vars(changed).update(parameters)
+        shared = capi.kv_optimizer_states(str(changed))[1] if changed.kind else 0
     except Error:
         raise
     except Exception as failure:
         raise _refused(f"the states are damaged: {failure!r}") from failure
-    for name in parameters.keys() & set(optimizer.parameter_names()):
-        setattr(optimizer, name, parameters[name])
+    vars(optimizer).update(parameters)
     optimizer._index_update_count, optimizer.num_update = counts, num_update
-    if optimizer.kind and capi.kv_optimizer_states(str(optimizer))[1] > 0:  # all keys share one tensor
+    if shared > 0:  # all keys share one tensor
         lists = [state for state in states.values() if isinstance(state, list) and state]
         for state in lists:
             optimizer._shared = state[-1] = lists[0][-1]
@@ -71,38 +64,6 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
 
 def _refused(text: str, status: int = capi.MV_EINVAL) -> ArgumentError:
     return ArgumentError(status, text)
-
-
-def _digest(text: str, header: Dict[str, Any], data: bytes) -> str:
-    tensors = {name: about for name, about in header.items() if name != "__metadata__"}
-    return hashlib.sha256(text.encode() + json.dumps(tensors, sort_keys=True).encode() + data).hexdigest()
-
-
-def _read(data: bytes) -> Tuple[Dict[str, Any], List[Tensor]]:
-    end = 8 + int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(data[8:end]) if 8 < end <= len(data) else None
-    except ValueError:
-        header = None
-    if not isinstance(header, dict):
-        if data[:1] == b"\x80" or (data[:1] in (b"(", b"]", b"}", b"c") and data.rstrip().endswith(b".")):
-            raise _refused("these states are pickled, and unpickling can run code: save them again with get_states()")
-        raise _refused("these are not the states of an updater, or they are damaged")
-    metadata = header.get("__metadata__", {})
-    if metadata.get("format") != _FORMAT:
-        raise _refused("these are not the states of an updater")
-    if metadata["sha256"] != _digest(metadata["about"], header, data[end:]):
-        raise _refused("the states are damaged: the checksum does not match")
-    arrays = []
-    while f"state.{len(arrays)}" in header:
-        about = header[f"state.{len(arrays)}"]
-        begin, stop = about["data_offsets"]
-        array = Tensor.zeros(about["shape"], about["dtype"].lower())
-        values = data[end + begin : end + stop]
-        if array.info()["count"]:
-            memoryview(array).cast("B")[:] = values
-        arrays.append(array)
-    return json.loads(metadata["about"]), arrays
 
 
 def _key(key: Any) -> Any:
@@ -129,7 +90,7 @@ def _described(state: Any, arrays: List[Tensor]) -> Any:
     raise TypeError(f"a state with a {type(state).__name__} can't be saved: only tensors, arrays, numbers, text, lists and dicts can")
 
 
-def _made(described: Any, arrays: List[Tensor]) -> Any:
+def _made(described: Any, arrays: Dict[int, Tensor]) -> Any:
     if "array" in described:
         array = arrays[described["array"]]
         if described["numpy"]:

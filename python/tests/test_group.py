@@ -69,7 +69,7 @@ def test_a_function_of_ones_own_reduces(cluster):
         assert text == "3 [[6.0, 6.0], [6.0, 6.0]]\n3 [[5], [2.0]]\n3\n"
 
 
-def test_steps_by_hand_check_what_is_to_take_the_values(cluster):
+def test_manual_steps_check_what_is_to_take_the_values(cluster):
     script = """
     from polyverso import capi
     try:
@@ -166,7 +166,7 @@ def test_integers_of_16_bits_are_not_taken_for_bfloat16(group):
     assert group.allreduce(bits).to_list() == [1, 1]
 
 
-def test_reductions_by_hand_keep_their_arrays(group):
+def test_manual_reductions_keep_their_arrays(group):
     values = bytearray(8 * 4)
     custom = capi.mv_custom_begin(group.handle, [memoryview(values).cast("d")], 0)
     with pytest.raises(BufferError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import pickle
 import re
 import sys
@@ -418,7 +419,7 @@ def test_a_large_tensor_has_norms(kv):
         np.testing.assert_allclose(out[big], expected[big], rtol=1e-3, atol=2e-4)
 
 
-def test_halves_by_hand_keep_floats():
+def test_manual_updates_of_halves_keep_floats():
     for multi_precision, expected in ((False, 1), (True, 0.999)):
         weight = np.ones(2, np.float16)
         updater = optimizer.get_updater(optimizer.SGD(learning_rate=1e-4, multi_precision=multi_precision))
@@ -533,6 +534,77 @@ def test_states_of_an_updater(name):
     first.states["x"] = object()
     with pytest.raises(TypeError, match="object"):
         first.get_states()
+
+
+def changed_header(states, change):
+    """The bytes with another header, and the checksum as it was."""
+    end = 8 + int.from_bytes(states[:8], "little")
+    header = json.loads(states[8:end])
+    change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + states[end:]
+
+
+def changed_description(states, change):
+    """The bytes with another description, and the checksum that it has."""
+    text, handles = capi.kv_decode_states("polyverso-python-updater-1", states)
+    about = json.loads(text)
+    change(about)
+    tensors = [Tensor(handle) for handle in handles]
+    return memoryview(Tensor(capi.kv_encode_states("polyverso-python-updater-1", json.dumps(about), tensors))).tobytes()
+
+
+def test_invalid_states_of_an_updater_change_nothing(tmp_path):
+    first, second = (optimizer.get_updater(optimizer.SGD(momentum=0.5)) for _ in range(2))
+    first("w", ones(), ones())
+    states, before = first.get_states(dump_optimizer=True), second.get_states(dump_optimizer=True)
+    headers = [
+        lambda header: header["state.0"].update(shape=[3, 2]),
+        lambda header: header["state.0"].update(dtype="I32"),
+        lambda header: header["state.0"].update(data_offsets=[0, 4]),
+        lambda header: header["__metadata__"].pop("sha256"),
+        lambda header: header["__metadata__"].update(format="polyverso-python-updater-2"),
+        lambda header: header.pop("state.0"),
+    ]
+    descriptions = [
+        lambda about: about.update(parameters={"momentum": "fast"}),
+        lambda about: about.update(parameters=[1]),
+        lambda about: about["counts"].update(num_update=-1),
+        lambda about: about["counts"].update(keys=[["w", -1]]),
+        lambda about: about.pop("counts"),
+        lambda about: about.update(states=[["w", {"list": [{"array": -1, "numpy": False, "row_sparse": False}]}]]),
+        lambda about: about.update(states=[[["w"], {"value": 1}]]),
+    ]
+    for wrong in [changed_header(states, change) for change in headers] + [changed_description(states, change) for change in descriptions]:
+        with pytest.raises(ArgumentError):
+            second.set_states(wrong)
+        assert second.get_states(dump_optimizer=True) == before
+
+    class Python(optimizer.SGD):
+        def update(self, key, weight, gradient, state):
+            pass
+
+    store, path = kvstore.create("local"), tmp_path / "damaged"
+    store.set_optimizer(Python())
+    path.write_bytes(states[:-1])
+    with pytest.raises(ArgumentError, match=f"^MV_EINVAL: {path}: .*damaged"):
+        store.load_optimizer_states(path)
+
+
+def test_states_of_an_updater_stay_readable():
+    header = {
+        "state.0": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "__metadata__": {
+            "format": "polyverso-python-updater-1",
+            "about": '{"class": "SGD", "states": [["w", {"list": [{"array": 0, "numpy": false, "row_sparse": false}]}]], '
+            '"counts": {"num_update": 3, "keys": [["w", 3]]}}',
+            "sha256": "324fc3fa46394ceb23b54e5c35878d4e7cb7e0558351d151b2061ebfb92666e2",
+        },
+    }
+    text = json.dumps(header).encode()
+    updater = optimizer.get_updater(optimizer.SGD(momentum=0.5))
+    updater.set_states(len(text).to_bytes(8, "little") + text + np.array([0.25, 0.5], np.float32).tobytes())
+    assert updater.states["w"][0].numpy().tolist() == [0.25, 0.5] and updater.optimizer.num_update == 3
 
 
 # ------------------------------------------------------------------ values and keys

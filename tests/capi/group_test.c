@@ -475,7 +475,7 @@ static void ranks_without_data_take_part_until_all_are_through(void** state) {
   for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, ends_unevenly);
 }
 
-static void drains_by_hand(struct member* self) {
+static void drains_manually(struct member* self) {
   const mv_group group = open_all(self);
   mv_drained next = MV_DRAINED_INIT;
   mv_array arrays[2];
@@ -506,7 +506,7 @@ static void drains_by_hand(struct member* self) {
 }
 static void what_comes_next_is_told(void** state) {
   (void)state;
-  run_nodes(2, transport, drains_by_hand);
+  run_nodes(2, transport, drains_manually);
 }
 
 /* ------------------------------------------------------------ functions of one's own */
@@ -542,7 +542,7 @@ static void reduces_by_itself(struct member* self) {
     const mv_status status = mv_allreduce_custom(group, values, 2, refuse, NULL, 0, NULL, NULL);
     assert_int_equal(status, MV_ENONFINITE);
   }
-  /* by hand, with a rank that drains */
+  /* manually, with a rank that drains */
   mv_custom custom = 0;
   mv_array theirs[2];
   int32_t more = 0;

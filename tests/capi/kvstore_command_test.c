@@ -162,7 +162,7 @@ static void a_plain_server_refuses(void** state) {
   run_pair(send_to_a_plain_server);
 }
 
-static void execute_by_hand(struct member* self) {
+static void execute_manually(struct member* self) {
   if (self->index == 1) {
     const kv_store kv = dist_store(self->node);
     expect_ok(kv_send_command(kv, 5, "five", NULL));
@@ -173,8 +173,8 @@ static void execute_by_hand(struct member* self) {
   int64_t head = 0;
   uint64_t length = 0;
   char body[8];
-  expect_error(kv_next_command(self->node, 0, &found, &head, NULL, 0, &length), MV_ESTATE, "BY_HAND");
-  expect_ok(kv_set_controller(self->node, KV_CONTROLLER_BY_HAND, NULL));
+  expect_error(kv_next_command(self->node, 0, &found, &head, NULL, 0, &length), MV_ESTATE, "KV_CONTROLLER_MANUAL");
+  expect_ok(kv_set_controller(self->node, KV_CONTROLLER_MANUAL, NULL));
   expect_error(kv_command_done(self->node, MV_OK), MV_ESTATE, "kv_next_command");
   for (int64_t want = 5; want <= 6; ++want) {
     do {
@@ -191,7 +191,7 @@ static void execute_by_hand(struct member* self) {
 }
 static void a_language_executes_them_itself(void** state) {
   (void)state;
-  run_pair(execute_by_hand);
+  run_pair(execute_manually);
 }
 
 /* ------------------------------------------------------------------ alone */
@@ -208,7 +208,7 @@ static void a_cluster_of_one_commands_itself(void** state) {
   expect_error(kv_send_command(kv, 1, "", NULL), MV_ESTATE, "kv_set_controller");
   expect_ok(kv_set_controller(0, send_another, &kv));
   expect_ok(kv_send_command(kv, 1, "", NULL));
-  expect_ok(kv_set_controller(0, KV_CONTROLLER_BY_HAND, NULL));
+  expect_ok(kv_set_controller(0, KV_CONTROLLER_MANUAL, NULL));
   expect_error(kv_send_command(kv, 1, "", NULL), MV_EREENTRANT, "MV_ASYNC");
   expect_ok(kv_create(0, "local", &local));
   expect_error(kv_send_command(local, 1, "", NULL), MV_ESTATE, "no servers");

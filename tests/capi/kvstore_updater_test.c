@@ -304,10 +304,10 @@ static void its_tensors_are_lent(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/* ------------------------------------------------------------------ by hand */
+/* ------------------------------------------------------------------ manual updates */
 
 /** Does what a language's binding does. */
-static int run_by_hand(kv_store kv, mv_status outcome) {
+static int run_manually(kv_store kv, mv_status outcome) {
   for (int calls = 0;; ++calls) {
     mv_tensor merged = 0, stored = 0, again = 0;
     char key[16];
@@ -330,35 +330,35 @@ static void* push_by_another(void* argument) {
 
 static void a_language_runs_them_itself(void** state) {
   (void)state;
-  kv_store kv = store_with(KV_UPDATER_BY_HAND, NULL);
+  kv_store kv = store_with(KV_UPDATER_MANUAL, NULL);
   expect_ok(push(kv, 3, 1));
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
   expect_error(pull_into(kv, 3, out, 0), MV_EPENDING, "kv_next_update");
   assert_true(is_readable());
   poll_callbacks(MV_FOREVER); /* returns at once: they wait */
-  assert_int_equal(run_by_hand(kv, MV_OK), 1);
+  assert_int_equal(run_manually(kv, MV_OK), 1);
   assert_false(is_readable());
   expect_stored(kv, 3, 3);
   expect_ok(push(kv, 3, 1));
-  assert_int_equal(run_by_hand(kv, MV_EINVAL), 1); /* who runs it knows how it went */
+  assert_int_equal(run_manually(kv, MV_EINVAL), 1); /* who runs it knows how it went */
   expect_stored(kv, 3, 3);
 
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, push_by_another, &kv), 0);
   pthread_join(thread, NULL);
-  assert_int_equal(run_by_hand(kv, MV_EINVAL), 1);
+  assert_int_equal(run_manually(kv, MV_EINVAL), 1);
   expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* and whoever pushed it will */
   expect_stored(kv, 5, 1);
 
   const int64_t key = 3;
   const kv_keys keys = number_keys(&key, 1);
   const kv_values values = values_of(&out, 1);
-  expect_error(kv_pushpull(kv, &keys, &values, NULL, NULL), MV_ESTATE, "by hand");
+  expect_error(kv_pushpull(kv, &keys, &values, NULL, NULL), MV_ESTATE, "manually");
   expect_error(kv_update_done(kv, MV_OK), MV_ESTATE, "kv_next_update");
   expect_ok(kv_set_updater(kv, NULL, NULL));
   mv_tensor merged = 0, stored = 0;
   uint64_t length = 0;
-  expect_error(kv_next_update(kv, &merged, &stored, NULL, 0, &length), MV_ESTATE, "KV_UPDATER_BY_HAND");
+  expect_error(kv_next_update(kv, &merged, &stored, NULL, 0, &length), MV_ESTATE, "KV_UPDATER_MANUAL");
   expect_ok(kv_free(kv));
 }
 
@@ -444,8 +444,8 @@ static void a_row_sparse_key_is_given_as_rows(void** state) {
   expect_ok(kv_push(kv, &keys, &next, NULL));
   assert_int_equal(held, 1);
 
-  /* by hand, and through a row-sparse result: stored = stored - merged * 0.5 */
-  expect_ok(kv_set_updater(kv, KV_UPDATER_BY_HAND, NULL));
+  /* manually, and through a row-sparse result: stored = stored - merged * 0.5 */
+  expect_ok(kv_set_updater(kv, KV_UPDATER_MANUAL, NULL));
   expect_ok(kv_push(kv, &keys, &next, NULL));
   mv_tensor merged = 0, stored = 0, half = 0, result = 0;
   char key[8];
@@ -476,7 +476,7 @@ static void servers_run_no_callbacks(void** state) {
   kv_store kv = 0;
   expect_ok(kv_create(0, "dist_sync", &kv));
   expect_error(kv_set_updater(kv, twice, NULL), MV_ESTATE, "kv_set_optimizer");
-  expect_error(kv_set_updater(kv, KV_UPDATER_BY_HAND, NULL), MV_ESTATE, "kv_set_optimizer");
+  expect_error(kv_set_updater(kv, KV_UPDATER_MANUAL, NULL), MV_ESTATE, "kv_set_optimizer");
   expect_ok(kv_free(kv));
   expect_error(kv_set_updater(kv, twice, NULL), MV_EHANDLE, "closed");
 }

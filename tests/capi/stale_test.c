@@ -160,7 +160,7 @@ static void a_worker_that_has_finished_is_waited_for_no_more(void** state) {
   run_nodes(kNodes, NULL, stop_early);
 }
 
-/* ------------------------------------------------------------ other paces */
+/* ------------------------------------------------------------ other consistencies */
 
 static float seen[kNodes][kRounds];
 

@@ -194,7 +194,7 @@ def inspect(path, *more):
     return done.returncode, done.stdout + done.stderr
 
 
-def read_by_hand(path):
+def read_manually(path):
     """Returns the tensors and the metadata of a safetensors file."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
@@ -217,7 +217,7 @@ def saved(run, tmp_path):
 
 
 def test_anybody_can_read_the_files(saved):
-    tensors, metadata = read_by_hand(saved / "checkpoint-000001" / "server-1.safetensors")
+    tensors, metadata = read_manually(saved / "checkpoint-000001" / "server-1.safetensors")
     tables = {table["name"]: table for table in json.loads(metadata["tables"])}
     assert metadata["server"] == "1" and metadata["servers"] == "2"
     keyed = {"sparse.ids", "sparse.values", "sparse.state0", "keys.ids", "keys.values"}
@@ -229,7 +229,7 @@ def test_anybody_can_read_the_files(saved):
 
 def test_the_safetensors_package_reads_them_too(saved):
     safetensors = pytest.importorskip("safetensors.numpy")
-    tensors, _ = read_by_hand(saved / "checkpoint-000001" / "server-1.safetensors")
+    tensors, _ = read_manually(saved / "checkpoint-000001" / "server-1.safetensors")
     for name, tensor in safetensors.load_file(saved / "checkpoint-000001" / "server-1.safetensors").items():
         assert (tensor == tensors[name]).all()
 

@@ -233,7 +233,7 @@ def listening_ports(pids):
     return ports
 
 
-def test_a_server_can_be_started_by_hand(cluster, tmp_path):
+def test_a_server_can_be_started_manually(cluster, tmp_path):
     job = cluster(1, 1)
     (tmp_path / "secret").write_text("of the tests\n")
     options = ["--master", job.address, "--nodes", "2", "--secret-file", str(tmp_path / "secret"), "--set", "log_level=info"]

@@ -77,8 +77,8 @@ def free_port():
 
 
 @pytest.fixture
-def by_hand(cluster):
-    """by_hand(workers, servers): a cluster that uses only POLYVERSO_MASTER=127.0.0.1:PORT, without a secret."""
+def manual(cluster):
+    """manual(workers, servers): a cluster that uses only POLYVERSO_MASTER=127.0.0.1:PORT, without a secret."""
 
     def begin(workers, servers, **settings):
         job = cluster(workers, servers, secret=None, **settings)
@@ -99,10 +99,10 @@ def with_two_workers_of_which_one_is_killed(job):
     return workers[0], server
 
 
-def test_another_user_can_not_take_the_place_of_a_lost_worker(by_hand):
+def test_another_user_can_not_take_the_place_of_a_lost_worker(manual):
     if os.geteuid() != 0:
         pytest.skip("processes of two users are needed: this wants root")
-    job = by_hand(2, 1)
+    job = manual(2, 1)
     survivor, server = with_two_workers_of_which_one_is_killed(job)
     intruder = job.python(1, INTRUDER.format(nobody=NOBODY))
     assert intruder.hear("told") in ("told []", "told [b'']")
@@ -123,7 +123,7 @@ def test_another_user_can_not_take_the_place_of_a_lost_worker(by_hand):
     server.ends()
 
 
-def test_two_users_meet_by_a_secret(by_hand):
+def test_two_users_meet_by_a_secret(manual):
     if os.geteuid() != 0:
         pytest.skip("processes of two users are needed: this wants root")
     script = """
@@ -136,7 +136,7 @@ node.barrier()
 say("sum", table.get()[0])
 node.shutdown()
 """.format(nobody=NOBODY)
-    job = by_hand(2, 0)
+    job = manual(2, 0)
     nodes = [job.python(rank, script, secret="of both") for rank in range(2)]
     for node in nodes:
         assert node.hear("sum") == "sum 2.0"
@@ -152,8 +152,8 @@ def ask(job, secret=None, **more):
     return told.returncode, told.stdout, told.stderr
 
 
-def test_the_same_user_needs_no_secret_and_others_see_nothing(by_hand):
-    job = by_hand(2, 0)
+def test_the_same_user_needs_no_secret_and_others_see_nothing(manual):
+    job = manual(2, 0)
     nodes = [job.python(rank, MEMBER) for rank in range(2)]
     for node in nodes:
         assert node.hear("up") == "up 2.0"
@@ -176,9 +176,9 @@ def test_the_same_user_needs_no_secret_and_others_see_nothing(by_hand):
         node.ends()
 
 
-def test_a_relay_of_another_user_is_no_way_in(by_hand):
+def test_a_relay_of_another_user_is_no_way_in(manual):
     """A relay between two processes of one user could forward their handshake, and then alter messages."""
-    job = by_hand(2, 0)
+    job = manual(2, 0)
     master = job.python(0, MEMBER)
     host, port = job.address.split(":")
     relay = socket.create_server(("127.0.0.1", 0))
@@ -228,16 +228,16 @@ def test_a_crowd_of_the_silent_does_not_keep_anybody_out(cluster):
     stop = threading.Event()
 
     def crowd():
-        standing = []
+        connections = []
         while not stop.is_set():
             try:
-                standing.append(socket.create_connection((host, int(port)), 5))
+                connections.append(socket.create_connection((host, int(port)), 5))
             except OSError:
                 time.sleep(0.01)
-            if len(standing) > 400:
-                for each in standing[:100]:
+            if len(connections) > 400:
+                for each in connections[:100]:
                     each.close()
-                del standing[:100]
+                del connections[:100]
 
     people = [threading.Thread(target=crowd, daemon=True) for _ in range(2)]
     for each in people:

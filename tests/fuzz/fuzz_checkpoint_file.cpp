@@ -1,5 +1,5 @@
-// Whole files that anybody may have written: a server's part of a checkpoint, or an optimizer's states. Any bytes are rows within their tables,
-// or an error that names the file.
+// Whole files that anybody may have written: a server's part of a checkpoint, an optimizer's states, or those of an updater. Any bytes are rows
+// within their tables, states within the file, or an error, which names the file if it has a name.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "checkpoint/part_file.hpp"
 #include "checkpoint/states_file.hpp"
+#include "checkpoint/updater_states.hpp"
 
 namespace {
 
@@ -44,6 +46,14 @@ void try_states(const std::string& path) {
   for (const KeyStates& key : file.value().keys) check(!key.updater || file.value().dumped);
 }
 
+void try_updater(std::span<const std::byte> bytes) {
+  const auto read = read_updater_states("fuzz", bytes);
+  if (!read.ok()) return check(read.status().code() == MV_EINVAL);
+  for (const StateArray& array : read.value().arrays)
+    check(array.bytes.empty() || (array.bytes.data() >= bytes.data() && array.bytes.data() + array.bytes.size() <= bytes.data() + bytes.size()));
+  check(write_updater_header("fuzz", read.value()).ok());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -52,5 +62,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (ftruncate(fd, 0) != 0 || (size > 0 && pwrite(fd, data, size, 0) != static_cast<ssize_t>(size))) return 0;
   try_part(path);
   try_states(path);
+  try_updater({reinterpret_cast<const std::byte*>(data), size});
   return 0;
 }

@@ -1,5 +1,5 @@
 // Writes the first inputs of the fuzz targets of the wire and the transports: mostly sound ones, from which a fuzzer finds its way to
-// the unsound. The corpora of the C interface are written by hand.
+// the unsound. The corpora of the C interface are written manually.
 //
 //   make_fuzz_corpus tests/fuzz/corpus
 

@@ -39,7 +39,7 @@ expect "$version: 2 2 2" "$scratch/consumer/client"
 
 expect "2 2 2" "$scratch/consumer/multiverso"
 
-step "a program for Multiverso, linked by hand; and its library opened by its path alone"
+step "a program for Multiverso, linked manually; and its library opened by its path alone"
 cc -std=c99 -Wall -Wextra -Werror -o "$scratch/multiverso" "$here/consumer/multiverso.c" -I"$prefix/include" \
   -L"$prefix/$libdir" -Wl,-rpath-link,"$prefix/$libdir" -lmultiverso
 expect "2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/multiverso"

@@ -14,7 +14,9 @@ import subprocess
 
 import pytest
 
-MAGIC = b"pv-ipc\0\2"
+HELLO, PROOF, REFUSE, SHARE = 1, 2, 3, 5  # records of core/wire/handshake.hpp
+BODIES = {HELLO: 120, PROOF: 32, REFUSE: 0, SHARE: 32}
+HAS_SECRET = 2
 SODIUM = ctypes.CDLL(ctypes.util.find_library("sodium"))
 
 SERVER = """
@@ -65,23 +67,51 @@ def hashed(*parts):
     return hashlib.sha512(whole).digest()
 
 
-def dial(port, secret=b""):
-    """A client's greeting, as the server expects it; the connection, and whether the server took it."""
+def record(kind, body=b""):
+    return struct.pack("<4I", 0x4D564801, 0x01020304, kind, 0) + body
+
+
+def next_record(connection):
+    """The kind of the next record, and the whole record."""
+    head = connection.recv(16, socket.MSG_WAITALL)
+    magic, _, kind, _ = struct.unpack("<4I", head)
+    assert magic == 0x4D564801
+    return kind, head + (connection.recv(BODIES[kind], socket.MSG_WAITALL) if BODIES[kind] else b"")
+
+
+def dial(port, secret=b"", channel=b"ipc 3"):
+    """A client's handshake; the connection, and whether both sides accepted each other."""
     stranger = socket.create_connection(("127.0.0.1", port), timeout=20)
-    hello = stranger.recv(40, socket.MSG_WAITALL)
-    assert hello[:8] == MAGIC
-    session = hello[8:] + secrets.token_bytes(32)
+    flags = HAS_SECRET if secret else 0
+    hello = record(HELLO, struct.pack("<HHIQQ", 2, 2, flags, secrets.randbits(63) | 1, 0) + secrets.token_bytes(32) + bytes(64))
+    stranger.sendall(hello)
+    _, answer = next_record(stranger)
+    session = hashlib.sha512(hello + answer).digest()
     padding = bytes(128 - 18 - 1 - len(secret) - 1)
-    generator = sodium("crypto_core_ristretto255_from_hash", 32, hashed(b"CPaceRistretto255", secret, padding, b"pv-ipc", session))
+    purpose = b"polyverso hello " + channel
+    generator = sodium("crypto_core_ristretto255_from_hash", 32, hashed(b"CPaceRistretto255", secret, padding, purpose, session))
     scalar = secrets.token_bytes(31) + b"\0"
     share = sodium("crypto_scalarmult_ristretto255", 32, scalar, generator)
-    stranger.sendall(MAGIC + session[32:] + share)
-    answer = stranger.recv(96, socket.MSG_WAITALL)
-    common = sodium("crypto_scalarmult_ristretto255", 32, scalar, answer[:32])
-    key = hashed(b"CPaceRistretto255_ISK", session, common, share, b"", answer[:32], b"")
-    knows = hmac.digest(key, b"server", "sha512") == answer[32:]
-    stranger.sendall(hmac.digest(key, b"client", "sha512"))
-    return stranger, knows
+    try:
+        stranger.sendall(record(SHARE, share))
+        kind, answer = next_record(stranger)
+    except ConnectionError:  # refused because of the hello
+        kind = REFUSE
+    if kind == REFUSE:
+        return stranger, False
+    theirs = answer[16:]
+    common = sodium("crypto_scalarmult_ristretto255", 32, scalar, theirs)
+    key = hashed(b"CPaceRistretto255_ISK", session, common, share, b"dialer", theirs, b"listener")
+    stranger.sendall(record(PROOF, hmac.digest(key, b"dialer", "sha512")[:32]))
+    kind, answer = next_record(stranger)
+    return stranger, kind == PROOF and answer[16:] == hmac.digest(key, b"listener", "sha512")[:32]
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def message(text):
@@ -132,9 +162,9 @@ def test_a_server_outlives_strangers(interpreter):
 def test_whoever_does_not_know_the_secret_is_no_client():
     server = lua("luajit", SERVER, POLYVERSO_SECRET="of the tests")
     port = int(server.stdout.readline())
-    for secret in (b"", b"another"):
-        client, knows = dial(port, secret)
-        assert not knows and client.recv(1) == b""
+    for refused in ({"secret": b""}, {"secret": b"another"}, {"secret": b"of the tests", "channel": b""}):  # the last: a cluster's member
+        client, accepted = dial(port, **refused)
+        assert not accepted and is_closed(client)
     assert dial(port, b"of the tests")[1]
     other = lua("luajit", f"require('libipc').client('127.0.0.1', {port})", POLYVERSO_SECRET="another")
     assert "POLYVERSO_SECRET" in other.communicate(timeout=20)[1]

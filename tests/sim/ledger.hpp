@@ -100,16 +100,16 @@ class Ledger {
   /// A worker stands at this clock; for the first time when it takes part.
   void ticked(size_t worker, uint64_t clock);
   /// All servers know that.
-  void clock_settled(size_t worker) { standings_[worker].told = standings_[worker].clock; }
+  void clock_settled(size_t worker) { progress_[worker].told = progress_[worker].clock; }
   /// A worker comes in the place of a lost one: it stands where the slowest of the others does.
-  void comes_late(size_t worker) { standings_[worker].least = least_told(); }
+  void comes_late(size_t worker) { progress_[worker].least = least_told(); }
   void finished(size_t worker);
   /// Nobody waits for it any more, and what it did last may have come to nothing.
-  void lost(size_t worker) { standings_[worker].state = Standing::kGone; }
+  void lost(size_t worker) { progress_[worker].state = WorkerProgress::kGone; }
   /// Whether a get at this clock may have waited for somebody who is lost.
   bool may_have_waited_for_the_lost(const Reading& reading) const;
 
-  Reading begin(std::string who, size_t by, bool gated, shard::Consistency pace, uint64_t round, uint64_t clock) const;
+  Reading begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round, uint64_t clock) const;
   /// Rows to ask for, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;
@@ -139,7 +139,7 @@ class Ledger {
     uint64_t begin;  ///< element in the table
     uint64_t count;
   };
-  struct Standing {
+  struct WorkerProgress {
     enum State { kAbsent, kHere, kFinished, kGone } state = kAbsent;
     uint64_t clock = 0;
     uint64_t told = 0;   ///< servers know this for certain
@@ -206,7 +206,7 @@ class Ledger {
   std::vector<std::vector<AddRef>> adds_;      ///< by worker
   std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
   std::vector<uint32_t> known_;                ///< by stripe and worker: applied for certain
-  std::vector<Standing> standings_;            ///< by worker
+  std::vector<WorkerProgress> progress_;            ///< by worker
   std::optional<Switch> switch_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get
 };

@@ -56,10 +56,10 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
 /// Stale-synchronous tables: nobody who takes part is further behind than the table allows.
 bool Ledger::check_clocks(const Reading& reading) {
   for (size_t worker = 0; worker < workers_; ++worker) {
-    const Standing& standing = standings_[worker];
-    if (standing.state != Standing::kHere || standing.clock >= reading.needs) continue;
+    const WorkerProgress& progress = progress_[worker];
+    if (progress.state != WorkerProgress::kHere || progress.clock >= reading.needs) continue;
     timeline_.violated(fmt::format("{} came back although {} stands at clock {}; {} was needed", reading.who,
-                                   worker_name(worker), standing.clock, reading.needs));
+                                   worker_name(worker), progress.clock, reading.needs));
     return false;
   }
   return true;
@@ -80,7 +80,7 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   const size_t at = cell(stripe, worker);
   uint32_t low = reading.low[at], high = static_cast<uint32_t>(touching_[at].size());
   if (worker == reading.by) low = std::max(low, count_while(at, &Add::serial, reading.own));
-  if (reading.bounded && standings_[worker].state != Standing::kGone)
+  if (reading.bounded && progress_[worker].state != WorkerProgress::kGone)
     low = std::max(low, count_while(at, &Add::clock, reading.needs));
   if (!reading.exact) return {low, high};
   if (!is_owned(stripe))

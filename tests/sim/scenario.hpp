@@ -76,7 +76,7 @@ struct Scenario {
   size_t workers() const;
   size_t restarts() const;
   shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, workers()); }
-  bool has_consistency(shard::Consistency pace) const;
+  bool has_consistency(shard::Consistency consistency) const;
   /// Somebody is killed, or out of reach for longer than the others' patience.
   bool loses_members() const;
   /// One line for people.
@@ -86,7 +86,7 @@ struct Scenario {
 /// @param nodes how many, or 0: 2 to 9
 Scenario make_scenario(uint64_t seed, size_t nodes);
 
-/// For half of the seeds: gives the tables paces, kinds and updaters of their own, and the workers scripts that use
+/// For half of the seeds: gives the tables consistencies, kinds and updaters of their own, and the workers scripts that use
 /// them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);
 

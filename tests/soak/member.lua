@@ -9,7 +9,7 @@ local tensor = require("polyverso.tensor")
 
 local unpack = unpack or table.unpack
 local KEYS = {"a", "b", "c"}
-local PACES = {async = {}, sync = {staleness = 0}, stale = {staleness = 2}, merge = {merge = true}}
+local CONSISTENCIES = {async = {}, sync = {staleness = 0}, stale = {staleness = 2}, merge = {merge = true}}
 local SKIP = {}
 local place = os.getenv("POLYVERSO_RANK")
 local out = assert(io.open(os.getenv("SOAK") .. "/out-" .. place, "w"))
@@ -63,10 +63,10 @@ function calls.init()
   node = polyverso.init()
   return node:worker_id()
 end
-function calls.table(name, kind, pace, size, width)
+function calls.table(name, kind, consistency, size, width)
   size, width = tonumber(size), tonumber(width)
   local spec = {name = name}
-  for key, value in pairs(PACES[pace]) do spec[key] = value end
+  for key, value in pairs(CONSISTENCIES[consistency]) do spec[key] = value end
   if kind == "array" then spec.size = size else spec.cols = 1 end
   things[name] = {made = node[kind](node, spec), size = size, width = width, has_keys = kind ~= "array"}
 end

@@ -13,7 +13,7 @@ use Polyverso::KVStore;
 use Polyverso::Tensor;
 
 my @KEYS  = qw(a b c);
-my %PACES = (async => [], sync => [staleness => 0], stale => [staleness => 2], merge => [merge => 1]);
+my %CONSISTENCIES = (async => [], sync => [staleness => 0], stale => [staleness => 2], merge => [merge => 1]);
 my ($node, $number, %things, @later);
 
 open my $out,      '>', "$ENV{SOAK}/out-$ENV{POLYVERSO_RANK}" or die $!;
@@ -45,8 +45,8 @@ sub read_table {
 my %calls = (
     init => sub { $node = Polyverso->init; return $node->worker_id },
     table => sub {
-        my ($name, $kind, $pace, $size, $width) = @_;
-        my %more = (name => $name, @{ $PACES{$pace} });
+        my ($name, $kind, $consistency, $size, $width) = @_;
+        my %more = (name => $name, @{ $CONSISTENCIES{$consistency} });
         my $made = $kind eq 'array' ? $node->array(size => $size, %more) : $node->keyvalue(cols => 1, %more);
         $things{$name} = { made => $made, size => $size, width => $width, $kind eq 'array' ? () : (keys => [0 .. $size - 1]) };
         return;

@@ -44,8 +44,8 @@ def extremes(values, width):
     return " ".join(f"{values[w::width].min():g} {values[w::width].max():g}" for w in range(width))
 
 
-def table(name, kind, pace, size, width):
-    more = {"async": {}, "sync": {"staleness": 0}, "stale": {"staleness": 2}, "merge": {"merge": True}}[pace]
+def table(name, kind, consistency, size, width):
+    more = {"async": {}, "sync": {"staleness": 0}, "stale": {"staleness": 2}, "merge": {"merge": True}}[consistency]
     if kind == "array":
         things[name] = node.array(int(size), name=name, **more), int(size), int(width)
     else:

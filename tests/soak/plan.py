@@ -53,8 +53,8 @@ class Plan:
         if "tables" in self.features:
             for name in ["t", "u", "v"][: dice.randint(1, 3)]:
                 kind = dice.choice(["array", "array", "keyvalue"])
-                pace = dice.choice(["async", "async", "sync", "stale", "merge"])
-                self.tables.append((name, kind, pace, width * dice.choice([3, 20, 1500] if kind == "array" else [3, 40])))
+                consistency = dice.choice(["async", "async", "sync", "stale", "merge"])
+                self.tables.append((name, kind, consistency, width * dice.choice([3, 20, 1500] if kind == "array" else [3, 40])))
         self.store = (dice.choice(["dist_sync", "dist_sync", "dist_async", "dist_async", "local", "device"]), width * dice.choice([2, 10, 1500]))
         self.rounds = [self._draw_round() for _ in range(dice.randint(4, 14))]
         self._draw_faults()
@@ -84,11 +84,11 @@ class Plan:
         dice.shuffle(parts)
         for part in parts:
             if part == "tables":
-                for name, _, pace, _ in self.tables:
+                for name, _, consistency, _ in self.tables:
                     commands += [f"add {name} {{worker}} {dice.choice(['wait', 'wait', 'async'])}" for _ in range(dice.randint(1, 3))]
-                    if pace == "stale":
+                    if consistency == "stale":
                         commands.append(f"clock {name}")
-                    if pace == "sync" or dice.random() < 0.6:
+                    if consistency == "sync" or dice.random() < 0.6:
                         commands.append(f"get {name}")
                 if dice.random() < 0.3:
                     commands.append("wait")
@@ -123,7 +123,7 @@ class Plan:
     def setup(self, worker):
         commands = ["init"]
         width = len(self.workers)
-        commands += [f"table {name} {kind} {pace} {size} {width}" for name, kind, pace, size in self.tables]
+        commands += [f"table {name} {kind} {consistency} {size} {width}" for name, kind, consistency, size in self.tables]
         if "store" in self.features:
             commands.append(f"store {self.store[0]} {self.store[1]} {width}")
         if "group" in self.features:
@@ -134,7 +134,7 @@ class Plan:
 
     def work(self, worker):
         commands = [command.format(worker=worker) for each in self.rounds for command in each] + ["wait"]
-        return commands + [f"get {name}" for name, _, pace, _ in self.tables if pace == "merge"]
+        return commands + [f"get {name}" for name, _, consistency, _ in self.tables if consistency == "merge"]
 
     def ending(self):
         """The final reads, when no worker adds any more."""
@@ -157,7 +157,7 @@ class Plan:
 
     def __str__(self):
         members = " ".join(f"{role}:{member}" for role, member in zip(self.roles, self.members))
-        tables = ", ".join(f"{pace} {kind} of {size}" for _, kind, pace, size in self.tables)
+        tables = ", ".join(f"{consistency} {kind} of {size}" for _, kind, consistency, size in self.tables)
         told = {"tables": tables, "store": f"{self.store[0]} store of {self.store[1]}"}
         features = [told.get(name, name) for name in self.features]
         faults = "; ".join(map(str, self.faults)) or "no fault"

@@ -1,5 +1,5 @@
 #pragma once
-// A process that talks to a shared-memory transport by hand: politely up to a point.
+// A process that talks to a shared-memory transport manually: politely up to a point.
 
 #include <optional>
 #include <string>

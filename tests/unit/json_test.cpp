@@ -115,6 +115,8 @@ void what_is_written_is_read(void**) {
 void what_is_no_json_is_refused(void**) {
   for (const char* text : {"", " ", "{", "[1,]", "{\"a\"}", "{a:1}", "01", "1 2", "\"\xff\"", "\"\n\"", "nul", "[1e999]"})
     assert_false(JsonDocument::parse(text).has_value());
+  for (const std::string_view text : {std::string_view("[]\0", 3), std::string_view("[]\0x", 4), std::string_view("\"\0\"", 3)})
+    assert_false(JsonDocument::parse(text).has_value());
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   assert_true(JsonDocument::parse(nested(JsonDocument::kDeepest)).has_value());
   assert_false(JsonDocument::parse(nested(JsonDocument::kDeepest + 1)).has_value());

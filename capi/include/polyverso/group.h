@@ -135,7 +135,7 @@ typedef struct mv_drained {
  *          an all-reduce */
 MV_API mv_status mv_allreduce_drain(mv_group group, mv_array *arrays, uint64_t capacity, mv_drained *next, const mv_call_options *options);
 /** Takes part in all-reduces with neutral values (zeros for sums) until all ranks drain.
- *  @return MV_EDISAGREE if others reduce by hand */
+ *  @return MV_EDISAGREE if others reduce manually */
 MV_API mv_status mv_allreduce_zeros(mv_group group, const mv_call_options *options);
 
 /* ---------------------------------------------------------- custom reductions */
@@ -149,7 +149,7 @@ typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array
 MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uint64_t arrays, mv_reducer reducer, void *user, uint32_t flags,
                                      uint64_t *contributors, const mv_call_options *options);
 
-/** mv_allreduce_custom() by hand, for languages whose functions must not be called from C:
+/** mv_allreduce_custom() step by step, for languages whose functions must not be called from C:
  *
  *    mv_custom_begin(group, values, arrays, 0, NULL, &custom);
  *    while (mv_custom_next(custom, theirs, &more) == MV_OK && more)  values = f(values, theirs), mv_custom_done(custom, MV_OK);

@@ -183,18 +183,18 @@ typedef mv_status (*kv_updater)(void *user, const char *key, mv_tensor merged, m
  *  MV_FORGET, and one by another thread, are queued for this thread's mv_poll() (mv_event_fd() of every node is
  *  readable meanwhile), kv_pull(), kv_barrier() or next push. A pull waits for the earlier pushes of its keys, as long
  *  as its deadline allows. The error of an update for which no call waited is reported by the next call on the key.
- *  @param updater  or NULL: pushes replace values again, or go through the last optimizer; or KV_UPDATER_BY_HAND
+ *  @param updater  or NULL: pushes replace values again, or go through the last optimizer; or KV_UPDATER_MANUAL
  *  @return MV_ESTATE for dist types, whose values are updated on the servers: kv_set_optimizer();
  *          MV_EPENDING while updates wait for another thread that has set an updater */
 MV_API mv_status kv_set_updater(kv_store store, kv_updater updater, void *user);
 /** For languages whose functions must not be called from C: this thread processes the updates itself, at any time,
  *  at the latest when kv_pull() returns MV_EPENDING (it then pulls again), and after kv_push() for the push's own
  *  outcome. mv_poll() returns at once while any update is queued. kv_pushpull() is MV_ESTATE: push, update, pull. */
-#define KV_UPDATER_BY_HAND ((kv_updater)1)
+#define KV_UPDATER_MANUAL ((kv_updater)1)
 /** The oldest queued update, the same one until kv_update_done().
  *  @param merged, stored  as in kv_updater, until kv_update_done(); both 0 if none is queued
  *  @param text, capacity, length  receive the key, as in mv_table_list()
- *  @return MV_ESTATE if the updater is not by hand, or was set by another thread */
+ *  @return MV_ESTATE if the updater is not manual, or was set by another thread */
 MV_API mv_status kv_next_update(kv_store store, mv_tensor *merged, mv_tensor *stored, char *text, uint64_t capacity, uint64_t *length);
 /** Ends the update of kv_next_update(). `outcome` is MV_OK, or an error: the stored value then stays as it was, and
  *  pushers on other threads get the error. MV_ESTATE if no update has begun. */
@@ -220,10 +220,10 @@ MV_API mv_status kv_send_command(kv_store store, int64_t head, const char *body,
  *  meanwhile), kv_send_command() or kv_run_server(). A process that is only a server queues commands until it has
  *  called this, kv_run_server() or mv_shutdown(); one that is also a worker refuses them as long as it has no
  *  controller.
- *  @param controller  NULL for none; or KV_CONTROLLER_BY_HAND, for languages whose functions must not be called from C
+ *  @param controller  NULL for none; or KV_CONTROLLER_MANUAL, for languages whose functions must not be called from C
  *  @return MV_ESTATE if this process is not a server */
 MV_API mv_status kv_set_controller(mv_node node, kv_controller controller, void *user);
-#define KV_CONTROLLER_BY_HAND ((kv_controller)1)
+#define KV_CONTROLLER_MANUAL ((kv_controller)1)
 /** kv_set_controller(), then executes commands on this thread until all workers have finished; call mv_shutdown() next.
  *  @return MV_ESTATE if this process is a worker too; MV_EINTR after a signal: call again */
 MV_API mv_status kv_run_server(mv_node node, kv_controller controller, void *user);
@@ -235,7 +235,7 @@ enum kv_command_found { KV_COMMAND_NOT_YET = 0, KV_COMMAND_HERE = 1, KV_COMMAND_
  *  @param found       out: a kv_command_found
  *  @param head        out: 0 without a command
  *  @param text, capacity, length  receive the body, as in mv_table_list()
- *  @return MV_ESTATE if the controller is not by hand, or was set by another thread; MV_EINTR after a signal */
+ *  @return MV_ESTATE if the controller is not manual, or was set by another thread; MV_EINTR after a signal */
 MV_API mv_status kv_next_command(mv_node node, int64_t timeout_ms, int32_t *found, int64_t *head, char *text, uint64_t capacity,
                                  uint64_t *length);
 /** Ends the command of kv_next_command(); the sender receives `outcome`. MV_ESTATE if no command has begun. */
@@ -272,6 +272,29 @@ MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64
  *  @return MV_EINVAL for an unknown optimizer, or one without a rate that MXNet's schedules could change (all but
  *          "mx.…") */
 MV_API mv_status kv_optimizer_rate(const char *optimizer, uint64_t updates, double *value);
+
+/** The states of such an optimizer as a safetensors file in memory, with a checksum of everything: dtypes, shapes and
+ *  elements of the tensors, and a text. Needs no mv_init().
+ *  @param format  names the kind of file; kv_decode_states() must be given the same. UTF-8
+ *  @param about   a description of the tensors in the caller's own form, such as JSON, with everything else that is to
+ *                 be saved. UTF-8, less than 64 MiB; kv_decode_states() returns it
+ *  @param states  the tensors, dense, of any dtypes and shapes; per_key and priority are not used. NULL for none
+ *  @param bytes   out: the file, an MV_U8 tensor of one dimension, which the caller must free
+ *  @return MV_EINVAL for a row-sparse tensor (save mv_tensor_to_dense() of it), for text that is not UTF-8 or is too
+ *          long; MV_EHANDLE; MV_ENOMEM */
+MV_API mv_status kv_encode_states(const char *format, const char *about, const kv_values *states, mv_tensor *bytes);
+/** Reads a file of kv_encode_states(), from any source: it contains no code, and is checked completely before anything
+ *  is returned.
+ *  @param format   as in kv_encode_states()
+ *  @param values   the whole file, count bytes: MV_RAW or MV_U8 (MV_EDTYPE otherwise). Lent until the call returns
+ *  @param about    out: the text. Lent by the library until this thread's next kv_decode_states()
+ *  @param tensors  out: tensor_count new tensors, in the order of `states`, which the caller must free. The array of
+ *                  handles is lent, as `about` is
+ *  @return MV_EINVAL for a damaged or truncated file, or one of another format (the message names Python's pickle and
+ *          Perl's Storable, which may contain code); MV_ESHAPE for a tensor beyond any memory; MV_ENOMEM. No tensor
+ *          was made */
+MV_API mv_status kv_decode_states(const char *format, const void *values, uint64_t count, mv_dtype dtype, const char **about,
+                                  const mv_tensor **tensors, uint64_t *tensor_count);
 
 #ifdef __cplusplus
 }

@@ -137,10 +137,10 @@ base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) 
 }
 
 /// A custom reduction: the loop exchanges the values, the caller's thread combines them.
-class MessageGroup::ByHand final : public CustomReduction {
+class MessageGroup::ManualReduction final : public CustomReduction {
  public:
-  ByHand(Calls& calls, collective::GroupRef group, std::shared_ptr<Call> call) : calls_(calls), group_(std::move(group)), call_(std::move(call)) {}
-  ~ByHand() override { static_cast<void>(end()); }
+  ManualReduction(Calls& calls, collective::GroupRef group, std::shared_ptr<Call> call) : calls_(calls), group_(std::move(group)), call_(std::move(call)) {}
+  ~ManualReduction() override { static_cast<void>(end()); }
 
   void begin(collective::Operation operation) {
     operation.contributors = &state_->contributors;
@@ -183,9 +183,9 @@ class MessageGroup::ByHand final : public CustomReduction {
 
 base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
-  const auto by_hand = std::make_shared<ByHand>(calls_, group_, calls_.make_call(blocking(options), true));
-  by_hand->begin(std::move(operation));
-  return CustomReductionRef(by_hand);
+  const auto reduction = std::make_shared<ManualReduction>(calls_, group_, calls_.make_call(blocking(options), true));
+  reduction->begin(std::move(operation));
+  return CustomReductionRef(reduction);
 }
 
 }  // namespace mv::api

@@ -33,7 +33,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   void abandon(const base::Status& why) noexcept;
 
  private:
-  class ByHand;
+  class ManualReduction;
   struct Opened;
   static base::Result<GroupRef> finish_opening(Calls& calls, const std::shared_ptr<Opened>& opened, const CallOptions& options, transport::Task begin);
   static void abandon(Calls& calls, collective::GroupRef group, const base::Status& why) noexcept;

@@ -36,7 +36,7 @@ base::Status Updates::take_untold(const Entries& entries) const {
 }
 
 Updates::~Updates() {
-  if (active_) thread_->inside(false);  // begun by hand and never ended
+  if (active_) thread_->inside(false);  // begun manually and never ended
   if (waiting_.empty()) return;
   base::log_warn("a key-value store was freed while {} updates waited for the thread that set its updater: they are dropped",
                  waiting_.size());
@@ -52,7 +52,7 @@ base::Status Updates::check_outside() const {
   return active_ && thread_->is_here() ? is_inside() : base::Status();
 }
 
-bool Updates::is_by_hand_here() const {
+bool Updates::is_manual_here() const {
   std::lock_guard lock(mutex_);
   return thread_ != nullptr && !updater_ && thread_->is_here();
 }
@@ -163,7 +163,7 @@ base::Status Updates::store(const Active& active) {
 }
 
 /// Stores the value, or keeps its error for the waiting push or for a later call.
-void Updates::end(const base::Status& outcome, bool is_by_hand) {
+void Updates::end(const base::Status& outcome, bool is_manual) {
   const Entry& about = *active_->update.entry;
   base::Status status = outcome.ok() ? store(*active_) : outcome;
   if (!status.ok()) status = base::error(status.code(), "key \"{}\": {}", about.name, status.text());
@@ -172,7 +172,7 @@ void Updates::end(const base::Status& outcome, bool is_by_hand) {
   active_.reset();
   if (update.outcome != nullptr) {
     *update.outcome = status;
-  } else if (!status.ok() && !(is_by_hand && update.is_own)) {  // a thread that runs updates by hand knows the outcome of its own
+  } else if (!status.ok() && !(is_manual && update.is_own)) {  // a thread that runs updates manually knows the outcome of its own
     std::lock_guard telling(update.entry->telling);
     if (update.entry->untold.ok()) update.entry->untold = status;
   }
@@ -244,7 +244,7 @@ base::Status Updates::wait_for_others(const Entries& entries, base::Nanos timeou
 base::Result<std::optional<Updates::Given>> Updates::next() {
   {
     std::lock_guard lock(mutex_);
-    if (thread_ == nullptr || updater_) return base::Status(MV_ESTATE, "the store's updates are not run by hand: set KV_UPDATER_BY_HAND");
+    if (thread_ == nullptr || updater_) return base::Status(MV_ESTATE, "the store's updates are not run manually: set KV_UPDATER_MANUAL");
     if (!thread_->is_here()) return base::Status(MV_ESTATE, "another thread set the updater: run updates on that thread");
   }
   if (!active_) {

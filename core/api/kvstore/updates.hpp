@@ -22,8 +22,8 @@ class CallbackThread {
   virtual ~CallbackThread() = default;
   virtual bool is_here() const = 0;
   virtual bool has_ended() const = 0;
-  /// The change in the number of callbacks that wait for it. by_hand: the library can't make it run them.
-  virtual void due(int64_t more, bool by_hand) = 0;
+  /// The change in the number of callbacks that wait for it. manual: the library can't make it run them.
+  virtual void due(int64_t more, bool manual) = 0;
   /// Whether it is inside a callback from now on.
   virtual void inside(bool is_inside) = 0;
 };
@@ -34,7 +34,7 @@ class Updates {
   /// updater(key, merged, stored): writes the new value to `stored`. For a row-sparse key it may replace that tensor by
   /// one that holds other rows.
   using Updater = std::function<base::Status(const std::string& key, const Tensor& merged, Tensor& stored)>;
-  /// An update, for a caller that runs it by hand.
+  /// An update, for a caller that runs it manually.
   struct Given {
     std::string key;
     Tensor merged, stored;
@@ -51,7 +51,7 @@ class Updates {
   /// Pushes replace values again. MV_EPENDING while updates wait for another thread.
   base::Status clear();
   bool is_on() const { return is_on_.load(std::memory_order_acquire); }
-  bool is_by_hand_here() const;
+  bool is_manual_here() const;
 
   /// A push in progress: the outcomes of its keys' updates, if the caller waits for them.
   struct Pushing {
@@ -69,7 +69,7 @@ class Updates {
   /// Returns when earlier pushes of these keys are in their values: runs them here, or waits for
   /// the thread that runs them.
   base::Status settle(const Entries& entries, base::Nanos timeout);
-  /// Whether any update waited for the calling thread; runs them unless they are run by hand.
+  /// Whether any update waited for the calling thread; runs them unless they are run manually.
   bool run_due();
   /// MV_EREENTRANT inside a callback of this store.
   base::Status check_outside() const;
@@ -94,7 +94,7 @@ class Updates {
   base::Status make_room(uint64_t bytes, base::Nanos timeout);
   bool begin_next(base::Status* failed);
   base::Status store(const Active& active);
-  void end(const base::Status& outcome, bool is_by_hand);
+  void end(const base::Status& outcome, bool is_manual);
   void run_all();
   base::Status wait_for_others(const Entries& entries, base::Nanos timeout);
   base::Status ended() const;
@@ -106,7 +106,7 @@ class Updates {
   std::atomic<uint64_t> waiting_bytes_{0};
   mutable std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<CallbackThread> thread_;
-  Updater updater_;  ///< empty: by hand
+  Updater updater_;  ///< empty: manual
   std::deque<Update> waiting_;
   std::optional<Active> active_;
 };

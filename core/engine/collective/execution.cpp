@@ -23,8 +23,8 @@ void Chunk::keep() {
   bytes = *own;
 }
 
-Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool by_hand)
-    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), rank_(rank), by_hand_(by_hand) {}
+Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool manual)
+    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), rank_(rank), manual_(manual) {}
 
 base::Status Execution::advance() {
   base::Status wrong;
@@ -67,7 +67,7 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
                        range.first + range.count, chunk.bytes.size(), step.from, step.receive.first + step_received_,
                        step.receive.first + step.receive.count);
   step_received_ += range.count;
-  if (by_hand(step)) {
+  if (is_manual(step)) {
     scratch_.scatter(range, chunk.bytes.data());
     handed_ = step_received_ == step.receive.count;
     return {};
@@ -135,7 +135,7 @@ bool Execution::is_final(const Range& range, size_t step) const {
   for (size_t i = receiving_; i < step; ++i) {
     const Step& before = schedule_[i];
     if (before.from == Step::kNone) continue;
-    const uint64_t here = i == receiving_ && !by_hand(before) ? step_received_ : 0;
+    const uint64_t here = i == receiving_ && !is_manual(before) ? step_received_ : 0;
     if (overlap({before.receive.first + here, before.receive.count - here}, range)) return false;
   }
   return true;

@@ -36,8 +36,8 @@ class Execution {
     virtual void chunk_taken(const rpc::Asked& asked) = 0;
   };
 
-  /// @param by_hand  the caller reduces, see handed()
-  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool by_hand = false);
+  /// @param manual  the caller reduces, see handed()
+  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool manual = false);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution() { stop(); }
@@ -52,11 +52,11 @@ class Execution {
   /// The destination of a chunk whose header has arrived; null if it may go anywhere.
   base::SinkRef place(int32_t from, const Range& range, size_t bytes);
 
-  /// With by_hand: all values of a step have arrived, and the caller must reduce them into its own and then call
+  /// If manual: all values of a step have arrived, and the caller must reduce them into its own and then call
   /// resume().
   bool handed() const { return handed_; }
   void resume();
-  /// Where values to be reduced by hand arrive: as many arrays as the value has. The owner owns their memory.
+  /// Where values to be reduced manually arrive: as many arrays as the value has. The owner owns their memory.
   void set_scratch(Value scratch) { scratch_ = std::move(scratch); }
 
   /// Call once it is done: copies values that are elsewhere into the memory of the result.
@@ -88,13 +88,13 @@ class Execution {
   bool is_final(const Range& range, size_t step) const;
   void vacate(const Range& range);
   void emit(const Step& step, const Range& chunk, bool written_over);
-  bool by_hand(const Step& step) const { return by_hand_ && step.arrival == Step::Arrival::kReduce; }
+  bool is_manual(const Step& step) const { return manual_ && step.arrival == Step::Arrival::kReduce; }
 
   Owner& owner_;
   Value value_;
   const Schedule schedule_;
   const int32_t rank_;
-  const bool by_hand_;
+  const bool manual_;
   Value scratch_;
   size_t receiving_ = 0, sending_ = 0;             ///< current steps
   uint64_t step_received_ = 0, step_sent_ = 0;     ///< elements done of them

@@ -10,9 +10,9 @@ Running::Running(Execution::Owner& owner, const Setting& setting, Operation oper
   Value value = lay_out();
   Plan made = plan(setting_, operation_, value);
   signature_ = sign(operation_, made.algorithm);
-  const bool by_hand = operation_.kind == Kind::kCustom;
-  execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, by_hand);
-  if (!by_hand) return;
+  const bool manual = operation_.kind == Kind::kCustom;
+  execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, manual);
+  if (!manual) return;
   theirs_arrays_ = scratch_for(operation_.out);
   Value theirs;
   for (const Array& array : theirs_arrays_) theirs.add(array, math::Reduction::kSum);

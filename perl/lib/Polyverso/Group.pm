@@ -112,7 +112,7 @@ sub _reduce {
     return 1;
 }
 
-# All steps of a custom reduction, by hand, because C must not call a function that may die.
+# All steps of a custom reduction, manually, because C must not call a function that may die.
 sub _reduce_all {
     my ($custom, $function, $is_list, $mine, $theirs) = @_;
     while (Polyverso::CAPI::mv_custom_next($custom, $theirs)) {

@@ -168,7 +168,7 @@ AI::MXNet::Optimizer - updates parameters from gradients
     $kv->set_optimizer($adam);
     $kv->push('w', mx->nd->ones([2]));
 
-    my $weight  = mx->nd->ones([2]);                           # by hand
+    my $weight  = mx->nd->ones([2]);                           # updated directly
     my $updater = mx->optimizer->get_updater($sgd);
     $updater->(0, mx->nd->ones([2]), $weight);
     print $weight->aspdl, "\n";                                # [0.99 0.99]

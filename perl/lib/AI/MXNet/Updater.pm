@@ -6,7 +6,7 @@ use Mouse;
 
 use AI::MXNet::Base ();
 use AI::MXNet::NDArray;
-use Digest::SHA ();
+use AI::MXNet::NDArray::File ();
 use JSON::PP ();
 use Scalar::Util qw(blessed looks_like_number);
 
@@ -35,12 +35,13 @@ sub _moved {
     return blessed $state && $state->can('as_in_context') ? $state->as_in_context($context) : $state;
 }
 
-# ------------------------------------------------------------------ states as bytes: a safetensors file
+# ------------------------------------------------------------------ states as bytes
 
-# u64 length, a header in JSON, the tensors' bytes. The metadata maps indexes to states, and holds the counts.
+# kv_encode_states() makes a safetensors file of the arrays and a description in JSON, which maps indexes to states, and
+# holds the counts.
 
 my $json = JSON::PP->new->canonical->allow_nonref;
-use constant { FORMAT => 'polyverso-updater-1', LONGEST_HEADER => 100_000_000 };
+use constant FORMAT => 'polyverso-updater-1';
 
 # Describes a state as data for JSON, with arrays as {"array": n}; appends these arrays to @$arrays.
 sub _described {
@@ -63,7 +64,9 @@ sub _made {
     if (my $hash = $described->{hash}) {
         return { map { $_ => _made($hash->{$_}, $arrays) } keys %$hash };
     }
-    my $array = $arrays->[$described->{array} // -1] // _refuse(EINVAL => 'the states are damaged: they refer to a missing array');
+    my $number = $described->{array} // '';
+    my $array  = $number =~ /\A[0-9]+\z/ ? $arrays->[$number] : undef;
+    _refuse(EINVAL => 'the states are damaged: they refer to a missing array') unless $array;
     return $array->tostype($described->{stype} // 'default');
 }
 
@@ -71,37 +74,18 @@ sub get_states {
     my ($self, $dump_optimizer) = @_;
     my $optimizer = $self->optimizer;
     my @arrays;
-    my %metadata = (
-        format => FORMAT,
+    my %about = (
         class  => ref $optimizer,
-        states => $json->encode({ map { $_ => _described($self->states->{$_}, \@arrays) } keys %{ $self->states } }),
-        counts => $json->encode({ num_update => $optimizer->num_update, index => $optimizer->_index_update_count }),
+        states => { map { $_ => _described($self->states->{$_}, \@arrays) } keys %{ $self->states } },
+        counts => { num_update => $optimizer->num_update, index => $optimizer->_index_update_count },
     );
     if ($optimizer->can('_shared') && $optimizer->_shared) {
-        $metadata{shared} = $json->encode(_described(AI::MXNet::NDArray->_wrap($optimizer->_shared), \@arrays));
+        $about{shared} = _described(AI::MXNet::NDArray->_wrap($optimizer->_shared), \@arrays);
     }
-    $metadata{optimizer} = $json->encode(_parameters($optimizer)) if $dump_optimizer;
-    my ($at, $data, %header) = (0, '', __metadata__ => \%metadata);
-    for my $i (0 .. $#arrays) {
-        my $tensor = $arrays[$i]->tostype('default')->tensor;
-        my $bytes  = AI::MXNet::NDArray::File::_bytes($tensor);
-        $header{"state.$i"} = { dtype => uc $tensor->dtype, shape => [map { $_ + 0 } @{ $tensor->shape }],
-            data_offsets => [$at, $at + length $bytes] };
-        $data .= $bytes;
-        $at += length $bytes;
-    }
-    $metadata{sha256} = _checksum(\%metadata, $data);
-    my $text = JSON::PP->new->canonical->utf8->encode(\%header);
-    $text .= ' ' x (-length($text) % 8);
-    return pack('Q<', length $text) . $text . $data;
-}
-
-# The checksum of the metadata and the tensors' bytes.
-sub _checksum {
-    my ($metadata, $data) = @_;
-    my %rest = %$metadata;
-    delete $rest{sha256};
-    return Digest::SHA::sha256_hex(JSON::PP->new->canonical->utf8->encode(\%rest), $data);
+    $about{optimizer} = _parameters($optimizer) if $dump_optimizer;
+    my @tensors = map { $_->tostype('default')->tensor } @arrays;
+    my $bytes   = Polyverso::CAPI::kv_encode_states(FORMAT, $json->encode(\%about), \@tensors);
+    return AI::MXNet::NDArray::File::_bytes(Polyverso::Tensor->_new($bytes));
 }
 
 # The attributes that are numbers, text, or arrays or hashes of them; a schedule as its class and attributes.
@@ -126,7 +110,6 @@ sub _parameters {
 # Makes an optimizer, or a schedule, of a class that is loaded in this process.
 sub _of_parameters {
     my ($class, $parameters, $kind) = @_;
-    $kind //= 'AI::MXNet::Optimizer';
     _refuse(EINVAL => 'the states are damaged: the class or its parameters are missing')
         if !defined $class || ref $class || ref $parameters ne 'HASH';
     _refuse(EINVAL => "the states need the class $class, but no $kind of this name is loaded") unless eval { $class->isa($kind) };
@@ -137,40 +120,6 @@ sub _of_parameters {
         $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own, 'AI::MXNet::LRScheduler');
     }
     return $class->new(%given);
-}
-
-sub _header {
-    my ($bytes) = @_;
-    _refuse(EINVAL => 'these states are in Storable\'s format, and loading them can run code: save them again with get_states')
-        if $bytes =~ /\A(?:pst0|\x05[\x04-\x0c]|\x04[\x04-\x0c]\x08(?:12345678|87654321))/s;
-    my $length = length $bytes >= 8 ? unpack 'Q<', $bytes : 0;
-    my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
-        ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
-    my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
-    # Checked only now, because a valid header's length may begin with the same bytes as a pickle.
-    _refuse(EINVAL => 'these states are pickled, and unpickling can run code: save them again with get_states')
-        if !$metadata && $bytes =~ /\A(?:\x80[\x02-\x05]|[\(\]\}c].*\.\s*\z)/s;
-    _refuse(EINVAL => 'these are not the states of an updater, or they are damaged')
-        unless ref $metadata eq 'HASH' && ($metadata->{format} // '') eq FORMAT;
-    return ($header, 8 + $length);
-}
-
-sub _arrays {
-    my ($bytes, $header, $begin) = @_;
-    my @arrays;
-    for (my $i = 0; my $about = $header->{"state.$i"}; ++$i) {
-        my $wrong = "the states are damaged: state $i";
-        _refuse(EINVAL => "$wrong has no description") if ref $about ne 'HASH';
-        my ($offsets, $shape) = @$about{qw(data_offsets shape)};
-        my $are_numbers = !grep { ref ne 'ARRAY' || grep { !defined || ref || !/\A\d+\z/ } @$_ } $offsets, $shape;
-        _refuse(EINVAL => "$wrong has no valid shape or offsets") if !$are_numbers || @$offsets != 2;
-        my ($from, $to) = @$offsets;
-        _refuse(EINVAL => "$wrong extends past the end of the file") if $to < $from || $begin + $to > length $bytes;
-        my $values = substr $bytes, $begin + $from, $to - $from;
-        my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), $values], $about->{shape});
-        push @arrays, AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($tensor));
-    }
-    return \@arrays;
 }
 
 # Reads all of the states before it changes anything. $where is the file, for messages.
@@ -195,22 +144,24 @@ sub set_states {
 
 sub _read_states {
     my ($self, $bytes) = @_;
-    my ($header, $begin) = _header($bytes);
-    my %metadata = %{ $header->{__metadata__} };
-    my $whole = defined $metadata{sha256} ? _checksum(\%metadata, substr $bytes, $begin) eq $metadata{sha256} : 1;
-    _refuse(EINVAL => 'the states are damaged: the checksum does not match') unless $whole;
-    my $class = ref $self->optimizer;
-    _refuse(EDISAGREE => 'the states belong to ' . ($metadata{class} // 'no class') . ", but the optimizer is $class")
-        if ($metadata{class} // '') ne $class && !defined $metadata{optimizer};
-    my ($states, $counts, $shared) = map { defined ? $json->decode($_) : undef } @metadata{qw(states counts shared)};
+    my ($text, $handles) = Polyverso::CAPI::kv_decode_states(FORMAT, $bytes);
+    my @arrays = map { AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($_)) } @$handles;
+    my $about  = $json->decode($text);
+    _refuse(EINVAL => 'the states are damaged: the description is not a hash') unless ref $about eq 'HASH';
+    my ($wanted, $class) = ($about->{class}, ref $self->optimizer);
+    # In early files, each of these is JSON text.
+    my ($states, $counts, $shared, $parameters)
+        = map { defined($_) && !ref($_) ? $json->decode($_) : $_ } @$about{qw(states counts shared optimizer)};
+    _refuse(EDISAGREE => 'the states belong to ' . ($wanted // 'no class') . ", but the optimizer is $class")
+        if ($wanted // '') ne $class && !defined $parameters;
     my $index = ref $counts eq 'HASH' ? $counts->{index} : undef;
-    my $sound = ref $states eq 'HASH' && ref $index eq 'HASH' && !grep { !looks_like_number($_) || $_ < 0 } $counts->{num_update} // 'none', values %$index;
+    my $sound = ref $states eq 'HASH' && ref $index eq 'HASH'
+        && !grep { !looks_like_number($_) || $_ < 0 } $counts->{num_update} // 'none', values %$index;
     _refuse(EINVAL => 'the states are damaged: the states or the counts are missing') unless $sound;
-    my $arrays = _arrays($bytes, $header, $begin);
     my %read = (counts => $index, num_update => $counts->{num_update});
-    $read{states} = { map { $_ => _made($states->{$_}, $arrays) } keys %$states };
-    $read{shared} = _made($shared, $arrays)->tensor if defined $shared;
-    $read{optimizer} = defined $metadata{optimizer} ? _of_parameters($metadata{class}, $json->decode($metadata{optimizer})) : $self->optimizer;
+    $read{states} = { map { $_ => _made($states->{$_}, \@arrays) } keys %$states };
+    $read{shared} = _made($shared, \@arrays)->tensor if defined $shared;
+    $read{optimizer} = defined $parameters ? _of_parameters($wanted, $parameters, 'AI::MXNet::Optimizer') : $self->optimizer;
     return \%read;
 }
 

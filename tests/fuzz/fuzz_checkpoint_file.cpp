@@ -1,5 +1,5 @@
-// Whole files that anybody may have written: a server's part of a checkpoint, or an optimizer's states. Any bytes are rows within their tables,
-// or an error that names the file.
+// Untrusted whole files: a server's part of a checkpoint, or an optimizer's states. Any input gives rows within their tables, or an error
+// that names the file.
 
 #include <sys/mman.h>
 #include <unistd.h>

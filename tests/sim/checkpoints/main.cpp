@@ -1,5 +1,5 @@
-// sim_checkpoints: clusters that save and load on a bad network and a bad disk, and heirs that load what they left.
-// By seed.
+// sim_checkpoints: clusters that save and load on an unreliable network and disk, and successor clusters that load their checkpoints. By
+// seed.
 
 #include <cstdio>
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace mv::sim;
 
-/// What went wrong; "" if nothing did.
+/// Runs one seed; returns what went wrong, or "".
 std::string run_seed(uint64_t seed, bool verbose) {
   Promises promises;
   Timeline timeline, later;

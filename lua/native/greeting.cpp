@@ -90,7 +90,7 @@ void Greeting::read_proof(std::string_view record) {
 bool Greeting::agree(std::string_view share) {
   cpace::Point theirs;
   std::memcpy(theirs.data(), share.data(), theirs.size());
-  if (theirs == own_share_) return false;  // sent back
+  if (theirs == own_share_) return false;  // our own share, reflected
   const bool is_server = side_ == Side::kServer;
   const cpace::Transcript transcript{is_server ? theirs : own_share_, "", is_server ? own_share_ : theirs, ""};
   const auto key = cpace::key(scalar_, theirs, std::as_bytes(std::span(session_)), transcript);

@@ -1,5 +1,5 @@
 #pragma once
-// The first bytes of a connection of ipc's, of fixed size: each side proves that it knows the secret before anything else is read.
+// The first bytes of an ipc connection, of fixed size: each side proves that it knows the secret before anything else is read.
 //
 //   server   kMagic, a nonce
 //   client   kMagic, a nonce, its share of a key agreement that needs the secret (core/wire/cpace.hpp)
@@ -7,8 +7,8 @@
 //   client   HMAC-SHA-512(key, "client")
 //
 // The key depends on the secret, both nonces and both shares. As in the cluster's hello, a stranger at either end can test one guess of the
-// secret for each connection, and none afterwards: the same secret protects both. Without a secret, which only loopback allows, the proofs
-// show no more than that it is ipc at the other end.
+// secret per connection, and none afterwards: the same secret protects both. Without a secret, which only loopback allows, the proofs show
+// only that the other end speaks ipc.
 
 #include <array>
 #include <string>
@@ -26,12 +26,12 @@ class Greeting {
 
   /// Bytes to send; the caller clears it.
   std::string& output() { return output_; }
-  /// How many bytes it waits for; 0 when done or failed.
+  /// The number of bytes that it waits for; 0 when done or failed.
   size_t wants() const { return wanted_ - input_.size(); }
-  /// At most so many bytes that have come.
+  /// Takes at most wants() received bytes.
   void take(std::string_view bytes);
   bool done() const { return state_ == State::kDone; }
-  /// Why the other side is refused; empty: it is not.
+  /// Why the other side is refused; empty if it is not.
   const std::string& refusal() const { return refusal_; }
 
  private:

@@ -14,8 +14,8 @@ namespace mv::native {
 
 namespace {
 
-constexpr std::chrono::seconds kPoliteness{10};  // a stranger says who it is
-constexpr size_t kStrangers = 256;               // at a time
+constexpr std::chrono::seconds kPoliteness{10};  // for a stranger to complete its greeting
+constexpr size_t kStrangers = 256;               // at the same time
 
 int wait_method(lua_State* L) {
   auto* server = check_shared<Server>(L, 1);
@@ -64,7 +64,7 @@ Server::Server(Descriptor listening) : listening_(std::move(listening)), address
   }
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the interpreter's
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the interpreter
   thread_ = std::thread([this] { serve(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -83,7 +83,7 @@ void Server::close() {
   for (const auto& client : clients) client->close();
 }
 
-// ------------------------------------------------------------------ its thread
+// ------------------------------------------------------------------ the server's thread
 
 void Server::serve() {
   while (true) {
@@ -114,7 +114,7 @@ void Server::accept_all() {
     tune(socket.get());
     strangers_.push_back({std::move(socket), address_of(from).text(), Greeting(Greeting::Side::kServer, secret_of_environment()),
                           Clock::now() + kPoliteness});
-    // A few bytes on a new connection: there is room for them, or it is none.
+    // A few bytes on a new connection: the socket buffer has room for them, or the connection is invalid.
     Greeting& greeting = strangers_.back().greeting;
     if (send(strangers_.back().socket.get(), greeting.output().data(), greeting.output().size(), MSG_NOSIGNAL) < 0) strangers_.pop_back();
     else greeting.output().clear();
@@ -137,7 +137,7 @@ bool Server::greet(Stranger& stranger) {
   return false;
 }
 
-// ------------------------------------------------------------------ its clients
+// ------------------------------------------------------------------ the server's clients
 
 void Server::forget_closed() {
   std::erase_if(clients_, [this](const auto& client) {

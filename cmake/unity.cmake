@@ -1,10 +1,9 @@
-# Most of the time a file takes to compile goes into the headers that it shares with its neighbours, so the sources of a folder are
-# compiled as one. Anonymous namespaces of a folder are one, too, then; the preset `debug` compiles file by file, and so shows an
-# include that is missing.
+# Most of a file's compile time goes into headers that it shares with its neighbours, so the sources of a folder are compiled as one unit.
+# As a result, the anonymous namespaces of a folder are one. The preset `debug` compiles file by file, and so detects missing includes.
 option(POLYVERSO_UNITY "Compile the sources of each folder together, and precompile headers" ON)
 
-# polyverso_unite(target source...): Highway's files stay alone, as each is compiled many times over already; so does what has options of
-# its own.
+# polyverso_unite(target source...): Highway's files stay separate, because each is compiled many times over already; so do files with their
+# own options.
 function(polyverso_unite target)
   if(NOT POLYVERSO_UNITY)
     return()

@@ -1,4 +1,4 @@
-// Gradient compression, core/codec. Speed is payload: the bytes of the values, counted once.
+// Gradient compression, core/codec. Speed counts payload: the bytes of the values, once.
 
 #include <benchmark/benchmark.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBytes = 64 << 20;
 
-/// A gradient of which some values reach the threshold of 2bit and some don't, and what a codec makes of it.
+/// A gradient in which some values reach the threshold of 2bit and some don't, and its encoded form.
 struct Gradient {
   explicit Gradient(const char* text)
       : codec(mv::codec::make(mv::codec::parse(text).value())),

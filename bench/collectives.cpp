@@ -1,5 +1,5 @@
-// The schedules of up to 1,024 ranks carried out on a network of numbers, beside what the cost model says of them: one line of JSON for each,
-// which bench/plots/allreduce.py draws.
+// Executes the schedules of up to 1,024 ranks on a simulated network, and compares the times with the cost model. Prints one line of JSON
+// for each, which bench/plots/allreduce.py plots.
 //
 //     bench_collectives > allreduce.json
 

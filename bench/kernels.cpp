@@ -1,5 +1,5 @@
-// The kernels of core/math, and what core/table makes of them, beside glibc's memcpy. Speed is payload: the bytes of
-// the source, counted once, for all of them.
+// The kernels of core/math, and the operations of core/table built on them, compared with glibc's memcpy. Speed counts payload: the bytes
+// of the source, once, for all of them.
 
 #include <benchmark/benchmark.h>
 
@@ -56,7 +56,7 @@ void all_finite(benchmark::State& state) {
   count_payload(state);
 }
 
-/// Gossip's mean of two models, as many arrays read and written as by add(): which is its bound in memory.
+/// Gossip's mean of two models. It reads and writes as many arrays as add(), which is therefore its memory bound.
 void average(benchmark::State& state, mv_dtype dtype) {
   const std::vector<std::byte> from(static_cast<size_t>(state.range(0)));
   std::vector<std::byte> to(from.size());
@@ -64,7 +64,7 @@ void average(benchmark::State& state, mv_dtype dtype) {
   count_payload(state);
 }
 
-/// Values of any dtype added to what is stored for it; the payload is the values.
+/// Adds values of any dtype to their stored form; the payload is the values.
 void add_dtype(benchmark::State& state, mv_dtype dtype) {
   const std::vector<std::byte> from(static_cast<size_t>(state.range(0)));
   const size_t count = from.size() / mv::tensor::dtype_bytes(dtype);
@@ -76,8 +76,7 @@ void add_dtype(benchmark::State& state, mv_dtype dtype) {
   count_payload(state);
 }
 
-/// One step of an updater; the payload is the gradient. Values and states are read and written besides, so that memory
-/// bounds it.
+/// One step of an updater; the payload is the gradient. It also reads and writes values and states, so memory bandwidth bounds it.
 void step(benchmark::State& state, const char* updater) {
   const auto made = mv::shard::make_updater(mv::shard::parse_updater(updater).value(), MV_F32);
   const auto gradient = ones<float>(state.range(0));
@@ -128,7 +127,7 @@ void gather_rows(benchmark::State& state) {
   count_payload(state);
 }
 
-/// What gather_rows() is measured by: the loop that anybody would write.
+/// The reference for gather_rows(): a plain loop.
 void gather_loop(benchmark::State& state) {
   Rows rows(state.range(0));
   for (auto _ : state) {
@@ -141,7 +140,7 @@ void gather_loop(benchmark::State& state) {
   count_payload(state);
 }
 
-/// The check that no row is named twice, and the sums where every second one is.
+/// The check for repeated rows, and the summation if every second row is a repeat.
 void combine(benchmark::State& state, bool repeats) {
   Rows rows(state.range(0));
   if (repeats)
@@ -157,7 +156,7 @@ void sizes(benchmark::internal::Benchmark* benchmark) { benchmark->RangeMultipli
 
 }  // namespace
 
-// Named as bench/rows/kernels.py expects them: <kernel>/<bytes>.
+// bench/rows/kernels.py expects these names: <kernel>/<bytes>.
 BENCHMARK(copy)->Name("memcpy")->Apply(sizes);
 BENCHMARK(add<float>)->Name("add_f32")->Apply(sizes);
 BENCHMARK(add<double>)->Name("add_f64")->Apply(sizes);

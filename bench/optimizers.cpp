@@ -1,5 +1,5 @@
-// A step of each optimizer of core/shard/updater/optimizer, beside additions that read and write the same arrays: memory bounds
-// both. Speed is payload: the bytes of the gradient, counted once.
+// A step of each optimizer of core/shard/updater/optimizer, compared with additions that read and write the same arrays: memory bandwidth
+// bounds both. Speed counts payload: the bytes of the gradient, once.
 
 #include <benchmark/benchmark.h>
 
@@ -18,14 +18,14 @@ namespace {
 constexpr int64_t kBytes = 64 << 20;
 constexpr size_t kCount = kBytes / sizeof(float);
 
-/// kCount numbers in memory as a shard has it.
+/// kCount numbers in the same kind of memory as a shard's.
 class Array {
  public:
   explicit Array(float value) : memory_(std::move(mv::base::Memory::make(kBytes).value())) {
     std::ranges::fill(std::span(data(), kCount), value);
   }
   float* data() const { return reinterpret_cast<float*>(memory_.data()); }
-  /// Some elements; a piece of all arrays stays in the first cache while it is worked on.
+  /// A slice; the slices of all arrays together fit into the first-level cache.
   std::span<float> piece(size_t begin) const { return {data() + begin, kPiece}; }
   static constexpr size_t kPiece = 1024;
 
@@ -33,7 +33,7 @@ class Array {
   mv::base::Memory memory_;
 };
 
-/// What a tensor of 64 MiB takes: gradient, values, states.
+/// The arrays for a tensor of 64 MiB: gradient, values, states.
 struct Tensor {
   explicit Tensor(size_t count) {
     for (size_t i = 0; i < count; ++i) pointers.push_back(reinterpret_cast<std::byte*>(states.emplace_back(0.25f).data()));
@@ -70,7 +70,7 @@ void step(benchmark::State& state, const char* text) {
   state.SetBytesProcessed(state.iterations() * kBytes);
 }
 
-/// The gradient is added to values and to each state: one array is read, 1 + states are read and written.
+/// Adds the gradient to the values and to each state: reads one array, reads and writes 1 + states.
 void bound(benchmark::State& state, size_t states) {
   Tensor tensor(states);
   for (auto _ : state) {
@@ -83,7 +83,7 @@ void bound(benchmark::State& state, size_t states) {
   state.SetBytesProcessed(state.iterations() * kBytes);
 }
 
-/// LAMB's: first both states are written, gradient and values read for them; then the values are written, the states read.
+/// LAMB's bound: first it writes both states and reads gradient and values; then it writes the values and reads the states.
 void bound_twice(benchmark::State& state) {
   Tensor tensor(2);
   for (auto _ : state) {
@@ -102,7 +102,7 @@ void named(const std::string& name, const auto& work) {
   benchmark::RegisterBenchmark((name + "/" + std::to_string(kBytes)).c_str(), work);
 }
 
-/// Named as bench/rows/kernels.py expects them: <what>|<its bound>/<bytes>, and the bounds.
+/// bench/rows/kernels.py expects these names: <what>|<its bound>/<bytes>, and the bounds.
 const bool kRegistered = [] {
   constexpr struct {
     const char* name;

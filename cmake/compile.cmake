@@ -1,4 +1,4 @@
-# How everything is compiled.
+# Compiler settings for all targets.
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_CXX_STANDARD 20)
@@ -10,18 +10,18 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# Programs and libraries lie where build/activate, and the tests, expect them.
+# Programs and libraries go where build/activate and the tests expect them.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
-# Installed programs find the library beside them, wherever the tree is moved.
+# Installed programs find the library relative to themselves, also after the tree is moved.
 file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set(CMAKE_INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
-# Line numbers are enough to read a stack; more makes the build slow.
+# Line numbers are enough to read a stack; more debug information slows the build down.
 foreach(language C CXX)
   set(CMAKE_${language}_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 endforeach()
@@ -30,15 +30,15 @@ add_compile_options(-Wall -Wextra)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
 endif()
-# Equal inputs give equal bits on every machine: a multiply and an add stay two roundings.
+# Equal inputs give equal bits on every machine, so a multiply and an add must not be fused into one rounding.
 add_compile_options(-ffp-contract=off)
 
 if(POLYVERSO_SANITIZE)
-  # Instrumented code leads the compiler's flow analysis astray; the warnings that count are the release tree's.
+  # Instrumented code causes false warnings of the compiler's flow analysis; the release tree's warnings count.
   set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
   add_compile_options(-fsanitize=${POLYVERSO_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${POLYVERSO_SANITIZE})
-  # Kernels are compiled once for each instruction set; the widest, the usual and the plain one show what sanitizers can see.
+  # Kernels are compiled once for each instruction set; for sanitizers, the widest, the most common and the plain one suffice.
   add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSE4|HWY_SSSE3)")
   if(POLYVERSO_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
@@ -55,7 +55,7 @@ find_program(CCACHE ccache)
 mark_as_advanced(CCACHE)
 foreach(language C CXX)
   if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
-    # Without this ccache passes everything on that uses a precompiled header.
+    # Without this, ccache does not cache files that use a precompiled header.
     set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   endif()
 endforeach()

@@ -1,4 +1,4 @@
-# What the core stands on. All of it comes from Debian: see tools/make/packages.txt, or type `make deps`.
+# The core's dependencies. All of them come from Debian: see tools/make/packages.txt, or type `make deps`.
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -7,15 +7,15 @@ pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
-pkg_check_modules(XXHASH REQUIRED libxxhash)  # its header is all that is used
+pkg_check_modules(XXHASH REQUIRED libxxhash)  # only its header is used
 find_package(nlohmann_json REQUIRED)
 find_package(tsl-robin-map REQUIRED)  # headers only
 find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_program(FLATC flatc REQUIRED)
 
-# The Python to build for and to test with: the build tree's own, where tools/make/venv.sh has made one; else the first
-# that has numpy, of the python3 on PATH and the system's. -DPython3_EXECUTABLE=... decides otherwise.
+# The Python to build for and to test with: the build tree's own, if tools/make/venv.sh has made one; otherwise the first one that has
+# numpy, of the python3 on PATH and the system's. -DPython3_EXECUTABLE=... overrides this.
 if(NOT Python3_EXECUTABLE)
   find_program(python_on_path python3 NO_CACHE)
   foreach(candidate ${CMAKE_BINARY_DIR}/venv/bin/python3 ${python_on_path} /usr/bin/python3)

@@ -1,6 +1,5 @@
-# Most of the time a file takes to compile goes into the headers that it shares with its neighbours, so the sources of a folder are
-# compiled as one. Anonymous namespaces of a folder are one, too, then; the preset `debug` compiles file by file, and so shows an
-# include that is missing.
+# Most of a file's compile time goes into headers that it shares with its neighbours, so the sources of a folder are compiled as one unit.
+# As a result, the anonymous namespaces of a folder are one. The preset `debug` compiles file by file, and so detects missing includes.
 option(POLYVERSO_UNITY "Compile the sources of each folder together, and precompile headers" ON)
 
 # polyverso_unite(target source...): a folder's plain sources are one unit, and its Highway kernels another: each kernel is compiled for every

@@ -1,4 +1,4 @@
-# The header is the one place where the version is written.
+# The version is written only in the header.
 file(STRINGS capi/include/polyverso/polyverso.h lines REGEX "^#define MV_VERSION_(MAJOR|MINOR|PATCH) [0-9]+$")
 string(REGEX REPLACE "[^0-9;]" "" numbers "${lines}")
 list(JOIN numbers "." POLYVERSO_VERSION)

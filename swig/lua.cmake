@@ -1,10 +1,10 @@
-# Lua: build/lua/5.1, which serves LuaJIT too, and build/lua/5.4: the same sources, and the module built for each.
+# Lua: build/lua/5.1, also for LuaJIT, and build/lua/5.4: the same sources, with a module built for each.
 find_package(PkgConfig REQUIRED)
 
 set(POLYVERSO_LUA_DIR lua CACHE STRING "Where the Lua modules are installed, below share and lib under the prefix")
 
 foreach(version 5.1 5.4)
-  # Only the headers: the interpreter that loads the module brings the functions.
+  # Only the headers: the interpreter that loads the module provides the functions.
   pkg_check_modules(LUA${version} REQUIRED lua-${version})
   set(lua_tree ${CMAKE_BINARY_DIR}/lua/${version})
   polyverso_swig_module(polyverso_lua${version}
@@ -37,8 +37,8 @@ foreach(version 5.1 5.4)
   install(FILES ${PROJECT_SOURCE_DIR}/lua/libipc.lua DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
 endforeach()
 
-# torch/, for where there is no Torch: in a folder of its own, which is on nobody's path until somebody puts it there,
-# as build/activate does. One for all versions of Lua.
+# torch/, a replacement for systems without Torch: in a separate folder, which is on no search path by default; build/activate adds it. One
+# for all versions of Lua.
 polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat ${CMAKE_BINARY_DIR}/lua/compat)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch DESTINATION share/polyverso/lua-compat)
 install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/regress.lua DESTINATION share/polyverso/lua-compat)

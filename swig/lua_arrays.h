@@ -47,7 +47,7 @@ static void pv_hold_arrays(lua_State *L, mv_request request, int index) {
   lua_pop(L, 1);
 }
 
-/* ------------------------------------------------------------------ manual reductions */
+/* ------------------------------------------------------------------ custom reductions */
 
 /* A key of Lua's registry: {custom = the userdata of pv_lend_arrays()}, from begin to end. */
 static const char pv_customs_key;

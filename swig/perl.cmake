@@ -1,7 +1,7 @@
 # Perl: build/perl/Polyverso.pm and build/perl/Polyverso/, with the compiled part in auto/ where DynaLoader looks.
 find_package(Perl REQUIRED)
 
-# The compiler's settings and folders that this Perl was built with.
+# The compiler settings and folders of this Perl.
 function(polyverso_perl_config variable code)
   execute_process(COMMAND ${PERL_EXECUTABLE} -MConfig -e "${code}"
     OUTPUT_VARIABLE output ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

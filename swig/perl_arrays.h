@@ -34,7 +34,7 @@ static void pv_written_arrays(SV *sv) {
   }
 }
 
-/* ------------------------------------------------------------------ manual reductions */
+/* ------------------------------------------------------------------ custom reductions */
 
 /* %Polyverso::CAPI::customs: custom => a list of its arrays, from begin to end. */
 static HV *pv_customs(void) { return get_hv("Polyverso::CAPI::customs", GV_ADD); }

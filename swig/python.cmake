@@ -1,7 +1,7 @@
 # Python: build/python/polyverso and build/python/multiverso, for the Python that cmake/packages.cmake has chosen.
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
-# Where this Python looks below a prefix: lib/python3.11/site-packages, on Debian .../dist-packages.
+# This Python's module folder below a prefix: lib/python3.11/site-packages, on Debian .../dist-packages.
 execute_process(
   COMMAND ${Python3_EXECUTABLE} -c [[
 import sys, sysconfig
@@ -25,7 +25,7 @@ foreach(package polyverso multiverso)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/${package} DESTINATION ${POLYVERSO_PYTHON_DIR}
     PATTERN __pycache__ EXCLUDE)
 endforeach()
-# Stand-ins for packages that scripts import, for those who have them not: cmake/activate.in puts them behind all else.
+# Replacements for packages that scripts import, if they are not installed: cmake/activate.in appends them to the path.
 polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/compat/dpwa ${python_tree}/compat/dpwa)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/compat/dpwa DESTINATION share/polyverso/python-compat PATTERN __pycache__ EXCLUDE)
 install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)

@@ -67,7 +67,7 @@ static int pv_hold_arrays(mv_request request, PyObject *object) {
   return held;
 }
 
-/* ------------------------------------------------------------------ manual reductions */
+/* ------------------------------------------------------------------ custom reductions */
 
 /* {custom: its arrays' memoryviews}, from begin to end. */
 static PyObject *pv_customs;

@@ -22,7 +22,7 @@ void batch_fail(const char *format, ...) {
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   for (char *c = text; *c; ++c) {
-    if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '\''; /* it goes into JSON */
+    if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '\''; /* the text becomes part of a JSON string */
   }
   printf("{\"error\": \"%s\"}\n", text);
   fflush(stdout);

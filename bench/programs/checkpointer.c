@@ -1,11 +1,11 @@
 /* A worker that saves its large table:  checkpointer BYTES
- * Once the table is there it writes {"ready": true}. Then each line of standard input is one save,
+ * Once the table exists, it writes {"ready": true}. Then each line of standard input is one save,
  *
- *     save DIRECTORY     {"seconds": s}: until it is complete and on the disk, with nothing else to do
- *     train DIRECTORY    {"seconds": s, "call": c, "longest": l, "before": b, "adds": n}: while rows are being added
+ *     save DIRECTORY     {"seconds": s}: until it is complete and on the disk, without other work
+ *     train DIRECTORY    {"seconds": s, "call": c, "longest": l, "before": b, "adds": n}: while adding rows
  *
- * In seconds: the call of the save, until training may go on; the longest add from then to the end of the save; and the
- * longest of as long a time before. */
+ * In seconds: "call" is the duration of the save call, after which training may continue; "longest" is the longest add from then to the
+ * end of the save; "before" is the longest add in an equally long period before it. */
 #include <polyverso/polyverso.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void expect_ok(mv_status status, const char* doing) {
   if (status != MV_OK) batch_fail("%s: %s: %s", doing, mv_status_name(status), mv_last_error());
 }
 
-/* Of rows anywhere: each is of another stripe, which has to be kept for the checkpoint. */
+/* Adds to scattered rows, each in another stripe, of which the checkpoint has to keep a copy. */
 static double add_once(void) {
   static uint64_t state = 88172645463325252u;
   int64_t ids[kRowsAtOnce];
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   expect_ok(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), "mv_table_create");
   float* block = batch_memory(1024 * kCols * sizeof(float));
   memset(block, 0x3f, 1024 * kCols * sizeof(float));
-  for (uint64_t first = 0; first < rows; first += 1024) { /* every page is there */
+  for (uint64_t first = 0; first < rows; first += 1024) { /* touches every page */
     int64_t ids[1024];
     uint64_t count = rows - first < 1024 ? rows - first : 1024;
     for (uint64_t i = 0; i < count; ++i) ids[i] = (int64_t)(first + i);

@@ -16,7 +16,7 @@ int64_t *chosen_rows(uint64_t count) {
   int64_t *rows = batch_memory(kRows * sizeof(int64_t));
   for (int64_t i = 0; i < kRows; ++i) rows[i] = i;
   uint64_t state = 2026;
-  for (uint64_t i = 0; i < count; ++i) { /* the first steps of Fisher and Yates' shuffle */
+  for (uint64_t i = 0; i < count; ++i) { /* the first steps of a Fisher-Yates shuffle */
     const uint64_t other = i + chosen_random(&state) % (kRows - i);
     const int64_t row = rows[other];
     rows[other] = rows[i];

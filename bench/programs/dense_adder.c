@@ -1,6 +1,6 @@
 /* One of several workers that add to a large table at the same time:  dense_adder BYTES ADDS
- * Each adds 1 to every element ADDS times. Worker 0 then checks the sum, writes {"seconds": s}, and everybody stays, so
- * that the server can be looked at, until worker 0's standard input ends. */
+ * Each adds 1 to every element ADDS times. Worker 0 then checks the sum and writes {"seconds": s}. All workers stay until worker 0's
+ * standard input ends, so that the server's memory can be measured. */
 #include <polyverso/polyverso.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,7 @@ static void expect_ok(mv_status status, const char *doing) {
   if (status != MV_OK) batch_fail("%s: %s: %s", doing, mv_status_name(status), mv_last_error());
 }
 
-/* `bytes` of ones in little memory, so that several such workers fit on a small machine: a few pages, mapped again and
- * again. */
+/* `bytes` of ones in little memory, so that several such workers fit on a small machine: maps the same few pages again and again. */
 static float *many_ones(uint64_t bytes) {
   enum { kRun = 2 << 20 };
   const int fd = memfd_create("ones", MFD_CLOEXEC);

@@ -1,7 +1,7 @@
 #ifndef POLYVERSO_BENCH_DRAWS_H
 #define POLYVERSO_BENCH_DRAWS_H
-/* The keys of the key-value benchmarks, the same for us and for Redis: a long row of draws, with replacement, from a million
- * random 64-bit keys. Programs go round it, a batch at a time. */
+/* The keys of the key-value benchmarks, the same for Polyverso and for Redis: a long list of draws, with replacement, from a million
+ * random 64-bit keys. Programs iterate over it cyclically, a batch at a time. */
 #include <stdint.h>
 
 enum { kKeys = 1000000, kDraws = 1000000 };

@@ -1,5 +1,5 @@
-/* A worker in a cluster of one, on an array of any dtype. Operations f32, f64, f16, bf16, i64, i32, u8: a blocking add of BYTES
- * bytes of it. After every batch the array is compared with what it must hold. */
+/* A worker in a cluster of one process, on an array of any dtype. Operations f32, f64, f16, bf16, i64, i32, u8: a blocking add of BYTES
+ * bytes. After every batch the array is compared with its expected content. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void repeat(void *self, uint64_t times) {
   }
 }
 
-/* One add to zeros gives ones, whatever the dtype. */
+/* One add to zeros gives ones in every dtype. */
 static void check(void *self) {
   const worker *w = self;
   memset(w->values, 0, w->bytes);

@@ -1,4 +1,4 @@
-// A rank of Gloo's, over TCP on the loopback device. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place.
+// A rank of Gloo, over TCP on the loopback device. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place.
 //
 //     gloo_worker FOLDER RANK RANKS
 #include <gloo/allreduce.h>

@@ -1,5 +1,5 @@
-/* A rank of a group, of all workers. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place, in the caller's private
- * memory, or ("tensor-out", "tensor-in") in tensors of ours; "many": in place, of 100 tensors of ours that share BYTES evenly. */
+/* A rank of the group of all workers. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place, in private memory,
+ * or ("tensor-out", "tensor-in") in Polyverso's tensors; "many": in place, of 100 tensors that share BYTES evenly. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>

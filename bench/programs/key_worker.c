@@ -1,5 +1,5 @@
-/* A worker on a key-value table of f64. Operation add: blocking, 1 to each of BYTES / 8 keys.
- * After every batch the sum of the table must be the number of adds so far. */
+/* A worker on a key-value table of f64. Operation add: blocking, 1 to each of BYTES / 8 keys. After every batch, the sum of the table
+ * must equal the number of adds so far. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct worker {
   uint64_t at;    /* the next draw */
   uint64_t count; /* keys of an add */
   double *ones;   /* count of them */
-  uint64_t added; /* since the program began */
+  uint64_t added; /* since the program's start */
 } worker;
 
 static void expect_ok(mv_status status, const char *doing) {

@@ -1,5 +1,5 @@
-/* What small keys cost: `many_keys KEYS ROUNDS` in a dist_sync store. All workers create KEYS keys of 64 floats in one call,
- * push and pull all of them ROUNDS times, and the first worker writes one line of JSON: nanoseconds a key, the fastest round's. */
+/* The cost of small keys: `many_keys KEYS ROUNDS` in a dist_sync store. All workers create KEYS keys of 64 floats in one call, then push
+ * and pull all of them ROUNDS times. The first worker writes one line of JSON: nanoseconds per key, in the fastest round. */
 #include <inttypes.h>
 #include <polyverso/polyverso.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* One of several workers that read a whole table at the same time:  many_readers BYTES ROUNDS SECONDS
- * In each round all of them get it for SECONDS; then two of them copy as many bytes with memcpy, for as long. Worker 0
- * writes {"gets": bytes per second of all workers together, "copies": of the two} for each round. With 0 rounds
- * everybody reads the table once, a megabyte at a time, and stays, so that the processes can be looked at, until worker
- * 0's standard input ends. */
+ * In each round all of them get it for SECONDS; then two of them copy as many bytes with memcpy, for as long. Worker 0 writes {"gets":
+ * bytes per second of all workers together, "copies": of the two} for each round. With 0 rounds, every worker reads the table once, a
+ * megabyte at a time, and stays until worker 0's standard input ends, so that the processes' memory can be measured. */
 #include <polyverso/polyverso.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ static void expect_ok(mv_status status, const char *doing) {
 
 static void meet(void) { expect_ok(mv_barrier(0, NULL), "mv_barrier"); }
 
-/* Every page of the table is written, and then read, through a buffer of a megabyte. */
+/* Writes, or reads, every page of the table through a buffer of a megabyte. */
 static void by_chunks(mv_table table, uint64_t rows, int writes) {
   float *values = batch_memory(sizeof(float) * kChunkRows * kCols);
   int64_t ids[kChunkRows];
@@ -51,7 +50,7 @@ static double bytes_per_second(mv_table table, float *values, const float *from,
   return done / (batch_now() - begun);
 }
 
-/* The sum over all workers of what each of them adds to element `which`. */
+/* The sum over all workers of their values added to element `which`. */
 static double total(mv_table tally, int which, double value) {
   double before[2], after[2], added[2] = {0, 0};
   expect_ok(mv_table_get(tally, before, 2, MV_F64, NULL), "mv_table_get");

@@ -1,4 +1,4 @@
-/* A rank of MPI's. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place. */
+/* A rank of MPI. Operations: an allreduce of BYTES bytes of f32, "out" of place or "in" place. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void expect_ok(int status, const char *doing) {
   if (status != MPI_SUCCESS) batch_fail("%s: status %d", doing, status);
 }
 
-/** Open MPI waits by looking, which would take the processors from the other sides while it is their turn: who waits for longer sleeps. */
+/** Open MPI waits by polling, which would take the processors from the other programs during their turn, so longer waits sleep here. */
 static void tell(void *self, void *message, uint64_t bytes) {
   const double kLook = 0.002; /* seconds; within a batch messages follow each other faster */
   const struct timespec nap = {0, 200000};

@@ -1,6 +1,6 @@
-/* What a TCP connection over loopback can do: the messages of a blocking add or get, without anything of a table.
- *     raw_socket server          writes {"port": n}, then serves one client; received bytes go into reused memory
- *     raw_socket client PORT     operations: add (bytes there, one back), get (one there, bytes back), add_get */
+/* The capacity of a TCP connection over loopback: the messages of a blocking add or get, without any table.
+ * raw_socket server          writes {"port": n}, then serves one client; received bytes go into reused memory
+ * raw_socket client PORT     operations: add (bytes there, one back), get (one there, bytes back), add_get */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "programs/batch.h"
 
-/* Before each payload: how much of it there is, and how much is wanted back. */
+/* Precedes each payload: its length, and the length of the wanted answer. */
 typedef struct request {
   uint64_t bytes, wanted;
 } request;
@@ -51,7 +51,7 @@ static int receive_all(int fd, void *to, uint64_t bytes) {
   return 1;
 }
 
-/* As fast as loopback goes. bbr, many systems' default congestion control, paces what it sends, which costs a third. */
+/* Chooses the fastest congestion control for loopback. bbr, many systems' default, paces its packets, which costs a third. */
 static void hurry(int fd) {
   const int on = 1;
   const char cubic[] = "cubic";

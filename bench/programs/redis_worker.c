@@ -1,6 +1,6 @@
 /* The client of a Redis server on a unix socket:   redis_worker SOCKET
- * Operation add: INCRBYFLOAT of 1 to each of BYTES / 8 keys, pipelined: all commands in one write, then all answers. The commands
- * are spelt out beforehand, and answers are only counted, so that the client costs next to nothing. */
+ * Operation add: INCRBYFLOAT of 1 to each of BYTES / 8 keys, pipelined: all commands in one write, then all answers. The commands are
+ * formatted beforehand, and answers are only counted, so that the client costs almost nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum { kLongest = 48 /* bytes of a command */, kRoom = 1 << 20 };
 typedef struct client {
   int fd;
   char *commands;   /* of all draws, one after the other */
-  uint64_t *begins; /* where in `commands` each begins, and the end */
+  uint64_t *begins; /* where in `commands` each one begins, and the end */
   uint64_t at;      /* the next draw */
   uint64_t count;   /* commands of an add */
   char *answers;
@@ -51,7 +51,7 @@ static void spell(client *c) {
   for (int i = 0; i < kDraws; ++i) {
     c->begins[i] = end;
     end = append(c->commands, end, kBefore, sizeof(kBefore) - 1);
-    end = append(c->commands, end, &draws[i], sizeof(draws[i])); /* keys are bytes to Redis, and the shortest are best */
+    end = append(c->commands, end, &draws[i], sizeof(draws[i])); /* Redis keys are bytes, and the shortest are fastest */
     end = append(c->commands, end, kAfter, sizeof(kAfter) - 1);
   }
   c->begins[kDraws] = end;

@@ -1,5 +1,5 @@
-/* A worker on some rows of a matrix of f32. Operations on BYTES bytes of rows: get, add: blocking, of the chosen rows.
- * After every batch the whole table is compared with what it must hold. */
+/* A worker on some rows of a matrix of f32. Operations on BYTES bytes of rows: get, add: blocking, of the chosen rows. After every batch
+ * the whole table is compared with its expected content. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* One of several workers that train together, of whom one is slow:  staleness_worker STALENESS SECONDS TURN
+/* One of several workers that train together, one of which is slow:  staleness_worker STALENESS SECONDS TURN
  *
- * Each iteration is a get, work (a sleep: 2 ms, or 8 ms for the slow one), an add and the end of the iteration. STALENESS is the
- * table's, -1 for async. The slow one is worker 0, or with TURN > 0 every TURN iterations the next worker, as where the
- * operating system or the data slow down now one, now another.
+ * Each iteration is a get, work (a sleep: 2 ms, or 8 ms for the slow worker), an add and the end of the iteration. STALENESS is the
+ * table's, -1 for async. The slow worker is worker 0, or, with TURN > 0, every TURN iterations the next worker, as if the operating
+ * system or the data slowed down different workers at different times.
  *
- * Elements 0 .. workers - 1 of the table count each worker's adds, so that every get shows by how many iterations it is behind: this
- * worker's clock less the count of the slowest. At the end each worker writes {"iterations": i, "seconds": s, "behind": [gets that
- * were 0, 1, 2 ... behind, the last one by that or more]}. */
+ * Elements 0 .. workers - 1 of the table count each worker's adds, so that every get shows how many iterations it is behind: this
+ * worker's clock minus the count of the slowest. At the end each worker writes {"iterations": i, "seconds": s, "behind": [gets that were
+ * 0, 1, 2 ... behind, the last one by that or more]}. */
 #include <polyverso/polyverso.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static void sleep_ms(int ms) {
   nanosleep(&span, NULL);
 }
 
-/* How many iterations of the slowest worker a get at this clock lacks; own adds must all be there. */
+/* How many iterations of the slowest worker are missing from a get at this clock; own adds must all be included. */
 static int64_t behind(const float *values, int64_t workers, int64_t self, int64_t clock) {
   if (values[self] != (float)clock) batch_fail("a get at clock %lld shows %g own adds", (long long)clock, values[self]);
   float least = values[0];
@@ -64,13 +64,13 @@ int main(int argc, char **argv) {
   for (; batch_now() - begun < seconds; ++clock) {
     expect_ok(mv_table_get(table, values, kElements, MV_F32, NULL), "mv_table_get");
     const int64_t lacks = behind(values, workers, self, clock);
-    const int all_run = batch_now() - begun < 0.8 * seconds; /* who has finished is waited for no more */
+    const int all_run = batch_now() - begun < 0.8 * seconds; /* the others do not wait for a worker that has finished */
     if (all_run) ++counts[lacks < kMostBehind ? lacks : kMostBehind];
     sleep_ms(self == (turn > 0 ? clock / turn % workers : 0) ? kSlowMs : kFastMs);
     expect_ok(mv_table_add(table, gradient, kElements, MV_F32, NULL), "mv_table_add");
     expect_ok(mv_table_clock(table), "mv_table_clock");
   }
   report(clock, batch_now() - begun, counts);
-  expect_ok(mv_shutdown(0), "mv_shutdown"); /* nobody waits for this worker any more */
+  expect_ok(mv_shutdown(0), "mv_shutdown"); /* after this, no worker waits for this one */
   return 0;
 }

@@ -1,7 +1,6 @@
-/* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`).
- * Operations: add, get, add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, and
- * at the end of each BLOCK the wait until the last is applied.
- * After every batch the table is compared with what it must hold. */
+/* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`). Operations: add, get,
+ * add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, and at the end of each BLOCK the wait until
+ * the last is applied. After every batch the table is compared with its expected content. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 enum operation { kAdd, kGet, kAddGet, kOneWay };
 static const char *const kNames[] = {"add", "get", "add_get", "forget"};
 
-/* Numbers that differ in size by ten orders of magnitude and in sign: their sum in floats depends on the order. */
+/* Numbers of both signs whose magnitudes differ by ten orders: their sum in floats depends on the order. */
 enum { kWild = 4096 };
 
 typedef struct worker {
@@ -84,7 +83,7 @@ static void repeat(void *self, uint64_t times) {
   }
 }
 
-/* What one element is after all adds of the batch, applied one by one in their order. */
+/* The expected value of one element after all adds of the batch, applied one by one in order. */
 static float expected(const worker *w, uint64_t element) {
   float sum = 0;
   const int wild = w->operation == kOneWay && w->count == 1;

@@ -1,6 +1,6 @@
-/* What a round trip costs with libuv, and nothing else: a message to another process and back.
- *     uv_echo server            writes {"port": n}, then echoes one client's bytes
- *     uv_echo client PORT       operation: echo, of BYTES bytes */
+/* The cost of a round trip with libuv alone: a message to another process and back.
+ * uv_echo server            writes {"port": n}, then echoes one client's bytes
+ * uv_echo client PORT       operation: echo, of BYTES bytes */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void expect_ok(int error, const char *doing) {
   if (error < 0) batch_fail("uv_echo: %s: %s", doing, uv_strerror(error));
 }
 
-/* One message at a time: its bytes are in `room` until all of them are sent. */
+/* One message at a time: its bytes stay in `room` until all of them are sent. */
 static void lend_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
   (void)handle;
   (void)suggested;

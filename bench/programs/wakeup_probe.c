@@ -1,8 +1,8 @@
-/* How long asynchronous operations take whose start and wait fall at random moments, beside each other's: wakeup_probe WHAT HOW COUNT SEED.
- *   WHAT  allreduce, add, get, push (with the pull that sees it) or pull, of 256 floats
- *   HOW   wait: mv_request_wait();  poll: mv_poll();  fd: poll(2) on mv_event_fd(), then mv_poll()
- * Rank 0 prints one line of JSON: microseconds, operations above 20 ms, and those that had to be given up after 20 s ("stalled"). A wake-up that
- * is lost shows there only if nothing else wakes the process meanwhile: run it with heartbeat_timeout_ms=3600000 to count them. */
+/* Measures asynchronous operations that start and wait at random moments relative to each other: wakeup_probe WHAT HOW COUNT SEED.
+ * WHAT  allreduce, add, get, push (with the pull that sees it) or pull, of 256 floats
+ * HOW   wait: mv_request_wait();  poll: mv_poll();  fd: poll(2) on mv_event_fd(), then mv_poll()
+ * Rank 0 prints one line of JSON: microseconds, operations above 20 ms, and those that were given up after 20 s ("stalled"). A lost
+ * wake-up shows only if no other event wakes the process meanwhile: run with heartbeat_timeout_ms=3600000 to count them. */
 #include <poll.h>
 #include <polyverso/group.h>
 #include <polyverso/kvstore.h>
@@ -61,14 +61,14 @@ static mv_status begin(const char* what, mv_request* request) {
   if (strcmp(what, "allreduce") == 0) return mv_allreduce(group, NULL, values, kFloats, MV_F32, MV_REDUCE_SUM, &later);
   if (strcmp(what, "add") == 0) return mv_table_add(table, values, kFloats, MV_F32, &later);
   if (strcmp(what, "get") == 0) return mv_table_get(table, values, kFloats, MV_F32, &later);
-  if (strcmp(what, "push") == 0) { /* which is on its way when it returns: the pull sees it */
+  if (strcmp(what, "push") == 0) { /* still in flight when the push returns: the pull sees it */
     const mv_status pushed = kv_push(store, &keys, &given, NULL);
     if (pushed != MV_OK) return pushed;
   }
   return kv_pull(store, &keys, &given, &later);
 }
 
-/* Until the request is over; false if it was given up. */
+/* Waits until the request is over; false if it was given up. */
 static int finish(const char* how, mv_request request) {
   if (strcmp(how, "wait") == 0) {
     const mv_status status = mv_request_wait(request, (int64_t)(1000 * kGivenUpAfter));

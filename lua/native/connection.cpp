@@ -12,9 +12,9 @@ namespace mv::native {
 
 namespace {
 
-constexpr size_t kStep = 1 << 20;              // what a length alone can make us allocate
-constexpr uint64_t kMost = uint64_t{1} << 36;  // no message is longer
-constexpr char kFunctions = 0;                 // a key of the registry
+constexpr size_t kStep = 1 << 20;              // memory that a length prefix alone can make us allocate
+constexpr uint64_t kMost = uint64_t{1} << 36;  // the maximum length of a message
+constexpr char kFunctions = 0;                 // its address is a key of Lua's registry
 
 uint64_t length_in(const char (&bytes)[8]) {
   uint64_t length = 0;
@@ -30,7 +30,7 @@ Manner manner_of(lua_State* L) {
   return manner;
 }
 
-/// Both sides' proofs; without one nothing is read.
+/// Exchanges both sides' proofs; without a valid proof nothing is read.
 bool greet(const Descriptor& socket, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure) {
   Greeting greeting(Greeting::Side::kDialer, secret_of_environment());
   char bytes[256];
@@ -133,7 +133,7 @@ int close_method(lua_State* L) {
 
 }  // namespace
 
-// ------------------------------------------------------------------ figures
+// ------------------------------------------------------------------ traffic counters
 
 void Traffic::count(uint64_t of, Clock::time_point since) {
   bytes += of;
@@ -177,7 +177,7 @@ bool Connection::send_all(const char* bytes, size_t count, const Interrupts& int
       bytes += sent;
       count -= static_cast<size_t>(sent);
     } else if (errno == EAGAIN || errno == EINTR) {
-      // Once half a message is out the connection is of no use any more.
+      // After half a message the connection cannot be used any more.
       if (!wait_for(fd(), POLLOUT, kForever, interrupts, failure)) return close(), false;
     } else {
       return lost(errno == EPIPE || errno == ECONNRESET ? "the other side has closed the connection" : std::strerror(errno), failure);
@@ -204,7 +204,7 @@ bool Connection::send(const Message& message, const Interrupts& interrupts, Fail
 
 // ------------------------------------------------------------------ receiving
 
-/// `taken` is 0 where nothing is there now.
+/// `taken` is 0 if no bytes are available now.
 bool Connection::take(char* to, size_t room, size_t& taken, Failure& failure) {
   taken = 0;
   if (closed_) return lost("", failure);

@@ -1,5 +1,5 @@
 #pragma once
-// One connection between a client and a server: messages behind their lengths, and what is known of the other side.
+// One connection between a client and a server: length-prefixed messages, and the peer's identity.
 
 #include <atomic>
 #include <mutex>
@@ -10,7 +10,7 @@
 
 namespace mv::native {
 
-/// What netStats() tells of one direction.
+/// netStats() of one direction.
 struct Traffic {
   std::atomic<uint64_t> bytes{0}, calls{0}, nanoseconds{0};
   void count(uint64_t of, Clock::time_point since);
@@ -31,9 +31,9 @@ class Connection : public Shared {
   bool send(const Message& message, const Interrupts& interrupts, Failure& failure);
   /// Waits for a message as long as the connection lasts.
   bool receive(Message& message, const Interrupts& interrupts, Failure& failure);
-  /// Takes a message that has arrived whole, without waiting. False with a failure, or without one: there is none yet.
+  /// Takes a message that has arrived completely, without waiting. False with a failure, or without one if there is none yet.
   bool receive_now(Message& message, Failure& failure);
-  /// The other side notices at once; who waits here, too.
+  /// Wakes the peer, and threads that wait here, at once.
   void close();
 
   int fd() const { return socket_.get(); }
@@ -49,7 +49,7 @@ class Connection : public Shared {
 
  private:
   bool send_all(const char* bytes, size_t count, const Interrupts& interrupts, Failure& failure);
-  /// Reads what is there; sets `whole` when the message under way is complete.
+  /// Reads the available bytes; sets `whole` when the current message is complete.
   bool fill(bool& whole, Failure& failure);
   bool take(char* to, size_t room, size_t& taken, Failure& failure);
   void hand_over(Message& message);
@@ -64,16 +64,16 @@ class Connection : public Shared {
   int64_t id_ = 0;
   std::string tag_;
 
-  // The message that is being received.
+  // The message being received.
   char length_[8] = {};
   size_t length_taken_ = 0, body_taken_ = 0;
   std::string body_;
 };
 
-/// Whether this state of Lua takes functions from other processes: acceptFunctions(accept).
+/// acceptFunctions(accept): whether this Lua state accepts functions from other processes.
 int accept_functions(lua_State* L);
 
-/// client(host, port [, seconds]), client(port); tries for so long, by default for kPatience
+/// client(host, port [, seconds]), client(port); tries for that many seconds, by default for kPatience
 int open_client(lua_State* L);
 
 /// Makes the metatable and pushes the table of its methods.

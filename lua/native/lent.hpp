@@ -1,5 +1,5 @@
 #pragma once
-// A tensor's memory on its way to another thread of the process: no copy is made, both look at the same.
+// A tensor's memory in a message to another thread of the process: both threads share the memory, without a copy.
 
 #include <polyverso/polyverso.h>
 
@@ -7,7 +7,7 @@
 
 namespace mv::native {
 
-/// Owns a handle of the C API, so that the memory lives while the message does.
+/// Owns a handle of the C API, so that the memory lives as long as the message.
 class Lent : public Shared {
  public:
   static constexpr const char* kKind = "ipc.memory";
@@ -23,10 +23,10 @@ class Lent : public Shared {
   const mv_tensor tensor_;
 };
 
-/// lent(handle): takes the handle over
+/// lent(handle): takes ownership of the handle
 int lend(lua_State* L);
 
-/// Makes the metatable, with handle(): a further handle upon the same memory, the caller's to free.
+/// Makes the metatable, with handle(): another handle of the same memory, which the caller frees.
 void open_lent(lua_State* L);
 
 }  // namespace mv::native

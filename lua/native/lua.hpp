@@ -1,8 +1,8 @@
 #pragma once
-// Lua's C API, 5.1 (which is LuaJIT's, too) to 5.4, as this folder uses it.
+// Lua's C API, 5.1 (which LuaJIT shares) to 5.4, as this folder uses it.
 //
-// A Lua error may leave a C function by longjmp(), past every destructor. So functions check their arguments before they make
-// objects that own anything, and what fails later is told as a text, which guarded() raises when all of that is gone.
+// A Lua error may leave a C function by longjmp(), without calling destructors. So functions check their arguments before they make objects
+// that own anything, and report later errors as text, which guarded() raises after all objects are destroyed.
 
 extern "C" {
 #include <lauxlib.h>
@@ -16,20 +16,21 @@ extern "C" {
 
 namespace mv::native {
 
-/// What went wrong, in a sentence; empty: nothing.
+/// An error message; empty: no error.
 using Failure = std::string;
 
 /// The failure of a wait that a signal has ended.
 inline constexpr const char* kInterrupted = "interrupted!";
 
-/// Pushes what the interpreter's handler of signals wants to end the program with. It has set a hook for the next instruction: that
-/// shall be one of an empty function, not of an error handler, where it would be an error in error handling.
+/// Pushes the error with which the interpreter's signal handler ends the program. The handler has set a hook for the next instruction. This
+/// function runs an empty function, so that the hook raises its error there, and not in an error handler, where it would become an error in
+/// error handling.
 inline void push_interruption(lua_State* L) {
   if (luaL_loadbuffer(L, "", 0, "=ipc") != 0 || lua_pcall(L, 0, 0, 0) != 0) return;
   lua_pushstring(L, kInterrupted);
 }
 
-/// Runs `body(failure)`, which returns how many results it has pushed, and raises what it says, with the caller's line before it.
+/// Runs `body(failure)`, which returns the number of results that it has pushed; raises its failure, preceded by the caller's line.
 template <typename Body>
 int guarded(lua_State* L, Body body) {
   int results = 0;
@@ -95,8 +96,8 @@ inline std::string text_of(lua_State* L, int index) {
   return text != nullptr ? std::string(text, length) : std::string();
 }
 
-/// Tells whether the interpreter's own handler of signals has run since this was made. It sets a hook that ends the program at the next
-/// instruction; what waits in C has to come back for that.
+/// Tells whether the interpreter's own signal handler has run since this object was made. That handler sets a hook that ends the program at
+/// the next instruction, so waits in C must return to Lua.
 class Interrupts {
  public:
   explicit Interrupts(lua_State* L) : state_(L), before_(lua_gethook(L)) {}

@@ -24,7 +24,7 @@ class Claim : public Shared {
   void release() {
     if (!file_) return;
     [[maybe_unused]] const int cut = ftruncate(file_.get(), 0);
-    unlink(path_.c_str());  // it is this one's, as long as its lock is held
+    unlink(path_.c_str());  // the file is this process's as long as it holds the lock
     file_ = Descriptor();
   }
 
@@ -45,7 +45,7 @@ class Reserved : public Shared {
   Descriptor socket_;
 };
 
-/// A file of this user's own: in a folder like /tmp others could have put theirs there first.
+/// Opens a file of this user: in a folder like /tmp, other users could have created it first.
 Descriptor own_file(const std::string& path, int flags, Failure& failure) {
   Descriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
   struct stat about {};
@@ -61,7 +61,7 @@ Descriptor own_file(const std::string& path, int flags, Failure& failure) {
   return file;
 }
 
-/// Whether the path still is this file: who had it open before may have removed it since.
+/// Whether the path still refers to this file: another process that had it open may have removed it since.
 bool is_at(const std::string& path, const Descriptor& file) {
   struct stat here {}, there {};
   return fstat(file.get(), &here) == 0 && lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;

@@ -9,7 +9,7 @@ namespace {
 
 enum class Tag : uint8_t { kNil, kFalse, kTrue, kNumber, kInteger, kString, kTable, kFunction, kEnvironment, kPacked, kShared };
 
-constexpr int kDepth = 100;  // of tables in tables
+constexpr int kDepth = 100;  // nesting depth of tables
 constexpr char kPack = 0, kUnpack = 0;
 
 void push_hook(lua_State* L, const char* which) {
@@ -17,7 +17,7 @@ void push_hook(lua_State* L, const char* which) {
   lua_rawget(L, LUA_REGISTRYINDEX);
 }
 
-/// What an error left on top of the stack, as text; popped.
+/// Converts the error on top of the stack to text, and pops it.
 std::string popped_text(lua_State* L) {
   std::string text = lua_isstring(L, -1) ? text_of(L, -1) : "an error that is not a string";
   lua_pop(L, 1);
@@ -130,10 +130,10 @@ class Encoder {
     return true;
   }
 
-  /// The one on top of the stack, which it pops.
+  /// The value on top of the stack; pops it.
   bool upvalue(const char* name, int depth) {
 #if LUA_VERSION_NUM >= 502
-    if (std::strcmp(name, "_ENV") == 0) {  // there its globals are those of that Lua
+    if (std::strcmp(name, "_ENV") == 0) {  // the receiver uses its own globals
       lua_pop(L, 1);
       return tag(Tag::kEnvironment);
     }
@@ -171,7 +171,7 @@ class Encoder {
   Failure& failure_;
 };
 
-// ------------------------------------------------------------------ reading: the bytes may be anybody's
+// ------------------------------------------------------------------ reading untrusted bytes
 
 class Decoder {
  public:
@@ -227,7 +227,7 @@ class Decoder {
     return true;
   }
 
-  /// The bytes behind a length; null with a failure.
+  /// The bytes after a length; null with a failure.
   const char* bytes(uint64_t& length) {
     if (!plain(length)) return nullptr;
     if (length > left()) {

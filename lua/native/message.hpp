@@ -1,8 +1,8 @@
 #pragma once
-// Lua's values as bytes: what threads and processes send each other.
+// Lua's values as bytes, for messages between threads and processes.
 //
-// nil, booleans, numbers, strings, nested tables, and what pack() and unpack() of polyverso/ipc_values.lua make of userdata: tensors.
-// Functions travel as their code, which only the threads of one process take from each other unless somebody asked for more.
+// Supports nil, booleans, numbers, strings, nested tables, and the userdata (tensors) that pack() and unpack() of polyverso/ipc_values.lua
+// convert. Functions are sent as code. By default only threads of the same process accept them.
 
 #include <string>
 #include <string_view>
@@ -19,19 +19,19 @@ struct Message {
 };
 
 struct Manner {
-  bool in_process = false;  ///< between threads: what is shared goes by reference
-  bool upvalues = false;    ///< functions take copies of their upvalues along, else those that have some are refused
-  bool functions = false;   ///< functions that came are loaded: their sender may run what it likes
+  bool in_process = false;  ///< between threads: shared objects are sent by reference
+  bool upvalues = false;    ///< functions are sent with copies of their upvalues; otherwise functions with upvalues are refused
+  bool functions = false;   ///< received functions are loaded: their sender may run any code
 };
 
 /// Appends the value at `index`.
 bool encode(lua_State* L, int index, const Manner& manner, Message& message, Failure& failure);
 
-/// Pushes the value that begins at `at`, which it moves behind it.
-/// @param into where a tensor's elements go: an index of the stack, or 0 for a new one
+/// Pushes the value that begins at `at`, and moves `at` past it.
+/// @param into the place of a tensor's elements: an index of the stack, or 0 for a new tensor
 bool decode(lua_State* L, const Message& message, size_t& at, const Manner& manner, int into, Failure& failure);
 
-/// encode(value): its bytes, as another process would be sent them
+/// encode(value): its bytes, as in a message to another process
 int encode_bytes(lua_State* L);
 /// decode(bytes): the value; functions are refused
 int decode_bytes(lua_State* L);

@@ -1,4 +1,4 @@
-// require("polyverso.ipc"): what torch-ipc's modules need that Lua does not have. lua/libipc.lua is its face.
+// require("polyverso.ipc"): the functions that torch-ipc's modules need and Lua lacks. lua/libipc.lua is the user's interface to it.
 
 #include <sodium.h>
 #include <unistd.h>

@@ -18,7 +18,7 @@ Registry& registry() {
   return *registry;
 }
 
-/// A value in Lua: one opening of the queue. Closed ones are told from open ones.
+/// A Lua value: one opening of the queue. An opening can be closed separately.
 class Opening : public Shared {
  public:
   static constexpr const char* kKind = Queue::kKind;

@@ -15,18 +15,18 @@ class Queue : public Shared {
  public:
   static constexpr const char* kKind = "ipc.workqueue";
 
-  /// The one of this name, made if there is none. The thread that makes it owns it: what the owner writes the others read, and the other
-  /// way round.
+  /// The queue of this name, created on the first call. The thread that creates it owns it: the owner writes values that the other threads
+  /// read, and reads values that they write.
   static std::shared_ptr<Queue> open(const std::string& name);
   explicit Queue(std::string name) : name_(std::move(name)), owner_(std::this_thread::get_id()) {}
   const char* kind() const override { return kKind; }
 
   void write(std::deque<Message> messages);
-  /// False with a failure, or without one: nothing is there, and it was not to be waited for.
+  /// False with a failure, or without one if the queue is empty and `waits` is false.
   bool read(bool waits, Message& message, const Interrupts& interrupts, Failure& failure);
-  /// The owner waits until there is an answer for everything that was written.
+  /// Waits in the owner until every written value has an answer.
   bool drain(const Interrupts& interrupts, Failure& failure);
-  /// The last of those who opened it makes its name free.
+  /// The last user's close() frees the name.
   void close();
 
  private:
@@ -37,10 +37,10 @@ class Queue : public Shared {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Message> questions_, answers_;
-  int users_ = 0;  // the registry's
+  int users_ = 0;  // belongs to the registry
 };
 
-/// workqueue(name [, size]); queues grow, so the size says nothing
+/// workqueue(name [, size]); queues grow, so the size is ignored
 int open_queue(lua_State* L);
 
 /// Makes the metatable.

@@ -14,8 +14,8 @@ namespace mv::native {
 
 namespace {
 
-constexpr std::chrono::seconds kPoliteness{10};  // a stranger says who it is
-constexpr size_t kStrangers = 256;               // at a time
+constexpr std::chrono::seconds kPoliteness{10};  // for a stranger to complete its greeting
+constexpr size_t kStrangers = 256;               // at the same time
 
 int wait_method(lua_State* L) {
   auto* server = check_shared<Server>(L, 1);
@@ -64,7 +64,7 @@ Server::Server(Descriptor listening) : listening_(std::move(listening)), address
   }
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the interpreter's
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the interpreter
   thread_ = std::thread([this] { serve(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -83,7 +83,7 @@ void Server::close() {
   for (const auto& client : clients) client->close();
 }
 
-// ------------------------------------------------------------------ its thread
+// ------------------------------------------------------------------ the server's thread
 
 void Server::serve() {
   while (true) {
@@ -134,7 +134,7 @@ bool Server::greet(Stranger& stranger) {
   return false;
 }
 
-// ------------------------------------------------------------------ its clients
+// ------------------------------------------------------------------ the server's clients
 
 void Server::forget_closed() {
   std::erase_if(clients_, [this](const auto& client) {

@@ -1,5 +1,5 @@
 #pragma once
-// What listens: a thread of its own greets who comes, so that no stranger who says nothing holds up anybody.
+// A listening server. Its own thread greets new connections, so that a silent stranger delays nobody.
 
 #include <condition_variable>
 #include <list>
@@ -21,11 +21,11 @@ class Server : public Shared {
   const char* kind() const override { return kKind; }
 
   Address address() const { return address_; }
-  /// Waits until so many clients are connected.
+  /// Waits until this many clients are connected.
   bool wait(size_t count, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
-  /// Those with this tag, or all, by id and then in the order in which they came.
+  /// The clients with this tag, or all, ordered by id and then by arrival.
   std::vector<std::shared_ptr<Connection>> clients(const std::string& tag, bool inverted);
-  /// What all clients, also those that are gone, have sent and received.
+  /// The bytes that all clients, including closed ones, have sent and received.
   void push_traffic(lua_State* L);
   void close();
 
@@ -39,18 +39,18 @@ class Server : public Shared {
 
   void serve();
   void accept_all();
-  /// False: it is a client now, or was refused.
+  /// False: the stranger is a client now, or was refused.
   bool greet(Stranger& stranger);
   void forget_closed();
 
   Descriptor listening_, wake_read_, wake_write_;
   const Address address_;
-  std::list<Stranger> strangers_;  // the thread's
+  std::list<Stranger> strangers_;  // used by the thread only
 
   std::mutex mutex_;
   std::condition_variable came_;
   std::vector<std::shared_ptr<Connection>> clients_;
-  uint64_t gone_[4] = {};  // bytes and calls that clients who are gone were sent and sent
+  uint64_t gone_[4] = {};  // bytes and calls to and from clients that are gone
   bool closed_ = false;
   std::thread thread_;
 };
@@ -58,7 +58,7 @@ class Server : public Shared {
 /// server([host [, port]]): the server, its port
 int open_server(lua_State* L);
 
-/// ready(clients): the place in the list of one that has something to say; waits for it
+/// ready(clients): waits for a client with a message; returns its index in the list
 int wait_ready(lua_State* L);
 
 /// Makes the metatable and pushes the table of its methods.

@@ -7,7 +7,7 @@ namespace mv::native {
 
 namespace {
 
-constexpr char kIsShared = 0;  // a key of metatables: that their values are SharedPtr
+constexpr char kIsShared = 0;  // its address is a key of metatables whose values are SharedPtr
 
 int end(lua_State* L) {
   auto* at = static_cast<SharedPtr*>(lua_touserdata(L, 1));

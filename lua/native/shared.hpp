@@ -1,5 +1,5 @@
 #pragma once
-// What threads of a process have in common, and its values in Lua.
+// Objects that threads of a process share, and their values in Lua.
 
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace mv::native {
 
-/// Something that a message within the process carries by reference, where one to another process would need a copy.
+/// An object that a message within the process carries by reference, where a message to another process would need a copy.
 class Shared {
  public:
   virtual ~Shared() = default;
@@ -17,20 +17,20 @@ class Shared {
 
 using SharedPtr = std::shared_ptr<Shared>;
 
-/// Pushes a value for it, whose metatable open_kind() has made.
+/// Pushes a value for it. open_kind() must have made its metatable.
 void push_shared(lua_State* L, SharedPtr shared);
 
 /// The one at `index`, or null.
 SharedPtr shared_at(lua_State* L, int index);
 
-/// The one at `index` if it is of this class; anything else is a Lua error, so no object of C++ may be alive.
+/// The object at `index` if it is of this class. Anything else raises a Lua error, so no C++ object may be alive.
 template <typename Class>
 Class* check_shared(lua_State* L, int index) {
   auto* at = static_cast<SharedPtr*>(luaL_checkudata(L, index, Class::kKind));
   return static_cast<Class*>(at->get());
 }
 
-/// Makes the metatable of a kind, with these methods, and pushes the table of methods, for Lua to add to.
+/// Makes the metatable of a kind, with these methods, and pushes the table of methods, to which Lua may add.
 void open_kind(lua_State* L, const char* kind, const luaL_Reg* methods);
 
 }  // namespace mv::native

@@ -20,7 +20,7 @@ namespace mv::native {
 
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{50};  // after which a wait looks for signals
+constexpr std::chrono::milliseconds kSlice{50};  // interval at which a wait checks for signals
 constexpr std::chrono::milliseconds kPause{50};  // between two attempts to connect
 
 struct Resolved {
@@ -55,7 +55,7 @@ std::string errno_text() { return std::strerror(errno); }
 
 Descriptor stream_socket(const Resolved& at) { return Descriptor(socket(at.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
-/// A socket bound to the first of the host's addresses that there is.
+/// A socket bound to the first usable address of the host.
 Descriptor bound_socket(const std::string& host, int port, Resolved& at, Failure& failure) {
   std::vector<Resolved> found;
   if (!resolve(host, port, found, failure)) return Descriptor();

@@ -1,5 +1,5 @@
 #pragma once
-// Sockets that wait with a deadline and give way to signals.
+// Sockets whose waits have a deadline and return at a signal.
 
 #include <sys/socket.h>
 
@@ -13,7 +13,7 @@ namespace mv::native {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long client() tries, and clients(n) waits, as torch-ipc did.
+/// The time for which client() tries, and clients(n) waits, as in torch-ipc.
 inline constexpr std::chrono::minutes kPatience{5};
 inline constexpr Clock::time_point kForever = Clock::time_point::max();
 
@@ -33,7 +33,7 @@ class Descriptor {
   int fd_;
 };
 
-/// "1.2.3.4:5" of what a socket is bound or connected to.
+/// "1.2.3.4:5": the address to which a socket is bound or connected.
 struct Address {
   std::string host;
   int port = 0;
@@ -43,23 +43,23 @@ struct Address {
 Address address_of(const sockaddr_storage& address);
 Address own_address(int fd);
 
-/// Whether only this machine reaches it.
+/// Whether only this machine can reach the address.
 bool is_loopback(const sockaddr_storage& address);
 
 /// Waits for events of poll(2) on a socket.
 bool wait_for(int fd, short events, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
 
-/// A socket that listens, without blocking; port 0 is any free one. Beyond loopback only with a secret.
+/// A non-blocking listening socket; port 0 is any free one. Addresses other than loopback need a secret.
 Descriptor listen_at(const std::string& host, int port, bool has_secret, Failure& failure);
 
-/// A socket bound with SO_REUSEADDR that does not listen: as long as it is open, nobody is given its port by chance, and who asks for it by
-/// number gets it.
+/// A socket bound with SO_REUSEADDR that does not listen. While it is open, nobody gets its port by chance, but a process that requests the
+/// port by number gets it.
 Descriptor reserve_port(const std::string& host, Failure& failure);
 
 /// Tries until the deadline.
 Descriptor connect_to(const std::string& host, int port, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
 
-/// Small messages leave at once; a peer whose machine is gone is noticed.
+/// Sends small messages at once, and enables keepalive to detect a dead machine.
 void tune(int fd);
 
 }  // namespace mv::native

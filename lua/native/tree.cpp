@@ -15,7 +15,7 @@ namespace mv::native {
 
 namespace {
 
-/// Tells Lua of a status that is none of MV_OK: nil, code, text. A signal's is a failure.
+/// Returns a status other than MV_OK to Lua: nil, code, text. A signal's status becomes a failure.
 int push_status(lua_State* L, mv_status status, Failure& failure) {
   if (status == MV_EINTR) return failure = kInterrupted, 0;
   lua_pushnil(L);
@@ -26,9 +26,9 @@ int push_status(lua_State* L, mv_status status, Failure& failure) {
   return 3;
 }
 
-// ------------------------------------------------------------------ taking leave
+// ------------------------------------------------------------------ leaving
 
-/// How long the end of the process waits for others to have no need of it any more.
+/// The maximum time for which the process's end waits until no peer needs it any more.
 constexpr std::chrono::minutes kLeave{10};
 
 struct Leaving {
@@ -47,7 +47,7 @@ void wait_for_leaving() {
   leaving().changed.wait_for(lock, kLeave, [] { return leaving().count == 0; });
 }
 
-/// Who waits for this rank, or will, hears at once that it has left; the node serves on until the others have ended.
+/// Ranks that wait for this rank, now or later, learn at once that it has left; the node keeps serving until the others have ended.
 void leave(mv_node node, mv_group group) {
   mv_group_close(group);
   mv_shutdown(node);
@@ -58,7 +58,7 @@ void leave(mv_node node, mv_group group) {
 
 // ------------------------------------------------------------------ a tree's methods
 
-/// group(): its handle, with which the functions of polyverso.capi do the rest
+/// group(): its handle, for the functions of polyverso.capi
 int group_method(lua_State* L) {
   push_integer(L, check_shared<Tree>(L, 1)->group());
   return 1;

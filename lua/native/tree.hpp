@@ -1,5 +1,5 @@
 #pragma once
-// A tree of ipc's: a node of its own in a cluster of its own, or the process's own node, and the group of all workers.
+// An ipc tree: either a separate node in a cluster of its own, or the process's own node; and the group of all workers.
 
 #include <polyverso/polyverso.h>
 
@@ -11,8 +11,8 @@ class Tree : public Shared {
  public:
   static constexpr const char* kKind = "ipc.tree";
 
-  /// Takes node and group over. What Lua collects may still be needed by others: then a thread takes leave of them, and the end of the
-  /// process waits for it.
+  /// Takes ownership of node and group. Others may still need a tree that Lua collects: then a thread leaves in the background, and the end
+  /// of the process waits for it.
   Tree(mv_node node, mv_group group) : node_(node), group_(group) {}
   ~Tree() override;
   Tree(const Tree&) = delete;
@@ -26,7 +26,7 @@ class Tree : public Shared {
   const mv_group group_;
 };
 
-/// join(index, nodes, master, bind): a tree in a cluster of its own; join() one upon the process's own node
+/// join(index, nodes, master, bind): a tree in a cluster of its own; join(): a tree on the process's own node
 int join_tree(lua_State* L);
 
 /// Makes the metatables.

@@ -12,13 +12,13 @@ namespace {
 constexpr Manner kBetweenThreads{.in_process = true, .upvalues = false, .functions = true};
 constexpr int kMost = 10'000;
 
-/// SWIG's module and the interpreter's table of loaded libraries are set up by one thread at a time.
+/// SWIG's module and the interpreter's table of loaded libraries must be initialized by one thread at a time.
 std::mutex& loading() {
   static auto* mutex = new std::mutex;  // never destroyed: threads may outlive main()
   return *mutex;
 }
 
-/// The text at the top of the stack, and behind it that of the value there.
+/// Appends the value at index `value`, as text, to the text on top of the stack.
 void append(lua_State* L, int value) {
   lua_getglobal(L, "tostring");
   lua_pushvalue(L, value);
@@ -31,7 +31,7 @@ void append(lua_State* L, const char* text) {
   lua_concat(L, 2);
 }
 
-/// {code = 5, text = boom}, of the table at index 1
+/// {code = 5, text = boom}, for the table at index 1
 int describe_table(lua_State* L) {
   lua_settop(L, 1);
   lua_pushliteral(L, "{");
@@ -49,7 +49,7 @@ int describe_table(lua_State* L) {
   return 1;
 }
 
-int traceless(lua_State* L) {  // the message alone, as text
+int traceless(lua_State* L) {  // only the message, as text
   if (lua_isstring(L, 1)) return 1;
   if (lua_istable(L, 1) && luaL_getmetafield(L, 1, "__tostring") == 0) return describe_table(L);
   lua_settop(L, 1);
@@ -118,7 +118,7 @@ void Workers::start(Message arguments, const Surroundings& surroundings) {
   }
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the interpreter's
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the interpreter
   try {
     std::thread([state = state_, worker] { run(state, worker); }).detach();
   } catch (...) {

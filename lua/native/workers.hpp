@@ -1,5 +1,5 @@
 #pragma once
-// map(): a function in threads, each with a Lua of its own.
+// map(): runs a function in threads, each with its own Lua state.
 
 #include <condition_variable>
 #include <memory>
@@ -16,7 +16,7 @@ class Workers : public Shared {
  public:
   static constexpr const char* kKind = "ipc.map";
 
-  /// What a new Lua needs to find what the old one finds.
+  /// The settings with which a new Lua state finds the same modules as the old one.
   struct Surroundings {
     std::string path, cpath;
     bool has_torch = false;
@@ -24,11 +24,11 @@ class Workers : public Shared {
 
   const char* kind() const override { return kKind; }
 
-  /// Starts a thread. `arguments` holds the function, its arguments and their number, which counts the function, before them.
+  /// Starts a thread. `arguments` holds a count, the function, and its arguments; the count includes the function.
   void start(Message arguments, const Surroundings& surroundings);
-  /// Waits for all and pushes what they returned, in the order in which they were started; then there is nothing left.
+  /// Waits for all threads and pushes their results, in the order of their start; afterwards the object is empty.
   int join(lua_State* L, Failure& failure);
-  /// The failure of one that has ended, which is forgotten then.
+  /// The failure of a thread that has ended; the thread is then forgotten.
   void check(Failure& failure);
 
  private:
@@ -39,7 +39,7 @@ class Workers : public Shared {
     bool failed = false, ended = false, is_told = false;
   };
 
-  /// Shared with the threads, which may outlive the value in Lua: nobody has to join.
+  /// Shared with the threads, which may outlive the Lua value, because nobody has to join them.
   struct State {
     std::mutex mutex;
     std::condition_variable changed;

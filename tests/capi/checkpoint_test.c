@@ -1,5 +1,4 @@
-/* Checkpoints: what is saved is loaded, by as many nodes as there are now; what is damaged, or does not fit, is
- * refused. */
+/* Checkpoints: saved tables are loaded, also by another number of nodes; damaged or mismatched files are refused. */
 #define _XOPEN_SOURCE 700 /* nftw() */
 #include <ftw.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ static int remove_one(const char* path, const struct stat* stat, int kind, struc
 }
 
 static const char* in(const char* name) {
-  static __thread char path[3][256]; /* a thread for each node */
+  static __thread char path[3][256]; /* one thread per node */
   static __thread int next = 0;
   next = (next + 1) % 3;
   snprintf(path[next], sizeof(path[next]), "%s/%s", directory, name);
@@ -110,7 +109,7 @@ static void save_twice(struct member* self) {
   expect_ok(mv_checkpoint_save(self->node, in("runs"), 2, NULL));
   if (self->index == 0) at_save = read_all(&all);
   expect_ok(mv_barrier(self->node, NULL));
-  /* What is changed behind an asynchronous save is not in it. */
+  /* A change after an asynchronous save has begun is not in it. */
   mv_request request = 0;
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   options.flags = MV_ASYNC;
@@ -124,12 +123,12 @@ static void save_twice(struct member* self) {
 
 static void load_and_go_on(struct member* self) {
   expect_ok(mv_checkpoint_load(self->node, in("runs"), NULL));
-  const struct tables all = create_all(self); /* finds them */
+  const struct tables all = create_all(self); /* opens the existing tables */
   const struct shown loaded = read_all(&all);
   expect_shown(&loaded, &at_save);
   assert_int_equal(loaded.clock, 5);
   expect_ok(mv_barrier(self->node, NULL));
-  if (self->index == 0) add_ones(&all); /* the updater's states are there */
+  if (self->index == 0) add_ones(&all); /* the updater's states were loaded */
   expect_ok(mv_barrier(self->node, NULL));
   const struct shown after = read_all(&all);
   expect_shown(&after, &one_more);
@@ -188,7 +187,7 @@ static void load_damaged(struct member* self) {
 }
 static void load_incomplete(struct member* self) {
   expect_error(mv_checkpoint_load(self->node, in("runs/checkpoint-000002"), NULL), MV_EINVAL, "not completed");
-  expect_ok(mv_checkpoint_load(self->node, in("runs"), NULL)); /* the one before */
+  expect_ok(mv_checkpoint_load(self->node, in("runs"), NULL)); /* the previous one */
 }
 
 static void what_is_damaged_is_refused(void** state) {
@@ -209,7 +208,7 @@ static void what_is_damaged_is_refused(void** state) {
   expect_error(mv_checkpoint_save(0, "", 0, NULL), MV_EINVAL, "directory");
 }
 
-/* ------------------------------------------------------------ alone */
+/* ------------------------------------------------------------ one node */
 
 static void the_newest_stay_and_failures_leave_nothing(void** state) {
   (void)state;

@@ -1,4 +1,4 @@
-/* Several nodes in this process, one thread each: sync mode's promise, the flush, signals, and ends. */
+/* Several nodes in this process, one thread each: the guarantee of sync mode, the flush, signals, and shutdown. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct member {
 
 static struct member members[kMost];
 static pthread_t threads[kMost];
-static int32_t first_role = MV_ROLE_UNSET; /* of the first of the next cluster */
+static int32_t first_role = MV_ROLE_UNSET; /* the first member's, in the next cluster */
 
 static void join_cluster(struct member* self) {
   mv_init_options options = MV_INIT_OPTIONS_INIT;
@@ -69,7 +69,7 @@ static void run_cluster(int nodes, int sync, void (*body)(struct member*)) {
   end_cluster(nodes);
 }
 
-/* ------------------------------------------------------------------ place */
+/* ------------------------------------------------------------------ ranks and roles */
 
 static void check_place(struct member* self) {
   int64_t rank = -1, size = -1, workers = -1, servers = -1, worker = -1;
@@ -109,9 +109,9 @@ static void ask_how_it_stands(struct member* self) {
   expect_ok(mv_status_text(self->node, MV_JSON, text, sizeof text, &length));
   assert_true(text[0] == '{' && text[length - 1] == '}');
   assert_non_null(strstr(text, "\"answered\":true"));
-  expect_ok(mv_status_text(self->node, 0, few, sizeof few, &length)); /* cut, and terminated */
+  expect_ok(mv_status_text(self->node, 0, few, sizeof few, &length)); /* truncated and terminated */
   assert_true(length >= sizeof few && strlen(few) == sizeof few - 1);
-  for (int i = 0; i < 50; ++i) { /* what did not fit is not asked for again, though seconds get more digits meanwhile */
+  for (int i = 0; i < 50; ++i) { /* the part that did not fit is not fetched again, though the seconds gain digits meanwhile */
     uint64_t again = 0;
     expect_ok(mv_status_text(self->node, MV_JSON, NULL, 0, &length));
     pause_ms(1);
@@ -164,7 +164,7 @@ static void workers_in_step_get_the_same_bits(void** state) {
   (void)state;
   run_cluster(3, 1, add_and_get);
   for (int i = 1; i < 3; ++i) assert_memory_equal(members[i].gets, members[0].gets, sizeof(members[0].gets));
-  float all[kElements] = {0}; /* the same sum, in the order of the ranks */
+  float all[kElements] = {0}; /* the same sum, in rank order */
   for (int round = 0; round < kRounds; ++round) {
     for (int worker = 0; worker < 3; ++worker) {
       for (int i = 0; i < kElements; ++i) all[i] += 0.1f * (float)(i + 1) / (float)(worker + round + 1);
@@ -187,8 +187,8 @@ static void a_worker_that_has_finished_holds_nobody_up(void** state) {
   assert_true(members[0].gets[9][0] == 23 && members[2].gets[9][0] == 23);
 }
 
-/* Changes that the other worker's departure alone releases: the first of two of worker 0 in one table may be applied, the second waits
- * for worker 1's first; worker 1's first in the other table waits for worker 0's. */
+/* Changes that only the other worker's departure releases. In one table, worker 0's first change may be applied, and its second waits
+ * for worker 1's first. In the other table, worker 1's first change waits for worker 0's. */
 static pthread_barrier_t all_have_added;
 static mv_status left_with[2];
 static void* leaves_with_held_changes(void* argument) {
@@ -221,7 +221,7 @@ static void changes_that_wait_for_each_other_do_not_hold_up_the_end(void** state
   for (int i = 0; i < 2; ++i) assert_int_equal(pthread_create(&workers[i], NULL, leaves_with_held_changes, &ranks[i]), 0);
   for (int i = 0; i < 2; ++i) pthread_join(workers[i], NULL);
   pthread_barrier_destroy(&all_have_added);
-  /* The first to give up releases the changes of the other. */
+  /* The first worker that gives up releases the other's changes. */
   assert_true(left_with[0] == MV_ETIMEOUT || left_with[1] == MV_ETIMEOUT);
   for (int i = 0; i < 2; ++i) assert_true(left_with[i] == MV_ETIMEOUT || left_with[i] == MV_OK);
 }
@@ -236,12 +236,12 @@ static void on_signal(int number) {
 static void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof(action));
-  action.sa_handler = on_signal; /* no SA_RESTART, as the interpreters do */
+  action.sa_handler = on_signal; /* no SA_RESTART, like the interpreters */
   sigaction(SIGUSR1, &action, NULL);
 }
 
 static int is_waiting; /* node 0 is about to wait: signals may come */
-static int may_arrive; /* node 0 has seen what it wanted: node 1 may come, and no more signals are needed */
+static int may_arrive; /* node 0 is done with signals: node 1 may arrive */
 
 static int is_set(const int* flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
 static void set(int* flag, int value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
@@ -285,7 +285,7 @@ static void a_signal_interrupts_the_wait_and_not_the_call(void** state) {
   assert_true(signals_seen >= 2);
 }
 
-/** Without a place for a handle the interrupted call is withdrawn, and may be made again. */
+/** Without a place for a handle, the interrupted call is withdrawn and may be repeated. */
 static void retry_under_signals(struct member* self) {
   if (self->index == 1) {
     while (!is_set(&may_arrive)) pause_ms(5);
@@ -327,7 +327,7 @@ static void miss_the_barrier(struct member* self) {
   } else {
     while (!is_set(&may_arrive)) pause_ms(5);
   }
-  expect_ok(mv_barrier(self->node, NULL)); /* the one that passed was withdrawn */
+  expect_ok(mv_barrier(self->node, NULL)); /* the call that timed out was withdrawn */
 }
 static void a_barrier_that_times_out_names_who_is_missing(void** state) {
   (void)state;
@@ -352,7 +352,7 @@ static void specs_that_differ_are_refused_on_all(void** state) {
 static void release_a_get(struct member* self) {
   float delta[kElements] = {0};
   delta[0] = 1;
-  while (self->index == 1 && !is_set(&may_arrive)) pause_ms(1); /* the other's get waits for this add */
+  while (self->index == 1 && !is_set(&may_arrive)) pause_ms(1); /* the other node's get waits for this add */
   expect_ok(mv_table_add(self->table, delta, kElements, MV_F32, NULL));
   if (self->index == 1) {
     expect_ok(mv_table_get(self->table, self->gets[0], kElements, MV_F32, NULL));
@@ -394,7 +394,7 @@ static void release_an_add_that_fails(struct member* self) {
   expect_ok(mv_request_release(request));
   expect_error(mv_barrier(self->node, NULL), MV_ENOTFOUND, "destroyed");
   expect_ok(mv_table_add(self->table, self->gets[0], kElements, MV_F32, &options));
-  while (mv_request_error(request) == MV_EPENDING) pause_ms(1); /* over before it is released */
+  while (mv_request_error(request) == MV_EPENDING) pause_ms(1); /* has completed before it is released */
   expect_ok(mv_request_release(request));
   expect_error(mv_barrier(self->node, NULL), MV_ENOTFOUND, "destroyed");
 }

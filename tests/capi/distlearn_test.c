@@ -1,4 +1,4 @@
-/* Strategies of training: what they do to the arrays of ranks that make different numbers of steps, and what they refuse. */
+/* Training strategies: their effect on the arrays of ranks that make different numbers of steps, and their argument checks. */
 #include <math.h>
 
 #include "nodes.h"
@@ -29,7 +29,7 @@ static void sums_as_long_as_it_has_gradients(struct member* self) {
   double parameters[2] = {self->index + 4.0, self->index};
   const mv_array model = array_of(parameters, 2, MV_F64);
   expect_ok(mv_sgd_synchronize(sgd, &model, 1, NULL));
-  assert_true(parameters[0] == 4); /* nobody has made a step: the lowest rank's */
+  assert_true(parameters[0] == 4); /* no rank has made a step: the lowest rank's */
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (int step = 0; step < 2 * self->index; ++step) { /* rank 0 makes none */
       float one = (float)self->index, many[3] = {0, 10.0F * (float)self->index, 1};
@@ -57,7 +57,7 @@ static void gradients_are_divided_by_those_that_contribute(void** state) {
 
 /* ------------------------------------------------------------ AllReduceEA */
 
-/* Without gradients the parameters of all ranks meet at the centre, which begins as the mean of nothing else than itself. */
+/* Without gradients, the parameters of all ranks converge to the centre, which starts as their mean. */
 static void averages_elastically(struct member* self) {
   const mv_group group = open_all(self);
   mv_allreduce_ea ea = 0;
@@ -70,13 +70,13 @@ static void averages_elastically(struct member* self) {
   expect_ok(mv_ea_average(ea, &model, 1, NULL)); /* tau is 2 */
   assert_true(value == 8 + 4.0 * self->index);
   expect_ok(mv_ea_average(ea, &model, 1, NULL));
-  assert_true(value == 8 + 3.0 * self->index); /* by a quarter of the way to 8 */
+  assert_true(value == 8 + 3.0 * self->index); /* a quarter of the way to 8 */
   expect_ok(mv_ea_read_center(ea, &read, 1));
   assert_true(center == 11); /* 8 + 0 + 1 + 2 */
   expect_ok(mv_ea_synchronize_center(ea, &model, 1, NULL));
-  assert_true(value == 8 + 3.0 * self->index - 0.25 * (8 + 3.0 * self->index - 11)); /* the round in which nobody is left */
+  assert_true(value == 8 + 3.0 * self->index - 0.25 * (8 + 3.0 * self->index - 11)); /* the round in which no rank is active */
   expect_ok(mv_ea_read_center(ea, &read, 1));
-  assert_true(center == 11); /* whose sum is not added */
+  assert_true(center == 11); /* its sum is not added */
   expect_ok(mv_ea_synchronize_parameters(ea, &model, 1, NULL));
   expect_ok(mv_ea_read_center(ea, &read, 1));
   assert_true(value == center);
@@ -97,7 +97,7 @@ static void meets_a_table(struct member* self) {
   float values[4] = {8, 8, 8, 8};
   const mv_array model[2] = {array_of(values, 1, MV_F32), array_of(values + 1, 3, MV_F32)};
   if (self->index == 0) {
-    expect_ok(mv_async_ea_average(ea, model, 2, NULL)); /* alone: nobody else is needed */
+    expect_ok(mv_async_ea_average(ea, model, 2, NULL)); /* needs no other rank */
     assert_true(values[0] == 4 && values[3] == 4);
   }
   expect_ok(mv_barrier(self->node, NULL));
@@ -173,7 +173,7 @@ static void gradients_travel_as_less(void** state) {
   run_nodes(kRanks, NULL, averages_less);
 }
 
-/* ------------------------------------------------------------ what is refused */
+/* ------------------------------------------------------------ refusals */
 
 static void refuses(struct member* self) {
   const mv_group group = open_all(self);

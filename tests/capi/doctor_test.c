@@ -1,4 +1,4 @@
-/* mv_doctor_text(): without a node, with one, and with peers; its text out, and what it refuses. */
+/* mv_doctor_text(): without a node, with one, and with peers; its text, and its argument checks. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ static int clean(void** state) {
   return 0;
 }
 
-/* The whole text, into a static buffer. */
+/* The whole text, in a static buffer. */
 static const char* doctor(mv_node node, uint32_t flags) {
   static char text[1 << 16];
   uint64_t length = 0;
@@ -95,7 +95,7 @@ static void the_master_is_reached_for_without_a_place_in_its_cluster(void** stat
 static void a_node_of_one_has_no_peers(void** state) {
   uint64_t length = 0;
   (void)state;
-  expect_ok(mv_doctor_text(0, 0, NULL, 0, &length)); /* what was asked for before is not told of the node */
+  expect_ok(mv_doctor_text(0, 0, NULL, 0, &length)); /* an earlier request's answer does not include the node */
   expect_ok(mv_init_text("spin_us=0"));
   expect_part(doctor(0, 0), "rank 0 of 1");
   expect_part(doctor(0, 0), "spin_us=0 in the text");
@@ -107,7 +107,7 @@ static void measure_costs(struct member* self) {
   char text[1 << 14];
   uint64_t length = 0;
   expect_ok(mv_doctor_text(self->node, MV_TUNE, text, sizeof text, &length));
-  assert_int_equal(strncmp(text, "inproc=", 7), 0); /* what the setting takes */
+  assert_int_equal(strncmp(text, "inproc=", 7), 0); /* valid as a value of the setting */
   assert_non_null(strstr(text, " reduce="));
   expect_ok(mv_doctor_text(self->node, MV_TUNE | (uint32_t)MV_JSON, text, sizeof text, &length));
   expect_part(text, "\"workers\": 2");
@@ -158,7 +158,7 @@ static void the_text_goes_where_there_is_room(void** state) {
   char* text = malloc(length + 1);
   assert_non_null(text);
   expect_ok(mv_doctor_text(0, 0, text, length + 1, &again));
-  assert_true(again == length && strlen(text) == length); /* the same examination */
+  assert_true(again == length && strlen(text) == length); /* the cached examination */
   free(text);
   expect_ok(mv_doctor_text(0, 0, small, sizeof small, &length));
   assert_string_equal(small, "polyver");

@@ -1,4 +1,4 @@
-/* Every dtype in every kind of table: what goes in comes out, integers wrap around, halves are rounded when read. */
+/* Every dtype in every kind of table: values round-trip, integers wrap around, half-precision values are rounded when read. */
 #include <stdio.h>
 
 #include "expect.h"
@@ -127,7 +127,7 @@ static void integers_wrap_around(void** state) {
   assert_true(signed8 == INT8_MIN);
 }
 
-/** Adds `added` `times` times to `initial`, and reads. */
+/** Adds `added` to `initial` `times` times, and reads the result. */
 static uint16_t sum_of(const char* spec, mv_dtype dtype, uint16_t initial, uint16_t added, int times) {
   mv_table table = 0;
   uint16_t got = 0;
@@ -140,7 +140,7 @@ static uint16_t sum_of(const char* spec, mv_dtype dtype, uint16_t initial, uint1
 static void halves_are_summed_wide_and_rounded_to_even(void** state) {
   (void)state;
   const char *f16 = "size=1 dtype=f16", *bf16 = "size=1 dtype=bf16";
-  /* 2048 + n / 2: f16 has no halves there, and no odd numbers above. */
+  /* 2048 + n / 2: at this size, f16 has no fractions and only even numbers. */
   assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 1), 0x6800);   /* 2048.5 -> 2048 */
   assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 2), 0x6800);   /* 2049, a tie -> 2048, even */
   assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 3), 0x6801);   /* 2049.5 -> 2050 */

@@ -1,4 +1,4 @@
-/* What tests of the C interface begin with: CMocka, assertions that show mv_last_error(), a node and its tables. */
+/* Common to the tests of the C interface: CMocka, assertions that show mv_last_error(), a node and its tables. */
 #ifndef POLYVERSO_TESTS_EXPECT_H
 #define POLYVERSO_TESTS_EXPECT_H
 
@@ -15,7 +15,7 @@
 
 /** The call succeeds. */
 #define expect_ok(call) expect_ok_at((call), #call, __FILE__, __LINE__)
-/** The call fails with this status, and mv_last_error() holds `part`. */
+/** The call fails with this status, and mv_last_error() contains `part`. */
 #define expect_error(call, status, part) expect_error_at((call), (status), (part), #call, __FILE__, __LINE__)
 
 static inline void expect_ok_at(mv_status got, const char* call, const char* file, int line) {
@@ -32,7 +32,7 @@ static inline void expect_error_at(mv_status got, mv_status want, const char* pa
   _fail(file, line);
 }
 
-/* ------------------------------------------------------------ a cluster of one, for the length of a test */
+/* ------------------------------------------------------------ a cluster of one process, for the length of a test */
 
 static inline int start_alone(void** state) {
   (void)state;
@@ -46,7 +46,7 @@ static inline int end_alone(void** state) {
 }
 #define TEST_ALONE(function) cmocka_unit_test_setup_teardown(function, start_alone, end_alone)
 
-/** A table of zeros on the default node, of a spec as text. */
+/** A table of zeros on the default node, from a specification as text. */
 static inline mv_table create_table(const char* spec) {
   mv_table table = 0;
   expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));

@@ -1,4 +1,4 @@
-/* A forked child keeps its parent's tensors as its own: the two never see each other's writes. */
+/* A forked child keeps its parent's tensors as its own: neither process sees the other's writes. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define SMALL 100
 #define LARGE (1 << 20) /* 4 MiB: a segment of its own */
 
-/** Ends the child with the line that does not hold, so that the parent's assertion tells it. */
+/** Ends the child with the number of the failed line, so that the parent's assertion shows it. */
 #define CHILD_CHECK(holds) \
   if (!(holds)) _exit(__LINE__ % 127 + 1)
 
@@ -36,7 +36,7 @@ static int holds(const float* data, int64_t count, float value) {
   return 1;
 }
 
-/** A child that has run and tells the parent by a byte, waits for another, and goes on. */
+/** A child that has run: it signals the parent with a byte, waits for another byte, and continues. */
 struct child {
   pid_t pid;
   int to, from;
@@ -89,7 +89,7 @@ static void what_the_child_writes_the_parent_never_sees(void** state) {
       CHILD_CHECK(mv_tensor_get(sum, NULL, 0, &value, &integer) == MV_OK && integer == 8 * array.count);
       tell(&child);
       hear(&child);
-      CHILD_CHECK(holds(array.data, array.count, 8)); /* nor does the child what the parent writes now */
+      CHILD_CHECK(holds(array.data, array.count, 8)); /* nor does the child see the parent's later writes */
       _exit(0);
     }
     hear(&child);
@@ -102,7 +102,7 @@ static void what_the_child_writes_the_parent_never_sees(void** state) {
   }
 }
 
-/** What the parent frees may be what the child reads: it is not given to another tensor. */
+/** Memory that the parent frees may still be in the child's use: no other tensor gets it. */
 static void what_the_parent_frees_stays_with_the_child(void** state) {
   (void)state;
   const int64_t counts[] = {SMALL, LARGE};
@@ -137,7 +137,7 @@ static void what_the_child_frees_stays_with_the_parent(void** state) {
       mv_tensor other = 0;
       CHILD_CHECK(mv_tensor_create(MV_F32, &count, 1, &other) == MV_OK);
       CHILD_CHECK(mv_tensor_fill(other, 9) == MV_OK);
-      CHILD_CHECK(mv_tensor_describe(other, &info) == MV_OK && info.is_shared); /* by the child's own cluster */
+      CHILD_CHECK(mv_tensor_describe(other, &info) == MV_OK && info.is_shared); /* with the child's own cluster */
       if (i % 3 == 0) CHILD_CHECK(mv_tensor_free(other) == MV_OK);
     }
     _exit(0);
@@ -149,7 +149,7 @@ static void what_the_child_frees_stays_with_the_parent(void** state) {
   expect_ok(mv_tensor_free(large.tensor));
 }
 
-/** Shared with others is only what a process has made itself. */
+/** A process shares only tensors that it has created itself. */
 static void a_child_and_its_children(void** state) {
   (void)state;
   const struct array array = make(SMALL, 3);
@@ -177,7 +177,7 @@ static void a_child_and_its_children(void** state) {
   expect_ok(mv_tensor_free(array.tensor));
 }
 
-/** An array loader beside training: the children read and write, the parent's table goes on. */
+/** A data loader beside training: the children read and write, while the parent's table stays in use. */
 static void training_goes_on_beside_children(void** state) {
   (void)state;
   const struct array gradient = make(LARGE, 1), weights = make(LARGE, 0);
@@ -205,7 +205,7 @@ static void training_goes_on_beside_children(void** state) {
   expect_ok(mv_tensor_free(weights.tensor));
 }
 
-/** Lines of /proc/self/maps with the library's memory that others could see written to. */
+/** Lines of /proc/self/maps with the library's memory whose writes other processes could see. */
 static int shared_mappings(void) {
   char line[512];
   int found = 0;
@@ -218,11 +218,11 @@ static int shared_mappings(void) {
   fclose(maps);
   return found;
 }
-/** Shards, rings, groups' and gossip's memory are not there at all. */
+/** The memory of shards, rings, groups and gossip is not mapped at all. */
 static void nothing_in_the_child_is_shared(void** state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
-  skip(); /* its malloc() may be in the loop's hands at the fork */
+  skip(); /* the loop may hold a lock of malloc() at the fork */
 #endif
   const struct array array = make(SMALL, 3);
   mv_gossip gossip = 0;
@@ -255,7 +255,7 @@ static void* makes_and_frees(void* stop) {
 static void whatever_other_threads_do_to_theirs(void** state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
-  skip(); /* its malloc() may be in another thread's hands at the fork */
+  skip(); /* another thread may hold a lock of malloc() at the fork */
 #endif
   const struct array kept = make(SMALL, 3);
   int stop = 0;

@@ -1,4 +1,4 @@
-/* A forked child has nothing of its parent's cluster, says so, and may begin its own. */
+/* A forked child has no part in its parent's cluster, reports so, and may start its own. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 static mv_table table;
 static mv_request request;
 
-/** Ends the child with the line that does not hold, so that the parent's assertion tells it. */
+/** Ends the child with the number of the failed line, so that the parent's assertion shows it. */
 #define CHILD_CHECK(holds) \
   if (!(holds)) _exit(__LINE__ & 0x7F)
 
@@ -79,7 +79,7 @@ static void its_own_cluster(void) {
   mv_table own = 0;
   float value = 5;
   CHILD_CHECK(mv_init(NULL) == MV_OK);
-  CHILD_CHECK(mv_table_get(table, &value, 1, MV_F32, NULL) == MV_EHANDLE); /* the parent's */
+  CHILD_CHECK(mv_table_get(table, &value, 1, MV_F32, NULL) == MV_EHANDLE); /* the parent's table */
   CHILD_CHECK(mv_request_wait(request, 0) == MV_EHANDLE);
   CHILD_CHECK(mv_table_create_text(0, "size=1 name=w", NULL, 0, MV_F32, &own) == MV_OK);
   CHILD_CHECK(own != table);
@@ -129,11 +129,11 @@ static void makes_a_tensor(void) {
   CHILD_CHECK(mv_tensor_create(MV_F32, shape, 1, &tensor) == MV_OK);
   CHILD_CHECK(mv_tensor_free(tensor) == MV_OK);
 }
-/** What is the whole process's may be in another thread's hands at the fork. */
+/** Another thread may hold a process-wide lock at the fork. */
 static void whatever_other_threads_do(void** state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
-  skip(); /* its malloc() may be, too */
+  skip(); /* or a lock of malloc() */
 #endif
   skip_under_thread_sanitizer();
   int stop = 0;
@@ -172,13 +172,13 @@ static void opens_one_of_the_same_name(void) {
   CHILD_CHECK(mv_table_get(table_of_own, &value, 1, MV_F32, NULL) == MV_OK && value == 0);
   CHILD_CHECK(mv_shutdown(own) == MV_OK);
 }
-/** The names of a process's own nodes are the parent's in the parent only, whatever its other threads do with them. */
+/** The names of a process's own nodes belong to the parent only, whatever its other threads do with them. */
 static void names_within_the_process_are_the_childs_own(void** state) {
   (void)state;
   skip_under_thread_sanitizer();
   expect_ok(open_inproc("forked", &within));
   run_child(opens_one_of_the_same_name);
-#ifndef __SANITIZE_ADDRESS__ /* its malloc() may be in the other thread's hands */
+#ifndef __SANITIZE_ADDRESS__ /* the other thread may hold a lock of malloc() */
   int stop = 0;
   void* failed = NULL;
   pthread_t thread;

@@ -1,4 +1,5 @@
-/* Gossip's symmetric exchanges, compression, NoLoCo's steps and figures, between nodes of one process: over TCP, and by shared memory. */
+/* Gossip's symmetric exchanges, compression, NoLoCo's steps and statistics, between nodes of one process: over TCP and through shared
+ * memory. */
 #include <math.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ static void exchange(const swarm* two) {
     if (!average_model(two, i)) fail_msg("node %d has got nothing", i);
 }
 
-/** Twice, so that messages and mapped memory both come to it; what is trained while the models travel stays. */
+/** Runs twice, to cover messages and mapped memory. Training during the exchange is kept. */
 static void both_average_the_same_two_versions(void** state) {
   (void)state;
   char settings[256];
@@ -55,7 +56,7 @@ static void both_average_the_same_two_versions(void** state) {
   }
 }
 
-/** Losses and clocks weigh so that both come to one model. */
+/** Losses and clocks give weights with which both sides reach one model. */
 static void losses_weigh_the_same_on_both_sides(void** state) {
   (void)state;
   swarm two;
@@ -68,7 +69,7 @@ static void losses_weigh_the_same_on_both_sides(void** state) {
   }
   begin_fetch(two.nodes[0]);
   begin_fetch(two.nodes[1]);
-  const mv_gossip_fetched one = end_fetch(two.nodes[0], 17), other = end_fetch(two.nodes[1], 18); /* losses of later do not count */
+  const mv_gossip_fetched one = end_fetch(two.nodes[0], 17), other = end_fetch(two.nodes[1], 18); /* later losses do not count */
   assert_true(one.factor == 0.75 && other.factor == 0.25);
   expect_ok(mv_gossip_average(two.nodes[0], two.models[0], 4, MV_F64));
   expect_ok(mv_gossip_average(two.nodes[1], two.models[1], 4, MV_F64));
@@ -105,7 +106,7 @@ static void compressed_exchanges_conserve_the_mean_and_are_metered(void** state)
       for (int chunk = 0; chunk < 3; ++chunk) formula += turn * kCodes[code].bytes_of_chunk[chunk];
       for (int i = 0; i < 2; ++i) {
         assert_true(figure_of(two.nodes[i], NULL, "fetched_bytes") == formula);
-        /* a chunk that is late is asked for again, and served twice */
+        /* a late chunk is requested again, and served twice */
         assert_true(figure_of(two.nodes[i], NULL, "served_bytes") >= formula && figure_of(two.nodes[i], NULL, "served_versions") >= turn);
       }
     }
@@ -113,7 +114,7 @@ static void compressed_exchanges_conserve_the_mean_and_are_metered(void** state)
   }
 }
 
-/** Floats are shortened, others travel as they are; within a machine nothing is. */
+/** Floats are compressed, other types are sent unchanged; within a machine nothing is compressed. */
 static void arrays_of_all_kinds_are_pulled_compressed(void** state) {
   (void)state;
   const float floats[5] = {1, 2, 3, 4, 1000};
@@ -173,7 +174,7 @@ static void whoever_does_not_fit_is_refused(void** state) {
   for (size_t i = 0; i < COUNT_OF(all); ++i) expect_ok(mv_gossip_close(all[i]));
 }
 
-/** A partner that never begins, or is in another exchange, costs no more than the time-out, and no half of an exchange. */
+/** A partner that never begins, or is in another exchange, costs no more than the time-out, and no exchange is done by half. */
 static void a_partner_that_is_not_there_costs_no_more_than_the_time_out(void** state) {
   (void)state;
   swarm three;
@@ -186,12 +187,12 @@ static void a_partner_that_is_not_there_costs_no_more_than_the_time_out(void** s
   if (strstr(alone.why, "began no exchange of its own") == NULL) fail_msg("%s", alone.why);
   for (int turn = 0; turn < 10; ++turn) {
     const int got = round_of(&three);
-    assert_true(got == 0 || got == 2); /* one is left over */
+    assert_true(got == 0 || got == 2); /* one node is left over */
   }
   double sum = 0;
   for (int i = 0; i < 3; ++i) sum += three.models[i][0];
   assert_true(fabs(sum - 3) < 1e-14);
-  /* One that has gone is noticed at once or after a third of the time-out. */
+  /* A partner that has left is detected at once, or after a third of the time-out. */
   expect_ok(mv_gossip_close(three.nodes[2]));
   for (int turn = 0; turn < 5; ++turn) {
     publish_model(&three, 0);
@@ -214,7 +215,7 @@ typedef struct {
   double slow[kSmall], momentum[kSmall], model[kSmall];
 } reference;
 
-/** The paper's formula, for a group of one or two, in the order in which it stands there. */
+/** The paper's formula for a group of one or two, in the paper's order of operations. */
 static void reference_step(reference** group, int n, double alpha, double beta, double gamma) {
   for (int e = 0; e < kSmall; ++e) {
     double mean_delta = 0, mean_slow = 0;
@@ -255,12 +256,12 @@ static void noloco_is_its_formula(void** state) {
         for (int e = 0; e < kSmall; ++e)
           if (fabs(two.models[i][e] - expected[i].model[e]) > 1e-12)
             fail_msg("turn %d, node %d: %.17g, not %.17g", turn, i, two.models[i][e], expected[i].model[e]);
-        descend(two.models[i], i == 0 ? -1 : 3); /* each has data of its own */
+        descend(two.models[i], i == 0 ? -1 : 3); /* each has its own data */
         descend(expected[i].model, i == 0 ? -1 : 3);
       }
     }
     exchange(&two);
-    for (int i = 0; i < 2; ++i) /* both to the middle of the two minima */
+    for (int i = 0; i < 2; ++i) /* both to the midpoint of the two minima */
       for (int e = 0; e < kSmall; ++e) assert_true(fabs((two.models[0][e] + two.models[1][e]) / 2 - 1 - e) < 1e-6);
     assert_true(fabs(two.models[0][0] - two.models[1][0]) < 1e-6);
     close_swarm(&two);
@@ -298,7 +299,7 @@ static void noloco_goes_on_alone(void** state) {
   expect_ok(mv_gossip_close(a));
 }
 
-/** Four nodes, pairs by the common seed: nothing is trained, and the slow models come together. */
+/** Four nodes, paired by the common seed, without training: the slow models converge. */
 static void noloco_draws_models_together_and_keeps_their_mean(void** state) {
   (void)state;
   swarm four;
@@ -312,7 +313,7 @@ static void noloco_draws_models_together_and_keeps_their_mean(void** state) {
   close_swarm(&four);
 }
 
-/* ------------------------------------------------------------ figures */
+/* ------------------------------------------------------------ statistics */
 
 static void figures_are_told(void** state) {
   (void)state;
@@ -339,7 +340,7 @@ static void figures_are_told(void** state) {
   assert_non_null(strstr(text, "polyverso_gossip_served_versions_total{node=\"n01\"} 1"));
   expect_error(mv_gossip_metrics_text(two.nodes[1], NULL, 1, &length), MV_EINVAL, "mv_gossip_metrics_text");
 
-  /* from outside, as `polyverso status` asks */
+  /* from outside, like `polyverso status` */
   char whom[64];
   snprintf(whom, sizeof whom, "master=127.0.0.1:%d", port_of(two.nodes[0]));
   expect_ok(mv_cluster_status_text(whom, 0, text, sizeof text, &length));

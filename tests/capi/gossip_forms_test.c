@@ -1,5 +1,5 @@
-/* Gossip beside its closed forms, over TCP between nodes of one process: tests/sim/gossip/closed_forms.cpp has the same over the simulator's
- * network. Dice have fixed seeds; means of random rounds are compared within five of their standard errors. */
+/* Compares gossip with its closed forms, over TCP between nodes of one process; tests/sim/gossip/closed_forms.cpp does the same on the
+ * simulator's network. Random numbers have fixed seeds; means of random rounds may differ from the form by five standard errors. */
 #include <math.h>
 
 #include "gossip_nodes.h"
@@ -12,7 +12,7 @@ static double sum_of(const swarm* all, size_t e) {
   return sum;
 }
 
-/** Sum of squares round these means; NULL: round those of now. */
+/** Sum of squares around these means; NULL: around the current means. */
 static double spread_of(const swarm* all, const double* means) {
   double spread = 0;
   for (size_t e = 0; e < kElements; ++e) {
@@ -74,7 +74,7 @@ static void pulls_shrink_the_variance_as_computed(void** state) {
   }
 }
 
-/** The node that has been proposed to. */
+/** The node that received the proposal. */
 static int proposed_to(const swarm* all) {
   char text[32768];
   for (int tries = 0; tries < 20000; ++tries) {
@@ -113,7 +113,7 @@ static void one_pair_shrinks_it_by_one_part_in_n_minus_one(void** state) {
   }
 }
 
-/** All in pairs that the common seed throws: (n - 2)/(2 (n - 1)) of the variance is left. */
+/** All nodes in pairs drawn from the common seed: (n - 2)/(2 (n - 1)) of the variance remains. */
 static void matched_pairs_shrink_it_as_computed(void** state) {
   (void)state;
   for (int n = 4; n <= 16; n *= 2) {
@@ -153,9 +153,9 @@ static void powers_of_two_reach_the_exact_mean(void** state) {
   }
 }
 
-/** With a rival at full score a peer with the deficit d is asked with probability (991 - d)^2 / (2 * 991^2). Whoever is asked first and is of no
- *  use loses 100 points, so d changes from fetch to fetch; how often it was asked less the sum of the probabilities has the mean 0, and the
- *  variance of as many throws. */
+/** With a rival at full score, a peer with the deficit d is chosen with probability (991 - d)^2 / (2 * 991^2). The first peer of a
+ * fetch, if it has nothing to offer, loses 100 points, so d changes from fetch to fetch. The number of choices minus the sum of the
+ * probabilities has mean 0, and the variance of as many independent draws. */
 static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
   (void)state;
   mv_gossip a = open_with("a", "seed: 45\ntransport: tcp\ntimeout_ms: 60000"), good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
@@ -170,7 +170,7 @@ static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
   expect_ok(mv_gossip_publish(useless, 1));
   double expected = 0, variance = 0, asked = 0;
   for (int i = 0; i < 400; ++i) {
-    if (i % 10 == 0) { /* who is added anew begins with a full score */
+    if (i % 10 == 0) { /* a removed and re-added peer begins with a full score */
       expect_ok(mv_gossip_remove_peer(a, "useless"));
       introduce(a, useless, "useless");
     }

@@ -1,4 +1,4 @@
-/* Gossiping nodes of one process, for tests: each listens at a free port of its own, and is told of the others. */
+/* Gossiping nodes of one process, for tests: each listens at its own free port and knows the others. */
 #ifndef POLYVERSO_TESTS_GOSSIP_NODES_H
 #define POLYVERSO_TESTS_GOSSIP_NODES_H
 
@@ -14,7 +14,7 @@ static inline void state_of(mv_gossip gossip, char* text, size_t capacity) {
   assert_true(length < capacity);
 }
 
-/** What follows `key` in the JSON of a node's state, from `after` on (NULL: its beginning). */
+/** The number after `key` in the JSON of a node's state, searched from `after` on (NULL: from its beginning). */
 static inline double figure_of(mv_gossip gossip, const char* after, const char* key) {
   char text[32768], quoted[64];
   state_of(gossip, text, sizeof text);
@@ -45,7 +45,7 @@ static inline mv_gossip open_with(const char* name, const char* settings) {
 
 static inline void introduce(mv_gossip to, mv_gossip peer, const char* name) { expect_ok(mv_gossip_add_peer(to, name, "127.0.0.1", port_of(peer))); }
 
-/** A peer's snapshot is there. */
+/** Asserts that a peer's snapshot has arrived. */
 static inline void expect_got(const mv_gossip_fetched* fetched, const char* from) {
   if (!fetched->got) fail_msg("nothing was fetched: %s", fetched->why);
   assert_string_equal(fetched->peer, from);
@@ -73,7 +73,7 @@ static inline void sleep_ms(long milliseconds) {
   nanosleep(&span, NULL);
 }
 
-/** Nodes n00, n01, … with models of doubles, that know each other. */
+/** Nodes n00, n01, … with models of doubles, which know each other. */
 typedef struct {
   int count;
   size_t elements;
@@ -108,14 +108,14 @@ static inline void publish_model(const swarm* all, int i) {
   expect_ok(mv_gossip_publish(all->nodes[i], 1));
 }
 
-/** Waits, and averages if anything came: whether it did. */
+/** Waits, and averages if a snapshot arrived; returns whether one did. */
 static inline int average_model(const swarm* all, int i) {
   const mv_gossip_fetched fetched = end_fetch(all->nodes[i], 1);
   if (fetched.got) expect_ok(mv_gossip_average(all->nodes[i], all->models[i], all->elements, MV_F64));
   return fetched.got;
 }
 
-/** All publish, then all fetch, then all average: how many had something. */
+/** All nodes publish, then all fetch, then all average; returns how many got a snapshot. */
 static inline int round_of(const swarm* all) {
   int got = 0;
   for (int i = 0; i < all->count; ++i) publish_model(all, i);

@@ -20,11 +20,11 @@ static void the_secret_may_be_the_environment_s(void** state) {
   unsetenv("POLYVERSO_SECRET");
 }
 
-/** A data loader's process, for instance: it has nothing of its parent's nodes, and may open its own. */
+/** A forked child, such as a data loader, has no part in its parent's nodes, and may open its own. */
 static void a_forked_child_has_its_own(void** state) {
   (void)state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  skip(); /* the one ends a forked child that starts a thread; the other's malloc() may be in the parent's loop's hands at the fork */
+  skip(); /* TSan ends a forked child that starts a thread; under ASan the parent's loop may hold a lock of malloc() at the fork */
 #endif
   const float value = 1;
   mv_gossip node = 0;

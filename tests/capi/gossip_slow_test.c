@@ -1,4 +1,4 @@
-/* Gossip over a slow line: snapshots that take longer than it takes to publish the next ones, and peers that need their time. */
+/* Gossip over a slow line: snapshots whose transfer takes longer than the publishing of the next ones, and slow peers. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 #include "gossip_nodes.h"
 
-/** A line to `target` that brings so many bytes a second, the first of them after `delay_ms`. For one connection. */
+/** A line to `target` with a limited rate in bytes per second and a delay of `delay_ms`. For one connection. */
 typedef struct {
   int target, rate, delay_ms;
   int listener, port;
@@ -61,7 +61,7 @@ static void open_line(line* self, mv_gossip target, int rate, int delay_ms) {
   assert_int_equal(pthread_create(&self->threads[0], NULL, serve_line, self), 0);
 }
 
-/** Once the node that came by it is closed. */
+/** To be called after the node that uses the line is closed. */
 static void close_line(line* self) {
   shutdown(self->listener, SHUT_RDWR);
   pthread_join(self->threads[0], NULL);
@@ -75,7 +75,7 @@ typedef struct {
   mv_gossip gossip;
   size_t count;
   int versions;
-  int stop; /* from both threads: atomically */
+  int stop; /* accessed atomically by both threads */
 } busy;
 
 static void publish_values(mv_gossip gossip, size_t count, float value) {
@@ -103,7 +103,7 @@ static mv_gossip_peer only_peer(mv_gossip gossip) {
   return peer;
 }
 
-/** While it is read, the version that was begun with stays, however many come. */
+/** A version stays available while it is read, however many newer ones are published. */
 static void a_slow_reader_gets_a_version_whole_while_others_are_published(void** state) {
   (void)state;
   enum { kCount = 1500000 }; /* 6 MB, at 8 MB a second */
@@ -124,7 +124,7 @@ static void a_slow_reader_gets_a_version_whole_while_others_are_published(void**
     expect_ok(mv_gossip_read(a, got, kCount, MV_F32));
     for (size_t at = 1; at < kCount; ++at)
       if (got[at] != got[0]) fail_msg("element %zu is %g, the first one %g", at, (double)got[at], (double)got[0]);
-    assert_true(got[0] > before); /* the next one is a newer one */
+    assert_true(got[0] > before); /* the next fetch gets a newer version */
     before = got[0];
   }
   __atomic_store_n(&publisher.stop, 1, __ATOMIC_RELEASE);
@@ -132,7 +132,7 @@ static void a_slow_reader_gets_a_version_whole_while_others_are_published(void**
   assert_true(publisher.versions > 10);
   const mv_gossip_peer peer = only_peer(a);
   assert_true(peer.score == 1000 && peer.fetched == 2 && peer.failed == 0);
-  /* Nothing twice, but for a beginning: a machine that is busy with other things may publish twice before a version is held. */
+  /* Nothing is fetched twice, except a beginning: on a busy machine, a second version may be published before the first is held. */
   assert_true(figure_of(a, NULL, "fetched_bytes") < 2.5 * kCount * sizeof *got);
   expect_ok(mv_gossip_close(a));
   expect_ok(mv_gossip_close(publisher.gossip));
@@ -140,7 +140,7 @@ static void a_slow_reader_gets_a_version_whole_while_others_are_published(void**
   free(got);
 }
 
-/** A peer whose bytes come is not silent, though none of its chunks is whole yet; and where there is no other, it has all the time. */
+/** A peer that sends bytes is not silent, though none of its chunks is complete yet. If there is no other peer, it has unlimited time. */
 static void slow_is_not_silent(void** state) {
   (void)state;
   enum { kCount = 100000 }; /* 400 kB */
@@ -148,7 +148,7 @@ static void slow_is_not_silent(void** state) {
   publish_values(b, kCount, 2);
   publish_values(a, kCount, 0);
   line slow;
-  open_line(&slow, b, 250000, 0); /* 1.6 s; a third of the time-out is one */
+  open_line(&slow, b, 250000, 0); /* 1.6 s; a third of the time-out is 1 s */
   expect_ok(mv_gossip_add_peer(a, "b", "127.0.0.1", slow.port));
   expect_ok(mv_gossip_add_peer(a, "nobody", "127.0.0.1", 1));
   for (int i = 0; i < 3; ++i) {
@@ -175,6 +175,6 @@ int main(void) {
       cmocka_unit_test(a_slow_reader_gets_a_version_whole_while_others_are_published),
       cmocka_unit_test(slow_is_not_silent),
   };
-  setenv("POLYVERSO_SECRET", "of this test", 1); /* without one nobody comes in through a line that somebody holds */
+  setenv("POLYVERSO_SECRET", "of this test", 1); /* without a secret, a connection through a line held by somebody else is refused */
   return cmocka_run_group_tests_name("gossip over slow lines", tests, NULL, NULL);
 }

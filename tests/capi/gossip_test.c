@@ -1,4 +1,4 @@
-/* Gossip: the promises of gossip.h, between nodes of one process. */
+/* Gossip: the guarantees of gossip.h, between nodes of one process. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void expect_all(const float* values, float value) {
     if (values[i] != value) fail_msg("element %zu is %g, not %g", i, (double)values[i], (double)value);
 }
 
-/** What dpwa's page says of two nodes, step by step; three times, so that messages and mapped memory both come to it. */
+/** The example of dpwa's documentation with two nodes, step by step; three times, to cover messages and mapped memory. */
 static void two_nodes_average(void** state) {
   (void)state;
   mv_gossip a = open_with("a", "interpolation: clock"), b = open_with("b", "interpolation: clock");
@@ -73,7 +73,7 @@ static void arrays_and_bytes(void** state) {
   expect_ok(mv_gossip_average(a, &count, 1, MV_I64));
   assert_true(w[0] == 1 && w[1] == 4 && w[2] == 7 && count == 15);
 
-  /* bytes of any length, as dpwa's payloads */
+  /* bytes of any length, like dpwa's payloads */
   char text[16] = "";
   expect_ok(mv_gossip_add(b, "a longer one", 12, MV_RAW));
   expect_ok(mv_gossip_publish(b, 1));
@@ -170,10 +170,10 @@ static void wrong_arguments_are_statuses(void** state) {
   expect_ok(mv_gossip_close(a));
 }
 
-/** Publishes values that are all the same, as fast as it can, until told to stop. */
+/** Publishes constant vectors as fast as it can, until told to stop. */
 typedef struct {
   mv_gossip gossip;
-  int stop; /* from both threads: atomically */
+  int stop; /* accessed atomically by both threads */
 } busy;
 static void* publish_on_and_on(void* given) {
   busy* self = given;
@@ -199,7 +199,7 @@ static void snapshots_are_never_torn(void** state) {
   int whole = 0;
   for (int i = 0; i < 40; ++i) {
     const mv_gossip_fetched fetched = fetch(a, 1);
-    if (!fetched.got) continue; /* it may be overtaken again and again, and then says so */
+    if (!fetched.got) continue; /* the version may be overtaken again and again; the fetch then reports that */
     ++whole;
     expect_ok(mv_gossip_read(a, got, kCount, MV_F32));
     expect_all(got, got[0]);
@@ -280,7 +280,7 @@ static void dimensions_that_both_know_are_compared(void** state) {
   }
 }
 
-/** All in one list, as in a file; each averages with some other, and the values come together. */
+/** All nodes are in one list, as in a configuration file. Each averages with some other node, and the values converge. */
 static void a_cluster_comes_together(void** state) {
   (void)state;
   mv_gossip nodes[kNodes];

@@ -1,11 +1,11 @@
-/* Groups: what comes out is what a loop over all ranks gives, on every rank, bit by bit; and what goes wrong is told to all. */
+/* Groups: on every rank, results equal those of a loop over all ranks, bit by bit; every rank learns of failures. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "nodes.h"
 
 enum { kNodes = 4 };
-/** By shared memory; or, with an argument, by messages: groups whose messages are tampered with go by nothing else. */
+/** NULL: shared memory. With an argument: messages, because tests that tamper with messages need them. */
 static const char* transport = NULL;
 
 static mv_group open_all(const struct member* self) {
@@ -14,7 +14,7 @@ static mv_group open_all(const struct member* self) {
   return group;
 }
 
-/* ------------------------------------------------------------ values that each rank gives, exact in every dtype */
+/* ------------------------------------------------------------ each rank's values, exact in every dtype */
 
 static double value_of(int rank, uint64_t element) { return (double)((element * 7 + (uint64_t)rank * 3) % 5) + 1; }
 
@@ -91,7 +91,7 @@ static void expect_reduced(const void* values, mv_dtype dtype, uint64_t count, i
   for (uint64_t i = 0; i < count; ++i) assert_true(at(values, dtype, i) == (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
 }
 
-/* ------------------------------------------------------------ what comes out */
+/* ------------------------------------------------------------ results */
 
 static void reduces_everything(struct member* self) {
   static const mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_I32, MV_I64, MV_U8, MV_I8};
@@ -281,7 +281,7 @@ static void bad_arguments(void** state) {
   expect_error(mv_group_barrier(group, NULL), MV_EHANDLE, "closed group");
 }
 
-/* ------------------------------------------------------------ those who disagree */
+/* ------------------------------------------------------------ ranks that disagree */
 
 static void disagrees(struct member* self) {
   const mv_group group = open_all(self);
@@ -291,9 +291,9 @@ static void disagrees(struct member* self) {
   expect_error(odd ? mv_group_barrier(group, NULL) : mv_allreduce(group, NULL, values, 10, MV_F32, MV_REDUCE_SUM, NULL), MV_EDISAGREE, "barrier");
   expect_error(mv_reduce(group, values, values, 10, MV_F32, MV_REDUCE_SUM, self->index, NULL), MV_EDISAGREE, "reduce");
   values[0] = 1;
-  expect_ok(mv_allreduce(group, NULL, values, 100, MV_F32, MV_REDUCE_SUM, NULL)); /* they are in step all the same */
+  expect_ok(mv_allreduce(group, NULL, values, 100, MV_F32, MV_REDUCE_SUM, NULL)); /* they are in step nevertheless */
   assert_true(values[0] == (float)self->nodes);
-  /* Both are roots, which may be through before they hear of each other. */
+  /* Both are roots, which may finish before they learn of each other. */
   const mv_status first = mv_broadcast(group, values, 10, MV_F32, odd ? 1 : 0, NULL);
   if (first == MV_OK) expect_error(mv_group_barrier(group, NULL), MV_EDISAGREE, "broadcast of 10 f32 from rank 1");
   else assert_int_equal(first, MV_EDISAGREE);
@@ -303,7 +303,7 @@ static void ranks_that_disagree_are_named(void** state) {
   run_nodes(2, transport, disagrees);
 }
 
-/** Who is first at the next operation breaks the group there, and with it what a slower rank is still in. */
+/** The first rank that enters the next operation breaks the group there, and also the operation that a slower rank is still in. */
 static pthread_barrier_t all_through;
 
 static void leaves_early(struct member* self) {
@@ -330,7 +330,7 @@ static void who_leaves_is_named_and_the_others_go_on(void** state) {
   pthread_barrier_destroy(&all_through);
 }
 
-/** What the others are in when a rank ends without closing the group, as a script does whose last line raises. */
+/** The operation in which the others wait when a rank ends without closing the group, like a script whose last line raises an exception. */
 static int leaver, waits_in;
 
 static void ends_without_a_word(struct member* self) {
@@ -344,7 +344,7 @@ static void ends_without_a_word(struct member* self) {
   for (int again = 0; again < 2; ++again) {
     mv_drained next = MV_DRAINED_INIT;
     mv_status status = MV_OK;
-    while (status == MV_OK) /* who only gives to a root may be through before it hears of anything */
+    while (status == MV_OK) /* a rank that only sends to a root may finish before it learns of the end */
       status = waits_in == 0   ? mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL)
                : waits_in == 1 ? mv_reduce(group, value, value, 1, MV_F32, MV_REDUCE_SUM, 1, NULL)
                                : mv_allreduce_drain(group, NULL, 0, &next, NULL);
@@ -364,7 +364,7 @@ static void who_ends_without_closing_is_named_too(void** state) {
   pthread_barrier_destroy(&all_through);
 }
 
-/** Its survivors have a group already, or have had one: another attempt waits for nobody. */
+/** The survivors have, or had, a group already: another attempt waits for no rank. */
 static void shrinks_again(struct member* self) {
   mv_group group = open_all(self), survivors = 0, again = 0;
   expect_ok(mv_group_barrier(group, NULL));
@@ -382,7 +382,7 @@ static void a_group_is_shrunk_once(void** state) {
   run_nodes(2, transport, shrinks_again);
 }
 
-/** The group of the survivors breaks, too: whichever of the two is shrunk then, the same group comes of it. */
+/** The group of the survivors breaks, too. Shrinking either of the two groups gives the same new group. */
 static void shrinks_what_broke(struct member* self) {
   mv_group group = open_all(self), second = 0, third = 0;
   float value = 1;
@@ -446,9 +446,9 @@ static void a_time_out_names_the_missing_and_breaks_the_group(void** state) {
   run_nodes(2, transport, waits_in_vain);
 }
 
-/* ------------------------------------------------------------ uneven endings */
+/* ------------------------------------------------------------ ranks with different numbers of steps */
 
-/** Each rank has as many steps as its number, and a value of another shape now and then. */
+/** Each rank has as many steps as its number, and now and then a value of another shape. */
 static void ends_unevenly(struct member* self) {
   const mv_group group = open_all(self);
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -466,7 +466,7 @@ static void ends_unevenly(struct member* self) {
     }
     expect_ok(mv_allreduce_zeros(group, NULL));
     float value = 1;
-    expect_ok(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL)); /* all of them again */
+    expect_ok(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL)); /* all ranks again */
     assert_true(value == (float)self->nodes);
   }
 }
@@ -509,9 +509,9 @@ static void what_comes_next_is_told(void** state) {
   run_nodes(2, transport, drains_manually);
 }
 
-/* ------------------------------------------------------------ functions of one's own */
+/* ------------------------------------------------------------ custom reductions */
 
-/** Keeps the greater of two numbers and where it came from: two arrays that belong together. */
+/** Keeps the greater of two numbers and its origin, in two arrays that belong together. */
 static mv_status keep_greater(void* user, const mv_array* mine, const mv_array* theirs, uint64_t arrays) {
   ++*(int*)user;
   assert_int_equal(arrays, 2);
@@ -573,7 +573,7 @@ static void a_function_of_ones_own_reduces(void** state) {
   for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, reduces_by_itself);
 }
 
-/** What has to wait for an earlier operation of this rank gives up at its own deadline, and has begun nothing. */
+/** An operation that has to wait for an earlier one of this rank gives up at its own deadline, before it has begun. */
 static void waits_for_its_turn(struct member* self) {
   const mv_group group = open_all(self);
   float mine = 1, other = 1;
@@ -601,7 +601,7 @@ static void waits_for_its_turn(struct member* self) {
 }
 static void a_turn_that_does_not_come_ends_at_the_deadline(void** state) {
   (void)state;
-  if (transport != NULL) skip(); /* operations by messages overlap */
+  if (transport != NULL) skip(); /* with messages, operations overlap */
   run_nodes(2, transport, waits_for_its_turn);
 }
 

@@ -1,4 +1,4 @@
-/* No integer that is not an open handle of the right kind gets further than MV_EHANDLE, whatever it is given to. */
+/* Every function refuses every integer that is not an open handle of the right kind with MV_EHANDLE. */
 #include "expect.h"
 
 static mv_node node;
@@ -117,7 +117,7 @@ static void handles_with_a_bit_flipped_are_refused(void** state) {
       int32_t done = 0;
       uint64_t length = 0;
       float value = 0;
-      /* A flip may hit another open handle, or the default node's own. */
+      /* A flipped bit may give another open handle, or the default node's own. */
       const mv_status as_a_request = mv_request_test(wrong, &done),
                       as_a_table = mv_table_peek(wrong, &value, 1, MV_F32, NULL);
       const mv_status as_a_node = mv_table_list(wrong, NULL, 0, &length);

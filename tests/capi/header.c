@@ -1,4 +1,4 @@
-/* Compiled as strict C99, with the header first and alone: it must not need another, nor an extension. */
+/* Compiled as strict C99, with the header first and alone: it needs no other header and no extension. */
 #include <polyverso/polyverso.h>
 
 /* Every initializer covers its struct, in order and type. */

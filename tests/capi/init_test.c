@@ -1,4 +1,4 @@
-/* A cluster of one from every form of mv_init(), its place, and its end. */
+/* A cluster of one process from every form of mv_init(), its rank and role, and its end. */
 #include <pthread.h>
 #include <stdlib.h>
 

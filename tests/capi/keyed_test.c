@@ -1,4 +1,4 @@
-/* Sparse and key-value tables: only what was changed is stored, found by its id, given by scans, forgotten by erase. */
+/* Sparse and key-value tables: they store only changed rows, find them by id, scan them, and erase them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ static mv_table_info describe(mv_table table) {
   return info;
 }
 
-/* ------------------------------------------------------------ what is not stored */
+/* ------------------------------------------------------------ rows that are not stored */
 
 static void what_was_never_changed_has_its_initial_value(void** state) {
   (void)state;
@@ -22,7 +22,7 @@ static void what_was_never_changed_has_its_initial_value(void** state) {
     float got[6];
     expect_ok(mv_table_get_rows(tables[i], rows, 3, got, 6, MV_F32, NULL));
     for (int k = 0; k < 6; ++k) assert_true(got[k] == 0.5f);
-    assert_int_equal(describe(tables[i]).stored, 0); /* looking does not store */
+    assert_int_equal(describe(tables[i]).stored, 0); /* a get does not store */
     expect_ok(mv_table_add_rows(tables[i], rows, 1, add, 2, MV_F32, NULL));
     expect_ok(mv_table_peek_rows(tables[i], rows, 3, got, 6, MV_F32, NULL));
     const float expected[6] = {1.5f, 2.5f, 0.5f, 0.5f, 1.5f, 2.5f};
@@ -53,9 +53,9 @@ static void random_initial_values_depend_on_seed_id_and_column(void** state) {
     sum += one[i];
     differing += one[i] != other[i];
   }
-  assert_true(fabs(sum / kAll - 1) < 0.02); /* sigma of the mean is 0.0032 */
+  assert_true(fabs(sum / kAll - 1) < 0.02); /* the standard error of the mean is 0.0032 */
   assert_true(differing > kAll * 9 / 10);
-  /* What is stored began with the same values. */
+  /* Stored rows began with the same values. */
   const float nothing[kCols] = {0};
   expect_ok(mv_table_add_rows(keys, rows, 1, nothing, kCols, MV_F32, NULL));
   expect_ok(mv_table_get_rows(keys, rows, 1, same, kCols, MV_F32, NULL));
@@ -74,7 +74,7 @@ static void any_64_bit_integer_is_a_key(void** state) {
   const int64_t sums[7] = {1, 22, 33, 4, 5, 22, 33};
   assert_memory_equal(got, sums, sizeof(got));
   assert_int_equal(describe(table).stored, 5);
-  expect_ok(mv_table_set_rows(table, keys, 7, add, 7, MV_I64, NULL)); /* the last one stays */
+  expect_ok(mv_table_set_rows(table, keys, 7, add, 7, MV_I64, NULL)); /* the last one counts */
   expect_ok(mv_table_get_rows(table, keys, 7, got, 7 * sizeof(int64_t), MV_RAW, NULL));
   const int64_t last[7] = {1, 20, 30, 4, 5, 20, 30};
   assert_memory_equal(got, last, sizeof(got));
@@ -179,13 +179,13 @@ static void erased_rows_are_as_they_began(void** state) {
   expect_ok(mv_table_add_rows(table, keys, 3, one, 3, MV_F32, NULL));
   expect_ok(mv_table_add_rows(table, keys, 3, one, 3, MV_F32, NULL));
   expect_ok(mv_table_erase_rows(table, keys, 2, NULL));
-  expect_ok(mv_table_erase_rows(table, keys, 1, NULL)); /* what is not stored is skipped */
+  expect_ok(mv_table_erase_rows(table, keys, 1, NULL)); /* rows that are not stored are skipped */
   expect_ok(mv_table_erase_rows(table, NULL, 0, NULL));
   expect_ok(mv_table_get_rows(table, keys, 3, got, 3, MV_F32, NULL));
   const float expected[3] = {10, 10, 10 - 1 - 2};
   assert_memory_equal(got, expected, sizeof(got));
   assert_int_equal(describe(table).stored, 1);
-  expect_ok(mv_table_add_rows(table, keys, 3, one, 3, MV_F32, NULL)); /* the erased velocities began anew */
+  expect_ok(mv_table_add_rows(table, keys, 3, one, 3, MV_F32, NULL)); /* the erased velocities start from zero */
   expect_ok(mv_table_get_rows(table, keys, 3, got, 3, MV_F32, NULL));
   const float again[3] = {9, 9, 7 - 3};
   assert_memory_equal(got, again, sizeof(got));
@@ -220,7 +220,7 @@ static void erase_is_a_call_like_an_add(void** state) {
 
 enum { kScanned = 10000 };
 
-/** Scans by `capacity` rows. How often each id of 0 .. kScanned - 1 came goes into seen[]; others are counted. */
+/** Scans by `capacity` rows. Counts in seen[] how often each id of 0 .. kScanned - 1 came; returns the number of other ids. */
 static int scan_all(mv_table table, uint64_t capacity, int seen[kScanned]) {
   int64_t ids[512], cursor = 0;
   double values[512 * 2];
@@ -277,7 +277,7 @@ static void what_stays_is_given_once_while_others_come_and_go(void** state) {
       if (ids[i] < kScanned) ++seen[ids[i]];
     if (coming < 5 * kScanned) set_keys(table, coming, 100); /* the index grows meanwhile */
     coming += 100;
-    const int64_t going = (coming / 100) % 50; /* the first fifty do not stay */
+    const int64_t going = (coming / 100) % 50; /* the first fifty are erased */
     expect_ok(mv_table_erase_rows(table, &going, 1, NULL));
   }
   for (int id = 0; id < 50; ++id) assert_true(seen[id] <= 1);
@@ -325,7 +325,7 @@ static void beyond_its_capacity_a_table_drops_what_was_used_least_recently(void*
   assert_true(got == 10 * kCapacity);
   const int64_t first = 0, newest = 10 * kCapacity - 1;
   expect_ok(mv_table_get_rows(table, &first, 1, &got, 1, MV_F32, NULL));
-  assert_true(got == 0); /* it began anew */
+  assert_true(got == 0); /* it has its initial value again */
   expect_ok(mv_table_get_rows(table, &newest, 1, &got, 1, MV_F32, NULL));
   assert_true(got == 1);
 }

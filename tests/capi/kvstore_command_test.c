@@ -1,15 +1,15 @@
-/* Commands to servers: executed once by the controller of each, on the thread that set it, in the order of their sender. */
+/* Commands to servers: each server's controller executes each command once, on the thread that set it, in its sender's order. */
 #include <poll.h>
 
 #include "stores.h"
 
 enum { kNodes = 3, kCommands = 40 };
 
-/** What the controllers of one node have seen. */
+/** The commands that the controllers of one node have received. */
 struct server {
   pthread_t thread;
   int count;
-  int64_t heads[kNodes * kCommands + 1]; /* one more that fails */
+  int64_t heads[kNodes * kCommands + 1]; /* one more, which fails */
   char body[64];
   mv_status outcome;
 };
@@ -28,7 +28,7 @@ static kv_store dist_store(mv_node node) {
   return kv;
 }
 
-/* ------------------------------------------------------------------ everybody is worker and server */
+/* ------------------------------------------------------------------ every node is worker and server */
 
 static void command_each_other(struct member* self) {
   struct server server = {.thread = pthread_self()};
@@ -38,7 +38,7 @@ static void command_each_other(struct member* self) {
   for (int i = 0; i < kCommands; ++i) {
     char body[32];
     snprintf(body, sizeof(body), "%d of %d", i, self->index);
-    expect_ok(kv_send_command(kv, self->index * 1000 + i, body, NULL)); /* executes the others' meanwhile */
+    expect_ok(kv_send_command(kv, self->index * 1000 + i, body, NULL)); /* executes the others' commands meanwhile */
   }
   int32_t fd = -1;
   uint64_t count = 0;
@@ -79,10 +79,10 @@ static void meet_deaf_servers(struct member* self) {
   if (self->index == 0) {
     mv_call_options options = MV_CALL_OPTIONS_INIT;
     options.timeout_ms = 50;
-    expect_error(kv_send_command(kv, 1, "x", &options), MV_ESTATE, "no controller"); /* this one's own server */
+    expect_error(kv_send_command(kv, 1, "x", &options), MV_ESTATE, "no controller"); /* this process's own server */
     struct server own = {.thread = pthread_self()};
     expect_ok(kv_set_controller(self->node, control, &own));
-    expect_error(kv_send_command(kv, 2, "y", &options), MV_ETIMEOUT, "rank 1"); /* whose thread waits in a barrier */
+    expect_error(kv_send_command(kv, 2, "y", &options), MV_ETIMEOUT, "rank 1"); /* its thread waits in a barrier */
     assert_int_equal(own.count, 1);
     expect_ok(kv_set_controller(self->node, NULL, NULL));
     expect_error(kv_send_command(kv, 1, NULL, NULL), MV_EINVAL, "NULL");
@@ -92,7 +92,7 @@ static void meet_deaf_servers(struct member* self) {
   expect_ok(kv_barrier(kv, NULL));
   uint64_t count = 0;
   expect_ok(mv_poll(self->node, NULL, 0, &count, 0));
-  assert_int_equal(server.count, 0); /* what was withdrawn is not executed later */
+  assert_int_equal(server.count, 0); /* withdrawn commands are not executed later */
   expect_ok(kv_free(kv));
 }
 static void a_server_that_does_not_listen_is_named(void** state) {
@@ -100,7 +100,7 @@ static void a_server_that_does_not_listen_is_named(void** state) {
   run_nodes(2, NULL, meet_deaf_servers);
 }
 
-/* ------------------------------------------------------------------ a process that is only a server */
+/* ------------------------------------------------------------------ a server-only process */
 
 static void* serve(void* argument) {
   struct member* self = argument;
@@ -131,7 +131,7 @@ static void run_pair(void (*body)(struct member* self)) {
 static void send_to_a_server(struct member* self) {
   if (self->index == 0) {
     struct server server = {.thread = pthread_self()};
-    expect_ok(kv_run_server(self->node, control, &server)); /* what came earlier has waited for it */
+    expect_ok(kv_run_server(self->node, control, &server)); /* earlier commands have waited for it */
     assert_int_equal(server.count, kCommands);
     assert_string_equal(server.body, "last words");
     return;
@@ -153,7 +153,7 @@ static void it_runs_until_the_workers_have_finished(void** state) {
 }
 
 static void send_to_a_plain_server(struct member* self) {
-  if (self->index == 0) return; /* straight into mv_shutdown(), as `polyverso server` */
+  if (self->index == 0) return; /* directly into mv_shutdown(), like `polyverso server` */
   const kv_store kv = dist_store(self->node);
   expect_error(kv_send_command(kv, 1, "", NULL), MV_ESTATE, "kv_run_server");
 }
@@ -183,7 +183,7 @@ static void execute_manually(struct member* self) {
     assert_int_equal(found, KV_COMMAND_HERE);
     assert_int_equal(head, want);
     assert_string_equal(body, want == 5 ? "five" : "six");
-    expect_ok(kv_next_command(self->node, 0, &found, &head, NULL, 0, &length)); /* the same one */
+    expect_ok(kv_next_command(self->node, 0, &found, &head, NULL, 0, &length)); /* the same command */
     assert_int_equal(head, want);
     expect_ok(kv_command_done(self->node, want == 5 ? MV_OK : MV_EINVAL));
   }
@@ -194,7 +194,7 @@ static void a_language_executes_them_itself(void** state) {
   run_pair(execute_manually);
 }
 
-/* ------------------------------------------------------------------ alone */
+/* ------------------------------------------------------------------ one process */
 
 static mv_status send_another(void* user, int64_t head, const char* body) {
   (void)body;

@@ -1,4 +1,4 @@
-/* Gradient compression: what workers push through a codec is what servers merge, and nothing of it is lost. */
+/* Gradient compression: servers merge exactly what workers push through a codec, and nothing is lost. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static double gradient_of(int worker, int round, uint64_t element) {
   return (double)((int)((element * 7 + (uint64_t)(worker * 3 + round * 5)) % 13) - 6) / 8;
 }
 
-/** MXNet's 2bit with its usual threshold, one value at a time. */
+/** MXNet's 2bit with its default threshold, one value at a time. */
 static double two_bit(double* residual, double gradient) {
   *residual += gradient;
   const double sent = *residual >= 0.5 ? 0.5 : *residual <= -0.5 ? -0.5 : 0;
@@ -21,7 +21,7 @@ static double two_bit(double* residual, double gradient) {
   return sent;
 }
 
-/** Between a tensor of any dtype and doubles. */
+/** Converts between a tensor of any dtype and doubles. */
 static void write_doubles(mv_tensor tensor, double* values, uint64_t count) {
   const int64_t shape[] = {(int64_t)count};
   mv_tensor view = 0, ignored = 0;
@@ -45,7 +45,7 @@ static void set_gradient(mv_tensor tensor, uint64_t count, int worker, int round
   free(values);
 }
 
-/** Pushes of every round leave what the slow codec says, summed up over all workers. */
+/** After each round of pushes, the value is that of the reference codec, summed over all workers. */
 static void push_two_bits(const struct member* self, const char* type, mv_dtype dtype, const int64_t* shape) {
   kv_store kv = 0;
   const int64_t key = 3;
@@ -82,7 +82,7 @@ static void push_two_bits(const struct member* self, const char* type, mv_dtype 
 static void two_bits_of_all_workers(struct member* self) {
   static const mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_F16, MV_BF16};
   for (size_t i = 0; i < COUNT_OF(kDtypes); ++i) push_two_bits(self, "dist_sync", kDtypes[i], kSmall);
-  push_two_bits(self, "dist_sync", MV_F32, kLarge); /* cut over both servers, and into many messages */
+  push_two_bits(self, "dist_sync", MV_F32, kLarge); /* spread over both servers, in many messages */
   push_two_bits(self, "p3", MV_F32, kLarge);
 }
 static void servers_merge_what_workers_have_sent(void** state) {
@@ -96,7 +96,7 @@ static void one_worker_compresses_too(void** state) {
   run_nodes(1, NULL, alone_it_is_the_same);
 }
 
-/** After enough pushes of nothing all that was pushed has come: what codecs leave out is only late. */
+/** After enough pushes of zeros, everything pushed has arrived: codecs only delay what they leave out. */
 static void push_until_nothing_is_left(const struct member* self, const char* type, const char* codec, const int64_t* shape) {
   kv_store kv = 0;
   const char* const name = "w";
@@ -116,7 +116,7 @@ static void push_until_nothing_is_left(const struct member* self, const char* ty
     expect_ok(kv_push(kv, &keys, &values, NULL));
   }
   expect_ok(mv_tensor_fill(value, 0));
-  expect_ok(kv_set_gradient_compression(kv, "none")); /* the next push carries the rest */
+  expect_ok(kv_set_gradient_compression(kv, "none")); /* the next push carries the residual */
   expect_ok(kv_push(kv, &keys, &values, NULL));
   expect_ok(mv_barrier(self->node, NULL));
   expect_ok(kv_pull(kv, &keys, &values, NULL));
@@ -147,7 +147,7 @@ static void nothing_is_lost(void** state) {
   run_nodes(kWorkers, NULL, each_codec_in_turn);
 }
 
-/** Four devices, each with a residual of its own. */
+/** Four devices, each with its own residual. */
 static void each_device_keeps_its_own_rest(void** state) {
   (void)state;
   enum { kDevices = 4 };
@@ -188,8 +188,8 @@ static void what_is_pulled_may_be_rounded(struct member* self) {
   expect_ok(kv_create(self->node, "dist_sync", &kv));
   expect_ok(kv_set_gradient_compression(kv, "none pull=fp16"));
   expect_ok(kv_broadcast(kv, &keys, &given, NULL));
-  expect_all(values[0], 0.333251953125); /* the nearest half, on every worker, wherever the key lies */
-  expect_all(values[1], 1234567);        /* integers travel as they are */
+  expect_all(values[0], 0.333251953125); /* the nearest half-precision value, on every worker, on whichever server the key lies */
+  expect_all(values[1], 1234567);        /* integers are sent unchanged */
   expect_ok(kv_push(kv, &keys, &given, NULL));
   expect_ok(kv_set_gradient_compression(kv, "none"));
   expect_ok(kv_pull(kv, &keys, &given, NULL));
@@ -202,7 +202,7 @@ static void pulls_are_compressed_where_that_is_asked_for(void** state) {
   run_nodes(kWorkers, NULL, what_is_pulled_may_be_rounded);
 }
 
-/** Rows of 0.1, which neither 2bit nor int8 would leave what they are. */
+/** Rows of 0.1, which both 2bit and int8 would change. */
 static void rows_beside_a_codec(struct member* self) {
   kv_store kv = 0;
   const int64_t key = 1, ids[] = {1, 4}, some[] = {2, 3}, all[] = {18};
@@ -227,12 +227,12 @@ static void rows_travel_as_they_are(void** state) {
   run_nodes(kWorkers, NULL, rows_beside_a_codec);
 }
 
-/** What metrics say of a table; -1: nothing. */
+/** The metrics of a table; -1: none. */
 static double compressed_bytes(mv_node node, const char* table, const char* form) {
   char wanted[120];
   uint64_t length = 0;
   expect_ok(mv_metrics_text(node, NULL, 0, &length));
-  char* const text = malloc(length + 1 + 4096); /* it may grow between the two calls */
+  char* const text = malloc(length + 1 + 4096); /* the text may grow between the two calls */
   assert_non_null(text);
   expect_ok(mv_metrics_text(node, text, length + 1 + 4096, &length));
   snprintf(wanted, sizeof(wanted), "polyverso_table_compressed_bytes_total{table=\"%s\",form=\"%s\"} ", table, form);
@@ -253,9 +253,9 @@ static void count_bytes(struct member* self) {
   assert_true(compressed_bytes(self->node, "kv-0/small", "sent") == -1);
   for (int i = 0; i < 3; ++i) expect_ok(kv_push(kv, &keys, &given, NULL));
   expect_ok(mv_barrier(self->node, NULL));
-  assert_true(compressed_bytes(self->node, "kv-0/small", "sent") == 3 * 4 * 3); /* 37 values are three words */
+  assert_true(compressed_bytes(self->node, "kv-0/small", "sent") == 3 * 4 * 3); /* 37 values take three words */
   assert_true(compressed_bytes(self->node, "kv-0/small", "values") == 3 * 4 * 37);
-  /* Each server's half is 550002 and 550001 values, its last word partly filled. */
+  /* Each server's half is 550002 and 550001 values; its last word is partly filled. */
   assert_true(compressed_bytes(self->node, "kv-0/large", "sent") == 3 * 4 * (34376 + 34376));
   assert_true(compressed_bytes(self->node, "kv-0/large", "values") == 3 * 4 * 1100003.0);
   expect_ok(kv_free(kv));
@@ -284,7 +284,7 @@ static void what_is_wrong_is_refused(void** state) {
   expect_ok(kv_push(kv, &keys, &values, NULL));
   expect_ok(kv_set_gradient_compression(kv, "2bit threshold=0.5")); /* the same again */
   expect_error(kv_set_gradient_compression(kv, "fp16"), MV_ESTATE, "key \"1\" was pushed already");
-  expect_ok(kv_pull(kv, &keys, &values, NULL)); /* and the store still works */
+  expect_ok(kv_pull(kv, &keys, &values, NULL)); /* the store still works */
   expect_all(value, 0.5);
   expect_ok(mv_tensor_fill(value, 0));
   expect_ok(kv_set_gradient_compression(kv, "none"));

@@ -1,4 +1,5 @@
-/* Priorities change the order of keys, never that of one key's calls. (tests/cluster/priority_test.py has a slow line, where it shows.) */
+/* Priorities change the order of keys, never the order of one key's calls. (tests/cluster/priority_test.py has a slow line, where the
+ * effect shows.) */
 #include "stores.h"
 
 enum { kWorkers = 2, kCalls = 20 };

@@ -1,4 +1,4 @@
-/* Key-value stores: row-sparse keys, asynchronous pulls, keys that refuse NaN, and where keys lie. */
+/* Key-value stores: row-sparse keys, asynchronous pulls, keys that refuse NaN, and the placement of keys. */
 #define _XOPEN_SOURCE 700
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum { kWorkers = 3, kHeight = 6, kCols = 2 };
 
 static const int64_t kTall[] = {kHeight, kCols};
 
-/** A row-sparse tensor of kHeight rows; every element of a row that it holds is `value`. */
+/** A row-sparse tensor of kHeight rows; every stored element is `value`. */
 static mv_tensor rows_of(const int64_t* ids, uint64_t count, mv_dtype dtype, double value) {
   const int64_t shape[] = {(int64_t)count, kCols};
   mv_tensor values = full(shape, 2, dtype, value), made = 0;
@@ -37,7 +37,7 @@ static double element(mv_tensor tensor, int64_t row, int64_t col) {
   return value;
 }
 
-/** The tensor holds just these rows, and in them these values. */
+/** The tensor holds exactly these rows, with these values. */
 static void expect_rows(mv_tensor tensor, const int64_t* ids, const double* values, uint64_t count) {
   mv_tensor held = 0, rows = 0;
   uint64_t found = 0;
@@ -163,7 +163,7 @@ static void one_list_serves_all_or_each_has_its_own(void** state) {
   expect_rows(outs[0], (const int64_t[]){1, 3}, (const double[]){11, 13}, 2);
   expect_rows(outs[1], (const int64_t[]){0}, (const double[]){10}, 1);
   expect_rows(outs[2], (const int64_t[]){5}, (const double[]){15}, 1);
-  assert_true(element(rows, 0, 0) == 7); /* what was made of it before stays */
+  assert_true(element(rows, 0, 0) == 7); /* earlier results stay as they are */
   expect_error(kv_row_sparse_pull(kv, &key, &three, &two_lists, NULL), MV_ESHAPE, "2 lists of row ids for 3 tensors");
   expect_error(kv_row_sparse_pull(kv, &key, &three, NULL, NULL), MV_EINVAL, "row_ids is NULL");
   expect_ok(kv_free(kv));
@@ -222,7 +222,7 @@ static void pushes_replace_the_value(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/** Rows pushed to a dense key, whether its table is cut by rows or, with few long ones, by elements. */
+/** Rows pushed to a dense key, whose table is split by rows or, with few long rows, by elements. */
 static void rows_reach_dense_keys(void** state) {
   (void)state;
   const int64_t shapes[][2] = {{kHeight, kCols}, {4, 400000}};
@@ -253,7 +253,7 @@ static void optimizers_step_the_rows_that_are_pushed(void** state) {
   const mv_tensor all = full(kTall, 2, MV_F32, 0), first = rows_of((const int64_t[]){1, 3}, 2, MV_F32, 2), second = rows_of((const int64_t[]){3}, 1, MV_F32, 2);
   expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5 momentum=0.5"));
   expect_ok(push_w(kv, &first, 1));
-  expect_ok(push_w(kv, &second, 1)); /* row 1's momentum rests */
+  expect_ok(push_w(kv, &second, 1)); /* row 1's momentum is unchanged */
   expect_ok(pull_w(kv, &all, 1, 0));
   expect_dense(all, (const double[]){10, 10, 12, 10.5, 14, 15});
   expect_ok(kv_free(kv));
@@ -298,7 +298,7 @@ static void what_is_not_finite_is_refused(void** state) {
   const kv_values bad_rows = values_of(&rows, 1);
   expect_error(kv_push(kv, &a, &bad_rows, NULL), MV_ENONFINITE, "");
   expect_ok(kv_pull(kv, &both, &out, NULL));
-  expect_all(outs[0], 1); /* nothing of it was pushed */
+  expect_all(outs[0], 1); /* none of its rows was pushed */
   expect_all(outs[1], 2);
   expect_ok(kv_free(kv));
 }
@@ -344,7 +344,7 @@ static void one_request_stands_for_a_call(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/** Worker 0's pull of round 1 is under way until the others have pushed; the one of round 2 it gives up. */
+/** Worker 0's pull of round 1 waits until the others have pushed; it gives up its pull of round 2. */
 static void pull_ahead(struct member* self) {
   const kv_store kv = store_with_w(self->node, "dist_sync");
   const char* name = "w";
@@ -407,7 +407,7 @@ static void merge_rows(struct member* self) {
   const mv_tensor dense = full(kTall, 2, MV_F32, 1);
   expect_ok(kv_set_optimizer(kv, "assign"));
   expect_ok(kv_barrier(kv, NULL));
-  expect_ok(push_w(kv, self->index == 1 ? &dense : &mine, 1)); /* a dense tensor is all rows */
+  expect_ok(push_w(kv, self->index == 1 ? &dense : &mine, 1)); /* a dense tensor has all rows */
   expect_ok(pull_w(kv, &all, 1, 0));
   expect_dense(all, (const double[]){2, 1, 4, 1, 5, 1});
   expect_ok(kv_free(kv));
@@ -431,7 +431,7 @@ static double received(mv_node node) {
   return sum;
 }
 
-/** A key of 10 MB, spread over the servers, of which 30 rows are wanted. */
+/** A key of 10 MB, spread over the servers; only 30 rows are pulled. */
 static void pull_few_of_many(struct member* self) {
   enum { kMany = 40000, kWide = 64, kWanted = 30 };
   const int64_t shape[] = {kMany, kWide}, none[] = {0, kWide};
@@ -463,7 +463,7 @@ static void only_wanted_rows_travel(void** state) {
   run_nodes(kWorkers, NULL, pull_few_of_many);
 }
 
-/* ------------------------------------------------------------------ where keys lie */
+/* ------------------------------------------------------------------ placement of keys */
 
 enum { kKeys = 60 };
 static char directory[] = "/tmp/polyverso-kvstore-rows-XXXXXX";
@@ -504,7 +504,7 @@ static void load_keys(struct member* self) {
   mv_tensor tensors[kKeys];
   name_all(names, pointers);
   expect_ok(mv_checkpoint_load(self->node, directory, NULL));
-  const kv_store kv = small_keys(self, pointers, tensors, -1); /* finds what is there */
+  const kv_store kv = small_keys(self, pointers, tensors, -1); /* finds the existing keys */
   const kv_keys keys = name_keys(pointers, kKeys);
   const kv_values values = values_of(tensors, kKeys);
   expect_ok(kv_pull(kv, &keys, &values, NULL));

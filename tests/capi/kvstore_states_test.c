@@ -1,4 +1,4 @@
-/* What optimizers remember: saved and loaded, refused where it does not belong; and what they do otherwise for single keys. */
+/* Optimizer states: saved and loaded, refused where they do not fit; and parameters of single keys. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ static int remove_folder(void** state) {
   return system(command);
 }
 
-/** Two keys of other dtypes, and a large one. */
+/** Two keys of different dtypes, and a large one. */
 static void make_values(mv_tensor values[kKeys], double value) {
   values[0] = full(kShape, 2, MV_F32, value);
   values[1] = full(kShape, 2, MV_F64, value);
@@ -68,7 +68,7 @@ static void expect_same(const mv_tensor a[kKeys], const mv_tensor b[kKeys]) {
   }
 }
 
-/** Half of the steps, a file, the other half; then the second half again, in another store, from the file. */
+/** Makes half of the steps, saves a file, and makes the other half; then repeats the second half in another store, from the file. */
 static void resume(mv_node node, const char* type, const char* optimizer, const char* codec, int worker, const char* path) {
   mv_tensor values[kKeys], middle[kKeys], again[kKeys];
   make_values(values, 0.5);
@@ -113,7 +113,7 @@ static const char* const kOptimizers[] = {
 static void a_resumed_run_is_the_uninterrupted_one(void** state) {
   (void)state;
   for (size_t i = 0; i < COUNT_OF(kOptimizers); ++i) resume(0, "local", kOptimizers[i], "none", 0, in_folder("local"));
-  resume(0, "local", kOptimizers[0], "2bit threshold=0.25", 0, in_folder("compressed")); /* what it left out is in the file */
+  resume(0, "local", kOptimizers[0], "2bit threshold=0.25", 0, in_folder("compressed")); /* the residual is in the file */
 }
 
 static void resume_together(struct member* self) {
@@ -131,7 +131,7 @@ static void all_servers_states_are_in_one_file(void** state) {
   run_nodes(kWorkers, NULL, resume_together);
 }
 
-/** One key of ones, whose pushes leave everything out. */
+/** One key of ones; its pushes leave everything in the residual. */
 static kv_store store_that_leaves_out(struct member* self) {
   kv_store kv = 0;
   const mv_tensor ones = full(kShape, 2, MV_F32, 1);
@@ -168,7 +168,7 @@ static void bring_back(struct member* self) {
   expect_ok(kv_barrier(kv, NULL));
   expect_ok(kv_free(kv));
 }
-/** Who has finished is not waited for. */
+/** No call waits for a worker that has finished. */
 static void leave_early(struct member* self) {
   kv_store kv = store_that_leaves_out(self);
   push_and_pull(kv, 0.25, 1);
@@ -178,8 +178,8 @@ static void leave_early(struct member* self) {
 static void what_workers_have_left_out_outlives_their_number(void** state) {
   (void)state;
   run_nodes(kWorkers, NULL, leave_out);
-  run_nodes(kWorkers - 1, NULL, bring_back); /* one has that of two */
-  run_nodes(kWorkers + 1, NULL, bring_back); /* one has none */
+  run_nodes(kWorkers - 1, NULL, bring_back); /* one worker gets the residuals of two */
+  run_nodes(kWorkers + 1, NULL, bring_back); /* one worker gets none */
   run_nodes(2, NULL, leave_early);
   run_nodes(kWorkers, "sync=1", leave_out); /* where other tables wait for gets */
   run_nodes(kWorkers, "sync=1", bring_back);
@@ -217,7 +217,7 @@ static void states_alone_go_with_the_optimizer_that_is_set(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/* ------------------------------------------------------------------ what is refused */
+/* ------------------------------------------------------------------ refusals */
 
 static void write_bytes(const char* name, const char* bytes, size_t count) {
   FILE* file = fopen(in_folder(name), "wb");
@@ -295,7 +295,7 @@ static void what_does_not_belong_changes_nothing(void** state) {
   expect_error(kv_load_optimizer_states(other, in_folder("good")), MV_EDISAGREE, "mx.adam");
   expect_ok(kv_free(other));
 
-  push_step(kv, 1, 0); /* and nothing of it was changed */
+  push_step(kv, 1, 0); /* nothing of it was changed */
   push_step(twin, 1, 0);
   pull_all(kv, outs);
   pull_all(twin, expected);
@@ -346,12 +346,12 @@ static void keys_have_parameters_of_their_own(void** state) {
   expect_ok(kv_set_key_parameters(kv, &three, "lr_mult=0 wd_mult=0")); /* and before its key */
   expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1 wd=0.5"));
   expect_ok(kv_init(kv, &three, &a));
-  expect_ok(kv_set_key_parameters(kv, &two, "wd_mult=0")); /* behind it */
+  expect_ok(kv_set_key_parameters(kv, &two, "wd_mult=0")); /* after both */
   expect_ok(kv_push(kv, &all, &triple, NULL));
   expect_pulled(kv, 1, 1 - 0.5 * (1 + 0.5));
   expect_pulled(kv, 2, 1 - 1);
   expect_pulled(kv, 3, 1);
-  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=2")); /* a later one */
+  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=2")); /* a later optimizer */
   expect_ok(kv_set_key_parameters(kv, &two, ""));
   expect_ok(kv_push(kv, &all, &triple, NULL));
   expect_pulled(kv, 1, 0.25 - 1);
@@ -362,14 +362,14 @@ static void keys_have_parameters_of_their_own(void** state) {
   expect_error(kv_set_key_parameters(kv, &one, "lr_mult=x"), MV_EINVAL, "lr_mult=x");
   expect_error(kv_set_key_parameters(kv, &one, "lr_mult=1 lr_mult=2"), MV_EINVAL, "twice");
   expect_error(kv_set_key_parameters(kv, &one, NULL), MV_EINVAL, "NULL");
-  expect_error(kv_set_optimizer(kv, "sgd rate=1"), MV_EINVAL, "lr_mult"); /* which has none */
+  expect_error(kv_set_optimizer(kv, "sgd rate=1"), MV_EINVAL, "lr_mult"); /* it has none */
   expect_ok(kv_set_key_parameters(kv, &all, ""));
   expect_ok(kv_set_optimizer(kv, "sgd rate=1"));
   expect_error(kv_set_key_parameters(kv, &one, "lr_mult=2"), MV_EINVAL, "sgd");
   expect_ok(kv_free(kv));
 }
 
-/** What is refused for one key is refused before any other has it, and those to come do not get it. */
+/** A value refused for one key is refused before any other key gets it, and later keys do not get it. */
 static void a_refused_optimizer_changes_nothing(void** state) {
   (void)state;
   kv_store kv = 0;
@@ -385,7 +385,7 @@ static void a_refused_optimizer_changes_nothing(void** state) {
   expect_ok(kv_pull(kv, &a, &pulled, NULL));
   expect_all(out, 5);
   expect_ok(kv_init(kv, &later, &third));
-  expect_ok(kv_set_updater(kv, remember, NULL)); /* which leaves the value as it is */
+  expect_ok(kv_set_updater(kv, remember, NULL)); /* it leaves the value unchanged */
   expect_error(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5"), MV_EINVAL, "key \"z\"");
   expect_ok(kv_push(kv, &later, &pushed, NULL));
   expect_ok(kv_pull(kv, &later, &pulled, NULL));
@@ -395,7 +395,7 @@ static void a_refused_optimizer_changes_nothing(void** state) {
 
 /* ------------------------------------------------------------------ norms of large tensors */
 
-static const int64_t kStripes[] = {700001}; /* three stripes, and on one server as it has less than 4 MB */
+static const int64_t kStripes[] = {700001}; /* three stripes, and on one server because it has less than 4 MB */
 static const char* const kWholes[] = {"mx.lamb learning_rate=0.1 wd=0.01", "mx.lbsgd learning_rate=0.1 warmup_strategy=lars momentum=0.5"};
 
 static int64_t rank_of(kv_store kv) {
@@ -408,7 +408,7 @@ static mv_tensor ramp(int64_t seed) {
   expect_ok(mv_tensor_uniform(made, seed, -1, seed == 0 ? 5 : 1));
   return made;
 }
-/** Three steps from the same values, of this many devices' gradients; 0: of others'. */
+/** Three steps from the same values, with the gradients of this many devices; 0: of other workers. */
 static void step_whole(kv_store kv, const char* optimizer, int devices, mv_tensor out) {
   const int64_t key = 7;
   const kv_keys keys = number_keys(&key, 1);
@@ -437,7 +437,7 @@ static void step_whole_together(struct member* self) {
     step_whole(kv, kWholes[i], 1, got);
     expect_ok(mv_tensor_close(expected, got, 0, 0, &same));
     assert_true(same);
-    kv_store single = 0, async = 0; /* each push is an update of its own */
+    kv_store single = 0, async = 0; /* each push is a separate update */
     expect_ok(kv_create(0, "local", &single));
     expect_ok(kv_create(self->node, "dist_async", &async));
     step_whole(single, kWholes[i], 1, expected);
@@ -447,7 +447,7 @@ static void step_whole_together(struct member* self) {
     expect_ok(kv_barrier(async, NULL));
     expect_ok(kv_free(async));
     expect_ok(kv_free(single));
-    if (self->nodes > 1) { /* of more than 4 MB it would lie on both */
+    if (self->nodes > 1) { /* above 4 MB it would be split over both */
       const mv_tensor large = full(kLarge, 1, MV_F32, 1);
       const int64_t key = 8;
       const kv_keys keys = number_keys(&key, 1);
@@ -489,7 +489,7 @@ static void take_whole(struct member* self) {
 static void norms_are_of_whole_tensors(void** state) {
   (void)state;
   run_nodes(2, NULL, step_whole_together);
-  setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "700001", 1); /* now it lies on both */
+  setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "700001", 1); /* now it is split over both */
   run_nodes(2, NULL, refuse_whole);
   setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "700002", 1);
   run_nodes(2, NULL, take_whole);

@@ -1,4 +1,4 @@
-/* Key-value stores: the promises of kvstore.h, in one process and among several workers. */
+/* Key-value stores: the guarantees of kvstore.h, in one process and among several workers. */
 #include <stdlib.h>
 
 #include "stores.h"
@@ -60,7 +60,7 @@ static void types_are_matched_whole(void** state) {
   expect_ok(kv_rank(kv, &rank));
   expect_ok(kv_num_workers(kv, &workers));
   assert_true(rank == 0 && workers == 1);
-  expect_ok(kv_barrier(kv, NULL)); /* nobody to wait for */
+  expect_ok(kv_barrier(kv, NULL)); /* there is no other worker */
   expect_ok(kv_free(kv));
   expect_error(kv_create(0, "dist_sink", &kv), MV_EINVAL, "dist_sync");
   expect_error(kv_create(0, "locally", &kv), MV_EINVAL, "locally");
@@ -107,12 +107,12 @@ static void what_is_wrong_changes_nothing(void** state) {
   const char* const empty = "";
   const kv_keys bad = name_keys(&empty, 1);
   expect_error(kv_init(kv, &bad, &one), MV_EINVAL, "200");
-  const kv_keys none = KV_KEYS_INIT; /* no keys at all are nothing to do */
+  const kv_keys none = KV_KEYS_INIT; /* an empty list of keys is a no-op */
   const kv_values nothing_of_it = KV_VALUES_INIT;
   expect_ok(kv_init(kv, &none, &nothing_of_it));
   expect_ok(kv_pushpull(kv, &none, &nothing_of_it, NULL, NULL));
   expect_ok(kv_row_sparse_pull(kv, &none, &nothing_of_it, &nothing_of_it, NULL));
-  expect_ok(kv_pull(kv, &w, &out, NULL)); /* and it still works */
+  expect_ok(kv_pull(kv, &w, &out, NULL)); /* the store still works */
   expect_all(a, 1);
   expect_ok(kv_free(kv));
 }
@@ -136,7 +136,7 @@ static void several_stores_are_apart(void** state) {
   }
 }
 
-/** Calls with the keys of the one before, with others, with fewer, and with the same text as numbers. */
+/** Calls with the previous call's keys, with other keys, with fewer, and with the same keys as text and as numbers. */
 static void many_keys_in_any_order(void** state) {
   (void)state;
   enum { kMany = 300 };
@@ -218,7 +218,7 @@ static void every_dtype_is_summed_over_devices(void** state) {
     expect_ok(kv_init(kv, &keys, &values));
     expect_ok(kv_pull(kv, &keys, &values, NULL));
     for (int device = 0; device < 3; ++device) {
-      expect_all(devices[device], 1); /* the first device's counts */
+      expect_all(devices[device], 1); /* the first device's value counts */
       expect_ok(mv_tensor_fill(devices[device], device + 1));
     }
     expect_ok(kv_pushpull(kv, &keys, &values, NULL, NULL));
@@ -251,7 +251,7 @@ static void train_in_rounds(struct member* self) {
     expect_ok(mv_tensor_fill(values[0], (double)(round * (rank + 1))));
     expect_ok(mv_tensor_fill(values[1], (double)(rank + 1)));
     expect_ok(kv_push(kv, &keys, &given, NULL));
-    expect_ok(mv_tensor_fill(values[0], -1)); /* what was pushed is a snapshot */
+    expect_ok(mv_tensor_fill(values[0], -1)); /* a push takes a snapshot */
     expect_ok(mv_tensor_fill(values[1], -1));
     expect_ok(kv_pull(kv, &keys, &given, NULL));
     expect_all(values[0], round * 6); /* without an optimizer the merged value replaces the old one */
@@ -262,7 +262,7 @@ static void train_in_rounds(struct member* self) {
   expect_ok(kv_barrier(kv, NULL));
   expect_ok(mv_tensor_fill(values[0], 4));
   expect_ok(mv_tensor_fill(values[1], 4));
-  expect_ok(kv_pushpull(kv, &keys, &given, NULL, NULL)); /* one step of all workers' gradients */
+  expect_ok(kv_pushpull(kv, &keys, &given, NULL, NULL)); /* one step with all workers' gradients */
   expect_all(values[0], kRounds * 6 - 3);
   expect_all(values[1], 6 - 3);
   expect_ok(kv_free(kv));
@@ -272,7 +272,7 @@ static void rounds_are_merged_once(void** state) {
   run_nodes(kWorkers, NULL, train_in_rounds);
 }
 
-/** Worker 0 pushes twice before anybody else pushes at all, then meets them in a barrier. */
+/** Worker 0 pushes twice before any other worker pushes, then meets them in a barrier. */
 static void run_ahead(struct member* self) {
   kv_store kv = 0;
   const int64_t key = 1;

@@ -1,10 +1,11 @@
-/* Updater callbacks of key-value stores: on whose thread they run and when, what waits for them, and what may be done inside one. */
+/* Updater callbacks of key-value stores: on which thread they run and when, which calls wait for them, and which calls are allowed
+ * inside one. */
 #include <poll.h>
 #include <time.h>
 
 #include "stores.h"
 
-/** What an updater was called for, and what it is to return. */
+/** The calls that an updater received, and its next result. */
 struct heard {
   int calls;
   char key[32];
@@ -12,7 +13,7 @@ struct heard {
   mv_status outcome;
 };
 
-/** stored += 2 merged, the manual's */
+/** stored += 2 merged, the manual's example */
 static mv_status twice(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
   struct heard* heard = user;
   ++heard->calls;
@@ -86,7 +87,7 @@ static void a_push_runs_it_on_the_spot(void** state) {
   assert_string_equal(heard.key, "3");
   expect_stored(kv, 3, 3);
 
-  /* devices are summed up first, all keys of a call have their turn, and what was pushed stays as it is */
+  /* devices are summed first, all keys of a call are updated, and the pushed tensors are unchanged */
   mv_tensor devices[4];
   for (int i = 0; i < 4; ++i) devices[i] = full(kShape, 2, MV_F32, i);
   const kv_keys both = number_keys(kKeys, 2);
@@ -108,7 +109,7 @@ static void its_error_is_the_pushs(void** state) {
   kv_store kv = store_with(twice, &heard);
   heard.outcome = MV_ENONFINITE;
   expect_error(push(kv, 3, 1), MV_ENONFINITE, "\"3\"");
-  expect_stored(kv, 3, 1); /* it has written, but the value stays */
+  expect_stored(kv, 3, 1); /* it has written, but the value is unchanged */
   heard.outcome = 7;
   expect_error(push(kv, 3, 1), MV_EINVAL, "7");
   heard.outcome = MV_OK;
@@ -138,7 +139,7 @@ static void what_nobody_waits_for_is_run_by_mv_poll(void** state) {
   heard.outcome = MV_OK;
   expect_stored(kv, 3, 3);
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
-  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* told once, to the next call on the key */
+  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* reported once, by the next call on the key */
   expect_stored(kv, 5, 5);
 
   expect_ok(push_and_forget(kv, 3, 1)); /* a pull and a push run it too */
@@ -161,7 +162,7 @@ static void what_nobody_waits_for_is_run_by_mv_poll(void** state) {
 struct other {
   kv_store kv;
   int pushes;
-  int done; /* under no lock: read after pthread_join() */
+  int done; /* no lock: read after pthread_join() */
 };
 
 static void* push_and_pull(void* argument) {
@@ -176,7 +177,7 @@ static void* push_and_pull(void* argument) {
   expect_ok(mv_tensor_get(least, NULL, 0, &value, &integer));
   assert_true(value >= 1 + 2 * self->pushes);
   self->done = 1;
-  expect_ok(push(self->kv, 5, 1)); /* so that the poll below hears of the end */
+  expect_ok(push(self->kv, 5, 1)); /* so that the poll below sees the end */
   return NULL;
 }
 
@@ -209,7 +210,7 @@ static void* pull_in_vain(void* argument) {
   expect_ok(push(kv, 3, 1));
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
   expect_error(pull_into(kv, 3, out, 20), MV_ETIMEOUT, "mv_poll");
-  expect_stored(kv, 5, 1); /* nobody has pushed to that one */
+  expect_stored(kv, 5, 1); /* no push to that key */
   expect_error(kv_set_updater(kv, twice, NULL), MV_EPENDING, "thread");
   expect_error(kv_set_updater(kv, NULL, NULL), MV_EPENDING, "thread");
   expect_error(kv_set_optimizer(kv, "sgd"), MV_EPENDING, "thread");
@@ -224,7 +225,7 @@ static void a_pull_has_its_deadline(void** state) {
   assert_int_equal(pthread_create(&thread, NULL, pull_in_vain, &kv), 0);
   pthread_join(thread, NULL);
   assert_int_equal(heard.calls, 0);
-  expect_stored(kv, 3, 3); /* this thread has only to come by */
+  expect_stored(kv, 3, 3); /* this thread only has to enter the library */
   expect_ok(kv_free(kv));
 }
 
@@ -248,14 +249,14 @@ static void a_thread_that_has_ended_is_told_of(void** state) {
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
   expect_error(pull_into(adopted.kv, 3, out, 0), MV_ESTATE, "ended");
   expect_error(push(adopted.kv, 5, 1), MV_ESTATE, "ended");
-  poll_callbacks(0); /* is not for us */
+  poll_callbacks(0); /* not for this thread */
   assert_int_equal(adopted.heard.calls, 0);
   expect_ok(kv_set_updater(adopted.kv, twice, &adopted.heard));
   expect_stored(adopted.kv, 3, 3);
   expect_ok(kv_free(adopted.kv));
 }
 
-/* ------------------------------------------------------------------ inside */
+/* ------------------------------------------------------------------ calls inside an updater */
 
 static mv_status call_back(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
   const kv_store kv = *(kv_store*)user;
@@ -304,9 +305,9 @@ static void its_tensors_are_lent(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/* ------------------------------------------------------------------ manual updates */
+/* ------------------------------------------------------------------ KV_UPDATER_MANUAL */
 
-/** Does what a language's binding does. */
+/** Runs an update like a language's binding. */
 static int run_manually(kv_store kv, mv_status outcome) {
   for (int calls = 0;; ++calls) {
     mv_tensor merged = 0, stored = 0, again = 0;
@@ -315,7 +316,7 @@ static int run_manually(kv_store kv, mv_status outcome) {
     expect_ok(kv_next_update(kv, &merged, &stored, key, sizeof(key), &length));
     if (stored == 0) return calls;
     assert_int_equal(length, 1);
-    expect_ok(kv_next_update(kv, &merged, &again, NULL, 0, &length)); /* to learn the length, say */
+    expect_ok(kv_next_update(kv, &merged, &again, NULL, 0, &length)); /* for example, to learn the length */
     assert_true(again == stored);
     expect_ok(mv_tensor_axpy(2, merged, stored));
     expect_ok(kv_update_done(kv, outcome));
@@ -335,19 +336,19 @@ static void a_language_runs_them_itself(void** state) {
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
   expect_error(pull_into(kv, 3, out, 0), MV_EPENDING, "kv_next_update");
   assert_true(is_readable());
-  poll_callbacks(MV_FOREVER); /* returns at once: they wait */
+  poll_callbacks(MV_FOREVER); /* returns at once: updates wait */
   assert_int_equal(run_manually(kv, MV_OK), 1);
   assert_false(is_readable());
   expect_stored(kv, 3, 3);
   expect_ok(push(kv, 3, 1));
-  assert_int_equal(run_manually(kv, MV_EINVAL), 1); /* who runs it knows how it went */
+  assert_int_equal(run_manually(kv, MV_EINVAL), 1); /* the thread that runs it knows the outcome */
   expect_stored(kv, 3, 3);
 
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, push_by_another, &kv), 0);
   pthread_join(thread, NULL);
   assert_int_equal(run_manually(kv, MV_EINVAL), 1);
-  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* and whoever pushed it will */
+  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* the pusher learns of it, too */
   expect_stored(kv, 5, 1);
 
   const int64_t key = 3;
@@ -362,7 +363,7 @@ static void a_language_runs_them_itself(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/* ------------------------------------------------------------------ and the rest */
+/* ------------------------------------------------------------------ others */
 
 static void the_last_one_set_counts(void** state) {
   (void)state;
@@ -381,7 +382,7 @@ static void the_last_one_set_counts(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/** `merged` holds the rows that were pushed, each once; `stored` is what the key is. */
+/** `merged` holds the pushed rows, each once; `stored` is the key's value. */
 static mv_status by_rows(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   (void)key;
@@ -415,7 +416,7 @@ static void rows_are_given_as_rows(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/** Of a row-sparse key `stored` holds the rows that are not zero. */
+/** For a row-sparse key, `stored` holds the rows that are not zero. */
 static mv_status by_stored_rows(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   (void)key;
@@ -444,7 +445,7 @@ static void a_row_sparse_key_is_given_as_rows(void** state) {
   expect_ok(kv_push(kv, &keys, &next, NULL));
   assert_int_equal(held, 1);
 
-  /* manually, and through a row-sparse result: stored = stored - merged * 0.5 */
+  /* KV_UPDATER_MANUAL, and through a row-sparse result: stored = stored - merged * 0.5 */
   expect_ok(kv_set_updater(kv, KV_UPDATER_MANUAL, NULL));
   expect_ok(kv_push(kv, &keys, &next, NULL));
   mv_tensor merged = 0, stored = 0, half = 0, result = 0;
@@ -464,7 +465,7 @@ static void a_row_sparse_key_is_given_as_rows(void** state) {
     expect_all(part, wanted[i]);
   }
   expect_ok(mv_tensor_to_sparse(zeros, &left));
-  expect_ok(kv_optimizer_step("mx.sgd learning_rate=1", 1, 0, left, pushed[1], NULL)); /* steps it, too */
+  expect_ok(kv_optimizer_step("mx.sgd learning_rate=1", 1, 0, left, pushed[1], NULL)); /* updates it, too */
   expect_ok(mv_tensor_to_dense(left, &part));
   expect_ok(mv_tensor_row(part, 0, &row));
   expect_all(row, 0.5);

@@ -1,4 +1,4 @@
-/* Merging tables: all workers' adds of a round together, once. */
+/* Merging tables: the adds of all workers in a round are applied together, once. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,8 +6,7 @@
 
 enum { kNodes = 3, kRounds = 25 };
 
-/** With assign, what a round leaves is the sum of its parts and nothing else: an add that was counted twice, or in another round,
- *  would show. */
+/** With assign, a round leaves exactly the sum of its parts, so an add that was counted twice, or in another round, would show. */
 static void rounds_of_each_kind(struct member* self) {
   static const char* const kSpecs[] = {
       "size=1 name=one merge=1 updater=assign", "size=3000000 name=large merge=1 updater=assign",
@@ -49,7 +48,7 @@ static void a_get_holds_its_rounds_whole(void** state) {
   run_nodes(kNodes, NULL, rounds_of_each_kind);
 }
 
-/** Each worker adds to rows of its own and to a common one. */
+/** Each worker adds to rows of its own and to a common row. */
 static void rows_of_all(struct member* self) {
   static const char* const kSpecs[] = {"kind=matrix rows=40 cols=3 name=m merge=1", "kind=sparse rows=1000000 cols=3 name=s merge=1",
                                        "kind=keyvalue cols=3 name=k merge=1"};
@@ -75,7 +74,7 @@ static void rows_are_merged(void** state) {
   run_nodes(kNodes, NULL, rows_of_all);
 }
 
-/** Rows of more than a message, which begin and end within stripes, each of two workers or of one. */
+/** Rows larger than a message, which begin and end within stripes; some of two workers, some of one. */
 static void long_rows_of_all(struct member* self) {
   enum { kCols = (1 << 18) + 3 };
   const mv_table table = create_on(self, "kind=matrix rows=9 cols=262147 name=long merge=1 updater=\"mx.adagrad learning_rate=1\"");
@@ -86,7 +85,7 @@ static void long_rows_of_all(struct member* self) {
   for (int round = 1; round <= 2; ++round) {
     for (int i = 0; i < 2 * kCols; ++i) values[i] = 1;
     expect_ok(mv_table_add_rows(table, rows, 2, values, 2 * kCols, MV_F32, NULL));
-    expected -= 1 / sqrt(round); /* one step of the sum, whether that is of one gradient or of two */
+    expected -= 1 / sqrt(round); /* one step of the sum, of one gradient or of two */
     for (int64_t row = 0; row <= kNodes + 1; ++row) {
       expect_ok(mv_table_get_rows(table, &row, 1, values, kCols, MV_F32, NULL));
       for (int i = 0; i < kCols; ++i)
@@ -100,7 +99,7 @@ static void long_rows_are_merged(void** state) {
   run_nodes(kNodes, NULL, long_rows_of_all);
 }
 
-/** Asynchronous adds, and gets among them that say how many of them they hold. */
+/** Asynchronous adds, and gets among them whose values show how many adds they include. */
 static void many_at_once(struct member* self) {
   const mv_table table = create_on(self, "size=1000 name=w merge=1");
   float ones[1000], got[8][1000];
@@ -116,7 +115,7 @@ static void many_at_once(struct member* self) {
   }
   for (int round = 0; round < 8; ++round) {
     expect_ok(mv_request_wait(gets[round], 0));
-    /* at least the rounds of its own adds; perhaps one more, whose adds came meanwhile */
+    /* at least the rounds of its own adds; perhaps one more that completed meanwhile */
     assert_true(got[round][0] >= (float)(kNodes * (round + 1)) && got[round][999] >= (float)(kNodes * (round + 1)));
     assert_true((int)got[round][500] % kNodes == 0);
   }
@@ -126,13 +125,13 @@ static void asynchronous_calls_keep_their_order(void** state) {
   run_nodes(kNodes, NULL, many_at_once);
 }
 
-/** Worker 2 leaves after its first round; worker 0 looks without having added. */
+/** Worker 2 leaves after its first round; worker 0 gets without having added. */
 static void one_leaves(struct member* self) {
   const mv_table table = create_on(self, "size=2 name=w merge=1");
   const float ones[2] = {1, 1};
   float got[2];
   const int rounds = self->index == 2 ? 1 : 5;
-  expect_ok(mv_table_get(table, got, 2, MV_F32, NULL)); /* nobody has to have done anything for this */
+  expect_ok(mv_table_get(table, got, 2, MV_F32, NULL)); /* requires no action of any worker */
   for (int round = 1; round <= rounds; ++round) {
     expect_ok(mv_table_add(table, ones, 2, MV_F32, NULL));
     expect_ok(mv_table_get(table, got, 2, MV_F32, NULL));
@@ -153,7 +152,7 @@ static void one_is_late(struct member* self) {
     soon.timeout_ms = 100;
     expect_ok(mv_table_add(table, &one, 1, MV_F32, NULL));
     expect_error(mv_table_get(table, &got, 1, MV_F32, &soon), MV_ETIMEOUT, "1");
-    expect_ok(mv_table_peek(table, &got, 1, MV_F32, NULL)); /* looks past the gate */
+    expect_ok(mv_table_peek(table, &got, 1, MV_F32, NULL)); /* bypasses the gate */
     assert_true(got == 0);
   }
   expect_ok(mv_barrier(self->node, NULL));

@@ -1,4 +1,4 @@
-/* What a node tells of itself: metrics and traces. tests/cluster has Prometheus's own parser read them, and HTTP. */
+/* A node's metrics and traces. tests/cluster reads them with Prometheus's own parser, and over HTTP. */
 #include <stdlib.h>
 
 #include "expect.h"
@@ -6,7 +6,7 @@
 
 typedef mv_status (*text_function)(mv_node node, char* text, uint64_t capacity, uint64_t* length);
 
-/* The whole text, to be freed. */
+/* The whole text; the caller frees it. */
 static char* text_of(text_function function, mv_node node) {
   uint64_t length = 0, capacity = 0;
   char* text = NULL;
@@ -44,7 +44,7 @@ static void local_calls_are_counted_by_kind_and_way(void** state) {
   expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"peek\",path=\"local\"} 1\n");
   expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"set\",path=\"local\"} 1\n");
   expect_in(mv_metrics_text, 0, "polyverso_table_stored_rows{table=\"w\"} 4\n");
-  expect_ok(mv_table_close(table)); /* what a handle did stays counted */
+  expect_ok(mv_table_close(table)); /* a closed handle's calls stay counted */
   mv_table again = 0;
   expect_ok(mv_table_open(0, "w", &again));
   expect_ok(mv_table_get(again, values, 4, MV_F32, NULL));

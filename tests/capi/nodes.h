@@ -33,7 +33,7 @@ static inline void* live_as_member(void* argument) {
   return NULL;
 }
 
-/** Runs `body` on every one of `nodes` nodes, all worker and server at once, to their ends. */
+/** Runs `body` on each of `nodes` nodes, all worker and server at once, and shuts them down. */
 static inline void run_nodes(int nodes, const char* settings, void (*body)(struct member* self)) {
   static int clusters = 0;
   struct member members[kMostNodes];
@@ -51,7 +51,7 @@ static inline void run_nodes(int nodes, const char* settings, void (*body)(struc
   for (int i = 0; i < nodes; ++i) pthread_join(threads[i], NULL);
 }
 
-/** A table of every member, of a spec as text. */
+/** A table of every member, from a specification as text. */
 static inline mv_table create_on(const struct member* self, const char* spec) {
   mv_table table = 0;
   expect_ok(mv_table_create_text(self->node, spec, NULL, 0, MV_F32, &table));

@@ -1,4 +1,4 @@
-/* kv_optimizer_step(): the steps of a store, made by whoever keeps tensors and states. */
+/* kv_optimizer_step(): the steps of a store, for callers that keep tensors and states themselves. */
 #include <string.h>
 
 #include "nodes.h"
@@ -39,7 +39,7 @@ static void expect_equal(mv_tensor a, mv_tensor b, const char* what) {
   if (!close) fail_msg("%s: not equal", what);
 }
 
-/** Every optimizer, beside a store of one process: the same bits. */
+/** Every optimizer, compared with a store of one process: the same bits. */
 static void they_are_the_steps_of_a_store(void** state) {
   (void)state;
   static const char* const kOptimizers[] = {
@@ -75,7 +75,7 @@ static void they_are_the_steps_of_a_store(void** state) {
   }
 }
 
-/** A row-sparse gradient of row 2 and its dense twin. */
+/** A row-sparse gradient of row 2 and its dense equivalent. */
 static mv_tensor one_row(void) {
   const int64_t shape[] = {1, 3}, row = 2;
   mv_tensor values = 0, made = 0;
@@ -86,7 +86,7 @@ static mv_tensor one_row(void) {
   return made;
 }
 
-/** Two steps with row 2 and two with its dense twin: whether other rows came out the same. */
+/** Two steps with row 2 and two with its dense equivalent: whether the other rows are equal. */
 static int32_t rows_are_alone(const char* optimizer) {
   mv_tensor rows = one_row(), dense = 0, values[2], states[2][9] = {{0}};
   expect_ok(mv_tensor_to_dense(rows, &dense));

@@ -1,5 +1,5 @@
-/* MXNet's optimizers on tables: what they count, on one server and on several, and what becomes of it in a checkpoint. Their formulas
- * are tested in tests/optimizers. */
+/* MXNet's optimizers on tables: their update counts, on one server and on several, and in a checkpoint. tests/optimizers tests their
+ * formulas. */
 #define _XOPEN_SOURCE 700 /* nftw() */
 #include <ftw.h>
 #include <math.h>
@@ -34,7 +34,7 @@ static void an_add_counts_once(void** state) {
   expect_ok(mv_table_add(table, gradient, 8, MV_F32, NULL));
   expect_ok(mv_table_add_rows(table, rows, 2, gradient, 4, MV_F32, NULL));
   assert_int_equal(updates_of(table), 2);
-  expect_ok(mv_table_set(table, gradient, 8, MV_F32, NULL)); /* passes by the updater */
+  expect_ok(mv_table_set(table, gradient, 8, MV_F32, NULL)); /* bypasses the updater */
   expect_ok(mv_table_set_updater(table, "mx.adam learning_rate=0.25", NULL));
   assert_int_equal(updates_of(table), 2);
   expect_ok(mv_table_set_updater(table, "sgd", NULL));
@@ -43,7 +43,7 @@ static void an_add_counts_once(void** state) {
   assert_int_equal(updates_of(table), 0);
 }
 
-/** Adam's step for a gradient that is always the same is the rate, whatever t is; the schedule shows t. */
+/** Adam's step for a constant gradient is the rate, whatever t is; the schedule shows t. */
 static void steps_on_two_servers(struct member* self) {
   const mv_table table =
       create_on(self, "size=700000 updater=\"mx.adam learning_rate=1 epsilon=0 lr_scheduler=multifactor step=2:4 factor=0.5\"");
@@ -61,14 +61,14 @@ static void one_that_travels_in_pieces_counts_once(void** state) {
   run_nodes(2, NULL, steps_on_two_servers);
 }
 
-/** A server counts the adds of rows that it has any of; of a merging table every server counts every round. */
+/** A server counts adds that contain any of its rows; in a merging table every server counts every round. */
 static void rows_on_two_servers(struct member* self) {
   const mv_table table = create_on(
       self, "kind=sparse rows=10 cols=1 updater=\"mx.sgd learning_rate=1 lr_scheduler=multifactor step=1:2:3 factor=0.5\"");
   const float one = 1;
   const mv_table merging = create_on(
       self, "kind=sparse rows=10 cols=1 merge=1 updater=\"mx.sgd learning_rate=1 lr_scheduler=multifactor step=1:2:3 factor=0.5\"");
-  const int64_t nothing = 9; /* what the other worker adds to each round */
+  const int64_t nothing = 9; /* the other worker's row in each round */
   const float none = 0;
   for (int64_t row = 0; row < 4; ++row) {
     if (self->index == 0) expect_ok(mv_table_add_rows(table, &row, 1, &one, 1, MV_F32, NULL));
@@ -104,7 +104,7 @@ static void norms_are_of_whole_tensors(void** state) {
   const int64_t row = 2;
   const float none = 0;
   expect_ok(mv_table_set(table, start, 4, MV_F32, NULL));
-  expect_ok(mv_table_add_rows(table, &row, 1, &none, 1, MV_F32, NULL)); /* a gradient of zeros for all: the means go on */
+  expect_ok(mv_table_add_rows(table, &row, 1, &none, 1, MV_F32, NULL)); /* a gradient of zeros for all: the means continue to decay */
   expect_ok(mv_table_get(table, got, 4, MV_F32, NULL));
   assert_true(got[0] < 3 && got[2] < 4 && got[1] == 0);
 
@@ -115,7 +115,7 @@ static void norms_are_of_whole_tensors(void** state) {
   expect_error(mv_table_create_text(0, "kind=keyvalue updater=mx.lamb", NULL, 0, MV_F32, &keyed), MV_EINVAL, "whole tensors");
 }
 
-/* ------------------------------------------------------------ what is told, and what is wrong */
+/* ------------------------------------------------------------ descriptions and errors */
 
 static void a_text_that_is_too_long_ends_with_a_whole_parameter(void** state) {
   (void)state;
@@ -158,7 +158,7 @@ static void step_on(mv_table table, int from, int to) {
   }
 }
 
-/** Nadam's product and the count go on where they were: states alone would not do. */
+/** Nadam's product and the count continue where they were: the states alone would not suffice. */
 static void a_loaded_table_goes_on_as_the_saved_one(void** state) {
   (void)state;
   assert_non_null(mkdtemp(directory));

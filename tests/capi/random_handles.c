@@ -1,8 +1,8 @@
-/* Threads make random calls on random handles, which the others close meanwhile: whatever comes of a call, nothing crashes, hangs or
- * is reported by a sanitizer.
- *   random_handles [--seed N] [--calls N] [--threads N] [--without NAME,NAME...] [--only NAME,NAME...]
- * NAME is a group of calls (node, pair, table, request, tensor, fork, store, group, strategy, gossip, checkpoint) or one call. Each thread's
- * calls are a function of seed and thread; what the threads do to each other is not. */
+/* Threads make random calls on random handles, which other threads close meanwhile. Whatever the calls return, nothing crashes, hangs or
+ * makes a sanitizer report.
+ * random_handles [--seed N] [--calls N] [--threads N] [--without NAME,NAME...] [--only NAME,NAME...]
+ * NAME is a group of calls (node, pair, table, request, tensor, fork, store, group, strategy, gossip, checkpoint) or one call. Each
+ * thread's calls are a function of seed and thread; the interleaving of the threads is not. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <execinfo.h>
@@ -23,14 +23,14 @@
 enum { kThreads = 16, kPlaces = 12, kOwn = 8, kFloats = 64, kBuffers = 1 << 14, kPairs = 3, kStuckSeconds = 120 };
 enum kind { NODE, TABLE, REQUEST, STORE, GROUP, CUSTOM, STRATEGY, GOSSIP, KINDS };
 
-/* Short, so that those who wait for nobody go on. */
+/* Short, so that waits without a partner end soon. */
 #define SETTINGS "timeout_ms=200 gate_timeout_ms=200 init_timeout_ms=2000 log_level=off "
 
 static int64_t places[KINDS][kPlaces];
 static struct {
   int64_t node[2], group[2];
 } pairs[kPairs];
-/* What asynchronous calls read and write: a buffer comes again long after its call's deadline. */
+/* Buffers of asynchronous calls: one is reused long after its call's deadline. */
 static float buffers[kBuffers][kFloats];
 static unsigned next_buffer;
 static const float ones[kFloats] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -42,12 +42,12 @@ struct thread {
   uint64_t random;
   unsigned long calls, done;
   const char* now;
-  int64_t tensors[kOwn]; /* written by this thread only: two writers at once are the caller's fault */
+  int64_t tensors[kOwn]; /* written by this thread only: two concurrent writers would be the caller's fault */
   unsigned long results[64][32]; /* by call and status */
 };
 static struct thread threads[kThreads];
 
-/* ------------------------------------------------------------------ chance */
+/* ------------------------------------------------------------------ random choices */
 
 static uint64_t draw(struct thread* t) {
   uint64_t z = (t->random += UINT64_C(0x9E3779B97F4A7C15));
@@ -63,7 +63,7 @@ static const char* text_of(struct thread* t, const char* const* texts, unsigned 
 static int64_t load(int64_t* place) { return __atomic_load_n(place, __ATOMIC_RELAXED); }
 static int64_t swap(int64_t* place, int64_t handle) { return __atomic_exchange_n(place, handle, __ATOMIC_RELAXED); }
 
-/* A handle of this kind, seldom of another, or none at all. Perhaps it is closed already. */
+/* A handle of this kind, rarely of another kind or none at all. It may be closed already. */
 static int64_t pick(struct thread* t, enum kind kind) {
   if (one_in(t, 60)) return one_in(t, 4) ? (int64_t)(draw(t) >> 11) : load(&places[below(t, KINDS)][below(t, kPlaces)]);
   if (kind == NODE && one_in(t, 3)) return one_in(t, 3) ? load(&pairs[below(t, kPairs)].node[below(t, 2)]) : 0;
@@ -72,7 +72,7 @@ static int64_t pick(struct thread* t, enum kind kind) {
   for (int tries = 0; handle == 0 && tries < 4; ++tries) handle = load(&places[kind][below(t, kPlaces)]);
   return handle;
 }
-/* One to be closed, which others may still pick now and then. */
+/* A handle to close, which other threads may still pick now and then. */
 static int64_t take(struct thread* t, enum kind kind) {
   int64_t* const place = &places[kind][below(t, kPlaces)];
   return one_in(t, 4) ? pick(t, kind) : swap(place, 0);
@@ -104,7 +104,7 @@ static void close_of(enum kind kind, int64_t handle) {
   }
 }
 
-/* Puts a new handle where another one was, which is closed. */
+/* Puts a new handle into the slot of another one, and closes that one. */
 static mv_status put(struct thread* t, enum kind kind, mv_status status, const int64_t* result) {
   const int64_t handle = *result;
   if (status != MV_OK || handle == 0) return status;
@@ -113,7 +113,7 @@ static mv_status put(struct thread* t, enum kind kind, mv_status status, const i
   return status;
 }
 
-/* How a call waits. What is asynchronous puts its request where others find it. */
+/* How a call waits. An asynchronous call puts its request where other threads find it. */
 struct how {
   mv_call_options options;
   mv_request request;
@@ -211,14 +211,14 @@ static void* leave_pair(void* argument) {
   if (self->node != 0) mv_shutdown(self->node);
   return NULL;
 }
-/* A node shuts down when its peers do. */
+/* A node's shutdown waits for its peers. */
 static void both(void* (*work)(void*), struct half halves[2]) {
   pthread_t other;
   if (pthread_create(&other, NULL, work, &halves[1]) != 0) abort();
   work(&halves[0]);
   pthread_join(other, NULL);
 }
-/* For who drops a pair: each of two nodes of different pairs would wait for a peer that nobody ends. */
+/* For threads that drop a pair: with halves of different pairs, each node would wait for a peer that is never shut down. */
 static pthread_mutex_t whole_pairs = PTHREAD_MUTEX_INITIALIZER;
 static void drop_pair(int64_t nodes[2], int64_t groups[2]) {
   struct half halves[2];
@@ -420,7 +420,7 @@ static mv_status use_tensor(struct thread* t) {
     default: return mv_tensor_text(a, text, sizeof text, &length);
   }
 }
-/* Of any thread's: what it is, and its end. */
+/* Describes or closes any thread's tensor. */
 static mv_status meddle_with_tensor(struct thread* t) {
   const mv_tensor tensor = load(&threads[below(t, kThreads)].tensors[below(t, kOwn)]);
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
@@ -430,7 +430,7 @@ static mv_status meddle_with_tensor(struct thread* t) {
 /* A child computes with this thread's tensors, whatever the other threads are doing at the fork. */
 static mv_status fork_child(struct thread* t) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return use_tensor(t); /* their malloc() may be in another thread's hands at the fork */
+  return use_tensor(t); /* another thread may hold a lock of malloc() at the fork */
 #endif
   const pid_t child = fork();
   if (child < 0) return MV_OK;
@@ -719,7 +719,7 @@ static void show_crash(int number) {
   raise(number);
 }
 #endif
-/* One after the other. */
+/* One thread after the other. */
 static void show_all_stacks(void) {
   DIR* tasks = opendir("/proc/self/task");
   const struct dirent* task;
@@ -734,7 +734,7 @@ static void show_all_stacks(void) {
 }
 
 static int ended;
-/* Whoever has made no call for kStuckSeconds hangs. */
+/* A thread that has made no call for kStuckSeconds hangs. */
 static void* watch(void* argument) {
   const unsigned count = *(unsigned*)argument;
   unsigned long seen[kThreads] = {0};
@@ -779,7 +779,7 @@ static void close_everything(void) {
   (void)status;
 }
 
-/* ------------------------------------------------------------------ the folder for checkpoints, which is locked as long as the process lives */
+/* ------------------------------------------------------------------ the folder for checkpoints, locked during the life of the process */
 
 static int remove_all(const char* path) {
   char command[300];
@@ -796,7 +796,7 @@ static int make_folder(void) {
   }
   return 0;
 }
-/* What processes left that were killed, or failed. */
+/* Removes folders of processes that failed or were killed. */
 static void remove_unlocked(void) {
   glob_t found;
   if (glob("/tmp/random-handles-*", 0, NULL, &found) != 0) return;

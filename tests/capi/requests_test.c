@@ -1,4 +1,4 @@
-/* Calls that return before they are done: handles, options, polling, and the flush of the barrier. */
+/* Asynchronous calls: handles, options, polling, and the flush of the barrier. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static void the_event_fd_is_readable_until_poll_has_told_all(void** state) {
   while (heard < kRequests) {
     struct pollfd entry = {fd, POLLIN, 0};
     assert_int_equal(poll(&entry, 1, 10000), 1);
-    assert_true(readable(fd)); /* still: looking does not change it */
+    assert_true(readable(fd)); /* still: a test does not consume it */
     expect_ok(mv_poll(0, finished + heard, heard == 0 ? 2 : kRequests - heard, &count, 0));
     heard += count;
   }
@@ -188,7 +188,7 @@ static void call_options_are_checked(void** state) {
   expect_ok(mv_table_add(table, &value, 1, MV_F32, &options));
   expect_error(mv_request_wait(1, -3), MV_EINVAL, "timeout_ms is -3");
   expect_ok(mv_table_peek(table, &value, 1, MV_F32, NULL));
-  assert_true(value == 1); /* the one add that was in order */
+  assert_true(value == 1); /* the one valid add */
 }
 
 static void a_handle_is_zero_where_none_is_left(void** state) {
@@ -221,7 +221,7 @@ static void requests_are_not_used_up(void** state) {
   assert_true(got == 20000);
 }
 
-/* The slot behind a handle: as many are used as requests lived at the same time. */
+/* The slot of a handle: slots are reused, so their number is the maximum of simultaneous requests. */
 static int64_t slot_of(mv_request request) { return request & 0xFFFFFF; }
 
 static void a_released_request_goes_on(void** state) {
@@ -245,7 +245,7 @@ static void a_released_request_goes_on(void** state) {
   assert_true(got == 180000);
   mv_request finished[8];
   uint64_t count = 0;
-  expect_ok(mv_poll(0, finished, 8, &count, 0)); /* nobody is told of them */
+  expect_ok(mv_poll(0, finished, 8, &count, 0)); /* they are not reported */
   assert_int_equal(count, 0);
   expect_ok(mv_event_fd(0, &fd));
   assert_false(readable(fd));

@@ -1,11 +1,11 @@
-/* Stale-synchronous tables: the fastest worker waits, in its get, for one that is more than s clocks behind. */
+/* Stale-synchronous tables: the fastest worker's get waits for workers that are more than s clocks behind. */
 #include <time.h>
 
 #include "nodes.h"
 
 enum { kNodes = 3, kRounds = 40 };
 
-static int flags[8]; /* what one thread has seen, and another waits for */
+static int flags[8]; /* events of one thread for which another waits */
 
 static void set_flag(int which) { __atomic_store_n(&flags[which], 1, __ATOMIC_RELEASE); }
 static void wait_for_flag(int which) {
@@ -24,7 +24,7 @@ static float get_one(mv_table table) {
   return got;
 }
 
-/* ------------------------------------------------------------ who waits for whom */
+/* ------------------------------------------------------------ which worker waits for which */
 
 /** Worker 0 does nothing until it is told to; staleness 2. */
 static void run_ahead(struct member* self) {
@@ -39,7 +39,7 @@ static void run_ahead(struct member* self) {
     wait_for_flag(1);
     expect_ok(mv_table_clock(table));
   } else if (self->index == 1) {
-    for (int clock = 0; clock < 3; ++clock) { /* at clock 2 nobody has to have done anything yet */
+    for (int clock = 0; clock < 3; ++clock) { /* until clock 2, no other worker needs to have done anything */
       expect_ok(mv_table_add(table, &one, 1, MV_F32, NULL));
       assert_true(get_one(table) == (float)(clock + 1)); /* its own adds are always there */
       expect_ok(mv_table_clock(table));
@@ -47,7 +47,7 @@ static void run_ahead(struct member* self) {
     mv_call_options soon = MV_CALL_OPTIONS_INIT;
     soon.timeout_ms = 100;
     expect_error(mv_table_get(table, &got, 1, MV_F32, &soon), MV_ETIMEOUT, "0");
-    expect_ok(mv_table_peek(table, &got, 1, MV_F32, NULL)); /* looks past the gate */
+    expect_ok(mv_table_peek(table, &got, 1, MV_F32, NULL)); /* bypasses the gate */
     assert_true(got == 3);
     mv_table_info info = MV_TABLE_INFO_INIT;
     expect_ok(mv_table_describe(table, &info));
@@ -105,7 +105,7 @@ static void every_kind_of_table_and_of_get_waits(void** state) {
   run_nodes(2, NULL, several_ways);
 }
 
-/* ------------------------------------------------------------ the bound, whoever runs how fast */
+/* ------------------------------------------------------------ the bound, at any speed */
 
 static int staleness_of_run;
 
@@ -119,7 +119,7 @@ static void keep_the_bound(struct member* self) {
     mv_call_options forget = MV_CALL_OPTIONS_INIT;
     forget.flags = MV_FORGET;
     float got[kNodes];
-    if (self->index == 0 && clock % 8 == 0) { /* a slow one, now and then */
+    if (self->index == 0 && clock % 8 == 0) { /* occasionally slow */
       const struct timespec pause = {0, 5000000};
       nanosleep(&pause, NULL);
     }
@@ -127,8 +127,8 @@ static void keep_the_bound(struct member* self) {
     expect_ok(mv_table_clock(table));
     expect_ok(mv_table_get(table, got, kNodes, MV_F32, NULL));
     for (int other = 0; other < kNodes; ++other) {
-      assert_true(got[other] >= (float)(clock - staleness_of_run));     /* nobody's are older */
-      assert_true(got[other] <= (float)(clock + staleness_of_run + 1)); /* nobody ran further ahead */
+      assert_true(got[other] >= (float)(clock - staleness_of_run));     /* no worker's values are older */
+      assert_true(got[other] <= (float)(clock + staleness_of_run + 1)); /* no worker is further ahead */
     }
     assert_true(got[own] == (float)clock);
   }
@@ -160,14 +160,14 @@ static void a_worker_that_has_finished_is_waited_for_no_more(void** state) {
   run_nodes(kNodes, NULL, stop_early);
 }
 
-/* ------------------------------------------------------------ other consistencies */
+/* ------------------------------------------------------------ other consistency modes */
 
 static float seen[kNodes][kRounds];
 
 static void in_step(struct member* self) {
   const mv_table table = create_on(self, "size=1 name=w staleness=0");
   for (int round = 0; round < kRounds; ++round) {
-    const float value = 1.0f / (float)(3 + round + 7 * self->index); /* in another order other bits */
+    const float value = 1.0f / (float)(3 + round + 7 * self->index); /* another order would give other bits */
     expect_ok(mv_table_add(table, &value, 1, MV_F32, NULL));
     seen[self->index][round] = get_one(table);
   }

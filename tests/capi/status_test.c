@@ -1,4 +1,4 @@
-/* What works without a node, and what all calls say before mv_init(). */
+/* Functions that work without a node, and the errors of all others before mv_init(). */
 #include <stdio.h>
 
 #include "expect.h"

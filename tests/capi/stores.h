@@ -1,4 +1,4 @@
-/* Tensors, keys and values as tests of key-value stores want them. */
+/* Tensors, keys and values for tests of key-value stores. */
 #ifndef POLYVERSO_TESTS_STORES_H
 #define POLYVERSO_TESTS_STORES_H
 
@@ -11,7 +11,7 @@ static inline mv_tensor full(const int64_t* shape, uint64_t dims, mv_dtype dtype
   return made;
 }
 
-/** Every element of the tensor is this. */
+/** Asserts that every element of the tensor equals `value`. */
 static inline void expect_all(mv_tensor tensor, double value) {
   mv_tensor least = 0, greatest = 0;
   int64_t ignored;

@@ -1,4 +1,4 @@
-/* Tables as such: created, described, found, listed, given back. */
+/* Tables: creation, description, lookup, listing, closing. */
 #include <stdio.h>
 
 #include "expect.h"
@@ -133,7 +133,7 @@ static void structs_of_the_first_release_are_understood(void** state) {
   info.stored = 77;
   expect_ok(mv_table_describe(table, &info));
   assert_true(info.rows == 2 && info.size == offsetof(mv_table_info, updater));
-  assert_true(info.stored == 77 && info.updater[0] == '\0'); /* nothing is written beyond */
+  assert_true(info.stored == 77 && info.updater[0] == '\0'); /* nothing is written beyond the size */
 }
 
 static void a_table_says_how_it_is_shared(void** state) {

@@ -1,4 +1,4 @@
-/* Tensors through the shipped library, without an mv_init(): what each function gives, and refuses. */
+/* Tensors through the shared library, without an mv_init(): each function's results and argument checks. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -63,7 +63,7 @@ static void a_new_tensor_is_zero_shared_and_aligned(void** state) {
     assert_true(info.is_shared == 1 && info.is_view == 0 && info.is_lent == 0 && info.row_sparse == 0);
     assert_true(info.sharers == 1 && (uintptr_t)bytes % 64 == 0);
     for (uint64_t b = 0; b < info.bytes; ++b) assert_int_equal(bytes[b], 0);
-    expect_ok(mv_tensor_fill(tensor, 7)); /* the next one lies here, and must be zero again */
+    expect_ok(mv_tensor_fill(tensor, 7)); /* the next tensor gets this memory, and must be zero again */
     expect_ok(mv_tensor_free(tensor));
   }
 }
@@ -180,7 +180,7 @@ static void arithmetic_matches_shapes_and_dtypes(void** state) {
   expect_ok(mv_tensor_binary(MV_DIV, integers, integers, 0, &quotient));
   assert_int_equal(about(quotient).dtype, MV_F64);
   expect_ok(mv_tensor_free(quotient));
-  expect_ok(mv_tensor_binary(MV_MUL, integers, row, 0, &quotient)); /* float with a wide integer */
+  expect_ok(mv_tensor_binary(MV_MUL, integers, row, 0, &quotient)); /* the float type for a wide integer */
   assert_int_equal(about(quotient).dtype, MV_F64);
   assert_true(value_of(quotient, DIMS(2)) == 90);
   mv_tensor bad = 0;
@@ -204,7 +204,7 @@ static void a_result_may_overlap_its_operands(void** state) {
   expect_ok(mv_tensor_row(matrix, 0, &row));
   expect_ok(mv_tensor_binary(MV_ADD, first, last, last, &result));
   EXPECT_F32(matrix, 1, 2, 4, 6, 8, 10);
-  expect_ok(mv_tensor_binary(MV_ADD, matrix, row, matrix, &result)); /* a row of it with each row of it */
+  expect_ok(mv_tensor_binary(MV_ADD, matrix, row, matrix, &result)); /* a row of it with each of its rows */
   EXPECT_F32(matrix, 2, 4, 5, 8, 9, 12);
   expect_ok(mv_tensor_copy(first, last, &result));
   EXPECT_F32(matrix, 2, 4, 2, 4, 5, 8);
@@ -228,7 +228,7 @@ static void casts_round_saturate_and_wrap(void** state) {
   expect_ok(mv_tensor_cast(integers, MV_U8, &half));
   assert_true(((const uint8_t*)data_of(half))[0] == 44 && ((const uint8_t*)data_of(half))[1] == 255);
   expect_ok(mv_tensor_free(half));
-  /* 1 + 2^-11 + 2^-40 is above the middle of two halves; by way of a float it would be the middle, and go down. */
+  /* 1 + 2^-11 + 2^-40 is above the midpoint of two halves; rounded to a float first, it would be the midpoint, and round down. */
   const double above = 1 + 0x1p-11 + 0x1p-40;
   expect_ok(mv_tensor_free(doubles));
   expect_ok(mv_tensor_from(&above, 1, MV_F64, NULL, 0, &doubles));
@@ -244,7 +244,7 @@ static void reductions_along_rows_columns_and_all(void** state) {
   mv_tensor result = 0;
   const mv_tensor matrix = of_f32(values, 6, DIMS(2, 3));
   expect_ok(mv_tensor_reduce(MV_ARGMAX, matrix, 1, &result));
-  const int64_t positions[2] = {0, 0}; /* NaN is greatest of all */
+  const int64_t positions[2] = {0, 0}; /* NaN is the maximum */
   assert_memory_equal(data_of(result), positions, sizeof(positions));
   expect_ok(mv_tensor_free(result));
   expect_ok(mv_tensor_set(matrix, DIMS(1, 0), 6));

@@ -1,4 +1,4 @@
-/* Threads on one row-sparse tensor: operations make it another one, with other rows, while others look at it. */
+/* Threads on one row-sparse tensor: operations change its rows while others read it. */
 #include <polyverso/polyverso.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static mv_tensor one_row(int64_t row) {
 }
 
 struct shared {
-  mv_tensor changed; /**< it gets and loses rows */
+  mv_tensor changed; /**< it gains and loses rows */
   mv_status failed;
 };
 

@@ -1,4 +1,4 @@
-/* Eight threads on one node: adds are neither lost nor doubled, however they are made; handles survive any race. */
+/* Eight threads on one node: no add is lost or doubled, in any form; handles survive any race. */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
@@ -34,7 +34,7 @@ static void expect_everywhere(double value) {
   for (int i = 0; i < kElements; ++i) assert_true(got[i] == value);
 }
 
-/** Each round adds 1 to every element, in one of the possible ways. */
+/** Each round adds 1 to every element, in one of the possible forms. */
 static void* add_in_every_way(void* argument) {
   const intptr_t self = (intptr_t)argument;
   double one[kElements], got[kElements];
@@ -62,7 +62,7 @@ static void* add_in_every_way(void* argument) {
         expect_ok(mv_request_wait(request, 0));
     }
     expect_ok(mv_table_get(table, got, kElements, MV_F64, NULL));
-    for (int i = 0; i < kElements; ++i) assert_true(got[i] >= round + 1); /* one's own adds are in it */
+    for (int i = 0; i < kElements; ++i) assert_true(got[i] >= round + 1); /* includes the thread's own adds */
   }
   return NULL;
 }
@@ -122,7 +122,7 @@ static void* add_and_poll(void* argument) {
     options.flags = MV_ASYNC;
     options.request = &request;
     expect_ok(mv_table_add(table, zero, kElements, MV_F64, &options));
-    /* Whoever hears of it waits for it; if nobody else has, this thread does. */
+    /* The thread that receives the event waits for it; if no other thread does, this one does. */
     expect_ok(mv_poll(0, finished, 4, &count, 0));
     for (uint64_t i = 0; i < count; ++i) {
       const mv_status status = mv_request_wait(finished[i], 0);
@@ -156,7 +156,7 @@ static void each_thread_has_its_own_last_error(void** state) {
 static mv_node ending;
 static mv_table ending_table;
 
-/** Calls until the node is gone: every call works or says that it is gone, and none hangs. */
+/** Makes calls until the node is gone: every call works or returns that error, and none hangs. */
 static void* call_until_the_end(void* argument) {
   float value = 0;
   mv_status status = MV_OK;

@@ -1,4 +1,4 @@
-/* What adds do on the servers: each updater against its formula, in every kind of table, and updaters that change. */
+/* The effect of adds on the servers: each updater compared with its formula, in every kind of table, and changes of the updater. */
 #include <math.h>
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static void nesterov(struct element* e, double g) {
   e->w -= 0.25 * (g + 0.5 * e->a);
 }
 static void adagrad(struct element* e, double g) {
-  g += 0.01 * e->w; /* whatever decays is part of the gradient */
+  g += 0.01 * e->w; /* weight decay is part of the gradient */
   e->a += g * g;
   e->w -= 0.25 * g / (sqrt(e->a) + 1e-3);
 }
@@ -70,7 +70,7 @@ static void every_updater_follows_its_formula(void** state) {
       struct element model[kAll] = {{0, 0, 0}};
       double given[kAll], got[kAll];
       for (int round = 0; round < kRounds; ++round) {
-        const int touched = 1 + round % kRows; /* rows that are not named must not move */
+        const int touched = 1 + round % kRows; /* rows that are not named must not change */
         for (int i = 0; i < touched * kCols; ++i) updaters[u].model(&model[i], given[i] = gradient(round, i));
         expect_ok(mv_table_add_rows(table, rows, (uint64_t)touched, given, (uint64_t)(touched * kCols), MV_F64, NULL));
         expect_ok(mv_table_get_rows(table, rows, kRows, got, kAll, MV_F64, NULL));
@@ -97,7 +97,7 @@ static void narrower_floats_do_so_in_their_precision(void** state) {
     expect_ok(mv_table_get(table, got, kCols, MV_F32, NULL));
     for (int i = 0; i < kCols; ++i) assert_true(fabs(got[i] - model[i].w) <= 1e-4 * (1 + fabs(model[i].w)));
   }
-  /* Halves are f32 on the servers, steps that they could not hold add up. */
+  /* Servers keep f16 as f32, so steps too small for f16 add up. */
   const mv_table half = create_table("size=1 dtype=f16 updater=\"sgd rate=0.0001\"");
   const uint16_t one = 0x3c00;
   uint16_t got = 0;
@@ -117,7 +117,7 @@ static void repeated_rows_are_one_gradient(void** state) {
     expect_ok(mv_table_add_rows(table, twice, 2, given, 2 * kCols, MV_F32, NULL));
     expect_ok(mv_table_get_rows(table, twice, 1, got, kCols, MV_F32, NULL));
     for (int i = 0; i < kCols; ++i)
-      assert_true(got[i] == -1); /* 4 / sqrt(16); one after the other were -1 - 3 / sqrt(10) */
+      assert_true(got[i] == -1); /* 4 / sqrt(16); one after the other would give -1 - 3 / sqrt(10) */
   }
 }
 
@@ -130,10 +130,10 @@ static void set_passes_by_the_updater(void** state) {
   expect_ok(mv_table_set(table, &ten, 1, MV_F32, NULL));
   expect_ok(mv_table_add(table, &one, 1, MV_F32, NULL));
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
-  assert_true(got == 10 - 2); /* the velocity went on */
+  assert_true(got == 10 - 2); /* the velocity was kept */
 }
 
-/* ------------------------------------------------------------ updaters that change */
+/* ------------------------------------------------------------ changes of the updater */
 
 static void expect_updater(mv_table table, const char* text) {
   mv_table_info info = MV_TABLE_INFO_INIT;
@@ -153,7 +153,7 @@ static void new_parameters_keep_the_states(void** state) {
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
   assert_true(got == -1 - 0.5f * 2);
   expect_ok(mv_table_set_updater(table, "add", NULL));
-  expect_ok(mv_table_set_updater(table, "momentum rate=1 momentum=1", NULL)); /* another one in between: zeros */
+  expect_ok(mv_table_set_updater(table, "momentum rate=1 momentum=1", NULL)); /* zeroed by the other updater in between */
   expect_ok(mv_table_add(table, &one, 1, MV_F32, NULL));
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
   assert_true(got == -2 - 1);
@@ -219,7 +219,7 @@ static void dcasgd_compensates_what_changed_since_the_last_get(void** state) {
     const double g[kCols] = {1, -2, 3, 0.5, 0};
     double got[kCols], w[kCols] = {1, 1, 1, 1, 1};
     expect_ok(
-        mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* of what is not stored nobody notes who got it */
+        mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* reads of rows that are not stored are not recorded */
     expect_ok(mv_table_get_rows(table, rows, 1, got, kCols, MV_F64, NULL));
     double b[kCols];
     memcpy(b, got, sizeof(b));
@@ -250,7 +250,7 @@ static void dcasgd_may_scale_by_the_mean_square(void** state) {
   }
 }
 
-/** Worker 0 gets, then worker 1 gets and adds, then worker 0 adds: against what worker 0 saw, not what worker 1 did. */
+/** Worker 0 gets, then worker 1 gets and adds, then worker 0 adds: the compensation uses worker 0's get, not worker 1's. */
 static void take_turns(struct member* self) {
   const mv_table table = create_on(self, "size=7 dtype=f64 name=w updater=\"dcasgd rate=0.5 lambda=0.25\"");
   double g[7], got[7];
@@ -275,7 +275,7 @@ static void each_worker_has_its_own_backup(void** state) {
   run_nodes(3, NULL, take_turns);
 }
 
-/** Every worker changes the updater in turn; the adds of all go through what is in force on all servers. */
+/** Every worker changes the updater in turn; all adds go through the updater that is set on all servers. */
 static void change_together(struct member* self) {
   const mv_table dense = create_on(self, "size=1000 name=d"), keys = create_on(self, "kind=keyvalue name=k");
   float ones[1000], got[1000];

@@ -1,4 +1,4 @@
-/* Values into tables and out of them, on a cluster of one: all and rows, each dtype, each refusal. */
+/* Values written to and read from tables, on a cluster of one process: all and rows, each dtype, each refusal. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Makes the N-th allocation of this process fail, once: malloc() and its relatives are replaced in the program that includes this, for
- * the library as well. Allocations by libuv itself are left alone: it calls abort() where it has no memory, which is its decision. */
+/* Makes the N-th allocation of this process fail, once. The program that links this file replaces malloc() and its relatives, also for
+ * the library. libuv's own allocations never fail here, because libuv calls abort() when it has no memory. */
 #include "fault.h"
 
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ uint64_t fault_count(void) { return atomic_load(&counted); }
 const char* fault_name(void) { return "allocation"; }
 int fault_is_absorbed(void) { return 0; }
 
-/* Where the memory is asked for, on standard error; without an allocation. */
+/* Prints the place of the failed allocation on standard error, without allocating. */
 static void tell_where(void) {
   void* frames[24];
   if (getenv("FAULT_TRACE") == NULL) return;

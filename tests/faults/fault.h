@@ -1,19 +1,20 @@
-/* What fails around this process once that is armed. allocation.c and system_calls.c are two sorts of it; a worker has one of them. */
+/* Injects failures into this process once it is armed. allocation.c and system_calls.c are two implementations; a worker links one of
+ * them. */
 #ifndef POLYVERSO_TESTS_FAULT_H
 #define POLYVERSO_TESTS_FAULT_H
 
 #include <stdint.h>
 
-/** allocation.c: the n-th allocation from now on fails, once, counted over all threads. system_calls.c: calls fail as the seed n says.
- *  0: none does. */
+/** allocation.c: the n-th allocation from now on fails, once, counted over all threads. system_calls.c: n is the seed that decides which
+ * calls fail. 0: no failures. */
 void fault_arm(uint64_t n);
-/** Whether anything has failed. Disarms it. */
+/** Whether anything has failed. Disarms the injection. */
 int fault_happened(void);
-/** What might have failed since fault_arm(): how many allocations, or calls. */
+/** The number of allocations, or calls, since fault_arm(). */
 uint64_t fault_count(void);
-/** What fails, for people. */
+/** The name of the kind of failure, for messages. */
 const char* fault_name(void);
-/** Whether all calls are to succeed all the same. */
+/** Whether all calls have to succeed despite the failures. */
 int fault_is_absorbed(void);
 
 #endif

@@ -1,7 +1,9 @@
-/* Makes system calls of this process fail, as a seed says. The library's and libuv's calls meet these functions in place of the C library's.
+/* Makes system calls of this process fail, as a seed decides. These functions replace the C library's, also for the library and for
+ * libuv.
  *
- * A seed chooses one of the sorts below and how often it strikes. What a program has to expect of any call is absorbed: calls that a signal
- * interrupts, would block, or do only a part. What the machine refuses begins at some call and ends after one, after a few, or never. */
+ * A seed chooses one of the kinds below and its frequency. Some kinds must be absorbed because every program has to expect them: calls
+ * that a signal interrupts, that would block, or that do only a part. Refusals by the machine begin at some call and end after one call,
+ * after a few, or never. */
 #include "fault.h"
 
 #include <dlfcn.h>
@@ -32,7 +34,7 @@ enum call {
 
 static const struct sort {
   const char* name;
-  int error; /* 0: a part is done */
+  int error; /* 0: a short count */
   int calls;
   int absorbed;
 } kSorts[] = {
@@ -84,7 +86,7 @@ uint64_t fault_count(void) { return atomic_load(&counted); }
 const char* fault_name(void) { return sort->name; }
 int fault_is_absorbed(void) { return sort->absorbed; }
 
-/* Whether this call fails; errno is set. */
+/* Whether this call fails. Sets errno if it does. */
 static int fails(int call) {
   if (!atomic_load_explicit(&armed, memory_order_relaxed) || (sort->calls & call) == 0) return 0;
   const uint64_t at = atomic_fetch_add(&counted, 1);
@@ -99,13 +101,13 @@ static int fails(int call) {
 }
 static int fails_fully(int call) { return sort->error != 0 && fails(call); }
 
-/* The part of `bytes` that is done. */
+/* The bytes of `bytes` that are transferred. */
 static size_t part(int call, size_t bytes) {
   if (sort->error != 0 || bytes < 2 || !fails(call)) return bytes;
   return 1 + mix(seed + atomic_load(&counted)) % (bytes - 1);
 }
 
-/* Sockets and, but for EAGAIN, files. An eventfd does all or nothing, and is never interrupted. */
+/* Sockets, and files except for EAGAIN. An eventfd transfers all or nothing, and is never interrupted. */
 static int may_fail(int fd) {
   struct stat about;
   const int error = errno;
@@ -151,7 +153,7 @@ ssize_t recv(int fd, void* to, size_t bytes, int flags) {
   if (may && fails_fully(kReceive)) return -1;
   return REAL(recv)(fd, to, may ? part(kReceive, bytes) : bytes, flags);
 }
-/* The first piece, of which a part is done. */
+/* The first piece, shortened to the part that is transferred. */
 static struct msghdr shortened(const struct msghdr* whole, struct iovec* piece, int call) {
   struct msghdr message = *whole;
   if (whole->msg_iovlen == 0) return message;
@@ -206,7 +208,7 @@ int pthread_create(pthread_t* made, const pthread_attr_t* attributes, void* (*st
   return fails(kThread) ? EAGAIN : REAL(pthread_create)(made, attributes, start, argument);
 }
 
-/* Only a thread that does not block signals is interrupted in its sleep. */
+/* A signal interrupts a thread's sleep only if the thread does not block signals. */
 static int fails_asleep(const sigset_t* blocked) {
   sigset_t now;
   if (blocked == NULL) pthread_sigmask(SIG_BLOCK, NULL, &now), blocked = &now;

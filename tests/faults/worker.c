@@ -1,5 +1,6 @@
-/* One process of a cluster in which something fails: allocation_worker SCENARIO VICTIM N FOLDER [early]. It tells in one line what became of
- * it, for clusters.py to judge. Only the process of rank VICTIM is hit: while it works, or from before mv_init() on where it is early. */
+/* One process of a cluster with failures: allocation_worker SCENARIO VICTIM N FOLDER [early]. It prints its outcome in one line, which
+ * clusters.py checks. Failures are injected only into the process of rank VICTIM: during its work, or, with `early`, from before
+ * mv_init() on. */
 #include <polyverso/group.h>
 #include <polyverso/gossip.h>
 #include <polyverso/kvstore.h>
@@ -13,14 +14,15 @@
 
 enum { kCount = 300, kRounds = 4, kMost = 4096 };
 
-/* What is told. `acked` and `unknown` count this process's adds; `value` is what the table holds of all processes' in the end. */
+/* The reported outcome. `acked` and `unknown` count this process's adds; `value` is the table's value at the end, with all processes'
+ * adds. */
 static int64_t rank, size;
 static uint64_t acked, unknown;
 static double value = -1;
 static int sums; /* the table's value is the number of adds */
 static char trouble[600];
 static mv_status worst = MV_OK;
-static int goes_on = 1; /* the node can be used */
+static int goes_on = 1; /* the node is still usable */
 
 static float data[kMost];
 
@@ -28,13 +30,13 @@ static void wrong(const char* what) {
   if (trouble[0] == '\0') snprintf(trouble, sizeof trouble, "%s: %s", what, mv_last_error());
 }
 
-/* A call that a signal has interrupted, or without memory: it is tried again. */
+/* A call that failed for lack of memory, or that a signal interrupted, is repeated. */
 static int may_be_tried_again(mv_status status) {
   int64_t ignored;
   return (status == MV_ENOMEM || status == MV_EINTR) && mv_rank(0, &ignored) == MV_OK;
 }
 
-/** True where the call did what it says. */
+/** True if the call succeeded. */
 static int attempt(mv_status status, const char* what) {
   if (status == MV_OK) return 1;
   if (worst == MV_OK) {
@@ -44,7 +46,7 @@ static int attempt(mv_status status, const char* what) {
   if (!may_be_tried_again(status)) goes_on = 0;
   return 0;
 }
-/* Memory is there again the second time; signals may come often. */
+/* The second attempt has memory; signals may come often. */
 #define TRY(call)                                                        \
   do {                                                                   \
     for (int i_ = 0; i_ < 100 && goes_on && !attempt((call), #call); ++i_) \
@@ -52,12 +54,12 @@ static int attempt(mv_status status, const char* what) {
   } while (0)
 static mv_status wait_for(mv_request request) {
   mv_status status;
-  while ((status = mv_request_wait(request, 30000)) == MV_EINTR) /* it goes on */
+  while ((status = mv_request_wait(request, 30000)) == MV_EINTR) /* the request continues */
     if (worst == MV_OK) worst = status;
   return status;
 }
 
-/* What became of it, for clusters.py. */
+/* Prints the outcome, for clusters.py. */
 static void tell(mv_status ended, int happened, uint64_t count) {
   for (char* each = trouble; *each != '\0'; ++each)
     if (*each == '"' || *each == '\\' || *each == '\n') *each = '\'';
@@ -68,7 +70,7 @@ static void tell(mv_status ended, int happened, uint64_t count) {
   fflush(stdout);
 }
 
-/* Setting up failed: the process ends. */
+/* Set-up failed: the process ends. */
 static void give_up(mv_status status, const char* what) {
   worst = status;
   fprintf(stderr, "rank %d: %s: %s: %s\n", (int)rank, what, mv_status_name(status), mv_last_error());
@@ -99,7 +101,7 @@ static void make_table(void) {
 }
 static int add(mv_status status) {
   if (status == MV_OK) return ++acked, 1;
-  /* Without memory nothing has changed, unless the node has broken down. */
+  /* An add that failed for lack of memory has changed nothing, unless the node has broken down. */
   if (status != MV_ENOMEM || !may_be_tried_again(status)) ++unknown;
   return attempt(status, "add");
 }
@@ -153,7 +155,7 @@ static void nothing(void) {}
 static void make_group(void) {
   MAKE(mv_group_open(0, NULL, 0, &group));
 }
-/* A rank that fails to shrink its group tries again, and so does one that hears of it. */
+/* A rank that fails to shrink its group tries again, and so does one that learns of such a failure. */
 static int shrinks(mv_group whole, mv_group* shrunk) {
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   options.timeout_ms = 5000;
@@ -170,7 +172,7 @@ static void regroup_work(void) {
     mv_group whole, shrunk;
     mv_group_info info = MV_GROUP_INFO_INIT;
     if (!attempt(mv_group_open(0, NULL, 0, &whole), "open")) return;
-    mv_group_barrier(whole, NULL); /* the other has it open, too; its shrinking may break the group before this has ended here */
+    mv_group_barrier(whole, NULL); /* the other rank has it open, too; its shrink may break the group before this call returns */
     if (!shrinks(whole, &shrunk)) return;
     TRY(mv_group_describe(shrunk, &info));
     fill(1);
@@ -180,7 +182,7 @@ static void regroup_work(void) {
     attempt(mv_group_close(whole), "close");
   }
 }
-/* No operation is tried again: the others are told that the group is broken. */
+/* Operations are not repeated: the other ranks learn that the group is broken. */
 static void group_work(void) {
   for (int round = 0; round < 2 * kRounds && goes_on; ++round) {
     const uint64_t count = round % 4 == 3 ? kMost : 100;
@@ -329,7 +331,7 @@ int main(int argc, char** argv) {
   const char* const place = getenv("POLYVERSO_RANK");
   const int early = argc > 5 && place != NULL && atoll(place) == atoll(argv[2]);
   if (early) fault_arm(n);
-  if (place != NULL) rank = atoll(place); /* until mv_init() has told */
+  if (place != NULL) rank = atoll(place); /* until mv_init() has set it */
   MAKE(mv_init(NULL));
   MAKE(mv_rank(0, &rank));
   MAKE(mv_size(0, &size));

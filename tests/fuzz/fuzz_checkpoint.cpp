@@ -1,7 +1,6 @@
-// Checkpoints that anybody may have written: a manifest, or the header of a server's file. Any bytes are one that can
-// be written again and stays the same, or an error.
+// Untrusted checkpoints: a manifest, or the header of a server's file. Any input is an error, or parses to something that round-trips.
 //
-//   byte 0   'm': a manifest follows; else u64 bytes of the file, and its header
+//   byte 0   'm': a manifest follows; else u64 size of the file, and its header
 
 #include <cstddef>
 #include <cstdint>

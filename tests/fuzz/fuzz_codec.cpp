@@ -1,5 +1,5 @@
-// Encoded gradients from elsewhere: any bytes are decoded into their place, or refused. The input is a codec as text, a new
-// line, a number of values in two bytes, and what came as them.
+// Untrusted encoded gradients: any input is decoded into its place, or refused. The input is a codec as text, a newline, a number of values
+// in two bytes, and the encoded values.
 
 #include <algorithm>
 #include <cstddef>

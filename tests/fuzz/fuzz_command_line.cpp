@@ -1,4 +1,4 @@
-// Command lines of `polyverso`, a word a line: any words are something to do, within its limits, or a usage error with a sentence.
+// Command lines of `polyverso`, one word per line: any words parse to a command within its limits, or to a usage error with a message.
 
 #include <cstddef>
 #include <cstdint>

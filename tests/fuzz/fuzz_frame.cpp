@@ -1,4 +1,4 @@
-// A frame's prefix and header, as they come from the wire. What passes the check is read through, strings and vectors too.
+// A frame's prefix and header from the wire. If they pass the check, everything is read, including strings and vectors.
 
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// A gossip configuration: any bytes are a configuration or an error with a line, for work within the limits.
+// A gossip configuration: any input gives a configuration or an error with a line number, with bounded work.
 
 #include <cstddef>
 #include <cstdint>

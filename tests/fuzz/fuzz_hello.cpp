@@ -1,5 +1,5 @@
-// One side of a hello, against whatever comes. It never takes more than it wants, never ends up believing in somebody who does
-// not know the secret, and always has a sentence to say.
+// One side of a hello against any input. It never consumes more than it wants, never accepts a peer that does not know the secret, and
+// every error has a message.
 
 #include <algorithm>
 #include <cstdint>

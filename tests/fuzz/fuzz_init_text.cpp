@@ -1,4 +1,4 @@
-// The text of mv_init_text(): any bytes are settings or an error, and what was understood can be written down again.
+// The text of mv_init_text(): any input gives settings or an error, and accepted settings can be written as text again.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Variables of launchers, and Slurm's lists of hosts: any text is a place with all that a node needs, nothing, or an error that names a variable.
-// The input is lines NAME=VALUE; the first line is the value of `launcher`.
+// Variables of launchers, and Slurm's host lists: any text gives a place with everything that a node needs, nothing, or an error that names
+// a variable. The input is lines NAME=VALUE; the first line is the value of `launcher`.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
     const std::string value = line.substr(equals + 1);
-    variables[line.substr(0, equals)] = value.substr(0, value.find('\0'));  // as an environment's
+    variables[line.substr(0, equals)] = value.substr(0, value.find('\0'));  // as in an environment
     try_hosts(value);
   }
   const Environment environment = [&](const char* name) -> const char* {

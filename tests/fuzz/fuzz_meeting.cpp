@@ -1,4 +1,4 @@
-// What rank 0 tells the other processes of a launcher's job: any bytes are an address and a secret, or nothing.
+// The message of rank 0 to the other processes of a launcher's job: any input gives an address and a secret, or nothing.
 
 #include <cstddef>
 #include <cstdint>

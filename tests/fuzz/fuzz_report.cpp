@@ -1,4 +1,4 @@
-// What a member tells of itself, as its header comes from the wire: read, put together with others', and shown.
+// A member's report, as its header comes from the wire: parsed, merged with others, and printed.
 
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
-// The receiver of the shared-memory transport, on a ring that somebody else has filled. The first bytes say in how many steps it is
-// shown, and what else there is.
+// The receiver of the shared-memory transport on a ring with untrusted content. The first bytes give the number of steps in which the ring
+// is filled, and the other options.
 
 #include <algorithm>
 #include <cstdint>
@@ -42,10 +42,10 @@ struct Listener : base::LinkEvents {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 4) return 0;
-  // Allocated to the byte, so that a sanitizer sees a step beyond.
+  // Allocated with the exact size, so that a sanitizer detects an overrun.
   const std::unique_ptr<std::byte[]> ring(new std::byte[kRing]());
   const std::span<const std::byte> records = std::as_bytes(std::span(data, size)).subspan(4);
-  const size_t begin = data[1] >= 128 ? kRing / 2 : 0;  // as if there had been others before
+  const size_t begin = data[1] >= 128 ? kRing / 2 : 0;  // as if earlier records had been read
   std::memcpy(ring.get() + begin, records.data(), std::min(records.size(), kRing - begin));
   if (records.size() > kRing - begin)
     std::memcpy(ring.get(), records.data() + kRing - begin, std::min(records.size() - (kRing - begin), begin));
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   transport::ShmReceiver receiver(
       listener, 9, peer, ring.get(), kRing, own, [](uint64_t number) { return number == 1 ? segment : nullptr; },
       [](uint64_t) {});
-  if (begin > 0) {  // skip marks of 16 bytes lead nowhere: empty frames would do, but the position is what counts
+  if (begin > 0) {  // skip marks of 16 bytes have no effect; empty frames would do as well, since only the position matters
     peer.written = begin;
     if (!receiver.pass_over()) abort();
   }

@@ -1,4 +1,4 @@
-// The text of mv_table_create_text(): any bytes are a table that can be, or an error.
+// The text of mv_table_create_text(): any input gives a valid table specification, or an error.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The receiver, fed in pieces. The first bytes say how the stream is cut and where payloads go.
+// The receiver, fed in pieces. The first bytes decide how the stream is split and where payloads go.
 
 #include <algorithm>
 #include <cstdint>

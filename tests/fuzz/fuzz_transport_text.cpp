@@ -1,4 +1,4 @@
-// What users write for transports: faults and addresses. Nothing is refused without a word.
+// Users' text for transports: faults and addresses. Every refusal has a message.
 
 #include <cstdint>
 #include <cstdlib>

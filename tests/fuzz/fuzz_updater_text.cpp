@@ -1,4 +1,4 @@
-// The texts of updaters and optimizers, and of costs: any bytes are one that can be used and is written down alike, or an error.
+// The texts of updaters, optimizers and costs: any input is an error, or a usable specification whose text form round-trips.
 
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Writes the first inputs of the fuzz targets of the wire and the transports: mostly sound ones, from which a fuzzer finds its way to
-// the unsound. The corpora of the C interface are written manually.
+// Writes the seed inputs of the fuzz targets of the wire and the transports: mostly valid ones, from which a fuzzer reaches invalid ones.
+// The corpora of the C interface are written manually.
 //
 //   make_fuzz_corpus tests/fuzz/corpus
 
@@ -59,7 +59,7 @@ Bytes stream_of(const base::Frame& frame) {
 
 base::PayloadRef payload(size_t bytes) { return base::Payload::copy(Bytes(bytes, std::byte{0x3f})); }
 
-/// A message of every shape: none, some and many fields, strings, vectors, tables within tables.
+/// Messages of every shape: none, some and many fields, strings, vectors, nested tables.
 std::vector<std::pair<std::string, base::Frame>> frames() {
   using wire::Body;
   std::vector<std::pair<std::string, base::Frame>> made;
@@ -130,7 +130,7 @@ Bytes whole_units(Bytes record) {
   return record;
 }
 
-/// What only the shared-memory transport has: payloads in parts and in other memory, skip marks, goodbyes.
+/// Records that only the shared-memory transport has: payloads in parts and in other memory, skip marks, goodbyes.
 void write_rings(const base::Frame& frame, const Bytes& records) {
   const auto marked = [&](transport::RecordKind kind, uint64_t payload) {
     Bytes head = whole_units(frame.head);
@@ -166,7 +166,7 @@ void write_frames() {
     write("fuzz_ring", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));
     all.insert(all.end(), stream.begin(), stream.end());
     records.insert(records.end(), stream.begin(), stream.end());
-    records.resize((records.size() + 15) / 16 * 16);  // each begins on such a multiple
+    records.resize((records.size() + 15) / 16 * 16);  // records are aligned to this
   }
   write_rings(frames().front().second, records);
   const auto goodbye = wire::goodbye();

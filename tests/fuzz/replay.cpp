@@ -1,4 +1,4 @@
-// What libFuzzer's own main() does with files as arguments, for compilers without it: each is one input. Folders are searched.
+// Replaces libFuzzer's main() for compilers without libFuzzer: each argument is a file with one input, or a folder of them.
 
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const auto replay = [&](const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    // Copied to its exact size, so that a sanitizer sees a read past its end.
+    // Copied to its exact size, so that a sanitizer detects a read past its end.
     const std::vector<uint8_t> exact(bytes.begin(), bytes.end());
     LLVMFuzzerTestOneInput(exact.data(), exact.size());
     ++inputs;

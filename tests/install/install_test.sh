@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs the build tree into a scratch prefix and uses it like a new user: a C program built with pkg-config and with
-# find_package, the command, and every language, each with only the installed tree.
+# Installs the build tree into a scratch prefix and uses it like a new user: a C program built with pkg-config and with find_package, the
+# command, and every language. Each uses only the installed tree.
 #   install_test.sh BUILD LIBDIR [PYTHON PYTHON_DIR PERL_DIR]
 set -euo pipefail
 build=$1 libdir=$2

@@ -1,16 +1,18 @@
-/* How the survivors of a group come to one list of themselves: core/engine/collective/agreement.cpp.
+/* The protocol by which the survivors of a group agree on the list of survivors: core/engine/collective/agreement.cpp.
  *
- * Ranks crash at any moment, also between two of the messages by which they tell of a decision. Each survivor hears of each crash, some time: by
- * itself, after which it hears no earlier message of that rank's, or by another survivor's word, after which it may. Messages between two ranks
- * keep their order. No rank takes a living one for lost: the cluster's view sees to that. Whatever happens, survivors decide, and decide the same.
+ * Ranks crash at any moment, also between two messages that announce a decision. Every survivor eventually learns of every crash. It
+ * either detects the crash itself, and then receives no earlier message of that rank, or another survivor tells it, and then it may.
+ * Messages between two ranks keep their order. No rank mistakes a living rank for a lost one, because losses come from the cluster's
+ * view. Checked: all survivors decide, and decide the same.
  *
- * A rank handles one event (a message, a loss, its own call) in one step, as on the loop's thread; in it it can crash before each message.
+ * A rank handles one event (a message, a loss, its own call) in one step, as on the loop's thread. It can crash before each message of
+ * that step.
  *
- *   BUG_DECIDES_BY_ITSELF: a coordinator decides without every survivor's report
+ *   BUG_DECIDES_BY_ITSELF: a coordinator decides without a report from every survivor
  *   BUG_DECIDED_ARE_SILENT: a rank that has decided does not answer reports
- *   BUG_FORGETS_DECISIONS: nobody takes notice of a decision that a message tells of
+ *   BUG_FORGETS_DECISIONS: ranks ignore decisions in messages
  *   BUG_REPORTS_ONCE: a rank reports to the first coordinator only
- *   BUG_HEARS_THE_GONE: a rank that has told the next coordinator that another one is gone still takes that one's decision
+ *   BUG_HEARS_THE_GONE: a rank that has reported a lost rank to the next coordinator still accepts a decision of the lost rank
  *   NIGHTLY_FOUR_RANKS: -DRANKS=4 -DCRASHES=2
  */
 #ifndef RANKS
@@ -161,7 +163,7 @@ end:
 init {
   byte r;
   atomic {
-    do  /* how many of the crashes there are at most do not happen */
+    do  /* some of the possible crashes do not happen */
     :: crashes < CRASHES -> crashes++
     :: break
     od;

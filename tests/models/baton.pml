@@ -1,15 +1,16 @@
-/* Who drives the loop, and who wakes whom: core/transport/loop/loop.cpp.
+/* How threads take turns at driving the loop, and how they wake each other: core/transport/loop/loop.cpp.
  *
- * Two callers wait in drive_until(), each for a completion: one comes from another thread (Completer), one by a task that another thread posts
- * (Poster), and which of the two it is for whom is open. The background thread drives while nobody else does. Nobody may wait for ever: SPIN reports
- * a state in which no process can go on, and each sleep here lasts until it is ended by somebody else. (In the code a driver also wakes for its
- * timers, so that a lost wake-up is a delay of up to a heartbeat.) The mutex makes sequences atomic; spinning before a sleep is left out.
+ * Two callers wait in drive_until(), each for a completion. One completion comes from another thread (Completer), the other from a task
+ * that another thread posts (Poster); the model tries both assignments. The background thread drives while no caller does. Checked: no
+ * caller waits for ever. SPIN reports a state in which no process can continue, and each sleep here lasts until another process ends it.
+ * (In the code, a driver also wakes for its timers, so a lost wake-up only delays it by up to a heartbeat.) The mutex makes sequences
+ * atomic. Spinning before a sleep is left out.
  *
- *   BUG_COMPLETION_IS_NO_NEWS: wake_waiters() wakes a driver that sleeps, but tells nothing to one that is about to
- *   BUG_SLEEPS_IN_SPITE_OF_NEWS: may_sleep() does not look at news_
- *   BUG_CLEARS_NEWS_LATE: run_tasks() clears news_ after done() was asked
- *   BUG_IS_NOT_HANDED_ON: leave_baton() offers the baton to nobody
- *   BUG_NOTED_IN_LINE_LATE: wait_in_line() asks done() before the caller is in line, and not again
+ *   BUG_COMPLETION_IS_NO_NEWS: wake_waiters() wakes a sleeping driver, but does not notify one that is about to sleep
+ *   BUG_SLEEPS_IN_SPITE_OF_NEWS: may_sleep() ignores news_
+ *   BUG_CLEARS_NEWS_LATE: run_tasks() clears news_ after the call to done()
+ *   BUG_IS_NOT_HANDED_ON: leave_baton() offers the baton to no caller
+ *   BUG_NOTED_IN_LINE_LATE: wait_in_line() calls done() before the caller is in line, and not again
  */
 #define CALLERS 2
 mtype = { nobody, background, caller };
@@ -152,7 +153,7 @@ proctype Poster() {
   unlock
 }
 
-/* Loop::run_background(): it steps back while callers drive, for a while or, behind a long call, until it is told */
+/* Loop::run_background(): pauses while callers drive, for a limited time or, behind a long call, until it is notified */
 proctype Background() {
   byte taken;
   bool sleeps;
@@ -167,7 +168,7 @@ proctype Background() {
       unlock;
       if
       :: notified
-      :: !resting && baton == nobody && (tasks > 0 || anybody_in_line)  /* its time was up */
+      :: !resting && baton == nobody && (tasks > 0 || anybody_in_line)  /* its pause is over */
       :: ended == CALLERS
       fi;
       resting = false

@@ -1,18 +1,20 @@
-/* How two gossiping nodes agree on a symmetric exchange: core/engine/gossip/pair_exchange.cpp; exchange.hpp has the protocol.
+/* How two gossiping nodes agree on a symmetric exchange: core/engine/gossip/pair_exchange.cpp. exchange.hpp describes the protocol.
  *
- * Each node begins a fetch (ATTEMPTS times), proposes or accepts, reads the other one's version, and either both take it or neither does. At any
- * moment the connection may break and come back, which loses all messages on their way, and a node's time may be up. Where that happens to an
- * acceptor between its Ready and the Commit, it can't know, and counts the exchange as unsettled; that is the one exception.
+ * Each node begins a fetch (ATTEMPTS times), proposes or accepts, and reads the other node's version; then either both take it or
+ * neither does. At any moment, the connection may break and come back, which loses all messages in flight, and a node may time out. An
+ * acceptor that times out between its Ready and the Commit does not know the outcome and counts the exchange as unsettled. That is the
+ * only exception.
  *
- * Checked: an acceptor takes a version only if the proposer has committed; if a proposer has committed, the acceptor takes it or counts it as
- * unsettled; and while no node's time is up, nobody waits for ever, except for a partner that has noted its proposal and begins no fetch.
+ * Checked: an acceptor takes a version only if the proposer has committed. If a proposer has committed, the acceptor takes the version
+ * or counts the exchange as unsettled. Without time-outs, no node waits for ever, except for a partner that has noted its proposal and
+ * begins no fetch.
  *
  *   BUG_COMMITS_WITHOUT_READY: the proposer commits as soon as it has everything itself
- *   BUG_ACCEPTOR_DOES_NOT_WAIT: the acceptor takes the version when it says Ready
+ *   BUG_ACCEPTOR_DOES_NOT_WAIT: the acceptor takes the version when it sends Ready
  *   BUG_COMMIT_IS_NOT_REPEATED: the proposer forgets what it has committed
- *   BUG_READY_IS_NOT_REPEATED: the acceptor says Ready once
- *   BUG_AGREE_IS_NOT_REPEATED: a proposal that comes again is not answered
- *   BUG_NO_PRIORITY: of two proposals that meet neither counts
+ *   BUG_READY_IS_NOT_REPEATED: the acceptor sends Ready once
+ *   BUG_AGREE_IS_NOT_REPEATED: a repeated proposal is not answered
+ *   BUG_NO_PRIORITY: two simultaneous proposals are both ignored
  *   NIGHTLY_TWO_ATTEMPTS: -DATTEMPTS=2
  */
 #ifndef ATTEMPTS
@@ -29,13 +31,13 @@ byte begun[2], questions[2];
 bool has[2];                                 /* attempt_->exchange, and its fields: */
 byte number[2];
 bool proposer[2], agreed[2], noted[2], ready[2], whole[2];
-byte held[2];                                /* held_: the partner's proposal that waits; 0: none */
+byte held[2];                                /* held_: the partner's waiting proposal; 0: none */
 byte committed[2], accepted[2];              /* committed_, accepted_ */
-byte taken[2], taken_from[2];                /* numbers of exchanges that are valid here: as proposer, as acceptor */
+byte taken[2], taken_from[2];                /* numbers of the exchanges that are valid here: as proposer, as acceptor */
 byte unsettled[2];
 byte breaks, late;
 bool can_be_late;
-bit greater;                                 /* whose proposals have the greater priority */
+bit greater;                                 /* the node whose proposals have the higher priority */
 
 #define other (1 - me)
 inline say(word, which, by_proposer) { assert(nfull(to[other])); to[other]!word, which, by_proposer }
@@ -73,7 +75,7 @@ inline commit() {
   finish()
 }
 
-/* Gossip::settle_proposal(). Both nodes have but this partner. */
+/* Gossip::settle_proposal(). Each node has only this partner. */
 inline on_propose(which) {
   if
   :: !fetching[me] -> held[me] = which; say(Wait, which, false)
@@ -94,7 +96,7 @@ inline on_propose(which) {
 #endif
       if
       :: !agreed[me] && (noted[me] || counts_more) -> withdraw(); accept(which)
-      :: !agreed[me] && !(noted[me] || counts_more) -> skip  /* it has this node's, which counts */
+      :: !agreed[me] && !(noted[me] || counts_more) -> skip  /* it has this node's proposal, which has priority */
       :: agreed[me] -> say(Decline, which, false)
       fi
     :: !has[me] -> accept(which)
@@ -215,7 +217,7 @@ end:
   od
 }
 
-/* When nothing more happens by itself. */
+/* Holds when no process can continue. */
 inline check(me) {
   assert(!fetching[me] || noted[me] || late > 0);
   assert(taken[me] == taken_from[other] || unsettled[other] > 0)

@@ -1,14 +1,14 @@
-/* How a rank that sleeps on another one hears that the group has ended: core/intranode/rank_context.cpp and waiting.hpp.
+/* How a rank that sleeps on another rank learns that the group has ended: core/intranode/rank_context.cpp and waiting.hpp.
  *
- * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (RankContext::end, lose, give_up,
- * hear_left), or another rank does (RankContext::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
- * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. RankContext::wake_sleeper() therefore repeats it
- * until the waiter has said that it is awake. The code repeats it for 10 ms at most, for a waiter that is stopped; the limit on each
- * sleep (kLongest) covers that case and is left out here.
+ * The waiter sleeps on the bell of a rank whose value never comes. Either a thread of the waiter's process ends the group
+ * (RankContext::end, lose, give_up, hear_left), or another rank does (RankContext::say_left). Neither can change the bell on which the
+ * waiter sleeps, because it is in another rank's memory. So the kernel does not notice a wake-up between the waiter's last check and its
+ * sleep. RankContext::wake_sleeper() therefore repeats the wake-up until the waiter says that it is awake. The code repeats it for at
+ * most 10 ms, in case the waiter is stopped; the limit on each sleep (kLongest) covers that case and is left out here.
  *
  *   BUG_WAKES_ONCE: one wake-up only
- *   BUG_NO_FENCE_BEFORE_WAKING: looks whether the waiter sleeps without a fence after the end was stored
- *   BUG_NO_FENCE_IN_SLEEP: the waiter looks for the end without a fence after it said that it sleeps
+ *   BUG_NO_FENCE_BEFORE_WAKING: checks for a sleeping waiter without a fence after the store of the end
+ *   BUG_NO_FENCE_IN_SLEEP: the waiter checks for the end without a fence after it has announced its sleep
  *   BUG_NO_LOOK_FOR_THE_END: the waiter does not call trouble() before it sleeps
  */
 #include "memory.h"
@@ -30,7 +30,7 @@ active proctype Waiter() {
 #endif
     if
     :: !trouble ->
-      /* sleep_by(): the bell does not change, so the kernel always puts it to sleep */
+      /* sleep_by(): the bell does not change, so the kernel always puts the waiter to sleep */
       d_step { settle(asleep_on, 0); in_futex = true };
       !in_futex
     :: else

@@ -1,17 +1,17 @@
 /* How ranks of one machine wait for each other: core/intranode/waiting.hpp and waiting.cpp.
  *
- * Each rank carries out operations 1, 2, ... of which each publishes a word and then waits for everybody's. Nobody may sleep for ever: SPIN
- * reports a state in which no process can go on. The code's one-second limit on a sleep (kLongest) is left out, for with it every lost
- * wake-up is only a delay.
+ * Each rank carries out operations 1, 2, ... In each, it publishes a word and then waits for the words of all ranks. Checked: no rank
+ * sleeps for ever. SPIN reports a state in which no process can continue. The code's one-second limit on a sleep (kLongest) is left out,
+ * because it would turn every lost wake-up into a mere delay.
  *
- * The pattern is Dekker's: a publisher stores its word and then looks for sleepers, a sleeper says that it sleeps and then looks at the word.
- * With a full fence between the two steps on both sides, one of them sees the other.
+ * The pattern is Dekker's: a publisher stores its word and then checks for sleepers; a sleeper announces its sleep and then checks the
+ * word. With a full fence between the two steps on both sides, at least one of them sees the other.
  *
- *   BUG_NO_FENCE_IN_SETTLE: settle() looks for sleepers without a fence; a read-modify-write of the own bell is none
- *   BUG_NO_FENCE_IN_SLEEP: sleep() looks at the word without a fence
- *   BUG_SLEEPS_WITHOUT_SETTLING: wait() sleeps although it owes others a look for sleepers
- *   BUG_LOOKS_BEFORE_IT_SAYS_SO: sleep() looks at the word first and says that it sleeps afterwards
- *   BUG_READS_THE_BELL_LAST: sleep() reads the bell after it has looked, so that a ring between the two is not noticed
+ *   BUG_NO_FENCE_IN_SETTLE: settle() checks for sleepers without a fence; a read-modify-write of the rank's own bell is not a fence
+ *   BUG_NO_FENCE_IN_SLEEP: sleep() checks the word without a fence
+ *   BUG_SLEEPS_WITHOUT_SETTLING: wait() sleeps although it has not checked for sleepers since it published
+ *   BUG_LOOKS_BEFORE_IT_SAYS_SO: sleep() checks the word first and announces its sleep afterwards
+ *   BUG_READS_THE_BELL_LAST: sleep() reads the bell after the check, so a ring between the two goes unnoticed
  *   BUG_DOES_NOT_RING: settle() wakes the futex without changing the bell first
  *   NIGHTLY_THREE_RANKS: -DRANKS=3 -DLAST=2
  */
@@ -23,10 +23,10 @@
 #define LAST 3
 #endif
 
-word(published, RANKS);  /* Header::posted, Words::staged, merged, copied, draining: one of them stands for all */
+word(published, RANKS);  /* Header::posted, Words::staged, merged, copied, draining: one word represents all of them */
 word(bell, RANKS);       /* Words::bell */
-word(asleep_on, RANKS);  /* Words::asleep_on: 1 + the rank whose bell this one sleeps by; 0: awake */
-bool in_futex[RANKS];    /* by the bell of rank waits_on */
+word(asleep_on, RANKS);  /* Words::asleep_on: 1 + the rank on whose bell this one sleeps; 0: awake */
+bool in_futex[RANKS];    /* on the bell of rank waits_on */
 byte waits_on[RANKS];
 
 /* full_fence() */
@@ -34,7 +34,7 @@ inline fence(r) {
   d_step { settle(published, r); settle(asleep_on, r) }
 }
 
-/* FUTEX_WAKE: all who sleep by this rank's bell */
+/* FUTEX_WAKE: all that sleep on this rank's bell */
 inline futex_wake(r) {
   d_step {
     j = 0;
@@ -133,7 +133,7 @@ proctype Rank(byte r) {
     od;
     operation++
   od;
-  look_for_sleepers(r);  /* RankContext::over() of the last operation; of the others it follows in the next wait() */
+  look_for_sleepers(r);  /* RankContext::over() of the last operation; for earlier operations the next wait() does it */
 }
 
 /* A store buffer drains at any time. */

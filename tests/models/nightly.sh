@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the larger instances of the models, which `make test` has no time for.
+# Checks the larger instances of the models, which take too long for `make test`.
 set -eu
 cd "$(dirname "$0")"
 failed=0

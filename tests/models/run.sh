@@ -1,14 +1,14 @@
 #!/bin/sh
 # Checks one model with SPIN: run.sh MODEL.pml [SWITCH...]
 #
-# A model is a .pml file. Lines of its first comment steer the check:
+# A model is a .pml file. Lines of its first comment control the check:
 #   BUG_NAME: text        puts a bug back in. With -DBUG_NAME the model has to fail.
 #   NIGHTLY_NAME: flags   a larger instance, such as -DRANKS=3, that only `make nightly` checks. It has to hold.
-#   search: flags         options of the search; default -m1000000. With -a in them it is a search for acceptance cycles.
-# CMakeLists.txt makes a test of each model and of each of its bugs, so a new model is a new file and nothing else.
+#   search: flags         options of the search; default -m1000000. With -a it searches for acceptance cycles.
+# CMakeLists.txt creates a test for each model and for each of its bugs, so a new model needs only its file.
 #
-# The check passes if the model holds in every reachable state, or, with a switch BUG_..., if it fails in one.
-# A failure prints the shortest schedule found.
+# The check passes if the model holds in every reachable state, or, with a BUG_... switch, if it fails in one. A failure prints the shortest
+# schedule found.
 set -eu
 model=$(realpath "$1")
 shift
@@ -23,7 +23,7 @@ for switch in "$@"; do
   case $switch in
     BUG_*) flags="$flags -D$switch" bug=$switch ;;
     NIGHTLY_*) flags="$flags $(printf '%s\n' "$header" | sed -n "s/^ *\** *$switch: *//p")" ;;
-    *) echo "$0: $switch is no switch" >&2; exit 2 ;;
+    *) echo "$0: unknown switch $switch" >&2; exit 2 ;;
   esac
 done
 case " $search " in
@@ -51,7 +51,7 @@ if [ -z "$bug" ] && { [ $held = no ] || [ $complete = no ]; }; then
   exit 1
 elif [ -n "$bug" ] && [ $held = yes ]; then
   cat log
-  echo "$name: FAILED: it holds with $bug, which puts a bug back in"
+  echo "$name: FAILED: it holds although $bug puts a bug back in"
   exit 1
 fi
 grep "states, stored\|State-vector" log

@@ -1,32 +1,33 @@
-/* How the two sides of a connection in shared memory sleep and wake each other: core/transport/shm/connection.cpp and shm.cpp.
+/* How the two sides of a shared-memory connection sleep and wake each other: core/transport/shm/connection.cpp and shm.cpp.
  *
- * Each side writes records for the other one into its own ring, and reads the other's. It rings the other's bell, an eventfd, only where that
- * one says that it sleeps: after it has written records (flush), and after it has read as much as the other one waits for (look). A side
- * that sleeps has either nothing to read and nothing to write, or nothing to read and no room. Nobody may sleep for ever while there is
- * something to do: SPIN reports a state in which no process can go on.
+ * Each side writes records into its own ring and reads the other side's ring. It rings the other side's bell, an eventfd, only if that
+ * side has announced its sleep: after it has written records (flush), and after it has read as much as the other side waits for (look).
+ * A sleeping side either has nothing to read and nothing to write, or has nothing to read and no room to write. Checked: no side sleeps
+ * for ever while there is work. SPIN reports a state in which no process can continue.
  *
  * The patterns are Dekker's, with a full fence between the store and the load on both sides.
  *
- *   BUG_NO_FENCE_IN_FLUSH: flush() looks whether the other one sleeps without a fence
+ *   BUG_NO_FENCE_IN_FLUSH: flush() checks for a sleeping peer without a fence
  *   BUG_NO_FENCE_AFTER_READING: the same after records were read
- *   BUG_NO_FENCE_BEFORE_SLEEP: before_sleep() looks for news without a fence
- *   BUG_LOOKS_BEFORE_IT_SAYS_SO: before_sleep() looks for news before it says that it sleeps
- *   BUG_RINGS_ONCE_FOR_ALL: a side that has rung once does not ring again; naps are not told from each other
- *   BUG_NO_RING_AFTER_READING: nobody is told that there is room again; a side that is closing once did so when it passed over records
+ *   BUG_NO_FENCE_BEFORE_SLEEP: before_sleep() checks for news without a fence
+ *   BUG_LOOKS_BEFORE_IT_SAYS_SO: before_sleep() checks for news before it announces its sleep
+ *   BUG_RINGS_ONCE_FOR_ALL: a side that has rung once does not ring again; naps are not distinguished
+ *   BUG_NO_RING_AFTER_READING: the writer is not told that there is room again; a closing side once omitted this when it passed over
+ *   records
  *   NIGHTLY_LONGER: -DRECORDS=3
  */
 #include "memory.h"
 #ifndef RECORDS
 #define RECORDS 2
 #endif
-#define ROOM 1  /* records that a ring holds */
+#define ROOM 1  /* the ring's capacity in records */
 #define NO_WISH 200
 
 word(written, 2);     /* Control::written of each side, in records */
-word(read, 2);        /* Control::read: how many of the other's records it has read */
+word(read, 2);        /* Control::read: the number of the other side's records that it has read */
 word(naps, 2);        /* Control::naps: odd while it sleeps */
-word(wants_read, 2);  /* Control::wants_read: wake it when the other one has read so many */
-bool bell[2];         /* the eventfd that this side sleeps by; poll() takes what was rung */
+word(wants_read, 2);  /* Control::wants_read: the peer wakes this side after reading this many */
+bool bell[2];         /* the eventfd on which this side sleeps; poll() resets it */
 
 /* full_fence() */
 inline fence(s) {
@@ -50,7 +51,7 @@ inline ring_bell(s) {
 }
 
 inline look(s) {
-  /* ShmConnection::take(), or pass_over() of a side that is closing */
+  /* ShmConnection::take(), or pass_over() on a closing side */
   if
   :: load(written, 1 - s) > mine(read, s) ->
     store(read, s, load(written, 1 - s));

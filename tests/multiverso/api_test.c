@@ -1,4 +1,4 @@
-/* The 17 functions, as a C program that was written for the original calls them. A cluster of one. */
+/* The 17 functions, called as by a C program written for the original. A cluster of one process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@ enum { kSize = 1000, kRows = 11, kCols = 10 };
 
 static void start_with(const char *argument) {
   char name[] = "", text[64];
-  char *argv[2] = {name, text}; /* no NULL at the end, as bindings pass it */
+  char *argv[2] = {name, text}; /* no NULL at the end; bindings pass argv like this */
   int argc = 2;
   strncpy(text, argument, sizeof(text) - 1);
   text[sizeof(text) - 1] = '\0';
@@ -104,7 +104,7 @@ static void the_sgd_updater_subtracts(void **state) {
   assert_true(values[0] == -1 && values[1] == 2);
 }
 
-/** What Multiverso or this library knows is gone from argv; what the program's own is stays, in order. */
+/** MV_Init removes from argv the arguments that Multiverso or this library knows; the program's own arguments stay, in order. */
 static void known_arguments_are_taken(void **state) {
   (void)state;
   char program[] = "train", own[] = "-depth=3", sync[] = "-sync=false", file[] = "data.txt";

@@ -1,5 +1,5 @@
-/* Errors are written, and end the process; with POLYVERSO_MULTIVERSO_ERRORS=continue the call returns. Each in a child
- * of its own: this process never joins a cluster, and so may fork. */
+/* Errors are printed and end the process; with POLYVERSO_MULTIVERSO_ERRORS=continue the call returns. Each case runs in a child process:
+ * this process never joins a cluster, so it may fork. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 static char heard[4096];
 
-/** What `body` writes to standard error, into `heard`; returns how it ended, as waitpid() tells. */
+/** Runs `body` in a child and copies its standard error into `heard`; returns its status, as waitpid() gives it. */
 static int run_child(const char *errors, void (*body)(void)) {
   int ends[2];
   assert_int_equal(pipe(ends), 0);
@@ -26,7 +26,7 @@ static int run_child(const char *errors, void (*body)(void)) {
   if (child == 0) {
     const struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
-    signal(SIGABRT, SIG_DFL); /* cmocka catches it */
+    signal(SIGABRT, SIG_DFL); /* cmocka handles it */
     dup2(ends[1], STDERR_FILENO);
     if (errors == NULL) {
       unsetenv("POLYVERSO_MULTIVERSO_ERRORS");

@@ -1,4 +1,4 @@
-/* Strict C99, first and alone, and beside the header of the library below. */
+/* Strict C99: included first and alone, and together with the library's header below. */
 #include <multiverso/c_api.h>
 
 #include <polyverso/polyverso.h>

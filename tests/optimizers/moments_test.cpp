@@ -1,4 +1,4 @@
-// core/shard/updater/optimizer/sgld.cpp by its moments: w += sqrt(lr) N - lr / 2 (rescale_grad g + wd w), N normal.
+// core/shard/updater/optimizer/sgld.cpp: checks moments of w += sqrt(lr) N - lr / 2 (rescale_grad g + wd w), N normal.
 
 #include <hwy/highway.h>
 
@@ -55,7 +55,7 @@ void expect_near(double got, double expected, double within) {
 void the_noise_is_normal(void**) {
   const auto noise = stepped<float>("mx.sgld learning_rate=1 seed=3", 0, 0, 1);
   const double deviation =
-      1 / std::sqrt(static_cast<double>(kCount));  // of a mean of normal numbers; 5 of them are allowed
+      1 / std::sqrt(static_cast<double>(kCount));  // the standard error of a mean of normal numbers; 5 of them are allowed
   expect_near(mean(noise, [](double x) { return x; }), 0, 5 * deviation);
   expect_near(mean(noise, [](double x) { return x * x; }), 1, 5 * std::sqrt(2.0) * deviation);
   expect_near(mean(noise, [](double x) { return x * x * x; }), 0, 5 * std::sqrt(15.0) * deviation);
@@ -66,7 +66,7 @@ void the_noise_is_normal(void**) {
     expect_near(mean(noise, [&](double x) { return x <= bound ? 1.0 : 0.0; }), below, spread);
     expect_near(mean(noise, [&](double x) { return x >= -bound ? 1.0 : 0.0; }), below, spread);
   }
-  for (const size_t apart : {1, 16, 32, 1024}) {  // neighbours, and those of one pair, know nothing of each other
+  for (const size_t apart : {1, 16, 32, 1024}) {  // neighbours, and the numbers of one pair, are independent
     double product = 0;
     for (size_t i = 0; i + apart < kCount; ++i)
       product += static_cast<double>(noise[i]) * static_cast<double>(noise[i + apart]);

@@ -1,5 +1,5 @@
-// core/shard/updater/optimizer: 50 random updates of every optimizer, as MXNet 1.9.1, PyTorch or the paper's formula made them
-// (record.py), replayed tensor by tensor as a key-value store would, and through tables.
+// core/shard/updater/optimizer: 50 random updates of every optimizer, recorded from MXNet 1.9.1, PyTorch or the paper's formula
+// (record.py), replayed tensor by tensor as in a key-value store, and through tables.
 
 #include <hwy/highway.h>
 
@@ -33,7 +33,7 @@ namespace {
 using namespace mv::shard;
 using Json = nlohmann::json;
 
-/// record.py says what a case's numbers are.
+/// record.py describes how a case draws its numbers.
 class Draws {
  public:
   explicit Draws(uint64_t seed) : seed_(seed << 32) {}
@@ -78,7 +78,7 @@ std::vector<Case> read_cases(const std::filesystem::path& file) {
   return cases;
 }
 
-/// Numbers as they travel in the case's dtype.
+/// Numbers in the case's dtype, as in a message.
 std::vector<std::byte> as_bytes(mv_dtype dtype, const std::vector<double>& numbers) {
   std::vector<std::byte> bytes(numbers.size() * mv::tensor::dtype_bytes(dtype));
   if (dtype == MV_F64) {
@@ -93,7 +93,7 @@ std::vector<std::byte> as_bytes(mv_dtype dtype, const std::vector<double>& numbe
   return bytes;
 }
 
-/// The same as they are stored.
+/// Numbers in the case's dtype, as in a table.
 std::vector<std::byte> as_stored(mv_dtype dtype, const std::vector<double>& numbers) {
   const auto travelling = as_bytes(dtype, numbers);
   if (mv::tensor::storage_dtype(dtype) == dtype) return travelling;
@@ -113,7 +113,7 @@ double at(mv_dtype storage, const std::vector<std::byte>& bytes, size_t i) {
   return narrow;
 }
 
-/// What the recorded numbers leave open: MXNet rounds to f32 in its own order, halves were rounded once more.
+/// The recorded numbers' inaccuracy: MXNet rounds to f32 in its own order, and halves were rounded once more.
 double tolerance(mv_dtype dtype) { return dtype == MV_F64 ? 1e-11 : dtype == MV_F32 ? 2e-5 : 1.5 / 1024; }
 
 void expect_recorded(const Case& one, uint64_t update, size_t key, const std::vector<std::byte>& values) {
@@ -137,7 +137,7 @@ struct Key {
   uint64_t count = 0;
 };
 
-/// What a key-value store does with an Updater.
+/// Applies an Updater like a key-value store.
 class Store {
  public:
   explicit Store(const Case& one)
@@ -189,7 +189,7 @@ class Store {
 
 // ------------------------------------------------------------ through a table
 
-/// The same by a shard, which keeps states and count itself.
+/// The same through a shard, which keeps states and count itself.
 class Table {
  public:
   Table(const Case& one, int32_t kind, size_t key, const std::shared_ptr<Families>& families) : case_(one) {
@@ -232,9 +232,9 @@ class Table {
   std::vector<int64_t> all_;
 };
 
-/// The tables that can hold a case.
+/// The tables that can represent a case.
 std::vector<int32_t> kinds_for(const Case& one) {
-  if (one.keys() > 1) return {MV_MATRIX};  // each a key of a store
+  if (one.keys() > 1) return {MV_MATRIX};  // each row is a key of a store
   if (make_updater(parse_updater(one.text()).value(), one.storage())->sums() > 0) return {MV_MATRIX};
   return {MV_MATRIX, MV_SPARSE, MV_KEYVALUE};
 }
@@ -268,7 +268,7 @@ void replay(const Case& one) {
     }
 }
 
-/// On the widest vectors that there are, and on the narrowest.
+/// Runs the check with the widest and the narrowest vectors of this machine.
 template <typename Check>
 void on_both_ends(const Check& check) {
   const auto targets = hwy::SupportedAndGeneratedTargets();

@@ -1,4 +1,4 @@
-// What the sources under test call instead of ThreadSanitizer's runtime and the C library: see scheduler.hpp. Not instrumented.
+// Replaces ThreadSanitizer's runtime and functions of the C library for the sources under test: see scheduler.hpp. Not instrumented.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 using namespace mv::schedules;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
-/// The C library's function of this name. Looked up without a lock: threads whose turn it is not call some of them, too.
+/// The C library's function of this name. The lookup takes no lock, because threads that do not have the turn call some of them, too.
 #define REAL(name)                                                     \
   reinterpret_cast<decltype(&name)>([] {                               \
     static std::atomic<void*> found{nullptr};                          \
@@ -36,7 +36,7 @@ namespace {
 
 int64_t nanoseconds_of(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
-/// A system call that other threads may notice by a descriptor.
+/// A system call that may make a descriptor of another thread ready.
 template <typename Call>
 auto around(const void* where, Call&& call) {
   if (current_thread() == nullptr) return call();
@@ -128,7 +128,7 @@ ATOMICS(uint64_t, 64)
 EXPORT void __tsan_atomic_thread_fence(int) { full_step(HERE); }
 EXPORT void __tsan_atomic_signal_fence(int) {}
 
-// Of ordinary accesses ThreadSanitizer itself finds the races; they are no points to switch at.
+// ThreadSanitizer itself finds races of ordinary accesses; they are no switching points.
 #define NOTHING(name) \
   EXPORT void __tsan_##name(void*) {}
 #define ACCESSES(bytes)                                                                                                \
@@ -171,7 +171,7 @@ EXPORT int pthread_mutex_unlock(pthread_mutex_t* mutex) {
 namespace {
 
 int wait_for(pthread_cond_t* condition, pthread_mutex_t* mutex, int64_t until) {
-  if (current_thread() == nullptr) abort();  // only a schedule's threads wait
+  if (current_thread() == nullptr) abort();  // only threads of a schedule may wait
   REAL(pthread_mutex_unlock)(mutex);
   wake(mutex, true);
   const Woken how = block({.doing = "waits for a condition", .on = condition, .until = until});
@@ -216,7 +216,7 @@ EXPORT int pthread_kill(pthread_t thread, int signal) {
   interrupt(thread);
   return 0;
 }
-/// Of all signals SIGUSR1 stands for all.
+/// SIGUSR1 represents all signals.
 EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {
   if (current_thread() == nullptr) return REAL(pthread_sigmask)(how, set, before);
   if (before != nullptr) {
@@ -263,7 +263,7 @@ EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* span, tim
 
 // ------------------------------------------------------------ system calls
 
-/// Only futexes block. They are shared between processes, but here are threads only, which have them at the same address.
+/// Only futexes block. Between processes they are shared; here all users are threads, which have them at the same address.
 EXPORT long syscall(long number, ...) {
   va_list list;
   va_start(list, number);
@@ -347,7 +347,7 @@ EXPORT int close(int fd) {
   return around(HERE, [&] { return REAL(close)(fd); });
 }
 
-/// The machine's load is none of the schedule's.
+/// The machine's load must not influence the schedule.
 EXPORT int open(const char* path, int flags, ...) {
   va_list list;
   va_start(list, flags);
@@ -360,7 +360,7 @@ EXPORT int open(const char* path, int flags, ...) {
 
 extern "C" void __libc_free(void* memory);
 
-/// Before the memory is somebody else's.
+/// Called before the memory is reused.
 EXPORT void free(void* memory) {
   if (current_thread() != nullptr) flush_stores();
   __libc_free(memory);

@@ -1,5 +1,5 @@
-// Two to four ranks reduce by shared memory, small and large values. Then one of them may leave, give up, hear that another is lost, or be
-// interrupted, at any time: the others get the sums, or hear that somebody has gone, at once.
+// Two to four ranks reduce small and large values through shared memory. Then one of them may leave, give up, learn that another one is
+// lost, or be interrupted, at any time. The others get the sums, or learn at once that a rank has gone.
 
 #include <signal.h>
 
@@ -73,7 +73,7 @@ class Ranks {
       const auto sum = static_cast<float>(size() * (size() + 1) / 2);
       for (const float value : values) EXPECT(value == sum);
     }
-    // It stays: the others may still need its last values. Only who leaves says so.
+    // It stays: the others may still need its last values. Only a leaving rank announces that.
   }
 
   const std::vector<intranode::Memory> memory_;

@@ -1,5 +1,5 @@
-// Callers of one loop whose calls are completed by other threads, by tasks, by descriptors and by timers; some are interrupted, some wait for
-// nothing until their deadline, and the loop may be stopped at any time.
+// Callers of one loop. Other threads, tasks, descriptors and timers complete their calls. Some callers are interrupted, some wait until
+// their deadline without a completion, and the loop may be stopped at any time.
 
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using transport::Driven;
 
-/// A thread off the loop that carries out work in its order.
+/// A thread off the loop that executes tasks in order.
 class Helper {
  public:
   Helper() : thread_([this] { serve(); }) {}
@@ -57,7 +57,7 @@ class Helper {
   std::thread thread_;
 };
 
-/// What is asked of it comes back as an event on the loop.
+/// Each request comes back as an event on the loop.
 struct Echo {
   explicit Echo(transport::Loop& loop) : fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     poll = transport::Poll::make(loop, fd, [this](int) {

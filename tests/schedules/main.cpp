@@ -18,7 +18,7 @@ using namespace mv::schedules;
 
 namespace {
 
-constexpr unsigned kMostSeconds = 60;  // for one seed, in reality: longer is a hang that the scheduler does not see
+constexpr unsigned kMostSeconds = 60;  // of real time per seed; a longer run is a hang that the scheduler does not see
 
 struct Options {
   const Scenario* scenario = nullptr;
@@ -27,7 +27,7 @@ struct Options {
   bool twice = false, until_found = false;
 };
 
-/// In a process of its own, so that each begins alike, and may end anyhow. False if it failed.
+/// Runs in its own process, so that every seed starts from the same state and may end in any way. False if it failed.
 bool run_seed(const Options& options, uint64_t seed, uint64_t* print) {
   const pid_t child = fork();
   if (child == 0) {
@@ -56,7 +56,7 @@ int usage() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // The same addresses each time: some containers are ordered by them.
+  // Disables address randomization, because some containers are ordered by address.
   if ((personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0 && personality(ADDR_NO_RANDOMIZE) >= 0)
     execv("/proc/self/exe", argv);
   Options options;

@@ -1,5 +1,5 @@
-// Two ranks, each with a queue of operations that two threads use: blocking with a turn of their own, or left to the queue's thread. A call
-// may be withdrawn, or a rank leave, at any time: each call then ends at once, with the sum or with an error.
+// Two ranks, each with a queue of operations that two threads use, either blocking with a turn of their own or through the queue's thread.
+// A call may be withdrawn, and a rank may leave, at any time; each call then ends at once, with the sum or with an error.
 
 #include <thread>
 #include <vector>
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using api::Call;
 using api::SharedQueue;
 
-/// The group of messages below, which hears of an end and has nobody to tell.
+/// The message layer below the group. It is notified of the end and has no peer to notify.
 class Silence final : base::Link, rpc::Service {
  public:
   Silence(transport::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), sender_(client_) {
@@ -85,7 +85,7 @@ class Queues {
  private:
   static void leave(Rank& rank) { rank.context->leave(); }
 
-  /// All operations are alike, so that it does not matter which of the other rank's each meets.
+  /// All operations are alike, so it does not matter which of the other rank's operations each one meets.
   void use(Rank& rank, uint64_t times) {
     for (; times > 0; --times) {
       std::vector<float> values(10, 1);

@@ -1,5 +1,5 @@
 #pragma once
-// The functions that intercept.cpp replaces, as they are.
+// The original functions that intercept.cpp replaces.
 
 #include <poll.h>
 #include <pthread.h>

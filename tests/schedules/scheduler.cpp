@@ -14,7 +14,7 @@
 
 #include "real.hpp"
 
-// This file is not instrumented. Only the thread whose turn it is touches the state below; hand_over() orders one turn before the next.
+// This file is not instrumented. Only the thread that has the turn touches the state below; hand_over() orders one turn before the next.
 
 namespace mv::schedules {
 
@@ -115,7 +115,7 @@ Thread* choose() {
                            [](const Thread* a, const Thread* b) { return a->priority < b->priority; });
 }
 
-/// Nobody can go on at this time.
+/// Called when no thread can continue at the current time.
 void pass_time() {
   descriptors_changed();
   if (choose() != nullptr) return;

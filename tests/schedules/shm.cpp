@@ -1,5 +1,5 @@
-// Two nodes over transport/shm: messages of all sizes both ways, payloads in shared memory that their lender takes back at any time, and an end in
-// the middle. What comes is whole and in order; everything comes if nobody ends the connection.
+// Two nodes over transport/shm: messages of all sizes both ways, payloads in shared memory that their lender takes back at any time, and an
+// end in the middle. Received messages are whole and in order; all of them arrive unless a node ends the connection.
 
 #include <algorithm>
 #include <atomic>
@@ -49,14 +49,14 @@ class Talk {
       uint64_t last = 0;
       for (const Heard& message : record.messages) {
         EXPECT(message.intact || message.discarded);
-        EXPECT(message.seq >= last || revokes_);  // what was taken back comes again, behind others
+        EXPECT(message.seq >= last || revokes_);  // a payload that was taken back comes again, after later messages
         last = message.seq;
       }
     }
   }
 
  private:
-  /// All messages up to this one.
+  /// Whether all messages up to this one have arrived.
   static bool has(const Record& record, uint64_t last) {
     for (uint64_t seq = 1; seq <= last; ++seq)
       if (std::ranges::none_of(record.messages,
@@ -65,7 +65,7 @@ class Talk {
     return true;
   }
 
-  /// With a receiver it waits for each message to arrive, so that no later one can wake who has missed it.
+  /// With a receiver, waits for each message to arrive, so that no later message can hide a missed wake-up.
   void send_all(Node& from, base::Peer to, uint64_t count, Node* receiver) {
     constexpr uint64_t kSizes[] = {0, 100, 5000, 70'000, 300'000};
     for (uint64_t seq = 1; seq <= count; ++seq) {

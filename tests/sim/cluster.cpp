@@ -7,11 +7,11 @@ namespace mv::sim {
 using namespace std::chrono_literals;
 
 namespace {
-/// Everyone has ended by then: twice the longest silence and the patience of joining.
+/// All nodes have ended by then: twice the longest silence and the patience of joining.
 constexpr Nanos kLimit = 300s;
 constexpr uint64_t kMostSteps = 30'000'000;
 constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
-/// In every third run there is a stranger, who talks to so many of the nodes.
+/// In every third run, a stranger talks to this many of the nodes.
 constexpr uint64_t kStrangers = 0x7374'7261'6e67'6572;
 constexpr size_t kMostNodesOfStranger = 9;
 }  // namespace
@@ -34,7 +34,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
   waiting_for_ready_ = nodes_.size();
 }
 
-// ---- nodes come
+// ---- starting nodes
 
 void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   auto node = std::make_unique<Node>();
@@ -110,9 +110,9 @@ void SimCluster::on_failed(Node& node, const base::Status& why) {
   end(node);
 }
 
-// ---- time passes for a node
+// ---- driving a node
 
-/// As the loop does when it has nothing else to do: flush, and set the timer.
+/// Like an idle loop: flushes, and sets the timer.
 void SimCluster::touch(Node& node) {
   if (std::exchange(node.flush_asked, true)) return;
   later(node.self.peer, Nanos(random_.between(0, 20'000)), [this, &node] {
@@ -146,7 +146,7 @@ void SimCluster::arm(Node& node) {
   });
 }
 
-// ---- nodes go
+// ---- ending nodes
 
 void SimCluster::left(Peer self, bool clean) {
   Node& node = this->node(self);
@@ -201,7 +201,7 @@ void SimCluster::pause(const FaultPlan& fault) {
     network_.pause(node->self.peer, fault.span);
     if (fault.fault == Fault::kPause) continue;
     gone(*node);
-    anyone_gone_ = true;  // it finds itself dropped by everyone
+    anyone_gone_ = true;  // it finds that all others have dropped it
   }
 }
 
@@ -216,7 +216,7 @@ void SimCluster::part(const FaultPlan& fault) {
       gone(*a);
       gone(*b);
       anyone_gone_ =
-          anyone_gone_ || a->self.is_master || b->self.is_master;  // whom the master has lost all others drop
+          anyone_gone_ || a->self.is_master || b->self.is_master;  // once the master has lost a node, all others drop it
     }
 }
 
@@ -267,8 +267,8 @@ void SimCluster::restart(size_t place, int64_t rank) {
   keep_own_business(nodes_.back()->steps);
 }
 
-/// Others' barriers are not for who comes late. While they wait there for its end, it must not wait for their clocks:
-/// it ticks no more often than its tables allow.
+/// A late worker has no part in the others' barriers. While they wait there for its end, it must not wait for their clocks, so it ticks no
+/// more often than its tables allow.
 void SimCluster::keep_own_business(std::vector<Step>& steps) const {
   const auto is_barrier = [](const Step& step) { return step.call == Call::kBarrier; };
   const bool barriers = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [&](const NodePlan& node) {
@@ -286,7 +286,7 @@ bool SimCluster::cluster_dissolves() const {
                      [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
 }
 
-/// Who takes the place of a lost worker may find that the others have finished meanwhile, and the servers with them.
+/// A worker that replaces a lost one may find that the others, and with them the servers, have finished meanwhile.
 bool SimCluster::came_too_late(size_t life) const { return life >= plan_.workers() && cluster_dissolves(); }
 
 size_t SimCluster::life_at(int64_t rank) const {
@@ -303,8 +303,8 @@ bool SimCluster::names_the_gone(const std::string& text) const {
 
 // ---- barriers
 
-/// Whoever took part the whole time was in a barrier when this one let its worker pass: in the first that was not over
-/// when this worker came, or in a later one. What it had begun before is applied.
+/// Every worker that took part all the time was in a barrier when this one let its worker pass: in the first barrier that was not over when
+/// this worker came, or in a later one. Everything it had begun before is applied.
 void SimCluster::barrier_passed(Peer self, Nanos entered) {
   if (anyone_gone_ || changes_may_fail()) return;
   for (const auto& other : nodes_) {

@@ -15,8 +15,8 @@
 namespace mv::sim {
 
 struct Outcome {
-  std::string violation;  ///< empty: everything held
-  uint64_t hash = 0;      ///< of all that happened
+  std::string violation;  ///< empty: all checks passed
+  uint64_t hash = 0;      ///< of all events
   uint64_t steps = 0;
   Nanos span{0};
 };
@@ -27,7 +27,7 @@ class SimCluster final : private Surroundings {
   Outcome run();
 
  private:
-  /// One life of one process.
+  /// One incarnation of one process.
   struct Node {
     size_t place = 0;        ///< in the scenario
     size_t life = SIZE_MAX;  ///< of a worker, for the ledgers
@@ -90,10 +90,10 @@ class SimCluster final : private Surroundings {
   Graveyard graveyard_;
   Stranger stranger_;
   std::vector<std::unique_ptr<Ledger>> ledgers_;
-  std::vector<std::unique_ptr<Node>> nodes_;  ///< by time of birth
-  std::vector<bool> clean_;                   ///< by life: left in good order
+  std::vector<std::unique_ptr<Node>> nodes_;  ///< in order of creation
+  std::vector<bool> clean_;                   ///< by life: left cleanly
   std::set<int64_t> gone_;                    ///< ranks that others may have lost
-  bool anyone_gone_ = false;                  ///< somebody whose rank nobody knows
+  bool anyone_gone_ = false;                  ///< a process of unknown rank may be lost
   std::set<size_t> gone_lives_;
   bool changes_may_fail_ = false, servers_may_fail_ = false;
   size_t next_life_ = 0, lives_open_ = 0, waiting_for_ready_ = 0;

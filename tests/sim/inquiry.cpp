@@ -1,4 +1,4 @@
-// The part of a worker's program that concerns tables as wholes: clocks, updaters, scans.
+// The part of a worker's program that concerns tables as a whole: clocks, updaters, scans.
 
 #include "script.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kMostScanned = 12;  ///< rows at once, so that a scan takes several messages
 }  // namespace
 
-/// While no change is open, all that this worker has done shows everywhere: readings that begin now must show it.
+/// While no change is open, everything that this worker has done is visible everywhere: readings that begin now must show it.
 void Script::note_acknowledged() {
   if (world_.changes_may_fail() || world_.is_gone(life_)) return;
   for (size_t table = 0; table < tables_.size(); ++table) {
@@ -18,7 +18,7 @@ void Script::note_acknowledged() {
   }
 }
 
-/// As mv_table_clock() does.
+/// Like mv_table_clock().
 void Script::tick_clock(size_t table) {
   table::TableView& view = *tables_[table];
   const uint64_t clock = view.clock.fetch_add(1) + 1;
@@ -28,7 +28,7 @@ void Script::tick_clock(size_t table) {
   world_.touched(member_.self());
 }
 
-// ---- another rate
+// ---- changing the rate
 
 class Script::Switch final : public base::Operation {
  public:

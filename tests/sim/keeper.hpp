@@ -1,5 +1,5 @@
 #pragma once
-// What keeps members going on virtual time where the test is about something else: flushes, ticks, and the network's moods.
+// Drives members on virtual time for tests of other parts: flushes, ticks, and network faults.
 
 #include <functional>
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace mv::sim {
 
-/// A node of a test: its member and what drives it.
+/// A node of a test: its member and its driver's state.
 struct Kept {
   cluster::Self self;
   std::unique_ptr<SimLink> link;
-  std::unique_ptr<engine::Member> member;  ///< null before its life and after it
-  std::function<void()> looked_after;      ///< after each flush, if any
+  std::unique_ptr<engine::Member> member;  ///< null before it starts and after it ends
+  std::function<void()> looked_after;      ///< called after each flush, if set
   bool flush_asked = false;
   Nanos armed = base::kNever;
 };
@@ -36,7 +36,7 @@ class Keeper {
  public:
   Keeper(Timeline& timeline, Network& network, Random& random) : timeline_(timeline), network_(network), random_(random) {}
 
-  /// Something has happened to the node's member: it is flushed soon, and ticks when it wants to.
+  /// To be called after every event at the node's member: flushes it soon, and ticks it when it asks for that.
   void touch(Kept& node) {
     if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
     later(node, std::chrono::microseconds(10), [this, &node] {
@@ -47,7 +47,7 @@ class Keeper {
     });
   }
 
-  /// Unless the node is gone by then, and not before it runs.
+  /// Runs work later, not before the node runs, and not if it has ended by then.
   void later(Kept& node, Nanos span, std::function<void()> work) {
     timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
       if (node.member == nullptr) return;
@@ -57,7 +57,7 @@ class Keeper {
     });
   }
 
-  /// A few times two of the nodes are parted for a while, or one is paused.
+  /// A few times, separates two of the nodes for a while, or pauses one.
   template <typename Nodes>
   void disturb(const Nodes& nodes) {
     for (size_t i = random_.below(4); i > 0; --i)

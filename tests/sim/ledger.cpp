@@ -82,7 +82,7 @@ void Ledger::add_counter_rows(std::vector<int64_t>& rows, size_t by, bool everyo
 
 std::vector<int64_t> Ledger::choose_rows(Random& random, bool many) const {
   const uint64_t fits = shard::kStripeBytes /
-                        (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // one message, so that it is of one moment
+                        (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // in one message, so that it is atomic
   const auto most = [&] { return keyed_ ? 40 + random.below(40) : 600 + random.below(200); };
   std::vector<int64_t> chosen(many ? std::min(fits, most()) : 1 + random.below(6));
   for (int64_t& row : chosen)
@@ -105,7 +105,7 @@ std::vector<int64_t> Ledger::addable(size_t by) const {
   return keys;
 }
 
-/// Each at most once, as those who add to shards must see to.
+/// Each at most once; callers that add to shards must ensure that.
 void Ledger::choose_keys(Add& add, Random& random) const {
   std::vector<int64_t> keys = add.write == shard::Write::Add ? addable(add.by) : owned(add.by);
   for (size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.below(i)]);
@@ -149,7 +149,7 @@ std::vector<std::byte> Ledger::values(const Add& add) const {
     }
     return out;
   }
-  std::unordered_set<uint64_t> counted;  // a row that comes twice still counts once
+  std::unordered_set<uint64_t> counted;  // a repeated row counts once
   for (size_t i = 0; i < add.rows.size(); ++i)
     for (uint64_t col = 0; col < spec.cols; ++col) {
       const uint64_t e = index_of(add.rows[i]) * spec.cols + col, at = i * spec.cols + col;
@@ -164,7 +164,7 @@ std::vector<std::byte> Ledger::values(const Add& add) const {
 void Ledger::acknowledged(const Add& add) {
   for (const size_t stripe : add.stripes) {
     const auto& list = touching_[cell(stripe, add.by)];
-    size_t at = list.size();  // from the end: it is a recent one
+    size_t at = list.size();  // from the end: a recent one
     while (at > 0 && list[at - 1].get() != &add) --at;
     uint32_t& known = known_[cell(stripe, add.by)];
     known = std::max(known, static_cast<uint32_t>(at));
@@ -184,7 +184,7 @@ void Ledger::settled(size_t worker, size_t begun) {
   }
 }
 
-// ---- the rate, the clocks
+// ---- the rate and the clocks
 
 void Ledger::switches(size_t by) { switch_ = Switch{by, {}, begun_[by], known_}; }
 
@@ -201,14 +201,14 @@ void Ledger::ticked(size_t worker, uint64_t clock) {
 
 uint64_t Ledger::least_told() const {
   uint64_t least = UINT64_MAX;
-  for (const WorkerProgress& progress : progress_)  // servers may not know yet that somebody is lost
+  for (const WorkerProgress& progress : progress_)  // servers may not know of the loss yet
     if (progress.state == WorkerProgress::kHere || progress.state == WorkerProgress::kGone) least = std::min(least, progress.told);
   return least == UINT64_MAX ? 0 : least;
 }
 
-/// Not further behind than the others were when it came, nor ahead of them all, nor of those who have gone.
+/// Not further behind than the others were when it came, and not ahead of all of them, including those that have left.
 void Ledger::check_start(size_t worker, uint64_t clock) {
-  if (plan_.spec.staleness <= 0) return;  // servers know no clocks of it
+  if (plan_.spec.staleness <= 0) return;  // servers keep no clocks for it
   uint64_t most = 0;
   for (const WorkerProgress& progress : progress_) most = std::max(most, progress.clock);
   if (clock >= progress_[worker].least && clock <= most) return;

@@ -1,14 +1,13 @@
 #pragma once
-// What a table must hold: exact for every reading, whatever the network did.
+// The expected content of a table: exact for every reading, whatever the network did.
 //
-// The first elements of each stripe of each server's part are counters, one for every life of a worker. Every add also
-// adds 1 to its worker's counter in each stripe that it touches. As adds of one worker are applied in order, a counter
-// of n says that the first n adds of this worker that touch the stripe are in it; and as adds are atomic per stripe,
-// every other element must be the sum of just those. What was acknowledged, or lies before a barrier, must be among
-// them.
+// The first elements of each stripe of each server's part are counters, one for every life of a worker. Every add also adds 1 to its
+// worker's counter in each stripe that it touches. Adds of one worker are applied in order, so a counter of n means that the first n adds
+// of this worker that touch the stripe are in it. Adds are atomic per stripe, so every other element must be the sum of exactly those adds.
+// Acknowledged adds, and adds before a barrier, must be among them.
 //
-// In keyed tables each row is such a stripe of its own. Some rows belong to one life of a worker, who alone changes
-// them, and also sets and erases them: they have no counters, but must be as some prefix of its changes leaves them.
+// In keyed tables each row is a stripe of its own. Some rows belong to one life of a worker, which alone changes them, and also sets and
+// erases them. They have no counters, but their content must match some prefix of its changes.
 
 #include <map>
 #include <memory>
@@ -26,30 +25,30 @@ namespace mv::sim {
 
 struct TablePlan {
   shard::Spec spec;
-  bool fractional = false;  ///< values that round: equal bits then show an equal order of additions
-  int initial = 0;          ///< dense: what worker 0 creates it with; 0: nothing
-  double later_rate = 0;    ///< of sgd, once a worker has set it; 0: none does
+  bool fractional = false;  ///< values that round, so that equal bits imply an equal order of additions
+  int initial = 0;          ///< dense: factor of worker 0's initial values; 0: zeros
+  double later_rate = 0;    ///< of sgd, once a worker has set it; 0: never
   // keyed tables
   std::vector<int64_t> keys;  ///< those in use
   uint64_t untouched = 0;     ///< this many at the end of the shared ones are only read
-  uint64_t owned_from = 0;    ///< from this one on, they belong to one life each, in turn
+  uint64_t owned_from = 0;    ///< from this one on, each belongs to one life, in turn
   bool sets_any_time =
-      false;  ///< sync mode: not only between barriers, so that gets of the same number may differ there
+      false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
 
-  /// What one add of 1 does.
+  /// The effect of one add of 1.
   double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }
 };
 
-/// One change of one worker, as the ledger remembers it.
+/// One change of one worker, as the ledger stores it.
 struct Add {
   shard::Write write = shard::Write::Add;
-  size_t by = 0;       ///< which life of a worker
-  size_t serial = 0;   ///< how many of its changes of the table came before
-  size_t index = 0;    ///< how many of its adds came before, without those that came to nothing
-  uint64_t clock = 0;  ///< stale-synchronous tables: its worker's
+  size_t by = 0;       ///< the worker's life
+  size_t serial = 0;   ///< the number of its earlier changes of the table
+  size_t index = 0;    ///< the number of its earlier adds, without those that had no effect
+  uint64_t clock = 0;  ///< stale-synchronous tables: its worker's clock
   int amount = 0;
   bool all = true;
-  std::vector<int64_t> rows;  ///< what is sent, unless all: with the rows of the counters
+  std::vector<int64_t> rows;  ///< the sent rows, unless all: with the rows of the counters
   std::vector<size_t> stripes;
 };
 using AddRef = std::shared_ptr<Add>;
@@ -59,16 +58,16 @@ struct Reading {
   std::string who;
   size_t by = 0;
   bool gated = true;
-  bool all = true;            ///< of everything
-  std::vector<int64_t> rows;  ///< which; dense and all: empty
-  std::vector<uint32_t> low;  ///< adds that must show, by stripe and worker
-  size_t own = 0;             ///< own changes that must show: those with smaller serials
-  bool exact = false;         ///< sync mode: the first `index` adds of everyone, and nothing else
+  bool all = true;            ///< all elements
+  std::vector<int64_t> rows;  ///< the rows; empty if dense and all
+  std::vector<uint32_t> low;  ///< adds that must be visible, by stripe and worker
+  size_t own = 0;             ///< own changes that must be visible: those with smaller serials
+  bool exact = false;         ///< sync mode: exactly the first `index` adds of every worker
   size_t index = 0;
-  uint64_t round = 0;    ///< sync mode: which get of this worker
-  bool bounded = false;  ///< stale-synchronous: adds of clocks below `needs` must show
+  uint64_t round = 0;    ///< sync mode: the number of this worker's get
+  bool bounded = false;  ///< stale-synchronous: adds of clocks below `needs` must be visible
   uint64_t needs = 0;
-  std::vector<uint64_t> told;  ///< by worker: all servers know that it stands there at least
+  std::vector<uint64_t> told;  ///< by worker: the least clock that all servers know
 };
 
 class Ledger {
@@ -78,74 +77,73 @@ class Ledger {
   const TablePlan& plan() const { return plan_; }
   /// Sync mode: workers make the same calls, so their gets of the same number are equal bit for bit.
   bool compares_bits = true;
-  /// The values that the table is created with; empty if none are given.
+  /// The values with which the table is created; empty if none are given.
   std::vector<std::byte> initial_values() const;
 
-  /// A new change, now on its way. An add to everything, or to some rows; sets and erases are of some of the worker's
-  /// own.
+  /// Begins a new change. An add goes to all elements, or to some rows; sets and erases go to some of the worker's own rows.
   AddRef add(size_t by, Random& random, shard::Write write, bool all, uint64_t clock);
   std::vector<std::byte> values(const Add& add) const;
   void acknowledged(const Add& add);
   void not_applied(const AddRef& add);
-  /// How many changes this worker has begun so far.
+  /// The number of changes that this worker has begun.
   size_t begun(size_t worker) const { return begun_[worker]; }
-  /// Those of this worker that began among its first `begun` ones are known to be applied, or to have come to nothing.
+  /// This worker's changes that are open among its first `begun` ones are now applied, or known to have no effect.
   void settled(size_t worker, size_t begun);
 
-  /// This worker sets the later rate: its earlier adds have the first one, its later ones the other.
+  /// This worker sets the later rate: its earlier adds have the first rate, its later ones the other.
   void switches(size_t by);
-  /// All adds that begin from now on have the later one.
+  /// All adds that begin from now on have the later rate.
   void switched();
 
-  /// A worker stands at this clock; for the first time when it takes part.
+  /// A worker reaches this clock. The first call is for its start.
   void ticked(size_t worker, uint64_t clock);
   /// All servers know that.
   void clock_settled(size_t worker) { progress_[worker].told = progress_[worker].clock; }
-  /// A worker comes in the place of a lost one: it stands where the slowest of the others does.
+  /// A worker replaces a lost one: it starts at the clock of the slowest other worker.
   void comes_late(size_t worker) { progress_[worker].least = least_told(); }
   void finished(size_t worker);
-  /// Nobody waits for it any more, and what it did last may have come to nothing.
+  /// No worker waits for it any more, and its last changes may have had no effect.
   void lost(size_t worker) { progress_[worker].state = WorkerProgress::kGone; }
-  /// Whether a get at this clock may have waited for somebody who is lost.
+  /// Whether a get at this clock may have waited for a lost worker.
   bool may_have_waited_for_the_lost(const Reading& reading) const;
 
   Reading begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round, uint64_t clock) const;
-  /// Rows to ask for, with those that hold the counters.
+  /// Rows to read, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;
-  /// Compares what came with what must be.
+  /// Compares the read values with the expected ones.
   void check(const Reading& reading, const std::vector<std::byte>& values);
-  /// A scan gave these rows, and how often it gave each key so far.
+  /// A scan returned these rows; `times` counts each key so far.
   void scanned(const Reading& reading, std::span<const int64_t> rows, const std::vector<std::byte>& values,
                std::vector<uint32_t>& times);
-  /// It is over: what was stored all the while came exactly once. `server`: of this one only.
+  /// The scan is over: each row that was stored all the time came exactly once. `server`: for this server only.
   void scan_over(const Reading& reading, const std::vector<uint32_t>& times,
                  std::optional<size_t> server = std::nullopt);
 
-  /// Worker 0 was lost before it had the table: if the others create it all the same, it may start from zeros.
+  /// Worker 0 was lost before it had the table. If the others create it nevertheless, it may start with zeros.
   void initial_may_be_lost() { initial_may_be_lost_ = true; }
-  /// Some worker has it: it was created, under these numbers, one a server.
+  /// A worker has it: it was created, under these numbers, one per server.
   void created(const std::vector<uint32_t>& numbers) { numbers_ = numbers; }
-  /// The number that this server knows it by; none if nobody has the table.
+  /// The number that this server gave it; none if no worker has the table.
   std::optional<uint32_t> number(size_t server) const {
     return numbers_.empty() ? std::nullopt : std::optional(numbers_[server]);
   }
-  /// At the end: a server's part. `complete` are the workers that left in good order.
+  /// At the end: checks a server's part. `complete` are the workers that left cleanly.
   void check_part(const std::string& who, size_t server, shard::Shard& shard, const std::vector<bool>& complete);
 
  private:
   struct Stripe {
     size_t server;
-    uint64_t begin;  ///< element in the table
+    uint64_t begin;  ///< its first element in the table
     uint64_t count;
   };
   struct WorkerProgress {
     enum State { kAbsent, kHere, kFinished, kGone } state = kAbsent;
     uint64_t clock = 0;
-    uint64_t told = 0;   ///< servers know this for certain
-    uint64_t least = 0;  ///< it begins here or later
+    uint64_t told = 0;   ///< the clock that servers know for certain
+    uint64_t least = 0;  ///< it starts here or later
   };
-  /// What a counter tells: adds at the first rate, and at the later one.
+  /// A decoded counter: the numbers of adds at the first rate, and at the later one.
   struct Count {
     uint32_t early = 0, late = 0;
     uint32_t all() const { return early + late; }
@@ -153,9 +151,9 @@ class Ledger {
   /// The change of the rate.
   struct Switch {
     size_t by;
-    std::vector<size_t> begun_then;  ///< its own changes that came before; by worker, when it was acknowledged
+    std::vector<size_t> begun_then;  ///< its own earlier changes; by worker, when it was acknowledged
     size_t own;
-    std::vector<uint32_t> known_before;  ///< as known_ was
+    std::vector<uint32_t> known_before;  ///< a copy of known_
   };
   struct Values;
 
@@ -205,7 +203,7 @@ class Ledger {
   std::vector<size_t> begun_;                  ///< by worker
   std::vector<std::vector<AddRef>> adds_;      ///< by worker
   std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
-  std::vector<uint32_t> known_;                ///< by stripe and worker: applied for certain
+  std::vector<uint32_t> known_;                ///< by stripe and worker: certainly applied
   std::vector<WorkerProgress> progress_;            ///< by worker
   std::optional<Switch> switch_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get

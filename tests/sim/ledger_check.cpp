@@ -1,4 +1,4 @@
-// What the ledger finds wrong with what came.
+// The ledger's checks of readings.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ struct Ledger::Values {
   const std::byte* data;
   mv_dtype dtype;
   uint64_t cols;
-  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< where each row lies; null: where the table has it
+  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< the position of each row; null: its position in the table
 
   double value(uint64_t element) const {
     return number_at(dtype, data, at != nullptr ? at->at(element / cols) * cols + element % cols : element);
@@ -53,7 +53,7 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
   if (reading.exact && reading.all && compares_bits) note_bits(reading, values);
 }
 
-/// Stale-synchronous tables: nobody who takes part is further behind than the table allows.
+/// Stale-synchronous tables: no worker that takes part is further behind than the table allows.
 bool Ledger::check_clocks(const Reading& reading) {
   for (size_t worker = 0; worker < workers_; ++worker) {
     const WorkerProgress& progress = progress_[worker];
@@ -65,9 +65,9 @@ bool Ledger::check_clocks(const Reading& reading) {
   return true;
 }
 
-// ---- how many changes of a worker show
+// ---- the number of a worker's visible changes
 
-/// Of this worker's changes there, how many come before the first one whose number is not below `end`.
+/// The number of this worker's changes there that come before the first one whose number is not below `end`.
 uint32_t Ledger::count_while(size_t cell, size_t Add::*number, size_t end) const {
   const auto& list = touching_[cell];
   const auto first =
@@ -75,7 +75,7 @@ uint32_t Ledger::count_while(size_t cell, size_t Add::*number, size_t end) const
   return static_cast<uint32_t>(first - list.begin());
 }
 
-/// The fewest and most of this worker's changes that the reading may show there.
+/// The minimum and maximum of this worker's changes that the reading may show there.
 std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stripe, size_t worker) const {
   const size_t at = cell(stripe, worker);
   uint32_t low = reading.low[at], high = static_cast<uint32_t>(touching_[at].size());
@@ -85,7 +85,7 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   if (!reading.exact) return {low, high};
   if (!is_owned(stripe))
     return {count_while(at, &Add::index, reading.index), count_while(at, &Add::index, reading.index)};
-  // Sets and erases have the index of the next add: those between the same two gets may show or not.
+  // Sets and erases have the index of the next add: those between the same two gets may be visible or not.
   const auto& list = touching_[at];
   const auto within = [&](const AddRef& a) {
     return a->index + (a->write == shard::Write::Add ? 1 : 0) <= reading.index;
@@ -94,7 +94,7 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   return {std::max(low, count_while(at, &Add::index, reading.index)), static_cast<uint32_t>(end - list.begin())};
 }
 
-/// None if no adds leave a counter like this.
+/// None if no adds produce such a counter.
 std::optional<Ledger::Count> Ledger::decode(double shown) const {
   const double adds = (shown - first_value()) / plan_.effect();
   if (adds < 0 || adds > UINT32_MAX) return std::nullopt;
@@ -128,7 +128,7 @@ bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values&
   return true;
 }
 
-/// Why these adds of this worker can't have had these rates; "" if they can.
+/// Why these adds of this worker cannot have had these rates; "" if they can.
 std::string Ledger::wrong_rate(size_t stripe, size_t worker, const std::vector<Count>& counts) const {
   const Count& count = counts[worker];
   if (!switch_.has_value()) return count.late == 0 ? "" : "nobody has set it";
@@ -143,16 +143,16 @@ std::string Ledger::wrong_rate(size_t stripe, size_t worker, const std::vector<C
   return "";
 }
 
-// ---- what they sum up to
+// ---- sums
 
-/// An element of what one worker alone changes, after one more change.
+/// An element that only one worker changes, after one more change.
 double Ledger::after(const Add& change, uint64_t element, double before) const {
   if (change.write == shard::Write::Erase) return plan_.spec.initial;
   const double number = change.amount * pattern(element);
   return change.write == shard::Write::Set ? number : before + number * plan_.effect();
 }
 
-/// The row is as some number of its owner's changes leaves it.
+/// The row equals the result of some number of its owner's changes.
 void Ledger::check_owned(const Reading& reading, size_t stripe, const Values& values) {
   const auto [low, high] = bounds(reading, stripe, owner_of(stripe));
   const auto& list = touching_[cell(stripe, owner_of(stripe))];
@@ -207,7 +207,7 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
   }
 }
 
-/// The elements of a stripe that a reading shows, besides the counters, row by row.
+/// The elements of a stripe that a reading shows, without the counters, row by row.
 std::vector<std::pair<uint64_t, uint64_t>> Ledger::runs_of(const Reading& reading, size_t stripe) const {
   const uint64_t first = stripes_[stripe].begin + workers_, end = stripes_[stripe].begin + stripes_[stripe].count,
                  cols = plan_.spec.cols;
@@ -242,12 +242,12 @@ void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& val
 
 // ---- scans
 
-/// Whether a key is stored once so many of this worker's changes of it are applied.
+/// Whether a key is stored after this many of this worker's changes of it.
 bool Ledger::is_stored(size_t stripe, size_t worker, uint32_t changes) const {
   return changes > 0 && touching_[cell(stripe, worker)][changes - 1]->write != shard::Write::Erase;
 }
 
-/// How often a scan gives this key.
+/// How often a scan may return this key.
 std::pair<uint32_t, uint32_t> Ledger::times_allowed(const Reading& reading, size_t stripe) const {
   bool always = false, never = true;
   for (size_t worker = 0; worker < workers_; ++worker) {

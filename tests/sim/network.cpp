@@ -9,7 +9,7 @@ namespace mv::sim {
 using namespace std::chrono_literals;
 
 namespace {
-/// More losses in a row than this would make heartbeats fail in good health.
+/// More losses in a row would make heartbeats of healthy nodes fail.
 constexpr int kMostDroppedInARow = 2;
 }  // namespace
 
@@ -20,7 +20,7 @@ std::span<const std::byte> Flight::body() const {
   return std::span(head).subspan(wire::kPrefixBytes + wire::padded(prefix.header_bytes), prefix.payload_bytes);
 }
 
-// ---- who is there
+// ---- endpoints
 
 void Network::add(Peer peer, std::string name, std::string address, base::LinkEvents& events,
                   std::function<void()> touched) {
@@ -152,7 +152,7 @@ void Network::lose(Peer self, Peer other, Nanos when, const std::string& why) {
   timeline_.at(when, [this, self, report] { when_running(self, report); });
 }
 
-// ---- messages leave
+// ---- departures
 
 void Network::send(Peer from, Peer to, const base::Frame& frame) {
   const auto prefix = wire::read_prefix(frame.head);
@@ -226,7 +226,7 @@ void Network::launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nano
   at_arrival(flight, ends, &Network::deliver_end);
 }
 
-/// From here on the sender's memory is its own again.
+/// From here on the sender may reuse its memory.
 void Network::depart(const FlightRef& flight) {
   if (flight->tail == nullptr) return;
   flight->payload.assign(flight->tail->bytes().begin(), flight->tail->bytes().end());
@@ -234,7 +234,7 @@ void Network::depart(const FlightRef& flight) {
   endpoints_.at(flight->from).leaving.erase(flight);
 }
 
-// ---- messages arrive
+// ---- arrivals
 
 void Network::at_arrival(const FlightRef& flight, Nanos when, void (Network::*step)(const FlightRef&)) {
   timeline_.at(when, [this, flight, step] { when_running(flight->to, [=, this] { (this->*step)(flight); }); });
@@ -256,7 +256,7 @@ void Network::deliver(const FlightRef& flight) {
   const auto body = flight->body();
   if (reinterpret_cast<uintptr_t>(body.data()) % 8 == 0) {
     to.events->on_message(flight->from, flight->message(), body);
-  } else {  // a part of somebody's array of floats, sent to the node itself
+  } else {  // a part of somebody's float array, sent to the node itself
     const auto sink = to.events->on_header(flight->from, flight->message(), body.size());
     if (!sink->discards()) std::memcpy(sink->memory().data(), body.data(), body.size());
     to.events->on_payload(flight->from, flight->message(), *sink);
@@ -289,7 +289,7 @@ void Network::deliver_end(const FlightRef& flight) {
   to.touched();
 }
 
-// ---- what happened
+// ---- trace
 
 void Network::trace(const char* what, const Flight& flight) {
   const wire::Message& message = flight.message();

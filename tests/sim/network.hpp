@@ -1,5 +1,5 @@
 #pragma once
-// A network that misbehaves by seeded dice, and the Link that each node has to it.
+// A network with random faults from a seed, and each node's Link to it.
 
 #include <map>
 #include <memory>
@@ -17,20 +17,20 @@ namespace mv::sim {
 using base::Peer;
 
 struct Weather {
-  /// False: as over TCP. In order, nothing lost while a connection stands; what is under way when it breaks is lost.
-  /// True: single messages get lost, doubled, late and out of order.
+  /// False: like TCP, in order and without losses during a connection; a break loses the messages in flight. True: single messages are
+  /// lost, duplicated, delayed and reordered.
   bool lossy = false;
   double drop = 0, duplicate = 0, late = 0;
   Nanos latency{0}, jitter{0};
-  double staged = 0.75;  ///< share of large payloads that arrive bit by bit, into the receiver's memory
+  double staged = 0.75;  ///< the share of large payloads that arrive in pieces, directly into the receiver's memory
 };
 
-/// A message under way.
+/// A message in flight.
 struct Flight {
   Peer from, to;
   uint64_t life;
   std::vector<std::byte> head;
-  base::PayloadRef tail;  ///< until it departs; what a node sends to itself is read on arrival
+  base::PayloadRef tail;  ///< until it departs; a message to the node itself is read on arrival
   std::vector<std::byte> payload;
   base::SinkRef sink;
   size_t received = 0;
@@ -43,24 +43,24 @@ struct Flight {
 };
 using FlightRef = std::shared_ptr<Flight>;
 
-/// Connects endpoints, carries their messages, and breaks what it is told to break.
+/// Connects endpoints, carries their messages, and makes breaks on request.
 class Network {
  public:
   Network(Timeline& timeline, Random random, Weather weather)
       : timeline_(timeline), random_(random), weather_(weather) {}
 
-  /// A node appears and listens. `touched` is called after anything was reported to it.
+  /// Adds a node that listens. `touched` is called after every event reported to it.
   void add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched);
-  /// It ends. An orderly end lets what it sent leave. Its peers hear of it if `told`, unless nobody tells them for now.
+  /// Removes a node. If `orderly`, its sent messages still leave. If `told`, its peers learn of the end, except across a partition.
   void remove(Peer peer, bool orderly, bool told);
 
-  /// Nothing passes between these two for a while. On a reliable network either the connection breaks and is made again, or
-  /// everything waits; on a lossy one what is sent meanwhile is lost.
+  /// Separates these two for a while. On a reliable network either the connection breaks and is made again, or all messages wait; on a
+  /// lossy one, messages sent meanwhile are lost.
   void part(Peer a, Peer b, Nanos span, bool breaks);
 
-  /// This node's process does not run for a while: what comes to it waits.
+  /// Pauses this node's process: its messages wait.
   void pause(Peer peer, Nanos span);
-  /// Carries out work of this node, as soon as it runs.
+  /// Runs work of this node as soon as it runs.
   void when_running(Peer peer, std::function<void()> work);
 
   void dial(Peer from, const std::string& address);
@@ -75,7 +75,7 @@ class Network {
     std::string name, address;
     base::LinkEvents* events = nullptr;  ///< null once it has ended
     std::function<void()> touched;
-    std::set<Peer> fenced;        ///< never heard again
+    std::set<Peer> fenced;        ///< ignored for good
     std::set<FlightRef> leaving;  ///< sent, with a payload that has not left
     Nanos paused_until{0};
   };
@@ -85,12 +85,12 @@ class Network {
     int dropped = 0;               ///< in a row
   };
   struct Connection {
-    bool up[2] = {false, false};  ///< as the lower and the higher of the two see it
-    Nanos up_at[2] = {};          ///< when they hear, or heard, of it
+    bool up[2] = {false, false};  ///< as seen by the lower and the higher peer
+    Nanos up_at[2] = {};          ///< when they learn, or learned, of it
     bool ended = true;
-    uint64_t life = 0;  ///< counts breaks: what left in an earlier life does not arrive
+    uint64_t life = 0;  ///< counts breaks: messages of an earlier life do not arrive
     Nanos silent_until{0};
-    std::string address[2];  ///< what each side calls the other
+    std::string address[2];  ///< the address by which each side calls the other
     Way way[2];
   };
   static std::pair<Peer, Peer> pair(Peer a, Peer b) { return {std::min(a, b), std::max(a, b)}; }
@@ -125,7 +125,7 @@ class Network {
   std::map<std::pair<Peer, Peer>, Connection> connections_;
 };
 
-/// What a node has of the network.
+/// A node's view of the network.
 class SimLink final : public base::Link {
  public:
   SimLink(Network& network, Peer self) : network_(network), self_(self) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Values of any dtype that tables of a simulation have, as doubles that hold them exactly.
+// Values of any dtype in simulated tables, as doubles that represent them exactly.
 
 #include <cstddef>
 #include <cstdint>

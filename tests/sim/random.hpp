@@ -1,5 +1,5 @@
 #pragma once
-// All dice of a simulation come from one seed.
+// All random numbers of a simulation come from one seed.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mv::sim {
 
-/// xoshiro256**, seeded by splitmix64. The same numbers on every machine, unlike the library's distributions.
+/// xoshiro256**, seeded by splitmix64. The same numbers on every machine, unlike the standard library's distributions.
 class Random {
  public:
   explicit Random(uint64_t seed) {
@@ -40,7 +40,7 @@ class Random {
       if ((at -= weights[i]) < 0) return i;
     return weights.size() - 1;
   }
-  /// A generator of its own, so that more dice here do not shift those there.
+  /// A separate generator, so that more random choices in one place do not shift those in another.
   Random fork() { return Random(next()); }
 
   static uint64_t mix(uint64_t z) {

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr Nanos kMillisecond = 1ms;
-constexpr size_t kMany = 20;  ///< from so many nodes on, each does little
+constexpr size_t kMany = 20;  ///< from this many nodes on, each does little
 constexpr uint64_t kVariety = 0x7661726965747921;
 
 void choose_roles(Scenario& plan, Random& random) {
@@ -47,7 +47,7 @@ void choose_network(Scenario& plan, Random& random) {
   plan.probe_after = kMillisecond * random.between(50, 200);
 }
 
-/// Counters come first in each stripe (ledger.hpp): the table has room for them, and for something to count.
+/// Counters come first in each stripe (ledger.hpp): the table has room for them, and for some elements to count.
 TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool large) {
   TablePlan table;
   shard::Spec& spec = table.spec;
@@ -90,7 +90,7 @@ Step choose_reading(const Scenario& plan, Random& random, bool peek) {
   return step;
 }
 
-/// Async mode: everyone does as it likes, between common barriers.
+/// Async mode: every worker makes independent calls between common barriers.
 void write_async_scripts(Scenario& plan, Random& random, size_t length) {
   const size_t barriers = random.below(4);
   for (NodePlan& node : plan.nodes)
@@ -106,14 +106,14 @@ void write_async_scripts(Scenario& plan, Random& random, size_t length) {
     }
 }
 
-/// Sync mode: all make the same adds and gets, though of rows of their own choice; peeks are free. Some stop early.
+/// Sync mode: all make the same adds and gets, with rows of their own choice; peeks are unrestricted. Some stop early.
 void write_sync_scripts(Scenario& plan, Random& random, size_t length) {
   std::vector<Step> common;
   while (common.size() < length) {
     const size_t kind = random.pick({5, 3, 0.6, 0.4});
     if (kind == 0) common.push_back(choose_add(plan, random));
     if (kind == 1) common.push_back(choose_reading(plan, random, false));
-    if (kind == 2 && !plan.out_of_step) common.push_back({Call::kBarrier, 0});  // else one may wait there for ever
+    if (kind == 2 && !plan.out_of_step) common.push_back({Call::kBarrier, 0});  // otherwise one may wait there for ever
     if (kind == 3) common.push_back({Call::kCatchUp, 0});
   }
   const bool some_stop = random.chance(0.25);
@@ -140,7 +140,7 @@ void add_partitions(Scenario& plan, Random& random) {
     fault.early = random.chance(0.2);
     fault.when = kMillisecond * random.between(0, 800);
     const int64_t longest =
-        plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, with what gets lost after it
+        plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, including losses after it
     fault.span = kMillisecond * random.between(1, random.chance(0.2) ? longest : 300);
     fault.side.push_back(random.below(plan.nodes.size()));
     if (random.chance(0.5)) {
@@ -244,15 +244,15 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   const size_t length = many ? 6 : large ? 10 : random.chance(0.25) ? 40 + random.below(80) : 10 + random.below(40);
   plan.direct = !plan.sync && random.chance(0.4);
   plan.out_of_step =
-      plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // between two tables nobody would notice
+      plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // with two tables it would go unnoticed
   plan.sync ? write_sync_scripts(plan, random, length) : write_async_scripts(plan, random, length);
   plan.asynchronous = random.chance(0.7) ? 0.1 * static_cast<double>(random.between(1, 8)) : 0;
   plan.forgotten = random.chance(0.5) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
   plan.hasty = random.chance(0.35) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
   plan.hasty_barriers =
-      !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
+      !plan.sync && plan.hasty > 0 && random.chance(0.3);  // in sync mode all workers must pass the same ones
   plan.think = Nanos(random.between(1'000, 20'000'000));
-  Random more(Random::mix(seed ^ kVariety));  // dice of its own: the other half of the seeds stays as it is
+  Random more(Random::mix(seed ^ kVariety));  // a separate generator: the other half of the seeds stays unchanged
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   return plan;
 }

@@ -52,11 +52,11 @@ struct Script::Operation final : base::Operation {
   Script& script;
   const Step step;
   std::weak_ptr<Operation> self;
-  std::vector<std::byte> memory;  ///< what is sent, or where the answer goes
+  std::vector<std::byte> memory;  ///< the sent data, or the place of the answer
   AddRef add;
   Reading reading;
   uint64_t round = 0, index = 0;  ///< sync mode's counts when it began
-  uint64_t clock = 0;             ///< this worker's then
+  uint64_t clock = 0;             ///< this worker's clock then
   bool blocking = true, hasty = false, over = false;
 };
 
@@ -75,7 +75,7 @@ class Script::Visit final : public base::Operation {
   const bool hasty_;
 };
 
-// ---- the course of it
+// ---- control flow
 
 void Script::after(Nanos span, void (Script::*next)()) {
   world_.later(member_.self(), span, [weak = weak_from_this(), next] {
@@ -83,7 +83,7 @@ void Script::after(Nanos span, void (Script::*next)()) {
   });
 }
 
-/// Thinks a while, then makes the next step.
+/// Pauses, then makes the next step.
 void Script::go() {
   const int64_t longest = world_.scenario().think.count() * slowness_;
   if (!std::exchange(going_, true)) after(Nanos(random_.between(0, longest)), &Script::advance);
@@ -95,7 +95,7 @@ void Script::start() {
   create_next();
 }
 
-/// Some of the tables that are to come, in one creation: others may cut them differently.
+/// Creates some of the next tables in one creation; other workers may split them differently.
 void Script::create_next() {
   const size_t first = tables_.size(), all = world_.scenario().tables.size();
   if (first == all) return go();
@@ -159,7 +159,7 @@ void Script::perform(const Step& step) {
   world_.touched(member_.self());
 }
 
-/// Calls that may be given up are made one at a time in sync mode, so that their counts can be taken back.
+/// In sync mode, calls that may be given up are made one at a time, so that their counts can be taken back.
 void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
@@ -223,7 +223,7 @@ void Script::change(const OperationRef& op) {
   begin(op, std::move(request));
 }
 
-/// One that loses nothing, so that the ledger need not know of it.
+/// A lossless codec, so that the ledger can ignore it.
 const codec::CodecRef& Script::whole_codec() {
   static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
   return codec;
@@ -244,7 +244,7 @@ void Script::encode(const Operation& op, table::Request& request) const {
   request.source = base::Payload::copy(encoded);
 }
 
-/// As the node does with forgotten changes that are one message.
+/// Like the node for forgotten changes of one message.
 bool Script::begin_small(const table::Request& request) {
   const table::TableView& view = *request.table;
   const size_t servers = view.servers.size();
@@ -278,14 +278,14 @@ void Script::begin(const OperationRef& op, table::Request request) {
 size_t Script::own_server() const { return static_cast<size_t>(member_.cluster().view().server_id(member_.self())); }
 shard::Worker Script::worker() const { return member_.cluster().view().worker_id(member_.self()); }
 
-/// Where the node would let the caller's thread work on the shard itself.
+/// If the node would let the caller's thread work on the shard itself.
 shard::Shard* Script::own_shard(size_t table) const {
   const bool serves = member_.cluster().view().server_id(member_.self()) >= 0;
   if (!world_.scenario().direct || !serves || tables_[table]->consistency == shard::Consistency::kSync) return nullptr;
   return member_.shards().shard(tables_[table]->numbers[own_server()]).get();
 }
 
-/// As the node asks before it reads there.
+/// The node's check before it reads there.
 bool Script::own_is_open(const Operation& op, const shard::Shard& shard) const {
   if (tables_[op.step.table]->consistency != shard::Consistency::kStale || !op.reading.gated) return true;
   return shard.least_clock.load() >= op.reading.needs;
@@ -347,7 +347,7 @@ void Script::read(const OperationRef& op) {
   begin(op, std::move(request));
 }
 
-// ---- what came of a call
+// ---- completions
 
 void Script::completed(const OperationRef& op, const base::Status& status) {
   if (op == nullptr || std::exchange(op->over, true))
@@ -374,7 +374,7 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
                        status.text()));
 }
 
-/// The status says what became of a change. In sync mode what was not carried out does not count, and is called again.
+/// The status gives the fate of a change. In sync mode a change that was not executed does not count, and is called again.
 void Script::judge_given_up(const OperationRef& op, const base::Status& status) {
   const bool undone = says(status, "not applied"), unknown = says(status, "outcome unknown");
   if (op->add != nullptr && undone == unknown)
@@ -389,7 +389,7 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
   repeat_later(op->step);
 }
 
-/// Where a server says why a get had to wait, it names who is behind, and nobody else.
+/// When a server explains why a get had to wait, it names the workers that are behind, and no others.
 void Script::judge_late_get(const Operation& op, const base::Status& status) {
   const std::string text = status.text();
   for (size_t at = text.find("(rank "); at != std::string::npos; at = text.find("(rank ", at + 1)) {
@@ -401,7 +401,7 @@ void Script::judge_late_get(const Operation& op, const base::Status& status) {
                       std::sscanf(text.c_str() + word, "is at clock %llu, %llu", &clock, &needed) == 2;
     const size_t life = world_.life_at(rank);
     const bool behind = told && clock < needed && needed == op.reading.needs && life < op.reading.told.size();
-    // The successor of a lost one may be meant, who stands further behind.
+    // The successor of a lost worker may be meant, which is further behind.
     if (!behind || (op.reading.told[life] > clock && !world_.is_gone(life)))
       return violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, text));
   }
@@ -419,7 +419,7 @@ void Script::repeat_later(const Step& step) {
   });
 }
 
-/// A stale-synchronous get that waited for a worker who is lost fails once; the next one goes on without it.
+/// A stale-synchronous get that waited for a lost worker fails once; the next one ignores that worker.
 bool Script::outlives_the_lost(const OperationRef& op, const base::Status& status) {
   const bool gated_get = op->add == nullptr && op->reading.gated;
   if (tables_[op->step.table]->consistency != shard::Consistency::kStale || !gated_get) return false;
@@ -435,7 +435,7 @@ bool Script::outlives_the_lost(const OperationRef& op, const base::Status& statu
 }
 
 void Script::give_up(const base::Status& why) {
-  // A creation that was given up, and broke before it was tried again.
+  // A creation that was given up, and failed before it was tried again.
   const bool broke_meanwhile = why.code() == MV_ENOTFOUND && !has_tables() && world_.scenario().loses_members();
   const bool too_late = why.code() == MV_EPEERLOST && !has_tables() && world_.came_too_late(life_);
   if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !too_late && !world_.names_the_gone(why.text()))
@@ -506,7 +506,7 @@ void Script::open(size_t table) {
   world_.touched(member_.self());
 }
 
-/// At the end a look at each table: own adds are in it.
+/// At the end, reads each table: own adds are in it.
 void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
@@ -538,7 +538,7 @@ void Script::leave() {
   world_.touched(member_.self());
 }
 
-// ---- telling
+// ---- messages
 
 bool Script::is_out_of_step(const base::Status& status) const {
   return status.code() == MV_EOUTOFSTEP && world_.scenario().out_of_step;

@@ -1,5 +1,5 @@
 #pragma once
-// A worker's program: makes the calls that its plan says, and looks at what comes of each.
+// A worker's program: makes the calls of its plan, and checks each result.
 
 #include <functional>
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace mv::sim {
 
-/// Memory that was given back to a caller: nobody may write to it any more. Looked at when the simulation ends.
+/// Memory that was given back to a caller: nobody may write to it any more. Checked when the simulation ends.
 class Graveyard {
  public:
-  /// Fills it with a pattern and keeps it. Large memory is freed instead: the sanitizers would tell.
+  /// Fills it with a pattern and keeps it. Large memory is freed instead, because sanitizers detect writes to it.
   void bury(std::vector<std::byte> memory);
   bool undisturbed() const;
 
@@ -22,14 +22,14 @@ class Graveyard {
   std::vector<std::vector<std::byte>> graves_;
 };
 
-/// A barrier of one worker: what it had begun before, and when it was over.
+/// A barrier of one worker: the changes begun before it, and its end.
 struct BarrierVisit {
   std::vector<size_t> begun;  ///< adds, by table
   Nanos entered{0};
-  Nanos over = base::kNever;  ///< kNever: not yet, or nobody knows when the master heard of it
+  Nanos over = base::kNever;  ///< kNever: not yet, or the time at which the master received it is unknown
 };
 
-/// What scripts need of the world around them.
+/// The scripts' interface to the simulated world.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;
@@ -37,15 +37,15 @@ class Surroundings {
   virtual const Scenario& scenario() const = 0;
   virtual Ledger& ledger(size_t table) = 0;
   virtual Graveyard& graveyard() = 0;
-  /// Later, and not before this node's process runs.
+  /// Runs work later, and not before this node's process runs.
   virtual void later(Peer self, Nanos span, std::function<void()> work) = 0;
-  /// Something was asked of this node's engines.
+  /// A request was made to this node's engines.
   virtual void touched(Peer self) = 0;
-  /// True if an error with this text is no wonder: it names somebody who is gone.
+  /// Whether an error with this text is expected: it names a lost process.
   virtual bool names_the_gone(const std::string& text) const = 0;
-  /// A server is gone, or in sync mode anyone: once that was told, barriers pass although changes came to nothing.
+  /// A server was lost, or in sync mode any member: once that was reported, barriers pass although changes had no effect.
   virtual bool changes_may_fail() const = 0;
-  /// A server is gone, for somebody at least.
+  /// A server was lost, at least for one member.
   virtual bool servers_may_fail() const = 0;
   virtual bool came_too_late(size_t life) const = 0;
   /// The newest life of a worker with this rank, or SIZE_MAX.
@@ -71,18 +71,18 @@ class Script : public std::enable_shared_from_this<Script> {
         life_(life),
         name_(std::move(name)) {}
 
-  /// The cluster is there: creates the tables, and begins.
+  /// The cluster is complete: creates the tables, and begins.
   void start();
-  /// Others' barriers wait for this worker.
+  /// Whether others' barriers wait for this worker.
   bool takes_part() const { return started_ && !leaving_; }
   Nanos started_at() const { return started_at_; }
-  /// The first table that it does not have yet.
+  /// The first table that it has not created yet.
   size_t next_table() const { return tables_.size(); }
   bool has_tables() const { return tables_.size() == world_.scenario().tables.size(); }
   bool leaving() const { return leaving_; }
   const std::vector<BarrierVisit>& visits() const { return visits_; }
   size_t life() const { return life_; }
-  /// What it is waiting for.
+  /// A description of its current wait.
   std::string state() const;
 
  private:
@@ -149,11 +149,11 @@ class Script : public std::enable_shared_from_this<Script> {
   size_t at_ = 0;        ///< the next step
   size_t looked_ = 0;    ///< tables that were read once more at the end
   int attempts_ = 0;     ///< of this step
-  size_t outlived_ = 0;  ///< gets that failed because somebody was lost
+  size_t outlived_ = 0;  ///< gets that failed because of a lost worker
   wire::FrameBuilder builder_;
   Nanos started_at_{0};
   bool started_ = false, going_ = false, waiting_ = false, leaving_ = false;
-  base::Status failure_;  ///< it goes no further
+  base::Status failure_;  ///< the error with which it ends
 };
 
 }  // namespace mv::sim

@@ -49,7 +49,7 @@ base::PayloadRef Stranger::any_payload() {
   return bytes.empty() ? nullptr : base::Payload::copy(std::move(bytes));
 }
 
-/// What would do harm, half of the time; else any message with nothing in it.
+/// Half of the time a harmful message; otherwise an empty message of any kind.
 base::Frame Stranger::any_message() {
   auto& fbb = builder_.fbb();
   const auto table = static_cast<uint32_t>(random_.below(4));
@@ -90,7 +90,7 @@ void Stranger::on_message(Peer from, const wire::Message& message, std::span<con
     case Body::Progress:  // "I wait for your first request"
     case Body::Ack:
     case Body::Inquire:
-    case Body::Overview:  // how the cluster stands
+    case Body::Overview:  // the cluster's status
       return;
     case Body::Reply:
       // A Join that comes again after its answer was acknowledged is confirmed.

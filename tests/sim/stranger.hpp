@@ -1,5 +1,5 @@
 #pragma once
-// Somebody who has passed the hello and belongs to no cluster: it talks to every node, and sends every message that there is.
+// A process that has completed the hello and belongs to no cluster: it talks to every node, and sends every kind of message.
 
 #include <set>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace mv::sim {
 
-/// None of its requests may be served. What it changes all the same the ledgers find.
+/// None of its requests may be served. The ledgers detect any change it makes.
 class Stranger final : public base::LinkEvents {
  public:
   Stranger(Timeline& timeline, Network& network, Random random, size_t nodes);
-  /// Comes, in a few lives one after the other: whoever it has annoyed in one does not listen to that one any more.
+  /// Starts it, with several lives one after the other: nodes stop listening to a life that has annoyed them.
   void start();
 
  private:

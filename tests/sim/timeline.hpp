@@ -1,5 +1,5 @@
 #pragma once
-// Virtual time: what happens when, in one order for one seed.
+// Virtual time: all events, in one order for one seed.
 
 #include <functional>
 #include <queue>
@@ -14,7 +14,7 @@ namespace mv::sim {
 
 using base::Nanos;
 
-/// The clock, the events to come, and what was found wrong on the way.
+/// The clock, the future events, and the violations so far.
 class Timeline final : public base::Clock {
  public:
   Nanos now() const override { return now_; }
@@ -22,7 +22,7 @@ class Timeline final : public base::Clock {
   void at(Nanos when, std::function<void()> work) { events_.push({std::max(when, now_), next_++, std::move(work)}); }
   void after(Nanos span, std::function<void()> work) { at(now_ + span, std::move(work)); }
 
-  /// Carries out the next event; false when there is none, or the time is over.
+  /// Runs the next event; false if there is none, or the time is over.
   bool step(Nanos end) {
     if (events_.empty() || events_.top().when > end) return false;
     std::function<void()> work = std::move(const_cast<Event&>(events_.top()).work);
@@ -34,11 +34,11 @@ class Timeline final : public base::Clock {
   }
   uint64_t steps() const { return steps_; }
 
-  /// Everything that happens is noted, so that two runs can be compared by one number.
+  /// Adds every event to a hash, so that two runs can be compared by one number.
   void note(uint64_t what) { hash_ = Random::mix(hash_ ^ what) + static_cast<uint64_t>(now_.count()); }
   uint64_t hash() const { return hash_; }
 
-  /// Something was promised and did not hold. The first one counts.
+  /// Records a violated guarantee. The first one counts.
   void violated(std::string what) {
     if (violation_.empty()) violation_ = std::move(what);
   }
@@ -47,7 +47,7 @@ class Timeline final : public base::Clock {
  private:
   struct Event {
     Nanos when;
-    uint64_t number;  ///< events of the same time happen in the order in which they were asked for
+    uint64_t number;  ///< events of the same time happen in the order of their requests
     std::function<void()> work;
     bool operator<(const Event& other) const { return std::pair(other.when, other.number) < std::pair(when, number); }
   };

@@ -1,4 +1,4 @@
-// Tables of different consistencies, kinds and updaters in one scenario, and scripts that use them together.
+// Tables with different consistency, kinds and updaters in one scenario, and scripts that use them together.
 
 #include <algorithm>
 #include <limits>
@@ -13,13 +13,13 @@ namespace {
 using shard::Consistency;
 
 constexpr size_t kMostTables = 3;
-constexpr double kLaterRate = 0x1p-12;  ///< beside a first rate of 1: a counter tells how many adds had which
+constexpr double kLaterRate = 0x1p-12;  ///< with a first rate of 1, a counter shows how many adds had which rate
 
 bool is_keyed(const Scenario& plan, size_t table) { return plan.tables[table].spec.is_keyed(); }
 
 // ---- tables
 
-/// Sparse tables take rows from here and there, key-value tables the outermost keys, too.
+/// Sparse tables use scattered rows, key-value tables the extreme keys, too.
 std::vector<int64_t> choose_keys(const shard::Spec& spec, size_t count, Random& random) {
   std::set<int64_t> keys;
   if (spec.kind == MV_KEYVALUE && random.chance(0.5))
@@ -45,19 +45,19 @@ void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
   spec.dtype = static_cast<mv_dtype>(std::vector<int>{MV_F32, MV_F64, MV_I32, MV_I64}[random.below(4)]);
   table.initial = 0;
   table.fractional = table.fractional && spec.dtype != MV_I32 && spec.dtype != MV_I64;
-  const int64_t least = table.fractional ? 0 : -9;  // of what rounds nothing may cancel
+  const int64_t least = table.fractional ? 0 : -9;  // where values round, nothing may cancel
   spec.initial = random.chance(0.5) ? static_cast<double>(random.between(least, 9)) : 0;
   table.keys = choose_keys(spec, shared + owned, random);
   table.untouched = untouched;
   table.owned_from = shared;
-  // An add whose caller lost patience may go on behind what its caller does next.
+  // An add that its caller gave up may be applied after the caller's next calls.
   table.sets_any_time = owned > 0 && plan.hasty == 0 && random.chance(0.4);
 }
 
-/// sgd without decay is linear: the ledger can tell what it does.
+/// sgd without decay is linear, so the ledger can predict it.
 void give_updater(TablePlan& table, Random& random) {
   if (table.spec.dtype != MV_F32 && table.spec.dtype != MV_F64) return;
-  table.fractional = false;  // what was added and what was there would cancel
+  table.fractional = false;  // added values and existing ones would cancel
   table.spec.updater = {"sgd", {random.chance(0.5) ? 1 : 0.5, 0}};
   const bool has_owned = table.spec.is_keyed() && table.owned_from < table.keys.size();
   if (table.spec.dtype != MV_F64 || has_owned || random.chance(0.3)) return;
@@ -75,7 +75,7 @@ void vary_table(Scenario& plan, TablePlan& table, Random& random) {
 
 // ---- scripts
 
-/// What a worker may do at any time, whatever the others do.
+/// A call that a worker may make at any time, independently of the others.
 Step choose_free(const Scenario& plan, Random& random) {
   const size_t table = random.below(plan.tables.size());
   const bool keyed = is_keyed(plan, table);
@@ -94,7 +94,7 @@ Step choose_free(const Scenario& plan, Random& random) {
   return {kCalls[random.pick({3, 3, 1.5, 1, 0.4, 0.3})], table};
 }
 
-/// What only one worker does, or everyone to rows of its own, while nobody makes counted calls: between two barriers.
+/// Calls of only one worker, or of every worker on its own rows, while no worker makes counted calls: between two barriers.
 void write_interlude(const Scenario& plan, Random& random, std::vector<Step>& common) {
   const size_t table = random.below(plan.tables.size());
   if (plan.consistency(table) != Consistency::kSync) return;
@@ -107,7 +107,7 @@ void write_interlude(const Scenario& plan, Random& random, std::vector<Step>& co
   common.push_back({Call::kBarrier, 0});
 }
 
-/// What all workers do in the same order, so that none waits for ever: counted calls, clocks, barriers.
+/// Calls that all workers make in the same order, so that none waits for ever: counted calls, clocks, barriers.
 std::vector<Step> write_common(const Scenario& plan, Random& random, size_t length) {
   std::vector<Step> common;
   while (common.size() < length) {
@@ -158,7 +158,7 @@ void write_scripts(Scenario& plan, Random& random, size_t length) {
       steps.insert(steps.begin() + random.between(0, static_cast<int64_t>(steps.size())), {Call::kSetUpdater, table});
 }
 
-/// Where all wait for all, whoever is lost is missed by everyone: that must not be all that ever happens.
+/// In sync mode all workers wait for all, so one loss blocks every worker. Drops most kills, to test other cases too, and all restarts.
 void spare_the_locked(Scenario& plan, Random& random) {
   if (!plan.has_consistency(Consistency::kSync) || plan.sync) return;
   std::erase_if(plan.faults, [&](const FaultPlan& fault) {
@@ -167,7 +167,7 @@ void spare_the_locked(Scenario& plan, Random& random) {
   for (FaultPlan& fault : plan.faults) fault.restart = base::kNever;
 }
 
-/// Tables of many messages keep their scripts, in which all workers tick as often between two barriers.
+/// Tables of many messages keep their scripts, in which all workers tick equally often between two barriers.
 void vary_large(Scenario& plan, Random& random) {
   for (TablePlan& table : plan.tables) table.spec.staleness = random.between(1, 3);
   plan.hasty_barriers = false;
@@ -206,7 +206,7 @@ void vary_tables(Scenario& plan, Random& random, size_t length, bool large) {
     plan.tables.push_back(plan.tables.front());
     plan.tables.back().spec.name = fmt::format("t{}", plan.tables.size() - 1);
   }
-  const bool one_only = random.chance(0.3);  // the others stay what they are
+  const bool one_only = random.chance(0.3);  // the others stay unchanged
   for (TablePlan& table : plan.tables)
     if (!one_only || &table == &plan.tables.front()) vary_table(plan, table, random);
   spare_the_locked(plan, random);

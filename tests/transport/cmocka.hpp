@@ -1,5 +1,5 @@
 #pragma once
-// CMocka, from C++.
+// CMocka for C++.
 
 extern "C" {
 #include <setjmp.h>
@@ -10,7 +10,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-// Functions of ours have these names.
+// These macros clash with names of the core.
 #undef fail
 #undef fail_msg
 /// Fails the test, with a printf-like message.

@@ -1,4 +1,4 @@
-// What every transport promises (base/link.hpp, transport/transport.hpp). The argument says which one: tcp, shm, inproc or faulty.
+// The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, shm, inproc or faulty.
 
 #include <cstring>
 #include <map>
@@ -80,7 +80,7 @@ void payloads_of_every_size_arrive_whole(void**) {
 
 void a_payload_may_move_while_it_is_being_sent(void**) {
   Pair pair(transport_kind);
-  constexpr size_t kBytes = 12 << 20;  // more than sockets hold
+  constexpr size_t kBytes = 12 << 20;  // more than sockets buffer
   auto lenders = std::make_unique<std::vector<std::byte>>(pattern(1, kBytes));
   const auto payload = base::Payload::lent(*lenders);
   std::atomic<bool> go{false};
@@ -108,7 +108,7 @@ void a_sink_may_be_discarded_half_way(void**) {
     const auto sink = base::Sink::into(*memory);
     pair.a->loop().post([&, sink] {
       sink->discard();
-      memory.reset();  // a write now is a write to freed memory
+      memory.reset();  // a later write is a use after free
     });
     return sink;
   };
@@ -160,7 +160,7 @@ void close_sends_what_was_queued_and_is_heard_at_once(void**) {
   assert_non_null(strstr(record.lost[0].text.c_str(), "closed the connection"));
   assert_true(record.lost[0].at - before < 10s);
   std::this_thread::sleep_for(100ms);
-  assert_int_equal(pair.b->record().lost.size(), 0);  // who closes is not told
+  assert_int_equal(pair.b->record().lost.size(), 0);  // the closing side gets no on_lost
   assert_no_violations(pair);
 }
 

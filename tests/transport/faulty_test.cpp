@@ -1,4 +1,4 @@
-// transport/faulty: the text of the weather, and the weather itself.
+// transport/faulty: parsing of the fault specification, and the injected faults.
 
 #include <algorithm>
 #include <chrono>
@@ -40,7 +40,7 @@ void mistakes_in_the_text_are_named(void**) {
     assert_non_null(strstr(unknown.text().c_str(), word));
 }
 
-/// A transport that only notes what it is asked to send.
+/// A transport that only records the messages it is asked to send.
 struct Noted : Transport {
   void attach(mv::base::LinkEvents&) override {}
   mv::base::Result<std::string> listen(const std::string& address) override { return address; }
@@ -55,7 +55,7 @@ struct Noted : Transport {
   int* cuts = nullptr;
 };
 
-/// Sends frames of 1 .. count bytes through `text`'s weather; gives what came through, in order.
+/// Sends frames of 1 .. count bytes through the faults of `text`; returns the delivered ones, in order.
 std::vector<int> send_through(const char* text, int count, int* cuts) {
   std::vector<int> sent;
   Loop loop;
@@ -94,7 +94,7 @@ void each_fault_does_what_it_says(void**) {
   for (int i = 0; i < 100; ++i) assert_int_equal(late[static_cast<size_t>(i)], i + 1);
 }
 
-/// 1000 bytes a second let the first ten messages, 55 bytes, through in 55 ms, and 100 messages, 5050 bytes, in five seconds.
+/// At 1000 bytes a second, the first ten messages (55 bytes) take 55 ms, and 100 messages (5050 bytes) take five seconds.
 void a_rate_lets_messages_out_one_behind_the_other(void**) {
   int cuts = 0;
   const auto begun = std::chrono::steady_clock::now();

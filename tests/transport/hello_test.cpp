@@ -1,4 +1,4 @@
-// wire/handshake: the two sides against each other, and against whatever else may come.
+// wire/handshake: the two sides against each other, and against arbitrary input.
 
 #include "wire/handshake.hpp"
 
@@ -36,11 +36,11 @@ Handshake::Randomness dice(int seed) {
   return made;
 }
 
-/// One side, and what it does when it is asked.
+/// One side of a handshake, and its reaction to events.
 struct Party {
   Party(Side side, const Introduction& self, std::string secret, int seed, std::string channel = "")
       : handshake(side, self, dice(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
-  /// Feeds, `step` bytes at a time, as much as it takes; it accepts whoever proves itself.
+  /// Feeds as many bytes as it takes, `step` at a time. Accepts every peer that proves itself.
   void hear(std::span<const std::byte> bytes, size_t step = 1 << 20) {
     for (;;) {
       if (handshake.state() == State::kSecret) handshake.prove(secret, channel);
@@ -57,17 +57,17 @@ struct Party {
   const std::string secret, channel;
 };
 
-/// What may come in between: changes what one side says before the other hears it.
+/// A man in the middle: may change the bytes of one side before the other receives them.
 using Between = std::function<void(Side from, size_t turn, std::vector<std::byte>& said)>;
 
-/// Two sides, and the wire between them.
+/// Two sides and the wire between them.
 struct Talk {
   explicit Talk(const Introduction& d = introduction(1), const Introduction& l = introduction(2),
                 const std::string& d_secret = "s", const std::string& l_secret = "s", int seed = 1)
       : Talk(Party(Side::kDialer, d, d_secret, seed), Party(Side::kListener, l, l_secret, seed + 1)) {}
   Talk(Party d, Party l) : dialing(std::move(d)), listening(std::move(l)) {}
 
-  /// Carries what each says to the other until neither says anything. Both accept each other.
+  /// Carries bytes both ways until neither side has any left. Both accept each other.
   void run(size_t step = 1 << 20, const Between& between = nullptr) {
     for (size_t turn = 0; !dialer.output().empty() || !listener.output().empty(); ++turn) {
       Party& from = dialer.output().empty() ? listening : dialing;
@@ -124,7 +124,7 @@ void a_listener_is_silent_until_spoken_to(void**) {
 }
 
 void a_dialer_proves_itself_first(void**) {
-  // And neither side says anything that depends on its secret before the other has had to commit itself to one.
+  // Checked too: neither side sends anything that depends on its secret before the other side has committed itself to one.
   Talk talk;
   std::vector<std::pair<Side, size_t>> said;
   talk.run(1 << 20, [&](Side from, size_t, const std::vector<std::byte>& bytes) { said.emplace_back(from, bytes.size()); });
@@ -256,7 +256,7 @@ void either_side_may_refuse(void**) {
   }
 }
 
-/// All that the two sides of a good hello say, by turns.
+/// All bytes that the two sides of a good handshake send, in turns.
 std::vector<std::vector<std::byte>> recorded(int seed = 1) {
   std::vector<std::vector<std::byte>> records;
   Talk talk(introduction(1), introduction(2), "s", "s", seed);
@@ -265,7 +265,8 @@ std::vector<std::vector<std::byte>> recorded(int seed = 1) {
 }
 
 void no_record_is_worth_anything_elsewhere(void**) {
-  // Each record of one hello in the place of each of another, of the same sides, and of the same hello: replayed, and reflected.
+  // Replaces each record of one handshake by each record of another one, of an earlier one of the same sides, and of the same one: replay
+  // and reflection.
   const auto old = recorded(50), own = recorded();
   for (size_t turn = 0; turn < own.size(); ++turn) {
     for (const auto* records : {&old, &own}) {
@@ -275,7 +276,7 @@ void no_record_is_worth_anything_elsewhere(void**) {
         talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
           if (at == turn) said = record;
         });
-        // A listener is done when it has sent its consent: what becomes of that is the dialer's to notice.
+        // A listener is done once it has sent its consent. The dialer detects whether it arrived.
         assert_true(talk.dialer.state() != State::kDone);
         if (turn + 1 < own.size()) assert_true(talk.listener.state() != State::kDone);
       }
@@ -293,7 +294,7 @@ void a_whole_conversation_can_not_be_replayed(void**) {
 }
 
 void a_mirror_is_not_believed(void**) {
-  // Its own Hello comes back changed, so that it looks like another process's; everything else as it was said.
+  // Its own Hello comes back, changed to look like another process's; everything else comes back unchanged.
   Party dialing(Side::kDialer, introduction(1), "s", 1);
   auto hello = dialing.say();
   hello[24] ^= std::byte{0x40};  // the incarnation
@@ -307,7 +308,7 @@ void a_changed_bit_anywhere_never_gets_through(void**) {
   const auto records = recorded();
   for (size_t turn = 0; turn < records.size(); ++turn) {
     for (size_t bit = 0; bit < records[turn].size() * 8; ++bit) {
-      // The detail of a head is for refusals; nobody reads it elsewhere, but a Hello's is part of what is proved.
+      // The detail field of a head matters only in refusals. In other messages nothing reads it, but a Hello's is part of the proof.
       if (turn > 1 && bit / 8 >= 12 && bit / 8 < 16) continue;
       Talk talk;
       talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
@@ -335,7 +336,7 @@ void a_record_that_is_cut_short_is_waited_for(void**) {
 }
 
 void a_record_out_of_its_turn_ends_it(void**) {
-  // Any record where another is due. A Refuse is due always.
+  // Each record at a point where another one is due. A Refuse is always allowed.
   const auto records = recorded();
   for (size_t turn = 0; turn < records.size(); ++turn) {
     for (const size_t other : {0, 2, 4}) {
@@ -359,11 +360,11 @@ void shares_that_are_no_points_are_refused(void**) {
   minus_one = prime;
   --minus_one[0];
   not_reduced.fill(0xff);
-  Word high_bit{};  // the neutral element, with the bit that does not count set
+  Word high_bit{};  // the neutral element, with the ignored bit set
   high_bit[31] = 0x80;
   Word negative{};
   negative[0] = 1;
-  // The torsion points of the curve below, in the encodings that X25519 and Ed25519 would take them in.
+  // The torsion points of the curve below, in the encodings that X25519 and Ed25519 would accept.
   const Word words[] = {Word{}, negative, minus_one, prime, not_reduced, high_bit,
                         {0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
                          0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00},
@@ -384,7 +385,7 @@ void shares_that_are_no_points_are_refused(void**) {
 }
 
 void a_role_can_not_be_changed(void**) {
-  // Two dialers, or two listeners, whose words somebody carries to each other.
+  // Two dialers, or two listeners, with somebody who relays their messages.
   for (const Side side : {Side::kDialer, Side::kListener}) {
     Party one(side, introduction(1), "s", 1), other(side, introduction(2), "s", 2);
     auto first = recorded()[0];
@@ -442,7 +443,7 @@ void garbage_is_no_hello(void**) {
     side.feed(bytes);
     assert_int_equal(side.state(), State::kFailed);
     assert_int_equal(side.why("x").code(), MV_EPROTOCOL);
-    side.feed(bytes);  // nothing is taken any more
+    side.feed(bytes);  // further bytes are ignored
     assert_int_equal(side.wants(), 0);
   }
 }

@@ -1,4 +1,4 @@
-// transport/loop: posts, the timer, and the baton between the background thread and callers that wait.
+// transport/loop: posts, the timer, and the baton between the background thread and waiting callers.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 namespace {
 thread_local int allocations;
 }
-#if !defined(__SANITIZE_ADDRESS__)  // which wants these functions for itself
+#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer replaces these functions itself
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) return memory;
@@ -56,7 +56,7 @@ struct StartedLoop {
   Loop it;
 };
 
-/// Echoes through the kernel: what is asked comes back as an event on the loop, as an answer from a socket would.
+/// Echoes through the kernel: each request comes back as an event on the loop, like an answer from a socket.
 class Echo {
  public:
   explicit Echo(Loop& loop) : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -138,14 +138,14 @@ void a_post_never_waits_for_the_background_threads_rest(void**) {
             });
   for (int i = 0; i < 100; ++i) {
     const uint64_t before = echo->answered;
-    loop.wait([&] { return echo->answered > before; }, [&] { echo->ask(); });  // the loop is hot now: nobody drives
+    loop.wait([&] { return echo->answered > before; }, [&] { echo->ask(); });  // the loop is hot now: no thread drives it
     std::atomic<bool> ran{false};
     loop.post([&] { ran = true; });
     const Nanos posted = loop.now();
     while (!ran && loop.now() < posted + kPatience) std::this_thread::yield();
     assert_true(ran);
     const uint64_t again = echo->answered;
-    echo->ask();  // an event without a post, with nobody driving
+    echo->ask();  // an event without a post, while no thread drives
     while (echo->answered == again && loop.now() < posted + kPatience) std::this_thread::yield();
     assert_true(echo->answered > again);
   }
@@ -157,7 +157,7 @@ void a_post_never_waits_for_the_background_threads_rest(void**) {
             });
 }
 
-/// What a thread waits for is under way already: a wait without memory must not look like a call that was never made.
+/// The awaited event is already under way. A wait that fails for lack of memory would look like a call that was never made.
 void a_wait_allocates_nothing(void**) {
   StartedLoop loop;
   std::atomic<int> waiting{0}, allocated{0};
@@ -205,7 +205,7 @@ void callers_share_the_baton(void**) {
         const auto answered = [&] { return seen != 0 && echo->answered >= seen; };
         if (loop.wait(answered, ask) != Driven::kDone) ++failed;
         if (t == 0 && i % 50 == 0)
-          std::this_thread::sleep_for(1ms);  // let the background thread take over now and then
+          std::this_thread::sleep_for(1ms);  // lets the background thread take over now and then
       }
     });
   }
@@ -239,13 +239,13 @@ void what_is_done_off_the_loop_wakes_with_wake_waiters(void**) {
   std::thread one([&] { assert_int_equal(loop.wait([&] { return first.load(); }), Driven::kDone); });
   std::thread two([&] { assert_int_equal(loop.wait([&] { return second.load(); }), Driven::kDone); });
   std::this_thread::sleep_for(20ms);
-  first = second = true;  // one of them drives, the other waits in line
+  first = second = true;  // one of them drives the loop, the other one waits in line
   loop.it.wake_waiters();
   one.join();
   two.join();
 }
 
-/// Completes `flag` on a thread of its own, off the loop, and returns when it has.
+/// Sets `flag` from another thread, off the loop, and returns when it is set.
 void complete_off_the_loop(Loop& loop, std::atomic<bool>& flag) {
   std::thread([&] {
     flag = true;
@@ -253,10 +253,10 @@ void complete_off_the_loop(Loop& loop, std::atomic<bool>& flag) {
   }).join();
 }
 
-/// The driver reads the flag, then the other thread sets it, then the driver goes to sleep: it must not.
+/// The driver reads the flag, then the other thread sets it, then the driver goes to sleep: it must not sleep.
 void a_completion_between_the_last_look_and_the_sleep_wakes_the_driver(void**) {
-  for (int look : {1, 2}) {  // so often it looks before it sleeps
-    Loop loop;                // without a thread of its own, so that this one drives and calls done() without the loop's lock
+  for (int look : {1, 2}) {  // the number of looks before it sleeps
+    Loop loop;                // has no background thread, so this thread drives and calls done() without the loop's lock
     std::atomic<bool> flag{false};
     int looks = 0;
     const auto done = [&] {
@@ -268,7 +268,7 @@ void a_completion_between_the_last_look_and_the_sleep_wakes_the_driver(void**) {
   }
 }
 
-/// The same of a caller who waits in line behind another driver.
+/// The same for a caller that waits in line behind another driver.
 void a_completion_before_the_wait_in_line_wakes_the_waiter(void**) {
   StartedLoop loop;
   std::atomic<bool> driving{false}, release{false}, flag{false};
@@ -289,7 +289,7 @@ void a_completion_before_the_wait_in_line_wakes_the_waiter(void**) {
   driver.join();
 }
 
-/// What is thrown on the loop ends every wait with the reason, whoever drives; the end of the loop is as ever.
+/// An exception on the loop ends every wait with its message, whichever thread drives. The loop still ends normally.
 void what_is_thrown_on_the_loop_breaks_it_down(void**) {
   for (const bool by_caller : {true, false}) {
     for (const bool no_memory : {true, false}) {
@@ -323,7 +323,7 @@ void what_is_thrown_on_the_loop_breaks_it_down(void**) {
 std::atomic<int> signals_seen{0};
 void count_signal(int) { ++signals_seen; }
 
-/// A signal to `thread` every now and then until `enough`.
+/// Sends signals to `thread` now and then until `enough` is true.
 void pester(pthread_t thread, const std::atomic<bool>& enough) {
   while (!enough) {
     pthread_kill(thread, SIGUSR1);
@@ -334,7 +334,7 @@ void pester(pthread_t thread, const std::atomic<bool>& enough) {
 void a_signal_interrupts_a_wait(void**) {
   struct sigaction action {};
   action.sa_handler = count_signal;
-  action.sa_flags = SA_RESTART;  // as signal(2) sets it: poll(2) is interrupted all the same
+  action.sa_flags = SA_RESTART;  // as signal(2) sets it: poll(2) is interrupted nevertheless
   sigaction(SIGUSR1, &action, nullptr);
   StartedLoop loop;
   for (const bool in_line : {false, true}) {
@@ -360,7 +360,7 @@ void a_signal_interrupts_a_wait(void**) {
 void a_signal_just_before_a_wait_is_kept_for_it(void**) {
   StartedLoop loop;
   std::atomic<bool> raised{false};
-  // Raised while this thread drives, between two sleeps: held back, and delivered by the next one.
+  // Raised while this thread drives, between two sleeps: the signal is held back, and the next sleep delivers it.
   const pthread_t me = pthread_self();
   const Driven how = loop.wait([] { return false; },
                                [&] {
@@ -406,14 +406,14 @@ void the_timer_runs_once_when_due(void**) {
             });
   std::this_thread::sleep_for(20ms);
   assert_int_equal(replaced, 0);
-  // While nobody calls, the background thread keeps the time.
+  // While no call is active, the background thread serves timers.
   loop.post([&] { loop.it.set_timer(loop.now() + 5ms, [&] { ++ran; }); });
   const Nanos begun = loop.now();
   while (ran < 2 && loop.now() < begun + kPatience) std::this_thread::yield();
   assert_int_equal(ran, 2);
 }
 
-/// Nobody but the callers drives this loop, and none of their calls has to wait.
+/// Only the callers drive this loop, and none of their calls has to wait.
 void calls_that_are_over_at_once_leave_time_for_timers(void**) {
   Loop loop;
   bool ran = false;

@@ -1,6 +1,6 @@
 #pragma once
-// A node that only has a transport: sends numbered messages with recognisable payloads, records what it hears, and checks on the way
-// that the transport keeps the promises of base/link.hpp.
+// A node that has only a transport. It sends numbered messages with recognisable payloads, records its events, and checks that the
+// transport keeps the promises of base/link.hpp.
 
 #include <condition_variable>
 #include <functional>
@@ -22,10 +22,10 @@ using namespace std::chrono_literals;
 
 enum class Kind { kTcp, kInproc, kFaulty, kShm };
 
-/// Longer than anything takes that works, also under sanitizers on a busy machine.
+/// Longer than any successful operation takes, also under sanitizers on a busy machine.
 inline constexpr Nanos kPatience = 20s;
 
-/// A payload whose every byte depends on the message's number and its place.
+/// A payload in which every byte depends on the message's number and the byte's position.
 std::vector<std::byte> pattern(uint64_t seq, size_t bytes);
 
 struct Heard {
@@ -37,19 +37,19 @@ struct Heard {
   bool discarded;
 };
 struct Ended {
-  Peer peer;            // or
-  std::string address;  // of a dial
+  Peer peer;            // either this
+  std::string address;  // or that of a failed dial
   mv_status code;
   std::string text;
   Nanos at;
 };
-/// All that a node has heard.
+/// All events of a node.
 struct Record {
   std::vector<std::pair<Peer, std::string>> connected;
   std::vector<Peer> observers;
   std::vector<Ended> lost, dial_failed;
   std::vector<Heard> messages;
-  std::vector<std::string> violations;  // of LinkEvents' promises
+  std::vector<std::string> violations;  // of the promises of LinkEvents
 
   size_t connections_of(Peer peer) const;
   bool has_lost(Peer peer) const;
@@ -60,14 +60,14 @@ class Node final : private base::LinkEvents {
  public:
   /// `options.self` is this node's incarnation.
   Node(Kind kind, const transport::TcpOptions& options);
-  /// Without a goodbye, like a process that is killed.
+  /// Closes without a goodbye, like a killed process.
   ~Node();
 
   Peer self() const { return self_; }
   transport::Loop& loop() { return loop_; }
   transport::Transport& transport() { return *transport_; }
 
-  /// Listens at a free address and gives it; or at `address`.
+  /// Listens at `address`, or at a free one, and returns the address.
   std::string listen();
   base::Result<std::string> listen(const std::string& address);
   void dial(const std::string& address);
@@ -75,21 +75,21 @@ class Node final : private base::LinkEvents {
   void send(Peer to, uint64_t seq, size_t bytes);
   void close(Peer peer);
   void cut(Peer peer);
-  /// Goodbye to all; true once done.
+  /// Says goodbye to all peers; true once done.
   bool stop();
 
-  /// Runs on the node's loop and waits for it.
+  /// Runs `fn` on the node's loop and waits for it.
   void run(const std::function<void()>& fn);
-  /// Waits until `holds` of what has been heard.
-  /// Of messages that will come, in bytes: those that these tests send have up to 128. Before any come.
+  /// Waits until `holds` is true of the record.
+  /// The largest header that will arrive, in bytes; these tests send up to 128. To be called before any arrive.
   void expect_headers_up_to(size_t bytes) { most_header_ = bytes; }
   bool wait(const std::function<bool(const Record&)>& holds, Nanos limit = kPatience);
   Record record();
-  /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
+  /// Chooses where a streamed payload goes; on the loop. Default: the node's own memory, checked at the end.
   std::function<base::SinkRef(uint64_t seq, size_t bytes)> sink_for;
-  /// Called when a transport begins to show a message's payload, or asks where it goes; on the loop.
+  /// Called before a transport shows a message's payload or asks for its place; on the loop.
   std::function<void(uint64_t seq)> before_payload;
-  /// What to do when a dial has failed; on the loop.
+  /// Called when a dial has failed; on the loop.
   std::function<void(const std::string& address)> after_failed_dial;
 
  private:
@@ -111,16 +111,16 @@ class Node final : private base::LinkEvents {
   const Peer self_;
   transport::Loop loop_;
   std::unique_ptr<transport::Transport> transport_;
-  bool in_a_call_ = false;  // of the transport: on the loop
+  bool in_a_call_ = false;  // into the transport: on the loop
   std::mutex mutex_;
   std::condition_variable changed_;
   Record record_;
   std::map<Peer, std::pair<uint64_t, size_t>> streaming_;  // seq, bytes
-  std::map<Peer, size_t> arrived_;                         // of the message that comes now
+  std::map<Peer, size_t> arrived_;                         // of the message that is arriving
   size_t most_header_ = 128;
 };
 
-/// Two nodes that are connected, `b` having dialed `a`.
+/// Two connected nodes; `b` dialed `a`.
 struct Pair {
   explicit Pair(Kind kind, transport::TcpOptions options = {});
   Pair(Kind kind, transport::TcpOptions options, Peer a_self, Peer b_self);

@@ -1,6 +1,6 @@
 // A process with a TCP transport, for tests that kill or stop it:
 //
-//   transport_peer INCARNATION listen            prints where it listens
+//   transport_peer INCARNATION listen            prints its address
 //   transport_peer INCARNATION dial ADDRESS      prints "connected" once it is; also listens
 //   transport_peer INCARNATION dial-only ADDRESS the same, without listening
 //

@@ -1,5 +1,5 @@
 #pragma once
-// A child process, with a pipe to its standard input and one from its standard output. Killed at the end.
+// A child process with pipes to its standard input and from its standard output. Killed by the destructor.
 
 #include <sys/types.h>
 #include <string>
@@ -17,7 +17,7 @@ class Process {
   /// One line of its output, without the newline; empty at the end.
   std::string line();
   void signal(int number);
-  /// SIGKILL, and waits for the end of it.
+  /// Sends SIGKILL and waits until it has ended.
   void kill();
 
  private:

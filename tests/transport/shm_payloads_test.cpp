@@ -1,4 +1,4 @@
-// transport/shm: payloads that lie in shared memory already, of which only the place travels.
+// transport/shm: payloads that already lie in shared memory. Only their place is sent.
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@ namespace base = mv::base;
 
 constexpr size_t kBytes = 1 << 20;
 
-/// Enlisted memory that holds pattern(seq, kBytes), `offset` bytes from its beginning.
+/// Enlisted memory that holds pattern(seq, kBytes) at `offset`.
 std::shared_ptr<base::SharedMemory> patterned(uint64_t seq, size_t offset = 0) {
   auto memory = base::SharedMemory::make("test", kBytes + 4096).value();
   base::SharedMemory::enlist(memory);
@@ -30,7 +30,7 @@ std::span<const std::byte> bytes_of(const base::SharedMemory& memory, size_t off
   return {memory.data() + offset, kBytes};
 }
 
-/// That so many messages come, as they were sent. What the lender took back while it was read is discarded, and comes again.
+/// Expects `count` intact messages. A payload that the lender took back during the read is discarded and sent again.
 void expect_intact(Pair& pair, size_t count) {
   const auto whole = [](const Record& record) {
     return static_cast<size_t>(std::ranges::count_if(record.messages, [](const Heard& m) { return !m.discarded; }));
@@ -40,7 +40,7 @@ void expect_intact(Pair& pair, size_t count) {
   for (Node* node : {pair.a.get(), pair.b.get()}) assert_int_equal(node->record().violations.size(), 0);
 }
 
-/// Keeps a node's loop busy until the end of this object.
+/// Keeps a node's loop busy for the lifetime of this object.
 class Standstill {
  public:
   explicit Standstill(Node& node) {
@@ -66,7 +66,7 @@ void a_payload_in_shared_memory_is_shown_where_it_lies(void**) {
     Standstill standstill(*pair.a);
     pair.b->send(11, 1, base::Payload::kept(bytes_of(*memory), memory));
     pair.b->send(11, 3, 100);
-    // What is written before the peer looks is what it sees: nothing was copied.
+    // The peer sees bytes that were written after the send: the payload was not copied.
     const auto other = pattern(2, kBytes);
     std::memcpy(memory->data(), other.data(), kBytes);
   }
@@ -99,7 +99,7 @@ void a_lender_has_its_memory_back_at_once(void**) {
   const auto payload = base::Payload::lent(bytes_of(*memory));
   {
     Standstill standstill(*pair.a);
-    for (int i = 0; i < 2; ++i) pair.b->send(11, 1, payload);  // the peer can't have begun to read
+    for (int i = 0; i < 2; ++i) pair.b->send(11, 1, payload);  // the peer cannot have begun to read
     pair.b->run([&] {
       payload->make_owned();
       std::memset(memory->data(), 0x55, kBytes);
@@ -108,8 +108,8 @@ void a_lender_has_its_memory_back_at_once(void**) {
   expect_intact(pair, 2);
 }
 
-/// A reader that is stopped while it reads costs its own copy, and not the lender's time: the memory is the lender's again, and the lender's loop
-/// goes on, before the reader does.
+/// A reader that stops in the middle of a payload costs its own copy, but not the lender's time: before the reader continues, the lender
+/// owns the memory again and its loop goes on.
 void a_reader_that_is_stopped_half_way_holds_nobody_up(void**) {
   Pair pair(Kind::kShm);
   std::atomic<int> reads{0};
@@ -153,7 +153,7 @@ void lenders_and_readers_at_once(void**) {
     dice = dice * 6364136223846793005u + 1442695040888963407u;
     if ((dice >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(dice >> 56));
     pair.b->run([&] { payload->make_owned(); });
-    std::memset(memory->data(), 0x55, kBytes);  // a reader of this would see it
+    std::memset(memory->data(), 0x55, kBytes);  // a reader of this memory would see it
   }
   assert_true(pair.a->wait([](const Record& record) {
     return !record.messages.empty() &&
@@ -162,7 +162,7 @@ void lenders_and_readers_at_once(void**) {
   expect_intact(pair, 300);
 }
 
-/// More than a turn's budget waits in the ring while the reader's loop is busy; drain() reads all of it.
+/// While the reader's loop is busy, more than one turn's budget piles up in the ring; drain() reads all of it.
 void a_ring_is_drained_to_its_end(void**) {
   constexpr size_t kMessages = 50, kEach = 60 << 10;
   Pair pair(Kind::kShm);
@@ -176,7 +176,7 @@ void a_ring_is_drained_to_its_end(void**) {
   });
   while (!begun) std::this_thread::sleep_for(1ms);
   for (size_t i = 0; i < kMessages; ++i) pair.b->send(pair.a->self(), i, kEach);
-  pair.b->run([] {});  // what was sent before is published
+  pair.b->run([] {});  // all earlier sends are published
   sent = true;
   while (!over) std::this_thread::sleep_for(1ms);
   assert_int_equal(heard, kMessages);

@@ -1,8 +1,8 @@
-// A process at the other end of a shared-memory transport, for tests that kill it at any moment:
+// The other end of a shared-memory transport, for tests that kill it at any moment:
 //
-//   transport_shm_peer INCARNATION ADDRESS PEER    dials, prints "connected", then sends without an end
+//   transport_shm_peer INCARNATION ADDRESS PEER    dials, prints "connected", then sends endlessly
 //
-// Ends with 3 as soon as something that it hears is torn.
+// Exits with 3 as soon as it receives a torn message.
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// A process that talks to a shared-memory transport manually: politely up to a point.
+// A process that speaks the shared-memory protocol itself: correctly up to a point.
 
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@ namespace mv::test {
 
 class ShmStranger {
  public:
-  /// What it offers after the hello. The defaults are right.
+  /// Its offer after the hello. The defaults are correct.
   struct Offer {
     size_t bytes = transport::kControlBytes + transport::kRingBytes;
     std::optional<size_t> said_bytes = std::nullopt;
@@ -33,9 +33,9 @@ class ShmStranger {
   bool send(std::span<const std::byte> bytes);
   bool introduce(base::Peer self, const std::string& secret = "");
   bool offer(const Offer& offer);
-  /// Takes the node's own offer, and maps it.
+  /// Receives the node's offer and maps it.
   bool take_offer();
-  /// The other side has closed the socket within 20 s; what it sends meanwhile is thrown away.
+  /// Whether the other side closes the socket within 20 s; discards what it sends meanwhile.
   bool is_turned_away();
 
   transport::Control& control() { return *reinterpret_cast<transport::Control*>(memory_); }
@@ -43,7 +43,7 @@ class ShmStranger {
   /// The node's side, read-only.
   const transport::Control& peer() const { return *reinterpret_cast<const transport::Control*>(peer_memory_); }
   void show(uint64_t written);
-  /// Rings the node's bell, as after something was written.
+  /// Rings the node's bell, as after a write.
   void ring_bell();
   int socket() const { return fd_.get(); }
 

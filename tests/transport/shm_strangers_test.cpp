@@ -1,4 +1,4 @@
-// transport/shm: what hostile and broken peers can do, which is to lose their own connection.
+// transport/shm: hostile and broken peers can do no more harm than lose their own connection.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ transport::TcpOptions options_of(Peer self, const std::string& secret = "") {
   return options;
 }
 
-/// That `node` still takes in an honest peer, and has broken no promise.
+/// Asserts that `node` still accepts an honest peer and has broken no promise.
 void assert_still_sound(Node& node, const std::string& address, const std::string& secret = "") {
   static Peer next = 10'000;
   Node friendly(Kind::kShm, options_of(++next, secret));
@@ -99,7 +99,7 @@ void an_offer_must_be_sealed_memory_of_its_size_and_a_bell(void**) {
   assert_still_sound(node, address);
 }
 
-/// A stranger that has come as far as an honest peer.
+/// A stranger that has completed the hello like an honest peer.
 struct Intruder {
   Intruder(Node& node, const std::string& address, Peer self) : node(node), self(self), stranger(address) {
     assert_true(stranger.introduce(self));
@@ -108,7 +108,7 @@ struct Intruder {
     assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
   }
   void put(size_t at, transport::Mark mark) { std::memcpy(stranger.ring() + at, &mark, sizeof mark); }
-  /// A whole frame; how many bytes it takes.
+  /// Writes a whole frame; returns its size in bytes.
   size_t put_frame(size_t at, uint64_t seq, size_t payload) {
     wire::FrameBuilder builder;
     base::Frame frame =
@@ -156,7 +156,7 @@ void records_that_make_no_sense_cost_their_own_connection(void**) {
       {mark(transport::RecordKind::kPart, 16, 0), 4096},
       {mark(transport::RecordKind::kPlace, 64, 64), 64},
       {mark(transport::RecordKind::kSkip, 0, 0), 16},
-      {{0, 0, 0}, 8},                    // askew
+      {{0, 0, 0}, 8},                    // misaligned
       {{0, 0, 0}, transport::kRingBytes + 16},  // more than the ring holds
       {{0, 0, 0}, UINT64_MAX - 15},
   };
@@ -182,7 +182,7 @@ void positions_that_jump_cost_their_own_connection(void**) {
     back.expect_thrown_out();
   }
   {
-    Intruder ahead(node, address, 101);  // it has read what was never written
+    Intruder ahead(node, address, 101);  // it claims to have read what was never written
     ahead.stranger.control().read = 1 << 20;
     node.send(101, 1, 10);
     ahead.stranger.ring_bell();
@@ -234,14 +234,14 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
 
 void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
   Node node(Kind::kShm, options_of(1));
-  node.expect_headers_up_to(wire::kMaxHeaderBytes);  // a changed length, too, may be that of a message
+  node.expect_headers_up_to(wire::kMaxHeaderBytes);  // a changed length may be that of a message, too
   const std::string address = node.listen();
   for (Peer self = 100; self < 112; ++self) {
     Intruder intruder(node, address, self);
     std::atomic<bool> stop{false};
     uint64_t written = 0;
     while (written < (64 << 10)) written += intruder.put_frame(written, 1, 200);
-    std::thread vandal([&] {  // the node has its own copy of whatever it has verified
+    std::thread vandal([&] {  // the node has its own copy of everything that it has verified
       for (uint64_t dice = self; !stop;) {
         dice = dice * 6364136223846793005u + 1442695040888963407u;
         intruder.stranger.ring()[(dice >> 33) % written] ^= static_cast<std::byte>(1 << (dice >> 61));
@@ -256,7 +256,7 @@ void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-/// A payload that lies in a segment of the intruder's, as a record.
+/// Writes a record whose payload lies in one of the intruder's segments.
 size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, uint64_t offset, uint64_t bytes, bool is_lent) {
   wire::FrameBuilder builder;
   base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
@@ -273,9 +273,9 @@ size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, 
 }
 #endif
 
-/// Each intruder writes random words into all of its memory, while the node reads its records, shows it payloads, and takes them back.
+/// Each intruder writes random words into all of its memory while the node reads its records, shows it payloads, and takes them back.
 void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
-#if !defined(__SANITIZE_THREAD__)  // these writes are data races, and meant to be
+#if !defined(__SANITIZE_THREAD__)  // these writes are deliberate data races
   Node node(Kind::kShm, options_of(1));
   node.expect_headers_up_to(wire::kMaxHeaderBytes);
   const std::string address = node.listen();
@@ -301,7 +301,7 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
       std::atomic<uint64_t>* const words[] = {&page.written, &page.read, &page.naps, &page.wants_read, &page.magic, &page.ring_bytes};
       while (!stop) {
         const uint64_t choice = dice();
-        if (choice % 64 == 0) {  // seldom: most of these end the connection
+        if (choice % 64 == 0) {  // rarely: most of these end the connection
           words[dice() % 6]->store(dice() % 2 == 0 ? dice() : shown + dice() % 4 * 16);
         } else if (choice % 2 == 0) {
           page.naps.store(dice() % 4);

@@ -1,4 +1,4 @@
-// transport/shm between processes of which one is killed in the middle of reading and writing: the other goes on, with whole
+// transport/shm between processes. One is killed in the middle of reading and writing; the other one goes on and receives only whole
 // messages.
 
 #include <unistd.h>
@@ -69,7 +69,7 @@ void a_peer_that_is_stopped_holds_nobody_up(void**) {
   assert_true(other.wait([](const Record& record) { return record.connections_of(1) == 1; }));
   other.send(1, 1, 10);
   assert_true(node.wait([](const Record& record) { return record.messages_of(2) == 1; }));
-  assert_false(node.record().has_lost(100));  // silence is judged above: by heartbeats
+  assert_false(node.record().has_lost(100));  // heartbeats detect silence, a layer above
   const Nanos begun = node.loop().now();
   node.close(100);
   assert_true(node.stop());

@@ -1,5 +1,5 @@
 #pragma once
-// A plain blocking socket that talks to a TCP transport: politely up to a point, or not at all.
+// A plain blocking socket that speaks to a TCP transport: correctly up to a point, or not at all.
 
 #include <cstddef>
 #include <optional>
@@ -19,15 +19,15 @@ class Stranger {
   bool connected() const { return static_cast<bool>(fd_); }
   bool send(std::span<const std::byte> bytes);
   bool send(const std::string& text);
-  /// Goes through the hello as `self`; false if it was not completed.
+  /// Performs the hello as `self`; false if it was not completed.
   bool introduce(base::Peer self, const std::string& secret = "");
-  /// Without a secret: by the listener's token, but as if it were between other `ends`, as through a relay.
+  /// Without a secret: with the listener's token, but bound to other `ends`, as through a relay.
   bool introduce_between(base::Peer self, const std::string& ends);
-  /// Reads until the other side closes, at most `limit_ms` long; the bytes, or nothing if it stays open.
+  /// Reads until the other side closes, for at most `limit_ms`. Returns the bytes, or nothing if the connection stays open.
   std::optional<std::vector<std::byte>> read_to_end(int limit_ms = 20'000);
-  /// From now on it says in its hello that it mends a connection, and waits for so long at most for what is answered.
+  /// From now on its hello says that it resumes a connection, and that it waits `patience_ms` at most for acknowledgements.
   void mend(int patience_ms);
-  /// Reads `bytes`, or what comes until the other side closes.
+  /// Reads `bytes` bytes, or until the other side closes.
   std::vector<std::byte> read(size_t bytes);
   void close() { fd_.reset(); }
 

@@ -1,4 +1,4 @@
-// transport/tcp/outbox and transport/tcp/receiver without a socket between them: what goes in comes out, however the stream is cut.
+// transport/tcp/outbox and transport/tcp/receiver without a socket between them: the output equals the input, however the stream is split.
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace base = mv::base;
 namespace transport = mv::transport;
 namespace wire = mv::wire;
 
-/// Records messages; large payloads go to memory of its own, every third one nowhere.
+/// Records messages. Large payloads go to its own memory; every third one is discarded.
 struct Listener : base::LinkEvents {
   void on_connected(Peer, const std::string&) override {}
   void on_dial_failed(const std::string&, const base::Status&) override {}
@@ -63,7 +63,7 @@ std::vector<std::byte> drain(transport::Outbox& outbox, std::mt19937& random) {
   while (!outbox.empty()) {
     iovec pieces[7];
     const size_t count = outbox.gather(pieces, std::size(pieces));
-    size_t limit = random() % 3 == 0 ? random() % 300 : random() % 3'000'000;  // what "the kernel takes"
+    size_t limit = random() % 3 == 0 ? random() % 300 : random() % 3'000'000;  // the bytes that "the kernel takes"
     size_t written = 0;
     for (size_t i = 0; i < count && limit > 0; ++i) {
       const size_t part = std::min(limit, pieces[i].iov_len);
@@ -77,7 +77,7 @@ std::vector<std::byte> drain(transport::Outbox& outbox, std::mt19937& random) {
   return stream;
 }
 
-/// Feeds `stream` in pieces of at most `step`; gives the first error.
+/// Feeds `stream` in pieces of at most `step` bytes; returns the first error.
 base::Status feed(transport::Receiver& receiver, std::span<const std::byte> stream, const std::function<size_t()>& step) {
   while (!stream.empty() && !receiver.stopped()) {
     const auto room = receiver.room();

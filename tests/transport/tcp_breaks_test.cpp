@@ -1,4 +1,4 @@
-// transport/tcp: what a break, a death, a restart and a stop of a peer look like from the other side.
+// transport/tcp: the break, death, restart and stop of a peer, as the other side sees them.
 
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -18,16 +18,16 @@
 #include "cmocka.hpp"
 
 namespace {
-std::atomic<int> refused_writes{0};  ///< so many will fail
+std::atomic<int> refused_writes{0};  ///< the number of writes that will fail
 }
 
-/// The transport's, in place of the C library's.
+/// Replaces the C library's function for the transport.
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (refused_writes.load() > 0 && refused_writes.fetch_sub(1) > 0) {
     errno = ENOBUFS;
     return -1;
   }
-  // Not the bare system call: ThreadSanitizer's own function is what tells it that the receiver comes after.
+  // Not the bare system call: ThreadSanitizer's own function records that the receiver comes after the sender.
   static const auto next = reinterpret_cast<ssize_t (*)(int, const msghdr*, int)>(dlsym(RTLD_NEXT, "sendmsg"));
   return next(fd, message, flags);
 }
@@ -116,7 +116,7 @@ void a_killed_peer_is_lost_at_once(void**) {
     const char* mode;
     Nanos within;
   };
-  // Who does not listen can't be asked whether it lives: that takes the whole grace.
+  // A peer that does not listen cannot be probed, so its loss takes the whole grace period.
   for (const Case& each : {Case{"listen", 1s}, Case{"dial", 1s}, Case{"dial-only", 3s}}) {
     const Nanos grace = std::string(each.mode) == "dial-only" ? Nanos(300ms) : Nanos(kPatience);
     Node node(Kind::kTcp, options_of(1, grace));
@@ -131,7 +131,7 @@ void a_killed_peer_is_lost_at_once(void**) {
     const Ended end = node.record().lost[0];
     assert_int_equal(end.code, MV_EPEERLOST);
     assert_non_null(strstr(end.text.c_str(), "127.0.0.1:"));
-    assert_true(end.at - killed < each.within * 5);  // and not the grace of 20 s
+    assert_true(end.at - killed < each.within * 5);  // well before the grace of 20 s
     assert_no_violations(node);
   }
 }
@@ -143,7 +143,7 @@ void a_stopped_peer_is_not_lost_by_the_transport(void**) {
   assert_string_equal(peer.line().c_str(), "connected");
   peer.signal(SIGSTOP);
   std::this_thread::sleep_for(500ms);
-  assert_int_equal(node.record().lost.size(), 0);  // silence is judged above: by heartbeats
+  assert_int_equal(node.record().lost.size(), 0);  // heartbeats detect silence, a layer above
   peer.signal(SIGCONT);
 }
 
@@ -153,7 +153,7 @@ void a_stopped_peer_can_be_closed_and_left(void**) {
   Process peer({PEER_PROGRAM, "2", "dial", address});
   assert_string_equal(peer.line().c_str(), "connected");
   peer.signal(SIGSTOP);
-  node.send(2, 1, 30 << 20);  // more than the sockets hold
+  node.send(2, 1, 30 << 20);  // more than the sockets buffer
   node.close(2);
   const Nanos begun = node.loop().now();
   assert_true(node.stop());
@@ -168,7 +168,7 @@ void a_restarted_peer_is_never_taken_for_its_old_self(void**) {
   node.dial(address);
   assert_true(old->wait([](const Record& record) { return record.connections_of(1) == 1; }));
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
-  // The old one's socket goes on listening in the new one, so that the dials to mend find somebody there.
+  // The old node's socket goes on listening in the new one, so dials that try to resume are answered.
   Node young(Kind::kTcp, options_of(3));
   node.loop().post([] { std::this_thread::sleep_for(200ms); });
   old.reset();
@@ -202,7 +202,7 @@ void whoever_was_given_up_stays_given_up(void**) {
   peer.dial(address);
   assert_true(peer.wait([](const Record& record) { return record.connections_of(1) == 1; }));
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
-  // The break is seen here at once, there only after our patience has run out.
+  // This side notices the break at once, the other side only after this side has stopped waiting.
   std::atomic<bool> go{false};
   peer.loop().post([&] {
     while (!go) std::this_thread::sleep_for(1ms);
@@ -230,7 +230,7 @@ void breaks_in_heavy_traffic_keep_the_promises(void**) {
   }
   for (Node* node : {pair.a.get(), pair.b.get()}) {
     const Peer other = node->self() == 11 ? 22 : 11;
-    // Connected once more than broken; the last messages arrive.
+    // There is one more connect than breaks; the last messages arrive.
     uint64_t probe = 1'000'000;
     const bool arrived = [&] {
       for (int i = 0; i < 200; ++i) {
@@ -249,14 +249,14 @@ void breaks_in_heavy_traffic_keep_the_promises(void**) {
     uint64_t last = 0;
     for (const Heard& message : record.messages) {
       assert_true(message.intact);
-      assert_true(message.seq > last);  // a connection loses from its end; it never doubles or reorders
+      assert_true(message.seq > last);  // a break loses the end of the stream; it never duplicates or reorders
       last = message.seq;
     }
     assert_no_violations(*node);
   }
 }
 
-/// How many sockets, epolls and eventfds this process holds.
+/// The number of sockets, epolls and eventfds in this process.
 int count_descriptors_of_io() {
   int count = 0;
   for (int fd = 3; fd < 1024; ++fd) {

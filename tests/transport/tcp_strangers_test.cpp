@@ -1,4 +1,4 @@
-// transport/tcp: who is let in, who is not, and that neither costs anybody else anything.
+// transport/tcp: which peers are accepted, which are not, and that neither disturbs other connections.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ void assert_no_violations(Node& node) {
   for (const std::string& violation : node.record().violations) fail_test("broken promise: %s", violation.c_str());
 }
 
-/// That `node`, listening at `address`, still takes in an honest peer.
+/// Asserts that `node`, listening at `address`, still accepts an honest peer.
 void assert_still_welcoming(Node& node, const std::string& address, const std::string& secret = "") {
   static Peer next = 10'000;
   Node friendly(Kind::kTcp, options_of(++next, secret));
@@ -159,7 +159,7 @@ void listening_beyond_this_machine_needs_a_secret(void**) {
   assert_non_null(strstr(refused.status().text().c_str(), "secret"));
   const auto bound = shut.listen("0.0.0.0:0");
   assert_true(bound.ok());
-  // Who is reached under its wildcard address is known by the one it came from.
+  // A peer that was dialed by a wildcard address is known by the address that its connection came from.
   Node other(Kind::kTcp, options_of(3, "secret"));
   const auto others = other.listen("0.0.0.0:0").value();
   other.dial("127.0.0.1" + bound.value().substr(bound.value().rfind(':')));
@@ -225,7 +225,7 @@ uint64_t turned_away(Node& node) {
   return count;
 }
 
-/// The first word of a dialer of this incarnation.
+/// The first bytes of a dialer of this incarnation.
 std::vector<std::byte> hello_of(Peer self, bool resumes) {
   wire::Introduction introduction;
   introduction.incarnation = self;
@@ -247,7 +247,7 @@ void who_mends_a_connection_goes_last(void**) {
   for (auto* each : {&known, &unknown}) assert_int_equal(each->read(136).size(), 136);
   Stranger first(address);
   assert_true(silent.read_to_end().has_value());
-  // To have said hello is worth nothing for one that nobody knows: of two, the one that has made no step for longer goes.
+  // A Hello alone gives an unknown peer no privilege: the connection that has made no progress for longest is closed.
   Stranger second(address);
   assert_true(unknown.read_to_end().has_value());
   Stranger third(address);
@@ -304,7 +304,7 @@ void failed_proofs_are_rationed_but_not_for_members(void**) {
   Node member(Kind::kTcp, members);
   member.dial(address);
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
-  for (int i = 0; i < 5; ++i) assert_still_welcoming(node, address, "right");  // who succeeds is not counted
+  for (int i = 0; i < 5; ++i) assert_still_welcoming(node, address, "right");  // successes are not counted
   Peer self = 100;
   for (int i = 0; i < 3; ++i) {
     Node guesser(Kind::kTcp, options_of(++self, "wrong"));
@@ -318,11 +318,11 @@ void failed_proofs_are_rationed_but_not_for_members(void**) {
   }
   member.cut(1);
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 2; }));
-  assert_int_equal(node.record().lost.size() + member.record().lost.size(), 5);  // those who were welcome, and left
+  assert_int_equal(node.record().lost.size() + member.record().lost.size(), 5);  // those that were accepted and left
 }
 
 void proofs_in_a_members_name_are_rationed_too(void**) {
-  // Its incarnation is no secret: it tells it to whoever calls it.
+  // Its incarnation is not secret: it tells it to every caller.
   transport::TcpOptions options = options_of(1, "right");
   options.failures = 3;
   options.member_failures = 5;
@@ -391,7 +391,7 @@ void another_user_gets_no_token(void**) {
     const auto token = transport::ask_for_token(1, address, 10s);
     return token.status().code() == MV_EAUTH && token.status().text().find("another user") != std::string::npos;
   }));
-  // Nor does one that looks away and reads what comes.
+  // The same for a process that ignores errors and reads the answer.
   assert_true(as_nobody([&] {
     const auto desk = transport::connect_abstract("polyverso-token-0000000000000001-" + address);
     char byte = 0;
@@ -399,7 +399,7 @@ void another_user_gets_no_token(void**) {
     return poll(&readable, 1, 10'000) == 1 && recv(desk.value().get(), &byte, 1, 0) == 0;
   }));
   assert_true(as_nobody([&] { return !Stranger(address).introduce(100); }));
-  // And nobody believes a listener of another user's.
+  // A listener of another user is not believed either.
   const auto squatted = transport::listen_abstract("polyverso-token-0000000000000002-127.0.0.1:1");
   assert_true(as_nobody([&] { return transport::ask_for_token(2, "127.0.0.1:1", 10s).status().code() == MV_EAUTH; }));
   assert_int_equal(transport::ask_for_token(3, "127.0.0.1:1", 10s).status().code(), MV_EAUTH);  // there is none
@@ -451,7 +451,7 @@ void only_the_newest_lives_are_fenced(void**) {
     Stranger stranger(address);
     assert_true(stranger.introduce(self));
     assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
-    stranger.send(std::string(100, 'x'));  // so that it is lost at once
+    stranger.send(std::string(100, 'x'));  // makes the transport lose it at once
     assert_true(node.wait([&](const Record& record) { return record.has_lost(self); }));
   }
   for (Peer self = last - 7; self <= last; ++self) {
@@ -494,7 +494,7 @@ void an_observer_that_does_not_read_gets_no_more(void**) {
   observer.dial(node.listen());
   assert_true(observer.wait([](const Record& record) { return record.connections_of(1) == 1; }));
   assert_true(node.wait([](const Record& record) { return record.observers.size() == 1; }));
-  observer.run([&] {  // its loop stands still meanwhile
+  observer.run([&] {  // its loop is blocked meanwhile
     for (uint64_t seq = 1; seq <= kMessages; ++seq) node.send(2, seq, megabyte);
   });
   node.send(2, kMessages + 1, 10);

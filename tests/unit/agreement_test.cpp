@@ -1,5 +1,5 @@
-// engine/collective/agreement: survivors of a group decide the same, in whatever order they hear of things. tests/models/agreement.pml tries
-// all orders.
+// engine/collective/agreement: the survivors of a group reach the same decision, in whatever order they receive events.
+// tests/models/agreement.pml tries all orders.
 
 #include <map>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 
 using mv::collective::Agreement;
 
-/// Three ranks, whose words lie in queues until the test delivers them.
+/// Three ranks, whose messages wait in queues until the test delivers them.
 struct Three {
   Three() {
     for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -27,7 +27,7 @@ struct Three {
     }
     for (Agreement& rank : ranks) rank.begin([](auto) {});
   }
-  /// All that lies there.
+  /// Delivers all messages in the queue.
   void deliver(uint32_t from, uint32_t to) {
     for (const Agreement::Word& word : std::exchange(words[{from, to}], {})) ranks[to].heard(from, word);
   }
@@ -52,8 +52,8 @@ void nonsense_of_a_peer_is_passed_over(void**) {
   assert_true(group.ranks[1].awaited().empty());
 }
 
-/// Rank 0 decides and is killed. Rank 1 sees that before it reads the decision, and gathers; rank 2 reports to it, and only then reads what
-/// rank 0 said.
+/// Rank 0 decides and is killed. Rank 1 detects that before it reads the decision, and becomes the coordinator. Rank 2 reports to it, and
+/// only then reads rank 0's decision.
 void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
@@ -67,7 +67,7 @@ void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
   assert_true(group.ranks[1].decided() == group.ranks[2].decided());
 }
 
-/// The same, but rank 2 reads the decision first. Then it stands.
+/// The same, but rank 2 reads the decision first. The decision then holds.
 void a_decision_that_a_survivor_has_heard_of_stands(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);

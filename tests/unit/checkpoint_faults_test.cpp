@@ -1,5 +1,5 @@
-// Checkpoints on a disk that fails: the system calls of a save, in their order, and with each of them failing. This program's own functions
-// stand in the place of the C library's, for the files of the test's directory only.
+// Checkpoints on a failing disk: the system calls of a save, in their order, and with each of them failing. This program's own functions
+// replace the C library's, for the files of the test's directory only.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,29 +42,29 @@ namespace {
 namespace fs = std::filesystem;
 using namespace mv::checkpoint;
 
-/// What a system call is to come to.
+/// The outcome of a system call.
 struct Fault {
-  uint64_t call = 0;      ///< the first of them, from 1; 0: none
-  bool lasts = false;     ///< all calls from there on
-  int error = 0;          ///< 0: a write takes a byte only
+  uint64_t call = 0;      ///< the first call that fails, from 1; 0: none
+  bool lasts = false;     ///< all later calls fail, too
+  int error = 0;          ///< 0: a write takes only one byte
 };
 
 /// The disk as the test sees it.
 struct Disk {
   std::mutex mutex;
-  std::string directory;             ///< only files in it are seen
+  std::string directory;             ///< the test sees only files in it
   std::vector<std::string> calls;    ///< "fsync checkpoint-000001"
   std::map<int, std::string> files;  ///< open ones
   Fault fault;
-  std::string failed;  ///< the call that the fault met first
+  std::string failed;  ///< the first call that failed
   bool short_write = false;
 
-  /// Where a path lies in the directory; nothing for others.
+  /// The name of a path within the directory; nothing for other paths.
   std::string place(const char* path) const {
     if (directory.empty() || std::strncmp(path, directory.c_str(), directory.size()) != 0) return {};
     return path[directory.size()] == '\0' ? "." : path + directory.size() + 1;
   }
-  /// Notes a call; its error, or 0.
+  /// Records a call; returns its error, or 0.
   int note(const std::string& name, const std::string& where) {
     calls.push_back(name + " " + where);
     short_write = false;
@@ -165,7 +165,7 @@ ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset) {
   }
   return syscall(SYS_pwrite64, fd, data, is_short ? std::min<size_t>(bytes, 1) : bytes, offset);
 }
-/// Visible, since it is the C++ library that starts threads.
+/// Visible, because the C++ library starts threads.
 __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
   if (refuse_threads) return EAGAIN;
   static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
@@ -183,7 +183,7 @@ void expect_ok(mv_status status) {
   assert_int_equal(status, MV_OK);
 }
 
-/// A node of its own with a table, and a directory for its checkpoints.
+/// A separate node with a table, and a directory for its checkpoints.
 class Job {
  public:
   Job() {
@@ -220,7 +220,7 @@ class Job {
     return disk().failed;
   }
 
-  /// All values of the table become this one.
+  /// Sets all values of the table to this one.
   void set(float value) {
     const std::vector<float> values(kValues, value);
     expect_ok(mv_table_set(table_, values.data(), kValues, MV_F32, nullptr));
@@ -252,7 +252,7 @@ size_t place_of(const std::vector<std::string>& calls, const std::string& call, 
   return 0;
 }
 
-/// Each name that a save makes is on the disk before the manifest makes it count, and the manifest's own before the save is over.
+/// Every name that a save creates is on the disk before the manifest validates it, and the manifest's own name before the save returns.
 void every_name_is_on_the_disk_in_time(void**) {
   Job job;
   job.set(1);
@@ -276,7 +276,7 @@ void every_name_is_on_the_disk_in_time(void**) {
   place_of(calls, "fsync " + checkpoint, counts);
 }
 
-/// As if nothing in it had changed for two hours.
+/// As if unchanged for two hours.
 void make_old(const std::string& path) {
   const timespec then{std::time(nullptr) - 2 * 3600, 0}, times[] = {then, then};
   for (const auto& entry : fs::directory_iterator(path)) utimensat(AT_FDCWD, entry.path().c_str(), times, 0);
@@ -299,13 +299,13 @@ void with_each_call_failing(bool lasts, int error) {
     if (status == MV_OK) {
       saved = value;
     } else {
-      // It names the file, and why.
+      // The error names the file and the reason.
       const bool named = text.find(job.directory()) != std::string::npos && text.find(std::strerror(error)) != std::string::npos;
       if (!named || status != MV_ESYSTEM) print_error("call %d, %s: %s: %s\n", static_cast<int>(n), failed.c_str(), mv_status_name(status), text.c_str());
       assert_true(named);
       assert_int_equal(status, MV_ESYSTEM);
     }
-    // What counts is the last save that went well, or the one that failed, as a whole.
+    // A load gives either the last successful save or the failed one, as a whole.
     const float loaded = job.load();
     if (loaded != saved && loaded != value) print_error("call %d, %s: %g was loaded, after %g\n", static_cast<int>(n), failed.c_str(), loaded, saved);
     assert_true(loaded == saved || loaded == value);
@@ -314,7 +314,7 @@ void with_each_call_failing(bool lasts, int error) {
     if (failed.empty()) break;
     assert_true(n < 200);
   }
-  // What is left of a failed save, or of a removal, goes with a later save, at the latest when it is old.
+  // A later save removes the remains of a failed save or removal, at the latest when they are old.
   job.set(99);
   const auto before = list_checkpoints(job.directory());
   for (const CheckpointPath& place : before.value())
@@ -331,7 +331,7 @@ void a_full_disk_from_there_on(void**) { with_each_call_failing(true, ENOSPC); }
 void an_input_output_error_once(void**) { with_each_call_failing(false, EIO); }
 void a_dead_disk_from_there_on(void**) { with_each_call_failing(true, EIO); }
 
-/// Signals and short writes are no failures.
+/// Signals and short writes are not failures.
 void interrupted_calls_are_made_again(void**) {
   for (const int error : {EINTR, 0}) {
     Job job;
@@ -371,7 +371,7 @@ void a_save_without_a_thread_fails_by_itself(void**) {
 
 int main() {
   setenv("POLYVERSO_LOG_LEVEL", "error", 1);  // warnings are expected
-  alarm(300);  // a safeguard: calls that hang
+  alarm(300);  // a safeguard against calls that hang
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_name_is_on_the_disk_in_time),
       cmocka_unit_test(a_full_disk_once),

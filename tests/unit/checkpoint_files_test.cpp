@@ -1,4 +1,4 @@
-// core/shard/checkpoint: files as they are written, read back, kept, and refused when they are damaged.
+// core/shard/checkpoint: files are written, read back, kept, and refused when they are damaged.
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -60,7 +60,7 @@ class Scratch {
   std::string path_;
 };
 
-/// Rows whose values tell which they are: row r of array a has r * 10 + a + col / 8. Two rows at a time.
+/// Rows with recognisable values: row r of array a has r * 10 + a + col / 8. Two rows at a time.
 class Invented final : public shard::Snapshot {
  public:
   Invented(Range rows, size_t states, bool keyed) : rows_(rows), states_(states), keyed_(keyed), at_(rows.first) {}
@@ -124,7 +124,7 @@ std::vector<SavedTable> saved_tables(uint64_t server, uint64_t servers) {
   return tables;
 }
 
-/// A whole checkpoint of so many servers; its path.
+/// Writes a whole checkpoint of `servers` servers; returns its path.
 std::string save(const std::string& directory, uint64_t servers) {
   auto place = begin_checkpoint(directory);
   assert_true(place.ok());
@@ -149,7 +149,7 @@ void spill(const std::string& path, const std::vector<char>& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-/// The checkpoint is refused, with a reason that contains `part`; inspecting it tells the same.
+/// The checkpoint is refused, with a reason that contains `part`; inspecting it reports the same.
 void expect_damage(const std::string& path, const char* part) {
   const auto found = open_sound(path, {}, kNotGivenUp);
   if (found.ok() || found.status().text().find(part) == std::string::npos)
@@ -224,7 +224,7 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
     std::vector<float> stepped(values.size());
     shard.value()->read(shard::kNoWorker, 0, stepped.size(), reinterpret_cast<std::byte*>(stepped.data()));
     for (size_t i = 0; i < values.size(); ++i)
-      assert_true(values[i] - stepped[i] < 0.22F);  // the second one is smaller: its state is there
+      assert_true(values[i] - stepped[i] < 0.22F);  // the second step is smaller: the state was loaded
   }
 }
 
@@ -241,7 +241,7 @@ void names_that_meet_are_kept_apart(void**) {
   assert_true(write_header(again.value()) == text);
 }
 
-/// A store's keys are tables: time and memory grow with their number, not with its square.
+/// A store's keys are tables: time and memory grow linearly with their number, not quadratically.
 void a_hundred_thousand_tables_fit_into_a_file(void**) {
   constexpr size_t kTables = 100'000;
   Part part;
@@ -365,7 +365,7 @@ void the_newest_whole_ones_stay(void**) {
   const std::string directory = scratch.path() + "/made/on/the/way";
   const std::string first = save(directory, 1), second = save(directory, 1);
   auto crashed = begin_checkpoint(directory);
-  crashed.value().claim.reset();  // as the kernel does
+  crashed.value().claim.reset();  // as the kernel does when a process dies
   spill(crashed.value().path + "/server-0.safetensors.part", {'x'});
   const std::string fourth = save(directory, 1);
   const auto under_way = begin_checkpoint(directory);
@@ -382,7 +382,7 @@ void the_newest_whole_ones_stay(void**) {
   assert_int_equal(list_checkpoints(directory).value().size(), 3);
 }
 
-/// Another job's process, which begins a checkpoint and is killed by the end of this.
+/// A process of another job, which begins a checkpoint; the destructor kills it.
 class OtherJob {
  public:
   explicit OtherJob(const std::string& directory) {
@@ -425,7 +425,7 @@ void another_jobs_unfinished_checkpoint_stays_while_it_lives(void**) {
   assert_string_equal(left.value()[0].path.c_str(), ours.c_str());
 }
 
-/// As if nothing in it had changed for so long.
+/// As if unchanged for this long.
 void make_older(const std::string& path, int seconds) {
   const timespec then{std::time(nullptr) - seconds, 0}, times[] = {then, then};
   for (const auto& entry : fs::directory_iterator(path)) assert_int_equal(utimensat(AT_FDCWD, entry.path().c_str(), times, 0), 0);
@@ -435,7 +435,7 @@ void make_older(const std::string& path, int seconds) {
 void another_machines_unfinished_checkpoint_stays_for_an_hour(void**) {
   const Scratch scratch;
   const std::string text = "00000000-0000-0000-0000-000000000000\n";
-  for (const bool has_claim : {true, false}) {  // without one: its job was stopped before it had it
+  for (const bool has_claim : {true, false}) {  // without a claim: its job was stopped before it took one
     const std::string path = begin_checkpoint(scratch.path()).value().path;
     if (has_claim) spill(path + "/" + kClaimName, {text.begin(), text.end()});
     else fs::remove(path + "/" + kClaimName);

@@ -1,4 +1,4 @@
-// engine/checkpoint/clocks: what checkpoint messages carry, and nonsense in its place.
+// engine/checkpoint/clocks: the payload of checkpoint messages, and invalid payloads.
 
 #include <cstring>
 #include <string>

@@ -1,4 +1,4 @@
-// core/codec: what is sent and what stays behind are together what was given, whatever the instruction set.
+// core/codec: the sent values and the residual add up to the input, on every instruction set.
 
 #include <hwy/highway.h>
 
@@ -76,7 +76,7 @@ std::vector<float> fine(size_t count, uint32_t seed) {
 }
 
 std::vector<std::byte> encode(const CodecRef& codec, const std::vector<float>& gradient, std::vector<float>* residual) {
-  // One byte more at both ends: nothing may be written there, and nothing need be aligned.
+  // One more byte at each end: codecs must not write there, and must not need alignment.
   std::vector<std::byte> memory(codec->encoded_bytes(gradient.size()) + 2, std::byte{0x5a});
   codec->encode(gradient.data(), residual->data(), gradient.size(), memory.data() + 1);
   assert_true(memory.front() == std::byte{0x5a} && memory.back() == std::byte{0x5a});
@@ -171,7 +171,7 @@ void two_bits_are_mxnets(void**) {
         std::vector<float> residual(count), slow_residual(count);
         for (uint32_t step = 0; step < 8; ++step) {
           auto gradient = fine(count, step);
-          for (size_t i = step; i < count; i += 5) gradient[i] = i % 2 == 0 ? threshold : -threshold;  // just reached
+          for (size_t i = step; i < count; i += 5) gradient[i] = i % 2 == 0 ? threshold : -threshold;  // exactly at the threshold
           const auto expected = slow_two_bit(gradient, &slow_residual, threshold);
           assert_true(encode(codec, gradient, &residual) == expected);
           assert_memory_equal(residual.data(), slow_residual.data(), count * sizeof(float));
@@ -182,7 +182,7 @@ void two_bits_are_mxnets(void**) {
 }
 
 void known_vectors(void**) {
-  // 11 10 00 11 in the first byte, 10 00 00 11 in the second; 0.49 is nothing yet.
+  // 11 10 00 11 in the first byte, 10 00 00 11 in the second; 0.49 is below the threshold.
   const std::vector<float> gradient = {0.5f, -0.5f, 0.25f, 1.0f, -2.0f, 0, 0, 0.5f, 0.49f};
   std::vector<float> residual(gradient.size());
   const auto two = encode(codec_of("2bit"), gradient, &residual);
@@ -193,7 +193,7 @@ void known_vectors(void**) {
 
   std::vector<float> values(9);
   const std::byte nothing_and_all[] = {std::byte{0b01110010}, std::byte{0}, std::byte{0x80}, std::byte{0xff}};
-  codec_of("2bit threshold=2")->decode(nothing_and_all, values.data(), 9);  // 01 is said by nobody, and is nothing
+  codec_of("2bit threshold=2")->decode(nothing_and_all, values.data(), 9);  // the code 01 is unused and means zero
   const float decoded[] = {0, 2, 0, -2, 0, 0, 0, 0, -2};
   assert_memory_equal(values.data(), decoded, sizeof decoded);
 
@@ -205,7 +205,7 @@ void known_vectors(void**) {
 
   const std::vector<float> some = {1, -3, 2, 3, 0, -2};
   std::vector<float> kept(some.size());
-  const auto top = encode(codec_of("topk k=3"), some, &kept);  // of 2 and -2 the first
+  const auto top = encode(codec_of("topk k=3"), some, &kept);  // of 2 and -2, the first
   uint32_t places[3];
   float sizes[3];
   std::memcpy(places, top.data(), sizeof places);
@@ -230,7 +230,7 @@ void sizes_are_the_formulas(void**) {
   for (const char* text : kCodecs) assert_int_equal(codec_of(text)->encoded_bytes(0), 0);
 }
 
-/// Beyond what fits into sixteen bits, and below what a scale can say, everything stays behind for later.
+/// Values beyond sixteen bits, and values below the resolution of the scale, stay in the residual.
 void what_is_too_large_or_too_small_is_not_lost(void**) {
   std::vector<float> residual(3);
   const auto encoded = encode(codec_of("fp16"), {1e6f, -1e6f, 1e-12f}, &residual);

@@ -84,7 +84,7 @@ void increasing_rows_and_distinct_ones_stay_as_they_are(void**) {
   assert_false(combine(spec_of(MV_F32, 1), rows, bytes(values), &out));
   assert_false(combine(spec_of(MV_F32, 1), {}, nullptr, &out));
   assert_true(out.rows.empty() && out.values.empty());
-  for (const size_t at : {1, 17, 9'999}) {  // one repeat, wherever it is
+  for (const size_t at : {1, 17, 9'999}) {  // one repeat, at any position
     auto repeating = rows;
     repeating[at] = repeating[at - 1];
     assert_true(combine(spec_of(MV_F32, 1), repeating, bytes(values), &out));
@@ -93,7 +93,7 @@ void increasing_rows_and_distinct_ones_stay_as_they_are(void**) {
 }
 
 void halves_are_summed_as_floats_and_rounded_once(void**) {
-  // 2048 + 1 is no f16: summed one by one in halves the ones would be lost.
+  // 2048 + 1 is not representable in f16: summed one by one in f16, the ones would be lost.
   std::vector<float> floats(9, 1);
   floats[0] = 2048;
   std::vector<uint16_t> halves(floats.size());

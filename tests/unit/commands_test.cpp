@@ -1,4 +1,4 @@
-// engine/table: a server's commands, whatever the link does to them and whenever its controller comes.
+// engine/table: a server's commands, over an unreliable link and with a controller that comes at any time.
 
 #include "engine/table/server/commands.hpp"
 
@@ -19,7 +19,7 @@ extern "C" {
 
 #include <cmocka.h>
 }
-#undef fail  // a function of ours has this name
+#undef fail  // this macro clashes with a function of the core
 
 namespace {
 
@@ -70,7 +70,7 @@ struct Pair final : rpc::Service {
                           heard, true, 0, nullptr});
     return heard;
   }
-  /// Each message arrives so often.
+  /// Delivers each message this many times.
   void carry(int times = 1) {
     for (const base::Frame& frame : std::exchange(worker_link.sent, {}))
       for (int i = 0; i < times; ++i) server.on_message(kWorker, message_of(frame), payload_of(frame), nullptr);
@@ -123,7 +123,7 @@ void what_is_withdrawn_is_not_executed(void**) {
   assert_string_equal(pair.take().c_str(), "1:");
   pair.client.cancel(kServer, begun.get());
   pair.carry();
-  assert_true(pair.withdrawn);  // it is one of these, but under way
+  assert_true(pair.withdrawn);  // it is a command, but under way
   pair.client.cancel(kServer, waits.get());
   pair.carry();
   assert_string_equal(waits->outcome.c_str(), "MV_ETIMEOUT");

@@ -1,4 +1,4 @@
-// core/math/convert: every half of both kinds and the floats between them, on every instruction set of this machine.
+// core/math/convert: every half-precision value of both kinds and the floats between them, on every instruction set of this machine.
 
 #include <hwy/highway.h>
 
@@ -39,7 +39,7 @@ std::vector<uint16_t> all_halves() {
   return halves;
 }
 
-/// What a binary16 stands for, from the definition.
+/// The value of a binary16, from the definition.
 double meaning_of_f16(uint16_t half) {
   const int exponent = (half >> 10) & 31, fraction = half & 1023;
   const double size = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
@@ -86,7 +86,7 @@ void halves_come_back_as_they_were(void**) {
   });
 }
 
-/// Of the floats between two neighbours, those below the middle go down, those above it up, the middle itself to the even one.
+/// Of the floats between two neighbours, those below the midpoint round down, those above it round up, and the midpoint rounds to even.
 template <typename Narrow>
 void check_rounding(uint16_t last_finite, Narrow narrow, const std::vector<float>& values) {
   std::vector<float> asked;
@@ -113,10 +113,10 @@ void narrowing_rounds_to_nearest_even(void**) {
   on_every_target([&] {
     std::vector<float> values(halves.size());
     mv::math::f16_to_f32(values, halves);
-    values[0x7c00] = 65536;  // where infinity would be if the exponents went on
+    values[0x7c00] = 65536;  // the value of infinity if the exponents continued
     check_rounding(
         0x7c00, [](auto& got, auto& asked) { mv::math::f32_to_f16(got, asked); }, values);
-    // bf16's subnormals are f32's, whose middles a float can hold as well.
+    // bf16's subnormals are f32's, and a float can represent their midpoints.
     mv::math::bf16_to_f32(values, halves);
     check_rounding(
         0x7f7f, [](auto& got, auto& asked) { mv::math::f32_to_bf16(got, asked); }, values);

@@ -1,4 +1,4 @@
-// engine/collective/cost: the model against schedules that are carried out on a network of numbers, and what it chooses.
+// engine/collective/cost: compares the model with schedules executed on a simulated network, and checks its choices.
 
 #include <cmath>
 #include <cstdint>
@@ -39,7 +39,7 @@ void exchanges_take_as_long_as_the_model_says_up_to_1024_ranks(void**) {
       }
 }
 
-/// The model has every rank wait for folded ones, the few that don't need to are early.
+/// In the model every rank waits for folded ones; the few that need not wait are early.
 void sizes_that_are_folded_take_no_longer_than_the_model_says(void**) {
   for (const int32_t ranks : {3, 5, 7, 12, 100, 1000})
     for (const uint64_t bytes : kSizes) {
@@ -80,7 +80,7 @@ void the_small_takes_few_steps_and_the_large_few_bytes(void**) {
   assert_true(choose_allreduce(1 << 20, one_host(1), costs).seconds == 0);
 }
 
-/// Four hosts of eight ranks, a network that is slow beside shared memory.
+/// Four hosts of eight ranks; the network is slow compared with shared memory.
 Layout four_hosts() {
   Layout layout;
   for (int32_t rank = 0; rank < 32; ++rank) layout.hosts.push_back(rank / 8);

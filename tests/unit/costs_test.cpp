@@ -1,4 +1,4 @@
-// engine/collective/cost_text and cost_fit: costs as a line of text, and from the times of operations.
+// engine/collective/cost_text and cost_fit: costs as a line of text, and fitted to the times of operations.
 
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-// engine/table: the creation of many tables is one operation, of all of them or of none.
+// engine/table: the creation of many tables is one atomic operation.
 
 #include <cstring>
 #include <string>
@@ -60,7 +60,7 @@ void many_tables_take_few_messages(void**) {
     assert_true(worker.ended && worker.status.ok());
     assert_int_equal(worker.made.size(), kMany);
   }
-  // Of two workers: four messages with specs and small initial values, and one that waits for the other worker.
+  // For each of two workers: four messages with specs and small initial values, and one that waits for the other worker.
   assert_int_equal(cluster.requests[wire::Body::Create], 2 * 4);
   assert_int_equal(cluster.requests[wire::Body::Ready], 2 * 1);
   assert_int_equal(cluster.requests.size(), 2);
@@ -87,7 +87,7 @@ void a_spec_that_differs_leaves_nothing(void**) {
     assert_non_null(std::strstr(worker.status.text().c_str(), "table \"t1000\""));
   }
   assert_true(cluster.server.parts().empty());
-  for (Worker& worker : cluster.workers) worker.create(many(nullptr));  // the names are free
+  for (Worker& worker : cluster.workers) worker.create(many(nullptr));  // the names are free again
   cluster.carry();
   for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
   assert_int_equal(cluster.server.parts().size(), kMany);

@@ -1,5 +1,4 @@
-// core/shard/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they
-// change.
+// core/shard/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they change.
 
 #include <algorithm>
 #include <atomic>
@@ -48,7 +47,7 @@ std::vector<T> read(Shard& shard, uint64_t first, uint64_t count) {
 template <typename T>
 void adds_sets_and_reads(mv_dtype dtype, bool shared) {
   for (const uint64_t cols : {1, 3, 64, 5000}) {
-    const uint64_t rows = 900'000 / cols / sizeof(T) + 3;  // a stripe and a bit of the next for some
+    const uint64_t rows = 900'000 / cols / sizeof(T) + 3;  // a stripe and part of the next one, for some
     const auto shard = make(matrix(dtype, 3 * rows, cols), {.servers = 3, .index = 1, .shared = shared});
     assert_int_equal(shard->rows().count, rows);
     assert_true((shard->shared() != nullptr) == shared);
@@ -105,7 +104,7 @@ void halves_accumulate_as_floats(void**) {
       shard->change(Write::Add, 0, 0, halves.size(), in(halves));
     };
     add(big);
-    for (int i = 0; i < 64; ++i) add(ones);  // each of them would be lost in halves
+    for (int i = 0; i < 64; ++i) add(ones);  // in half precision, each of them would be lost
     std::vector<int64_t> ids = {99, 0, 50};
     shard->read_rows(0, ids, out(got));
     shard->read(0, 0, got.size(), out(got));
@@ -119,7 +118,7 @@ void halves_accumulate_as_floats(void**) {
   }
 }
 
-/// For updaters that copy, add, count, draw numbers by their place, or want norms of the whole: the bits of one add of the same values.
+/// For updaters that copy, add, count, draw numbers by position, or need norms of the whole: the same bits as one add of the same values.
 void what_is_made_piece_by_piece_is_one_add(void**) {
   struct {
     mv_dtype dtype;
@@ -141,7 +140,7 @@ void what_is_made_piece_by_piece_is_one_add(void**) {
         if (each == 2) mv::math::narrow_bytes(dtype, &values[i * each], reinterpret_cast<const std::byte*>(&value), 1);
       }
       const auto copy = [&](uint64_t first, uint64_t some, std::byte* to) { std::memcpy(to, &values[first * each], some * each); };
-      // A round of two pieces, as parts of it come to a server, and rounds of one.
+      // A round of two pieces, split as a server may receive it, and rounds of one piece.
       const uint64_t half = round == 0 && std::string_view(updater) != "mx.lamb" ? count / 3 : 0;
       if (half > 0) made->add_made(kNoWorker, 0, half, copy);
       made->add_made(kNoWorker, half, count - half, copy, half > 0 ? ChangePart::kFurther : ChangePart::kFirst);
@@ -155,7 +154,8 @@ void what_is_made_piece_by_piece_is_one_add(void**) {
   }
 }
 
-/// However many stripes it has and however an add comes: at once, in pieces of a stripe, of which the next add's may come between, or by rows.
+/// Independent of the number of stripes and of the form of the add: at once, in pieces of a stripe, interleaved with the next add's pieces,
+/// or by rows.
 void norms_are_of_the_whole_tensor(void**) {
   for (const char* updater : {"mx.lamb learning_rate=0.5 wd=0.01", "mx.lbsgd warmup_strategy=lars momentum=0.5"}) {
     Spec spec = matrix(MV_F32, 9000, 100, updater);  // 4 stripes
@@ -164,7 +164,7 @@ void norms_are_of_the_whole_tensor(void**) {
     const uint64_t count = whole->elements(), each = stripe_elements(spec);
     std::vector<float> start(count), first(count), second(count);
     for (uint64_t i = 0; i < count; ++i) {
-      start[i] = static_cast<float>(1 + i % 7 + 3 * (i / each));  // stripes' own norms differ
+      start[i] = static_cast<float>(1 + i % 7 + 3 * (i / each));  // the stripes' own norms differ
       first[i] = static_cast<float>(i % 11) - 4;
       second[i] = static_cast<float>(i % 5) * 0.25F;
     }
@@ -180,7 +180,7 @@ void norms_are_of_the_whole_tensor(void**) {
     };
     for (const uint64_t stripe : {0, 1, 2}) add_piece(stripe, first);
     add_piece(0, second);
-    assert_memory_equal(read<float>(*pieces, 0, count).data(), start.data(), count * sizeof(float));  // not all is there
+    assert_memory_equal(read<float>(*pieces, 0, count).data(), start.data(), count * sizeof(float));  // a piece is missing
     add_piece(3, first);
     for (const uint64_t stripe : {1, 2, 3}) add_piece(stripe, second);
     std::vector<int64_t> rows(9000);
@@ -190,7 +190,7 @@ void norms_are_of_the_whole_tensor(void**) {
       by_rows->change_rows(Write::Add, 0, rows, in(gradient));
     }
     const auto expected = read<float>(*whole, 0, count);
-    // What a lost worker has left, who comes in its place does not add to.
+    // The worker that replaces a lost one does not add to the lost one's remains.
     pieces->change(Write::Add, 3, 0, each, in(first), ChangePart::kFirst);
     pieces->forget_pieces(3);
     for (const uint64_t stripe : {1, 2, 3})
@@ -199,7 +199,7 @@ void norms_are_of_the_whole_tensor(void**) {
       assert_memory_equal(read<float>(*shard, 0, count).data(), expected.data(), count * sizeof(float));
       assert_int_equal(shard->usage().updates, 2);
     }
-    for (uint64_t row = 0; row < 9000;) {  // the snapshot knows nothing of it
+    for (uint64_t row = 0; row < 9000;) {  // the snapshot does not contain it
       const auto saved = snapshot.value()->next();
       assert_memory_equal(saved.values.data(), &start[row * 100], saved.count * 100 * sizeof(float));
       row += saved.count;
@@ -211,7 +211,7 @@ void one_read_fills_several_places(void**) {
   for (const mv_dtype dtype : {MV_F32, MV_F16, MV_U8}) {
     const auto shard = make(matrix(dtype, 30'001, 37));
     std::vector<std::byte> values(shard->elements() * dtype_bytes(dtype));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i % 119);  // no NaN of halves
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i % 119);  // avoids NaN in half precision
     shard->change(Write::Set, kNoWorker, 0, shard->elements(), values.data());
     std::vector<std::byte> outs[3];
     std::vector<std::byte*> places;
@@ -243,7 +243,7 @@ void updaters_keep_their_states_beside_each_element(void**) {
   assert_int_equal(usage.stored, rows);
   assert_int_equal(usage.state_bytes, rows * cols * 4);
   assert_int_equal(usage.memory_bytes, 2 * rows * cols * 4);
-  // Other parameters keep the states, another updater does not; a set passes by it.
+  // Other parameters keep the states, another updater does not; a set bypasses the updater.
   assert_true(shard->set_updater(parse_updater("momentum rate=2 momentum=1").value()).ok());
   assert_string_equal(to_text(shard->updater()).c_str(), "momentum rate=2 momentum=1 dampening=0 nesterov=0 decay=0");
   shard->change_rows(Write::Set, 0, ids, in(zeros));
@@ -264,7 +264,7 @@ void dcasgd_knows_what_each_worker_last_got(void**) {
   std::vector<double> got(2);
   shard->change_rows(Write::Set, 0, row, in(std::vector<double>{10, 10}));
   shard->read_rows(0, row, out(got));
-  shard->change_rows(Write::Add, 1, row, in(g));  // worker 1 got nothing yet: plain
+  shard->change_rows(Write::Add, 1, row, in(g));  // worker 1 has not got anything yet: plain
   assert_true(read<double>(*shard, 8, 1)[0] == 8);
   shard->change_rows(Write::Add, 0, row, in(g));  // 8 - (2 + 0.5 * 4 * (8 - 10))
   assert_true(read<double>(*shard, 8, 1)[0] == 10);
@@ -331,7 +331,7 @@ std::vector<std::vector<std::byte>> drained(Snapshot& snapshot, uint64_t first_r
 }
 
 void a_snapshot_holds_what_was_there_when_it_was_taken(void**) {
-  for (const uint64_t cols : {1, 50, 700'000}) {  // the last: a row in several stripes
+  for (const uint64_t cols : {1, 50, 700'000}) {  // the last shape: a row in several stripes
     const uint64_t rows = 2'000'000 / cols + 1;
     const auto shard = make(matrix(MV_F32, 2 * rows, cols, "momentum rate=1"), {.servers = 2, .index = 1});
     std::vector<float> g(rows * cols, 2);
@@ -393,7 +393,7 @@ void rows_are_restored_from_another_number_of_servers(void**) {
     assert_int_equal(shards[0]->restore(some).code(), MV_EINVAL);
   }
   old->change(Write::Add, 0, 0, g.size(), in(g));
-  for (const auto& shard : shards) {  // values and states: another step ends in the same place
+  for (const auto& shard : shards) {  // values and states are equal: another step gives the same values
     const uint64_t first = shard->rows().first * cols;
     shard->change(Write::Add, 0, 0, shard->elements(), in(g) + first * 8);
     assert_true(read<double>(*shard, 0, shard->elements()) == read<double>(*old, first, shard->elements()));
@@ -421,7 +421,7 @@ void threads_add_at_once(void**) {
   for (const int64_t value : read<int64_t>(*shard, 0, ones.size())) assert_int_equal(value, 60);
 }
 
-/// Rows that replace all others, in pieces, and between changes of other kinds.
+/// Rows that replace all others, in pieces, and interleaved with changes of other kinds.
 void replacing_rows_leaves_zeros(void**) {
   constexpr uint64_t kRows = 1000, kCols = 700;  // three stripes
   for (const bool shared : {false, true}) {
@@ -429,7 +429,7 @@ void replacing_rows_leaves_zeros(void**) {
     std::vector<float> model(kRows * kCols);
     std::mt19937 random(5);
     for (int round = 0; round < 30; ++round) {
-      if (round % 7 == 6) {  // the shard does not know what is zero any more
+      if (round % 7 == 6) {  // the shard no longer knows which rows are zero
         for (float& value : model) value = static_cast<float>(random() % 100);
         shard->change(Write::Add, kNoWorker, 0, model.size(), in(model));
         continue;
@@ -451,7 +451,7 @@ void replacing_rows_leaves_zeros(void**) {
   }
 }
 
-/// Rows that were set while others replaced the table, or that another updater made, are gone after the next replacement.
+/// Rows set during a replacement of the table, or written by another updater, are gone after the next replacement.
 void a_replacement_clears_what_it_did_not_write(void**) {
   constexpr uint64_t kRows = 64, kCols = 3;
   const auto shard = make(matrix(MV_F32, kRows, kCols, "replace"));

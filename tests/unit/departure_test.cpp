@@ -1,4 +1,4 @@
-// engine/cluster: when a server has nobody left to serve.
+// engine/cluster: when a server has no one left to serve.
 
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using cluster::State;
 
 constexpr base::Peer kMaster = 1, kSelf = 2, kWorker = 3, kHeir = 4;
 
-/// A server, rank 1, of a cluster whose master is a worker, as is rank 2.
+/// A server, rank 1, of a cluster whose ranks 0 (the master) and 2 are workers.
 class Serving final : private rpc::Service, private cluster::Cluster::Owner {
  public:
   Serving() {
@@ -41,7 +41,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
     base::Peer peer;
     State state;
   };
-  /// The master tells who is there.
+  /// The master sends a view.
   void hear(uint64_t epoch, Worker master, Worker other) {
     const auto frame = view(epoch, master, other);
     cluster_.on_view(kMaster, *unit::message_of(frame).body_as_View());
@@ -53,7 +53,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
   }
   void loses(base::Peer peer) { cluster_.on_lost(peer, base::error(MV_EPEERLOST, "gone")); }
   bool is_over() const { return cluster_.all_workers_gone(); }
-  size_t news = 0;  ///< times that it was told to look again
+  size_t news = 0;  ///< the number of prompts to check again
 
  private:
   base::Frame view(uint64_t epoch, Worker master, Worker other) {
@@ -118,7 +118,7 @@ void the_master_says_when_all_are_gone(void**) {
   assert_true(serving.news > before);
 }
 
-/// Its View comes later than the other's Leave.
+/// Its View comes later than the other worker's Leave.
 void who_has_come_in_the_place_of_a_lost_one_is_served(void**) {
   Serving serving;
   serving.loses(kWorker);

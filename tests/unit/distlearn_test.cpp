@@ -1,4 +1,4 @@
-// core/api/distlearn: AllReduceSGD and AllReduceEA against closed forms, with ranks that are threads.
+// core/api/distlearn: compares AllReduceSGD and AllReduceEA with closed forms. The ranks are threads.
 
 #include <atomic>
 #include <cmath>
@@ -24,7 +24,7 @@ using distlearn::AllReduceSgd;
 
 constexpr base::Nanos kPatience = std::chrono::seconds(60);
 
-/// cmocka's asserts belong to the main thread: ranks keep what they have seen until it looks.
+/// cmocka's assertions work only in the main thread, so ranks count failures and the main thread checks them.
 void expect_ok(const base::Status& status, std::atomic<int>& failures) {
   if (status.ok()) return;
   print_message("%s\n", status.text().c_str());
@@ -54,7 +54,7 @@ void gradients_are_divided_by_those_that_contribute(void**) {
   for (size_t step = 0; step < 4; ++step) assert_int_equal(contributors[2][step], expected[step]);
   assert_true(results[0][0] == 20 && results[0][1] == 20);  // (10 + 20 + 30) / 3
   assert_true(results[1][2] == 25 && results[2][3] == 30);
-  for (const auto& of_rank : results) assert_true(of_rank.back() == 2);  // rank 2's parameters: it made most steps
+  for (const auto& of_rank : results) assert_true(of_rank.back() == 2);  // rank 2's parameters: it made the most steps
 }
 
 void sums_are_not_divided_and_a_tie_goes_to_the_lowest(void**) {
@@ -84,7 +84,7 @@ void a_rank_without_a_step_ends_as_the_others_do(void**) {
   all.run([&](size_t rank) {
     AllReduceSgd sgd(*all.node, all.groups[rank]);
     Model<float> model{{{float(rank) + 5}}};
-    expect_ok(sgd.synchronize(model.arrays(), kPatience), failures);  // nobody has stepped: rank 0's
+    expect_ok(sgd.synchronize(model.arrays(), kPatience), failures);  // no rank has stepped: rank 0's
     seen[rank].push_back(model.values[0][0]);
     model.values[0][0] = float(rank);
     for (size_t step = 0; step < rank; ++step) {  // rank 0 makes none
@@ -126,7 +126,8 @@ void others_values_in_between_do_not_disturb_a_draining_rank(void**) {
   assert_true(parameter == 1);
 }
 
-/// The algorithm as the page has it, without groups: each rank's own number of steps, then rounds of draining until all are through.
+/// The algorithm of the original documentation, without groups: each rank's own number of steps, then rounds of draining until all ranks
+/// are done.
 struct Elastic {
   std::vector<double> p;
   double center = 0, alpha;
@@ -140,7 +141,7 @@ struct Elastic {
     }
     center += sum;
   }
-  /// The last one, whose sum is not added.
+  /// The last round; its sum is not added.
   void last_round() {
     for (double& each : p) each -= alpha * (each - center);
   }
@@ -238,7 +239,7 @@ void halves_are_averaged_as_floats(void**) {
     if (*reinterpret_cast<const float*>(ea.center()[0].data) != 2.5F) ++failures;
   });
   assert_int_equal(failures, 0);
-  assert_int_equal(result[0], 0x4000);  // 1.5, then half of the way to 2.5
+  assert_int_equal(result[0], 0x4000);  // 1.5, then halfway to 2.5
   assert_int_equal(result[1], 0x4080);  // 2, then 2.25
 }
 

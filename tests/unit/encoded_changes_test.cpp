@@ -1,4 +1,4 @@
-// engine/table: a server adds what is encoded soundly, and refuses everything else before it touches its table.
+// engine/table: a server adds well-formed encoded changes, and refuses all others before it touches its table.
 
 #include <cstring>
 #include <memory>
@@ -64,7 +64,7 @@ class Serving final : private rpc::Service {
       return {static_cast<mv_status>(message.status()), message.text() != nullptr ? message.text()->str() : "",
               {payload.begin(), payload.end()}};
     }
-    return {};  // to be acknowledged later: it is fine
+    return {};  // acknowledged later: this is no error
   }
 
   struct Change {

@@ -1,5 +1,5 @@
-// Memory that this process maps and another one writes: shards and gossip's snapshots whose owner changes any word at any moment. Readers get
-// nonsense, or hear that nothing is there; they never crash, and never read beyond the memory.
+// Memory that this process maps and another one writes: shards and gossip's snapshots whose owner changes any word at any moment. Readers
+// get garbage or an error; they never crash, and never read beyond the memory.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -30,10 +30,10 @@ using namespace mv;
 
 constexpr int kTurns = 100'000;
 
-/// As another process maps it.
+/// A mapping as in another process.
 std::shared_ptr<base::SharedMemory> mapped(const base::SharedMemory& memory) { return base::SharedMemory::adopt(dup(memory.fd()), 1).value(); }
 
-/// Writes random words until its end: most of them into the first `head` bytes, where everything is that is more than a value.
+/// Writes random words until its end, most of them into the first `head` bytes, which hold everything but values.
 class Vandal {
  public:
   Vandal(const base::SharedMemory& memory, size_t head)
@@ -96,7 +96,8 @@ void snapshots_are_read_within_their_memory(void**) {
     const auto opened = gossip::SnapshotReader::open(memory);
     if (!opened.ok()) continue;
     const auto& reader = *opened.value();
-    // The last bytes of the last slot that this reader could believe in: a reader that takes its size from memory a second time is lured far beyond.
+    // The last bytes of the last slot that this reader could accept: a reader that reads its size from memory a second time reads far
+    // beyond.
     std::byte last[64];
     for (const uint64_t first : {uint64_t{0}, memory->bytes() - sizeof last, memory->bytes(), uint64_t{1} << 30, uint64_t{1} << 40})
       for (uint64_t version = 1; version <= 3; ++version) static_cast<void>(reader.read(version, first, last));
@@ -112,7 +113,7 @@ void snapshots_are_read_within_their_memory(void**) {
   assert_true(described > 0);
 }
 
-/// One word that changes to and fro: a reader that checks it and then loads it again uses what it has not checked.
+/// One word that alternates: a reader that checks it and then loads it again uses an unchecked value.
 void a_size_that_was_checked_is_not_loaded_again(void**) {
   gossip::Publisher publisher;
   const std::vector<float> values(1000, 1.0F);
@@ -141,7 +142,7 @@ void a_size_that_was_checked_is_not_loaded_again(void**) {
   vandal.join();
 }
 
-/// A peer can't take pages away under a reader, nor offer such as may be missing.
+/// A peer can neither remove pages under a reader nor offer memory with missing pages.
 void memory_that_could_fault_is_refused(void**) {
   const auto refused = [](int fd) { return !base::SharedMemory::adopt(fd, 1).ok(); };
   const int open_ended = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -154,7 +155,7 @@ void memory_that_could_fault_is_refused(void**) {
   assert_int_equal(ftruncate(open_ended, 0), -1);
   close(open_ended);
   const int huge = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
-  if (huge < 0) return;  // this kernel has none
+  if (huge < 0) return;  // this kernel has no huge pages
   if (ftruncate(huge, 2 << 20) == 0) {
     fcntl(huge, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK);
     assert_true(refused(dup(huge)));
@@ -166,7 +167,7 @@ void memory_that_could_fault_is_refused(void**) {
 
 int main() {
 #if defined(__SANITIZE_THREAD__)
-  return 0;  // the vandals' writes are data races, and meant to be
+  return 0;  // the vandals' writes are deliberate data races
 #endif
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_shard_is_read_within_its_memory),

@@ -1,4 +1,4 @@
-// engine/gossip/config: dpwa's YAML in its layouts, and every value that is wrong, with file, line and key.
+// engine/gossip/config: dpwa's YAML in its layouts, and errors with file, line and key for every wrong value.
 
 #include <string>
 

@@ -1,4 +1,4 @@
-// engine/gossip's pure parts against closed forms: the factor, the choice of a peer, topologies and pairings.
+// engine/gossip's pure parts, compared with closed forms: the factor, the choice of a peer, topologies and pairings.
 
 #include <algorithm>
 #include <bit>
@@ -82,7 +82,7 @@ void a_loss_that_is_no_number_is_refused(void**) {
 // ------------------------------------------------------------ the choice of a peer
 
 void a_peer_with_a_deficit_is_picked_as_often_as_computed(void**) {
-  // Two faces of 991 each: the worse one must throw more than d higher, or as much and win the toss.
+  // Two dice with 991 faces: the worse peer must throw more than d higher, or exactly d higher and win the tie.
   Rng rng(2026);
   constexpr int kThrows = 200'000;
   for (const double deficit : {0.0, 100.0, 300.0, 700.0, 990.0}) {
@@ -130,9 +130,9 @@ void the_same_seed_chooses_the_same(void**) {
   assert_int_equal(equal, 0);
 }
 
-// ------------------------------------------------------------ averaging, by whole clusters
+// ------------------------------------------------------------ averaging in whole clusters
 
-/// One synchronous round: everybody averages with what the others had before it.
+/// One synchronous round: every node averages with the others' values from before the round.
 std::vector<double> pulled(const std::vector<double>& before, const std::vector<size_t>& from) {
   std::vector<double> after = before;
   for (size_t i = 0; i < before.size(); ++i) after[i] = mixed_clock(0.5, before[i], before[from[i]]);  // f*b + (1-f)*a
@@ -227,7 +227,7 @@ void neighbours_are_others_and_each_once(void**) {
           std::set<size_t> seen;
           for (const auto* places : {&list.first, &list.rest})
             for (const size_t place : *places) assert_true(place < n && place != self && seen.insert(place).second);
-          const bool left_over = topology == Topology::kMatching && n % 2 == 1;  // of an odd number one is
+          const bool left_over = topology == Topology::kMatching && n % 2 == 1;  // of an odd number, one stays unpaired
           assert_true(n == 1 || !list.first.empty() || (left_over && !list.rest.empty()));
         }
       }
@@ -265,12 +265,12 @@ void exchanged_factors_fit_each_other(void**) {
   for (const Method method : {Method::kClock, Method::kLoss}) assert_near(of({method}, a, b) + of({method}, b, a), 1, 1e-15);
   assert_near(of({Method::kConstant, 0.3}, a, b), 0.3, 0);
   const Interpolation diverging{Method::kConstant, 0.5, LossWeighting::kOwn, 4};
-  assert_near(of(diverging, a, b), 0.125, 1e-15);  // a is the better one: 1/4 of a half, for both
+  assert_near(of(diverging, a, b), 0.125, 1e-15);  // a is better: 1/4 of a half, for both
   assert_near(of(diverging, b, a), 0.125, 1e-15);
   assert_int_equal(exchanged_factor(diverging, a, {1, std::nan("")}).status().code(), MV_ENONFINITE);
 }
 
-/// What one moves, the other moves back: by the definition, and in sum.
+/// One side's change is the negative of the other's: by definition, and in sum.
 template <typename T>
 void check_approach(mv_dtype dtype, double factor, std::vector<T> a, std::vector<T> b, double tolerance) {
   const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
@@ -362,7 +362,7 @@ void arrays_are_averaged_whatever_their_length(void**) {
   assert_int_equal(own, 0x4000);
 }
 
-/// Whatever its length and place, with what is no number at any place.
+/// At any length and position, with NaN and infinities anywhere.
 template <typename T>
 void check_copy(mv_dtype dtype, size_t count, size_t shift, T bad) {
   std::vector<T> from(count);

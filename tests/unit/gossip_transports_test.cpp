@@ -1,4 +1,4 @@
-// engine/gossip between messages and mapped memory, in orders of events that are rare on a real network; and what it holds for slow readers.
+// engine/gossip between messages and mapped memory: orders of events that are rare on a real network, and versions held for slow readers.
 
 #include <iterator>
 #include <memory>
@@ -52,9 +52,9 @@ struct Fetcher {
 void a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile(void**) {
   Fetcher fetcher;
   fetcher.engine->on_connected(kOther, "there:2");
-  assert_int_equal(fetcher.more, 0);  // it asks
+  assert_int_equal(fetcher.more, 0);  // it sends requests
   fetcher.is_mapped = true;
-  fetcher.engine->on_connected(kOther, "there:2");  // by another way now
+  fetcher.engine->on_connected(kOther, "there:2");  // over another transport now
   for (int turns = 0; fetcher.more > turns && turns < 3; ++turns) fetcher.engine->go_on();
   assert_true(fetcher.done);
   assert_string_equal(fetcher.engine->result().peer.c_str(), "b");
@@ -66,7 +66,7 @@ class HandClock final : public base::Clock {
   base::Nanos time{0};
 };
 
-/// A node with a model of two chunks, and what it answers to questions by message.
+/// A node with a model of two chunks, and its answers to requests by message.
 struct Server {
   Server() {
     gossip::Gossip::Hooks hooks;
@@ -81,7 +81,7 @@ struct Server {
       assert_true(own.publish(1, 0.5).ok());
     }
   }
-  /// The version that the answer is of; 0: it has been superseded.
+  /// The version of the answer; 0: it has been superseded.
   uint64_t ask(base::Peer peer, uint64_t version, uint64_t first) {
     wire::FetchBuilder body(builder.fbb());
     body.add_number(++questions);
@@ -118,14 +118,14 @@ void the_version_that_is_read_by_messages_stays_until_all_are_through(void**) {
   assert_int_equal(server.ask(8, 0, 0), 1);  // joins
   assert_int_equal(server.ask(7, 1, kEnd), 1);
   server.publish(5);
-  assert_int_equal(server.ask(7, 0, 0), 1);  // the other one reads it still
+  assert_int_equal(server.ask(7, 0, 0), 1);  // the other peer still reads it
   assert_int_equal(server.ask(8, 1, kEnd), 1);
   server.engine->on_lost(7, {});
   assert_int_equal(server.engine->serving().held(), 0);
   assert_int_equal(server.ask(8, 0, 0), 11);
   assert_int_equal(server.ask(8, 0, 0), 11);
   server.publish(1);
-  assert_int_equal(server.ask(8, 0, 0), 12);  // alone, and from the beginning: of the newest
+  assert_int_equal(server.ask(8, 0, 0), 12);  // alone, and from the beginning: of the newest version
 }
 
 void a_reader_that_falls_silent_holds_nothing(void**) {
@@ -136,7 +136,7 @@ void a_reader_that_falls_silent_holds_nothing(void**) {
   assert_int_equal(server.ask(8, 0, 0), 1);
   server.pass(server.config.timeout / 2);
   server.publish(5);
-  assert_int_equal(server.ask(8, 1, kEnd), 1);  // the later one counts still
+  assert_int_equal(server.ask(8, 1, kEnd), 1);  // the later request still counts
   assert_int_equal(server.engine->serving().held(), 0);
   assert_true(server.engine->next_deadline() == base::kNever);
   assert_int_equal(server.ask(8, 0, 0), 6);

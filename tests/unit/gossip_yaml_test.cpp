@@ -1,4 +1,4 @@
-// engine/gossip/yaml: the limits within which a configuration is read, counted in events, values and bytes, never in time.
+// engine/gossip/yaml: the limits of reading a configuration, counted in events, values and bytes, never in time.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -40,7 +40,7 @@ std::string repeated(const std::string& text, size_t times) {
   return all;
 }
 
-/// Where the limits stop each of these; nothing is read, and no more was done than they allow.
+/// Asserts that a limit stops the reader: no result, and no more work than the limits allow.
 void assert_stopped(const std::string& text, const std::string& expected) {
   const YamlLimits limits;
   YamlWork work;
@@ -53,11 +53,11 @@ void assert_stopped(const std::string& text, const std::string& expected) {
   assert_true(work.events <= 2 * limits.values + 9 && work.values <= limits.values + 1 && work.bytes <= 2 * limits.bytes);
 }
 
-/// Whether `work` ends well in a process of its own that may have only so much memory and time.
+/// Whether `work` succeeds in a separate process with limited memory and time.
 bool ends_well(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
-    const rlimit memory{kMostMemory, kMostMemory}, seconds{120, 120};  // the time is a safeguard, and no verdict: it ends what would never end
+    const rlimit memory{kMostMemory, kMostMemory}, seconds{120, 120};  // the time limit is only a safeguard: it ends an endless loop
     if (kLimitsMemory) setrlimit(RLIMIT_AS, &memory);
     setrlimit(RLIMIT_CPU, &seconds);
     try {
@@ -79,7 +79,7 @@ void a_comma_is_an_error(void**) {
   assert_stopped(",", "x.yaml:1: did not find expected node content");
 }
 
-/// Each byte sequence that editors, transfers and fingers make of a sound file.
+/// Random corruptions of a valid file, such as editors, transfers and typing errors make.
 std::string mutated(std::string text, uint64_t seed) {
   std::mt19937_64 rng(seed);
   constexpr std::string_view kMarks = ",:-[]{}#&*!|>'\"%@`?\n\t ~0a\\\xff";
@@ -112,7 +112,7 @@ void mutations_of_the_sample_cost_little(void**) {
     const std::string text = mutated(sample, seed);
     YamlWork work;
     const auto read = parse_yaml(text, "x.yaml", {}, &work);
-    // Every event but the four around the document takes a byte; only an empty value of a map, or a missing one, takes none.
+    // Every event takes at least a byte, except the four around the document and the empty or missing value of a map.
     const bool cheap = work.events <= 2 * text.size() + 8;
     if (!cheap) print_error("seed %llu: %zu events for %zu bytes\n", static_cast<unsigned long long>(seed), work.events, text.size());
     assert_true(cheap);

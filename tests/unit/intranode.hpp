@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that share memory, for tests of core/intranode: as threads of this process, or as children of it.
+// Ranks that share memory, for tests of core/intranode: threads of this process, or child processes.
 
 #include <cstring>
 #include <functional>
@@ -32,7 +32,7 @@ inline std::vector<Memory> make_regions(size_t ranks) {
   return memory;
 }
 
-/// A group in one process: the contexts of all ranks, which map each other's tensors as processes do.
+/// A group in one process: the contexts of all ranks, which map each other's tensors like processes do.
 class Ring {
  public:
   explicit Ring(size_t ranks) : memory(make_regions(ranks)) {
@@ -41,7 +41,7 @@ class Ring {
   }
   size_t size() const { return contexts.size(); }
 
-  /// work(rank, context) on a thread for each rank.
+  /// Runs work(rank, context) on one thread per rank.
   void run(const std::function<void(size_t, RankContext&)>& work) {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([&, rank] { work(rank, *contexts[rank]); });

@@ -25,15 +25,15 @@ namespace {
 using namespace mv::test;  // NOLINT: this file is one of its
 
 constexpr size_t kRanks = 4;
-constexpr unsigned kSeconds = 100;  // however busy the machine is: nothing here waits for ever
+constexpr unsigned kSeconds = 100;  // also on a busy machine: nothing here waits for ever
 enum Exit { kWell = 0, kWrong = 1, kToldOfLoss = 10 };
 
-/// The children of one group, and a pipe to each by which it hears who is lost.
+/// The children of one group, and a pipe to each that tells it of losses.
 struct Family {
   std::array<pid_t, kRanks> children{};
   std::array<int, kRanks> pipes{};
 
-  /// Who has heard it from another rank may have ended.
+  /// A rank that has learned of the loss from another rank may have ended.
   void tell_all_but(size_t lost) const {
     const auto rank = static_cast<unsigned char>(lost);
     for (size_t each = 0; each < kRanks; ++each)
@@ -47,7 +47,7 @@ struct Family {
   }
 };
 
-/// What the arrays of a step hold: short and long ones, in private memory or in memory that is shown.
+/// The arrays of a step: short and long ones, in private or in shared memory.
 struct Step {
   size_t count;
   bool is_shown;
@@ -87,7 +87,7 @@ int live(size_t rank, const std::vector<Memory>& regions, int pipe_end, size_t s
   std::vector<Memory> memory(kRanks);
   for (size_t each = 0; each < kRanks; ++each)
     memory[each] = each == rank ? regions[each] : mv::base::SharedMemory::adopt(dup(regions[each]->fd()), 1).value();
-  RankContext& context = *new RankContext(rank, memory, rank_names(kRanks));  // the listener may be at it until the process ends
+  RankContext& context = *new RankContext(rank, memory, rank_names(kRanks));  // the listener thread may use it until the process ends
   std::thread listener([&context, pipe_end] {
     unsigned char who = 0;
     if (read(pipe_end, &who, 1) == 1) context.lose(who, mv::base::Status(MV_EPEERLOST, "its process has ended"));
@@ -137,7 +137,7 @@ void survivors_hear_who_was_killed(void**) {
     const size_t victim = round % kRanks;
     Family family = bear(100'000'000, round % 2 == 0 ? 600 : 100000, static_cast<int>(victim));
     usleep(1000 + dice() % 60000);
-    kill(family.children[victim], round % 3 == 0 ? SIGSTOP : SIGKILL);  // silence, which somebody has to call a loss, or an end
+    kill(family.children[victim], round % 3 == 0 ? SIGSTOP : SIGKILL);  // a silent rank, which somebody has to declare lost, or a dead one
     usleep(dice() % 3000);
     family.tell_all_but(victim);
     for (size_t rank = 0; rank < kRanks; ++rank)

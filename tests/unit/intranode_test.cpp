@@ -1,4 +1,4 @@
-// core/intranode: all-reduce and its relatives over what ranks of one machine show each other. Here they are threads.
+// core/intranode: all-reduce and the other operations on the memory that ranks of one machine share. Here the ranks are threads.
 
 #include <pthread.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ namespace math = mv::math;
 
 mv::base::Nanos in(std::chrono::milliseconds span) { return mv::intranode::now() + span; }
 
-/// Numbers whose sums are exact in every order, so that whatever is wrong with them is not rounding.
+/// Numbers whose sums are exact in every order, so that an error is never rounding.
 float value_of(size_t rank, size_t i) { return static_cast<float>((rank + 1) * 3 + i % 61); }
 
 float sum_of(size_t ranks, size_t i) {
@@ -38,7 +38,7 @@ float sum_of(size_t ranks, size_t i) {
   return sum;
 }
 
-/// Floats, in memory that others can be shown, or in memory that they can't.
+/// Floats in memory that can be shared, or in private memory.
 class Floats {
  public:
   Floats(size_t count, bool is_shown) : count_(count) {
@@ -79,10 +79,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// So often that values that can be shown have been.
+/// Enough repetitions that shareable values have been mapped.
 constexpr int kTurns = 3;
 
-// ------------------------------------------------------------ every kind gives what it promises
+// ------------------------------------------------------------ results of every kind
 
 void sums_are_those_of_all(void**) {
   for (const Case& each : cases()) {
@@ -105,8 +105,8 @@ void sums_are_those_of_all(void**) {
   }
 }
 
-/// Two ranks make the sum each for itself: whatever the other does with its arrays, and however late it is; more blocks than there is room
-/// for, of lengths that follow each other in no order.
+/// Each of two ranks computes the sum itself, independently of the other's choice of arrays and of its delay. There are more blocks than
+/// slots, in irregular lengths.
 void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
   Ring ring(2);
   std::atomic<size_t> wrong{0};
@@ -128,8 +128,8 @@ void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
   assert_int_equal(wrong, 0);
 }
 
-/// Whoever is done with an operation writes over its tensor at once: nobody may still read there. Short operations, for what goes wrong
-/// between two looks at the others.
+/// A rank that completes an operation overwrites its tensor at once: no other rank may still read it. Short operations, to hit the moments
+/// between two checks of the others.
 void nobody_goes_on_while_others_read_its_tensor(void**) {
   constexpr size_t kCount = 2100, kRanks = 3;
   Ring ring(kRanks);
@@ -148,7 +148,7 @@ void nobody_goes_on_while_others_read_its_tensor(void**) {
 void the_faster_way_to_the_other_is_taken(void**) {
   constexpr size_t kBytes = 64 << 10;
   mv::intranode::Distance distance;
-  // Nanoseconds a block by the caches and past them; how many of 1,000 blocks went past.
+  // Nanoseconds per block through the caches and with streaming stores; returns how many of 1,000 blocks used streaming stores.
   const auto past = [&](int64_t by_caches, int64_t past_caches) {
     int count = 0;
     for (int i = 0; i < 1000; ++i) {
@@ -159,8 +159,8 @@ void the_faster_way_to_the_other_is_taken(void**) {
     return count;
   };
   assert_in_range(past(2'600, 2'300), 0, 40);
-  assert_in_range(past(29'000, 1'300), 500, 1000);  // both have been moved apart
-  assert_in_range(past(29'000, 1'300), 980, 995);   // and the other way is still tried
+  assert_in_range(past(29'000, 1'300), 500, 1000);  // the ranks no longer share a cache
+  assert_in_range(past(29'000, 1'300), 980, 995);   // the other way is still sampled
   assert_in_range(past(2'600, 2'300), 0, 700);      // and back again
   assert_in_range(past(2'600, 2'300), 5, 20);
   distance.past_caches();
@@ -169,7 +169,7 @@ void the_faster_way_to_the_other_is_taken(void**) {
   assert_in_range(past(2'600, 2'300), 0, 40);
 }
 
-/// Who gets at once what it looked for in vain, as soon as it sleeps, shares a processor with whoever made it.
+/// If a wait spins in vain but succeeds as soon as it sleeps, it shares a processor with the thread it waits for.
 void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
   using std::chrono::microseconds;
   mv::intranode::SpinPolicy patience(1, microseconds(50));
@@ -181,7 +181,7 @@ void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
   };
   for (int i = 0; i < 20; ++i) assert_true(wait(microseconds(100)));
   assert_true(wait(microseconds(5)));
-  assert_true(wait(microseconds(100)));  // once says nothing
+  assert_true(wait(microseconds(100)));  // a single case proves nothing
   assert_true(wait(microseconds(5)));
   assert_true(wait(microseconds(5)));
   int without = 0;
@@ -288,7 +288,7 @@ void bits_are_equal_everywhere(void**) {
   for (const auto& each : values) assert_memory_equal(each.data(), expected.data(), kCount * sizeof(float));
 }
 
-/// What was freed is asked for no more, and what comes in its place is.
+/// Freed memory is not requested again; its replacement is.
 void tensors_come_and_go(void**) {
   constexpr size_t kRanks = 2, kCount = 20000;
   Ring ring(kRanks);
@@ -306,7 +306,7 @@ void tensors_come_and_go(void**) {
   assert_int_equal(wrong, 0);
 }
 
-// ------------------------------------------------------------ what goes wrong
+// ------------------------------------------------------------ errors
 
 void who_disagrees_is_named_and_the_group_goes_on(void**) {
   Ring ring(3);
@@ -336,7 +336,7 @@ void who_is_late_is_named(void**) {
   statuses[0] = carry_out(*ring.contexts[0], barrier, in(std::chrono::milliseconds(30)));
   assert_int_equal(statuses[0].code(), MV_ETIMEOUT);
   assert_non_null(strstr(statuses[0].text().c_str(), "rank 1, rank 2"));
-  // It has given up: the others do not wait for it, nor it for them.
+  // It has given up: neither it nor the others wait any longer.
   ring.run([&](size_t rank, RankContext& context) { statuses[rank] = carry_out(context, barrier); });
   assert_int_equal(statuses[1].code(), MV_EPEERLOST);
   assert_non_null(strstr(statuses[1].text().c_str(), "rank 0"));
@@ -353,7 +353,7 @@ void a_lost_rank_ends_every_wait(void**) {
         if (rank == 2) {
           std::this_thread::sleep_for(std::chrono::microseconds(late_us));
           ring.contexts[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
-          return;  // rank 1 hears of it from rank 0 alone
+          return;  // rank 1 learns of it from rank 0 alone
         }
         statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
       });
@@ -373,7 +373,7 @@ void who_is_heard_to_have_left_is_not_waited_for(void**) {
     if (!carry_out(context, barrier).ok()) return;
     if (rank == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      ring.contexts[0]->hear_left(2);  // rank 1 hears of it from rank 0 alone
+      ring.contexts[0]->hear_left(2);  // rank 1 learns of it from rank 0 alone
       return;
     }
     statuses[rank] = carry_out(context, barrier);
@@ -415,7 +415,7 @@ void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
   signal(SIGUSR1, SIG_DFL);
 }
 
-// ------------------------------------------------------------ uneven endings
+// ------------------------------------------------------------ ranks with different numbers of steps
 
 void who_is_done_takes_part_until_all_are(void**) {
   constexpr size_t kRanks = 4;

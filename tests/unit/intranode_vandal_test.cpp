@@ -1,5 +1,5 @@
-// core/intranode beside a rank that writes anything at all into its own memory: the others fail or get wrong values, and that is all. They never
-// crash, nor wait beyond their deadlines.
+// core/intranode with a rank that writes arbitrary data into its own memory. The other ranks get errors or wrong values, but they never
+// crash and never wait beyond their deadlines.
 //   intranode_vandal_test [OPERATIONS [SEED]]
 
 #include <array>
@@ -28,7 +28,7 @@ namespace intranode = mv::intranode;
 
 uint64_t operations = 20'000, seed = 1;
 
-/// What one rank brings to one operation, and takes from it: in memory that others can be shown, or not.
+/// One rank's input and output of one operation: in memory that can be shared, or in private memory.
 struct Values {
   Values() : shown(base::SharedMemory::make("polyverso-test", kBytes).value()), own(kBytes) { base::SharedMemory::enlist(shown); }
   static constexpr size_t kBytes = size_t{4} << 20;
@@ -37,7 +37,7 @@ struct Values {
   std::byte* at(bool is_shown, size_t from) { return (is_shown ? shown->data() : own.data()) + from; }
 };
 
-/// The same on all ranks, by the dice, but for where their values lie.
+/// The same random operation on all ranks, except for the place of their values.
 Operation draw(std::mt19937_64& dice, Values& values, bool is_shown, size_t ranks) {
   constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce, Kind::kAllreduce, Kind::kReduce,  Kind::kBroadcast,
                              Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier, Kind::kCustom};
@@ -63,7 +63,7 @@ Operation draw(std::mt19937_64& dice, Values& values, bool is_shown, size_t rank
   return operation;
 }
 
-/// The last rank. It has no context: it repeats what rank 0 announces, so that operations go on, and at random moments writes random things.
+/// The last rank. It has no context: it repeats rank 0's announcements, so that operations go on, and writes random data at random moments.
 class Vandal {
  public:
   Vandal(const std::vector<Memory>& memory, uint64_t seed)
@@ -94,14 +94,14 @@ class Vandal {
     own_.header(number).posted.store(number);
   }
 
-  /// Mostly where it is read as something else than values; seldom what ends the group at once.
+  /// Mostly writes to words that are not values; rarely to words that end the group at once.
   void scribble() {
     std::byte* const header = reinterpret_cast<std::byte*>(&own_.header(dice_() % 2));
     std::byte* const items = reinterpret_cast<std::byte*>(own_.items(dice_() % 2));
     switch (dice_() % 16) {
       case 0: return put(header + sizeof(uint64_t), sizeof(intranode::Header) - sizeof(uint64_t));
       case 1: return put(header, dice_() % 64 == 0 ? sizeof(intranode::Header) : 1);
-      case 2: case 3: case 4: return put(header + 28, 8);  // which of its values can be read where they lie, and the like
+      case 2: case 3: case 4: return put(header + 28, 8);  // fields such as the one that says which values can be read in place
       case 5: case 6: return put(items, 4 * sizeof(intranode::Item));
       case 7: return put(items + dice_() % 4 * sizeof(intranode::Item), sizeof(intranode::Item));
       case 8: return put(reinterpret_cast<std::byte*>(own_.exports()), 8 * sizeof(intranode::Export));
@@ -134,7 +134,7 @@ class Vandal {
   std::thread thread_;
 };
 
-/// One group until it is broken, or for a while. Counts what came of its operations.
+/// Runs one group until it is broken, or for a while. Counts the outcomes of its operations.
 void run_group(uint64_t number, std::atomic<uint64_t>& done, std::atomic<uint64_t>& failed) {
   std::mt19937_64 dice(number);
   const size_t ranks = 2 + dice() % 3;
@@ -185,7 +185,7 @@ void others_survive_a_rank_that_scribbles_over_its_memory(void**) {
 
 int main(int argc, char** argv) {
 #if defined(__SANITIZE_THREAD__)
-  return 0;  // the vandal's writes are data races, and meant to be
+  return 0;  // the vandal's writes are deliberate data races
 #endif
   if (argc > 1) operations = std::strtoull(argv[1], nullptr, 10);
   if (argc > 2) seed = std::strtoull(argv[2], nullptr, 10);

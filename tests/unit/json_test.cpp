@@ -1,4 +1,4 @@
-// core/base: JSON as it is written, and as it is read from anybody.
+// core/base: JSON output, and parsing of untrusted JSON.
 
 #include <cmath>
 #include <limits>
@@ -72,7 +72,7 @@ void doubles_are_read_as_the_same_doubles(void**) {
   }
 }
 
-/// As nlohmann's library writes any bytes.
+/// Output for any bytes, as from nlohmann's library.
 void texts_are_utf8(void**) {
   assert_string_equal(json_quoted("a\"b\\c\n\t\x01\x7f").c_str(), "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\"");
   assert_string_equal(json_quoted("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80").c_str(), "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
@@ -84,7 +84,7 @@ void texts_are_utf8(void**) {
     assert_false(read.is_discarded());
     const std::string plain = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
     const auto kept = nlohmann::json::parse(plain).get<std::string>();
-    std::string stripped = read.get<std::string>();  // what both keep is the same
+    std::string stripped = read.get<std::string>();  // the characters that both keep are equal
     for (size_t at; (at = stripped.find("\xef\xbf\xbd")) != std::string::npos;) stripped.erase(at, 3);
     assert_string_equal(stripped.c_str(), kept.c_str());
   }
@@ -98,7 +98,7 @@ void what_is_written_is_read(void**) {
   const JsonValue root = document->root();
   assert_true(root.is_object() && root.size() == 10);
   assert_true(root.find_text("name") == "w" && root.find_count("rows") == UINT64_MAX && root.find_integer("staleness") == -1);
-  assert_false(root.find_integer("rows").has_value());  // too large for it
+  assert_false(root.find_integer("rows").has_value());  // out of its range
   assert_false(root.find_count("staleness").has_value());
   assert_false(root.find_text("rows").has_value());
   assert_false(root.find("missing").has_value());

@@ -1,5 +1,5 @@
 #pragma once
-// What engines need of the outside, under the test's own hand: time that stands still, and a link that only keeps what it is given.
+// Test doubles of the engines' surroundings: a clock that the test sets, and a link that only stores messages.
 
 #include <span>
 #include <string>

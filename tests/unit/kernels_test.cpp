@@ -1,4 +1,4 @@
-// core/math: every instruction set that this machine has gives the bits of the plain loop, at any length and alignment.
+// core/math: every instruction set of this machine gives the bits of the plain loop, at any length and alignment.
 
 #include <hwy/highway.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kLongest = 300;
 
-/// Runs `check` once for each instruction set, and names the one that fails.
+/// Runs `check` once for each instruction set, and names the failing one.
 template <typename Check>
 void on_every_target(const Check& check) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -41,7 +41,7 @@ void on_every_target(const Check& check) {
   }
 }
 
-/// Integers are unsigned here, which wrap around by definition: the bits are those of the signed ones.
+/// Integers are unsigned here, because unsigned overflow is defined: the bits equal those of the signed types.
 template <typename T>
 constexpr mv_dtype kDtype = std::is_floating_point_v<T> ? (sizeof(T) == 4 ? MV_F32 : MV_F64)
                             : sizeof(T) == 1            ? MV_U8
@@ -69,7 +69,7 @@ class Shifted {
   std::byte* start_;
 };
 
-/// Values of all sizes, among them zeros of both signs, denormals and the largest, so that sums overflow.
+/// Values of all magnitudes, including zeros of both signs, subnormals and the largest, so that sums overflow.
 template <typename T>
 std::vector<T> varied(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -226,7 +226,7 @@ void rows_equal_the_plain_loop(size_t cols) {
   for (size_t i = 0; i < kIds; ++i) {
     assert_memory_equal(out.bytes() + i * cols * sizeof(T), assigned.data() + size_t(ids[i]) * cols, cols * sizeof(T));
   }
-  // The same in another order of the values.
+  // The same with the values in another order.
   std::vector<uint32_t> places(kIds);
   for (size_t i = 0; i < kIds; ++i) places[i] = uint32_t(kIds - 1 - i);
   std::vector<T> turned(values.size());
@@ -259,7 +259,7 @@ void rows_are_worked_off_in_their_order_and_repeats_add_up(void**) {
   });
 }
 
-// ---- halves: stored as floats
+// ---- f16 and bf16 stored as floats
 
 std::vector<uint16_t> some_halves(mv_dtype dtype, size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -319,7 +319,7 @@ void rows_of_halves_are_rows_of_floats(void**) {
       std::vector<uint16_t> got(halves.size());
       mv::math::gather_rows(dtype, memory, kCols, ids.data(), ids.size(), reinterpret_cast<std::byte*>(got.data()));
       assert_memory_equal(&got[kCols], &halves[kCols], 3 * kCols * sizeof(uint16_t));
-      assert_memory_equal(&got[0], &halves[2 * kCols], kCols * sizeof(uint16_t));  // the last one stays
+      assert_memory_equal(&got[0], &halves[2 * kCols], kCols * sizeof(uint16_t));  // the last one counts
     }
   });
 }

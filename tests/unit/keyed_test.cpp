@@ -1,5 +1,4 @@
-// core/shard/keyed: sparse and key-value tables against an unordered_map, growing, erasing, scanned, full, saved while
-// they change.
+// core/shard/keyed: sparse and key-value tables compared with an unordered_map: growing, erasing, scanned, full, saved while they change.
 
 #include <algorithm>
 #include <atomic>
@@ -51,14 +50,14 @@ std::vector<T> read(Shard& shard, const std::vector<int64_t>& ids, Worker worker
 
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
 
-/// An id that tests like to use: the extremes, small ones, random ones.
+/// A random id: an extreme, a small one, or any.
 int64_t some_id(std::mt19937_64& random, size_t distinct) {
   static const int64_t kSpecial[] = {0, -1, 1, kLeast, kMost, -2, UINT32_MAX, int64_t{1} << 32};
   const uint64_t pick = random() % distinct;
   return pick < std::size(kSpecial) ? kSpecial[pick] : static_cast<int64_t>(mv::base::mix(pick));
 }
 
-/// Everything that a table stores, by scans of `most` rows.
+/// All rows that a table stores, by scans of `most` rows.
 template <typename T>
 std::map<int64_t, std::vector<T>> scanned(Shard& shard, size_t most) {
   std::map<int64_t, std::vector<T>> all;
@@ -146,7 +145,7 @@ void growth_loses_nothing_and_keeps_entries_small(void**) {
   if (overhead > 20) fail_msg("%.1f bytes an entry", overhead);
   for (size_t i = 0; i < count; i += 997)
     assert_true(read<float>(*shard, {static_cast<int64_t>(i * 1'000'003)})[0] == 1);
-  // What was erased is used again.
+  // Erased slots are reused.
   for (size_t begin = 0; begin < count; begin += ones.size()) {
     ids.clear();
     for (size_t i = 0; i < ones.size(); ++i) ids.push_back(static_cast<int64_t>((begin + i) * 1'000'003));
@@ -210,14 +209,14 @@ void each_row_has_its_states(void**) {
   assert_true(shard->set_updater(parse_updater("momentum rate=1 momentum=1").value()).ok());
   shard->change_rows(Write::Add, 0, id, in(zeros));
   assert_true(read<float>(*shard, id) == (std::vector<float>{-2, -4, -6}));
-  assert_true(shard->set_updater(parse_updater("ftrl").value()).ok());  // two states now, and zeros
+  assert_true(shard->set_updater(parse_updater("ftrl").value()).ok());  // two states now, both zero
   assert_true(read<float>(*shard, id) == (std::vector<float>{-2, -4, -6}));
   assert_int_equal(shard->usage().state_bytes, 24);
   assert_true(shard->set_updater(parse_updater("momentum rate=1 momentum=1").value()).ok());
   shard->change_rows(Write::Add, 0, id, in(zeros));
   assert_true(read<float>(*shard, id) == (std::vector<float>{-2, -4, -6}));
   shard->change_rows(Write::Add, 0, id, in(g));
-  shard->change_rows(Write::Erase, 0, id, nullptr);  // with its states
+  shard->change_rows(Write::Erase, 0, id, nullptr);  // together with its states
   shard->change_rows(Write::Add, 0, id, in(zeros));
   assert_true(read<float>(*shard, id) == (std::vector<float>{0, 0, 0}));
 }
@@ -233,13 +232,13 @@ void dcasgd_knows_what_each_worker_last_got(void**) {
   assert_true(read<double>(*shard, row)[0] == 8);
   shard->change_rows(Write::Add, 0, row, in(g));
   assert_true(read<double>(*shard, row)[0] == 10);
-  shard->change_rows(Write::Erase, 0, row, nullptr);  // and forgets with the row
+  shard->change_rows(Write::Erase, 0, row, nullptr);  // the record is erased with the row
   shard->change_rows(Write::Set, 0, row, in(std::vector<double>{3, 3}));
   shard->change_rows(Write::Add, 0, row, in(g));
   assert_true(read<double>(*shard, row)[0] == 1);
 }
 
-/// A row that nobody stored yet reads as its initial value: that is what the reader last got.
+/// A row that is not stored yet reads as its initial value, which is then the reader's last get.
 void dcasgd_knows_who_got_a_row_before_it_was_stored(void**) {
   Spec spec = keyed(MV_F64, 2, "dcasgd rate=1 lambda=0.5");
   spec.initial = 10;
@@ -249,14 +248,14 @@ void dcasgd_knows_who_got_a_row_before_it_was_stored(void**) {
   assert_true(read<double>(*shard, row, 0)[0] == 10);
   assert_int_equal(shard->usage().stored, 0);
   assert_true(shard->usage().state_bytes > 0 && shard->usage().state_bytes == shard->usage().memory_bytes);
-  shard->change_rows(Write::Add, 1, row, in(g));  // who got nothing: plain
+  shard->change_rows(Write::Add, 1, row, in(g));  // this worker has not got it: plain
   assert_true(read<double>(*shard, row)[0] == 8);
   shard->change_rows(Write::Add, 0, row, in(g));  // 8 - (2 + 0.5 * 4 * (8 - 10))
   assert_true(read<double>(*shard, row)[0] == 10);
-  shard->change_rows(Write::Add, 0, other, in(g));  // never got
+  shard->change_rows(Write::Add, 0, other, in(g));  // this worker never got it
   shard->change_rows(Write::Add, 0, other, in(g));
   assert_true(read<double>(*shard, other)[0] == 6);
-  assert_true(shard->set_updater(parse_updater("add").value()).ok());  // forgets all that
+  assert_true(shard->set_updater(parse_updater("add").value()).ok());  // drops these records
   assert_int_equal(shard->usage().state_bytes, 0);
 }
 
@@ -277,7 +276,7 @@ void dcasgd_remembers_no_more_unstored_rows_than_the_limit(void**) {
 void a_full_table_forgets_what_was_used_least_recently(void**) {
   Spec spec = keyed(MV_F32, 2);
   spec.capacity = 100;
-  const auto shard = make(spec, {.servers = 3, .index = 0});  // 34 here
+  const auto shard = make(spec, {.servers = 3, .index = 0});  // its share is 34
   std::list<int64_t> order;                                   // the newest first
   std::map<int64_t, float> model;
   std::mt19937_64 random(3);
@@ -322,7 +321,7 @@ void a_large_limit_holds_too(void**) {
     assert_true(shard->usage().stored <= 300'000);
   }
   assert_true(shard->usage().stored >= 290'000);
-  for (const float value : read<float>(*shard, ids)) assert_true(value == 1);  // the last ones are there
+  for (const float value : read<float>(*shard, ids)) assert_true(value == 1);  // the last ones are stored
 }
 
 // ---- scans
@@ -360,7 +359,7 @@ void cursors_that_were_never_given_are_refused(void**) {
   assert_true(nothing.ok() && nothing.value().rows.empty() && nothing.value().next == -1);
 }
 
-/// The id that mv::base::mix() makes this of.
+/// The inverse of mv::base::mix().
 int64_t unmixed(uint64_t hash) {
   hash = hash ^ (hash >> 31) ^ (hash >> 62);
   hash *= 0x319642b2d24d8ec3;
@@ -374,16 +373,16 @@ void ids_whose_hashes_agree_are_found_and_given_together(void**) {
   const auto shard = make(keyed(MV_I64, 1));
   std::vector<int64_t> ids;
   for (uint64_t i = 0; i < 40; ++i)
-    ids.push_back(unmixed(0xfffffffffe000000 + i));  // one home, at the end of the last part
+    ids.push_back(unmixed(0xfffffffffe000000 + i));  // the same home slot, at the end of the last part
   assert_int_equal(mv::base::mix(static_cast<uint64_t>(ids[7])), 0xfffffffffe000007);
-  for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // where the overflow lands
+  for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // the place where the overflow lands
   for (const int64_t id : ids)
     shard->change_rows(Write::Add, 0, std::vector<int64_t>{id}, in(std::vector<int64_t>{id}));
   assert_true(read<int64_t>(*shard, ids) == ids);
   const auto all = scanned<int64_t>(*shard, 40);
   assert_int_equal(all.size(), ids.size());
   for (const int64_t id : ids) assert_int_equal(all.at(id)[0], id);
-  mv_status status = MV_OK;  // too little room for those that belong together
+  mv_status status = MV_OK;  // too little room for rows that belong together
   for (int64_t cursor = 0; cursor >= 0 && status == MV_OK;) {
     const auto chunk = shard->scan(cursor, 39, false);
     status = chunk.ok() ? MV_OK : chunk.status().code();

@@ -1,4 +1,4 @@
-// kvstore/layout: where keys lie.
+// kvstore/layout: the placement of keys.
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ shard::Spec spec_of(const std::string& name, std::vector<int64_t> lengths) {
   return kvstore::spec_of(name, value, 0);
 }
 
-/// 1,000 keys, as numbers and as networks name them: no server has half as many again as it should, nor only half.
+/// 1,000 keys, as numbers and with names as in networks: no server has more than 1.5 times or less than half of its share.
 void small_keys_are_spread_over_the_servers(void**) {
   for (const char* pattern : {"kv-0/{}", "kv-0/layer{}_weight", "kv-12/stage_{}/conv/bn_gamma"})
     for (const uint64_t servers : {2, 3, 4, 8}) {
@@ -41,19 +41,19 @@ void small_keys_are_spread_over_the_servers(void**) {
     }
 }
 
-/// A checkpoint and the processes of other builds go by it.
+/// Checkpoints and processes of other builds depend on it.
 void a_name_has_one_home_for_ever(void**) { assert_true(spec_of("kv-0/w", {1}).home == UINT32_C(2292192875)); }
 
 void large_keys_are_cut_by_rows_where_that_is_even(void**) {
   const shard::Spec tall = spec_of("a", {100000, 64}), wide = spec_of("a", {20, 100000});
   assert_true(tall.kind == MV_MATRIX && tall.rows == 100000 && tall.cols == 64 && tall.home == 0);
-  const shard::Spec odd = spec_of("a", {100000, 63});  // no codec's words would end with its stripes
+  const shard::Spec odd = spec_of("a", {100000, 63});  // codec words would not end at its stripes' ends
   assert_true(odd.kind == MV_ARRAY && odd.home == 0);
   assert_true(wide.kind == MV_ARRAY && wide.rows == 2000000 && wide.cols == 1 && wide.home == 0);
   const shard::Spec small = spec_of("a", {20, 3, 5}), one = spec_of("a", {});
   assert_true(small.kind == MV_MATRIX && small.rows == 20 && small.cols == 15 && small.home != 0);
   assert_true(one.rows == 1 && one.cols == 1 && one.home != 0);
-  const shard::Spec long_rows = spec_of("a", {2, 400000});  // longer than what is sent at once
+  const shard::Spec long_rows = spec_of("a", {2, 400000});  // longer than one message
   assert_true(long_rows.kind == MV_ARRAY && long_rows.home != 0);
 
   tensor::Tensor value;  // another bound

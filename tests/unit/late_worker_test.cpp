@@ -1,4 +1,4 @@
-// engine/table: a worker in the place of a lost one, whom the servers noticed at different moments.
+// engine/table: a worker that replaces a lost one whose loss the servers noticed at different moments.
 
 #include <map>
 #include <memory>
@@ -27,7 +27,7 @@ using unit::message_of;
 
 constexpr base::Peer kSelf = 7, kServers[] = {1, 2};
 
-/// A link that only keeps what it is given.
+/// A link that only stores messages.
 class KeepingLink final : public base::Link {
  public:
   void dial(const std::string&) override {}
@@ -36,7 +36,7 @@ class KeepingLink final : public base::Link {
   std::map<base::Peer, std::vector<base::Frame>> sent;
 };
 
-/// A worker that opens a table of two servers.
+/// A worker that opens a table on two servers.
 struct LateWorker {
   LateWorker() {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
@@ -47,7 +47,7 @@ struct LateWorker {
       if (opened.ok()) table = opened.value();
     });
   }
-  /// The server's answer: it has this worker at `clock`.
+  /// The server's answer: this worker's clock there is `clock`.
   void hear(base::Peer server, uint64_t clock) {
     shard::Spec spec;
     spec.name = "t";
@@ -61,7 +61,7 @@ struct LateWorker {
     wire::stamp(frame, 1, 1);
     rpc.on_answer(server, message_of(frame), {});
   }
-  /// What this server was told of this worker's clock: "8", "", "3 8"
+  /// The messages to this server about this worker's clock: "8", "", "3 8"
   std::string told(base::Peer server) {
     std::string clocks;
     for (const base::Frame& frame : link.sent[server])
@@ -87,7 +87,7 @@ void it_begins_at_the_latest_clock_and_all_servers_know(void**) {
   assert_non_null(worker.table.get());
   assert_int_equal(worker.table->clock, 8);
   for (const base::Peer server : kServers) assert_string_equal(worker.told(server).c_str(), "8");
-  assert_int_equal(worker.table->open_changes, 1);  // a flush waits until they know
+  assert_int_equal(worker.table->open_changes, 1);  // a flush waits for their acknowledgement
 }
 
 void servers_that_agree_are_told_nothing(void**) {

@@ -1,4 +1,4 @@
-// engine/table: rows longer than a stripe come as elements; what a merged round of them does not name is replaced all the same.
+// engine/table: rows longer than a stripe arrive as elements; a merged round still replaces the elements that it does not name.
 
 #include <algorithm>
 #include <map>
@@ -47,7 +47,7 @@ class Serving final : private rpc::Service {
     }
   }
 
-  /// A worker's add of these rows, cut as clients cut it.
+  /// A worker's add of these rows, split as clients split it.
   void add(base::Peer worker, uint64_t round, const std::vector<uint64_t>& rows, double value) {
     std::vector<shard::Range> parts;
     for (const uint64_t row : rows)
@@ -64,7 +64,7 @@ class Serving final : private rpc::Service {
       ask(worker, builder_.finish(wire::Body::Change, body, base::Payload::copy(bytes)));
     }
   }
-  /// Each row's value; all elements of a row are to be the same.
+  /// Each row's value; asserts that all elements of a row are equal.
   std::vector<double> values() {
     std::vector<double> all(kRows * kCols), values;
     server_.shard(0)->read(shard::kNoWorker, 0, all.size(), reinterpret_cast<std::byte*>(all.data()));

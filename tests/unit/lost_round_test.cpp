@@ -1,4 +1,5 @@
-// engine/table: a round of adds that were acknowledged and can't be merged. Every worker that has a part in it hears of that at its next call.
+// engine/table: a round whose adds were acknowledged but cannot be merged. Every worker with a part in it gets the error from its next
+// call.
 
 #include <array>
 #include <cstring>
@@ -76,12 +77,12 @@ struct Merging : unit::Cluster {
     workers[worker].client.begin(std::move(request));
     return ending;
   }
-  /// One worker encodes all elements, the other one sends the first five: no sum can be made of that.
+  /// One worker encodes all elements, the other sends the first five: these cannot be summed.
   void lose_round() {
     const auto first = add(0, kElements, 0, codec::make({"2bit", {0.5}}));
     const auto second = add(1, 5, 0, nullptr);
     carry();
-    assert_true(first->over && first->status.ok() && second->over && second->status.ok());  // acknowledged when they came
+    assert_true(first->over && first->status.ok() && second->over && second->status.ok());  // acknowledged on arrival
   }
   std::array<float, kElements> got{};
 };

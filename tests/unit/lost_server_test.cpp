@@ -1,4 +1,4 @@
-// engine/table: what becomes of a call to several servers of which one is lost while the others let it wait, or has no memory.
+// engine/table: the outcome of a call to several servers if one of them is lost while the others have not answered, or has no memory.
 
 #include <array>
 #include <cstring>
@@ -24,7 +24,7 @@ using namespace mv;
 
 constexpr base::Peer kSelf = 7, kServers[] = {1, 2};
 
-/// How a call ended.
+/// The outcome of a call.
 struct End final : base::Operation {
   explicit End(const End* whole = nullptr) : whole_(whole) {}
   void ended(const base::Status&) override { ++times; }
@@ -35,7 +35,7 @@ struct End final : base::Operation {
   int times = 0;
 };
 
-/// A worker with a table on two servers, which never answer by themselves.
+/// A worker with a table on two servers, which answer only when the test says so.
 struct Worker {
   explicit Worker(shard::Consistency consistency) {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
@@ -75,7 +75,7 @@ struct Worker {
     return end;
   }
   void lose(base::Peer server) { rpc.on_lost(server, base::Status(MV_EPEERLOST, "server is gone")); }
-  /// The server has done all that it was asked.
+  /// The server acknowledges all requests up to this one.
   void acknowledge(base::Peer server, uint64_t upto) {
     wire::FrameBuilder builder;
     auto frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
@@ -113,7 +113,7 @@ void a_get_ends_at_once(void**) {
   assert_int_equal(worker.table->round, 1);
   worker.lose(kServers[1]);
   expect_lost(*end);
-  assert_int_equal(worker.table->round, 0);  // it may be made again
+  assert_int_equal(worker.table->round, 0);  // it may be repeated
   worker.lose(kServers[0]);
   expect_lost(*end);
 }
@@ -162,7 +162,7 @@ void half_an_add_is_made_whole(void**) {
   const auto end = worker.add();
   worker.refuse(kServers[1], 1);
   worker.acknowledge(kServers[0], 1);
-  assert_int_equal(end->times, 0);  // asked again
+  assert_int_equal(end->times, 0);  // sent again
   worker.acknowledge(kServers[1], 2);
   assert_int_equal(end->times, 1);
   assert_true(end->status().ok());

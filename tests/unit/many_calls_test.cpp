@@ -1,4 +1,4 @@
-// engine/table: adds to and gets from many small tables go in few messages, and each waits at the gate of its own table.
+// engine/table: adds to and gets from many small tables share few messages, and each waits at the gate of its own table.
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ class Ending final : public base::Operation {
   void ended(const base::Status&) override {}
 };
 
-/// Merging tables, keys of a store, that both workers have.
+/// Merging tables, the keys of a store, which both workers have.
 struct Store : Cluster {
   Store() {
     for (Worker& worker : workers) {
@@ -143,7 +143,7 @@ void a_get_that_is_withdrawn_leaves_nothing_behind(void**) {
   ending->withdraw(MV_ECANCELED);
   assert_true(ending->done());
   store.carry();
-  assert_int_equal(store.server.held(), kTables);  // the adds, which wait for the other worker's; no get
+  assert_int_equal(store.server.held(), kTables);  // the adds, which wait for the other worker's adds; no get
   store.add(1, 2);
   const auto next = store.get(0);
   store.carry();

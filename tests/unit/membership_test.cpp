@@ -1,4 +1,4 @@
-// engine: who may send what. Every message that there is, from a process that has passed the hello and is no member.
+// engine: the permissions of senders. Sends every kind of message from a process that has completed the hello and is not a member.
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +48,7 @@ class RecordingLink final : public base::Link {
 constexpr base::Peer kMaster = 1, kWorker = 2, kOther = 3, kNewcomer = 4;
 constexpr base::Nanos kHeartbeat = 5s;
 
-/// An empty table is a body of any kind: all fields have defaults.
+/// An empty table is a valid body of any kind, because all fields have defaults.
 base::Frame empty(Body body, rpc::Seq seq, wire::FrameBuilder& builder, const base::PayloadRef& payload = nullptr) {
   auto& fbb = builder.fbb();
   const auto start = fbb.StartTable();
@@ -57,7 +57,7 @@ base::Frame empty(Body body, rpc::Seq seq, wire::FrameBuilder& builder, const ba
   return frame;
 }
 
-/// One node's engines, and what they say.
+/// One node's engines, and the messages that they send.
 struct Node {
   explicit Node(cluster::Self self) : member(clock, link, std::move(self), {}, {[](const auto&) {}, [](const auto&) {}, [] {}}) { member.start(); }
 
@@ -73,7 +73,7 @@ struct Node {
     member.flush();
   }
   std::vector<base::Frame> said_to(base::Peer peer) { return std::exchange(link.sent[peer], {}); }
-  /// Of the answers to request `seq`.
+  /// The answer to request `seq`.
   int answer_to(base::Peer peer, rpc::Seq seq) {
     for (const base::Frame& frame : link.sent[peer])
       if (message_of(frame).seq() == seq) return message_of(frame).status();
@@ -132,8 +132,8 @@ struct Served : Node {
 
 enum class Fate {
   kRefused,  ///< answered with MV_EAUTH, and the connection ends
-  kDropped,  ///< neither answered nor carried out
-  kHeard,    ///< part of joining, or a question how the cluster stands
+  kDropped,  ///< neither answered nor executed
+  kHeard,    ///< part of joining, or a question about the cluster's status
 };
 
 struct Expectation {
@@ -141,7 +141,7 @@ struct Expectation {
   Fate from_stranger;
 };
 
-/// Every message, from somebody who is no member: beside engine/cluster/admission.cpp, which says so in its own words.
+/// Every message, from a process that is not a member: an independent restatement of the rules in engine/cluster/admission.cpp.
 constexpr Expectation kExpectations[] = {
     {Body::NONE, Fate::kRefused},       {Body::Join, Fate::kHeard},          {Body::View, Fate::kDropped},      {Body::Barrier, Fate::kRefused},
     {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},       {Body::Progress, Fate::kDropped},
@@ -185,13 +185,13 @@ void a_stranger_is_refused_whatever_it_sends(void**) {
       assert_non_null(strstr(text.c_str(), "not a member"));
       assert_non_null(strstr(text.c_str(), wire::EnumNameBody(expected.body)));
     }
-    // Without a number there is nothing to answer, and nothing happens either.
+    // A request without a number gets no answer and has no effect.
     node.meet(++stranger);
     node.said_to(stranger);
     node.hear_empty(stranger, expected.body, 0);
     assert_int_equal(node.said_to(stranger).size(), 0);
     assert_false(node.link.has_closed(stranger));
-    // Nor is there room for a payload.
+    // Nor is a payload accepted.
     const base::Frame large = empty(expected.body, 7, node.builder, base::Payload::copy(std::vector<std::byte>(100'000)));
     assert_true(node.member.on_header(stranger, message_of(large), 100'000)->discards());
   }
@@ -221,7 +221,7 @@ void what_joining_takes_is_heard_but_not_without_end(void**) {
   node.hear(100, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 1); });
   node.said_to(100);
   node.hear(100, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 0, 77); });
-  assert_int_equal(node.said_to(100).size(), 0);  // what asks for an echo is the members'
+  assert_int_equal(node.said_to(100).size(), 0);  // only members may ask for an echo
   for (int i = 0; i < 1000; ++i) node.hear_empty(100, Body::Probe, 0);
   assert_true(node.said_to(100).size() <= 64);
   assert_false(node.link.has_closed(100));
@@ -236,8 +236,8 @@ void a_join_is_a_lifes_first_request(void**) {
   assert_true(node.link.has_closed(100));
   node.meet(101);
   node.hear(101, Body::Join, 1, join);
-  assert_int_equal(node.answer_to(101, 1), MV_EDISAGREE);  // there is no place
-  node.hear(kWorker, Body::Join, 4, join);                 // nor a second one for the same process
+  assert_int_equal(node.answer_to(101, 1), MV_EDISAGREE);  // the cluster is full
+  node.hear(kWorker, Body::Join, 4, join);                 // nor a second rank for the same process
   assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
 }
 
@@ -258,13 +258,13 @@ void members_have_their_own_limits(void**) {
   Served node;
   rpc::Seq seq = 3;
   for (const Body body : {Body::Snapshot, Body::Written, Body::Check, Body::Restore, Body::Fetch, Body::Fetched, Body::Exchange}) {
-    node.hear_empty(kWorker, body, ++seq);  // server 0 alone directs checkpoints; gossip knows no cluster
+    node.hear_empty(kWorker, body, ++seq);  // only server 0 directs checkpoints; gossip has no cluster
     assert_int_equal(node.answer_to(kWorker, seq), MV_EPROTOCOL);
   }
   assert_false(node.link.has_closed(kWorker));
 }
 
-/// A worker of three processes, to whom the master has given rank 1.
+/// A worker of a cluster of three processes; the master has given it rank 1.
 struct Joined : Node {
   Joined() : Node(self_of(kWorker, 1, 3, MV_ROLE_ALL)) {
     member.on_connected(kMaster, "master");

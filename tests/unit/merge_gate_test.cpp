@@ -1,4 +1,4 @@
-// engine/table/gates/merge_gate: rounds of a merging table, one promise at a time.
+// engine/table/gates/merge_gate: rounds of a merging table, one guarantee at a time.
 
 #include "engine/table/gates/merge_gate.hpp"  // first: CMocka has a macro called fail
 
@@ -20,7 +20,7 @@ namespace {
 
 using namespace mv;
 
-/// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
+/// A gate of some workers that records its decisions. Requests are named by worker and sequence number.
 class Written final : public table::MergeGate::Owner {
  public:
   explicit Written(size_t workers) : gate(*this, "t") {
@@ -47,7 +47,7 @@ class Written final : public table::MergeGate::Owner {
     failure = why;
   }
   void on_merged() override { ++rounds; }
-  /// What was decided since the last look.
+  /// The decisions since the last call.
   std::string take() { return std::exchange(decisions_, ""); }
 
   table::MergeGate gate;
@@ -88,7 +88,7 @@ void two_adds_of_one_worker_are_two_rounds(void**) {
 
 void a_get_waits_for_the_rounds_of_its_own_adds(void**) {
   Written w(2);
-  w.get(1, 1, 0);  // it has added nothing: it gets what there is
+  w.get(1, 1, 0);  // it has added nothing: its get waits for no round
   expect(w, "serve 1.1");
   w.add(0, 1, 0);
   w.get(0, 2, 1);
@@ -121,7 +121,7 @@ void rows_are_merged_together(void**) {
   expect(w, "merge 0.1 0.2 1.1");
 }
 
-/// Rows that are longer than a message travel as elements: of stripes that only some workers have a part in.
+/// Rows longer than a message are sent as elements: of stripes in which only some workers have a part.
 void nobody_is_waited_for_in_a_lane_that_it_has_no_part_in(void**) {
   Written w(2);
   w.part(0, 1, 0, 0, 1);
@@ -143,7 +143,7 @@ void who_has_finished_is_waited_for_no_more(void**) {
   Written w(3);
   w.add(0, 1, 0);
   w.add(2, 1, 0);
-  w.gate.finished(2);  // what it has given counts
+  w.gate.finished(2);  // its earlier adds count
   expect(w, "");
   w.add(1, 1, 0);
   expect(w, "merge 0.1 1.1 2.1");
@@ -215,7 +215,7 @@ void a_withdrawn_get_tells_who_is_missing(void**) {
 void who_breaks_the_rules_is_refused(void**) {
   Written w(2);
   w.add(0, 1, 0);
-  w.add(0, 2, 0);  // twice to one round
+  w.add(0, 2, 0);  // twice in one round
   expect(w, "fail 0.2");
   w.add(1, 1, 0);
   expect(w, "merge 0.1 1.1");
@@ -224,7 +224,7 @@ void who_breaks_the_rules_is_refused(void**) {
   w.add(1, 3, UINT64_MAX);
   expect(w, "fail 1.3");
   w.part(1, 4, 1, 0, 2);
-  w.part(1, 5, 1, 1, 3);  // of another number
+  w.part(1, 5, 1, 1, 3);  // with another count of parts
   expect(w, "fail 1.5");
 }
 

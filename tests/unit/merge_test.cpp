@@ -1,4 +1,4 @@
-// core/math/merge: every instruction set that this machine has gives the bits of the plain loop, at any length and place.
+// core/math/merge: every instruction set of this machine gives the bits of the plain loop, at any length and position.
 
 #include <hwy/highway.h>
 
@@ -63,7 +63,7 @@ T number(std::mt19937_64& random) {
   return static_cast<T>(random());
 }
 
-/// Arrays that begin one byte after where they would have to.
+/// Arrays that begin one byte after an aligned address.
 template <typename T>
 std::vector<std::vector<std::byte>> sources_of(const std::vector<std::vector<T>>& values) {
   std::vector<std::vector<std::byte>> out;
@@ -74,7 +74,7 @@ std::vector<std::vector<std::byte>> sources_of(const std::vector<std::vector<T>>
   return out;
 }
 
-/// What ranks get that pass their values on, one by one.
+/// The result of ranks that pass their values on, one by one.
 template <typename T>
 bool is_as_step_by_step(Reduction reduction, mv_dtype dtype, const std::vector<std::vector<T>>& values, const std::byte* merged_bytes) {
   std::vector<T> sum = values[0];
@@ -136,7 +136,7 @@ void every_reduction_is_the_plain_loops(void**) {
 
 void halves_are_rounded_once(void**) {
   on_every_target([] {
-    // 2048 + 1 + 1: as f16 each step would fall back to 2048.
+    // 2048 + 1 + 1: in f16, each step would round back to 2048.
     const std::vector<float> numbers[] = {{2048.0f, 1.0f}, {1.0f, 2.0f}, {1.0f, 3.0f}};
     std::vector<std::vector<uint16_t>> halves;
     std::vector<const std::byte*> places;

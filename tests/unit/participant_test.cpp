@@ -1,4 +1,4 @@
-// engine/checkpoint/participant: a load beside calls of other threads, which destroy and create tables between its steps.
+// engine/checkpoint/participant: a load concurrent with other threads' calls, which destroy and create tables between its steps.
 
 #include "engine/checkpoint/participant.hpp"
 
@@ -22,7 +22,7 @@ extern "C" {
 
 #include <cmocka.h>
 }
-#undef fail  // a function of ours has this name
+#undef fail  // this macro clashes with a function of the core
 
 namespace {
 
@@ -87,7 +87,7 @@ class Heard final : public rpc::Pending {
   std::string outcome;
 };
 
-/// A process that is server 0 and asks itself, as server 0 does, and a worker.
+/// A process that is server 0 and sends requests to itself, like server 0 does, and a worker.
 struct Cluster : rpc::Service {
   Cluster() {
     add(kServer, MV_ROLE_SERVER);
@@ -142,7 +142,7 @@ struct Cluster : rpc::Service {
   }
   void destroy(uint32_t number) { ask(worker, builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), number))); }
 
-  /// Keeps to whom.
+  /// Stores each frame with its receiver.
   class ServerLink final : public base::Link {
    public:
     void dial(const std::string&) override {}
@@ -162,7 +162,7 @@ struct Cluster : rpc::Service {
   table::Server tables{time, server, pool, false};
   checkpoint::Participant participant{time, server, tables, &disk};
   wire::FrameBuilder builder;
-  uint32_t created = 0;  ///< tables so far: the number of the next one
+  uint32_t created = 0;  ///< the number of tables so far, which is the next one's number
 };
 
 void assert_begins(const std::string& text, const std::string& expected) {
@@ -170,7 +170,7 @@ void assert_begins(const std::string& text, const std::string& expected) {
   assert_true(text.starts_with(expected));
 }
 
-/// Two tables, "a" and "b", and a checkpoint of both that has been found sound.
+/// Two tables, "a" and "b", and a checkpoint of both that has been verified.
 struct Loading : Cluster {
   explicit Loading(const std::string& updater = "add") {
     disk.mark.updates = 5;
@@ -237,7 +237,7 @@ void a_table_destroyed_before_it_is_filled_is_named(void**) {
 void a_table_of_another_shape_created_meanwhile_is_not_filled(void**) {
   Loading cluster;
   cluster.destroy(1);
-  cluster.create(spec_of("b", 2));  // fewer rows than the checkpoint has
+  cluster.create(spec_of("b", 2));  // fewer rows than in the checkpoint
   assert_begins(cluster.restore()->outcome, "MV_EDISAGREE: table \"b\" is ");
   assert_true(cluster.disk.later.empty());
 }

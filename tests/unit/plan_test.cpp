@@ -1,4 +1,4 @@
-// engine/table/client/plan and table/spec: which part of a call goes to which server.
+// engine/table/client/plan and table/spec: how a call is split among servers.
 
 #include <cstdint>
 #include <numeric>
@@ -53,7 +53,7 @@ void a_table_with_a_home_lies_there_alone(void**) {
       uint64_t next = 0;
       for (size_t server = 0; server < servers; ++server) {
         const shard::Range part = shard::part_of(spec, servers, server);
-        assert_int_equal(part.first, next);  // parts follow each other all the same
+        assert_int_equal(part.first, next);  // parts are contiguous nevertheless
         assert_int_equal(part.count, server == expected ? 6 : 0);
         assert_int_equal(shard::has_part(spec, servers, server), server == expected);
         next = part.end();
@@ -107,7 +107,7 @@ void rows_go_to_their_owners_in_the_order_of_the_call(void**) {
 
 void servers_without_a_row_of_the_call_still_hear_of_it(void**) {
   const std::vector<int64_t> rows{0};
-  const auto pieces = table::plan_rows(matrix(2, 5), 3, rows);  // server 2 owns nothing at all
+  const auto pieces = table::plan_rows(matrix(2, 5), 3, rows);  // server 2 owns nothing
   assert_int_equal(pieces.size(), 2);
   assert_int_equal(pieces[0].ids.size(), 1);
   assert_true(pieces[1].ids.empty() && pieces[1].count == 0 && pieces[1].of == 1);
@@ -134,7 +134,7 @@ void of_long_rows_that_replace_all_others_a_server_hears_first(void**) {
     assert_int_equal(piece.of, pieces.size());
     assert_int_equal(piece.count == 0, piece.number == 0);
   }
-  assert_int_equal(table::plan_rows(matrix(2, 3), 1, rows, table::kNoServer, true).size(), 1);  // ids tell it themselves
+  assert_int_equal(table::plan_rows(matrix(2, 3), 1, rows, table::kNoServer, true).size(), 1);  // the ids give it
 }
 
 void encoded_pieces_lie_one_behind_the_other(void**) {
@@ -147,7 +147,7 @@ void encoded_pieces_lie_one_behind_the_other(void**) {
     next += codec->encoded_bytes(piece.count);
   }
   assert_int_equal(bytes, next);
-  assert_true(pieces.size() > 4 && bytes > 3 * 300'001 / 4);  // some end within a word
+  assert_true(pieces.size() > 4 && bytes > 3 * 300'001 / 4);  // some parts end within a word
 }
 
 void a_server_that_is_served_otherwise_gets_nothing(void**) {

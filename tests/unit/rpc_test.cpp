@@ -1,4 +1,4 @@
-// engine/rpc: each request of each life of a client starts once, in order, whatever the link does to it.
+// engine/rpc: each request of each incarnation of a client starts once, in order, on any unreliable link.
 
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
@@ -17,7 +17,7 @@ extern "C" {
 
 #include <cmocka.h>
 }
-#undef fail  // a function of ours has this name
+#undef fail  // this macro clashes with a function of the core
 
 namespace {
 
@@ -28,7 +28,7 @@ using unit::message_of;
 
 constexpr base::Peer kServer = 1;
 
-/// Carries out changes by writing down which table number they name.
+/// Executes changes by recording the table numbers that they name.
 class Service final : public rpc::Service {
  public:
   base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
@@ -56,7 +56,7 @@ class Heard final : public rpc::Pending {
   mv_status code = MV_OK;
 };
 
-/// One server, and a life of a client.
+/// One server, and one incarnation of a client.
 struct Pair {
   explicit Pair(base::Peer client_peer = 2, Pair* same_server = nullptr)
       : self(client_peer), server(same_server != nullptr ? same_server->server : std::make_shared<Serving>()) {
@@ -76,7 +76,7 @@ struct Pair {
     client.call(kServer, {std::move(frame), heard, false, 0, nullptr});
     return heard;
   }
-  /// A call of so many bytes, in its place among those that wait.
+  /// A call of this many bytes, with its place in the backlog.
   struct Order {
     size_t cost = 0;
     uint64_t queue = 0;
@@ -98,7 +98,7 @@ struct Pair {
     client.call(kServer, std::move(call));
     return heard;
   }
-  /// Until nothing is left to be sent.
+  /// Runs until there is nothing left to send.
   void run() {
     for (auto sent = link.take(); !sent.empty(); sent = link.take()) {
       to_server(sent);
@@ -145,7 +145,7 @@ void the_urgent_overtakes_what_waits_but_never_its_own_lane(void**) {
   pair.queue(3, {.cost = kWhole, .queue = 2});
   pair.queue(4, {.cost = kWhole, .queue = 3, .priority = 5});
   pair.queue(5, {.cost = kWhole, .queue = 1, .priority = 9});
-  pair.queue(6, {.cost = kWhole});  // of no queue: it keeps its place, and so does all before it
+  pair.queue(6, {.cost = kWhole});  // in no queue: it keeps its place, and so do all calls before it
   pair.queue(7, {.cost = kWhole, .queue = 4, .priority = 9});
   pair.queue(8, {.cost = kWhole, .queue = 5, .priority = -1});
   pair.queue(9, {.cost = kWhole, .queue = 6});
@@ -165,7 +165,7 @@ void a_call_may_ask_for_a_shorter_window(void**) {
   assert_string_equal(pair.server->service.started.c_str(), "1 2 4 3");
 }
 
-/// Else two workers, each of which gets what the other is about to change, would wait for each other for ever.
+/// Otherwise two workers, each of which gets elements that the other is about to change, would deadlock.
 void changes_do_not_wait_for_gets(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
@@ -177,7 +177,8 @@ void changes_do_not_wait_for_gets(void**) {
   assert_int_equal(pair.link.sent.size(), 2);
 }
 
-/// The same where the change comes later than a get for which there is no room: that holds up its own queue only, and not even that.
+/// The same if the change comes after a get that does not fit into the window: the get delays only its own queue, and not even a change
+/// there.
 void a_get_without_room_holds_up_no_change(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
@@ -185,9 +186,9 @@ void a_get_without_room_holds_up_no_change(void**) {
   pair.queue(2, {.cost = kWhole, .queue = 2, .is_get = true});
   assert_int_equal(pair.link.sent.size(), 1);
   pair.queue(3, {.cost = kWhole, .queue = 3});
-  assert_int_equal(pair.link.sent.size(), 2);  // past the get of another queue
+  assert_int_equal(pair.link.sent.size(), 2);  // overtakes the get of another queue
   pair.queue(4, {.cost = 1, .queue = 2});
-  assert_int_equal(pair.link.sent.size(), 3);  // the get before it, without room
+  assert_int_equal(pair.link.sent.size(), 3);  // overtakes the get before it, which does not fit
   pair.run();
   assert_string_equal(pair.server->service.started.c_str(), "1 3 2 4");
 }
@@ -214,7 +215,7 @@ void a_repeated_request_starts_once_and_is_answered_again(void**) {
   const auto sent = pair.link.take();
   pair.to_server(sent);
   pair.server->engine.flush();
-  pair.server->link.take();  // the answer gets lost
+  pair.server->link.take();  // the answer is lost
   pair.to_server(sent);
   assert_string_equal(pair.server->service.started.c_str(), "7");
   assert_int_equal(heard->times, 0);
@@ -240,7 +241,7 @@ void an_error_is_kept_until_the_client_has_it(void**) {
 void what_a_break_took_is_sent_again_once(void**) {
   Pair pair;
   const auto first = pair.call(7), second = pair.call(8);
-  pair.to_server(pair.link.take()[0]);  // the second is lost with the connection, and so is the answer
+  pair.to_server(pair.link.take()[0]);  // the connection loses the second request and the answer
   pair.server->engine.flush();
   pair.server->link.take();
   pair.client.on_connected(kServer);

@@ -1,4 +1,4 @@
-// shard/segment: one process writes, others read without asking; each may be killed at any moment.
+// shard/segment: one process writes, others read without messages; each may be killed at any moment.
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ uint64_t stripes_of(const shard::Spec& spec) {
   return (spec.elements() + shard::stripe_elements(spec) - 1) / shard::stripe_elements(spec);
 }
 
-/// Processes are forked here, and a child has no shared memory but what a heap has made.
+/// The test forks, and by default only a heap's shared memory stays mapped in a child.
 void keep_in_children(const base::SharedMemory& memory) { madvise(memory.data(), memory.bytes(), MADV_DOFORK); }
 
 std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const shard::Spec& spec) {
@@ -65,7 +65,7 @@ std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const shard::Sp
   return reader.value();
 }
 
-/// Reads until it is killed, and ends with 3 if a stripe or a row is of two minds. Writes a byte for every whole read.
+/// Reads until it is killed; exits with 3 if it reads a torn stripe or row. Writes a byte for every complete read.
 [[noreturn]] void read_for_ever(const SegmentReader& reader, const shard::Spec& spec, int tell) {
   std::vector<float> out(spec.elements());
   std::vector<int64_t> ids;
@@ -137,13 +137,13 @@ void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
     for (uint64_t stripe = 0; stripe < stripes_of(spec); ++stripe, ++writes)
       fill(*segment.value(), spec, stripe, value);
     if (killed < children.size() - 1 && Clock::now() - begun > 400ms * (killed + 1)) kill(children[killed++], SIGKILL);
-    if (static_cast<int>(value) % 16 == 0) std::this_thread::sleep_for(1ms);  // reads get a chance
+    if (static_cast<int>(value) % 16 == 0) std::this_thread::sleep_for(1ms);  // gives the readers a chance
   }
   for (size_t i = killed; i < children.size(); ++i) kill(children[i], SIGKILL);
   for (const pid_t child : children) {
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);  // none ended by itself, with a torn read
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);  // none exited because of a torn read
   }
   char byte;
   assert_int_equal(read(pipes[0], &byte, 1), 1);
@@ -169,7 +169,7 @@ void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
     if (reader->read(0, each, reinterpret_cast<std::byte*>(out.data()))) {
       for (uint64_t i = 0; i < each; ++i) assert_true(out[i] == out[0]);
     } else {
-      segment.value()->end_write(0);  // the next round begins with a stripe that is whole and at rest:
+      segment.value()->end_write(0);  // the next round begins with a consistent stripe and no write in progress:
       fill(*segment.value(), spec, 0, 0);  // its writer may be killed before its first write
     }
   }

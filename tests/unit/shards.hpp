@@ -1,11 +1,11 @@
 #pragma once
-// Shards and values as the tests of table/ make them. Included after cmocka.
+// Shards and values for the tests of table/. Included after cmocka.
 
 #include "shard/shard.hpp"
 
 namespace mv::shard {
 
-/// A shard, or the end of the test.
+/// Makes a shard, or fails the test.
 inline std::shared_ptr<Shard> make(const Spec& spec, const Position& place = {}) {
   auto shard = Shard::make(spec, place);
   if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());

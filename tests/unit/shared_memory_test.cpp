@@ -1,4 +1,4 @@
-// Memory that several processes map: who may write, what is refused, and how it is found again.
+// Memory that several processes map: write permissions, refusals, and lookup.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static void what_could_be_resized_or_is_too_small_is_refused(void**) {
   const int open_ended = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_int_equal(ftruncate(open_ended, 4096), 0);
   assert_int_equal(SharedMemory::adopt(open_ended, 100).status().code(), MV_EPROTOCOL);
-  assert_int_equal(fcntl(open_ended, F_GETFD), -1);  // it was taken over all the same
+  assert_int_equal(fcntl(open_ended, F_GETFD), -1);  // the descriptor was closed nevertheless
   const auto small = SharedMemory::make("test", 4096);
   assert_int_equal(SharedMemory::adopt(dup(small.value()->fd()), 4097).status().code(), MV_EPROTOCOL);
 }

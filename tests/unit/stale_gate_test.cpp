@@ -1,5 +1,4 @@
-// engine/table/gates/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in
-// tests/sim.
+// engine/table/gates/stale_gate: when workers may read a stale-synchronous table, one guarantee at a time. tests/sim runs whole clusters.
 
 #include "engine/table/gates/stale_gate.hpp"  // first: CMocka has a macro called fail
 
@@ -22,7 +21,7 @@ namespace {
 
 using namespace mv;
 
-/// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
+/// A gate of some workers that records its decisions. Requests are named by worker and sequence number.
 class Written final : public table::StaleGate::Owner {
  public:
   Written(size_t workers, uint64_t staleness) : gate(*this, "t", staleness) {
@@ -41,7 +40,7 @@ class Written final : public table::StaleGate::Owner {
     write("fail", asked);
     failure = why;
   }
-  /// What was decided since the last look.
+  /// The decisions since the last call.
   std::string take() { return std::exchange(decisions_, ""); }
 
   table::StaleGate gate;
@@ -161,7 +160,7 @@ void who_comes_in_place_of_a_lost_one_stands_with_the_slowest(void**) {
   w.gate.clock(2, 5);
   w.gate.joined(1);
   assert_int_equal(w.gate.clock_of(1), 5);
-  w.gate.joined(1);  // told twice
+  w.gate.joined(1);  // reported twice
   assert_int_equal(w.gate.clock_of(1), 5);
   assert_int_equal(w.gate.least(), 5);
 }

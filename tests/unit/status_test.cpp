@@ -1,4 +1,4 @@
-// engine/status: what members tell of themselves, on the wire and put together.
+// engine/status: the reports of members, on the wire and merged.
 
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ extern "C" {
 
 #include <cmocka.h>
 }
-#undef fail  // a function of ours has this name
+#undef fail  // this macro clashes with a function of the core
 
 #include "engine/status/overview.hpp"
 
@@ -24,7 +24,7 @@ using namespace mv;
 using namespace std::chrono_literals;
 using cluster::WaitKind;
 
-/// Over the wire and back, as a transport would carry it.
+/// Encodes and decodes the report, as if sent over a transport.
 status::Report sent(const status::Report& report) {
   wire::FrameBuilder builder;
   const auto written = status::write_report(builder.fbb(), 7, report);
@@ -38,7 +38,7 @@ status::Report sent(const status::Report& report) {
   return status::read_report(*message.value()->body_as_Report());
 }
 
-/// Three processes, peers 1 to 3, each a worker and a server; the first sees.
+/// Three processes, peers 1 to 3, each a worker and a server, as the first one sees them.
 status::Overview three() {
   status::Overview overview;
   overview.seen_by = 1;

@@ -1,4 +1,4 @@
-// core/api/distlearn: training that saves communication, with ranks that are threads.
+// core/api/distlearn: training strategies that reduce communication. The ranks are threads.
 
 #include <atomic>
 #include <cmath>
@@ -36,7 +36,7 @@ void expect_ok(const base::Status& status, std::atomic<int>& failures) {
   ++failures;
 }
 
-/// Workers in turn minimize x^2 / 2, each held to the centre; how far from 0 they are after many rounds, from 1.
+/// Workers minimize x^2 / 2 in turn, each with an elastic term towards the centre; returns their final distance from 0, starting at 1.
 enum class Order { kSamePoint, kGradientFirst };
 double minimized(api::Node& node, size_t workers, double eta, double alpha, Order order) {
   static int number = 0;
@@ -76,7 +76,7 @@ void asynchronous_averaging_is_stable_where_it_should_be(void**) {
 
 void asynchronous_averaging_after_the_gradient_is_stable_where_it_should_be(void**) {
   ThreadGroups all(1);
-  // Where the determinant of the step is the closer bound, beyond eta = 4 - 2 sqrt(2), it is eta / (2 (eta - 1)).
+  // Where the determinant of the step gives the tighter bound, beyond eta = 4 - 2 sqrt(2), the bound is eta / (2 (eta - 1)).
   const auto most = [](double eta) {
     const double trace = (4 - 2 * eta) / (4 - 3 * eta);
     return eta > 1 ? std::min(trace, eta / (2 * (eta - 1))) : trace;
@@ -111,7 +111,7 @@ void a_centre_meets_several_arrays_every_tau_steps(void**) {
   assert_int_equal(ea.average(wider.arrays(), kPatience).code(), MV_EDTYPE);
 }
 
-/// Three ranks that wander, `steps` of each; their parameters in the end, and rank 0's meter.
+/// Three ranks with changing parameters and `steps` steps each; their final parameters, and rank 0's traffic counter.
 struct Walk {
   std::vector<std::vector<double>> ends;
   distlearn::Meter meter;
@@ -121,7 +121,7 @@ Walk walk(const LocalSettings& settings, const std::vector<size_t>& steps, bool 
   std::atomic<int> failures{0};
   Walk result;
   result.ends.resize(steps.size());
-  std::vector<std::unique_ptr<LocalSgd>> locals(steps.size());  // until all are through: what overlaps may be under way to the end
+  std::vector<std::unique_ptr<LocalSgd>> locals(steps.size());  // until all are done: overlapped operations may be under way to the end
   all.run([&](size_t rank) {
     locals[rank] = std::make_unique<LocalSgd>(*all.node, all.groups[rank], settings);
     LocalSgd& local = *locals[rank];
@@ -173,7 +173,8 @@ void the_outer_step_is_nesterovs(void**) {
 void fragments_are_exchanged_while_training_goes_on(void**) {
   const LocalSettings settings{.inner_steps = 4, .fragments = 2, .overlap = 1, .mixing = 0.25};
   const Walk walked = walk(settings, {4, 4}, false);
-  // Elements 0 to 3 are exchanged after step 2, and mixed with what step 3 has made of them; 4 to 7 leave after step 4, and have not come.
+  // Elements 0 to 3 are exchanged after step 2, and mixed with the result of step 3; elements 4 to 7 are sent after step 4, and have not
+  // arrived.
   const auto moved = [](size_t rank, size_t from, size_t to) {
     double sum = 0;
     for (size_t step = from; step < to; ++step) sum += 0.1 * double(rank + 1) + 0.01 * double(step);
@@ -210,7 +211,7 @@ void settings_that_make_no_sense_are_refused(void**) {
   for (const LocalSettings& settings : wrong) assert_int_equal(LocalSgd::check(settings).code(), MV_EINVAL);
 }
 
-/// Gradients of `rows` rows and `cols` columns, and an array that is no matrix.
+/// Gradients of `rows` rows and `cols` columns, and an array that is not a matrix.
 struct Compressed {
   std::vector<std::vector<float>> averages, residuals;  ///< by rank
   std::vector<uint64_t> contributors;
@@ -256,7 +257,7 @@ double mean(const Value& value, size_t ranks, size_t i) {
 
 void powersgd_recovers_a_mean_of_its_rank(void**) {
   constexpr uint64_t kRows = 20, kCols = 16;
-  // Each rank's matrix has full rank, but what it has besides a common one of rank two is gone in the mean of two.
+  // Each rank's matrix has full rank, but only its common part of rank two remains in the mean of the two ranks.
   const auto rough = [](size_t i) { return float((i * 2654435761U >> 7) % 1000) / 500 - 1; };
   const Value value = [&](size_t rank, size_t i) {
     if (i >= kRows * kCols) return float(i);
@@ -324,7 +325,7 @@ void whoever_has_no_gradient_any_more_does_not_count(void**) {
     });
     assert_int_equal(failures, 0);
     assert_true(contributors[2] == (std::vector<uint64_t>{3, 2, 2, 1, 1, 3, 2, 2, 1, 1}));
-    if (std::string_view(text) != "topk ratio=0.5") assert_true(std::fabs(last[2] - 3) < 0.1);  // that sends it every other time
+    if (std::string_view(text) != "topk ratio=0.5") assert_true(std::fabs(last[2] - 3) < 0.1);  // topk sends it only every other time
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Schedules of all ranks carried out with symbols in place of numbers: an element's value is the expression by which it came about, so that
-// equal expressions are equal bits whatever the numbers are.
+// Executes the schedules of all ranks with symbols instead of numbers: an element's value is the expression that computed it. Equal
+// expressions mean equal bits, whatever the numbers are.
 
 #include <algorithm>
 #include <deque>
@@ -30,7 +30,7 @@ class Expressions {
     }
     return found->second;
   }
-  /// How often an expression has the value of each rank in it.
+  /// The number of occurrences of each rank's value in an expression.
   const std::vector<int>& leaves(int expression) const { return leaves_[static_cast<size_t>(expression)]; }
 
  private:
@@ -38,7 +38,7 @@ class Expressions {
   std::vector<std::vector<int>> leaves_;
 };
 
-/// All ranks together. A message leaves only when its receiver is there to take it: who gets through here has no need of buffers.
+/// All ranks together. A message is delivered only when its receiver is ready for it, so a schedule that completes here needs no buffers.
 class SymbolicRun {
  public:
   SymbolicRun(std::vector<mv::collective::Schedule> schedules, uint64_t count)
@@ -47,7 +47,7 @@ class SymbolicRun {
     ranks_.resize(schedules_.size());
   }
 
-  /// Whether every rank came to the end of its schedule, with messages of the length that was expected.
+  /// Whether every rank finished its schedule, with messages of the expected lengths.
   bool run() {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) begin(rank);
     for (bool moved = true; moved;) {
@@ -67,7 +67,7 @@ class SymbolicRun {
   struct Rank {
     size_t step = 0;
     bool sent = false, received = false, through = false;
-    std::vector<int> message;  ///< of this step, as it was when the step began
+    std::vector<int> message;  ///< the message of this step, as it was when the step began
   };
 
   const Step& step_of(size_t rank) const { return schedules_[rank][ranks_[rank].step]; }
@@ -85,7 +85,7 @@ class SymbolicRun {
     }
   }
 
-  /// The message that a rank waits for, if its sender has come to it.
+  /// The message for which a rank waits, if its sender has reached it.
   bool take(size_t rank) {
     Rank& at = ranks_[rank];
     if (at.through || at.received) return false;

@@ -1,4 +1,4 @@
-// engine/table/gates/sync_gate: sync mode's order, one promise at a time. Whole clusters of it run in tests/sim.
+// engine/table/gates/sync_gate: the order of sync mode, one guarantee at a time. tests/sim runs whole clusters.
 
 #include "engine/table/gates/sync_gate.hpp"  // first: CMocka has a macro called fail
 
@@ -20,7 +20,7 @@ namespace {
 
 using namespace mv;
 
-/// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
+/// A gate of some workers that records its decisions. Requests are named by worker and sequence number.
 class Written final : public table::SyncGate::Owner {
  public:
   explicit Written(size_t workers) : gate(*this, "t") {
@@ -37,7 +37,7 @@ class Written final : public table::SyncGate::Owner {
   void get(size_t worker, uint64_t seq, uint64_t round, uint64_t index) {
     gate.get(worker, {worker + 1, seq}, {round, index});
   }
-  /// A set, an erase, another updater.
+  /// A set, an erase, or a change of the updater.
   void follow(size_t worker, uint64_t seq) {
     if (!gate.follow(worker, {worker + 1, seq})) write("now", {worker + 1, seq});
   }
@@ -50,7 +50,7 @@ class Written final : public table::SyncGate::Owner {
     write("fail", asked);
     failure = why;
   }
-  /// What was decided since the last look.
+  /// The decisions since the last call.
   std::string take() { return std::exchange(decisions_, ""); }
 
   table::SyncGate gate;
@@ -105,7 +105,7 @@ void a_later_get_does_not_speak_for_an_earlier_one(void**) {
   w.take();
   w.add(1, 3, 2, 0);
   w.add(0, 3, 2, 0);
-  w.gate.got(0, 1);  // the answer to its get number 0 got lost
+  w.gate.got(0, 1);  // the answer to its get number 0 was lost
   assert_string_equal(w.take().c_str(), "");
   w.gate.got(0, 0);
   assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.3");
@@ -169,7 +169,7 @@ void a_withdrawn_add_keeps_its_place(void**) {
   assert_non_null(strstr(w.missing.c_str(), "worker"));
   w.take();
   w.add(1, 1, 0, 0);
-  assert_string_equal(w.take().c_str(), "");  // neither worker 0's second add, nor anyone else's
+  assert_string_equal(w.take().c_str(), "");  // neither worker 0's second add, nor another worker's
   w.add(0, 3, 0, 0);
   assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.1, apply 0.2");
 }
@@ -193,7 +193,7 @@ void what_is_not_counted_still_comes_behind_its_workers_adds(void**) {
   w.follow(1, 3);
   w.follow(1, 4);
   w.add(1, 5, 0, 1);
-  w.follow(0, 1);  // others' adds are none of its business
+  w.follow(0, 1);  // does not depend on others' adds
   assert_string_equal(w.take().c_str(), "now 0.1");
   w.add(0, 2, 0, 0);
   assert_string_equal(w.take().c_str(), "apply 0.2, apply 1.2, apply 1.3, apply 1.4");

@@ -1,4 +1,4 @@
-// Figures as Prometheus's text, events as Chrome's JSON, and what they are taken from.
+// Metrics in Prometheus's text format, events in Chrome's JSON format, and their sources.
 
 #include <algorithm>
 #include <chrono>
@@ -109,7 +109,7 @@ void ticks_are_time(void**) {
   const uint64_t second = clock.read();
   const auto scale = clock.scale();
   const base::Nanos span = scale(second) - scale(first);
-  assert_true(span >= 15ms && span < 10s);  // however slow this machine is
+  assert_true(span >= 15ms && span < 10s);  // also on a slow machine
   assert_true(scale(first) >= begun.time_since_epoch() - 10ms);
 }
 

@@ -1,4 +1,4 @@
-// core/tensor/heap: memory of tensors, and what becomes of it.
+// core/tensor/heap: allocation and release of tensor memory.
 
 #include <algorithm>
 #include <cstdint>
@@ -70,7 +70,7 @@ void freed_memory_joins_and_is_used_again(void**) {
   blocks.clear();
   assert_int_equal(heap.use().bytes_given, 0);
   assert_int_equal(heap.use().segments, 1);
-  blocks.push_back(take(heap, kMiB));  // all pieces are one again
+  blocks.push_back(take(heap, kMiB));  // all pieces have been merged again
   blocks.push_back(take(heap, kMiB));
   blocks.push_back(take(heap, kMiB));
   blocks.push_back(take(heap, kMiB));

@@ -1,4 +1,4 @@
-// core/tensor: every instruction set that this machine has gives the same bits; shapes are gone through as defined.
+// core/tensor: every instruction set of this machine gives the same bits; broadcasting iterates shapes as defined.
 
 #include <hwy/highway.h>
 
@@ -49,7 +49,7 @@ std::string bytes_of(const mv::base::Result<Tensor>& result) {
   return {reinterpret_cast<const char*>(result.value().data), result.value().stored_bytes()};
 }
 
-/// All that has a kernel of its own, as one string of bytes.
+/// The results of all kernels, as one string of bytes.
 std::string compute_everything() {
   Heap heap;
   std::string all;
@@ -89,7 +89,7 @@ void all_instruction_sets_agree(void**) {
   }
 }
 
-/// The element of an operand that goes with position `at` of the whole, from the definition of broadcasting.
+/// The operand's element for position `at` of the whole, from the definition of broadcasting.
 size_t element_of(const Shape& operand, const Shape& whole, size_t at) {
   size_t element = 0, step = 1;
   for (uint32_t i = 1; i <= whole.dims; ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// A group whose ranks are threads of this process: what api::Group promises, on memory and a lock.
+// A group whose ranks are threads of this process: implements api::Group with memory and a lock.
 
 #include <condition_variable>
 #include <cstring>
@@ -28,7 +28,7 @@ class ThreadGroups {
   std::unique_ptr<mv::api::Node> node;
   std::vector<mv::api::GroupRef> groups;
 
-  /// work(rank) on a thread for each.
+  /// Runs work(rank) on one thread per rank.
   void run(const std::function<void(size_t rank)>& work) {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < size_; ++rank) threads.emplace_back(work, rank);

@@ -1,6 +1,6 @@
 #pragma once
-// Schedules of all ranks carried out on a network that only exists as numbers: a message takes alpha to arrive, its bytes keep the sender's
-// way out and the receiver's way in busy for beta each, and what is reduced keeps the receiver busy for gamma a byte more.
+// Executes the schedules of all ranks on a simulated network. A message takes alpha to arrive. Each of its bytes occupies the sender's
+// output and the receiver's input for beta, and each reduced byte occupies the receiver for gamma more.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ class TimedRun {
   TimedRun(std::vector<mv::collective::Schedule> schedules, TransportOf transport, double gamma)
       : schedules_(std::move(schedules)), transport_(std::move(transport)), gamma_(gamma), ranks_(schedules_.size()) {}
 
-  /// Seconds until the last rank is through; a negative number if they wait for each other for ever.
+  /// Seconds until the last rank finishes; negative on a deadlock.
   double run() {
     std::deque<size_t> ready;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) ready.push_back(rank);
@@ -82,7 +82,7 @@ class TimedRun {
   std::vector<Rank> ranks_;
 };
 
-/// Seconds of one algorithm among ranks that all reach each other by the same transport.
+/// Seconds of one algorithm among ranks that all use the same transport.
 inline double timed_allreduce(mv::collective::Algorithm algorithm, uint64_t bytes, int32_t ranks, mv::collective::TransportCost transport, double gamma,
                               const mv::collective::Tree& tree = {}) {
   std::vector<mv::collective::Schedule> schedules;

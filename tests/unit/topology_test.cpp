@@ -1,4 +1,4 @@
-// engine/collective: schedules of all ranks, worked through with symbols.
+// engine/collective: executes the schedules of all ranks with symbols.
 
 #include <bit>
 #include <cmath>
@@ -91,7 +91,7 @@ void a_tree_reduces_to_its_root_and_tells_its_roots_value(void**) {
 }
 
 void levels_of_a_tree_work_side_by_side(void**) {
-  const Tree chain{1, 0, 1};  // rank 1 of 3 passes segment i on while it receives segment i + 1
+  const Tree chain{1, 0, 1};  // rank 1 of 3 forwards segment i while it receives segment i + 1
   const Schedule schedule = tree_reduce(1, 3, 4, chain);
   assert_int_equal(schedule.size(), 5);
   for (size_t i = 1; i < 4; ++i) {

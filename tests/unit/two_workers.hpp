@@ -57,7 +57,7 @@ struct Worker {
   std::vector<table::TableViewRef> made;
 };
 
-/// One server and two workers; carry() takes all messages to where they go, and counts the requests.
+/// One server and two workers; carry() delivers all messages, and counts the requests.
 struct Cluster : rpc::Service {
   Cluster() { server.start(view, kServer); }
   base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
@@ -67,7 +67,7 @@ struct Cluster : rpc::Service {
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override { server.on_data(asked, payload, staged); }
   void on_cancel(const rpc::Asked& asked) override { server.on_cancel(asked); }
 
-  /// What this worker has to say; the answers stay at the server's link, where those to the other worker are, too.
+  /// Delivers this worker's messages. The answers stay in the server's link, together with those to the other worker.
   void carry_to_server(size_t worker) {
     for (const base::Frame& frame : workers[worker].link.take()) {
       ++requests[message_of(frame).body_type()];
@@ -91,7 +91,7 @@ struct Cluster : rpc::Service {
     return values;
   }
 
-  /// Keeps to whom each frame goes.
+  /// Stores each frame with its receiver.
   class Link final : public base::Link {
    public:
     void dial(const std::string&) override {}

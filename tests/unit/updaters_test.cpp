@@ -1,5 +1,5 @@
-// core/shard/updater: every updater against a plain loop of its formula, bit for bit, on every instruction set; specs
-// read and written.
+// core/shard/updater: compares every updater with a plain loop of its formula, bit for bit, on every instruction set; specs as text, both
+// ways.
 
 #include <hwy/highway.h>
 
@@ -39,7 +39,7 @@ void on_every_target(const Check& check) {
   }
 }
 
-/// One element and what lies beside it.
+/// One element and its states.
 template <typename T>
 struct Element {
   T w, g, s0, s1;
@@ -53,7 +53,7 @@ T sign_of(T value) {
   return std::signbit(value) ? T(-1) : T(1);
 }
 
-/// The formulas of mv_table_set_updater(), as one would write them down.
+/// The formulas of mv_table_set_updater(), written plainly.
 template <typename T>
 Oracle<T> oracle(const UpdaterSpec& spec) {
   std::vector<double> p = spec.parameters;
@@ -103,7 +103,7 @@ std::vector<T> varied(size_t count, uint32_t seed) {
   return values;
 }
 
-/// Copies that begin at an odd multiple of four bytes, as a message may leave them.
+/// Copies that begin at an odd multiple of four bytes, as in a message.
 class Unaligned {
  public:
   template <typename T>
@@ -243,7 +243,7 @@ void optimizers_show_what_is_not_as_usual(void**) {
   assert_string_equal(
       shown("mx.nag learning_rate=0.5 lr_scheduler=multifactor step=3:5 factor=0.1").c_str(),
       "mx.nag learning_rate=0.5 momentum=0 multi_precision=0 lr_scheduler=multifactor factor=0.1 step=3:5");
-  // Whichever of both rates is not said is the other; where they differ both are shown.
+  // Either rate defaults to the other; if they differ, both are shown.
   assert_string_equal(shown("mx.test base_lr=0.5").c_str(), "mx.test learning_rate=0.5");
   assert_string_equal(shown("mx.test base_lr=0.5 learning_rate=0.25").c_str(),
                       "mx.test learning_rate=0.25 base_lr=0.5");

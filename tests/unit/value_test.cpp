@@ -1,4 +1,4 @@
-// The arrays of an operation as one value: whatever order its elements are reduced, written and read in, out of place as in place.
+// The arrays of an operation as one value: its elements are reduced, written and read in any order, out of place and in place.
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ using mv::collective::Range;
 using mv::collective::Value;
 namespace math = mv::math;
 
-/// A value, and beside it what it must be.
+/// A value, and its expected content.
 class Twins {
  public:
   Twins(std::vector<size_t> counts, bool in_place) {
@@ -114,7 +114,7 @@ void large_floats_stay_where_they_are(void**) {
   value.reduce({10, 50}, reinterpret_cast<const std::byte*>(theirs.data()), math::Operand::kSecond);
   assert_ptr_equal(value.present({10, 50}).data(), out.data() + 10);
   assert_true(out[10] == 3 && out[59] == 3 && out[60] == 0 && in[10] == 1);
-  assert_ptr_equal(value.present({59, 2}).data(), out.data() + 59);  // some of both: brought together
+  assert_ptr_equal(value.present({59, 2}).data(), out.data() + 59);  // part of both arrays: copied together
   assert_true(out[60] == 1 && out[61] == 0);
 }
 

@@ -1,4 +1,4 @@
-// What the layer does when the node below throws, is interrupted, or finishes calls at awkward moments.
+// The C layer above a node that throws, is interrupted, or finishes calls at awkward moments.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ int fresh(void**) {
   fake::reset();
   return 0;
 }
-/// Ends what a test left, as often as it takes.
+/// Shuts down all nodes that a test left, with as many attempts as needed.
 int all_shut(void**) {
   fake::script = fake::Script();
   while (mv_shutdown(0) == MV_OK) continue;
@@ -79,7 +79,7 @@ void exceptions_become_statuses(void**) {
   expect_error(mv_barrier(0, nullptr), MV_EINTERNAL, "unknown");
   fake::script.call = nullptr;
   expect_ok(mv_table_add(table, &one, 1, MV_F32, nullptr));
-  assert_string_equal(mv_last_error(), "mv_barrier: an unknown exception");  // a success leaves it alone
+  assert_string_equal(mv_last_error(), "mv_barrier: an unknown exception");  // a success does not clear it
 }
 
 void what_the_node_tells_of_a_table_arrives(void**) {
@@ -139,7 +139,7 @@ void a_start_that_a_signal_ended_goes_on_with_the_next_call(void**) {
 void a_start_that_a_signal_ended_can_be_given_up(void**) {
   fake::script.start = [](const mv::runtime::Settings&) { return error(MV_EINTR, "a signal came"); };
   expect_error(mv_init(nullptr), MV_EINTR, "signal");
-  expect_error(mv_init_text("sync=1"), MV_EINTR, "signal");  // another one: the first has been given up
+  expect_error(mv_init_text("sync=1"), MV_EINTR, "signal");  // another node: the first has been given up
   assert_int_equal(fake::seen.starts, 2);
   assert_int_equal(fake::seen.alive, 1);
   expect_ok(mv_shutdown(0));
@@ -153,7 +153,7 @@ void a_start_that_a_signal_ended_can_be_given_up(void**) {
   }
   assert_in_range(fake::seen.alive, 0, 8);
   fake::script.start = nullptr;
-  for (int i = 1; i <= 20; ++i) {  // those that are remembered go on, the others begin afresh
+  for (int i = 1; i <= 20; ++i) {  // remembered ones continue, the others start anew
     mv_init_options options = MV_INIT_OPTIONS_INIT;
     options.timeout_ms = i;
     mv_node opened = 0;

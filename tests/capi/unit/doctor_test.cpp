@@ -1,4 +1,4 @@
-// What mv_doctor_text() makes of peers, above a node that has those which the test says.
+// mv_doctor_text()'s assessment of peers, above a fake node whose peers the test defines.
 
 #include <cstdlib>
 #include <string>
@@ -28,7 +28,7 @@ std::string doctor(uint32_t flags) {
   return text;
 }
 
-/// What is said of one peer, as text.
+/// The text about one peer.
 std::string told_of(const PeerReport& peer) {
   fake::script.peers = {peer};
   expect_ok(mv_init_text("nodes=2 rank=0 master=m transport=inproc"));

@@ -1,6 +1,6 @@
 #pragma once
-// A node behind the interface of core/node that does what a test says, where the real one can't be made to on demand:
-// throw, be interrupted, finish a call at a chosen moment.
+// A node behind the interface of core/node that follows a test's script, where the real node cannot be made to: it throws, is interrupted,
+// or finishes a call at a chosen moment.
 
 #include <atomic>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace mv::fake {
 
-/// What the next nodes do. Empty functions: success at once.
+/// The behaviour of the next nodes. An empty function succeeds at once.
 struct Script {
   std::function<base::Status(const runtime::Settings&)> start;  ///< join()
   std::function<base::Status()> shutdown;
@@ -24,7 +24,7 @@ struct Script {
 };
 extern Script script;
 
-/// What happened since reset().
+/// Events since reset().
 struct Seen {
   runtime::Settings settings;                                           ///< of the last start
   api::CallOptions options;                                         ///< of the last call
@@ -39,7 +39,7 @@ void reset();
 
 /// A call that runs until finish().
 api::CallRef begin_call(int64_t tag);
-/// Ends it, and lets poll() hand out its tag.
+/// Ends it, and lets poll() return its tag.
 void finish(const api::CallRef& call, base::Status status);
 
 }  // namespace mv::fake

@@ -1,4 +1,4 @@
-// capi/handles: old handles never find new objects, pins keep objects alive, one closer wins.
+// capi/handles: old handles never refer to new objects, pins keep objects alive, only one close succeeds.
 
 #include "handles.hpp"
 
@@ -43,7 +43,7 @@ void a_closed_handle_never_finds_the_slots_next_object(void**) {
     assert_true(table.fate(handle) == Fate::kClosed);
   }
   assert_true(table.fate(now) == Fate::kOpen);
-  assert_true(table.fate(now + (int64_t{1} << mv::capi::kIndexBits)) == Fate::kNever);  // a generation to come
+  assert_true(table.fate(now + (int64_t{1} << mv::capi::kIndexBits)) == Fate::kNever);  // of a future generation
 }
 
 void hostile_integers_find_nothing(void**) {
@@ -153,7 +153,7 @@ void threads_that_race_to_close_have_one_winner(void**) {
   assert_true(winners.load() >= kRounds);
   auto last = table.pin(handle.load());
   assert_true(static_cast<bool>(last));
-  assert_int_equal(object.use_count(), 2);  // this test's and the one open handle's: every other was destroyed, once
+  assert_int_equal(object.use_count(), 2);  // this test's and the one open handle's: each other reference was dropped exactly once
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What launchers' variables come to. The environments are made up; tests/cluster has real ones.
+// The settings derived from launchers' variables. The environments are synthetic; tests/cluster has real ones.
 
 #include <map>
 #include <string>
@@ -85,7 +85,7 @@ const Variables kDmlc = {{"DMLC_ROLE", "worker"},
 
 void nothing_set_is_no_launcher(void**) {
   expect_none({});
-  expect_none({{"RANK", "3"}, {"PATH", "/bin"}});  // a RANK alone may be anybody's
+  expect_none({{"RANK", "3"}, {"PATH", "/bin"}});  // RANK alone may have another origin
   expect_none({{"OMPI_COMM_WORLD_RANK", ""}, {"OMPI_COMM_WORLD_SIZE", ""}});
   expect_none(kOpenMpi, "none");
 }
@@ -217,19 +217,19 @@ void dmlc_says_where_a_process_listens(void**) {
 }
 
 void of_two_launchers_the_inner_one_counts(void**) {
-  // mpirun starts its daemons by srun, one a machine: Slurm's variables are theirs.
+  // mpirun starts its daemons with srun, one per machine: Slurm's variables describe the daemons.
   assert_string_equal(place_of(with(kSlurm, kOpenMpi)).launcher.c_str(), "Open MPI");
   // A torchrun agent on each machine, started by srun or mpirun.
   assert_string_equal(place_of(with(kSlurm, kTorchrun)).launcher.c_str(), "torchrun");
   assert_string_equal(place_of(with(kOpenMpi, kTorchrun)).launcher.c_str(), "torchrun");
-  // A tracker that starts its processes by mpirun.
+  // A tracker that starts its processes with mpirun.
   const auto both = detect(with(kOpenMpi, kDmlc));
   assert_string_equal(both.value().place->launcher.c_str(), "DMLC");
   assert_int_equal(both.value().seen.size(), 2);
 }
 
 void two_launchers_that_agree_are_fine(void**) {
-  // As people write it in batch scripts: RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS.
+  // A common form in batch scripts: RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS.
   Variables variables =
       with(kSlurm, {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "gpu08"}, {"MASTER_PORT", "3000"}});
   assert_found(place_of(variables).master, "gpu08:3001");
@@ -264,7 +264,7 @@ void lists_of_hosts_are_written_out(void**) {
   for (const char* bad : {"", ",", "a,,b", "n[1", "n]1[", "n[]", "n[1-]", "n[3-1]", "n[a-b]", "n[[1]]", "n[0-99999999]",
                           "n[0-999]m[0-999]"})
     assert_false(mv::capi::expand_hosts(bad).ok());
-  expect("n[18446744073709551615]", {"n18446744073709551615"});  // the last number there is
+  expect("n[18446744073709551615]", {"n18446744073709551615"});  // the largest number
   // 65,536 names of 100,000 characters would take gigabytes.
   const std::string long_name(100'000, 'x'), wide = "n[" + std::string(100'000, '0') + "-65534]";
   for (const std::string& bad : {"n[0-65535]" + long_name, long_name, wide})

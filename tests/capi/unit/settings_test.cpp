@@ -1,4 +1,4 @@
-// Where settings come from, which source wins, and what is refused. The fake node shows what arrived.
+// Sources of settings, their precedence, and refusals. The fake node shows the settings that arrived.
 
 #include <cstdlib>
 #include <string>
@@ -33,7 +33,7 @@ int all_shut(void**) {
 }
 void environment(const char* key, const char* value) { setenv((std::string("POLYVERSO_") + key).c_str(), value, 1); }
 
-/// What a node gets that starts from this text.
+/// The settings of a node that starts with this text.
 Settings settings_of(const char* text) {
   expect_ok(mv_init_text(text));
   expect_ok(mv_shutdown(0));
@@ -41,7 +41,7 @@ Settings settings_of(const char* text) {
 }
 void refuse(const char* text, const char* part) { expect_error(mv_init_text(text), MV_EINVAL, part); }
 
-/// As torchrun would, of two processes on one machine or on two.
+/// As torchrun sets it, for two processes on one machine or on two.
 void torchrun(const char* rank, const char* local_size) {
   const char* const values[][2] = {{"RANK", rank},           {"WORLD_SIZE", "2"},           {"LOCAL_WORLD_SIZE", local_size},
                                    {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
@@ -274,7 +274,7 @@ void a_launcher_can_be_switched_off_or_chosen(void**) {
   assert_true(settings_of("launcher=torchrun").nodes == 2);
   refuse("launcher=slurm", "launcher=slurm, but none of its variables");
   refuse("launcher=fork", "is not one of auto|none|openmpi");
-  const Settings other = settings_of("nodes=3 transport=inproc master=m launcher=auto");  // another cluster than torchrun's
+  const Settings other = settings_of("nodes=3 transport=inproc master=m launcher=auto");  // a cluster other than torchrun's
   assert_true(other.nodes == 3 && other.rank == -1 && other.rendezvous.empty());
 }
 
@@ -345,9 +345,9 @@ void a_further_init_must_agree_with_the_running_node(void**) {
   expect_error(mv_init_text("sync=0"), MV_EDISAGREE,
                "sync=0 in the text disagrees with the running node, which has sync=1");
   expect_error(mv_init_text("timeout_ms=501"), MV_EDISAGREE, "timeout_ms=500");
-  expect_error(mv_init_text("rank=1"), MV_EDISAGREE, "rank=0");  // the rank that the cluster gave out
+  expect_error(mv_init_text("rank=1"), MV_EDISAGREE, "rank=0");  // the rank that the cluster assigned
   expect_error(mv_init_text("bogus=1"), MV_EINVAL, "bogus");
-  environment("SYNC", "0");  // what the environment says now is not a wish of this call
+  environment("SYNC", "0");  // later changes of the environment do not affect this call
   expect_ok(mv_init(nullptr));
   expect_ok(mv_init_text("sync=on rank=0 master=m timeout_ms=500"));
   assert_int_equal(fake::seen.starts, 1);

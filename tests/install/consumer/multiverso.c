@@ -1,4 +1,4 @@
-/* A program that was written for Multiverso: an array of three numbers, an add, a get. */
+/* A program written for Multiverso: an array of three numbers, an add, a get. */
 #include <multiverso/c_api.h>
 #include <stdio.h>
 

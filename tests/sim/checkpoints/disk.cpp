@@ -87,7 +87,7 @@ void DiskInMemory::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEn
   soon([this, writing] { write_on(writing); });
 }
 
-/// A chunk, and later the next: the values change meanwhile.
+/// Writes a chunk, and later the next one; the values change meanwhile.
 void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
   if (*writing->given_up) {
     writing->part.tables.clear();

@@ -1,5 +1,5 @@
 #pragma once
-// A disk in memory that all servers see, slow and sometimes full; what it holds outlives the processes.
+// A disk in memory that all servers share, slow and sometimes full; its content outlives the processes.
 
 #include <map>
 #include <memory>
@@ -32,19 +32,19 @@ class Disk {
   };
 
   Disk(Timeline& timeline, Random random) : timeline(timeline), random(random) {}
-  /// The newest whole one, or null.
+  /// The newest complete checkpoint, or null.
   const Checkpoint* newest() const;
 
   Timeline& timeline;
   Random random;
-  double failing = 0;  ///< share of the jobs
+  double failing = 0;  ///< the share of jobs that fail
   std::map<uint64_t, Checkpoint> checkpoints;
 };
 
-/// One server's way to it. Ends with its process.
+/// One server's access to it. Ends with its process.
 class DiskInMemory final : public checkpoint::Storage {
  public:
-  /// @param later carries out work of this process, after a while
+  /// @param later runs work of this process after a while
   DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later)
       : disk_(disk), later_(std::move(later)) {}
 

@@ -1,5 +1,5 @@
-// sim_checkpoints: clusters that save and load on a bad network and a bad disk, and heirs that load what they left.
-// By seed.
+// sim_checkpoints: clusters that save and load on an unreliable network and disk, and successor clusters that load their checkpoints. By
+// seed.
 
 #include <cstdio>
 #include <string>

@@ -149,7 +149,7 @@ void Worker::save_over(const base::Status& status) {
   }
   if (!bearable(status, "a save")) return;
   if (status.ok()) {
-    // It is there, and holds what it must; later ones may be there too.
+    // It exists, and holds at least its minimum; later ones may exist too.
     bool found = false;
     for (const auto& [number, checkpoint] : around_.disk().checkpoints)
       found =
@@ -197,7 +197,7 @@ void Worker::loaded(const base::Status& status) {
   look(nullptr);
 }
 
-/// Reads everything; nobody adds meanwhile.
+/// Reads everything; no worker adds meanwhile.
 void Worker::look(Then then) {
   state("looks");
   const auto got = std::make_shared<std::pair<std::vector<double>, std::vector<int64_t>>>();

@@ -1,5 +1,5 @@
 #pragma once
-// One worker's course: adds and saves by turns, loads now and then, and looks at what it gets.
+// One worker's program: adds and saves in turns, loads now and then, and checks the values it reads.
 
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace mv::sim {
 
-/// What a worker needs of the world around it.
+/// The interface to the simulated world.
 class Around {
  public:
   virtual ~Around() = default;
@@ -18,7 +18,7 @@ class Around {
   virtual const Plan& plan() const = 0;
   virtual Promises& promises() = 0;
   virtual bool anyone_killed() const = 0;
-  /// Later, if this process still runs.
+  /// Runs work later, if this process still runs.
   virtual void later(Peer self, Nanos span, std::function<void()> work) = 0;
   virtual void touched(Peer self) = 0;
   virtual void left(Peer self) = 0;
@@ -47,7 +47,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void next_round();
   void enter_barrier(Then then);
   void leave();
-  /// True if it goes on after this; else it leaves.
+  /// True if the worker goes on after this error; else it leaves.
   bool bearable(const base::Status& status, const char* doing);
   base::OperationRef on_end(std::function<void(const base::Status&)> then);
   void state(std::string what);
@@ -59,9 +59,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const bool heir_;
   size_t id_ = 0, round_ = 0;
   table::TableViewRef tables_[2];
-  Content begun_;   ///< of its own
+  Content begun_;   ///< its own adds
   bool was_loaded_ = false;
-  Content wanted_;  ///< heirs, and after a load: what all must see
+  Content wanted_;  ///< in successor clusters, and after a load: the content that all must see
   bool has_wanted_ = false, leaving_ = false;
   std::string state_ = "not ready";
 };

@@ -16,7 +16,7 @@ constexpr Nanos kMillisecond = 1ms;
 constexpr Nanos kHeartbeat = 6s;
 }  // namespace
 
-// ---- promises
+// ---- expected content
 
 Content Content::of(size_t worker) const {
   Content own;
@@ -42,7 +42,7 @@ Content content_of(const Disk::Checkpoint& checkpoint) {
 
 std::string Promises::wrong_with(const Content& content) const {
   const bool exact = in_step && std::none_of(killed.begin(), killed.end(), [](bool gone) { return gone; });
-  std::vector<size_t> fitting;  // saves at which all workers so far stood like this
+  std::vector<size_t> fitting;  // saves at which the counts of all workers so far were these
   for (size_t worker = 0; worker < kMostWorkers; ++worker) {
     if (killed[worker]) continue;
     const Content own = content.of(worker);

@@ -1,6 +1,6 @@
-// sim_collective: workers reduce together while members are cut off, stopped, killed, or give up. Whatever an operation that is done has
-// written is what a loop over its members gives, to the bit, on every rank; what fails names somebody who is gone; nobody waits for
-// ever; and survivors who go on with each other agree on who they are.
+// sim_collective: workers reduce together while members are cut off, stopped, killed, or give up. A completed operation has written
+// exactly, on every rank, what a loop over its members gives; an error names a lost member; no rank waits for ever; and survivors that
+// continue together agree on the list of survivors.
 
 #include <algorithm>
 #include <cstdlib>
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kEnd = 3000s;
 constexpr Nanos kPatience = 120s;
-constexpr size_t kMostWithdrawn = 5;  // on a slow network it would be every operation, and no group would come to its end
+constexpr size_t kMostWithdrawn = 5;  // on a slow network it would be every operation, and no group would finish
 
 class Swarm {
  public:
@@ -41,7 +41,7 @@ class Swarm {
     impatient_ = !may_lose() && gives_up_ == SIZE_MAX && random_.chance(0.4);
   }
 
-  /// What went wrong; "" if nothing did.
+  /// Runs one seed; returns what went wrong, or "".
   std::string run() {
     for (size_t i = 0; i < nodes_.size(); ++i) start(i);
     while (timeline_.violation().empty() && timeline_.step(kEnd)) {
@@ -67,11 +67,11 @@ class Swarm {
     // a worker's
     collective::GroupRef group;
     std::vector<size_t> ranks;       ///< of the group: nodes
-    size_t at = 0;                   ///< operations of it so far
-    size_t tries = 0;                ///< openings, of those who are impatient
-    size_t withdrawn = 0;            ///< operations, of the one who gives up
+    size_t at = 0;                   ///< of its operations so far
+    size_t tries = 0;                ///< openings, for impatient workers
+    size_t withdrawn = 0;            ///< operations, for the worker that gives up
     std::string doing;
-    std::unique_ptr<Work> work;      ///< the one under way
+    std::unique_ptr<Work> work;      ///< the current one
   };
 
   struct Over final : base::Operation {
@@ -80,7 +80,7 @@ class Swarm {
     const std::function<void(const base::Status&)> told;
   };
 
-  /// What a function hears of the end of has nothing but a deadline.
+  /// An operation whose only limit is a deadline, for an awaited end.
   base::OperationRef until(Nanos patience) const {
     const auto call = std::make_shared<Over>([](const base::Status&) {});
     call->set_deadline(timeline_.now() + patience);
@@ -93,9 +93,9 @@ class Swarm {
   std::string name(const Node& node) const { return fmt::format("node {}", &node - nodes_.data()); }
   size_t index(const Node& node) const { return static_cast<size_t>(&node - nodes_.data()); }
 
-  // ---- a node's life
+  // ---- a node's life cycle
 
-  /// By their own, ranks would choose differently: the lowest one's word counts.
+  /// On their own, ranks would choose differently; the lowest rank's choice counts.
   static collective::Basis basis_of(size_t i) {
     collective::Basis basis;
     basis.costs.transports.fill({i % 2 == 0 ? 1.0 : 0.0, 0});
@@ -199,11 +199,11 @@ class Swarm {
     keeper_.touch(node);
   }
 
-  // ---- what a worker does
+  // ---- a worker's program
 
   bool may_lose() const { return kills_ > 0 || cuts_off_ < nodes_.size(); }
 
-  /// An error that somebody's end, or giving up, explains.
+  /// Expects an error that the end of a member, or its giving up, explains.
   void expect_loss(Node& node, const base::Status& why) {
     const bool lost = why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size()) && (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
     const bool given_up = why.code() == MV_ECANCELED && gives_up_ < nodes_.size() && why.text().find("withdrawn") != std::string::npos;
@@ -284,7 +284,7 @@ class Swarm {
       return reduce(node, std::move(work));
     }
     if (node.at != script.common() + script.longest()) return timeline_.violated(fmt::format("{} was told that all are through, at {}", name(node), node.at));
-    ++node.at;  // the number that all of them drained at
+    ++node.at;  // the number at which all of them drained
     keeper_.later(node, 1ms, [this, &node, script, rank] { reduce(node, std::make_unique<Work>(script, rank, node.at, false)); });
   }
 
@@ -319,7 +319,7 @@ class Swarm {
   size_t kills_ = 0, cuts_off_ = SIZE_MAX, gives_up_ = SIZE_MAX;
   bool impatient_ = false;  ///< workers may give up opening the group, and try again
   size_t ready_ = 0;
-  std::map<uint64_t, std::vector<size_t>> members_of_;  ///< of groups, as the first who opened them said
+  std::map<uint64_t, std::vector<size_t>> members_of_;  ///< of groups, as their first opener named them
 };
 
 }  // namespace

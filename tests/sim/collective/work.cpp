@@ -57,7 +57,7 @@ int64_t Work::given(size_t rank, size_t array, uint64_t element) const {
   return static_cast<int64_t>((element * 13 + rank * 31 + array * 7 + script_.number(at_)) % 97);
 }
 
-/// By numbers: who has fewer steps than this one drains.
+/// By numbers: a rank with fewer steps than this number drains.
 bool Work::contributes(size_t rank) const {
   const size_t step = at_ - script_.common();
   return at_ < script_.common() || step > script_.longest() || step < script_.steps(rank);

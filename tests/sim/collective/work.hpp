@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a simulated group do: all of them know it from the group's number, and what has to come out of it.
+// The operations of a simulated group and their expected results, derived from the group's number, which all ranks know.
 
 #include <cstdint>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace mv::sim {
 
-/// First operations of all kinds that everyone makes; then all-reduces, of which ranks make a different number each; then, behind the
-/// number at which all of them drain, one more of everyone.
+/// First operations of all kinds that every rank makes; then all-reduces, a different number on each rank; then, after the number at which
+/// all ranks drain, one more by every rank.
 class Script {
  public:
   Script(uint64_t seed, size_t ranks) : seed_(seed), ranks_(ranks) {}
@@ -31,9 +31,9 @@ class Work {
   Work(const Script& script, size_t rank, size_t at, bool drains);
   const collective::Operation& operation() const { return operation_; }
   bool drains() const { return operation_.draining; }
-  /// "", or what came out wrong.
+  /// "", or the difference from the expected result.
   std::string check() const;
-  /// "", or what of a shape is not this operation's.
+  /// "", or the part of a shape that does not belong to this operation.
   std::string check_shape(const collective::Shape& shape) const;
   uint64_t digest() const;
 

@@ -1,5 +1,5 @@
-// sim_gossip_closed_forms: what rounds of gossip come to over the simulator's network, beside what they come to on paper. Means of random
-// rounds are compared within five of their standard errors, of the seed's own rng; what is exact, exactly.
+// sim_gossip_closed_forms: compares rounds of gossip on the simulator's network with their closed forms. Means of random rounds may differ
+// by five of their standard errors, with random numbers from the seed; exact results are compared exactly.
 
 #include <algorithm>
 #include <cmath>
@@ -45,11 +45,11 @@ void shuffle_values(Lockstep& swarm, Random& random) {
   }
 }
 
-/// Samples of one figure.
+/// Samples of one quantity.
 class Samples {
  public:
   void add(double sample) { sum_ += sample, squares_ += sample * sample, ++count_; }
-  /// "" if their mean is `expected`, as far as so many can tell.
+  /// "" if their mean is `expected`, within the accuracy of this many samples.
   std::string compare(const std::string& what, double expected) const {
     const double average = sum_ / count_, error = std::sqrt(std::max(squares_ / count_ - average * average, 0.0) / count_);
     fmt::print("{}: {:.5f} +- {:.5f}, on paper {:.5f}\n", what, average, error, expected);
@@ -119,7 +119,7 @@ std::string powers_of_two(gossip::Topology topology, gossip::Exchange exchange, 
   return swarm.violation();
 }
 
-/// Whoever exchanges with whom, whatever the factor and the code: the mean stays.
+/// The mean is preserved, for any exchange, factor and codec.
 std::string conserved(gossip::Topology topology, const std::string& compression, size_t nodes, uint64_t seed) {
   gossip::Config config;
   config.seed = seed;
@@ -142,12 +142,12 @@ std::string conserved(gossip::Topology topology, const std::string& compression,
   if (averaged < 60 * nodes / 4) return fmt::format("in 60 rounds of {} nodes {} have averaged", nodes, averaged);
   if (topology == gossip::Topology::kMatching && averaged != 60 * (nodes / 2 * 2)) return fmt::format("of matched pairs {} nodes averaged", averaged);
   if (const double moved = apart(mean(swarm), before); moved > 60 * 1e-15) return fmt::format("compression {}: the mean has moved by {}", compression, moved);
-  // int8 steps by a 127th of a block's greatest, here 1 and less as the models come together.
+  // int8 steps are a 127th of a block's maximum, which decreases from 1 as the models converge.
   if (spread(swarm, before) > 1e-3 * whole) return fmt::format("compression {}: of the variance {} is left", compression, spread(swarm, before) / whole);
   return "";
 }
 
-/// What fetches bring is as long as the codec's formula says, to the byte.
+/// Fetched bytes equal the codec's formula, to the byte.
 std::string metered(const std::string& compression, uint64_t seed) {
   gossip::Config config;
   config.seed = seed;

@@ -40,7 +40,7 @@ void Lockstep::publish(Node& node) {
 
 void Lockstep::fetch(Node& node) { node.engine->fetch(rounds_, {{node.model.size(), MV_F64}}); }
 
-/// Until nothing happens any more. Nothing fails here; but whoever finds all others in exchanges waits for his time to be over.
+/// Runs until no more events happen. Nothing fails here, but a node that finds all others in exchanges waits until its time is over.
 void Lockstep::run() {
   for (bool more = true; more && timeline_.violation().empty();) {
     more = timeline_.step(base::kNever);
@@ -54,7 +54,7 @@ void Lockstep::run() {
   }
 }
 
-/// In pair() a proposal waits for its peer, for no time at all.
+/// In pair() a proposal waits for its peer, for zero time.
 bool Lockstep::waits(const Node& node) const { return &node != proposer_ && node.engine->fetching(); }
 
 void Lockstep::average(Node& node) {

@@ -1,6 +1,6 @@
 #pragma once
-// Gossiping nodes that step together, over the simulator's network: all publish, then all fetch, then all average. What comes of a round
-// can be computed, and is compared with that.
+// Gossiping nodes in lockstep on the simulator's network: all publish, then all fetch, then all average. The result of a round can be
+// computed, and is compared with that.
 
 #include <memory>
 #include <string>
@@ -19,13 +19,13 @@ class Lockstep {
 
   size_t size() const { return nodes_.size(); }
   Model& model(size_t i) { return nodes_[i]->model; }
-  /// Everybody takes part.
+  /// One round of all nodes.
   void round();
-  /// One exchange: node `first` proposes to a peer of its choice, which takes part only then. Gives that peer's number.
+  /// One exchange: node `first` proposes to a peer of its choice, which takes part only then. Returns that peer's number.
   size_t pair(size_t first);
-  /// How many nodes have averaged in the last round.
+  /// The number of nodes that averaged in the last round.
   size_t averaged() const { return averaged_; }
-  /// Everything that nodes have fetched, and served, by messages.
+  /// All bytes that nodes have fetched, and served, by messages.
   uint64_t fetched_bytes() const;
   uint64_t served_bytes() const;
   const gossip::ExchangeTally& exchanges(size_t i) const { return nodes_[i]->engine->exchanges(); }

@@ -1,6 +1,6 @@
-// sim_gossip: swarms whose nodes are cut off, stopped, killed and restarted. Nobody waits longer than timeout_ms a step, nothing torn is
-// averaged, and once the weather is fine everybody takes part again and the models come together. --consensus N: how many steps N
-// undisturbed nodes need for that; --consensus-data FILE: the same for 2 to 1000 nodes, as CSV.
+// sim_gossip: swarms whose nodes are cut off, stopped, killed and restarted. No node waits longer than timeout_ms per step, no torn version
+// is averaged, and once the faults end, every node takes part again and the models converge. --consensus N: prints how many steps N
+// undisturbed nodes need to converge; --consensus-data FILE: the same for 2 to 1000 nodes, as CSV.
 
 #include <sys/resource.h>
 
@@ -26,7 +26,7 @@ class Storm {
     network_.verbose = verbose;
   }
 
-  /// What went wrong; "" if nothing did.
+  /// Runs one seed; returns what went wrong, or "".
   std::string run() {
     const auto count = static_cast<size_t>(random_.between(2, large_ ? 4 : 16));
     swarm_.start(topology_ == gossip::Topology::kHypercube ? std::bit_floor(count) : count);
@@ -101,7 +101,7 @@ class Storm {
     }
     if (const size_t halves = swarm_.unexplained_halves(); halves > 0)
       return timeline_.violated(fmt::format("{} exchanges were averaged by one side only, and neither knows", halves));
-    // Half of all pulls at the least come to something, and each of them shrinks the spread.
+    // At least half of all pulls succeed, and each of them shrinks the spread.
     if (swarm_.spread() > 0.05 * static_cast<double>(swarm_.size() - 1))
       timeline_.violated(fmt::format("{} nodes are {} apart after {}s of fair weather", swarm_.size(), swarm_.spread(), kFair / 1s));
   }
@@ -115,12 +115,12 @@ class Storm {
   Swarm swarm_;
 };
 
-/// A pull of everybody halves the variance (round the old mean, at least); (n/1000)^2 of n^2/12 are log2(10^6/12) halvings, and the largest of
-/// n values lies some sqrt(2 ln n) deviations out. Twice as many steps are allowed.
+/// One pull by every node halves the variance (around the old mean, at least). Reaching (n/1000)^2 from n^2/12 takes log2(10^6/12)
+/// halvings, and the largest of n values lies about sqrt(2 ln n) deviations from the mean. Twice as many steps are allowed.
 uint64_t steps_allowed(size_t nodes) { return static_cast<uint64_t>(2 * (std::log2(1e6) + std::log2(static_cast<double>(nodes)))); }
 
-/// Steps until the values of all nodes, 0 … n - 1 at first, are within a thousandth of that of each other; `told` hears how far they are apart
-/// after each.
+/// Steps until the values of all nodes, 0 … n - 1 at first, differ by less than a thousandth of that range; calls `told` with the spread
+/// after each step.
 template <typename Told>
 std::string consensus(size_t nodes, uint64_t seed, gossip::Exchange exchange, const Told& told) {
   Timeline timeline;
@@ -142,7 +142,7 @@ std::string consensus(size_t nodes, uint64_t seed, gossip::Exchange exchange, co
   return steps <= steps_allowed(nodes) ? "" : fmt::format("{} nodes are {} apart after {} steps", nodes, swarm.spread(), steps);
 }
 
-/// The same for ever more nodes, by both kinds of exchange, as rows for a plot: tests/sim/gossip/plot.py.
+/// The same for increasing numbers of nodes, with both kinds of exchange, as rows for a plot: tests/sim/gossip/plot.py.
 std::string consensus_data(const std::string& path, uint64_t seed) {
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "we"), close);
@@ -164,7 +164,7 @@ std::string consensus_data(const std::string& path, uint64_t seed) {
 
 int main(int argc, char** argv) {
   rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);  // each node's snapshots are a descriptor
+  getrlimit(RLIMIT_NOFILE, &files);  // each node's snapshots need a descriptor
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
   const auto nothing = [](const mv::sim::SeedRun&) { return std::string(); };

@@ -47,7 +47,7 @@ void Swarm::kill(size_t i) {
   Node& node = *nodes_[i];
   if (node.engine == nullptr) return;
   ++node.life;
-  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // what it was at goes with it
+  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // its exchange in progress ends with it
   network_.remove(node.peer, false, random_.chance(0.7));
   node.engine.reset();
 }
@@ -78,7 +78,7 @@ void Swarm::publish_again(Node& node) {
   later(node, habits_.again, [this, &node] { publish_again(node); });
 }
 
-/// One step of training: publish and fetch; what has come is averaged in when training has had its time.
+/// One training step: publish and fetch; a fetched version is averaged in when the training time is over.
 void Swarm::step(Node& node) {
   ++node.steps;
   node.clock += 1;
@@ -95,7 +95,7 @@ void Swarm::finished(Node& node) {
   if (took > habits_.config.timeout + 1ms && !stopped)
     timeline_.violated(fmt::format("{} waited for {} ms", node.self.name, std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
   average(node);
-  // No two steps take the same time: nodes that never wait for a partner long enough would else miss each other for ever.
+  // No two steps take the same time. Otherwise two nodes that never wait long enough for a partner would miss each other for ever.
   const Nanos length(random_.between(habits_.step.count() * 9 / 10, habits_.step.count() * 11 / 10));
   const Nanos left = std::max(length - took, Nanos(1'000));
   later(node, left, [this, &node] { step(node); });

@@ -1,5 +1,5 @@
 #pragma once
-// Gossiping nodes on one thread and virtual time: they train (which is to say, wait), publish, fetch and average.
+// Gossiping nodes on one thread and virtual time: they train (simulated by waiting), publish, fetch and average.
 
 #include <array>
 #include <map>
@@ -12,13 +12,13 @@
 
 namespace mv::sim {
 
-/// What a swarm is like.
+/// The parameters of a swarm.
 struct Habits {
   gossip::Config config;
   size_t elements = 8;  ///< of each model, all of the same value
   Nanos step{50'000'000};
-  Nanos again{0};  ///< so often each publishes anew meanwhile; 0: not at all. Not where versions are exchanged
-  double neighbourly = 0;  ///< how likely two nodes share a machine: they read each other's memory
+  Nanos again{0};  ///< the interval at which each publishes again during a step; 0: never. Not used where versions are exchanged
+  double neighbourly = 0;  ///< the probability that two nodes share a machine and read each other's memory
 };
 
 class Swarm {
@@ -28,9 +28,9 @@ class Swarm {
   /// All nodes, with values 0, 1, 2, …
   void start(size_t count);
   void kill(size_t i);
-  /// As another process at the same address, with the value that it began with.
+  /// As another process at the same address, with its initial value.
   void restart(size_t i);
-  /// For so long its process does not run.
+  /// Suspends its process for `span`.
   void pause(size_t i, Nanos span);
   void part(size_t a, size_t b, Nanos span, bool breaks);
 
@@ -39,17 +39,17 @@ class Swarm {
   double value(size_t i) const { return nodes_[i]->values.front(); }
   uint64_t averaged(size_t i) const { return nodes_[i]->averaged; }
   uint64_t steps(size_t i) const { return nodes_[i]->steps; }
-  /// How often others have got something from this life of it.
+  /// How often others have got something from this incarnation.
   uint64_t served(size_t i) const { return nodes_[i]->served; }
-  /// Largest less smallest value of those that live.
+  /// Largest minus smallest value of the living nodes.
   double spread() const;
-  /// Exchanges that were averaged on one side only, though both nodes know of nothing that would explain it.
+  /// Exchanges that were averaged on one side only, although neither node recorded an event that explains it.
   size_t unexplained_halves() const;
 
  private:
   struct Node {
     size_t number = 0;
-    uint64_t life = 0;  ///< counts restarts: what was planned in an earlier one does not happen
+    uint64_t life = 0;  ///< counts restarts: work planned in an earlier life is dropped
     gossip::Node self;
     base::Peer peer = base::kNobody;
     std::unique_ptr<gossip::Publisher> publisher;
@@ -79,10 +79,10 @@ class Swarm {
   Network& network_;
   Random random_;
   const Habits habits_;
-  /// Two lives, and the versions that they exchanged, smaller life first: how many of the two have averaged.
+  /// Two lives, and the versions that they exchanged, smaller life first; the value is how many of the two have averaged.
   using Exchanged = std::array<uint64_t, 4>;
   std::map<Exchanged, int> exchanges_;
-  size_t explained_ = 0;  ///< exchanges of which one side may not know, by lives that ended
+  size_t explained_ = 0;  ///< exchanges whose outcome one side may not know, because a life ended
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

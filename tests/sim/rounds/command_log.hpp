@@ -1,5 +1,5 @@
 #pragma once
-// What becomes of the workers' commands on one server: each is executed once, in its sender's order.
+// The workers' commands on one server: each is executed once, in its sender's order.
 
 #include <cstdint>
 #include <map>
@@ -11,12 +11,12 @@ namespace mv::sim {
 
 class CommandLog {
  public:
-  /// Of the n-th command of a worker.
+  /// The head of a worker's n-th command.
   static int64_t head(size_t worker, uint64_t n) { return static_cast<int64_t>(worker * 1000 + n); }
-  /// Some fail, by their number.
+  /// Some fail, depending on their number.
   static mv_status outcome(int64_t head) { return head % 5 == 3 ? MV_EINVAL : MV_OK; }
 
-  /// Executes the oldest that waits. What is wrong with it, or "".
+  /// Executes the oldest waiting command. Returns what is wrong with it, or "".
   std::string execute(table::Commands& commands) {
     const auto command = commands.take();
     if (!command) return "";

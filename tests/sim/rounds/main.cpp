@@ -1,9 +1,8 @@
-// sim_rounds: workers add to a merging table and get it back while members are cut off, leave the rounds or are killed. Whatever comes is
-// what some number of whole rounds leaves, each merged once, from all who took part: no fewer than the reader's own adds, and never
-// fewer than it has seen before. Meanwhile they set the updater that there is again, and send commands; at the end one takes the
-// updater's states and puts them back. In the place of a killed worker another one may come, and take part from then on.
-// In some seeds the table is a small key of a store and has siblings: what is added to it is added to them, too, by one message where
-// possible, and one message gets all of them.
+// sim_rounds: workers add to a merging table and read it while members are cut off, leave the rounds or are killed. Every value read is the
+// result of some number of whole rounds, each merged once from all workers that took part. That number includes the reader's own adds, and
+// never decreases. Meanwhile workers set the current updater again, and send commands; at the end one reads the updater's states and writes
+// them back. Another worker may replace a killed one and take part from then on. In some seeds the table is a small key of a store and has
+// siblings: the same values are added to all of them, in one message where possible, and one message gets all of them.
 
 #include <algorithm>
 #include <deque>
@@ -44,7 +43,7 @@ class Rounds {
     if (random_.chance(0.4)) choose_victim();
   }
 
-  /// What went wrong; "" if nothing did.
+  /// Runs one seed; returns what went wrong, or "".
   std::string run() {
     for (Node& node : nodes_) start(node);
     while (timeline_.violation().empty() && timeline_.step(kEnd)) {
@@ -67,36 +66,36 @@ class Rounds {
     bool killed = false, serves_on = false, ended = false, left = false;
     // a worker's
     size_t worker = SIZE_MAX;
-    uint64_t length = 0;          ///< adds that it makes
-    uint64_t first = 0;           ///< the round of the first
-    uint64_t begun = 0;           ///< adds
-    std::vector<uint64_t> known;  ///< by table: those of them that were acknowledged, and told
-    size_t open = 0;              ///< calls under way
+    uint64_t length = 0;          ///< the number of its adds
+    uint64_t first = 0;           ///< the round of the first one
+    uint64_t begun = 0;           ///< the number of begun adds
+    std::vector<uint64_t> known;  ///< by table: its acknowledged adds
+    size_t open = 0;              ///< open calls
     size_t gets = 0;
-    uint64_t commands = 0;        ///< that it has sent
-    uint64_t executed = 0;        ///< of these, those that it has heard of
-    bool gone = false;            ///< everybody knows that it has finished
-    bool tripped = false;         ///< it has taken the states, and put them back
+    uint64_t commands = 0;        ///< the number that it has sent
+    uint64_t executed = 0;        ///< those of them that it knows to be executed
+    bool gone = false;            ///< all nodes know that it has finished
+    bool tripped = false;         ///< it has read the states and written them back
     CommandLog log;               ///< a server's
     std::vector<table::TableViewRef> tables;
-    std::vector<std::vector<uint64_t>> seen;  ///< by table and server: so many rounds at least
+    std::vector<std::vector<uint64_t>> seen;  ///< by table and server: the least number of rounds
   };
 
-  /// A call of a worker's.
+  /// A worker's call.
   struct Call final : base::Operation {
     Call(Rounds& rounds, Node& node, size_t first) : rounds(rounds), node(node), own(node.first + node.begun), seen(node.seen), first(first) {}
     void ended(const base::Status& status) override { rounds.completed(*this, status); }
     Rounds& rounds;
     Node& node;
     const uint64_t own;               ///< rounds of own adds that came before
-    const std::vector<std::vector<uint64_t>> seen; ///< by earlier gets that were over
+    const std::vector<std::vector<uint64_t>> seen; ///< by earlier gets that had completed
     const size_t first;                      ///< its table
-    std::vector<std::vector<double>> values; ///< of a get, of this table and those behind it
+    std::vector<std::vector<double>> values; ///< of a get, for this table and those after it
     std::vector<double> added;
     bool is_get = false;
   };
 
-  /// A command, or a new set of parameters that is the old one.
+  /// A command, or an update of the updater to its current parameters.
   struct Order final : base::Operation {
     Order(Rounds& rounds, Node& node, mv_status expected) : rounds(rounds), node(node), expected(expected) {}
     void ended(const base::Status& status) override {
@@ -130,7 +129,7 @@ class Rounds {
       spec.flags |= shard::kStoreKey;
       spec.name = "kv-0/t";
     }
-    if (!spec.is_keyed() && random_.chance(0.05)) {  // several stripes, of some rows each, or less than one
+    if (!spec.is_keyed() && random_.chance(0.05)) {  // several stripes of some rows each, or less than one
       spec.flags |= shard::kSliced;
       spec.rows = 2 + random_.below(3);
       spec.cols = random_.chance(0.5) ? 5000 + random_.below(3000) : 17000 + random_.below(3000);
@@ -143,7 +142,7 @@ class Rounds {
       if (nodes_[i].role == MV_ROLE_WORKER) victim_ = i;
   }
 
-  // ---- a node's life
+  // ---- a node's life cycle
 
   void start(Node& node) {
     node.self.peer = random_.next() | 1;
@@ -180,14 +179,14 @@ class Rounds {
     keeper_.touch(node);
   }
 
-  /// One that comes in the place of another may come too late.
+  /// A worker that replaces another one may come too late.
   void on_failed(Node& node, const base::Status& why) {
     if (node.number < places_) return timeline_.violated(name(node) + ": " + why.text());
     end(node);
   }
 
   void come_back() {
-    if (std::ranges::any_of(nodes_, [](const Node& node) { return node.ended; })) return;  // the cluster breaks up
+    if (std::ranges::any_of(nodes_, [](const Node& node) { return node.ended; })) return;  // the cluster is ending
     Node& node = nodes_.emplace_back();
     node.number = nodes_.size() - 1;
     node.place = victim_;
@@ -226,14 +225,15 @@ class Rounds {
     });
   }
 
-  /// Who comes in the place of a lost worker may find its row in some of the tables only: it takes part in all of them from the same round on.
+  /// A worker that replaces a lost one may find its predecessor's entry in some of the tables only: it takes part in all of them from the
+  /// same round on.
   static void stand_at(Node& node, const table::TableViewRef& table) {
     if (table->clock == node.first) return;
     table->clock = node.first;
     node.member->tables().clock(table, node.first);
   }
 
-  /// Once all are there and have the tables.
+  /// Once all nodes have joined and opened the tables.
   void strike() {
     if (ready_ < places_ || creators_ < count(MV_ROLE_WORKER) || std::exchange(struck_, true)) return;
     if (victim_ < nodes_.size())
@@ -257,14 +257,14 @@ class Rounds {
     });
   }
 
-  // ---- what a worker does
+  // ---- a worker's program
 
   void go(Node& node) {
     keeper_.later(node, Nanos(random_.between(1'000, 20'000'000)), [this, &node] { step(node); });
   }
 
   void step(Node& node) {
-    if (ready_ < places_) return go(node);  // who leaves earlier breaks the cluster up
+    if (ready_ < places_) return go(node);  // a worker that leaves earlier would end the cluster
     if (node.begun < node.length && node.open < kInFlight && random_.chance(0.6)) {
       add(node);
     } else if (node.open < kInFlight && node.gets < 2 * node.length + 2) {
@@ -272,7 +272,7 @@ class Rounds {
     }
     if (!node.left && node.open < kInFlight && random_.chance(0.1)) order(node);
     if (node.begun < node.length || node.gets < node.length || node.open > 0) return go(node);
-    if (!node.left && random_.chance(0.5)) {  // the rounds, not the cluster: it looks on for a while
+    if (!node.left && random_.chance(0.5)) {  // leaves the rounds, not the cluster: it keeps reading for a while
       node.left = true;
       node.gets = 0;
       for (const table::TableViewRef& table : node.tables) node.member->tables().clock(table, UINT64_MAX);
@@ -302,7 +302,7 @@ class Rounds {
     keeper_.touch(node);
   }
 
-  /// Whether all others have finished, and nobody was killed, so that nothing changes any more.
+  /// Whether all others have finished, and none was killed, so that nothing changes any more.
   bool takes_states(const Node& node) const {
     if (node.tripped || model_->spec().is_keyed() || victim_ < nodes_.size()) return false;
     return std::ranges::all_of(nodes_, [&](const Node& other) { return &other == &node || other.worker == SIZE_MAX || other.gone; });
@@ -348,7 +348,7 @@ class Rounds {
   bool is_many() const { return shard::is_small_key(model_->spec()); }
   size_t home() const { return static_cast<size_t>(shard::home_of(model_->spec(), count(MV_ROLE_SERVER))); }
 
-  /// In one message, whose end nobody is told.
+  /// In one message, with no completion for the caller.
   void add_many(Node& node, const RoundPart& part) {
     std::vector<double> values;
     for (const table::TableViewRef& table : node.tables) {
@@ -359,7 +359,7 @@ class Rounds {
     keeper_.touch(node);
   }
 
-  /// By a codec that loses nothing of whole numbers.
+  /// With a codec that is lossless for whole numbers.
   static const codec::CodecRef& whole_codec() {
     static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
     return codec;
@@ -421,11 +421,12 @@ class Rounds {
       }
   }
 
-  // ---- what comes of it
+  // ---- checks
 
-  /// `whole`: all rounds that there are, and no fewer.
+  /// `whole`: all existing rounds, and no fewer.
   void check(const std::string& who, size_t table, size_t server, std::span<const double> values, uint64_t least, bool whole, uint64_t* seen) {
-    // A round is merged stripe by stripe, and a get is answered so, or by rows: of some elements it may hold a later round than of others.
+    // A round is merged stripe by stripe, and a get is answered by stripes or by rows, so some elements may include a later round than
+    // others.
     const uint64_t stripe = shard::stripe_elements(model_->spec()), cols = model_->spec().cols;
     uint64_t rounds = UINT64_MAX;
     for (uint64_t first = 0, end = 0; first < values.size(); first = end) {
@@ -446,10 +447,10 @@ class Rounds {
     return rounds;
   }
 
-  /// How many rounds they hold.
+  /// The number of rounds that they include.
   uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values, shard::Range some, uint64_t least, bool whole) {
     RoundParts parts(count(MV_ROLE_WORKER));
-    uint64_t most = 0, all = UINT64_MAX;  // nobody who takes part is left out
+    uint64_t most = 0, all = UINT64_MAX;  // every worker that takes part is included
     shard::Range* of_killed = nullptr;
     for (const Node& node : nodes_) {
       if (node.tables.empty()) continue;
@@ -468,7 +469,7 @@ class Rounds {
     const uint64_t last = whole ? most : std::min(most, all), begun = of_killed->count;
     of_killed->count = victim_ < nodes_.size() ? std::min(known_of(nodes_[victim_], table), begun) : 0;
     if (of_killed == &none) of_killed->count = begun;
-    for (; of_killed->count <= begun; ++of_killed->count) {  // of a killed one's adds some may never have left it
+    for (; of_killed->count <= begun; ++of_killed->count) {  // some adds of a killed worker may never have left it
       const uint64_t found = model_->rounds_in(server, values, some, parts, whole ? rounds_of(parts) : least, whole ? rounds_of(parts) : last);
       if (found != UINT64_MAX) return found;
     }
@@ -497,7 +498,7 @@ class Rounds {
   Timeline timeline_;
   Random random_;
   const size_t places_;
-  std::deque<Node> nodes_;  ///< and behind those of the beginning who comes in the place of the killed one
+  std::deque<Node> nodes_;  ///< those of the beginning, followed by replacements of killed ones
   const Weather weather_;
   Network network_;
   Keeper keeper_{timeline_, network_, random_};

@@ -1,5 +1,5 @@
 #pragma once
-// What a merging table must hold: a function of how many rounds are merged, and of whose parts are in them.
+// The expected content of a merging table: a function of the number of merged rounds, and of the workers with a part in them.
 
 #include <span>
 #include <string>
@@ -9,30 +9,30 @@
 
 namespace mv::sim {
 
-/// One worker's part of a round: the same in every run, so that it need not be kept.
+/// One worker's part of a round: the same in every run, so that it need not be stored.
 struct RoundPart {
   bool all = true;
   std::vector<int64_t> rows;   ///< unless all; each once
-  std::vector<double> values;  ///< of these, or of all
+  std::vector<double> values;  ///< of these rows, or of all
 };
 
 /// By worker: the rounds of each of its lives.
 using RoundParts = std::vector<std::vector<shard::Range>>;
 
-/// All values are whole numbers, and all that is done to them is exact.
+/// All values are whole numbers, and all operations on them are exact.
 class RoundModel {
  public:
   RoundModel(shard::Spec spec, uint64_t seed, size_t servers) : spec_(std::move(spec)), seed_(seed), servers_(servers) {}
 
   const shard::Spec& spec() const { return spec_; }
-  /// Of whole values or of rows is a round, not a part.
+  /// Whether it covers all values or some rows depends on the round, not on the worker.
   RoundPart part(size_t worker, uint64_t round) const;
   /// The rows of the table that this server holds, ascending.
   std::vector<int64_t> rows_of(size_t server) const;
 
-  /// Whether some neighbouring elements of a server's rows are as some number of rounds leaves them: the smallest such number in
-  /// least .. most, or UINT64_MAX.
-  /// @param values  of all of these rows; `some` of them are looked at
+  /// Whether neighbouring elements of a server's rows equal the result of some number of rounds: returns the smallest such number in least
+  /// .. most, or UINT64_MAX.
+  /// @param values  of all of these rows; `some` of them are compared
   /// @param parts  by worker: the rounds in which it has a part
   uint64_t rounds_in(size_t server, std::span<const double> values, shard::Range some, const RoundParts& parts, uint64_t least, uint64_t most) const;
 

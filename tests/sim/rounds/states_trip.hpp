@@ -1,5 +1,5 @@
 #pragma once
-// An updater's states there and back: read from all servers, written as something else, written as they were, and read again.
+// A round trip of an updater's states: read from all servers, written with other values, written unchanged, and read again.
 
 #include <functional>
 #include <memory>
@@ -10,17 +10,17 @@
 
 namespace mv::sim {
 
-/// While nobody else changes the table.
+/// To be used while the table does not change.
 class StatesTrip : public std::enable_shared_from_this<StatesTrip> {
  public:
-  /// @param touched  something waits to be sent
+  /// @param touched  called when there is something to send
   /// @param done  with what went wrong; "" if nothing did
   StatesTrip(table::Client& client, table::TableViewRef table, std::function<void()> touched, std::function<void(const std::string& wrong)> done)
       : client_(client), table_(std::move(table)), touched_(std::move(touched)), done_(std::move(done)) {}
   void go();
 
  private:
-  using Chunks = std::vector<table::Client::StatesChunk>;  ///< of a server's part; the last one has no states, but the mark
+  using Chunks = std::vector<table::Client::StatesChunk>;  ///< of a server's part; the last one has no states, only the mark
   void read(Chunks& into, std::function<void()> then);
   void write(const Chunks& chunks, size_t next, std::function<void()> then);
   void next_server();

@@ -1,5 +1,5 @@
-// sim_status: clusters in a sync round that one worker holds up, asked from all sides how they stand while members are cut off, stopped
-// and killed. Every question is answered in time; where nothing was disturbed, the answers name the one that is waited for.
+// sim_status: clusters in a sync round that one worker delays. All members are asked for the cluster's status while members are cut off,
+// stopped and killed. Every request is answered in time; without faults, the answers name the delaying worker.
 
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@ using namespace mv;
 using namespace mv::sim;
 using namespace std::chrono_literals;
 
-/// What a question may take: the master's patience with its members, and its asker's with it, twice.
+/// The maximum time of a request: the master's patience with its members, and its asker's with it, twice.
 constexpr Nanos kAnswered = 4s;
 
 class Ignored final : public base::Operation {
@@ -34,7 +34,7 @@ class StuckCluster {
     network_.verbose = verbose;
   }
 
-  /// What went wrong; "" if nothing did.
+  /// Runs one seed; returns what went wrong, or "".
   std::string run() {
     for (size_t i = 0; i < nodes_.size(); ++i) start(i);
     timeline_.after(3s, [this] { work(); });
@@ -81,7 +81,7 @@ class StuckCluster {
     node.self.address = fmt::format("sim:{}", i);
     node.self.host = "sim";
     node.self.pid = static_cast<uint32_t>(1000 + i);
-    node.self.heartbeat_timeout = 60s;  // who is stopped here is silent, not lost
+    node.self.heartbeat_timeout = 60s;  // a stopped process is silent here, not lost
     node.link = std::make_unique<SimLink>(network_, node.self.peer);
     rpc::ClientOptions options;
     if (lossy_) options.probe_after = 100ms;
@@ -122,7 +122,7 @@ class StuckCluster {
     });
   }
 
-  /// All create the table, add and get; one makes no add, and so holds up everybody's get.
+  /// All create the table, add and get; one makes no add, and so delays everybody's get.
   void work() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
@@ -160,7 +160,7 @@ class StuckCluster {
         if (kind == 0 && &node != &other)
           return network_.part(node.self.peer, other.self.peer, span, random_.chance(0.5));
         if (kind == 1) {
-          node.stopped = true;  // what it asks may be answered late
+          node.stopped = true;  // its own requests may be answered late
           return network_.pause(node.self.peer, span);
         }
         if (kind != 2 || node.member == nullptr) return;
@@ -200,7 +200,7 @@ class StuckCluster {
 
   void check(const std::string& text, bool json) {
     const auto wrong = [&](const char* what) { timeline_.violated(fmt::format("{}: {}", what, text)); };
-    const bool strict = !disturbed_ && !lossy_;  // where messages get lost, it may take long to get that far
+    const bool strict = !disturbed_ && !lossy_;  // on a lossy network it may take long to get that far
     const std::string culprit = fmt::format("worker {}", culprit_);
     if (!json) {
       if (strict &&

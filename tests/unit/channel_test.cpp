@@ -322,6 +322,8 @@ void a_worker_without_the_channel_is_named(void**) {
   Cluster cluster;
   cluster.at(1).close(kChannel);
   expect(cluster.deliver(0, {{}, text("b"), text("c")}), MV_ENOTFOUND, "worker 1 (");
+  expect(cluster.deliver(0, {{}, {}, text("d")}), MV_OK);  // there is nothing for it
+  assert_true(cluster.delivered_to(2) == text("d"));
 }
 
 void what_is_lost_or_doubled_on_the_way_arrives_once(void**) {

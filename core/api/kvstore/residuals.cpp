@@ -66,9 +66,8 @@ base::Result<std::map<std::string, Senders>> Store::gather_residuals() {
   auto own = own_residuals();
   if (channel_ == nullptr) return own;
   auto given = channel_->collect(kPatience);
-  if (given.status().code() == MV_ETIMEOUT)
-    return base::error(MV_ETIMEOUT, "each worker hands over its codec's residuals in kv_barrier(): {}", given.status().text());
-  if (!given.ok()) return given.status();
+  if (!given.ok())
+    return base::error(given.status().code(), "collecting the residuals of the workers, which hand them over in kv_barrier(): {}", given.status().text());
   const size_t workers = given.value().size();
   std::map<std::string, Senders> all;
   const auto put = [&](size_t worker, const std::string& key, Bytes left) {

@@ -194,6 +194,7 @@ void Channels::on_ask(const rpc::Asked& asked, const std::string& channel, uint6
 
 base::Status Channels::on_part(base::Peer from, const std::string& channel, const wire::ChannelPart& part, std::span<const std::byte> payload) {
   const auto found = ends_.find(channel);
+  if (found == ends_.end() && part.number() == 0 && part.bytes() == 0) return {};  // nothing is lost
   if (found == ends_.end()) return base::error(MV_ENOTFOUND, "it has not opened the channel \"{}\", or has closed it", channel);
   End& end = found->second;
   if (part.number() != 0) {

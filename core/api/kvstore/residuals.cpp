@@ -165,18 +165,19 @@ base::Status Store::serve_channel() {
 
 /// A barrier in which this worker serves the store's channel.
 base::Status Store::serving_barrier(api::CallOptions options) {
-  options.mode = api::Mode::kAsync;
-  const api::Started started = node_.barrier(options, api::Flush::kNone);
-  if (!started.status.ok()) return started.status;
-  while (!node_.done(started.call)) {
-    base::Status failed = node_.wait_until([&] { return node_.done(started.call) || channel_->is_due(); }, base::kNever);
-    if (failed.ok()) failed = serve_channel();
+  const std::function<bool()> is_due = [this] { return channel_->is_due(); };
+  options.or_until = &is_due;
+  const api::Started met = node_.barrier(options, api::Flush::kNone);
+  if (met.call == nullptr) return met.status.ok() ? serve_channel() : met.status;
+  while (!node_.done(met.call)) {
+    base::Status failed = serve_channel();
+    if (failed.ok()) failed = node_.wait_until([&] { return node_.done(met.call) || channel_->is_due(); }, base::kNever);
     if (failed.ok()) continue;
-    static_cast<void>(node_.cancel(started.call));
+    static_cast<void>(node_.cancel(met.call));
     return failed;
   }
-  base::Status met = node_.result(started.call);
-  return met.ok() ? serve_channel() : met;  // what arrived before the last worker came
+  base::Status status = node_.result(met.call);
+  return status.ok() ? serve_channel() : status;  // what arrived before the last worker came
 }
 
 /// Raises the limit on another worker's residuals by what write() makes of this key's. Allocates nothing.

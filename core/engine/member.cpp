@@ -90,7 +90,8 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       participant_(clock, rpc_server_, table_server_, storage),
       coordinator_(clock, rpc_client_, rpc_server_, table_server_, storage),
       inquirer_(clock, link, cluster_, table_client_, table_server_, coordinator_, commands_, groups_),
-      groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
+      groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
+      channels_(clock, cluster_, rpc_client_, rpc_server_) {
   // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
 }
@@ -166,6 +167,7 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
                                                wire::EnumNameBody(request.body_type())));
   if (is_for_cluster(request)) return cluster_.on_request(asked, request);
   if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
+  if (channel::Channels::is_mine(request)) return channels_.on_request(asked, request, payload);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   if (is_for_coordinator(request)) return coordinator_.on_request(asked, request, payload);
@@ -179,7 +181,8 @@ void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked)) table_server_.on_cancel(asked);
+  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked) && !channels_.on_cancel(asked))
+    table_server_.on_cancel(asked);
 }
 
 // ---- membership events
@@ -201,6 +204,7 @@ void Member::on_member_finished(const cluster::Member& member) {
   coordinator_.worker_finished(member.peer);
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));
+  channels_.gone(member.peer);
   events_.on_change();
 }
 
@@ -209,6 +213,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
+  channels_.gone(member.peer);
   inquirer_.on_lost(member.peer);
   events_.on_change();
 }
@@ -259,6 +264,7 @@ void Member::expire_barriers() {
 }
 
 void Member::leave(std::function<void(const base::Status&)> left) {
+  channels_.close_all();
   table_client_.flush([this, left](const base::Status& flush_error) {
     checkpoint_client_.finish([this, left, flush_error] { groups_.leave([this, left, flush_error] { tell_all(left, flush_error); }); });
   });
@@ -294,7 +300,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
-                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
+                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }
@@ -307,6 +313,7 @@ void Member::tick() {
   coordinator_.tick();
   inquirer_.tick();
   groups_.tick();
+  channels_.tick();
   expire_barriers();
 }
 

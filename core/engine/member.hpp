@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/link.hpp"
 #include "base/pool.hpp"
+#include "engine/channel/channels.hpp"
 #include "engine/checkpoint/client.hpp"
 #include "engine/checkpoint/coordinator.hpp"
 #include "engine/checkpoint/participant.hpp"
@@ -45,6 +46,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   checkpoint::Client& checkpoints() { return checkpoint_client_; }
   table::Commands& commands() { return commands_; }
   collective::Groups& groups() { return groups_; }
+  channel::Channels& channels() { return channels_; }
   cluster::Cluster& cluster() { return cluster_; }
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
@@ -56,7 +58,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
   /// Enters the barrier, by default after a flush of this worker's changes.
   void barrier(base::OperationRef operation, bool flushed = true);
-  /// Ends this worker: flushes, waits for its checkpoints, leaves its groups, then notifies the peers. Calls `left`
+  /// Ends this worker: closes its channels, flushes, waits for its checkpoints, leaves its groups, then notifies the peers. Calls `left`
   /// with the first unreported error when all of them have answered.
   void leave(std::function<void(const base::Status&)> left);
   /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
@@ -117,6 +119,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   std::set<base::Peer> observers_;                   ///< peers that ask for the status and are not members
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers in progress
   collective::Groups groups_;
+  channel::Channels channels_;
 };
 
 }  // namespace mv::engine

@@ -132,18 +132,19 @@ static void all_servers_states_are_in_one_file(void** state) {
 }
 
 /** One key of ones; its pushes leave everything in the residual. */
-static kv_store store_that_leaves_out(struct member* self) {
+static kv_store store_with_codec(struct member* self, const char* codec) {
   kv_store kv = 0;
   const mv_tensor ones = full(kShape, 2, MV_F32, 1);
   const kv_keys keys = number_keys(kNumbers, 1);
   const kv_values values = values_of(&ones, 1);
   expect_ok(kv_create(self->node, "dist_sync", &kv));
   expect_ok(kv_init(kv, &keys, &values));
-  expect_ok(kv_set_gradient_compression(kv, "2bit threshold=4"));
+  expect_ok(kv_set_gradient_compression(kv, codec));
   if (self->index == 0) expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1"));
   expect_ok(kv_barrier(kv, NULL));
   return kv;
 }
+static kv_store store_that_leaves_out(struct member* self) { return store_with_codec(self, "2bit threshold=4"); }
 static void push_and_pull(kv_store kv, double pushed, double pulled) {
   const mv_tensor gradient = full(kShape, 2, MV_F32, pushed), out = full(kShape, 2, MV_F32, 0);
   const kv_keys keys = number_keys(kNumbers, 1);
@@ -157,6 +158,10 @@ static void leave_out(struct member* self) {
   expect_ok(kv_barrier(kv, NULL));
   if (self->index == 0) expect_ok(kv_save_optimizer_states(kv, in_folder("left"), 0));
   expect_ok(kv_barrier(kv, NULL));
+  char tables[512];
+  uint64_t length = 0;
+  expect_ok(mv_table_list(self->node, tables, sizeof(tables), &length));
+  assert_null(strchr(tables, '\n')); /* the key's, and no other */
   expect_ok(kv_free(kv));
 }
 static void bring_back(struct member* self) {
@@ -168,7 +173,54 @@ static void bring_back(struct member* self) {
   expect_ok(kv_barrier(kv, NULL));
   expect_ok(kv_free(kv));
 }
-/** No call waits for a worker that has finished. */
+/** Workers that compress no more still have what they have left out; and those that never did take what is loaded. */
+static void leave_out_and_compress_no_more(struct member* self) {
+  kv_store kv = store_that_leaves_out(self);
+  push_and_pull(kv, 0.25 * (self->index + 1), 1);
+  expect_ok(kv_set_gradient_compression(kv, "none"));
+  expect_ok(kv_barrier(kv, NULL));
+  if (self->index == 1) expect_ok(kv_save_optimizer_states(kv, in_folder("removed"), 0));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
+static void bring_back_uncompressed(struct member* self) {
+  kv_store kv = store_with_codec(self, "none");
+  if (self->index == 1) expect_ok(kv_load_optimizer_states(kv, in_folder("removed")));
+  expect_ok(kv_barrier(kv, NULL));
+  push_and_pull(kv, 0, 1 - (0.25 + 0.5 + 0.75));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
+/** Two stores, of which each is saved by another worker. */
+static void leave_out_of_two(struct member* self) {
+  kv_store stores[] = {store_that_leaves_out(self), store_that_leaves_out(self)};
+  const char* const names[] = {"first", "second"};
+  for (int i = 0; i < 2; ++i) push_and_pull(stores[i], 0.25 * (i + 1), 1);
+  for (int i = 0; i < 2; ++i) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    if (self->index == i) expect_ok(kv_save_optimizer_states(stores[i], path, 0));
+    expect_ok(kv_barrier(stores[i], NULL));
+  }
+  for (int i = 0; i < 2; ++i) expect_ok(kv_free(stores[i]));
+}
+static void bring_back_of_two(struct member* self) {
+  kv_store stores[] = {store_that_leaves_out(self), store_that_leaves_out(self)};
+  const char* const names[] = {"first", "second"};
+  for (int i = 0; i < 2; ++i) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    if (self->index == i) expect_ok(kv_load_optimizer_states(stores[i], path));
+  }
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(kv_barrier(stores[i], NULL));
+    expect_ok(kv_set_gradient_compression(stores[i], "none"));
+    push_and_pull(stores[i], 0, 1 - kWorkers * 0.25 * (i + 1));
+    expect_ok(kv_barrier(stores[i], NULL));
+    expect_ok(kv_free(stores[i]));
+  }
+}
+/** Who has finished is not waited for. */
 static void leave_early(struct member* self) {
   kv_store kv = store_that_leaves_out(self);
   push_and_pull(kv, 0.25, 1);
@@ -181,6 +233,10 @@ static void what_workers_have_left_out_outlives_their_number(void** state) {
   run_nodes(kWorkers - 1, NULL, bring_back); /* one worker gets the residuals of two */
   run_nodes(kWorkers + 1, NULL, bring_back); /* one worker gets none */
   run_nodes(2, NULL, leave_early);
+  run_nodes(kWorkers, NULL, leave_out_and_compress_no_more);
+  run_nodes(kWorkers, NULL, bring_back_uncompressed);
+  run_nodes(kWorkers, NULL, leave_out_of_two);
+  run_nodes(kWorkers, NULL, bring_back_of_two);
   run_nodes(kWorkers, "sync=1", leave_out); /* where other tables wait for gets */
   run_nodes(kWorkers, "sync=1", bring_back);
 }

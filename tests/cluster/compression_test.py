@@ -67,3 +67,56 @@ def test_bytes_on_the_wire_are_the_formulas(cluster, transport, codec, formula):
         assert small + large + messages * 64 < all_of_it < small + large + messages * 300 + 16384
     if codec == "2bit":  # with values of 0.75, each push of each of the two workers sends a threshold
         assert values.endswith("[1.0, 1.0]")
+
+# Three workers, of which one saves what the codec has left out of all workers' pushes, and another one loads it.
+RESIDUALS = """
+from polyverso import kvstore
+node = pv.init()
+COUNT = 3_000_000  # several messages
+
+def make(index):
+    kv = kvstore.create("dist_sync")
+    kv.set_gradient_compression("2bit threshold=1000")
+    kv.init("a", np.zeros(COUNT, np.float32))
+    if index == 0:
+        kv.set_optimizer("mx.sgd learning_rate=1")
+    kv.barrier()
+    return kv
+
+kv = make(node.worker_id)
+value = np.empty(COUNT, np.float32)
+kv.push("a", np.arange(COUNT, dtype=np.float32) % 7 * (node.worker_id + 1))
+kv.pull("a", out=value)
+say("left out", not value.any())
+if node.worker_id == 1:
+    kv.save_optimizer_states(PATH)
+begun = time.monotonic()
+kv.barrier()
+say("barrier took", time.monotonic() - begun)
+kv = make(node.worker_id)
+if node.worker_id == 0:
+    kv.load_optimizer_states(PATH)
+kv.barrier()
+kv.set_gradient_compression("none")
+kv.push("a", np.zeros(COUNT, np.float32))
+kv.pull("a", out=value)
+say("came back", np.array_equal(value, np.arange(COUNT, dtype=np.float32) % 7 * -6))
+say("tables", node.tables())
+wait_for_word()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_residuals_pass_between_workers_that_are_not_connected(cluster, transport, tmp_path):
+    job = cluster(3, 1, transport=transport)
+    script = f"PATH = {str(tmp_path / 'states')!r}\n" + RESIDUALS
+    nodes = [job.python(rank, script) for rank in range(3)]
+    server = job.server(0)
+    for node in nodes:
+        assert node.hear("left out", 60).endswith("True")
+        assert node.hear("came back", 60).endswith("True")
+        assert "between" not in node.hear("tables", 10)
+        node.tell("end")
+    for node in [*nodes, server]:
+        node.ends()

@@ -157,7 +157,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Inquire, Fate::kHeard},      {Body::Report, Fate::kDropped},      {Body::Overview, Fate::kDropped},  {Body::Stuck, Fate::kRefused},
     {Body::Command, Fate::kRefused},    {Body::States, Fate::kRefused},      {Body::StateRows, Fate::kDropped}, {Body::SetStates, Fate::kRefused},
     {Body::Fetch, Fate::kRefused},      {Body::Fetched, Fate::kRefused},     {Body::Exchange, Fate::kRefused},  {Body::Collect, Fate::kRefused},
-    {Body::GroupNote, Fate::kRefused},
+    {Body::GroupNote, Fate::kRefused},  {Body::ChannelAsk, Fate::kRefused},  {Body::ChannelPart, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

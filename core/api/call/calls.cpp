@@ -31,8 +31,9 @@ void Calls::withdraw(const CallRef& call, mv_status code) {
 
 /// Runs `begin`, if given, on the loop: on this very thread if no other drives it, which saves waking another thread.
 Started Calls::wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin) {
-  const transport::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
-  if (driven == transport::Driven::kDone) return {call->status(), nullptr};
+  const auto is_over = [&] { return call->done() || (options.or_until != nullptr && (*options.or_until)()); };
+  const transport::Driven driven = loop_.drive_until(is_over, base::kNever, std::move(begin));
+  if (driven == transport::Driven::kDone) return call->done() ? Started{call->status(), nullptr} : Started{{}, call};
   if (driven != transport::Driven::kInterrupted) return {ended(), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues"), call};
   withdraw(call, MV_EINTR);

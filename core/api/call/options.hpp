@@ -4,6 +4,7 @@
 #include <polyverso/polyverso.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/clock.hpp"
@@ -22,6 +23,8 @@ struct CallOptions {
   Mode mode = Mode::kBlocking;
   base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
   bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
+  /// kBlocking: once this is true, the call returns MV_OK although it is running, in Started::call. Must not lock.
+  const std::function<bool()>* or_until = nullptr;
   int64_t priority = 0;    ///< waiting calls on different tables: the higher one is sent first
   int64_t tag = 0;         ///< kAsync: what Node::poll() returns for it (capi/: the request handle); 0: nothing
   CallRef group;           ///< kAsync: the group that the call is part of, see Node::group()
@@ -45,7 +48,8 @@ struct Rows {
   bool all = true;
 };
 
-/// The result of starting a call. kBlocking and kOneWay: `status` is final and `call` null (but see keep_on_interrupt).
+/// The result of starting a call. kBlocking and kOneWay: `status` is final and `call` null (but see keep_on_interrupt and
+/// or_until).
 /// kAsync: `call` is set if `status` is ok.
 struct Started {
   base::Status status;

@@ -58,8 +58,10 @@ base::Status Store::set_compression(Compression compression) {
     return base::error(MV_ESTATE, "key \"{}\" was pushed already: set gradient compression before the first push, or switch it off with \"none\"",
                        pushed->first);
   compression_ = std::move(compression);
+  const bool compresses = compression_.push != nullptr;
   lock.unlock();
-  return enrol();
+  if (compresses) give_residuals(true);
+  return {};
 }
 
 Compression Store::compression() {
@@ -70,7 +72,6 @@ Compression Store::compression() {
 /// Sums what all devices push and sends the sum to the servers through the codec. This worker keeps the residual.
 base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
-  const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
   std::lock_guard lock(entry.merging);
   entry.has_left = true;
   const std::byte* gradient = values.front().data;
@@ -79,20 +80,19 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
     sum_devices(values, entry.merged.data());
     gradient = entry.merged.data();
   }
-  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, path.options).status;
+  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, entry.residual_bytes()), codec, path.options).status;
 }
 
 /// Passes each device's value through the codec, with a residual of its own, and pushes their sum to the key.
 base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
-  const size_t left_bytes = count * tensor::dtype_bytes(storage);
   std::lock_guard lock(entry.merging);
   entry.has_left = true;
   std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded;
-  entry.merged.resize(left_bytes);
+  entry.merged.resize(entry.residual_bytes());
   for (size_t device = 0; device < values.size(); ++device) {
-    codec::encode_values(codec, entry.dtype, values[device].data, entry.residuals.of(device, left_bytes), count, encoded.data());
+    codec::encode_values(codec, entry.dtype, values[device].data, entry.residuals.of(device, entry.residual_bytes()), count, encoded.data());
     if (device == 0)
       codec::decode_values(codec, storage, encoded.data(), entry.merged.data(), count);
     else

@@ -40,6 +40,8 @@ struct Entry : std::enable_shared_from_this<Entry> {
 
   /// Codecs handle dense floats only.
   bool can_compress() const { return !row_sparse && tensor::is_floating(dtype); }
+  /// The size of a sender's residual.
+  size_t residual_bytes() const { return shape.count() * tensor::dtype_bytes(tensor::storage_dtype(dtype)); }
   /// "row-sparse f32 (10, 4)", for messages.
   std::string text() const;
 };

@@ -132,12 +132,11 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
     }
     file.keys.push_back(std::move(key));
   }
-  auto left = gather_leftovers();
+  auto left = gather_residuals();
   if (!left.ok()) return left.status();
   for (size_t i = 0; i < entries.size(); ++i) {
-    const size_t bytes = entries[i]->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entries[i]->dtype));
     file.keys[i].residuals = std::move(left.value()[entries[i]->name]);
-    for (auto& sender : file.keys[i].residuals) sender.resize(bytes);  // zeros if the sender has left out nothing so far
+    for (auto& sender : file.keys[i].residuals) sender.resize(entries[i]->residual_bytes());  // zeros if the sender has left out nothing so far
   }
   if (with_optimizer) {
     std::lock_guard lock(mutex_);
@@ -177,7 +176,7 @@ base::Status Store::load_states(const std::string& path) {
     std::lock_guard lock(mutex_);
     if (file.value().optimizer) optimizer_ = *file.value().optimizer;
   }
-  return hand_out_leftovers(left);
+  return hand_out_residuals(left);
 }
 
 }  // namespace mv::kvstore

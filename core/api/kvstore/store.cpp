@@ -133,7 +133,6 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
     entries[i] = known->second;
   }
-  if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
   if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
   if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
   // If only one worker has set an optimizer, the pushes of the others must find it.
@@ -177,6 +176,7 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
     if (entry->table != nullptr) continue;
     entry->table = std::move(*next++);
     entries_.emplace(entry->name, entry);
+    accept_residuals(*entry);
     any_key_ = true;
     keys_are_numbers_ = keys.are_numbers;
   }
@@ -431,20 +431,15 @@ base::Status Store::barrier(base::Nanos timeout) {
   }
   api::CallOptions options;
   options.timeout = timeout;
-  bool compresses = false;
-  {
-    std::lock_guard lock(mutex_);
-    compresses = compression_.push != nullptr && mailbox_ != nullptr;
-  }
-  return compresses ? attentive_barrier(options) : node_.barrier(options, api::Flush::kNone).status;
+  return channel_ != nullptr ? serving_barrier(options) : node_.barrier(options, api::Flush::kNone).status;
 }
 
 base::Status Store::leave() {
   if (left_.exchange(true)) return {};
-  std::lock_guard lock(mutex_);
-  for (const auto& [key, entry] : entries_)
+  for (const EntryRef& entry : all_entries())
     if (const base::Status failed = entry->table->leave_rounds(); !failed.ok()) return failed;
-  return compression_.push != nullptr && mailbox_ != nullptr ? mailbox_->enrol(false) : base::Status();
+  give_residuals(false);
+  return {};
 }
 
 }  // namespace mv::kvstore

@@ -11,7 +11,6 @@
 
 #include "api/kvstore/entry.hpp"
 #include "api/kvstore/key_parameters.hpp"
-#include "api/kvstore/mailbox.hpp"
 #include "api/kvstore/pull.hpp"
 #include "api/kvstore/type.hpp"
 #include "api/kvstore/updates.hpp"
@@ -43,7 +42,9 @@ class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers
   Store(api::Node& node, tensor::Heap& heap, Type type, std::string prefix)
-      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {}
+      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {
+    if (type_.dist && num_workers() > 1) channel_ = node.open_channel(prefix_);
+  }
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
@@ -104,15 +105,15 @@ class Store {
   Compression compression();
   base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path);
   base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path);
-  std::map<std::string, Senders> own_leftovers();
-  base::Result<std::map<std::string, Senders>> gather_leftovers();
-  base::Status hand_out_leftovers(const std::map<std::string, Senders>& all);
-  base::Status set_leftovers(const std::string& key, Senders senders);
-  base::Status take_leftovers(const std::map<std::string, Mailbox::Bytes>& left);
-  base::Status look_into_mailbox();
-  base::Status attentive_barrier(api::CallOptions options);
-  base::Status open_mailbox();
-  base::Status enrol();
+  std::map<std::string, Senders> own_residuals();
+  base::Result<std::map<std::string, Senders>> gather_residuals();
+  base::Status hand_out_residuals(const std::map<std::string, Senders>& all);
+  base::Status set_residuals(const std::string& key, Senders senders);
+  base::Status take_residuals(const std::map<std::string, api::Channel::Bytes>& left);
+  base::Status serve_channel();
+  base::Status serving_barrier(api::CallOptions options);
+  void accept_residuals(const Entry& entry);
+  void give_residuals(bool on);
   static bool has_rest(Entry& entry);
   base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const PushPath& path);
 
@@ -132,7 +133,7 @@ class Store {
   Compression compression_;
   std::map<std::string, KeyParameters> key_parameters_;
   Updates updates_;
-  std::unique_ptr<Mailbox> mailbox_;  ///< for dist types with several workers, from the first init() on
+  std::unique_ptr<api::Channel> channel_;  ///< between the workers of a dist store, or null; never changes
 };
 
 }  // namespace mv::kvstore

@@ -52,6 +52,33 @@ struct Command {
 /// Whether this server executes commands. kAwaited: commands wait until it does.
 enum class Controller { kHere, kAwaited, kNone };
 
+/// This worker's end of a channel between all workers that open one of the same name: see engine/channel/channels.hpp.
+/// Any thread. The node outlives it.
+class Channel {
+ public:
+  using Bytes = std::vector<std::byte>;
+  struct Due {
+    bool asked = false;              ///< collect() of other workers waits for give()
+    std::optional<Bytes> delivered;  ///< the last delivery, unless it was taken already
+  };
+
+  virtual ~Channel() = default;
+  /// Whether collect() of other workers waits for this one. If not, as at first, this one gives them nothing.
+  virtual void set_giving(bool on) = 0;
+  /// Raises the limit on the bytes that this process accepts from one worker, which is 0 at first.
+  virtual void accept(uint64_t more) noexcept = 0;
+  /// Whether take() has something to return. When it becomes true, the threads in wait_until() are woken. Never locks.
+  virtual bool is_due() const = 0;
+  virtual Due take() = 0;
+  virtual void give(Bytes bytes) = 0;
+  /// The bytes of the other workers, by worker id; empty for those that have left, are lost or give nothing.
+  /// MV_ETIMEOUT names the workers that have not called give(); MV_EINTR.
+  virtual base::Result<std::vector<Bytes>> collect(base::Nanos timeout) = 0;
+  /// Delivers bytes to each other worker, by worker id, in place of those that it has not taken yet. MV_ETIMEOUT,
+  /// MV_EINTR; MV_ENOTFOUND if a worker has not opened the channel.
+  virtual base::Status deliver(std::vector<Bytes> bytes) = 0;
+};
+
 /// Any thread, unless stated otherwise. A Node outlives its tables and calls.
 class Node {
  public:
@@ -143,6 +170,7 @@ class Node {
 
   /// Opens a group of these workers, by their ids in any order; collective among them. Empty: all workers.
   virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
+  virtual std::unique_ptr<Channel> open_channel(const std::string& name) = 0;
   /// The ids of the workers on this machine, by host name.
   virtual std::vector<int64_t> workers_here() = 0;
 

@@ -40,6 +40,8 @@ Sender sender_of(wire::Body body) {
     case Body::Stuck:
     case Body::Collect:
     case Body::GroupNote:
+    case Body::ChannelAsk:
+    case Body::ChannelPart:
       return Sender::kMember;
 
     case Body::Progress:

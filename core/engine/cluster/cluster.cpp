@@ -299,13 +299,14 @@ bool Cluster::is_wanted(base::Peer peer) const {
   return contact != contacts_.end() && contact->second.wanted;
 }
 
-void Cluster::want(base::Peer peer) {
+void Cluster::want(base::Peer peer, Dialer dialer) {
   const Member* member = view_.find(peer);
   if (member == nullptr || peer == self_.peer || member->state == State::kLost || ended_unmet(*member)) return;
   Contact& contact = contacts_[peer];
-  if (std::exchange(contact.wanted, true) || contact.connected) return;
-  contact.heard = clock_.now();
-  if (view_.find(self_.peer)->rank > member->rank) link_.dial(member->address);
+  const bool is_new = !std::exchange(contact.wanted, true);
+  if (contact.connected) return;
+  if (is_new) contact.heard = clock_.now();
+  if (dialer == Dialer::kSelf || (is_new && view_.find(self_.peer)->rank > member->rank)) link_.dial(member->address);
 }
 
 void Cluster::ready_if_all_ready() {

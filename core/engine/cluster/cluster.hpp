@@ -75,8 +75,10 @@ class Cluster {
   void barrier(rpc::PendingRef pending);
   /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each.
   void leave(const std::vector<rpc::PendingRef>& pendings);
-  /// Connects this node with a member that its role alone would not connect it with. Both sides have to call it.
-  void want(base::Peer peer);
+  /// Connects this node with a member that its role alone would not connect it with. kHigherRank: both sides call it.
+  /// kSelf: the other side may not know that it is wanted; it should call this too once it does.
+  enum class Dialer { kHigherRank, kSelf };
+  void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank);
   /// The peers that leave() notifies: the servers, the master and wanted peers that are not lost and can be reached.
   std::vector<base::Peer> leave_targets() const;
 

@@ -1,5 +1,6 @@
 // Store: the codecs' residuals, gathered from all workers by the worker that saves them, and handed out again on
-// loading. Meanwhile the other workers are in a barrier, where they poll their mailboxes.
+// loading, through the store's channel. The other workers answer on their callers' threads, in their barriers, because
+// a residual may be locked by a push that waits.
 
 #include <algorithm>
 #include <array>
@@ -15,17 +16,19 @@ namespace mv::kvstore {
 
 namespace {
 
-/// The interval at which a worker in a barrier polls its mailbox, and how long the saving worker waits for it.
-constexpr base::Nanos kLook = std::chrono::milliseconds(20), kPatience = std::chrono::seconds(60);
+/// How long the saving worker waits for the others.
+constexpr base::Nanos kPatience = std::chrono::seconds(60);
 
-using Bytes = Mailbox::Bytes;
+using Bytes = api::Channel::Bytes;
 using ByKey = std::map<std::string, Bytes>;
+
+using Lengths = std::array<uint64_t, 2>;
 
 /// For each key: the lengths of its name and its bytes, then both.
 Bytes write(const ByKey& keys) {
   Bytes all;
   for (const auto& [key, left] : keys) {
-    const std::array<uint64_t, 2> lengths = {key.size(), left.size()};
+    const Lengths lengths = {key.size(), left.size()};
     const std::array<std::span<const std::byte>, 3> parts = {std::as_bytes(std::span(lengths)), std::as_bytes(std::span(key)), left};
     for (const auto part : parts) all.insert(all.end(), part.begin(), part.end());
   }
@@ -35,7 +38,7 @@ Bytes write(const ByKey& keys) {
 base::Result<ByKey> read(std::span<const std::byte> all) {
   ByKey keys;
   while (!all.empty()) {
-    std::array<uint64_t, 2> lengths{};
+    Lengths lengths{};
     const bool fits = all.size() >= sizeof lengths && (std::memcpy(lengths.data(), all.data(), sizeof lengths), true) &&
                       lengths[0] <= all.size() - sizeof lengths && lengths[1] <= all.size() - sizeof lengths - lengths[0];
     if (!fits) return base::Status(MV_EPROTOCOL, "another worker's residuals are cut off");
@@ -50,7 +53,7 @@ base::Result<ByKey> read(std::span<const std::byte> all) {
 }  // namespace
 
 /// This process's residuals, by key. A dist store's worker is one sender.
-std::map<std::string, Senders> Store::own_leftovers() {
+std::map<std::string, Senders> Store::own_residuals() {
   std::map<std::string, Senders> all;
   for (const EntryRef& entry : all_entries()) {
     std::lock_guard merging(entry->merging);
@@ -59,11 +62,12 @@ std::map<std::string, Senders> Store::own_leftovers() {
   return all;
 }
 
-base::Result<std::map<std::string, Senders>> Store::gather_leftovers() {
-  auto own = own_leftovers();
-  if (mailbox_ == nullptr) return own;
-  auto given = mailbox_->collect(kPatience);
-  if (!given.ok()) return given.status();
+base::Result<std::map<std::string, Senders>> Store::gather_residuals() {
+  auto own = own_residuals();
+  if (channel_ == nullptr) return own;
+  auto given = channel_->collect(kPatience);
+  if (!given.ok())
+    return base::error(given.status().code(), "collecting the residuals of the workers, which hand them over in kv_barrier(): {}", given.status().text());
   const size_t workers = given.value().size();
   std::map<std::string, Senders> all;
   const auto put = [&](size_t worker, const std::string& key, Bytes left) {
@@ -80,7 +84,7 @@ base::Result<std::map<std::string, Senders>> Store::gather_leftovers() {
   return all;
 }
 
-base::Status Store::set_leftovers(const std::string& key, Senders senders) {
+base::Status Store::set_residuals(const std::string& key, Senders senders) {
   EntryRef entry;
   {
     std::lock_guard lock(mutex_);
@@ -88,7 +92,7 @@ base::Status Store::set_leftovers(const std::string& key, Senders senders) {
     if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\"", key);
     entry = known->second;
   }
-  const size_t bytes = entry->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entry->dtype));
+  const size_t bytes = entry->residual_bytes();
   for (const Bytes& left : senders)
     if (!left.empty() && left.size() != bytes)
       return base::error(MV_ESHAPE, "key \"{}\": {} bytes of residuals in the file; the key has {}", key, left.size(), bytes);
@@ -100,10 +104,10 @@ base::Status Store::set_leftovers(const std::string& key, Senders senders) {
 
 /// Gives each worker its own residuals. If there are fewer workers than before, these also get the residuals of the
 /// others, so that nothing is lost.
-base::Status Store::hand_out_leftovers(const std::map<std::string, Senders>& all) {
+base::Status Store::hand_out_residuals(const std::map<std::string, Senders>& all) {
   if (!type_.dist) {
     for (const auto& [key, senders] : all)
-      if (base::Status failed = set_leftovers(key, senders); !failed.ok()) return failed;
+      if (base::Status failed = set_residuals(key, senders); !failed.ok()) return failed;
     return {};
   }
   const auto workers = static_cast<size_t>(num_workers()), self = static_cast<size_t>(rank());
@@ -126,71 +130,64 @@ base::Status Store::hand_out_leftovers(const std::map<std::string, Senders>& all
   if (were > 0 && were != workers)
     base::log_warn("the file holds the codecs' residuals of {} workers, but the store has {}: {}", were, workers,
                    were < workers ? "the other workers begin without residuals" : "worker i gets the sum of those of workers i, i + n, ...");
-  for (size_t worker = 0; worker < workers; ++worker) {
-    if (worker == self || mailbox_ == nullptr) continue;
-    if (base::Status failed = mailbox_->leave_for(worker, write(of[worker])); !failed.ok()) return failed;
+  if (channel_ != nullptr) {
+    std::vector<Bytes> written;
+    for (size_t worker = 0; worker < workers; ++worker) written.push_back(worker == self ? Bytes() : write(of[worker]));
+    if (base::Status failed = channel_->deliver(std::move(written)); !failed.ok()) return failed;
   }
-  return take_leftovers(of[self]);
+  return take_residuals(of[self]);
 }
 
 /// Replaces all residuals of this worker: a key that is not in `left` has none.
-base::Status Store::take_leftovers(const std::map<std::string, Bytes>& left) {
+base::Status Store::take_residuals(const std::map<std::string, Bytes>& left) {
   for (const EntryRef& entry : all_entries()) {
     const auto found = left.find(entry->name);
     const bool any = found != left.end() && !found->second.empty();
-    if (base::Status failed = set_leftovers(entry->name, any ? Senders{found->second} : Senders()); !failed.ok()) return failed;
+    if (base::Status failed = set_residuals(entry->name, any ? Senders{found->second} : Senders()); !failed.ok()) return failed;
   }
   return {};
 }
 
-/// Serves the requests of other workers, in this worker's barrier.
-base::Status Store::look_into_mailbox() {
-  const auto wish = mailbox_->wish();
-  if (!wish.ok()) return wish.status();
-  if (wish.value() == Mailbox::Wish::kNothing) return {};
-  if (wish.value() == Mailbox::Wish::kGive) {
-    ByKey own;
-    for (auto& [key, senders] : own_leftovers()) own[key] = std::move(senders.front());
-    return mailbox_->give(write(own));
+/// Takes residuals that were loaded elsewhere, and gives this worker's to the workers that ask for them.
+base::Status Store::serve_channel() {
+  if (!channel_->is_due()) return {};
+  const api::Channel::Due due = channel_->take();
+  if (due.delivered) {
+    const auto left = read(*due.delivered);
+    if (base::Status failed = left.ok() ? take_residuals(left.value()) : left.status(); !failed.ok()) return failed;
   }
-  const auto taken = mailbox_->take();
-  if (!taken.ok()) return taken.status();
-  const auto left = read(taken.value());
-  return left.ok() ? take_leftovers(left.value()) : left.status();
+  if (!due.asked) return {};
+  ByKey own;
+  for (auto& [key, senders] : own_residuals()) own[key] = std::move(senders.front());
+  channel_->give(write(own));
+  return {};
 }
 
-/// A barrier in which this worker polls its mailbox.
-base::Status Store::attentive_barrier(api::CallOptions options) {
-  options.mode = api::Mode::kAsync;
-  const api::Started started = node_.barrier(options, api::Flush::kNone);
-  if (!started.status.ok()) return started.status;
-  bool alive = true;
-  base::Status status;
-  while (alive) {
-    status = node_.wait(started.call, kLook, &alive);
-    base::Status failed = !alive ? base::Status() : status.code() == MV_EINTR ? status : look_into_mailbox();
+/// A barrier in which this worker serves the store's channel.
+base::Status Store::serving_barrier(api::CallOptions options) {
+  const std::function<bool()> is_due = [this] { return channel_->is_due(); };
+  options.or_until = &is_due;
+  const api::Started met = node_.barrier(options, api::Flush::kNone);
+  if (met.call == nullptr) return met.status.ok() ? serve_channel() : met.status;
+  while (!node_.done(met.call)) {
+    base::Status failed = serve_channel();
+    if (failed.ok()) failed = node_.wait_until([&] { return node_.done(met.call) || channel_->is_due(); }, base::kNever);
     if (failed.ok()) continue;
-    static_cast<void>(node_.cancel(started.call));
+    static_cast<void>(node_.cancel(met.call));
     return failed;
   }
-  return status.ok() ? look_into_mailbox() : status;  // what arrived before the last worker came
+  base::Status status = node_.result(met.call);
+  return status.ok() ? serve_channel() : status;  // what arrived before the last worker came
 }
 
-base::Status Store::open_mailbox() {
-  if (!type_.dist || num_workers() < 2 || mailbox_ != nullptr) return {};
-  auto made = Mailbox::make(node_, prefix_);
-  if (!made.ok()) return made.status();
-  mailbox_ = std::move(made).value();
-  return enrol();
+/// Raises the limit on another worker's residuals by what write() makes of this key's. Allocates nothing.
+void Store::accept_residuals(const Entry& entry) {
+  if (channel_ != nullptr && entry.can_compress()) channel_->accept(sizeof(Lengths) + entry.name.size() + entry.residual_bytes());
 }
 
-base::Status Store::enrol() {
-  bool compresses = false;
-  {
-    std::lock_guard lock(mutex_);
-    compresses = compression_.push != nullptr;
-  }
-  return compresses && mailbox_ != nullptr ? mailbox_->enrol(true) : base::Status();
+/// Whether other workers ask this one. Once it has compressed, it may have residuals, also after the codec was removed.
+void Store::give_residuals(bool on) {
+  if (channel_ != nullptr) channel_->set_giving(on);
 }
 
 }  // namespace mv::kvstore

@@ -1,5 +1,5 @@
 // Writes the seed inputs of the fuzz targets of the wire and the transports: mostly valid ones, from which a fuzzer reaches invalid ones.
-// The corpora of the C interface are written manually.
+// The corpora of the C interface are not generated.
 //
 //   make_fuzz_corpus tests/fuzz/corpus
 

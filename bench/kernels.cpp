@@ -26,6 +26,12 @@ std::vector<T> ones(int64_t bytes) {
   return std::vector<T>(static_cast<size_t>(bytes) / sizeof(T), T{1});
 }
 
+template <typename T>
+constexpr mv_dtype kDtype = std::is_same_v<T, float> ? MV_F32 : MV_F64;
+
+template <typename T>
+std::byte* bytes(std::vector<T>& values) { return reinterpret_cast<std::byte*>(values.data()); }
+
 void count_payload(benchmark::State& state) { state.SetBytesProcessed(state.iterations() * state.range(0)); }
 
 void copy(benchmark::State& state) {
@@ -40,10 +46,9 @@ void copy(benchmark::State& state) {
 
 template <typename T>
 void add(benchmark::State& state) {
-  const auto from = ones<T>(state.range(0));
-  auto to = ones<T>(state.range(0));
+  auto from = ones<T>(state.range(0)), to = from;
   for (auto _ : state) {
-    mv::math::add(std::span<T>(to), std::span<const T>(from));
+    mv::math::add_bytes(kDtype<T>, bytes(to), bytes(from), to.size());
     benchmark::ClobberMemory();
   }
   count_payload(state);
@@ -51,8 +56,8 @@ void add(benchmark::State& state) {
 
 template <typename T>
 void all_finite(benchmark::State& state) {
-  const auto values = ones<T>(state.range(0));
-  for (auto _ : state) benchmark::DoNotOptimize(mv::math::all_finite(std::span<const T>(values)));
+  auto values = ones<T>(state.range(0));
+  for (auto _ : state) benchmark::DoNotOptimize(mv::math::all_finite_bytes(kDtype<T>, bytes(values), values.size()));
   count_payload(state);
 }
 
@@ -111,7 +116,7 @@ struct Rows {
 void add_rows(benchmark::State& state) {
   Rows rows(state.range(0));
   for (auto _ : state) {
-    mv::math::add_rows(MV_F32, rows.table_bytes(), Rows::kCols, rows.ids.data(), rows.ids.size(), rows.value_bytes());
+    mv::math::add_rows(MV_F32, rows.table_bytes(), Rows::kCols, {rows.ids.data(), rows.ids.size()}, rows.value_bytes());
     benchmark::ClobberMemory();
   }
   count_payload(state);
@@ -120,7 +125,7 @@ void add_rows(benchmark::State& state) {
 void gather_rows(benchmark::State& state) {
   Rows rows(state.range(0));
   for (auto _ : state) {
-    mv::math::gather_rows(MV_F32, rows.table_bytes(), Rows::kCols, rows.ids.data(), rows.ids.size(),
+    mv::math::gather_rows(MV_F32, rows.table_bytes(), Rows::kCols, {rows.ids.data(), rows.ids.size()},
                           rows.value_bytes());
     benchmark::ClobberMemory();
   }

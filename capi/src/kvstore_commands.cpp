@@ -48,7 +48,7 @@ base::Status set_controller(State& state, const NodeRef& entry, kv_controller co
     std::lock_guard lock(entry->controlling);
     entry->control = std::move(made);
   }
-  entry->node->set_controller(controller != nullptr ? api::Controller::kHere : api::Controller::kNone, std::move(waiting));
+  entry->node->set_controller(controller != nullptr, std::move(waiting));
   return {};
 }
 

@@ -38,9 +38,9 @@ class Codec {
   /// Encodes t = residual + gradient into encoded_bytes(count) at `out`; then residual = t - the sent values.
   virtual void encode(const float* gradient, float* residual, size_t count, std::byte* out) const = 0;
   /// values[i] = the sent value.
-  virtual void decode(const std::byte* encoded, float* values, size_t count) const = 0;
+  void decode(const std::byte* encoded, float* values, size_t count) const { unpack(encoded, values, count, false); }
   /// values[i] += the sent value.
-  virtual void decode_add(const std::byte* encoded, float* values, size_t count) const = 0;
+  void decode_add(const std::byte* encoded, float* values, size_t count) const { unpack(encoded, values, count, true); }
   /// Checks that the bytes are valid for `count` encoded values: call it before decoding received bytes. MV_EPROTOCOL.
   base::Status check(std::span<const std::byte> encoded, size_t count) const;
 
@@ -48,6 +48,7 @@ class Codec {
   virtual bool suits_values() const { return false; }
 
  private:
+  virtual void unpack(const std::byte* encoded, float* values, size_t count, bool adds) const = 0;
   /// Checks of the content; check() checks the size.
   virtual bool is_sound(const std::byte* /*encoded*/, size_t /*count*/) const { return true; }
 

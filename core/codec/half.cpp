@@ -7,62 +7,43 @@
 #include <hwy/highway.h>
 
 #include "codec/kind.hpp"
+#include "math/convert.hpp"
+#include "math/kernels.hpp"
 #include "math/lanes-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::codec {
-namespace HWY_NAMESPACE {
+namespace mv::codec::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using math::HWY_NAMESPACE::load;
-using math::HWY_NAMESPACE::narrow;
 using math::HWY_NAMESPACE::over_lanes;
 using math::HWY_NAMESPACE::store;
-using math::HWY_NAMESPACE::widen;
 
-/// `largest` is the largest finite value of kHalf.
-template <mv_dtype kHalf>
+/// `largest` is the largest finite value of T, a half.
+template <typename T>
 HWY_INLINE void encode_as(float largest, const float* gradient, float* residual, size_t count, std::byte* out) {
-  auto* const halves = reinterpret_cast<uint16_t*>(out);
+  auto* const halves = reinterpret_cast<T*>(out);
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
     const auto total = hn::Add(load(tag, residual + i), load(tag, gradient + i));
     const auto most = hn::Set(tag, largest);
     const auto fits = hn::IfThenElse(hn::Gt(hn::Abs(total), most), hn::CopySign(most, total), total);  // a NaN stays a NaN
-    narrow<kHalf>(tag, fits, halves + i);
-    store(hn::Sub(total, widen<kHalf>(tag, halves + i)), tag, residual + i);
+    store(fits, tag, halves + i);
+    store(hn::Sub(total, load(tag, halves + i)), tag, residual + i);
   });
 }
 
-template <mv_dtype kHalf>
-HWY_INLINE void decode_add_as(const std::byte* encoded, float* values, size_t count) {
-  const auto* const halves = reinterpret_cast<const uint16_t*>(encoded);
-  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
-    store(hn::Add(load(tag, values + i), widen<kHalf>(tag, halves + i)), tag, values + i);
-  });
+void encode_half(mv_dtype dtype, const float* gradient, float* residual, size_t count, std::byte* out) {
+  if (dtype == MV_F16) return encode_as<math::Half<MV_F16>>(65504.0f, gradient, residual, count, out);
+  encode_as<math::Half<MV_BF16>>(0x1.fep127f, gradient, residual, count, out);
 }
 
-void encode_f16(const float* gradient, float* residual, size_t count, std::byte* out) {
-  encode_as<MV_F16>(65504.0f, gradient, residual, count, out);
-}
-void encode_bf16(const float* gradient, float* residual, size_t count, std::byte* out) {
-  encode_as<MV_BF16>(0x1.fep127f, gradient, residual, count, out);
-}
-void decode_add_f16(const std::byte* encoded, float* values, size_t count) { decode_add_as<MV_F16>(encoded, values, count); }
-void decode_add_bf16(const std::byte* encoded, float* values, size_t count) { decode_add_as<MV_BF16>(encoded, values, count); }
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::codec
+}  // namespace mv::codec::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "math/convert.hpp"
-
 namespace mv::codec {
-namespace {
+HWY_EXPORT(encode_half);
 
-HWY_EXPORT(encode_f16);
-HWY_EXPORT(encode_bf16);
-HWY_EXPORT(decode_add_f16);
-HWY_EXPORT(decode_add_bf16);
+namespace {
 
 template <mv_dtype kHalf>
 class Half final : public Codec {
@@ -70,17 +51,14 @@ class Half final : public Codec {
   using Codec::Codec;
   size_t encoded_bytes(size_t count) const override { return count * sizeof(uint16_t); }
   void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
-    if constexpr (kHalf == MV_F16) HWY_DYNAMIC_DISPATCH(encode_f16)(gradient, residual, count, out);
-    else HWY_DYNAMIC_DISPATCH(encode_bf16)(gradient, residual, count, out);
-  }
-  void decode(const std::byte* encoded, float* values, size_t count) const override {
-    math::widen_bytes(kHalf, reinterpret_cast<std::byte*>(values), encoded, count);
-  }
-  void decode_add(const std::byte* encoded, float* values, size_t count) const override {
-    if constexpr (kHalf == MV_F16) HWY_DYNAMIC_DISPATCH(decode_add_f16)(encoded, values, count);
-    else HWY_DYNAMIC_DISPATCH(decode_add_bf16)(encoded, values, count);
+    HWY_DYNAMIC_DISPATCH(encode_half)(kHalf, gradient, residual, count, out);
   }
   bool suits_values() const override { return true; }
+
+ private:
+  void unpack(const std::byte* encoded, float* values, size_t count, bool adds) const override {
+    (adds ? math::add_bytes : math::widen_bytes)(kHalf, reinterpret_cast<std::byte*>(values), encoded, count);
+  }
 };
 
 template <mv_dtype kHalf>

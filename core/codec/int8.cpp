@@ -13,8 +13,7 @@
 #include "math/lanes-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::codec {
-namespace HWY_NAMESPACE {
+namespace mv::codec::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using math::HWY_NAMESPACE::load;
 using math::HWY_NAMESPACE::over_lanes;
@@ -53,24 +52,19 @@ HWY_INLINE void decode_block(const int8_t* encoded, float scale, float* values, 
   });
 }
 
-void decode_int8(const int8_t* encoded, float scale, float* values, size_t count) {
-  decode_block<false>(encoded, scale, values, count);
-}
-void decode_add_int8(const int8_t* encoded, float scale, float* values, size_t count) {
-  decode_block<true>(encoded, scale, values, count);
+void decode_int8(bool adds, const int8_t* encoded, float scale, float* values, size_t count) {
+  adds ? decode_block<true>(encoded, scale, values, count) : decode_block<false>(encoded, scale, values, count);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::codec
+}  // namespace mv::codec::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::codec {
-namespace {
-
 HWY_EXPORT(encode_int8);
 HWY_EXPORT(decode_int8);
-HWY_EXPORT(decode_add_int8);
+
+namespace {
 
 class Int8 final : public Codec {
  public:
@@ -85,30 +79,15 @@ class Int8 final : public Codec {
       std::memcpy(out, &scale, sizeof scale);
     }
   }
-  void decode(const std::byte* encoded, float* values, size_t count) const override {
-    over_blocks(encoded, count, [&](const int8_t* numbers, float scale, size_t first, size_t some) {
-      HWY_DYNAMIC_DISPATCH(decode_int8)(numbers, scale, values + first, some);
-    });
-  }
-  void decode_add(const std::byte* encoded, float* values, size_t count) const override {
-    over_blocks(encoded, count, [&](const int8_t* numbers, float scale, size_t first, size_t some) {
-      HWY_DYNAMIC_DISPATCH(decode_add_int8)(numbers, scale, values + first, some);
-    });
-  }
   bool suits_values() const override { return true; }
 
  private:
   size_t blocks_of(size_t count) const { return count / block_ + (count % block_ != 0 ? 1 : 0); }
 
-  /// Calls work(numbers, scale, first value, number of values) for each block.
-  template <typename Work>
-  void over_blocks(const std::byte* encoded, size_t count, const Work& work) const {
+  void unpack(const std::byte* encoded, float* values, size_t count, bool adds) const override {
     const auto* const numbers = reinterpret_cast<const int8_t*>(encoded + blocks_of(count) * sizeof(float));
-    for (size_t first = 0; first < count; first += block_, encoded += sizeof(float)) {
-      float scale;
-      std::memcpy(&scale, encoded, sizeof scale);
-      work(numbers + first, scale, first, std::min(block_, count - first));
-    }
+    for (size_t first = 0; first < count; first += block_, encoded += sizeof(float))
+      HWY_DYNAMIC_DISPATCH(decode_int8)(adds, numbers + first, math::element<float>(encoded, 0), values + first, std::min(block_, count - first));
   }
 
   const size_t block_;

@@ -7,9 +7,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "codec/kind.hpp"
+#include "math/elements.hpp"
 
 namespace mv::codec {
 
@@ -63,20 +63,11 @@ class TopK final : public Codec {
       const uint32_t size = size_of(residual[i]);
       if (size < limit.size || (size == limit.size && ties == 0)) continue;
       if (size == limit.size) --ties;
-      const auto place = static_cast<uint32_t>(i);
-      std::memcpy(out + sent * sizeof place, &place, sizeof place);
-      std::memcpy(values + sent * sizeof(float), residual + i, sizeof(float));
+      math::set_element(out, sent, static_cast<uint32_t>(i));
+      math::set_element(values, sent, residual[i]);
       residual[i] = 0;
       ++sent;
     }
-  }
-
-  void decode(const std::byte* encoded, float* values, size_t count) const override {
-    std::fill_n(values, count, 0.0f);
-    for_sent(encoded, count, [&](uint32_t place, float value) { values[place] = value; });
-  }
-  void decode_add(const std::byte* encoded, float* values, size_t count) const override {
-    for_sent(encoded, count, [&](uint32_t place, float value) { values[place] += value; });
   }
 
  private:
@@ -85,24 +76,20 @@ class TopK final : public Codec {
     return std::min(count, std::max<size_t>(1, static_cast<size_t>(share)));
   }
 
-  /// Calls work(index, value) for each sent value.
-  template <typename Work>
-  void for_sent(const std::byte* encoded, size_t count, const Work& work) const {
+  void unpack(const std::byte* encoded, float* values, size_t count, bool adds) const override {
+    if (!adds) std::fill_n(values, count, 0.0f);
     const size_t k = sent_of(count);
     for (size_t i = 0; i < k; ++i) {
-      uint32_t place;
-      float value;
-      std::memcpy(&place, encoded + i * sizeof place, sizeof place);
-      std::memcpy(&value, encoded + (k + i) * sizeof value, sizeof value);
-      if (place < count) work(place, value);  // check() has checked it, but another process's memory may change afterwards
+      const auto place = math::element<uint32_t>(encoded, i);
+      const auto value = math::element<float>(encoded, k + i);
+      if (place < count) values[place] = adds ? values[place] + value : value;  // checked, but another process's memory may change afterwards
     }
   }
 
   bool is_sound(const std::byte* encoded, size_t count) const override {
     uint64_t next = 0;
     for (size_t i = 0; i < sent_of(count); ++i) {
-      uint32_t place;
-      std::memcpy(&place, encoded + i * sizeof place, sizeof place);
+      const auto place = math::element<uint32_t>(encoded, i);
       if (place < next || place >= count) return false;
       next = uint64_t{place} + 1;
     }

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "intranode/waiting.hpp"
-#include "math/merge.hpp"
-#include "math/stream.hpp"
+#include "math/copy.hpp"
+#include "math/reduction.hpp"
 
 namespace mv::intranode {
 
@@ -166,7 +166,7 @@ void RankContext::merge_extent(const Extent& extent, uint64_t group) {
 
 void RankContext::merge(const Extent& extent, std::byte* to) {
   const mv_dtype dtype = what_.out[extent.array].dtype;
-  math::merge_bytes(what_.reduction, dtype, to, sources_.data(), ranks(), extent.bytes / tensor::dtype_bytes(dtype),
+  math::merge_bytes(what_.reduction, dtype, to, {sources_.data(), ranks()}, extent.bytes / tensor::dtype_bytes(dtype),
                     std::max<uint64_t>(contributors_, 1));
 }
 

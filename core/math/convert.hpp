@@ -9,18 +9,10 @@
 #include <polyverso/polyverso.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 namespace mv::math {
 
-/// dst[i] = src[i]. Both have the same size. The ranges do not overlap.
-void f16_to_f32(std::span<float> dst, std::span<const uint16_t> src) noexcept;
-void bf16_to_f32(std::span<float> dst, std::span<const uint16_t> src) noexcept;
-void f32_to_f16(std::span<uint16_t> dst, std::span<const float> src) noexcept;
-void f32_to_bf16(std::span<uint16_t> dst, std::span<const float> src) noexcept;
-
-// The same for unaligned memory whose dtype is known only at run time. dtype is MV_F16 or MV_BF16.
+// dst[i] = src[i]; dtype is MV_F16 or MV_BF16. Memory needs no alignment. The ranges do not overlap.
 
 /// dst receives count f32, src holds count halves.
 void widen_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count) noexcept;

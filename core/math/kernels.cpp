@@ -4,86 +4,36 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include <cassert>
 #include <cstring>
 
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
 #include "math/lanes-inl.hpp"
 
-#ifndef MV_MATH_KERNELS_CHOSEN
-#define MV_MATH_KERNELS_CHOSEN
-namespace mv::math {
-namespace {
-
-/// The selected rows of a table, and for each its row in the values or the output.
-struct Chosen {
-  const int64_t* rows;
-  size_t count;
-  const uint32_t* places;
-  size_t place(size_t i) const { return places != nullptr ? places[i] : i; }
-};
-
-}  // namespace
-}  // namespace mv::math
-#endif
-
 HWY_BEFORE_NAMESPACE();
-namespace mv::math {
-namespace HWY_NAMESPACE {
+namespace mv::math::HWY_NAMESPACE {
 
-/// Adds one element, without alignment.
-template <typename T>
-HWY_INLINE void add_one(std::byte* dst, const std::byte* src) {
-  T sum, addend;
-  std::memcpy(&sum, dst, sizeof(T));
-  std::memcpy(&addend, src, sizeof(T));
-  sum = static_cast<T>(sum + addend);  // an integer T is unsigned, so overflow wraps
-  std::memcpy(dst, &sum, sizeof(T));
-}
-
+/// Adds elements of type T to what is stored for them.
 template <typename T, class D>
-HWY_INLINE void add_vector(D tag, T* dst, const T* src) {
+HWY_INLINE void add_vector(D tag, Computed<T>* dst, const T* src) {
   store(hn::Add(load(tag, dst), load(tag, src)), tag, dst);
 }
 
 template <typename T>
 HWY_INLINE void add_range(std::byte* dst_bytes, const std::byte* src_bytes, size_t count) {
-  const hn::ScalableTag<T> tag;
+  auto* dst = reinterpret_cast<Computed<T>*>(dst_bytes);
+  const auto* src = reinterpret_cast<const T*>(src_bytes);
+  const hn::ScalableTag<Computed<T>> tag;
   const size_t lanes = hn::Lanes(tag);
-  T* dst = reinterpret_cast<T*>(dst_bytes);
-  const T* src = reinterpret_cast<const T*>(src_bytes);
-  size_t i = 0;
-  if (count >= 8 * lanes) {
-    // A store that crosses a cache line costs twice. Unaligned loads matter less, so only dst is aligned.
-    const size_t step = lanes * sizeof(T);
-    const size_t off = reinterpret_cast<uintptr_t>(dst_bytes) % step;
-    const size_t head = off % sizeof(T) == 0 ? (step - off) % step / sizeof(T) : 0;
-    for (; i < head; ++i) add_one<T>(dst_bytes + i * sizeof(T), src_bytes + i * sizeof(T));
-  }
+  const auto add = [&](auto some, size_t i) HWY_ATTR { add_vector(some, dst + i, src + i); };
+  size_t i = over_head(dst, count, tag, add);
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    const auto a = hn::Add(hn::LoadU(tag, dst + i), hn::LoadU(tag, src + i));
-    const auto b = hn::Add(hn::LoadU(tag, dst + i + lanes), hn::LoadU(tag, src + i + lanes));
-    const auto c = hn::Add(hn::LoadU(tag, dst + i + 2 * lanes), hn::LoadU(tag, src + i + 2 * lanes));
-    const auto d = hn::Add(hn::LoadU(tag, dst + i + 3 * lanes), hn::LoadU(tag, src + i + 3 * lanes));
-    hn::StoreU(a, tag, dst + i);
-    hn::StoreU(b, tag, dst + i + lanes);
-    hn::StoreU(c, tag, dst + i + 2 * lanes);
-    hn::StoreU(d, tag, dst + i + 3 * lanes);
+    add(tag, i);
+    add(tag, i + lanes);
+    add(tag, i + 2 * lanes);
+    add(tag, i + 3 * lanes);
   }
-  for (; i + lanes <= count; i += lanes) add_vector(tag, dst + i, src + i);
-  over_rest<T, hn::MaxLanes(tag) / 2>(count, i,
-                                      [&](auto rest, size_t at) HWY_ATTR { add_vector(rest, dst + at, src + at); });
-}
-
-/// Adds halves to floats.
-template <mv_dtype kHalf>
-HWY_INLINE void add_halves(std::byte* dst_bytes, const std::byte* src_bytes, size_t count) {
-  auto* dst = reinterpret_cast<float*>(dst_bytes);
-  const auto* src = reinterpret_cast<const uint16_t*>(src_bytes);
-  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
-    store(hn::Add(load(tag, dst + i), widen<kHalf>(tag, src + i)), tag, dst + i);
-  });
+  over_tail(i, count, tag, add);
 }
 
 /// The bits of `exponent_mask` are all ones exactly in NaN and infinity.
@@ -102,27 +52,29 @@ HWY_INLINE bool finite_range(const std::byte* bytes, size_t count, Bits exponent
     if (!hn::AllFalse(tag, hn::Or(hn::Or(a, b), hn::Or(c, d)))) return false;
   }
   for (; i < count; ++i) {
-    Bits value;
-    std::memcpy(&value, bytes + i * sizeof(Bits), sizeof(Bits));
-    if ((value & exponent_mask) == exponent_mask) return false;
+    if ((element<Bits>(bytes, i) & exponent_mask) == exponent_mask) return false;
   }
   return true;
 }
 
-void add_f32(std::byte* dst, const std::byte* src, size_t count) { add_range<float>(dst, src, count); }
-void add_f64(std::byte* dst, const std::byte* src, size_t count) { add_range<double>(dst, src, count); }
-void add_i32(std::byte* dst, const std::byte* src, size_t count) { add_range<uint32_t>(dst, src, count); }
-void add_i64(std::byte* dst, const std::byte* src, size_t count) { add_range<uint64_t>(dst, src, count); }
-void add_u8(std::byte* dst, const std::byte* src, size_t count) { add_range<uint8_t>(dst, src, count); }
-void add_f16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV_F16>(dst, src, count); }
-void add_bf16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV_BF16>(dst, src, count); }
-
-bool finite_f32(const std::byte* values, size_t count) { return finite_range<uint32_t>(values, count, 0x7f800000); }
-bool finite_f64(const std::byte* values, size_t count) {
-  return finite_range<uint64_t>(values, count, 0x7ff0000000000000);
+void add(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count) {
+  with_element(dtype, [&](auto type) HWY_ATTR { add_range<decltype(type)>(dst, src, count); });
 }
-bool finite_f16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7c00); }
-bool finite_bf16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7f80); }
+
+bool finite(mv_dtype dtype, const std::byte* values, size_t count) {
+  switch (dtype) {
+    case MV_F32:
+      return finite_range<uint32_t>(values, count, 0x7f800000);
+    case MV_F64:
+      return finite_range<uint64_t>(values, count, 0x7ff0000000000000);
+    case MV_F16:
+      return finite_range<uint16_t>(values, count, 0x7c00);
+    case MV_BF16:
+      return finite_range<uint16_t>(values, count, 0x7f80);
+    default:
+      return true;
+  }
+}
 
 // ---- rows
 
@@ -168,17 +120,10 @@ HWY_INLINE void over_rows(Byte* table, size_t row_bytes, const Chosen& chosen, c
 
 template <typename T>
 HWY_INLINE void add_each_row(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  const size_t row_bytes = cols * sizeof(T);
-  over_rows<true>(table, row_bytes, chosen, [&](std::byte* row, size_t i) HWY_ATTR {
-    if (cols == 1) return add_one<T>(row, values + i * sizeof(T));  // elements of an array
-    add_range<T>(row, values + i * row_bytes, cols);
-  });
-}
-
-template <mv_dtype kHalf>
-HWY_INLINE void add_each_half_row(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  over_rows<true>(table, cols * sizeof(float), chosen, [&](std::byte* row, size_t i) HWY_ATTR {
-    add_halves<kHalf>(row, values + i * cols * sizeof(uint16_t), cols);
+  over_rows<true>(table, cols * sizeof(Computed<T>), chosen, [&](std::byte* row, size_t i) HWY_ATTR {
+    const auto* from = reinterpret_cast<const T*>(values) + i * cols;
+    if (cols == 1) return add_vector(hn::CappedTag<Computed<T>, 1>(), reinterpret_cast<Computed<T>*>(row), from);  // elements of an array
+    add_range<T>(row, reinterpret_cast<const std::byte*>(from), cols);
   });
 }
 
@@ -229,113 +174,32 @@ void set_bytes(size_t row_bytes, std::byte* table, const Chosen& chosen, const s
   });
 }
 
-void add_rows_f32(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_row<float>(table, cols, chosen, values);
-}
-void add_rows_f64(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_row<double>(table, cols, chosen, values);
-}
-void add_rows_i32(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_row<uint32_t>(table, cols, chosen, values);
-}
-void add_rows_i64(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_row<uint64_t>(table, cols, chosen, values);
-}
-void add_rows_u8(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_row<uint8_t>(table, cols, chosen, values);
-}
-void add_rows_f16(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_half_row<MV_F16>(table, cols, chosen, values);
-}
-void add_rows_bf16(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
-  add_each_half_row<MV_BF16>(table, cols, chosen, values);
+void add_chosen(mv_dtype dtype, std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  with_element(dtype, [&](auto type) HWY_ATTR { add_each_row<decltype(type)>(table, cols, chosen, values); });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::math
+}  // namespace mv::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::math {
-namespace {
-
-HWY_EXPORT(add_f32);
-HWY_EXPORT(add_f64);
-HWY_EXPORT(add_i32);
-HWY_EXPORT(add_i64);
-HWY_EXPORT(add_u8);
-HWY_EXPORT(add_f16);
-HWY_EXPORT(add_bf16);
-HWY_EXPORT(finite_f32);
-HWY_EXPORT(finite_f64);
-HWY_EXPORT(finite_f16);
-HWY_EXPORT(finite_bf16);
-HWY_EXPORT(add_rows_f32);
-HWY_EXPORT(add_rows_f64);
-HWY_EXPORT(add_rows_i32);
-HWY_EXPORT(add_rows_i64);
-HWY_EXPORT(add_rows_u8);
-HWY_EXPORT(add_rows_f16);
-HWY_EXPORT(add_rows_bf16);
+HWY_EXPORT(add);
+HWY_EXPORT(finite);
+HWY_EXPORT(add_chosen);
 HWY_EXPORT(increasing);
 HWY_EXPORT(gather_bytes);
 HWY_EXPORT(set_bytes);
 
-bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
+namespace {
 
 size_t stored_bytes(mv_dtype dtype) {
-  switch (dtype) {
-    case MV_U8:
-    case MV_I8:
-      return 1;
-    case MV_F64:
-    case MV_I64:
-      return 8;
-    default:
-      return 4;
-  }
+  return with_element(dtype, [](auto type) { return sizeof(Computed<decltype(type)>); });
 }
 
 }  // namespace
 
-void add(std::span<float> dst, std::span<const float> src) noexcept {
-  assert(dst.size() == src.size());
-  add_bytes(MV_F32, std::as_writable_bytes(dst).data(), std::as_bytes(src).data(), src.size());
-}
-
-void add(std::span<double> dst, std::span<const double> src) noexcept {
-  assert(dst.size() == src.size());
-  add_bytes(MV_F64, std::as_writable_bytes(dst).data(), std::as_bytes(src).data(), src.size());
-}
-
-bool all_finite(std::span<const float> values) noexcept {
-  return all_finite_bytes(MV_F32, std::as_bytes(values).data(), values.size());
-}
-
-bool all_finite(std::span<const double> values) noexcept {
-  return all_finite_bytes(MV_F64, std::as_bytes(values).data(), values.size());
-}
-
 void add_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t count) noexcept {
-  switch (dtype) {
-    case MV_F32:
-      return HWY_DYNAMIC_DISPATCH(add_f32)(stored, src, count);
-    case MV_F64:
-      return HWY_DYNAMIC_DISPATCH(add_f64)(stored, src, count);
-    case MV_I32:
-      return HWY_DYNAMIC_DISPATCH(add_i32)(stored, src, count);
-    case MV_I64:
-      return HWY_DYNAMIC_DISPATCH(add_i64)(stored, src, count);
-    case MV_U8:
-    case MV_I8:
-      return HWY_DYNAMIC_DISPATCH(add_u8)(stored, src, count);
-    case MV_F16:
-      return HWY_DYNAMIC_DISPATCH(add_f16)(stored, src, count);
-    case MV_BF16:
-      return HWY_DYNAMIC_DISPATCH(add_bf16)(stored, src, count);
-    default:
-      assert(false);
-  }
+  HWY_DYNAMIC_DISPATCH(add)(dtype, stored, src, count);
 }
 
 void store_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t count) noexcept {
@@ -349,62 +213,27 @@ void load_bytes(mv_dtype dtype, const std::byte* stored, std::byte* out, size_t 
 }
 
 bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept {
-  switch (dtype) {
-    case MV_F32:
-      return HWY_DYNAMIC_DISPATCH(finite_f32)(values, count);
-    case MV_F64:
-      return HWY_DYNAMIC_DISPATCH(finite_f64)(values, count);
-    case MV_F16:
-      return HWY_DYNAMIC_DISPATCH(finite_f16)(values, count);
-    case MV_BF16:
-      return HWY_DYNAMIC_DISPATCH(finite_bf16)(values, count);
-    default:
-      return true;
-  }
+  return HWY_DYNAMIC_DISPATCH(finite)(dtype, values, count);
 }
 
 bool strictly_increasing(std::span<const int64_t> rows) noexcept {
   return HWY_DYNAMIC_DISPATCH(increasing)(rows.data(), rows.size());
 }
 
-void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values, const uint32_t* places) noexcept {
-  const Chosen chosen{rows, row_count, places};
-  switch (dtype) {
-    case MV_F32:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f32)(stored, cols, chosen, values);
-    case MV_F64:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f64)(stored, cols, chosen, values);
-    case MV_I32:
-      return HWY_DYNAMIC_DISPATCH(add_rows_i32)(stored, cols, chosen, values);
-    case MV_I64:
-      return HWY_DYNAMIC_DISPATCH(add_rows_i64)(stored, cols, chosen, values);
-    case MV_U8:
-    case MV_I8:
-      return HWY_DYNAMIC_DISPATCH(add_rows_u8)(stored, cols, chosen, values);
-    case MV_F16:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f16)(stored, cols, chosen, values);
-    case MV_BF16:
-      return HWY_DYNAMIC_DISPATCH(add_rows_bf16)(stored, cols, chosen, values);
-    default:
-      assert(false);
-  }
+void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const Chosen& chosen, const std::byte* values) noexcept {
+  HWY_DYNAMIC_DISPATCH(add_chosen)(dtype, stored, cols, chosen, values);
 }
 
-void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values, const uint32_t* places) noexcept {
-  const Chosen chosen{rows, row_count, places};
+void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const Chosen& chosen, const std::byte* values) noexcept {
   if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(set_bytes)(cols * stored_bytes(dtype), stored, chosen, values);
-  for (size_t i = 0; i < row_count; ++i)
-    widen_bytes(dtype, stored + static_cast<size_t>(rows[i]) * cols * 4, values + chosen.place(i) * cols * 2, cols);
+  for (size_t i = 0; i < chosen.count; ++i)
+    widen_bytes(dtype, stored + static_cast<size_t>(chosen.rows[i]) * cols * 4, values + chosen.place(i) * cols * 2, cols);
 }
 
-void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-                 std::byte* out, const uint32_t* places) noexcept {
-  const Chosen chosen{rows, row_count, places};
+void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const Chosen& chosen, std::byte* out) noexcept {
   if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(gather_bytes)(cols * stored_bytes(dtype), stored, chosen, out);
-  for (size_t i = 0; i < row_count; ++i)
-    narrow_bytes(dtype, out + chosen.place(i) * cols * 2, stored + static_cast<size_t>(rows[i]) * cols * 4, cols);
+  for (size_t i = 0; i < chosen.count; ++i)
+    narrow_bytes(dtype, out + chosen.place(i) * cols * 2, stored + static_cast<size_t>(chosen.rows[i]) * cols * 4, cols);
 }
 
 }  // namespace mv::math

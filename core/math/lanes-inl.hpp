@@ -10,13 +10,15 @@
 #include <hwy/highway.h>
 #include <polyverso/polyverso.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "math/elements.hpp"
+
 HWY_BEFORE_NAMESPACE();
-namespace mv::math {
-namespace HWY_NAMESPACE {
+namespace mv::math::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// hn::LoadU() and hn::StoreU(), which require alignment for vectors of a single element; these do not.
@@ -43,25 +45,36 @@ HWY_INLINE void over_rest(size_t count, size_t i, const Work& work) {
   }
 }
 
-/// Calls work(tag, first) for 0 .. count - 1: whole vectors, then ever shorter ones for the rest. Nothing outside the
-/// range is touched, and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
-template <typename T, typename Work>
-HWY_INLINE void over_lanes(size_t count, const Work& work) {
-  const hn::ScalableTag<T> tag;
-  size_t i = 0;
+/// Calls work(tag, first) for i .. count - 1: whole vectors, then ever shorter ones for the rest.
+template <typename D, typename Work>
+HWY_INLINE void over_tail(size_t i, size_t count, D tag, const Work& work) {
   for (; i + hn::Lanes(tag) <= count; i += hn::Lanes(tag)) work(tag, i);
-  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
+  over_rest<hn::TFromD<D>, hn::MaxLanes(tag) / 2>(count, i, work);
 }
 
-/// The same, aligned to `memory`, the target of most stores: a store that crosses a cache line costs twice.
+/// The same for 0 .. count - 1. Nothing outside the range is touched, and every element goes through the same
+/// arithmetic. Rows are often shorter than a few vectors.
+template <typename T, typename Work>
+HWY_INLINE void over_lanes(size_t count, const Work& work) {
+  over_tail(0, count, hn::ScalableTag<T>(), work);
+}
+
+/// Calls work(tag, first) for the elements before the first aligned vector of `memory`, and returns their number: 0 for
+/// short arrays, and for elements without alignment.
+template <typename D, typename Work>
+HWY_INLINE size_t over_head(const void* memory, size_t count, D tag, const Work& work) {
+  using T = hn::TFromD<D>;
+  const size_t lanes = hn::Lanes(tag), step = lanes * sizeof(T), off = reinterpret_cast<uintptr_t>(memory) % step;
+  const size_t head = off % sizeof(T) == 0 && count >= 8 * lanes ? (step - off) % step / sizeof(T) : 0;
+  over_rest<T, hn::MaxLanes(tag) / 2>(head, 0, work);
+  return head;
+}
+
+/// Like over_lanes(), aligned to `memory`, the target of most stores: a store that crosses a cache line costs twice.
 template <typename T, typename Work>
 HWY_INLINE void over_lanes_of(const void* memory, size_t count, const Work& work) {
   const hn::ScalableTag<T> tag;
-  const size_t lanes = hn::Lanes(tag), step = lanes * sizeof(T), off = reinterpret_cast<uintptr_t>(memory) % step;
-  size_t i = off % sizeof(T) == 0 && count >= 8 * lanes ? (step - off) % step / sizeof(T) : 0;
-  over_rest<T, hn::MaxLanes(tag) / 2>(i, 0, work);
-  for (; i + lanes <= count; i += lanes) work(tag, i);
-  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
+  over_tail(over_head(memory, count, tag, work), count, tag, work);
 }
 
 // Conversions of halves with arithmetic that all instruction sets have. The results are therefore bit-equal, including
@@ -138,22 +151,47 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_bf16(D, hn::Vec<D> value) {
   return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(numbers, hn::ShiftRight<16>(out)));
 }
 
-template <mv_dtype kHalf, class D>
-HWY_INLINE hn::Vec<D> widen(D tag, const uint16_t* from) {
-  const auto half = load(hn::Rebind<uint16_t, D>(), from);
+// load() and store() of halves convert them.
+
+template <class D, mv_dtype kHalf>
+HWY_INLINE hn::Vec<D> load(D tag, const Half<kHalf>* from) {
+  const auto half = load(hn::Rebind<uint16_t, D>(), reinterpret_cast<const uint16_t*>(from));
   if constexpr (kHalf == MV_F16) return widen_f16(tag, half);
   if constexpr (kHalf == MV_BF16) return widen_bf16(tag, half);
 }
-
-template <mv_dtype kHalf, class D>
-HWY_INLINE void narrow(D tag, hn::Vec<D> value, uint16_t* to) {
+template <class D, mv_dtype kHalf>
+HWY_INLINE void store(hn::Vec<D> value, D tag, Half<kHalf>* to) {
   const hn::Rebind<uint16_t, D> half;
-  if constexpr (kHalf == MV_F16) store(narrow_f16(tag, value), half, to);
-  if constexpr (kHalf == MV_BF16) store(narrow_bf16(tag, value), half, to);
+  auto* const bits = reinterpret_cast<uint16_t*>(to);
+  if constexpr (kHalf == MV_F16) store(narrow_f16(tag, value), half, bits);
+  if constexpr (kHalf == MV_BF16) store(narrow_bf16(tag, value), half, bits);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::math
+/// Calls each(tag, first) for 0 .. count - 1, like over_lanes(), and returns the sum of the squares of its results.
+/// Blocks of 4096 elements are summed in T, the sums of the blocks in double. The last digits differ between
+/// instruction sets.
+template <typename T, typename Each>
+HWY_INLINE double sum_of_squares(size_t count, const Each& each) {
+  constexpr size_t kBlock = 4096;
+  double sum = 0;
+  for (size_t first = 0; first < count; first += kBlock) {
+    const hn::ScalableTag<T> whole;
+    auto squares = hn::Zero(whole);
+    double rest = 0;
+    over_lanes<T>(std::min(kBlock, count - first), [&](auto tag, size_t i) HWY_ATTR {
+      const auto apart = each(tag, first + i);
+      const auto square = hn::Mul(apart, apart);
+      if constexpr (hn::MaxLanes(tag) == hn::MaxLanes(hn::ScalableTag<T>()))
+        squares = hn::Add(squares, square);
+      else
+        rest += static_cast<double>(hn::GetLane(hn::SumOfLanes(tag, square)));
+    });
+    sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(whole, squares))) + rest;
+  }
+  return sum;
+}
+
+}  // namespace mv::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -4,18 +4,14 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include <cassert>
-
 #include "math/lanes-inl.hpp"
 #include "math/outer_step.hpp"
-#include "math/squares-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::math {
-namespace HWY_NAMESPACE {
+namespace mv::math::HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE double outer_step(std::byte* model_bytes, std::byte* slow_bytes, std::byte* momentum_bytes, const SlowModel& own, const SlowModel& peer,
+HWY_INLINE double step_floats(std::byte* model_bytes, std::byte* slow_bytes, std::byte* momentum_bytes, const SlowModel& own, const SlowModel& peer,
                              size_t count, const OuterFactors& factors) {
   const auto of = [](auto* bytes) { return reinterpret_cast<const T*>(bytes); };
   auto *model = reinterpret_cast<T*>(model_bytes), *slow = reinterpret_cast<T*>(slow_bytes), *momentum = reinterpret_cast<T*>(momentum_bytes);
@@ -38,31 +34,21 @@ HWY_INLINE double outer_step(std::byte* model_bytes, std::byte* slow_bytes, std:
   });
 }
 
-double outer_step_f32(std::byte* model, std::byte* slow, std::byte* momentum, const SlowModel& own, const SlowModel& peer, size_t count,
-                      const OuterFactors& factors) {
-  return outer_step<float>(model, slow, momentum, own, peer, count, factors);
-}
-double outer_step_f64(std::byte* model, std::byte* slow, std::byte* momentum, const SlowModel& own, const SlowModel& peer, size_t count,
-                      const OuterFactors& factors) {
-  return outer_step<double>(model, slow, momentum, own, peer, count, factors);
+double outer_step(mv_dtype dtype, std::byte* model, std::byte* slow, std::byte* momentum, const SlowModel& own, const SlowModel& peer,
+                  size_t count, const OuterFactors& factors) {
+  return with_float(dtype, [&](auto type) HWY_ATTR { return step_floats<decltype(type)>(model, slow, momentum, own, peer, count, factors); });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::math
+}  // namespace mv::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::math {
-namespace {
-HWY_EXPORT(outer_step_f32);
-HWY_EXPORT(outer_step_f64);
-}  // namespace
+HWY_EXPORT(outer_step);
 
 double outer_step_bytes(mv_dtype dtype, std::byte* model, std::byte* slow, std::byte* momentum, const SlowModel& own, const SlowModel& peer,
                         size_t count, const OuterFactors& factors) noexcept {
-  assert(dtype == MV_F32 || dtype == MV_F64);
-  return dtype == MV_F64 ? HWY_DYNAMIC_DISPATCH(outer_step_f64)(model, slow, momentum, own, peer, count, factors)
-                         : HWY_DYNAMIC_DISPATCH(outer_step_f32)(model, slow, momentum, own, peer, count, factors);
+  return HWY_DYNAMIC_DISPATCH(outer_step)(dtype, model, slow, momentum, own, peer, count, factors);
 }
 
 }  // namespace mv::math

@@ -102,7 +102,7 @@ bool combine(const Spec& spec, std::span<const int64_t> rows, const std::byte* v
   const uint64_t elements = unique.size() * spec.cols;
   std::vector<std::byte> sums(elements * tensor::dtype_bytes(storage));
   fill_with_neutral(storage, sums);
-  math::add_rows(spec.dtype, sums.data(), spec.cols, numbers.data(), numbers.size(), values);
+  math::add_rows(spec.dtype, sums.data(), spec.cols, {numbers.data(), numbers.size()}, values);
   out->rows = std::move(unique);
   if (storage == spec.dtype) {
     out->values = std::move(sums);

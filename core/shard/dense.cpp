@@ -194,10 +194,11 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
       for (const int64_t row : run.rows) before_change(stripe, static_cast<uint64_t>(row) * cols, cols);
     const StripeWrite open(segment_.get(), index_of(stripe));
     const std::byte* const source = values + run.first * row_bytes;
+    const math::Chosen chosen{run.rows.data(), run.rows.size(), run.places};
     if (write == Write::Set)
-      return math::set_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+      return math::set_rows(spec_.dtype, values_, cols, chosen, source);
     if (stripe.model->adds)
-      return math::add_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+      return math::add_rows(spec_.dtype, values_, cols, chosen, source);
     const Step* const step = steps.of(stripe.model);
     if (stripe.model->updater->sums() > 0) return change_whole(stripe, step, worker, run, values);
     for (size_t i = 0; i < run.rows.size(); ++i)
@@ -354,7 +355,7 @@ void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
   }
   for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
     std::byte* const target = out + run.first * row_bytes;
-    math::gather_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), target, run.places);
+    math::gather_rows(spec_.dtype, values_, cols, {run.rows.data(), run.rows.size(), run.places}, target);
     if (!stripe.model->updater->keeps_backups()) return;
     for (const int64_t row : run.rows) back_up(*stripe.model, worker, static_cast<uint64_t>(row) * cols, cols);
   });

@@ -14,8 +14,6 @@ namespace mv::tensor {
 
 namespace {
 
-bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
-
 template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
@@ -38,20 +36,7 @@ void convert_all(std::byte* dst, const std::byte* src, size_t count) {
 
 template <typename To>
 void convert_from(std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
-  switch (from) {
-    case MV_F32:
-      return convert_all<To, float>(dst, src, count);
-    case MV_F64:
-      return convert_all<To, double>(dst, src, count);
-    case MV_I64:
-      return convert_all<To, int64_t>(dst, src, count);
-    case MV_I32:
-      return convert_all<To, int32_t>(dst, src, count);
-    case MV_I8:
-      return convert_all<To, int8_t>(dst, src, count);
-    default:
-      return convert_all<To, uint8_t>(dst, src, count);
-  }
+  math::with_number(from, [&](auto type) { convert_all<To, decltype(type)>(dst, src, count); });
 }
 
 /// Rounds to odd: the nearest float towards zero, with its last bit set if inexact. Rounding it to a half then gives
@@ -93,28 +78,14 @@ void convert_to_half(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte
 
 void convert_chunk(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
   Chunk floats;
-  if (is_half(from)) {
+  if (math::is_half(from)) {
     math::widen_bytes(from, to == MV_F32 ? dst : floats.bytes, src, count);
     if (to == MV_F32) return;
     src = floats.bytes;
     from = MV_F32;
   }
-  switch (to) {
-    case MV_F32:
-      return convert_from<float>(dst, from, src, count);
-    case MV_F64:
-      return convert_from<double>(dst, from, src, count);
-    case MV_I64:
-      return convert_from<int64_t>(dst, from, src, count);
-    case MV_I32:
-      return convert_from<int32_t>(dst, from, src, count);
-    case MV_I8:
-      return convert_from<int8_t>(dst, from, src, count);
-    case MV_U8:
-      return convert_from<uint8_t>(dst, from, src, count);
-    default:
-      return convert_to_half(to, dst, from, src, count);
-  }
+  if (math::is_half(to)) return convert_to_half(to, dst, from, src, count);
+  math::with_number(to, [&](auto type) { convert_from<decltype(type)>(dst, from, src, count); });
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "math/elements.hpp"
+
 namespace mv::tensor {
 
 /// Bytes of one element: 1 for MV_RAW, which counts bytes; 0 for an invalid mv_dtype.
@@ -33,12 +35,10 @@ constexpr size_t dtype_bytes(mv_dtype dtype) {
 /// Whether a table or a tensor may have this dtype.
 constexpr bool is_table_dtype(mv_dtype dtype) { return dtype != MV_RAW && dtype_bytes(dtype) > 0; }
 
-constexpr bool is_floating(mv_dtype dtype) {
-  return dtype == MV_F32 || dtype == MV_F64 || dtype == MV_F16 || dtype == MV_BF16;
-}
+using math::is_floating;
 
 /// The dtype in which values of this dtype are computed and stored on servers: f32 for halves.
-constexpr mv_dtype storage_dtype(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16 ? MV_F32 : dtype; }
+constexpr mv_dtype storage_dtype(mv_dtype dtype) { return math::is_half(dtype) ? MV_F32 : dtype; }
 
 /// The name in texts and messages: "f32".
 constexpr std::string_view dtype_name(mv_dtype dtype) {

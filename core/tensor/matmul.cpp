@@ -12,8 +12,7 @@
 #include "tensor/matmul.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::tensor {
-namespace HWY_NAMESPACE {
+namespace mv::tensor::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Computes `cols` columns, at most two vectors, of kRows rows of c. a is row-major with `inner` columns; the panel of
@@ -69,23 +68,18 @@ HWY_INLINE void multiply(const std::byte* a_bytes, const std::byte* b_bytes, std
   }
 }
 
-void multiply_f32(const std::byte* a, const std::byte* b, std::byte* c, size_t rows, size_t inner, size_t cols) {
-  multiply<float>(a, b, c, rows, inner, cols);
-}
-void multiply_f64(const std::byte* a, const std::byte* b, std::byte* c, size_t rows, size_t inner, size_t cols) {
-  multiply<double>(a, b, c, rows, inner, cols);
+void multiply_floats(mv_dtype dtype, const std::byte* a, const std::byte* b, std::byte* c, size_t rows, size_t inner, size_t cols) {
+  dtype == MV_F32 ? multiply<float>(a, b, c, rows, inner, cols) : multiply<double>(a, b, c, rows, inner, cols);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::tensor
+}  // namespace mv::tensor::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mv::tensor {
-namespace {
+HWY_EXPORT(multiply_floats);
 
-HWY_EXPORT(multiply_f32);
-HWY_EXPORT(multiply_f64);
+namespace {
 
 base::Status check(const char* function, const Tensor& a, const Tensor& b, int flags) {
   if ((flags & ~(MV_TRANSPOSE_A | MV_TRANSPOSE_B)) != 0)
@@ -123,11 +117,7 @@ base::Result<Tensor> matmul(const char* function, Heap& heap, const Tensor& a, c
   auto made = make_dense(heap, a.dtype, shape.value(), Heap::Content::kAnything);
   if (!made.ok()) return made;
   const auto rows = of_a.rows(), inner = of_b.rows(), cols = of_b.row_count();
-  if (a.dtype == MV_F32) {
-    HWY_DYNAMIC_DISPATCH(multiply_f32)(left.value().data, right.value().data, made.value().data, rows, inner, cols);
-  } else {
-    HWY_DYNAMIC_DISPATCH(multiply_f64)(left.value().data, right.value().data, made.value().data, rows, inner, cols);
-  }
+  HWY_DYNAMIC_DISPATCH(multiply_floats)(a.dtype, left.value().data, right.value().data, made.value().data, rows, inner, cols);
   if (out == nullptr) return made;
   if (out->shape != shape.value())
     return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.value().text(), out->text());

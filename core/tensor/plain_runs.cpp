@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "math/elements.hpp"
 #include "tensor/elementary.hpp"
 
 namespace mv::tensor {
@@ -123,41 +124,19 @@ void apply(std::byte* out_bytes, const std::byte* a_bytes, size_t count, Functio
 }  // namespace
 
 void integer_binary_run(int op, mv_dtype dtype, std::byte* out, Operand a, Operand b, size_t count) {
-  if (dtype == MV_I64) return integers<int64_t>(op, out, a, b, count);
-  if (dtype == MV_I32) return integers<int32_t>(op, out, a, b, count);
-  if (dtype == MV_I8) return integers<int8_t>(op, out, a, b, count);
-  integers<uint8_t>(op, out, a, b, count);
+  math::with_integer(dtype, [&](auto type) { integers<decltype(type)>(op, out, a, b, count); });
 }
 
 void integer_unary_run(int op, mv_dtype dtype, std::byte* out, const std::byte* a, size_t count) {
-  if (dtype == MV_I64) return integer_unary<int64_t>(op, out, a, count);
-  if (dtype == MV_I32) return integer_unary<int32_t>(op, out, a, count);
-  if (dtype == MV_I8) return integer_unary<int8_t>(op, out, a, count);
-  integer_unary<uint8_t>(op, out, a, count);
+  math::with_integer(dtype, [&](auto type) { integer_unary<decltype(type)>(op, out, a, count); });
 }
 
 void integer_axpy_run(mv_dtype dtype, std::byte* y, const std::byte* alpha, const std::byte* x, size_t count) {
-  if (dtype == MV_I64) return integer_axpy<int64_t>(y, alpha, x, count);
-  if (dtype == MV_I32) return integer_axpy<int32_t>(y, alpha, x, count);
-  if (dtype == MV_I8) return integer_axpy<int8_t>(y, alpha, x, count);
-  integer_axpy<uint8_t>(y, alpha, x, count);
+  math::with_integer(dtype, [&](auto type) { integer_axpy<decltype(type)>(y, alpha, x, count); });
 }
 
 void compare_run(int op, mv_dtype dtype, std::byte* out, Operand a, Operand b, size_t count) {
-  switch (dtype) {
-    case MV_F32:
-      return compare<float>(op, out, a, b, count);
-    case MV_F64:
-      return compare<double>(op, out, a, b, count);
-    case MV_I64:
-      return compare<int64_t>(op, out, a, b, count);
-    case MV_I32:
-      return compare<int32_t>(op, out, a, b, count);
-    case MV_I8:
-      return compare<int8_t>(op, out, a, b, count);
-    default:
-      return compare<uint8_t>(op, out, a, b, count);
-  }
+  math::with_number(dtype, [&](auto type) { compare<decltype(type)>(op, out, a, b, count); });
 }
 
 void power_run(mv_dtype dtype, std::byte* out, Operand a, Operand b, size_t count) {

@@ -189,20 +189,7 @@ mv_dtype result_dtype(int op, mv_dtype dtype) {
 }
 
 void run_extremes(int op, const Tensor& tensor, const Split& split, const Tensor& result) {
-  switch (storage_dtype(tensor.dtype)) {
-    case MV_F32:
-      return find_extremes<float>(op, tensor, split, result);
-    case MV_F64:
-      return find_extremes<double>(op, tensor, split, result);
-    case MV_I64:
-      return find_extremes<int64_t>(op, tensor, split, result);
-    case MV_I32:
-      return find_extremes<int32_t>(op, tensor, split, result);
-    case MV_I8:
-      return find_extremes<int8_t>(op, tensor, split, result);
-    default:
-      return find_extremes<uint8_t>(op, tensor, split, result);
-  }
+  math::with_number(storage_dtype(tensor.dtype), [&](auto type) { find_extremes<decltype(type)>(op, tensor, split, result); });
 }
 
 bool all_close(const Tensor& a, const Tensor& b, double relative, double absolute) {

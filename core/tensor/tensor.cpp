@@ -22,6 +22,16 @@ base::Status need_rows(const char* function, const Tensor& tensor) {
   return {};
 }
 
+base::Status check_values(const char* function, const void* values, size_t count, mv_dtype dtype, const Shape& shape) {
+  if (auto status = check_dtype(function, dtype); !status.ok()) return status;
+  if (count != shape.count())
+    return base::error(MV_ESHAPE, "{}: {} values given, shape {} needs {}", function, count, shape.text(),
+                       shape.count());
+  if (values == nullptr && count > 0)
+    return base::error(MV_EINVAL, "{}: values is NULL, but count is {}", function, count);
+  return {};
+}
+
 /// dst[j][i] = src[i][j], in blocks, so that cache lines of both sides are fetched only once.
 template <typename T>
 void transpose_elements(const std::byte* src, std::byte* dst, size_t rows, size_t cols) {
@@ -64,12 +74,7 @@ base::Result<Tensor> make_dense(Heap& heap, mv_dtype dtype, const Shape& shape, 
 }
 
 base::Result<Tensor> make_lent(const char* function, void* values, size_t count, mv_dtype dtype, const Shape& shape) {
-  if (auto status = check_dtype(function, dtype); !status.ok()) return status;
-  if (count != shape.count())
-    return base::error(MV_ESHAPE, "{}: {} values given, shape {} needs {}", function, count, shape.text(),
-                       shape.count());
-  if (values == nullptr && count > 0)
-    return base::error(MV_EINVAL, "{}: values is NULL, but count is {}", function, count);
+  if (auto status = check_values(function, values, count, dtype, shape); !status.ok()) return status;
   if (reinterpret_cast<uintptr_t>(values) % dtype_bytes(dtype) != 0) {
     return base::error(MV_EINVAL, "{}: the values are at {}, which is not aligned to the {} bytes of {}", function,
                        fmt::ptr(values), dtype_bytes(dtype), dtype_name(dtype));
@@ -85,12 +90,7 @@ base::Result<Tensor> make_lent(const char* function, void* values, size_t count,
 
 base::Result<Tensor> make_copy_of(const char* function, Heap& heap, const void* values, size_t count, mv_dtype dtype,
                                   const Shape& shape) {
-  if (auto status = check_dtype(function, dtype); !status.ok()) return status;
-  if (count != shape.count())
-    return base::error(MV_ESHAPE, "{}: {} values given, shape {} needs {}", function, count, shape.text(),
-                       shape.count());
-  if (values == nullptr && count > 0)
-    return base::error(MV_EINVAL, "{}: values is NULL, but count is {}", function, count);
+  if (auto status = check_values(function, values, count, dtype, shape); !status.ok()) return status;
   auto made = make_dense(heap, dtype, shape, Heap::Content::kAnything);
   if (made.ok() && count > 0) std::memcpy(made.value().data, values, made.value().stored_bytes());
   return made;

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "math/convert.hpp"
+#include "halves.hpp"
 #include "shard/combine.hpp"
 
 extern "C" {
@@ -97,14 +97,14 @@ void halves_are_summed_as_floats_and_rounded_once(void**) {
   std::vector<float> floats(9, 1);
   floats[0] = 2048;
   std::vector<uint16_t> halves(floats.size());
-  mv::math::f32_to_f16(halves, floats);
+  narrow(MV_F16, halves, floats);
   Combined out;
   assert_true(combine(spec_of(MV_F16, 1), std::vector<int64_t>(floats.size(), 42), bytes(halves), &out));
   uint16_t sum;
   assert_int_equal(out.values.size(), sizeof(sum));
   std::memcpy(&sum, out.values.data(), sizeof(sum));
   float value;
-  mv::math::f16_to_f32({&value, 1}, {&sum, 1});
+  widen(MV_F16, {&value, 1}, {&sum, 1});
   assert_true(value == 2056);
 }
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "math/convert.hpp"
+#include "halves.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -50,7 +50,7 @@ void every_f16_means_what_ieee_says(void**) {
   const auto halves = all_halves();
   on_every_target([&] {
     std::vector<float> floats(halves.size());
-    mv::math::f16_to_f32(floats, halves);
+    widen(MV_F16, floats, halves);
     for (size_t i = 0; i < halves.size(); ++i) {
       if ((halves[i] & 0x7c00) != 0x7c00) {
         assert_true(floats[i] == meaning_of_f16(halves[i]));
@@ -70,14 +70,14 @@ void halves_come_back_as_they_were(void**) {
   on_every_target([&] {
     std::vector<float> floats(halves.size());
     std::vector<uint16_t> back(halves.size());
-    mv::math::f16_to_f32(floats, halves);
-    mv::math::f32_to_f16(back, floats);
+    widen(MV_F16, floats, halves);
+    narrow(MV_F16, back, floats);
     for (size_t i = 0; i < halves.size(); ++i) {
       const bool is_nan = (halves[i] & 0x7fff) > 0x7c00;
       assert_int_equal(back[i], is_nan ? halves[i] | 0x200 : halves[i]);
     }
-    mv::math::bf16_to_f32(floats, halves);
-    mv::math::f32_to_bf16(back, floats);
+    widen(MV_BF16, floats, halves);
+    narrow(MV_BF16, back, floats);
     for (size_t i = 0; i < halves.size(); ++i) {
       const bool is_nan = (halves[i] & 0x7fff) > 0x7f80;
       assert_int_equal(back[i], is_nan ? halves[i] | 0x40 : halves[i]);
@@ -87,8 +87,7 @@ void halves_come_back_as_they_were(void**) {
 }
 
 /// Of the floats between two neighbours, those below the midpoint round down, those above it round up, and the midpoint rounds to even.
-template <typename Narrow>
-void check_rounding(uint16_t last_finite, Narrow narrow, const std::vector<float>& values) {
+void check_rounding(mv_dtype dtype, uint16_t last_finite, const std::vector<float>& values) {
   std::vector<float> asked;
   std::vector<uint16_t> expected;
   for (uint16_t half = 0; half < last_finite; ++half) {
@@ -104,7 +103,7 @@ void check_rounding(uint16_t last_finite, Narrow narrow, const std::vector<float
     }
   }
   std::vector<uint16_t> got(asked.size());
-  narrow(got, asked);
+  narrow(dtype, got, asked);
   assert_memory_equal(got.data(), expected.data(), got.size() * sizeof(uint16_t));
 }
 
@@ -112,14 +111,12 @@ void narrowing_rounds_to_nearest_even(void**) {
   const auto halves = all_halves();
   on_every_target([&] {
     std::vector<float> values(halves.size());
-    mv::math::f16_to_f32(values, halves);
+    widen(MV_F16, values, halves);
     values[0x7c00] = 65536;  // the value of infinity if the exponents continued
-    check_rounding(
-        0x7c00, [](auto& got, auto& asked) { mv::math::f32_to_f16(got, asked); }, values);
+    check_rounding(MV_F16, 0x7c00, values);
     // bf16's subnormals are f32's, and a float can represent their midpoints.
-    mv::math::bf16_to_f32(values, halves);
-    check_rounding(
-        0x7f7f, [](auto& got, auto& asked) { mv::math::f32_to_bf16(got, asked); }, values);
+    widen(MV_BF16, values, halves);
+    check_rounding(MV_BF16, 0x7f7f, values);
   });
 }
 
@@ -143,9 +140,9 @@ void what_is_beyond_becomes_infinity_and_nan_stays_quiet(void**) {
                                       0xffff, 0x322c, 0x8da2, 0,      0x7f80, 0x7f7f};
   on_every_target([&] {
     std::vector<uint16_t> got(asked.size());
-    mv::math::f32_to_f16(got, asked);
+    narrow(MV_F16, got, asked);
     assert_memory_equal(got.data(), f16.data(), got.size() * sizeof(uint16_t));
-    mv::math::f32_to_bf16(got, asked);
+    narrow(MV_BF16, got, asked);
     assert_memory_equal(got.data(), bf16.data(), got.size() * sizeof(uint16_t));
   });
 }

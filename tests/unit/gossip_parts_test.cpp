@@ -15,7 +15,7 @@
 #include "engine/gossip/scores.hpp"
 #include "engine/gossip/topology.hpp"
 #include "math/average.hpp"
-#include "math/copy_finite.hpp"
+#include "math/copy.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -323,6 +323,17 @@ void models_at_both_ends_of_the_floats_meet_between(void**) {
   check(MV_F64, std::numeric_limits<double>::max());
 }
 
+void models_at_both_ends_of_bf16_meet_between(void**) {
+  const auto value_of = [](uint16_t half) { return std::bit_cast<float>(uint32_t{half} << 16); };
+  for (const double factor : {0.0, 0.25, 0.5, 1.0}) {
+    std::vector<uint16_t> mine(37, 0xff7f);
+    const std::vector<uint16_t> base = mine, peer(37, 0x7f7f);
+    const auto bytes = [](const auto& values) { return reinterpret_cast<const std::byte*>(values.data()); };
+    mv::math::approach_bytes(MV_BF16, reinterpret_cast<std::byte*>(mine.data()), bytes(peer), bytes(base), mine.size(), factor);
+    for (const uint16_t half : mine) assert_near(static_cast<double>(value_of(half) / value_of(0x7f7f)), 2 * factor - 1, 1e-2);
+  }
+}
+
 /// Averages two arrays of one dtype, and compares with the definition in doubles.
 template <typename T>
 void check_average(mv_dtype dtype, double factor, const std::vector<T>& own, const std::vector<T>& peer, double tolerance) {
@@ -412,6 +423,7 @@ int main() {
       cmocka_unit_test(exchanged_factors_fit_each_other),
       cmocka_unit_test(models_approach_each_other_and_keep_their_sum),
       cmocka_unit_test(models_at_both_ends_of_the_floats_meet_between),
+      cmocka_unit_test(models_at_both_ends_of_bf16_meet_between),
       cmocka_unit_test(arrays_are_averaged_whatever_their_length),
       cmocka_unit_test(copies_are_whole_and_see_what_is_no_number),
   };

@@ -156,7 +156,8 @@ void add_of_a_range_to_itself_doubles_it(void**) {
   on_every_target([] {
     std::vector<float> values = varied<float>(257, 3), twice = values;
     for (float& value : twice) value += value;
-    mv::math::add(values, values);
+    auto* const bytes = reinterpret_cast<std::byte*>(values.data());
+    mv::math::add_bytes(MV_F32, bytes, bytes, values.size());
     assert_memory_equal(values.data(), twice.data(), twice.size() * sizeof(float));
   });
 }
@@ -166,7 +167,7 @@ void add_carries_nan_and_infinity(void**) {
     for (size_t at = 0; at < 130; ++at) {
       std::vector<double> sum(130, 1.0), addend(130, 1.0);
       addend[at] = std::numeric_limits<double>::quiet_NaN();
-      mv::math::add(sum, addend);
+      mv::math::add_bytes(MV_F64, reinterpret_cast<std::byte*>(sum.data()), reinterpret_cast<const std::byte*>(addend.data()), sum.size());
       for (size_t i = 0; i < sum.size(); ++i) assert_true(i == at ? std::isnan(sum[i]) : sum[i] == 2.0);
     }
   });
@@ -217,12 +218,12 @@ void rows_equal_the_plain_loop(size_t cols) {
   Shifted<T> memory(table.size(), 4), source(values.size(), 12), out(kIds * cols, 1);
   source.fill(values);
   memory.fill(table);
-  mv::math::add_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes());
+  mv::math::add_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds}, source.bytes());
   assert_true(memory.holds(added));
   memory.fill(table);
-  mv::math::set_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes());
+  mv::math::set_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds}, source.bytes());
   assert_true(memory.holds(assigned));
-  mv::math::gather_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, out.bytes());
+  mv::math::gather_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds}, out.bytes());
   for (size_t i = 0; i < kIds; ++i) {
     assert_memory_equal(out.bytes() + i * cols * sizeof(T), assigned.data() + size_t(ids[i]) * cols, cols * sizeof(T));
   }
@@ -233,15 +234,15 @@ void rows_equal_the_plain_loop(size_t cols) {
   for (size_t i = 0; i < kIds; ++i) std::copy_n(&values[i * cols], cols, &turned[places[i] * cols]);
   source.fill(turned);
   memory.fill(table);
-  mv::math::add_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes(), places.data());
+  mv::math::add_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds, places.data()}, source.bytes());
   assert_true(memory.holds(added));
-  mv::math::set_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes(), places.data());
+  mv::math::set_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds, places.data()}, source.bytes());
   for (size_t row = 0; row < kRows; ++row) {
     const bool is_set = std::ranges::find(ids, int64_t(row)) != ids.end();
     const auto& expected = is_set ? assigned : added;
     assert_memory_equal(memory.bytes() + row * cols * sizeof(T), &expected[row * cols], cols * sizeof(T));
   }
-  mv::math::gather_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, out.bytes(), places.data());
+  mv::math::gather_rows(kDtype<T>, memory.bytes(), cols, {ids.data(), kIds, places.data()}, out.bytes());
   for (size_t i = 0; i < kIds; ++i)
     assert_memory_equal(out.bytes() + places[i] * cols * sizeof(T), &assigned[size_t(ids[i]) * cols], cols * sizeof(T));
   assert_true(memory.guard_is_whole() && out.guard_is_whole());
@@ -313,11 +314,11 @@ void rows_of_halves_are_rows_of_floats(void**) {
       for (size_t i = 0; i < floats.size(); ++i) added[size_t(ids[i / kCols]) * kCols + i % kCols] += floats[i];
       auto* const memory = reinterpret_cast<std::byte*>(stored.data());
       const auto* const source = reinterpret_cast<const std::byte*>(halves.data());
-      mv::math::add_rows(dtype, memory, kCols, ids.data(), ids.size(), source);
+      mv::math::add_rows(dtype, memory, kCols, {ids.data(), ids.size()}, source);
       assert_memory_equal(stored.data(), added.data(), stored.size() * sizeof(float));
-      mv::math::set_rows(dtype, memory, kCols, ids.data(), ids.size(), source);
+      mv::math::set_rows(dtype, memory, kCols, {ids.data(), ids.size()}, source);
       std::vector<uint16_t> got(halves.size());
-      mv::math::gather_rows(dtype, memory, kCols, ids.data(), ids.size(), reinterpret_cast<std::byte*>(got.data()));
+      mv::math::gather_rows(dtype, memory, kCols, {ids.data(), ids.size()}, reinterpret_cast<std::byte*>(got.data()));
       assert_memory_equal(&got[kCols], &halves[kCols], 3 * kCols * sizeof(uint16_t));
       assert_memory_equal(&got[0], &halves[2 * kCols], kCols * sizeof(uint16_t));  // the last one counts
     }

@@ -1,4 +1,4 @@
-// core/math/merge: every instruction set of this machine gives the bits of the plain loop, at any length and position.
+// core/math/reduction: every instruction set of this machine gives the bits of the plain loop, at any length and position.
 
 #include <hwy/highway.h>
 
@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "math/convert.hpp"
-#include "math/merge.hpp"
+#include "halves.hpp"
+#include "math/reduction.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -104,7 +104,7 @@ void check(mv_dtype dtype) {
         std::vector<const std::byte*> places;
         for (const auto& each : memory) places.push_back(each.data() + 1);
         std::byte* const dst = memory[ranks / 2].data() + 1;  // in place
-        mv::math::merge_bytes(reduction, dtype, dst, places.data(), ranks, count, 3);
+        mv::math::merge_bytes(reduction, dtype, dst, places, count, 3);
         assert_memory_equal(dst, expected.data(), count * sizeof(T));
         assert_true(is_as_step_by_step(reduction, dtype, values, dst));
       }
@@ -142,16 +142,16 @@ void halves_are_rounded_once(void**) {
     std::vector<const std::byte*> places;
     for (const auto& each : numbers) {
       halves.emplace_back(2);
-      mv::math::f32_to_f16(halves.back(), each);
+      narrow(MV_F16, halves.back(), each);
     }
     for (const auto& each : halves) places.push_back(std::as_bytes(std::span(each)).data());
     std::vector<uint16_t> sum(2);
     std::vector<float> wide(2);
-    mv::math::merge_bytes(Reduction::kSum, MV_F16, std::as_writable_bytes(std::span(sum)).data(), places.data(), 3, 2);
-    mv::math::f16_to_f32(wide, sum);
+    mv::math::merge_bytes(Reduction::kSum, MV_F16, std::as_writable_bytes(std::span(sum)).data(), places, 2);
+    widen(MV_F16, wide, sum);
     assert_true(wide[0] == 2050.0f && wide[1] == 6.0f);
-    mv::math::merge_bytes(Reduction::kAverage, MV_F16, std::as_writable_bytes(std::span(sum)).data(), places.data(), 3, 2, 2);
-    mv::math::f16_to_f32(wide, sum);
+    mv::math::merge_bytes(Reduction::kAverage, MV_F16, std::as_writable_bytes(std::span(sum)).data(), places, 2, 2);
+    widen(MV_F16, wide, sum);
     assert_true(wide[0] == 1025.0f && wide[1] == 3.0f);
   });
 }
@@ -166,7 +166,7 @@ void a_nan_stays_wherever_it_comes_from(void**) {
       for (const auto& each : values) places.push_back(std::as_bytes(std::span(each)).data());
       for (const Reduction reduction : kAll) {
         std::vector<float> out(17);
-        mv::math::merge_bytes(reduction, MV_F32, std::as_writable_bytes(std::span(out)).data(), places.data(), 3, 17);
+        mv::math::merge_bytes(reduction, MV_F32, std::as_writable_bytes(std::span(out)).data(), places, 17);
         for (const float value : out) assert_true(std::isnan(value));
       }
     }

@@ -12,10 +12,9 @@ Started MemberNode::send_command(int64_t head, const std::string& body, const Ca
   return calls_.start(call, options, [this, head, body, call] { runtime_.member().tables().command(head, body, call); });
 }
 
-void MemberNode::set_controller(Controller controller, std::function<void(int64_t)> waiting) {
-  using Known = table::Commands::Controller;
-  const Known known = controller == Controller::kHere ? Known::kHere : controller == Controller::kAwaited ? Known::kAwaited : Known::kNone;
-  runtime_.on_loop([&] { runtime_.member().commands().set_controller(known, std::move(waiting)); });
+void MemberNode::set_controller(bool executes, std::function<void(int64_t)> waiting) {
+  using Controller = table::Commands::Controller;
+  runtime_.on_loop([&] { runtime_.member().commands().set_controller(executes ? Controller::kHere : Controller::kNone, std::move(waiting)); });
 }
 
 std::optional<Command> MemberNode::next_command() {

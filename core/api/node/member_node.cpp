@@ -16,7 +16,7 @@ runtime::Runtime::Events MemberNode::events() {
 }
 
 base::Status MemberNode::shutdown() {
-  if (defect() == nullptr && !std::exchange(leaving_, true)) set_controller(Controller::kNone, {});  // no thread will take commands any more
+  if (defect() == nullptr && !std::exchange(leaving_, true)) set_controller(false, {});  // no thread will take commands any more
   return runtime_.shutdown();
 }
 

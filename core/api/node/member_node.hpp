@@ -46,7 +46,7 @@ class MemberNode final : public Node {
   std::vector<int64_t> workers_here() override;
 
   Started send_command(int64_t head, const std::string& body, const CallOptions& options) override;
-  void set_controller(Controller controller, std::function<void(int64_t)> waiting) override;
+  void set_controller(bool executes, std::function<void(int64_t)> waiting) override;
   std::optional<Command> next_command() override;
   void command_done(uint64_t number, const base::Status& outcome) override;
   bool workers_gone() const override { return runtime_.workers_gone(); }

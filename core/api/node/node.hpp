@@ -49,8 +49,6 @@ struct Command {
   int64_t head = 0;
   std::string body;
 };
-/// Whether this server executes commands. kAwaited: commands wait until it does.
-enum class Controller { kHere, kAwaited, kNone };
 
 /// This worker's end of a channel between all workers that open one of the same name: see engine/channel/channels.hpp.
 /// Any thread. The node outlives it.
@@ -137,8 +135,9 @@ class Node {
 
   /// Completes once the controllers of all servers have executed the command.
   virtual Started send_command(int64_t head, const std::string& body, const CallOptions& options) = 0;
-  /// `waiting` receives, on the loop, by how many the commands waiting for next_command() have grown; negative: shrunk.
-  virtual void set_controller(Controller controller, std::function<void(int64_t more)> waiting) = 0;
+  /// Sets whether this server executes commands; otherwise they fail. `waiting` receives, on the loop, by how many the
+  /// commands waiting for next_command() have grown; negative: shrunk.
+  virtual void set_controller(bool executes, std::function<void(int64_t more)> waiting) = 0;
   virtual std::optional<Command> next_command() = 0;
   virtual void command_done(uint64_t number, const base::Status& outcome) = 0;
   /// Whether all workers have finished or are lost. Never locks.

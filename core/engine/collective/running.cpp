@@ -75,7 +75,7 @@ void Running::finish() {
     if (out.count > 0) std::memcpy(out.data, scratch_.data() + static_cast<size_t>(setting_.rank) * out.bytes(), out.bytes());
   }
   if (operation_.reduction == math::Reduction::kAverage && here && contributors_ > 1)
-    for (const Array& array : operation_.out) math::divide_bytes(array.dtype, array.data, array.count, static_cast<double>(contributors_));
+    for (const Array& array : operation_.out) math::divide_bytes(array.dtype, array.data, array.count, static_cast<uint64_t>(contributors_));
   if (operation_.contributors != nullptr) *operation_.contributors = static_cast<uint64_t>(contributors_);
 }
 

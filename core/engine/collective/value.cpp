@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "math/merge.hpp"
+#include "math/reduction.hpp"
 
 namespace mv::collective {
 
@@ -136,7 +136,7 @@ void Value::reduce(const Range& range, const std::byte* theirs, math::Operand mi
     const std::byte* sources[] = {piece.from + first * piece.element(), theirs + before};
     if (mine_is == math::Operand::kSecond) std::swap(sources[0], sources[1]);
     const math::Reduction reduction = piece.reduction == math::Reduction::kAverage ? math::Reduction::kSum : piece.reduction;
-    math::merge_bytes(reduction, piece.array.dtype, here, sources, 2, count);
+    math::merge_bytes(reduction, piece.array.dtype, here, sources, count);
     piece.written.add(first, first + count);
   });
 }

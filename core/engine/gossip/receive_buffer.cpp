@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "math/copy_finite.hpp"
+#include "math/copy.hpp"
 #include "math/kernels.hpp"
 #include "tensor/dtype.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "math/copy_finite.hpp"
+#include "math/copy.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::gossip {

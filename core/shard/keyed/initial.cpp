@@ -1,9 +1,7 @@
 #include "shard/keyed/initial.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/mix.hpp"
 #include "math/kernels.hpp"
@@ -12,41 +10,8 @@ namespace mv::shard {
 
 namespace {
 
-template <typename T>
-T converted(double value) {
-  if constexpr (std::is_integral_v<T>) {
-    if (std::isnan(value)) return 0;
-    const double rounded = std::nearbyint(value);
-    // The largest i64 is not a double: it is rounded up to a double that is out of range.
-    if (rounded >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-    if (rounded <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-    return static_cast<T>(rounded);
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-template <typename T>
-void put(std::byte* row, uint64_t column, double value) {
-  const T stored = converted<T>(value);
-  std::memcpy(row + column * sizeof(T), &stored, sizeof(T));
-}
-
 void put_as(mv_dtype storage, std::byte* row, uint64_t column, double value) {
-  switch (storage) {
-    case MV_F32:
-      return put<float>(row, column, value);
-    case MV_F64:
-      return put<double>(row, column, value);
-    case MV_I32:
-      return put<int32_t>(row, column, value);
-    case MV_I64:
-      return put<int64_t>(row, column, value);
-    case MV_I8:
-      return put<int8_t>(row, column, value);
-    default:
-      return put<uint8_t>(row, column, value);
-  }
+  math::with_number(storage, [&](auto type) { math::set_element(row, column, math::nearest<decltype(type)>(value)); });
 }
 
 }  // namespace

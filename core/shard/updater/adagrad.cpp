@@ -5,8 +5,7 @@
 #include "shard/updater/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard {
-namespace HWY_NAMESPACE {
+namespace mv::shard::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void adagrad(const double* parameters, const Block& block) {
@@ -25,8 +24,7 @@ HWY_INLINE void adagrad(const double* parameters, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(adagrad)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard
+}  // namespace mv::shard::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -7,8 +7,7 @@
 #include "shard/updater/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard {
-namespace HWY_NAMESPACE {
+namespace mv::shard::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
@@ -39,8 +38,7 @@ HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(dcasgd)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard
+}  // namespace mv::shard::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

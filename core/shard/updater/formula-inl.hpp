@@ -14,8 +14,7 @@
 #include "shard/updater/kind.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard {
-namespace HWY_NAMESPACE {
+namespace mv::shard::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using math::HWY_NAMESPACE::load;
 using math::HWY_NAMESPACE::store;
@@ -43,8 +42,7 @@ HWY_INLINE hn::Vec<D> decayed(D tag, hn::Vec<D> g, hn::Vec<D> w, T decay) {
   return decay == 0 ? g : hn::Add(g, hn::Mul(hn::Set(tag, decay), w));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard
+}  // namespace mv::shard::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -7,8 +7,7 @@
 #include "shard/updater/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard {
-namespace HWY_NAMESPACE {
+namespace mv::shard::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void ftrl(const double* parameters, const Block& block) {
@@ -33,8 +32,7 @@ HWY_INLINE void ftrl(const double* parameters, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(ftrl)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard
+}  // namespace mv::shard::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

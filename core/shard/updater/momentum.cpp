@@ -6,8 +6,7 @@
 #include "shard/updater/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard {
-namespace HWY_NAMESPACE {
+namespace mv::shard::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void momentum(const double* parameters, const Block& block) {
@@ -27,8 +26,7 @@ HWY_INLINE void momentum(const double* parameters, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(momentum)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard
+}  // namespace mv::shard::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -108,7 +108,7 @@ class Node final : public api::Node {
   }
   api::Started load_checkpoint(const std::string&, const api::CallOptions& options) override { return run(options); }
   api::Started send_command(int64_t, const std::string&, const api::CallOptions& options) override { return run(options); }
-  void set_controller(api::Controller, std::function<void(int64_t)>) override {}
+  void set_controller(bool, std::function<void(int64_t)>) override {}
   std::optional<api::Command> next_command() override { return std::nullopt; }
   void command_done(uint64_t, const base::Status&) override {}
   bool workers_gone() const override { return false; }

@@ -7,8 +7,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 /// Corrections after the own parameters: 1 - lr wd, and 1 / sqrt(1 - beta2^t).
 enum : size_t { kLeft = kOwn + 3, kRoot };
@@ -34,8 +33,7 @@ HWY_INLINE void adamw(const double* n, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(adamw)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -17,8 +17,7 @@
 #include "shard/updater/optimizer/traits.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using shard::HWY_NAMESPACE::Arrays;
 using shard::HWY_NAMESPACE::each;
@@ -132,8 +131,7 @@ HWY_INLINE hn::Vec<D> sign_of(D tag, hn::Vec<D> value) {
   return hn::IfThenElseZero(hn::Ne(value, hn::Zero(tag)), hn::CopySign(one, value));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

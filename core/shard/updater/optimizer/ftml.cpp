@@ -7,8 +7,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 /// Corrections after the own parameters: (1 - beta1^t) / lr, and 1 / (1 - beta2^t).
 enum : size_t { kPerRate = kOwn + 3, kGrow };
@@ -37,8 +36,7 @@ HWY_INLINE void ftml(const double* n, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(ftml)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

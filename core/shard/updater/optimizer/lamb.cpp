@@ -8,8 +8,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 /// Corrections after the own parameters: 1 / (1 - beta1^t) and 1 / (1 - beta2^t).
 enum : size_t { kGrow1 = kOwn + 6, kGrow2 };
@@ -77,8 +76,7 @@ HWY_INLINE void lamb_measure(const double* n, const Block& block, double* sums) 
 }
 MV_INSTANTIATE_MEASURE(lamb_measure)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -7,8 +7,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 /// Values of warmup_strategy.
 constexpr double kLinear = 0, kPower2 = 1, kLars = 3;
@@ -81,8 +80,7 @@ HWY_INLINE void lbsgd_measure(const double* n, const Block& block, double* sums)
 }
 MV_INSTANTIATE_MEASURE(lbsgd_measure)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -8,8 +8,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void rmsprop(const double* n, const Block& block) {
@@ -44,8 +43,7 @@ HWY_INLINE void rmsprop(const double* n, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(rmsprop)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

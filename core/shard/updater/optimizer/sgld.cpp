@@ -8,8 +8,7 @@
 #include "shard/updater/optimizer/formula-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace mv::shard::optimizer {
-namespace HWY_NAMESPACE {
+namespace mv::shard::optimizer::HWY_NAMESPACE {
 
 constexpr size_t kBatch = 32, kSide = kBatch / 2;
 
@@ -152,8 +151,7 @@ HWY_INLINE void sgld(const double* n, const Block& block) {
 }
 MV_INSTANTIATE_FORMULA(sgld)
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mv::shard::optimizer
+}  // namespace mv::shard::optimizer::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

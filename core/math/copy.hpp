@@ -1,11 +1,17 @@
 #pragma once
-// A copy that checks its values for NaN and infinity. A kernel as in kernels.hpp.
+// Copies, also with stores that bypass the caches. Kernels as in kernels.hpp.
 
 #include <polyverso/polyverso.h>
 
 #include <cstddef>
 
 namespace mv::math {
+
+/// dst[i] = src[i], with stores that bypass the caches: for memory that another core has read and will read again. A
+/// normal store to a cache line that another core holds must invalidate it there first, line by line. That takes
+/// several times as long as the way through memory. `dst` is aligned to 64; the ranges do not overlap. Later stores
+/// become visible after the copy.
+void stream_bytes(std::byte* dst, const std::byte* src, size_t bytes) noexcept;
 
 /// The kind of stores. Bypassing the caches is faster if they would evict the data before it is read.
 enum class Copied { kByCaches, kPastCaches };

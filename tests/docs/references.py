@@ -4,7 +4,7 @@ functions, and the glossary's terms must exist.
 
     references.py SOURCE
 
-In README.md, CONTRIBUTING.md and docs/*.md, a source file in backticks (`rpc/client.cpp`) must exist, and a function in
+In README.md, CONTRIBUTING.md, docs/*.md and the pages of the interfaces' folders, a source file in backticks (`rpc/client.cpp`) must exist, and a function in
 backticks (`run()`) must be a word of the sources. If the label of a link is the name of a source file, the link must
 lead to a file of that name.
 
@@ -17,13 +17,13 @@ import re
 import sys
 from pathlib import Path
 
-DOCUMENTS = ("*.md", "docs/*.md", "data/*.md", "examples/*/*.md")
+DOCUMENTS = ("*.md", "docs/*.md", "data/*.md", "examples/*/*.md", "capi/**/*.md", "perl/**/*.md", "python/**/*.md", "lua/**/*.md")
 CODE = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z]+:")  # https:, doi:
 
-NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md", "capi/**/*.md", "perl/**/*.md", "python/**/*.md", "lua/**/*.md")
 QUOTED = re.compile(r"`([^`\n]+)`")
 LABELLED = re.compile(r"\[`?([^\]`]+)`?\]\(([^)#\s]+)[^)]*\)")
 SOURCE_FILE = re.compile(r"[\w./-]+\.(?:hpp|cpp|h|c|py|pm|lua|i|md|fbs|sh)")

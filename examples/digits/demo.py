@@ -269,7 +269,7 @@ def draw(trainings, one, two, about, path):
         axes.set(yscale="log", ylabel="training loss")
         axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda loss, _: f"{loss:g}"))
-        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+        axes.yaxis.set_minor_locator(ticker.NullLocator())
         axes.grid(True, alpha=0.3)
         axes.legend(fontsize=9)
     figure.supxlabel(f"Right: {about}. A worker is a Python process with one thread, on a core of its own.", fontsize=8, color="dimgray")

@@ -10,6 +10,9 @@ lead to a file of that name.
 
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.
+
+No line of prose is longer than 100 characters, and the first paragraph of a document begins with what the document is:
+"This page ...", "This example ...".
 """
 
 import functools
@@ -34,6 +37,12 @@ NOT_OURS = {
     "launch.py",  # of DMLC's trackers
     "multiverso.h",  # of Multiverso
 }
+
+
+WIDTH = 100  # of prose; CONTRIBUTING.md says so
+UNWRAPPED = re.compile(r"\||#|!?\[[^\]]*\]\S+$|\[[^\]]+\]: |<|    ")  # tables, headings, one long link, HTML, code
+PURPOSE = re.compile(r"This (?:page|folder|parcel|example) |Polyverso is ")
+NOT_WRAPPED_YET = ("CHANGELOG.md",)
 
 
 def without_code(text):
@@ -115,6 +124,16 @@ def lost_terms(glossary):
                 yield number, f'"{term}" is in none of its files'
 
 
+def badly_laid_out(document):
+    lines = without_code(document.read_text(encoding="utf-8")).splitlines()
+    for number, line in enumerate(lines, 1):
+        if len(line) > WIDTH and not UNWRAPPED.match(line.strip() if line.strip().startswith("[") else line):
+            yield number, f"a line of {len(line)} characters; prose wraps at {WIDTH}"
+    number, line = next((number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#"))
+    if not PURPOSE.match(line):
+        yield number, 'the first sentence does not say what the document is for: "This page ..."'
+
+
 def main():
     source = Path(sys.argv[1]).resolve()
     documents = sorted(document for pattern in DOCUMENTS for document in source.glob(pattern))
@@ -123,6 +142,8 @@ def main():
     bad = 0
     for document in documents:
         complaints = list(broken_links(document))
+        if document.name not in NOT_WRAPPED_YET:
+            complaints += badly_laid_out(document)
         if document in naming:
             complaints += lost_names(source, document)
         if document == glossary:

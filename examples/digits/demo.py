@@ -5,8 +5,8 @@ then with these three in async mode. In sync mode, the three workers together ta
 losses agree at every step, and all three workers end with the same bits. In async mode, no worker waits for another.
 These steps are too short for a second worker to save time.
 
-Two cores, half the time: a larger network (network.py), trained by one worker and by two. Both do the same work, each
-worker on a core of its own; the best of several runs counts. If two workers are not faster here, the demo says so.
+One worker against two, on two cores: a larger network (network.py), trained by one worker and by two. Both do the same work, each
+worker pinned to a core of its own; the best of several runs counts. If two workers are not faster here, the demo says so.
 
 `make demo` runs this script; to run it by hand, `source build/activate` first. The exit status is 0 if the trainings
 reach their accuracies and agree. The measured times do not affect it.
@@ -152,7 +152,7 @@ def missed_targets(trainings):
     return missed
 
 
-# ------------------------------------------------------------------ two cores, half the time
+# ------------------------------------------------------------------ one worker against two
 
 
 class Measured:
@@ -272,7 +272,8 @@ def draw(trainings, one, two, about, path):
         axes.yaxis.set_minor_locator(ticker.NullLocator())
         axes.grid(True, alpha=0.3)
         axes.legend(fontsize=9)
-    figure.supxlabel(f"Right: {about}. A worker is a Python process with one thread, on a core of its own.", fontsize=8, color="dimgray")
+    pinned = ", pinned to a core" if shutil.which("taskset") else ""
+    figure.supxlabel(f"Right: {about}. A worker is a Python process with one thread{pinned}.", fontsize=8, color="dimgray")
     figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
 
@@ -296,7 +297,7 @@ def demo(folder, epochs, repeats, picture):
         print(f"sync: three workers took {sync.seconds:.1f} s, one took {single.seconds:.1f} s: so short a step is mostly waiting")
 
     about = machine()
-    print(f"two cores, half the time? {about}", flush=True)
+    print(f"one worker against two: {about}", flush=True)
     one, two = measure_network(repeats)
     missed += disagreements(one, two)
     print(verdict(one, two, len(cpus())))

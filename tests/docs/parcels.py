@@ -44,7 +44,8 @@ def sources(folder, kinds):
 
 def own_modules(folder):
     """The modules named polyverso... that the parcel itself contains."""
-    return {f"polyverso.{path.stem}" for path in (folder / "polyverso").glob("*.lua")} | ({"polyverso.ipc"} if (folder / "native").is_dir() else set())
+    compiled = {"polyverso.ipc"} if (folder / "native").is_dir() else set()
+    return compiled | {f"polyverso.{path.stem}" for path in (folder / "polyverso").glob("*.lua")}
 
 
 def used(folder):

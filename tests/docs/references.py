@@ -4,9 +4,9 @@ functions, and the glossary's terms must exist.
 
     references.py SOURCE
 
-In README.md, CONTRIBUTING.md, docs/*.md and the pages of the interfaces' folders, a source file in backticks (`rpc/client.cpp`) must exist, and a function in
-backticks (`run()`) must be a word of the sources. If the label of a link is the name of a source file, the link must
-lead to a file of that name.
+In README.md, CONTRIBUTING.md, docs/*.md and the pages of the interfaces' folders, a source file in backticks
+(`rpc/client.cpp`) must exist, and a function in backticks (`run()`) must be a word of the sources. If the label of a
+link is the name of a source file, the link must lead to a file of that name.
 
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.

@@ -21,7 +21,7 @@ build: ## Builds into build/; then `source build/activate` (this is also plain `
 deps: ## Installs the Debian packages that are missing, as root or with sudo
 	@tools/make/deps.sh build
 
-demo: deps ## Trains digits with a Perl, a Python and a Lua worker on one table
+demo: deps ## Trains digits with a Perl, a Python and a Lua worker on one table; measures one worker against two
 	@$(tree) release shipped
 	@. build/activate && python3 examples/digits/demo.py
 

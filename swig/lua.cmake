@@ -15,11 +15,20 @@ foreach(version 5.1 5.4)
     INSTALL_DIRECTORY lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
   target_include_directories(polyverso_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
 
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/polyverso ${lua_tree}/polyverso)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/polyverso DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
+  if(NOT POLYVERSO_COMPAT)
+    # Of an earlier configuration.
+    file(REMOVE_RECURSE ${lua_tree}/multiverso ${lua_tree}/ipc ${lua_tree}/distlearn ${lua_tree}/libipc.lua
+      ${lua_tree}/polyverso/ipc_values.lua ${lua_tree}/polyverso/ipc.so)
+    continue()
+  endif()
+
   # Threads, queues and sockets for torch-ipc's scripts.
-  file(GLOB native_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lua/native/*.cpp)
+  file(GLOB native_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lua/compat/ipc/native/*.cpp)
   add_library(polyverso_ipc_lua${version} MODULE ${native_sources} ${PROJECT_SOURCE_DIR}/core/wire/cpace.cpp ${PROJECT_SOURCE_DIR}/core/wire/handshake.cpp)
   target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso PkgConfig::SODIUM fmt::fmt Threads::Threads)
-  target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/native ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/capi/include)
+  target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/compat/ipc/native ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/capi/include)
   target_include_directories(polyverso_ipc_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
   # Its threads may outlive the interpreter that has loaded it.
   target_link_options(polyverso_ipc_lua${version} PRIVATE -Wl,-z,nodelete)
@@ -29,16 +38,22 @@ foreach(version 5.1 5.4)
     BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN/${to_libraries}")
   install(TARGETS polyverso_ipc_lua${version} LIBRARY DESTINATION lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
 
-  foreach(package polyverso multiverso ipc distlearn)
-    polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/${package} ${lua_tree}/${package})
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/${package} DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
+  foreach(package multiverso/multiverso ipc/ipc ipc/distlearn ipc/polyverso)
+    get_filename_component(name ${package} NAME)
+    polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat/${package} ${lua_tree}/${name})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/${package} DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
   endforeach()
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/libipc.lua ${lua_tree}/libipc.lua SYMBOLIC)
-  install(FILES ${PROJECT_SOURCE_DIR}/lua/libipc.lua DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/compat/ipc/libipc.lua ${lua_tree}/libipc.lua SYMBOLIC)
+  install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/ipc/libipc.lua DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
 endforeach()
 
 # torch/, a replacement for systems without Torch: in a separate folder, which is on no search path by default; build/activate adds it. One
 # for all versions of Lua.
-polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat ${CMAKE_BINARY_DIR}/lua/compat)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch DESTINATION share/polyverso/lua-compat)
-install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/regress.lua DESTINATION share/polyverso/lua-compat)
+if(POLYVERSO_COMPAT)
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat/torch/torch ${CMAKE_BINARY_DIR}/lua/compat/torch)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/compat/torch/regress.lua ${CMAKE_BINARY_DIR}/lua/compat/regress.lua SYMBOLIC)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch/torch DESTINATION share/polyverso/lua-compat)
+  install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/torch/regress.lua DESTINATION share/polyverso/lua-compat)
+else()
+  file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/lua/compat)
+endif()

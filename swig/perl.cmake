@@ -35,4 +35,10 @@ endif()
 
 polyverso_link_sources(${PROJECT_SOURCE_DIR}/perl/lib ${perl_tree})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/perl/lib/ DESTINATION ${POLYVERSO_PERL_DIR})
+if(POLYVERSO_COMPAT)
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/perl/AI-MXNet/lib ${perl_tree})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/perl/AI-MXNet/lib/ DESTINATION ${POLYVERSO_PERL_DIR})
+else()
+  file(REMOVE_RECURSE ${perl_tree}/AI)  # of an earlier configuration
+endif()
 install(FILES ${perl_tree}/Polyverso/CAPI.pm DESTINATION ${POLYVERSO_PERL_DIR}/Polyverso)

@@ -1,4 +1,4 @@
-# Python: build/python/polyverso and build/python/multiverso, for the Python that cmake/packages.cmake has chosen.
+# Python: build/python/polyverso and what python/compat has, for the Python that cmake/packages.cmake has chosen.
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
 # This Python's module folder below a prefix: lib/python3.11/site-packages, on Debian .../dist-packages.
@@ -20,12 +20,18 @@ polyverso_swig_module(polyverso_python
   INSTALL_DIRECTORY ${POLYVERSO_PYTHON_DIR}/polyverso)
 target_link_libraries(polyverso_python PRIVATE Python3::Module)
 
-foreach(package polyverso multiverso)
-  polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/${package} ${python_tree}/${package})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/${package} DESTINATION ${POLYVERSO_PYTHON_DIR}
-    PATTERN __pycache__ EXCLUDE)
-endforeach()
-# Replacements for packages that scripts import, if they are not installed: cmake/activate.in appends them to the path.
-polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/compat/dpwa ${python_tree}/compat/dpwa)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/compat/dpwa DESTINATION share/polyverso/python-compat PATTERN __pycache__ EXCLUDE)
+# Links a package into the build tree, and installs it into a folder.
+function(polyverso_python_package from to installed)
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/${from} ${to})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/${from} DESTINATION ${installed} PATTERN __pycache__ EXCLUDE)
+endfunction()
+
+polyverso_python_package(polyverso ${python_tree}/polyverso ${POLYVERSO_PYTHON_DIR})
+if(POLYVERSO_COMPAT)
+  polyverso_python_package(compat/multiverso/multiverso ${python_tree}/multiverso ${POLYVERSO_PYTHON_DIR})
+  # A replacement for dpwa where it is not installed: cmake/activate.in appends it to the path.
+  polyverso_python_package(compat/dpwa/dpwa ${python_tree}/compat/dpwa share/polyverso/python-compat)
+else()
+  file(REMOVE_RECURSE ${python_tree}/multiverso ${python_tree}/compat)  # of an earlier configuration
+endif()
 install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)

@@ -5,8 +5,7 @@
 --
 -- A single worker trains on all images, each of n workers on every n-th one. All share one table of 65 x 10 weights.
 
-local mv = require("multiverso")
-local Node = require("polyverso.node")
+local polyverso = require("polyverso")
 
 local PIXELS, DIGITS = 64, 10
 local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
@@ -109,35 +108,34 @@ for i = 1, #arg, 2 do
 end
 
 local train, test = read_digits()
-mv.init() -- sync or async, as the launcher's options say
-local shared = mv.MatrixTableHandler:new(PIXELS + 1, DIGITS)
+local node = polyverso.init() -- sync or async, as the launcher's options say
+local shared = node:matrix{rows = PIXELS + 1, cols = DIGITS}
 local mine = {}
-for k = mv.worker_id() + 1, #train, mv.num_workers() do mine[#mine + 1] = train[k] end
-local is_master = mv.worker_id() == 0
+for k = node:worker_id() + 1, #train, node:num_workers() do mine[#mine + 1] = train[k] end
 
-mv.barrier()
+node:barrier()
 local begun = os.time() -- plain Lua has no finer wall clock
 for epoch = 0, options.epochs - 1 do
   local weights = shared:get()
-  if is_master and epoch % options.report == 0 then
+  if node:is_master() and epoch % options.report == 0 then
     say("epoch %d loss %.4f accuracy %.4f seconds %.3f", epoch, loss(weights, train), accuracy(weights, test), os.time() - begun)
   end
-  shared:add(gradient(weights, mine, -options.rate / #train))
+  shared:add(gradient(weights, mine, -options.rate / #train), {wait = false})
 end
 
-mv.barrier() -- afterwards the table has all adds of all workers
+node:barrier() -- afterwards the table has all adds of all workers
 local weights = shared:get()
 if options.save then
   -- Nine digits distinguish any two float32 values.
-  local file = assert(io.open(("%s/weights-%d.txt"):format(options.save, mv.worker_id()), "w"))
+  local file = assert(io.open(("%s/weights-%d.txt"):format(options.save, node:worker_id()), "w"))
   for _, row in ipairs(weights) do
     for _, value in ipairs(row) do file:write(("%.9g\n"):format(value)) end
   end
   file:close()
 end
-if is_master then
+if node:is_master() then
   -- Only one worker reads here. A get would count in the rounds of sync mode; a peek does not.
-  local final = Node.new(0):open("table-0"):peek()
+  local final = shared:peek()
   say("final accuracy %.4f seconds %.3f", accuracy(final, test), os.time() - begun)
 end
-mv.shutdown()
+node:shutdown()

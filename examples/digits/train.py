@@ -10,7 +10,6 @@ import gzip
 import pathlib
 import time
 
-import multiverso as mv
 import numpy as np
 import polyverso
 
@@ -58,34 +57,34 @@ def main():
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()
-    mv.init()  # sync or async, as the launcher's options say
-    table = mv.MatrixTableHandler(PIXELS + 1, DIGITS)
-    inputs = train_inputs[mv.worker_id() :: mv.workers_num()]
-    labels = train_labels[mv.worker_id() :: mv.workers_num()]
+    node = polyverso.init()  # sync or async, as the launcher's options say
+    table = node.matrix(PIXELS + 1, DIGITS)
+    inputs = train_inputs[node.worker_id :: node.num_workers]
+    labels = train_labels[node.worker_id :: node.num_workers]
     step = -options.rate / len(train_labels)
 
-    mv.barrier()
+    node.barrier()
     begun = time.monotonic()
     for epoch in range(options.epochs):
         weights = table.get()
-        if mv.is_master_worker() and epoch % options.report == 0:
+        if node.is_master and epoch % options.report == 0:
             print(
                 f"epoch {epoch} loss {loss(weights, train_inputs, train_labels):.4f}"
                 f" accuracy {accuracy(weights, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}",
                 flush=True,
             )
-        table.add(step * gradient(weights, inputs, labels))
+        table.add(step * gradient(weights, inputs, labels), wait=False)
 
-    mv.barrier()  # afterwards the table has all adds of all workers
+    node.barrier()  # afterwards the table has all adds of all workers
     weights = table.get()
     if options.save:
         # Nine digits distinguish any two float32 values.
-        (options.save / f"weights-{mv.worker_id()}.txt").write_text("".join(f"{value:.9g}\n" for value in weights.ravel()))
-    if mv.is_master_worker():
+        (options.save / f"weights-{node.worker_id}.txt").write_text("".join(f"{value:.9g}\n" for value in weights.ravel()))
+    if node.is_master:
         # Only one worker reads here. A get would count in the rounds of sync mode; a peek does not.
-        final = polyverso.Node(0).open("table-0").peek()
+        final = table.peek()
         print(f"final accuracy {accuracy(final, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}", flush=True)
-    mv.shutdown()
+    node.shutdown()
 
 
 if __name__ == "__main__":

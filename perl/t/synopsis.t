@@ -11,7 +11,7 @@ use TestCluster ();
 my $have_pdl = eval { require PDL::Lite; 1 };
 
 my $have_mouse = eval { require Mouse; 1 };
-my @files = map { "$FindBin::Bin/../lib/$_" } qw(Polyverso.pm Polyverso/*.pm AI/MXNet.pm AI/MXNet/*.pm AI/MXNet/*/*.pm);
+my @files = map { "$FindBin::Bin/../lib/$_" } qw(*.pm */*.pm */*/*.pm */*/*/*.pm);
 
 for my $file (sort map { glob } @files) {
     open my $lines, '<', $file or die "$file: $!";

@@ -42,22 +42,3 @@ def test_four_ranks_do_what_one_process_does(tmp_path, alone):
 
     elastic = run([*launcher, sys.executable, EXAMPLES / "mnist_ea.py", *OPTIONS], tmp_path)
     assert elastic > alone[0] - 0.01
-
-
-@pytest.mark.skipif(shutil.which("polyverso") is None or shutil.which("luajit") is None, reason="polyverso or luajit is not on PATH")
-@pytest.mark.parametrize("loop", ["mnist", "mnist-ea"])
-def test_ranks_in_lua_python_and_perl_train_together(tmp_path, loop):
-    folders = [tmp_path / language for language in ("lua", "python", "perl")]
-    for folder in folders:
-        folder.mkdir()
-    scripts = [["luajit", EXAMPLES / f"{loop}.lua"], [sys.executable, EXAMPLES / f"{loop.replace('-', '_')}.py"], ["perl", EXAMPLES / f"{loop}.pl"]]
-    command = ["polyverso", "run", "-n", "3"]
-    for number, (script, folder) in enumerate(zip(scripts, folders)):
-        command += ["---" if number else "--", *script, *OPTIONS, "--save", str(folder)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(float(accuracy) > 0.95 for accuracy in re.findall(r"final accuracy ([\d.]+)", done.stdout)), done.stdout
-    kept = [np.loadtxt(*folder.glob("parameters-*.txt")) for folder in folders]
-    assert (kept[1] == kept[2]).all()  # the same bits
-    if loop == "mnist":  # in mnist-ea each rank keeps its own parameters, not the centre
-        assert (kept[0] == kept[1]).all()

@@ -1,9 +1,12 @@
-"""torch-distlearn's two training loops on real images, in Lua: four processes with uneven shares."""
+"""torch-distlearn's two training loops on real images, in Lua: four processes with uneven shares, and ranks in Lua,
+Python and Perl together."""
 
 import pathlib
 import re
 import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "distlearn"
@@ -49,3 +52,21 @@ def test_elastic_averaging_comes_as_far_as_one_process(run):
     assert (status, err) == (0, "")
     single = final_accuracy(alone("mnist.lua", "--batch", 32))
     assert final_accuracy(out) > single - 0.01
+
+
+@pytest.mark.parametrize("loop", ["mnist", "mnist-ea"])
+def test_ranks_in_lua_python_and_perl_train_together(tmp_path, loop):
+    folders = [tmp_path / language for language in ("lua", "python", "perl")]
+    for folder in folders:
+        folder.mkdir()
+    scripts = [["luajit", EXAMPLES / f"{loop}.lua"], [sys.executable, EXAMPLES / f"{loop.replace('-', '_')}.py"], ["perl", EXAMPLES / f"{loop}.pl"]]
+    command = ["polyverso", "run", "-n", "3"]
+    for number, (script, folder) in enumerate(zip(scripts, folders)):
+        command += ["---" if number else "--", *script, "--epochs", "30", "--save", str(folder)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(float(accuracy) > 0.95 for accuracy in re.findall(r"final accuracy ([\d.]+)", done.stdout)), done.stdout
+    kept = [np.loadtxt(*folder.glob("parameters-*.txt")) for folder in folders]
+    assert (kept[1] == kept[2]).all()  # the same bits
+    if loop == "mnist":  # in mnist-ea each rank keeps its own parameters, not the centre
+        assert (kept[0] == kept[1]).all()

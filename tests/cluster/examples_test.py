@@ -1,10 +1,12 @@
 """The examples run as documented in their README, and the demo meets its targets."""
 
+import importlib.util
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -60,12 +62,45 @@ def test_async_training_learns_too(run, servers):
 
 
 def test_the_demo_meets_its_targets(tmp_path):
-    demo = [sys.executable, str(EXAMPLES / "digits" / "demo.py"), "--folder", str(tmp_path)]
-    result = subprocess.run(demo, capture_output=True, text=True, timeout=120)
+    demo = [sys.executable, str(EXAMPLES / "digits" / "demo.py"), "--folder", str(tmp_path), "--repeats", "1"]
+    result = subprocess.run(demo, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     last = result.stdout.splitlines()[-1]
-    numbers = r"demo: single=0\.\d{3} sync=0\.\d{3} async=0\.\d{3} seconds=\d+\.\d plot=(.*)"
+    numbers = r"demo: single=0\.\d{3} sync=0\.\d{3} async=0\.\d{3} one=\d+\.\d\ds two=\d+\.\d\ds seconds=\d+\.\d plot=(.*)"
     assert pathlib.Path(re.fullmatch(numbers, last)[1]).read_bytes().startswith(b"\x89PNG")
+    assert re.search(r"^working together (pays|does not pay in this measurement): one worker took ", result.stdout, re.MULTILINE)
+
+
+def test_the_demo_tells_whether_a_second_worker_pays(demo):
+    def run(seconds, *cpu, loss=0.5, accuracy=0.97):
+        return types.SimpleNamespace(seconds=seconds, cpu=cpu, curve=[(0, 0.0, 2.0), (9, seconds, loss)], accuracy=accuracy)
+
+    one = run(6, 6)
+    assert "working together pays: one worker took 6.00 s, two took 3.00 s for the same steps, 2.00 times" in demo.verdict(one, run(3, 3, 3), 2)
+    assert "does not pay in this measurement: one worker took 6.00 s, two took 6.00 s" in demo.verdict(one, run(6, 3, 3), 2)
+    assert "had a core for only 3.00 s" in demo.verdict(one, run(6, 3, 3), 2)
+    assert "there is only one core" in demo.verdict(one, run(6, 3, 3), 1)
+    assert "needed 12.00 s of processor time, one needed 6.00 s" in demo.verdict(one, run(6, 6, 6), 2)
+    # Slowness is no error; another result is.
+    assert demo.disagreements(one, run(60, 60, 60, loss=0.5001)) == []
+    assert "differ by 20.0%" in demo.disagreements(one, run(3, 3, 3, loss=0.6))[0]
+    assert "two workers: accuracy 0.5000" in demo.disagreements(one, run(3, 3, 3, accuracy=0.5))[0]
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_the_demo_draws_both_outcomes(demo, pays, tmp_path):
+    training = [types.SimpleNamespace(name=name, curve=[(0, 2.0), (5, 1.0)], accuracy=0.9) for name in ("single", "sync", "async")]
+    one, two = (types.SimpleNamespace(seconds=s, cpu=(s,), curve=[(0, 0.0, 2.0), (9, s, 1.0)]) for s in (6.0, 3.0 if pays else 6.0))
+    demo.draw(training, one, two, "a machine", tmp_path / "loss.svg")
+    assert b"<svg" in (tmp_path / "loss.svg").read_bytes()
+
+
+@pytest.fixture
+def demo():
+    specification = importlib.util.spec_from_file_location("digits_demo", EXAMPLES / "digits" / "demo.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 # ------------------------------------------------------------------ word vectors

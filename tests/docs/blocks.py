@@ -27,7 +27,8 @@ def compiled(file, build, source):
     """Compiles a C program. Returns its path, or raises with the compiler's output."""
     program, library = file.with_suffix(""), build / "lib"
     command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
-    command += [f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--as-needed", "-lmultiverso", "-lpolyverso", "-lm"]
+    names = [name for name in ("multiverso", "polyverso") if (library / f"lib{name}.so").exists()]
+    command += [f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--as-needed", *(f"-l{name}" for name in names), "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 

@@ -4,12 +4,15 @@ functions, and the glossary's terms must exist.
 
     references.py SOURCE
 
-In README.md, CONTRIBUTING.md and docs/*.md, a source file in backticks (`rpc/client.cpp`) must exist, and a function in
-backticks (`run()`) must be a word of the sources. If the label of a link is the name of a source file, the link must
-lead to a file of that name.
+In README.md, CONTRIBUTING.md, docs/*.md and the pages of the interfaces' folders, a source file in backticks
+(`rpc/client.cpp`) must exist, and a function in backticks (`run()`) must be a word of the sources. If the label of a
+link is the name of a source file, the link must lead to a file of that name.
 
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.
+
+No line of prose is longer than 100 characters, and the first paragraph of a document begins with what the document is:
+"This page ...", "This example ...".
 """
 
 import functools
@@ -17,13 +20,13 @@ import re
 import sys
 from pathlib import Path
 
-DOCUMENTS = ("*.md", "docs/*.md", "data/*.md", "examples/*/*.md")
+DOCUMENTS = ("*.md", "docs/*.md", "data/*.md", "examples/*/*.md", "capi/**/*.md", "perl/**/*.md", "python/**/*.md", "lua/**/*.md")
 CODE = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z]+:")  # https:, doi:
 
-NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md", "capi/**/*.md", "perl/**/*.md", "python/**/*.md", "lua/**/*.md")
 QUOTED = re.compile(r"`([^`\n]+)`")
 LABELLED = re.compile(r"\[`?([^\]`]+)`?\]\(([^)#\s]+)[^)]*\)")
 SOURCE_FILE = re.compile(r"[\w./-]+\.(?:hpp|cpp|h|c|py|pm|lua|i|md|fbs|sh)")
@@ -34,6 +37,11 @@ NOT_OURS = {
     "launch.py",  # of DMLC's trackers
     "multiverso.h",  # of Multiverso
 }
+
+
+WIDTH = 100  # of prose; CONTRIBUTING.md says so
+UNWRAPPED = re.compile(r"\||#|!?\[[^\]]*\]\S+$|\[[^\]]+\]: |<|    ")  # tables, headings, one long link, HTML, code
+PURPOSE = re.compile(r"This (?:page|folder|parcel|example) |Polyverso is ")
 
 
 def without_code(text):
@@ -115,6 +123,16 @@ def lost_terms(glossary):
                 yield number, f'"{term}" is in none of its files'
 
 
+def badly_laid_out(document):
+    lines = without_code(document.read_text(encoding="utf-8")).splitlines()
+    for number, line in enumerate(lines, 1):
+        if len(line) > WIDTH and not UNWRAPPED.match(line.strip() if line.strip().startswith("[") else line):
+            yield number, f"a line of {len(line)} characters; prose wraps at {WIDTH}"
+    number, line = next((number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#"))
+    if not PURPOSE.match(line):
+        yield number, 'the first sentence does not say what the document is for: "This page ..."'
+
+
 def main():
     source = Path(sys.argv[1]).resolve()
     documents = sorted(document for pattern in DOCUMENTS for document in source.glob(pattern))
@@ -123,6 +141,7 @@ def main():
     bad = 0
     for document in documents:
         complaints = list(broken_links(document))
+        complaints += badly_laid_out(document)
         if document in naming:
             complaints += lost_names(source, document)
         if document == glossary:

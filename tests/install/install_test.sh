@@ -1,9 +1,9 @@
 #!/bin/bash
-# Installs the build tree into a scratch prefix and uses it like a new user: a C program built with pkg-config and with find_package, the
-# command, and every language. Each uses only the installed tree.
-#   install_test.sh BUILD LIBDIR [PYTHON PYTHON_DIR PERL_DIR]
+# Installs the build tree into a scratch prefix and uses it like a new user: a C program built with pkg-config and with
+# find_package, the command, and every language, each with only the installed tree.
+#   install_test.sh BUILD LIBDIR COMPAT [PYTHON PYTHON_DIR PERL_DIR]     COMPAT: ON or OFF, as POLYVERSO_COMPAT
 set -euo pipefail
-build=$1 libdir=$2
+build=$1 libdir=$2 compat=$3
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -37,31 +37,42 @@ cmake -G Ninja -S "$here/consumer" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$
 cmake --build "$scratch/consumer" >"$scratch/build.log" || { cat "$scratch/build.log" >&2; exit 1; }
 expect "$version: 2 2 2" "$scratch/consumer/client"
 
-expect "2 2 2" "$scratch/consumer/multiverso"
+programs_for_multiverso() {
+  step "a program for Multiverso, by way of find_package"
+  cmake -G Ninja -S "$here/consumer-multiverso" -B "$scratch/consumer-multiverso" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/configure.log" ||
+    { cat "$scratch/configure.log" >&2; exit 1; }
+  cmake --build "$scratch/consumer-multiverso" >"$scratch/build.log" || { cat "$scratch/build.log" >&2; exit 1; }
+  expect "2 2 2" "$scratch/consumer-multiverso/multiverso"
 
-step "a program for Multiverso, linked manually; and its library opened by its path alone"
-cc -std=c99 -Wall -Wextra -Werror -o "$scratch/multiverso" "$here/consumer/multiverso.c" -I"$prefix/include" \
-  -L"$prefix/$libdir" -Wl,-rpath-link,"$prefix/$libdir" -lmultiverso
-expect "2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/multiverso"
-python3 -c '
+  step "the same, linked by hand; and its library opened by its path alone"
+  cc -std=c99 -Wall -Wextra -Werror -o "$scratch/multiverso" "$here/consumer-multiverso/multiverso.c" -I"$prefix/include" \
+    -L"$prefix/$libdir" -Wl,-rpath-link,"$prefix/$libdir" -lmultiverso
+  expect "2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/multiverso"
+  python3 -c '
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
 library.MV_Init(None, None)
 sys.exit(library.MV_NumWorkers() != 1)' "$prefix/$libdir/libmultiverso.so"
+}
+[ "$compat" = OFF ] || programs_for_multiverso
 
-step "the command, running that program"
+step "the command, running the first program"
 "$prefix/bin/polyverso" run -n 1 --metrics 0 -- "$scratch/consumer/client" >"$scratch/run.log" || { cat "$scratch/run.log" >&2; exit 1; }
 
-[ $# -gt 2 ] || exit 0
-python=$3 python_dir=$4 perl_dir=$5
+[ $# -gt 3 ] || exit 0
+python=$4 python_dir=$5 perl_dir=$6
 
 step "Python"
 expect "$version" env PYTHONPATH="$prefix/$python_dir" "$python" -c '
-import multiverso, polyverso
+import polyverso
 with polyverso.init() as node: print(polyverso.capi.mv_version_text())'
 
-# The replacement for dpwa is in a folder that users add to PYTHONPATH.
-expect w1 env PYTHONPATH="$prefix/$python_dir:$prefix/share/polyverso/python-compat" "$python" -c '
+compatible_python() {
+  expect 1 env PYTHONPATH="$prefix/$python_dir" "$python" -c '
+import multiverso
+multiverso.init(); print(multiverso.workers_num()); multiverso.shutdown()'
+  # The replacement for dpwa is in a folder that users add to PYTHONPATH.
+  expect w1 env PYTHONPATH="$prefix/$python_dir:$prefix/share/polyverso/python-compat" "$python" -c '
 import tempfile
 from dpwa.dpwa import DpwaConnection
 with tempfile.NamedTemporaryFile("w") as file:
@@ -70,10 +81,15 @@ with tempfile.NamedTemporaryFile("w") as file:
     conn = DpwaConnection("w1", file.name)
 conn.update_send(b"payload", 1.0)
 print(conn.name, end="")'
+}
+[ "$compat" = OFF ] || compatible_python
 
 step "Perl"
 expect "$version" env PERL5LIB="$prefix/$perl_dir" perl -we '
 use Polyverso; Polyverso->init; print Polyverso::mv_version_text(); Polyverso::mv_shutdown(0)'
+if [ "$compat" = ON ]; then
+  expect 6 env PERL5LIB="$prefix/$perl_dir" perl -we 'use AI::MXNet qw(mx); print mx->nd->array([1, 2, 3])->sum->asscalar'
+fi
 
 for lua in lua5.1 luajit lua5.4; do
   step "$lua"
@@ -82,6 +98,7 @@ for lua in lua5.1 luajit lua5.4; do
   expect "$version" env LUA_PATH="$prefix/share/lua/$abi/?.lua;$prefix/share/lua/$abi/?/init.lua" \
     LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
 local mv = require "polyverso"; mv.mv_init(); io.write(mv.mv_version_text()); mv.mv_shutdown(0)'
+  [ "$compat" = ON ] || continue
   # The replacement for Torch is in a folder that users add to LUA_PATH.
   stand_in="$prefix/share/polyverso/lua-compat"
   expect 6 env LUA_PATH="$prefix/share/lua/$abi/?.lua;$stand_in/?.lua;$stand_in/?/init.lua" \

@@ -63,7 +63,7 @@ for _, format in ipairs{"binary", "ascii"} do
       for at = 1, #bytes, 3 do
         for _, byte in ipairs{"\3", "8", "\255"} do
           local ended, failure = pcall(torch.deserialize, bytes:sub(1, at - 1) .. byte .. bytes:sub(at + 1), format)
-          assert.falsy(not ended and tostring(failure):find("compat/torch", 1, true), tostring(failure))
+          assert.falsy(not ended and tostring(failure):find("compat/torch/%a+%.lua"), tostring(failure))
         end
       end
     end)

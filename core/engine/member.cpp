@@ -87,8 +87,8 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       table_server_(clock, rpc_server_, pool_, shares_memory),
       commands_(clock, rpc_server_),
       checkpoint_client_(clock, rpc_client_, table_client_, pool_),
-      participant_(clock, rpc_server_, table_server_, storage),
-      coordinator_(clock, rpc_client_, rpc_server_, table_server_, storage),
+      participant_(clock, rpc_server_, table_server_.checkpoint_tables(), storage),
+      coordinator_(clock, rpc_client_, rpc_server_, table_server_.checkpoint_tables(), storage),
       inquirer_(clock, link, cluster_, table_client_, table_server_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.

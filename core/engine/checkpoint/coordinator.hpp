@@ -36,8 +36,8 @@ class Coordinator {
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// True if the request waited here. It is then answered with MV_ETIMEOUT and the names of the missing processes.
-  bool on_cancel(const rpc::Asked& asked);
+  /// Answers a request that waits here with MV_ETIMEOUT and the names of the missing processes.
+  void on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
 

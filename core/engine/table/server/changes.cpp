@@ -36,7 +36,7 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   if (table->consistency == shard::Consistency::kMerge && request.write() == wire::Write::Add && worker >= 0)
-    return change_merged(asked, *table, static_cast<size_t>(worker), request.index(), request.chunks(), std::move(held));
+    return change_merged(asked, *table, static_cast<size_t>(worker), request.index(), request.chunks(), held);
   if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
     const auto rows = table->take_rows(payload, request.rows(), roster_);
@@ -47,7 +47,7 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
   table->change_counted(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
 }
 
-void Changes::change_in_order(const rpc::Asked& asked, Table& table, HeldChange held) {
+void Changes::change_in_order(const rpc::Asked& asked, Table& table, HeldChange&& held) {
   const int64_t worker = roster_.worker_id(asked.client);
   if (table.follow(worker, asked)) {
     keep(held, held.payload, held.keep);
@@ -57,7 +57,7 @@ void Changes::change_in_order(const rpc::Asked& asked, Table& table, HeldChange 
   status.ok() ? rpc_.finish(asked) : rpc_.fail(asked, status);
 }
 
-void Changes::change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, HeldChange held) {
+void Changes::change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, const HeldChange& held) {
   if (held.rows > 0) {
     const auto rows = table.take_rows(held.payload, held.rows, roster_);
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
@@ -69,7 +69,7 @@ void Changes::change_merged(const rpc::Asked& asked, Table& table, size_t worker
   const bool in_stripes = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
   const uint64_t stripe = in_stripes ? held.first / each : MergeGate::kRows;
   // The last part of a stripe is added from where it lies. Parts that wait for others need memory of their own.
-  held_.hold(asked, table.number, held);
+  held_.hold(asked, table.number, HeldChange(held));
   table.change_merged(worker, asked, index, stripe, chunks);
   if (HeldChange* const waiting = held_.changes().find(asked)) keep(*waiting, held.payload, held.keep);
 }

@@ -27,9 +27,9 @@ class Changes {
   void data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
 
   /// Applies a checked change that sync mode does not count: at once, but not before its worker's earlier adds.
-  void change_in_order(const rpc::Asked& asked, Table& table, HeldChange held);
+  void change_in_order(const rpc::Asked& asked, Table& table, HeldChange&& held);
   /// Passes a checked part of an add to the gate of a merging table.
-  void change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, HeldChange held);
+  void change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, const HeldChange& held);
 
  private:
   void keep(HeldChange& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);

@@ -47,12 +47,12 @@ class HeldRequests {
   const Requests<HeldChange>& changes() const { return changes_; }
   Requests<HeldGet>& gets() { return gets_; }
   /// Holds the request from now on.
-  void hold(const rpc::Asked& asked, uint32_t table, HeldChange change) {
+  void hold(const rpc::Asked& asked, uint32_t table, HeldChange&& change) {
     change.since = clock_.now();
     change.table = table;
     changes_.insert(asked, std::move(change));
   }
-  void hold(const rpc::Asked& asked, uint32_t table, HeldGet get) {
+  void hold(const rpc::Asked& asked, uint32_t table, HeldGet&& get) {
     get.since = clock_.now();
     get.table = table;
     gets_.insert(asked, std::move(get));

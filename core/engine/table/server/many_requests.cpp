@@ -22,12 +22,11 @@ base::Status check_lists(const Request& request, const Numbers* numbers) {
 
 /// Prefetches what the next tables need while this one is processed: many small tables are scattered over the memory.
 void ManyRequests::expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const {
-  constexpr uint32_t kAhead[] = {16, 12, 8, 4};  // by level of Table::expect()
-  for (int level = 0; level < 4; ++level) {
-    const uint32_t next = at + kAhead[level];
-    const Table* const table = next < numbers.size() ? registry_.at(numbers.Get(next)) : nullptr;
-    if (table != nullptr) table->expect(level);
-  }
+  const auto table = [&](uint32_t ahead) -> const Table* { return at + ahead < numbers.size() ? registry_.at(numbers.Get(at + ahead)) : nullptr; };
+  if (const Table* const known = table(16)) known->expect_itself();
+  if (const Table* const known = table(12)) known->expect_parts();
+  if (const Table* const known = table(8)) known->expect_round();
+  if (const Table* const known = table(4)) known->expect_stripe();
 }
 
 void ManyRequests::change(const rpc::Asked& asked, const wire::ChangeMany& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -55,7 +54,7 @@ void ManyRequests::change(const rpc::Asked& asked, const wire::ChangeMany& reque
     }
     HeldChange held{0, elements, 0, values, staged, wire::Write::Add, shard::ChangePart::kFirst};
     if (table->consistency == shard::Consistency::kMerge && worker >= 0)
-      changes_.change_merged(part, *table, static_cast<size_t>(worker), request.indexes()->Get(i), 1, std::move(held));
+      changes_.change_merged(part, *table, static_cast<size_t>(worker), request.indexes()->Get(i), 1, held);
     else
       changes_.change_in_order(part, *table, std::move(held));
   }

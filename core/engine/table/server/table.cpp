@@ -144,28 +144,4 @@ void Table::merge(std::span<const rpc::Asked> parts) { decisions_.merge(*this, p
 void Table::accept(const rpc::Asked& asked) { decisions_.accept(*this, asked); }
 void Table::fail_gated(const rpc::Asked& asked, const base::Status& why) { decisions_.fail(*this, asked, why); }
 
-// ---- prefetching
-
-void Table::expect(int level) const {
-  constexpr size_t kLine = 64, kShardLines = 5;
-  const auto fetch = [](const void* from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
-  };
-  switch (level) {
-    case 0:
-      return fetch(this, hot_bytes());
-    case 1:
-      merge_gate_.expect(0);
-      fetch(&spec, sizeof spec.name + kLine);
-      if (shard != nullptr) fetch(shard.get(), kShardLines * kLine);
-      return;
-    case 2:
-      merge_gate_.expect(1);
-      if (shard != nullptr) shard->expect();
-      return;
-    default:
-      return merge_gate_.expect(2);
-  }
-}
-
 }  // namespace mv::table

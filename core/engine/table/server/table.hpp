@@ -1,6 +1,7 @@
 #pragma once
 // One table on one server: its part of the values, and the gate of its consistency.
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,12 +101,25 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   /// The worker's acknowledged add could not be merged: `why` is for its next get or add.
   void lose_round(base::Peer worker, base::Status why) { lost_rounds_.insert_or_assign(worker, std::move(why)); }
   std::optional<base::Status> take_lost_round(base::Peer worker) {
+    if (lost_rounds_.empty()) return std::nullopt;
     const auto lost = lost_rounds_.extract(worker);
     return lost ? std::optional(lost.mapped()) : std::nullopt;
   }
 
-  /// Prefetches what a request for many tables uses of this one, in four levels, with time in between.
-  void expect(int level) const;
+  // Prefetch what a request for many tables uses of this one: call them in this order, with time in between.
+
+  void expect_itself() const { fetch(this, hot_bytes()); }
+  void expect_parts() const {
+    constexpr size_t kShardLines = 5;
+    merge_gate_.expect(0);
+    fetch(&spec, sizeof spec.name + kLine);
+    if (shard != nullptr) fetch(shard.get(), kShardLines * kLine);
+  }
+  void expect_round() const {
+    merge_gate_.expect(1);
+    if (shard != nullptr) shard->expect();
+  }
+  void expect_stripe() const { merge_gate_.expect(2); }
 
   const uint32_t number;
   const shard::SpecRef shared_spec;
@@ -126,6 +140,10 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   void on_merged() override { publish_clock(); }
   void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
 
+  static constexpr size_t kLine = 64;
+  static void fetch(const void* from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
+  }
   bool has_clocks() const { return consistency == shard::Consistency::kStale || consistency == shard::Consistency::kAsync; }
   /// The size of the fields that requests for many tables use: they lie together, at the beginning.
   size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }

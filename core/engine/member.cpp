@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/dispatch.hpp"
+
 namespace mv::engine {
 
 using namespace std::chrono_literals;
@@ -13,41 +15,6 @@ constexpr size_t kPoolBlocks = 32;
 constexpr size_t kBlockBytes = shard::kStripeBytes + 4096;
 constexpr base::Nanos kLastWord = 1s;
 constexpr size_t kMostObservers = 64;
-
-bool is_answer(const wire::Message& message) {
-  switch (message.body_type()) {
-    case wire::Body::Reply:
-    case wire::Body::Created:
-    case wire::Body::Listing:
-    case wire::Body::Stats:
-    case wire::Body::Scanned:
-    case wire::Body::Saving:
-    case wire::Body::SavedFile:
-    case wire::Body::Loaded:
-    case wire::Body::StateRows:
-    case wire::Body::Ack:
-    case wire::Body::Progress:
-    case wire::Body::Grant:
-      return true;
-    case wire::Body::View:
-      return message.seq() > 0;  // without a number it is a broadcast by the master
-    default:
-      return false;
-  }
-}
-
-bool is_for_coordinator(const wire::Message& message) {
-  return message.body_type() == wire::Body::Save || message.body_type() == wire::Body::Saved || message.body_type() == wire::Body::Load;
-}
-
-bool is_for_participant(const wire::Message& message) {
-  return message.body_type() == wire::Body::Snapshot || message.body_type() == wire::Body::Written || message.body_type() == wire::Body::Check ||
-         message.body_type() == wire::Body::Restore;
-}
-
-bool is_for_cluster(const wire::Message& message) {
-  return message.body_type() == wire::Body::Join || message.body_type() == wire::Body::Barrier || message.body_type() == wire::Body::Leave;
-}
 }  // namespace
 
 /// A barrier in progress: first the flush, then the request to the master.
@@ -87,8 +54,8 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       table_server_(clock, rpc_server_, pool_, shares_memory),
       commands_(clock, rpc_server_),
       checkpoint_client_(clock, rpc_client_, table_client_, pool_),
-      participant_(clock, rpc_server_, table_server_, storage),
-      coordinator_(clock, rpc_client_, rpc_server_, table_server_, storage),
+      participant_(clock, rpc_server_, table_server_.checkpoint_tables(), storage),
+      coordinator_(clock, rpc_client_, rpc_server_, table_server_.checkpoint_tables(), storage),
       inquirer_(clock, link, cluster_, table_client_, table_server_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
       channels_(clock, cluster_, rpc_client_, rpc_server_) {
@@ -116,12 +83,13 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
     return link_.close(from);
   }
   cluster_.heard(from);
-  if (!cluster_.is_member(from) && !cluster_.hears_stranger(from, message)) return;
-  if (status::Inquirer::is_status(message)) return inquirer_.on_message(from, message, payload);
-  if (is_answer(message)) return rpc_client_.on_answer(from, message, payload);
-  if (message.body_type() == wire::Body::Ping) return cluster_.on_ping(from, *message.body_as_Ping());
-  if (message.body_type() == wire::Body::View) return cluster_.on_view(from, *message.body_as_View());
-  rpc_server_.on_message(from, message, payload, staged);
+  const Route& route = route_of(message.body_type());
+  if (!cluster_.is_member(from) && !cluster_.hears_stranger(from, message, route.sender)) return;
+  if (is_answer(route, message)) return rpc_client_.on_answer(from, message, payload);
+  if (route.delivery == Delivery::kRequest || route.engine == Engine::kRpc) return rpc_server_.on_message(from, message, payload, staged);
+  if (route.engine == Engine::kStatus) return inquirer_.on_message(from, message, payload);
+  if (const auto* ping = message.body_as_Ping()) return cluster_.on_ping(from, *ping);
+  if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view);
 }
 
 void Member::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
@@ -131,8 +99,9 @@ void Member::on_message(base::Peer from, const wire::Message& message, std::span
 base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
   if (observers_.contains(from)) return base::Sink::nowhere();
   if (!cluster_.is_member(from) && from != cluster_.master()) return base::Sink::nowhere();
-  if (status::Inquirer::is_status(message)) return inquirer_.place(from, message, bytes);
-  return is_answer(message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
+  const Route& route = route_of(message.body_type());
+  if (route.engine == Engine::kStatus) return inquirer_.place(from, message, bytes);
+  return is_answer(route, message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
 }
 
 void Member::on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) {
@@ -162,18 +131,25 @@ base::SinkRef Member::place(const wire::Message& request, size_t bytes) {
 
 void Member::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
-  if (!cluster_.may_send(asked.client, request.body_type()))
+  const Route& route = route_of(request.body_type());
+  if (!cluster_.may_send(asked.client, route.sender))
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "{} is not allowed to send {}", cluster_.view().name(asked.client),
                                                wire::EnumNameBody(request.body_type())));
-  if (is_for_cluster(request)) return cluster_.on_request(asked, request);
-  if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
-  if (channel::Channels::is_mine(request)) return channels_.on_request(asked, request, payload);
+  if (route.engine == Engine::kCluster) return cluster_.on_request(asked, request);
+  if (route.engine == Engine::kGroups) return groups_.on_request(asked, request, payload, staged);
+  if (route.engine == Engine::kChannels) return channels_.on_request(asked, request, payload);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
-  if (is_for_coordinator(request)) return coordinator_.on_request(asked, request, payload);
-  if (is_for_participant(request)) return participant_.on_request(asked, request, payload);
-  if (const auto* command = request.body_as_Command()) return commands_.on_request(asked, *command, payload);
-  table_server_.on_request(asked, request, payload, staged);
+  switch (route.engine) {
+    case Engine::kCoordinator:
+      return coordinator_.on_request(asked, request, payload);
+    case Engine::kParticipant:
+      return participant_.on_request(asked, request, payload);
+    case Engine::kCommands:
+      return commands_.on_request(asked, *request.body_as_Command(), payload);
+    default:
+      return table_server_.on_request(asked, request, payload, staged);
+  }
 }
 
 void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -181,8 +157,20 @@ void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked) && !channels_.on_cancel(asked))
-    table_server_.on_cancel(asked);
+  switch (route_of(rpc_server_.kind_of(asked)).engine) {
+    case Engine::kCluster:
+      return cluster_.on_cancel(asked);
+    case Engine::kCoordinator:
+      return coordinator_.on_cancel(asked);
+    case Engine::kCommands:
+      return commands_.on_cancel(asked);
+    case Engine::kChannels:
+      return channels_.on_cancel(asked);
+    case Engine::kTables:
+      return table_server_.on_cancel(asked);
+    default:
+      return;  // the others let their requests continue
+  }
 }
 
 // ---- membership events

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/dispatch.hpp"
 #include "engine/member.hpp"
 #include "keeping_link.hpp"
 
@@ -141,7 +142,7 @@ struct Expectation {
   Fate from_stranger;
 };
 
-/// Every message, from a process that is not a member: an independent restatement of the rules in engine/cluster/admission.cpp.
+/// Every message, from a process that is not a member: an independent restatement of the rules in engine/dispatch.hpp.
 constexpr Expectation kExpectations[] = {
     {Body::NONE, Fate::kRefused},       {Body::Join, Fate::kHeard},          {Body::View, Fate::kDropped},      {Body::Barrier, Fate::kRefused},
     {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},       {Body::Progress, Fate::kDropped},
@@ -198,6 +199,44 @@ void a_stranger_is_refused_whatever_it_sends(void**) {
   assert_true(node.member.service().started() == started);
   assert_true(node.has_table());
   assert_false(node.link.has_closed(kWorker));
+}
+
+void each_request_of_a_member_reaches_an_engine_that_knows_it(void**) {
+  size_t requests = 0;
+  for (const Body body : wire::EnumValuesBody()) {
+    const engine::Route& route = engine::route_of(body);
+    if (route.delivery != engine::Delivery::kRequest || route.sender != cluster::Sender::kMember) continue;
+    ++requests;
+    Served node;
+    node.hear_empty(kWorker, body, 4);
+    assert_int_equal(node.member.service().started()[static_cast<uint8_t>(body)], body == Body::Create || body == Body::Ready ? 2 : 1);
+    for (const base::Frame& frame : node.said_to(kWorker)) {
+      if (message_of(frame).text() == nullptr) continue;
+      assert_null(strstr(message_of(frame).text()->c_str(), "unknown request"));
+      assert_null(strstr(message_of(frame).text()->c_str(), "is not allowed"));
+    }
+  }
+  assert_true(requests > 20);
+}
+
+void a_number_that_is_no_kind_may_be_sent_by_nobody(void**) {
+  for (int number = static_cast<int>(Body::MAX) + 1; number < 256; ++number) {
+    const engine::Route& route = engine::route_of(static_cast<Body>(number));
+    assert_true(route.engine == engine::Engine::kNone && route.delivery == engine::Delivery::kRequest && route.sender == cluster::Sender::kNobody);
+  }
+  Served node;
+  node.hear_empty(kWorker, static_cast<Body>(200), 4);
+  assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
+}
+
+void a_cancel_reaches_the_engine_of_its_request(void**) {
+  Served node;
+  node.hear(kWorker, Body::Command, 4, [](auto& fbb) { return wire::CreateCommand(fbb, 9); });  // waits for a controller
+  assert_int_equal(node.answer_to(kWorker, 4), 1);
+  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 5); });  // another number
+  assert_int_equal(node.answer_to(kWorker, 4), 1);
+  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 4); });
+  assert_int_equal(node.answer_to(kWorker, 4), MV_ETIMEOUT);
 }
 
 void a_refused_stranger_is_not_heard_any_more(void**) {
@@ -324,6 +363,9 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_message_has_an_expectation),
       cmocka_unit_test(a_stranger_is_refused_whatever_it_sends),
+      cmocka_unit_test(each_request_of_a_member_reaches_an_engine_that_knows_it),
+      cmocka_unit_test(a_number_that_is_no_kind_may_be_sent_by_nobody),
+      cmocka_unit_test(a_cancel_reaches_the_engine_of_its_request),
       cmocka_unit_test(a_refused_stranger_is_not_heard_any_more),
       cmocka_unit_test(what_joining_takes_is_heard_but_not_without_end),
       cmocka_unit_test(a_join_is_a_lifes_first_request),

@@ -12,6 +12,7 @@
 #include "base/pool.hpp"
 #include "checkpoint/restore.hpp"
 #include "engine/rpc/client.hpp"
+#include "engine/table/server/server.hpp"
 #include "engine/table/spec_wire.hpp"
 #include "keeping_link.hpp"
 
@@ -160,7 +161,7 @@ struct Cluster : rpc::Service {
   base::Pool pool{4096, 1};
   SlowDisk disk;
   table::Server tables{time, server, pool, false};
-  checkpoint::Participant participant{time, server, tables, &disk};
+  checkpoint::Participant participant{time, server, tables.checkpoint_tables(), &disk};
   wire::FrameBuilder builder;
   uint32_t created = 0;  ///< the number of tables so far, which is the next one's number
 };
@@ -186,7 +187,7 @@ struct Loading : Cluster {
     assert_string_equal(checked->outcome.c_str(), "MV_OK: ");
   }
   uint64_t clock_of(const std::string& name) const {
-    for (const auto& entry : tables.entries({}))
+    for (const auto& entry : tables.checkpoint_tables().entries({}))
       if (entry.spec.name == name) return entry.clock;
     return UINT64_MAX;
   }

@@ -230,16 +230,14 @@ base::Status Channels::Assembly::add(const wire::ChannelPart& part, std::span<co
   return {};
 }
 
-bool Channels::on_cancel(const rpc::Asked& asked) {
+void Channels::on_cancel(const rpc::Asked& asked) {
   for (auto& [channel, end] : ends_) {
     const auto ask = end.asks.find(asked.client);
     if (ask == end.asks.end() || ask->second.asked != asked) continue;
     end.asks.erase(ask);
     end.report();
-    server_.fail(asked, base::Status(MV_ETIMEOUT, "it has not given its bytes"));
-    return true;
+    return server_.fail(asked, base::Status(MV_ETIMEOUT, "it has not given its bytes"));
   }
-  return false;
 }
 
 void Channels::gone(base::Peer peer) {

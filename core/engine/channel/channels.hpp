@@ -56,12 +56,9 @@ class Channels {
   /// all have them; workers that have left or are lost need none.
   void deliver(const base::OperationRef& call, const std::string& channel, const std::vector<BytesRef>& by_worker);
 
-  static bool is_mine(const wire::Message& message) {
-    return message.body_type() == wire::Body::ChannelAsk || message.body_type() == wire::Body::ChannelPart;
-  }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// True if the request was waiting here.
-  bool on_cancel(const rpc::Asked& asked);
+  /// Fails the request if it still waits here.
+  void on_cancel(const rpc::Asked& asked);
   /// The member has left or is lost.
   void gone(base::Peer peer);
 

@@ -70,7 +70,7 @@ void Coordinator::ask_for(Request request, bool alone) {
   settle();
 }
 
-bool Coordinator::on_cancel(const rpc::Asked& asked) {
+void Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
   const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& request) { return request.asked == asked; });
   if (waits != mine.end()) {
@@ -78,9 +78,9 @@ bool Coordinator::on_cancel(const rpc::Asked& asked) {
     mine.erase(waits);
     server_.fail(asked, base::error(MV_ETIMEOUT, "{}: still waiting for {}",
                                     loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers()));
-    return true;
+    return;
   }
-  if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return false;
+  if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return;
   const bool goes_on = job_->phase == Phase::kRestoring;
   server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
                                   missing_servers(), goes_on ? "continues" : "is cancelled"));
@@ -89,7 +89,6 @@ bool Coordinator::on_cancel(const rpc::Asked& asked) {
   if (!goes_on && job_->error.ok())
     job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path,
                               view_->name(asked.client));
-  return true;
 }
 
 void Coordinator::worker_finished(base::Peer worker) {

@@ -17,7 +17,7 @@
 #include "engine/cluster/wait.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
-#include "engine/table/server/server.hpp"
+#include "engine/table/server/checkpoint_tables.hpp"
 
 namespace mv::checkpoint {
 
@@ -31,13 +31,13 @@ namespace mv::checkpoint {
 class Coordinator {
  public:
   /// @param storage null: this node keeps no checkpoints
-  Coordinator(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::Server& tables, Storage* storage)
+  Coordinator(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::CheckpointTables& tables, Storage* storage)
       : clock_(clock), client_(client), server_(server), tables_(tables), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// True if the request waited here. It is then answered with MV_ETIMEOUT and the names of the missing processes.
-  bool on_cancel(const rpc::Asked& asked);
+  /// Answers a request that waits here with MV_ETIMEOUT and the names of the missing processes.
+  void on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
 
@@ -120,7 +120,7 @@ class Coordinator {
   const base::Clock& clock_;
   rpc::Client& client_;
   rpc::Server& server_;
-  table::Server& tables_;
+  table::CheckpointTables& tables_;
   Storage* const storage_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;

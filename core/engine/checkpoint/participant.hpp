@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/checkpoint/storage.hpp"
-#include "engine/table/server/server.hpp"
+#include "engine/table/server/checkpoint_tables.hpp"
 
 namespace mv::checkpoint {
 
@@ -14,7 +14,7 @@ namespace mv::checkpoint {
 class Participant {
  public:
   /// @param storage null: this node keeps no checkpoints
-  Participant(const base::Clock& clock, rpc::Server& rpc, table::Server& tables, Storage* storage)
+  Participant(const base::Clock& clock, rpc::Server& rpc, table::CheckpointTables& tables, Storage* storage)
       : clock_(clock), rpc_(rpc), tables_(tables), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
@@ -65,7 +65,7 @@ class Participant {
 
   const base::Clock& clock_;
   rpc::Server& rpc_;
-  table::Server& tables_;
+  table::CheckpointTables& tables_;
   Storage* const storage_;
   const cluster::View* view_ = nullptr;
   wire::FrameBuilder builder_;

@@ -1,10 +1,8 @@
 #pragma once
-// The permitted senders of each message. The hello does not make a process a member: it proves only that the process
+// The permitted senders of messages; engine/dispatch.hpp has those of each kind. The hello does not make a process a member: it proves only that the process
 // knows the secret, or belongs to the same user.
 
 #include <cstdint>
-
-#include "wire/frame.hpp"
 
 namespace mv::cluster {
 
@@ -16,8 +14,5 @@ enum class Sender : uint8_t {
   kFirstServer,  ///< server 0 only, which directs checkpoints
   kNobody,       ///< messages of gossip, which has no cluster
 };
-
-/// Defined for every message type.
-Sender sender_of(wire::Body body);
 
 }  // namespace mv::cluster

@@ -206,14 +206,13 @@ void Cluster::send_view(base::Peer to) {
   link_.send(to, builder_.finish(wire::Body::View, written));
 }
 
-bool Cluster::on_cancel(const rpc::Asked& asked) {
-  if (barrier_.withdraw(asked)) return true;
+void Cluster::on_cancel(const rpc::Asked& asked) {
+  if (barrier_.withdraw(asked)) return;
   const auto joiner = std::find_if(joiners_.begin(), joiners_.end(), [&](const Joiner& j) { return j.asked == asked; });
-  if (phase_ != Phase::kJoining || joiner == joiners_.end()) return false;
+  if (phase_ != Phase::kJoining || joiner == joiners_.end()) return;
   const std::string missing = arrivals();
   joiners_.erase(joiner);
   server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
-  return true;
 }
 
 // ---- joining
@@ -343,8 +342,8 @@ bool Cluster::is_member(base::Peer peer) const {
   return member != nullptr && member->state != State::kLost;
 }
 
-bool Cluster::may_send(base::Peer peer, wire::Body body) const {
-  switch (sender_of(body)) {
+bool Cluster::may_send(base::Peer peer, Sender sender) const {
+  switch (sender) {
     case Sender::kAnyone:
       return true;
     case Sender::kMember:
@@ -363,14 +362,14 @@ bool Cluster::may_send(base::Peer peer, wire::Body body) const {
   return false;
 }
 
-bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
+bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Sender sender) {
   const auto contact = contacts_.find(from);
   if (contact == contacts_.end()) return false;
-  if (from == master_) return may_send(from, message.body_type());  // its answer to this node's Join
+  if (from == master_) return may_send(from, sender);  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
   const auto* inquire = message.body_as_Inquire();
   if (inquire != nullptr && !inquire->whole()) return false;  // observers ask for the whole status only
-  switch (sender_of(message.body_type())) {
+  switch (sender) {
     case Sender::kAnyone:
       // Bounds the number and the cost of answers to non-members. The Join of an incarnation is its first request.
       if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->second.messages <= kMostOfStranger;

@@ -89,12 +89,12 @@ class Cluster {
   void heard(base::Peer peer);
   /// True for a member of the view that is not lost.
   bool is_member(base::Peer peer) const;
-  /// Whether this peer may send messages of this kind.
-  bool may_send(base::Peer peer, wire::Body body) const;
+  /// Whether this peer is one of these senders.
+  bool may_send(base::Peer peer, Sender sender) const;
   /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or dropped
   /// because the sender may be a member of a view that has not arrived yet; in that case it is requested again later.
-  /// Neither costs memory.
-  bool hears_stranger(base::Peer from, const wire::Message& message);
+  /// Neither costs memory. `sender`: the permitted senders of the message.
+  bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender);
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const;
@@ -110,7 +110,7 @@ class Cluster {
   std::vector<Wait> waits() const { return barrier_.waits(clock_.now()); }
 
   void on_request(const rpc::Asked& asked, const wire::Message& request);
-  bool on_cancel(const rpc::Asked& asked);
+  void on_cancel(const rpc::Asked& asked);
   void on_view(base::Peer from, const wire::View& view);
   void on_ping(base::Peer from, const wire::Ping& ping);
 

@@ -48,9 +48,6 @@ class Groups {
   /// Closes all groups. `left` runs once all sent messages have been taken.
   void leave(std::function<void()> left);
 
-  static bool is_mine(const wire::Message& message) {
-    return message.body_type() == wire::Body::Collect || message.body_type() == wire::Body::GroupNote;
-  }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   void lost(base::Peer peer, const base::Status& why);

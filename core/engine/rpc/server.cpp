@@ -7,7 +7,8 @@ namespace mv::rpc {
 
 namespace {
 /// A get runs again if its answer was lost.
-bool is_get(const wire::Message& message) { return message.body_type() == wire::Body::Get || message.body_type() == wire::Body::GetMany; }
+bool is_get(wire::Body kind) { return kind == wire::Body::Get || kind == wire::Body::GetMany; }
+bool is_get(const wire::Message& message) { return is_get(message.body_type()); }
 constexpr size_t kMaxEarlyCount = 256;
 constexpr size_t kMaxEarlyBytes = 1 << 20;
 
@@ -72,7 +73,7 @@ void Server::start(base::Peer client, Stream& stream, const wire::Message& messa
   const Seq seq = stream.next++;
   ++started_[static_cast<uint8_t>(message.body_type())];
   stream.starting = seq;
-  stream.start_state = {is_get(message)};
+  stream.start_state = {message.body_type()};
   service_.on_request({client, seq}, message, payload, staged);
   if (std::exchange(stream.starting, 0) == seq) stream.running.emplace(seq, stream.start_state);
 }
@@ -106,7 +107,7 @@ void Server::repeat(base::Peer client, Stream& stream, const wire::Message& mess
   if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
   if (is_get(message)) {
-    stream.running.emplace(seq, Running{true});  // it still counts as finished: `done` does not decrease
+    stream.running.emplace(seq, Running{message.body_type()});  // it still counts as finished: `done` does not decrease
     return service_.on_request({client, seq}, message, payload, nullptr);
   }
   base::Frame frame = builder_.answer({});
@@ -184,7 +185,7 @@ void Server::answer(const Asked& asked, base::Frame frame) {
   if (stream == nullptr) return;
   mark_finished(asked.client, *stream, asked.seq);
   send(asked.client, *stream, asked.seq, frame);
-  if (!running.is_get) stream->kept.emplace(asked.seq, Kept{std::move(frame)});
+  if (!is_get(running.kind)) stream->kept.emplace(asked.seq, Kept{std::move(frame)});
 }
 
 void Server::split(const Asked& asked, size_t parts, Over over) {
@@ -223,6 +224,12 @@ void Server::fail(const Asked& asked, const base::Status& why) {
   if (stream == nullptr) return;
   Kept& kept = stream->kept.emplace(asked.seq, Kept{builder_.answer(why), true}).first->second;
   send(asked.client, *stream, asked.seq, kept.frame);
+}
+
+wire::Body Server::kind_of(const Asked& asked) {
+  const auto found = streams_.find(asked.client);
+  const Running* const running = found != streams_.end() ? find_running(found->second, asked.seq) : nullptr;
+  return running != nullptr ? running->kind : wire::Body::NONE;
 }
 
 void Server::grant(const Asked& asked) {

@@ -36,6 +36,8 @@ class Server {
   /// over(first error); without `over` it finishes or fails the request.
   using Over = std::function<void(const base::Status&)>;
   void split(const Asked& asked, size_t parts, Over over = nullptr);
+  /// The kind of a started request without an answer; NONE for others.
+  wire::Body kind_of(const Asked& asked);
   /// Requests the payload that the request offered.
   void grant(const Asked& asked);
 
@@ -54,7 +56,7 @@ class Server {
     std::vector<std::byte> payload;
   };
   struct Running {
-    bool is_get = false;
+    wire::Body kind = wire::Body::NONE;
     bool granted = false;
     bool data_here = false;
   };

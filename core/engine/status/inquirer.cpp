@@ -107,11 +107,6 @@ void Inquirer::send_inquire(base::Peer to, uint64_t number, bool whole, bool jso
 
 // ---- answering
 
-bool Inquirer::is_status(const wire::Message& message) {
-  return message.body_type() == wire::Body::Inquire || message.body_type() == wire::Body::Report ||
-         message.body_type() == wire::Body::Overview || message.body_type() == wire::Body::Stuck;
-}
-
 void Inquirer::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   if (const auto* inquire = message.body_as_Inquire()) {
     if (inquire->whole()) return answer_whole(from, inquire->number(), inquire->json());

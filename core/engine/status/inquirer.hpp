@@ -55,8 +55,7 @@ class Inquirer {
   /// Calls `told` with the status of the cluster, within a few seconds even if members do not answer.
   void ask(bool json, Told told);
 
-  /// True for Inquire, Report, Overview and Stuck, which only this class handles.
-  static bool is_status(const wire::Message& message);
+  /// Inquire, Report, Overview and Stuck.
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
   /// An Inquire of an observer. However often it asks, the members are asked at a limited rate.
   void on_observer_message(base::Peer from, const wire::Message& message);

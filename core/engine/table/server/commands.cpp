@@ -30,15 +30,13 @@ void Commands::on_request(const rpc::Asked& asked, const wire::Command& request,
   if (waiting_changed_) waiting_changed_(1);
 }
 
-bool Commands::on_cancel(const rpc::Asked& asked) {
+void Commands::on_cancel(const rpc::Asked& asked) {
   const auto found = std::ranges::find(waiting_, asked, &WaitingCommand::asked);
-  if (found == waiting_.end())
-    return std::ranges::any_of(taken_, [&](const auto& taken) { return taken.second.asked == asked; });  // its outcome will be reported
+  if (found == waiting_.end()) return;  // it was taken: its outcome will be reported
   const int64_t head = found->command.head;
   waiting_.erase(found);
   if (waiting_changed_) waiting_changed_(-1);
   rpc_.fail(asked, base::error(MV_ETIMEOUT, "command {}: {} has not executed it, and will not: its controller's thread has not picked it up", head, self_));
-  return true;
 }
 
 std::optional<Commands::Command> Commands::take() {

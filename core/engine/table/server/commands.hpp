@@ -35,8 +35,8 @@ class Commands {
   void set_controller(Controller controller, std::function<void(int64_t more)> waiting);
 
   void on_request(const rpc::Asked& asked, const wire::Command& request, std::span<const std::byte> payload);
-  /// A command that was not taken yet will not be executed. True if the request is a command that is waiting or taken.
-  bool on_cancel(const rpc::Asked& asked);
+  /// A command that was not taken yet will not be executed. A taken one continues.
+  void on_cancel(const rpc::Asked& asked);
 
   /// Takes the oldest waiting command; done() follows.
   std::optional<Command> take();

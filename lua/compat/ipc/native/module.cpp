@@ -1,4 +1,4 @@
-// require("polyverso.ipc"): the functions that torch-ipc's modules need and Lua lacks. lua/libipc.lua is the user's interface to it.
+// require("polyverso.ipc"): the functions that torch-ipc's modules need and Lua lacks. lua/compat/ipc/libipc.lua is the user's interface to it.
 
 #include <sodium.h>
 #include <unistd.h>

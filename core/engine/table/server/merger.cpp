@@ -1,15 +1,13 @@
-// The server's side of merging tables: makes one add of the parts that the gate has collected.
+#include "engine/table/server/merger.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
-#include <new>
 #include <set>
 
-#include "base/log.hpp"
 #include "base/per_thread.hpp"
 #include "codec/values.hpp"
-#include "engine/table/server/server.hpp"
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
 #include "math/sum.hpp"
@@ -18,47 +16,12 @@
 
 namespace mv::table {
 
-void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, Held held) {
-  if (held.rows > 0) {
-    const auto rows = take_rows(table, held.payload, held.rows);
-    if (!rows.ok()) return rpc_.fail(asked, rows.status());
-  }
-  const uint64_t each = shard::stripe_elements(table.spec);
-  if (held.count > 0 && held.first / each != (held.first + held.count - 1) / each)
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add spans several stripes", table.spec.name));
-  // Rows longer than a stripe come as elements, each row cut by itself. They are a stripe together, like other rows.
-  const bool in_stripes = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
-  const uint64_t stripe = in_stripes ? held.first / each : MergeGate::kRows;
-  // The last part of a stripe is added from where it lies. Parts that wait for others need memory of their own.
-  held_back(table, asked, held);
-  table.merge_gate.change(worker, asked, index, stripe, chunks);
-  if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
-}
-
-void Server::Table::accept(const rpc::Asked& asked) {
-  if (const auto lost = lost_rounds.extract(asked.client))
-    return server.rpc_.fail(asked, base::error(lost.mapped().code(), "{}; this add was accepted", lost.mapped().text()));
-  server.rpc_.finish(asked);
-}
-
-void Server::Table::merge(std::span<const rpc::Asked> parts) {
-  moved = server.now();
-  // The parts were acknowledged on arrival. An exception here breaks the node down, so all workers are notified.
-  const base::Status status = server.apply_merged(*this, parts);
-  if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
-  for (const rpc::Asked& asked : parts) {
-    if (!status.ok())
-      lost_rounds.insert_or_assign(asked.client, base::error(status.code(), "{}; the round with this worker's earlier add is lost", status.text()));
-    server.held_.erase(asked);
-  }
-}
-
 /// Sums up the elements of parts that all have them, in the order of the parts, in their storage dtype.
-base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
+base::Status Merger::sum_up(const Table& table, Parts parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
   const mv_dtype dtype = table.spec.dtype, storage = tensor::storage_dtype(dtype);
   *sum = pool_.take(count * tensor::dtype_bytes(storage));
   std::byte* const to = sum->bytes.data();
-  for (const Held* part : parts) {
+  for (const HeldChange* part : parts) {
     if (part->codec != nullptr && (part->first != first || part->count != count))
       return base::error(MV_EPROTOCOL, "table \"{}\": the parts of a round do not fit together", table.spec.name);
     const std::byte* const from = part->payload.data() + (first - part->first) * table.spec.element_bytes();
@@ -76,7 +39,7 @@ base::Status Server::sum_up(const Table& table, std::span<const Held* const> par
 }
 
 /// Adds the sum of parts that all have these elements to the shard; without parts the sum is zero.
-base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::ChangePart piece) {
+base::Status Merger::add_sum(Table& table, Parts parts, shard::Range elements, shard::ChangePart piece) {
   const shard::Spec& spec = table.spec;
   const mv_dtype storage = tensor::storage_dtype(spec.dtype);
   const auto [begin, count] = elements;
@@ -85,12 +48,12 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, s
     table.shard->add_made(shard::kNoWorker, begin, count, zero, piece);
     return {};
   }
-  if (storage == spec.dtype && std::ranges::none_of(parts, [](const Held* part) { return part->codec != nullptr; })) {
+  if (storage == spec.dtype && std::ranges::none_of(parts, [](const HeldChange* part) { return part->codec != nullptr; })) {
     struct Room : std::vector<const std::byte*> {};
     auto& from = base::per_thread<Room>();
     const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // directly from the parts into the table
       from.clear();
-      for (const Held* part : parts) from.push_back(part->payload.data() + (first - part->first) * spec.element_bytes());
+      for (const HeldChange* part : parts) from.push_back(part->payload.data() + (first - part->first) * spec.element_bytes());
       math::sum_bytes(spec.dtype, out, from, some);
     };
     table.shard->add_made(shard::kNoWorker, begin, count, std::ref(sum), piece);
@@ -110,21 +73,22 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, s
 /// Applies the parts of a round that are elements: the sum of each element goes through the updater once. Parts of one
 /// stripe have the same elements. Parts of long rows overlap in any way, and are processed piece by piece between their
 /// ends. If the updater replaces, elements that no part names become zeros.
-base::Status Server::apply_elements(Table& table, std::span<const Held* const> parts) {
+base::Status Merger::apply_elements(Table& table, Parts parts) {
   const shard::Spec& spec = table.spec;
-  const Held& whole = *parts.front();
-  if (whole.count == table.shard->elements() && std::ranges::all_of(parts, [&](const Held* part) { return part->count == whole.count; }))
+  const HeldChange& whole = *parts.front();
+  if (whole.count == table.shard->elements() && std::ranges::all_of(parts, [&](const HeldChange* part) { return part->count == whole.count; }))
     return add_sum(table, parts, {0, whole.count}, whole.piece);
   std::set<uint64_t> ends;
-  for (const Held* part : parts) ends.insert({part->first, part->first + part->count});
+  for (const HeldChange* part : parts) ends.insert({part->first, part->first + part->count});
   const bool is_all = spec.row_bytes() > shard::stripe_bytes(spec);  // the parts are all of this round
   const bool replaces = is_all && table.shard->updater().name == shard::kReplacing;
   if (replaces) ends.insert({0, table.shard->elements()});
   shard::ChangePart piece = is_all ? shard::ChangePart::kFirst : parts.front()->piece;
   for (auto end = std::next(ends.begin()); end != ends.end(); ++end) {
     const uint64_t first = *std::prev(end), count = *end - first;
-    std::vector<const Held*> some;
-    std::ranges::copy_if(parts, std::back_inserter(some), [&](const Held* part) { return part->first <= first && *end <= part->first + part->count; });
+    std::vector<const HeldChange*> some;
+    std::ranges::copy_if(parts, std::back_inserter(some),
+                         [&](const HeldChange* part) { return part->first <= first && *end <= part->first + part->count; });
     if (some.empty() && !replaces) continue;
     if (base::Status wrong = add_sum(table, some, {first, count}, piece); !wrong.ok()) return wrong;
     piece = shard::ChangePart::kFurther;
@@ -132,25 +96,24 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
   return {};
 }
 
-/// Puts the sum of all parts, in their order, through the updater once.
-base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
-  struct Room : std::vector<const Held*> {};
+base::Status Merger::apply(Table& table, std::span<const rpc::Asked> parts) {
+  struct Room : std::vector<const HeldChange*> {};
   auto& some = base::per_thread<Room>();
   some.clear();
   for (const rpc::Asked& asked : parts)
-    if (const Held* const held = held_.find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
+    if (const HeldChange* const held = held_.changes().find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
   if (some.empty()) {  // rows of other servers only: this still counts as a round
     table.shard->change_rows(wire::Write::Add, shard::kNoWorker, {}, nullptr);
     return {};
   }
   const shard::Spec& spec = table.spec;
   const bool is_long_row = some.front()->rows == 0 && spec.row_bytes() > shard::stripe_bytes(spec);
-  if (some.size() == 1 && !is_long_row) return apply(table, 0, *some.front());
+  if (some.size() == 1 && !is_long_row) return applier_.apply(table, 0, *some.front());
   if (some.front()->rows == 0) return apply_elements(table, some);
   std::vector<int64_t> rows;
   std::vector<std::byte> values;
-  for (const Held* part : some) {
-    const auto ids = take_rows(table, part->payload, part->rows);
+  for (const HeldChange* part : some) {
+    const auto ids = table.take_rows(part->payload, part->rows, roster_);
     if (!ids.ok()) return ids.status();
     rows.insert(rows.end(), ids.value().begin(), ids.value().end());
     const auto theirs = part->payload.subspan(part->rows * sizeof(int64_t));

@@ -41,7 +41,7 @@ class Requests {
   }
   const Value* find(const rpc::Asked& asked) const { return const_cast<Requests*>(this)->find(asked); }
 
-  void insert(const rpc::Asked& asked, Value value) {
+  void insert(const rpc::Asked& asked, Value&& value) {
     if (asked.part == 0) {
       whole_.insert_or_assign(asked, std::move(value));
       return;

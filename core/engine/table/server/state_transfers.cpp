@@ -1,10 +1,9 @@
-// Transfers of updaters' states to a worker that saves them, and back. Each transfer is a series of requests of one
-// worker, in order.
+#include "engine/table/server/state_transfers.hpp"
 
 #include <utility>
 
 #include "engine/table/client/client.hpp"
-#include "engine/table/server/server.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "shard/updater/updater.hpp"
 
 namespace mv::table {
@@ -15,8 +14,8 @@ base::Status not_dense(const shard::Spec& spec) {
 }
 }  // namespace
 
-void Server::states(const rpc::Asked& asked, const wire::States& request) {
-  Table* table = find_sound(asked, request.table());
+void StateTransfers::read(const rpc::Asked& asked, const wire::States& request) {
+  Table* table = registry_.find_sound(asked, request.table());
   if (table == nullptr) return;
   if (table->spec.is_keyed()) return rpc_.fail(asked, not_dense(table->spec));
   const auto transfer = std::pair(asked.client, request.table());
@@ -34,12 +33,12 @@ void Server::states(const rpc::Asked& asked, const wire::States& request) {
   }
   const auto found = reading_.find(transfer);
   if (found == reading_.end() || found->second.chunk != request.chunk())
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": chunk {} of its states was requested out of order", table->spec.name, request.chunk()));
-  if (!answer_states(asked, *table, found->second)) reading_.erase(found);
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": chunk {} of its states was requested out of order", table->spec.name,
+                                        request.chunk()));
+  if (!answer(asked, *table, found->second)) reading_.erase(found);
 }
 
-/// False once the transfer is over.
-bool Server::answer_states(const rpc::Asked& asked, Table& table, Reading& reading) {
+bool StateTransfers::answer(const rpc::Asked& asked, Table& table, Reading& reading) {
   auto& fbb = builder_.fbb();
   const size_t states = reading.snapshot->states();
   if (states == 0) reading.rows = {};
@@ -56,7 +55,8 @@ bool Server::answer_states(const rpc::Asked& asked, Table& table, Reading& readi
                                  wire::kMaxPayloadBytes));
     return false;
   }
-  const auto body = wire::CreateStateRows(fbb, reading.rows.first, reading.rows.count, 0, static_cast<uint32_t>(reading.state), static_cast<uint32_t>(states));
+  const auto body = wire::CreateStateRows(fbb, reading.rows.first, reading.rows.count, 0, static_cast<uint32_t>(reading.state),
+                                          static_cast<uint32_t>(states));
   rpc_.answer(asked, builder_.finish(wire::Body::StateRows, body, base::Payload::copy(values)));
   ++reading.chunk;
   if (++reading.state < states) return true;
@@ -65,8 +65,8 @@ bool Server::answer_states(const rpc::Asked& asked, Table& table, Reading& readi
   return true;
 }
 
-void Server::set_states(const rpc::Asked& asked, const wire::SetStates& request, std::span<const std::byte> payload) {
-  Table* table = find_sound(asked, request.table());
+void StateTransfers::write(const rpc::Asked& asked, const wire::SetStates& request, std::span<const std::byte> payload) {
+  Table* table = registry_.find_sound(asked, request.table());
   if (table == nullptr) return;
   if (table->spec.is_keyed()) return rpc_.fail(asked, not_dense(table->spec));
   const auto transfer = std::pair(asked.client, request.table());
@@ -84,7 +84,8 @@ void Server::set_states(const rpc::Asked& asked, const wire::SetStates& request,
                      request.count() <= wire::kMaxPayloadBytes && payload.size() == bytes;
   if (!sound) {
     writing_.erase(transfer);
-    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": {} bytes of state {} for {} rows", table->spec.name, payload.size(), request.state(), request.count()));
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": {} bytes of state {} for {} rows", table->spec.name, payload.size(),
+                                        request.state(), request.count()));
   }
   writing.states.emplace_back(payload.begin(), payload.end());
   if (writing.states.size() < request.states()) return rpc_.answer(asked, builder_.answer({}));
@@ -95,7 +96,7 @@ void Server::set_states(const rpc::Asked& asked, const wire::SetStates& request,
   failed.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, failed);
 }
 
-void Server::forget_transfers(base::Peer worker) {
+void StateTransfers::forget(base::Peer worker) {
   std::erase_if(reading_, [&](const auto& transfer) { return transfer.first.first == worker; });
   std::erase_if(writing_, [&](const auto& transfer) { return transfer.first.first == worker; });
 }

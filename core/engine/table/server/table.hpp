@@ -1,0 +1,160 @@
+#pragma once
+// One table on one server: its part of the values, and the gate of its consistency.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/table/gates/merge_gate.hpp"
+#include "engine/table/gates/stale_gate.hpp"
+#include "engine/table/gates/sync_gate.hpp"
+#include "engine/table/server/held_requests.hpp"
+#include "engine/table/server/roster.hpp"
+#include "shard/shard.hpp"
+
+namespace mv::table {
+
+class GateDecisions;
+
+/// Only the gate of the table's consistency knows the workers. StaleGate keeps the clocks of asynchronous tables, too.
+/// Loop thread only.
+class Table final : public SyncGate::Owner, public StaleGate::Owner, public MergeGate::Owner {
+ public:
+  Table(GateDecisions& decisions, uint32_t number, shard::SpecRef described, shard::Consistency consistency);
+
+  /// How far its creation is. The lists are short: most clusters are small, and tables many.
+  struct Creating {
+    std::vector<base::Peer> creators;
+    std::vector<base::Peer> told;   ///< the workers that know of its failure
+    std::vector<rpc::Asked> ready;  ///< Ready requests that wait until all workers are ready
+    bool wants_initial = false;     ///< a worker was given an initial value; only worker 0's counts
+  };
+  Creating& creating() { return creating_; }
+  const Creating& creating() const { return creating_; }
+
+  // ---- checks of requests
+
+  base::Status check_range(uint64_t first, uint64_t count, uint64_t rows) const;
+  /// The row ids at the start of a payload, copied before they are checked: its sender may still be able to write the
+  /// memory.
+  base::Result<std::vector<int64_t>> take_rows(std::span<const std::byte> payload, uint64_t rows, const Roster& roster) const;
+  /// The codec that a message names; null for none.
+  base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
+  /// The size of a change's payload.
+  uint64_t bytes_of(const HeldChange& change) const;
+  /// The elements of a table that requests for many tables may name; 0 for other tables.
+  uint64_t elements_of_many() const { return spec.is_keyed() || consistency == shard::Consistency::kSync ? 0 : shard->elements(); }
+
+  // ---- the gate. Which of these a request takes depends on the consistency.
+
+  void set_workers(const WorkerNames& names);
+  void finished(size_t worker);
+  void lost(size_t worker, const base::Status& why);
+  void joined(size_t worker);
+  /// Sets the clock of all workers, after a checkpoint was loaded.
+  void restart(uint64_t clock);
+
+  /// kSync: an add that counts; see SyncGate::change().
+  void change_counted(size_t worker, const rpc::Asked& asked, SyncGate::Count count, uint32_t of, uint64_t bytes, bool data_here) {
+    sync_->change(worker, asked, count, of, bytes, data_here);
+  }
+  /// Any other change. True: it waits for the worker's earlier adds. False: apply it now.
+  bool follow(int64_t worker, const rpc::Asked& asked) {
+    return consistency == shard::Consistency::kSync && worker >= 0 && sync_->follow(static_cast<size_t>(worker), asked);
+  }
+  void data(size_t worker, const rpc::Asked& asked) { sync_->data(worker, asked); }
+  /// kMerge: a part of an add; see MergeGate::change().
+  void change_merged(size_t worker, const rpc::Asked& asked, uint64_t index, uint64_t stripe, uint32_t of) {
+    merge_gate_.change(worker, asked, index, stripe, of);
+  }
+  /// A held get. `count` is for kSync, `clock` for the others.
+  void get(size_t worker, const rpc::Asked& asked, uint64_t clock, SyncGate::Count count) {
+    if (consistency == shard::Consistency::kStale) return stale_->get(asked, clock);
+    if (consistency == shard::Consistency::kMerge) return merge_gate_.get(asked, clock);
+    sync_->get(worker, asked, count);
+  }
+  /// The worker has received its get number `round`.
+  void got(int64_t worker, uint64_t round) {
+    if (consistency == shard::Consistency::kSync && worker >= 0) sync_->got(static_cast<size_t>(worker), round);
+  }
+  /// The worker has begun its clock-th iteration.
+  void begin_clock(size_t worker, uint64_t clock);
+  /// Gives up a held request. True: it is withdrawn, and `missing` names the workers that it waited for.
+  bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
+
+  /// The clock of a worker that creates or opens the table.
+  uint64_t clock_of(size_t worker) const {
+    if (consistency == shard::Consistency::kMerge) return merge_gate_.next_round(worker);
+    return consistency == shard::Consistency::kSync ? 0 : stale_->clock_of(worker);
+  }
+  /// The clock that a checkpoint saves if its workers named none.
+  uint64_t least_clock() const;
+  Tally tally(size_t worker) const;
+  std::vector<GateWait> waits() const;
+  /// Shows the clock to readers that read the shard without a request.
+  void publish_clock();
+
+  /// The worker's acknowledged add could not be merged: `why` is for its next get or add.
+  void lose_round(base::Peer worker, base::Status why) { lost_rounds_.insert_or_assign(worker, std::move(why)); }
+  std::optional<base::Status> take_lost_round(base::Peer worker) {
+    if (lost_rounds_.empty()) return std::nullopt;
+    const auto lost = lost_rounds_.extract(worker);
+    return lost ? std::optional(lost.mapped()) : std::nullopt;
+  }
+
+  // Prefetch what a request for many tables uses of this one: call them in this order, with time in between.
+
+  void expect_itself() const { fetch(this, hot_bytes()); }
+  void expect_parts() const {
+    constexpr size_t kShardLines = 5;
+    merge_gate_.expect(0);
+    fetch(&spec, sizeof spec.name + kLine);
+    if (shard != nullptr) fetch(shard.get(), kShardLines * kLine);
+  }
+  void expect_round() const {
+    merge_gate_.expect(1);
+    if (shard != nullptr) shard->expect();
+  }
+  void expect_stripe() const { merge_gate_.expect(2); }
+
+  const uint32_t number;
+  const shard::SpecRef shared_spec;
+  const shard::Spec& spec;
+  const shard::Consistency consistency;
+  bool complete = false;
+  std::shared_ptr<shard::Shard> shard;
+  base::Status broken;   ///< creation failed; kept until every worker was notified
+  base::Nanos moved{0};  ///< when a wait on this table last ended
+
+ private:
+  void apply_change(const rpc::Asked& asked) override;
+  void grant_change(const rpc::Asked& asked) override;
+  void serve_get(const rpc::Asked& asked) override;
+  void serve_stale(const rpc::Asked& asked) override { serve_get(asked); }
+  void merge(std::span<const rpc::Asked> parts) override;
+  void accept(const rpc::Asked& asked) override;
+  void on_merged() override { publish_clock(); }
+  void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
+
+  static constexpr size_t kLine = 64;
+  static void fetch(const void* from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
+  }
+  bool has_clocks() const { return consistency == shard::Consistency::kStale || consistency == shard::Consistency::kAsync; }
+  /// The size of the fields that requests for many tables use: they lie together, at the beginning.
+  size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }
+
+  GateDecisions& decisions_;
+  MergeGate merge_gate_;                            ///< Consistency::kMerge
+  std::map<base::Peer, base::Status> lost_rounds_;  ///< by worker
+  Creating creating_;
+  // Only the gate of the table's consistency is allocated, since stores have very many tables. Merging needs neither.
+  std::unique_ptr<SyncGate> sync_;    ///< Consistency::kSync
+  std::unique_ptr<StaleGate> stale_;  ///< Consistency::kStale and kAsync
+};
+
+}  // namespace mv::table

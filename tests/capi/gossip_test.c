@@ -89,7 +89,7 @@ static void arrays_and_bytes(void** state) {
   expect_ok(mv_gossip_close(b));
 }
 
-static void what_is_of_no_use_is_refused_and_told(void** state) {
+static void unusable_snapshots_are_refused_and_reported(void** state) {
   (void)state;
   mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"), stranger = open_with("stranger", "secret: two");
   float *own = filled(1), value = 5;
@@ -281,7 +281,7 @@ static void dimensions_that_both_know_are_compared(void** state) {
 }
 
 /** All nodes are in one list, as in a configuration file. Each averages with some other node, and the values converge. */
-static void a_cluster_comes_together(void** state) {
+static void the_models_of_a_cluster_converge(void** state) {
   (void)state;
   mv_gossip nodes[kNodes];
   const char* names[kNodes] = {"w1", "w2", "w3", "w4"};
@@ -316,12 +316,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(two_nodes_average),
       cmocka_unit_test(arrays_and_bytes),
-      cmocka_unit_test(what_is_of_no_use_is_refused_and_told),
+      cmocka_unit_test(unusable_snapshots_are_refused_and_reported),
       cmocka_unit_test(wrong_arguments_are_statuses),
       cmocka_unit_test(figures_are_structs),
       cmocka_unit_test(dimensions_that_both_know_are_compared),
       cmocka_unit_test(snapshots_are_never_torn),
-      cmocka_unit_test(a_cluster_comes_together),
+      cmocka_unit_test(the_models_of_a_cluster_converge),
   };
   return cmocka_run_group_tests_name("gossip", tests, NULL, NULL);
 }

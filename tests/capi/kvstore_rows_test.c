@@ -169,7 +169,7 @@ static void one_list_serves_all_or_each_has_its_own(void** state) {
   expect_ok(kv_free(kv));
 }
 
-static void dense_and_sparse_are_told_apart(void** state) {
+static void dense_and_sparse_are_distinguished(void** state) {
   (void)state;
   const kv_store kv = store_with_w(0, "local");
   const char* name = "dense";
@@ -278,7 +278,7 @@ static void every_dtype_has_rows(void** state) {
   }
 }
 
-static void what_is_not_finite_is_refused(void** state) {
+static void nan_and_infinity_are_refused(void** state) {
   (void)state;
   const char* names[] = {"a", "b"};
   const kv_keys both = name_keys(names, 2), a = name_keys(names, 1);
@@ -530,12 +530,12 @@ int main(void) {
       cmocka_unit_test(ids_are_of_any_order_dtype_and_shape),
       cmocka_unit_test(wrong_ids_change_nothing),
       cmocka_unit_test(one_list_serves_all_or_each_has_its_own),
-      cmocka_unit_test(dense_and_sparse_are_told_apart),
+      cmocka_unit_test(dense_and_sparse_are_distinguished),
       cmocka_unit_test(pushes_replace_the_value),
       cmocka_unit_test(rows_reach_dense_keys),
       cmocka_unit_test(optimizers_step_the_rows_that_are_pushed),
       cmocka_unit_test(every_dtype_has_rows),
-      cmocka_unit_test(what_is_not_finite_is_refused),
+      cmocka_unit_test(nan_and_infinity_are_refused),
       TEST_ALONE(one_request_stands_for_a_call),
       cmocka_unit_test(a_pull_waits_for_its_round_without_its_caller),
       cmocka_unit_test(rounds_merge_the_union_of_rows),

@@ -216,7 +216,7 @@ void SimCluster::part(const FaultPlan& fault) {
       gone(*a);
       gone(*b);
       anyone_gone_ =
-          anyone_gone_ || a->self.is_master || b->self.is_master;  // once the master has lost a node, all others drop it
+          anyone_gone_ || a->self.is_master || b->self.is_master;  // if the master loses a node, all others drop it
     }
 }
 

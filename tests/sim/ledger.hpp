@@ -29,11 +29,10 @@ struct TablePlan {
   int initial = 0;          ///< dense: factor of worker 0's initial values; 0: zeros
   double later_rate = 0;    ///< of sgd, once a worker has set it; 0: never
   // keyed tables
-  std::vector<int64_t> keys;  ///< those in use
-  uint64_t untouched = 0;     ///< this many at the end of the shared ones are only read
-  uint64_t owned_from = 0;    ///< from this one on, each belongs to one life, in turn
-  bool sets_any_time =
-      false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
+  std::vector<int64_t> keys;   ///< those in use
+  uint64_t untouched = 0;      ///< this many at the end of the shared ones are only read
+  uint64_t owned_from = 0;     ///< from this one on, each belongs to one life, in turn
+  bool sets_any_time = false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
 
   /// The effect of one add of 1.
   double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }

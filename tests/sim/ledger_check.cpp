@@ -15,7 +15,7 @@ struct Ledger::Values {
   const std::byte* data;
   mv_dtype dtype;
   uint64_t cols;
-  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< the position of each row; null: its position in the table
+  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< by row: its position; null: as in the table
 
   double value(uint64_t element) const {
     return number_at(dtype, data, at != nullptr ? at->at(element / cols) * cols + element % cols : element);

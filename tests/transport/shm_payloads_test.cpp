@@ -86,7 +86,7 @@ void memory_is_introduced_once_and_forgotten_at_its_end(void**) {
   expect_intact(pair, 120);
 }
 
-void what_lies_askew_is_copied(void**) {
+void misaligned_payloads_are_copied(void**) {
   Pair pair(Kind::kShm);
   const auto memory = patterned(1, 3);
   pair.b->send(11, 1, base::Payload::kept(bytes_of(*memory, 3), memory));
@@ -110,7 +110,7 @@ void a_lender_has_its_memory_back_at_once(void**) {
 
 /// A reader that stops in the middle of a payload costs its own copy, but not the lender's time: before the reader continues, the lender
 /// owns the memory again and its loop goes on.
-void a_reader_that_is_stopped_half_way_holds_nobody_up(void**) {
+void a_reader_stopped_half_way_delays_no_other(void**) {
   Pair pair(Kind::kShm);
   std::atomic<int> reads{0};
   std::atomic<bool> goes_on{false};
@@ -189,9 +189,9 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_payload_in_shared_memory_is_shown_where_it_lies),
       cmocka_unit_test(memory_is_introduced_once_and_forgotten_at_its_end),
-      cmocka_unit_test(what_lies_askew_is_copied),
+      cmocka_unit_test(misaligned_payloads_are_copied),
       cmocka_unit_test(a_lender_has_its_memory_back_at_once),
-      cmocka_unit_test(a_reader_that_is_stopped_half_way_holds_nobody_up),
+      cmocka_unit_test(a_reader_stopped_half_way_delays_no_other),
       cmocka_unit_test(lenders_and_readers_at_once),
       cmocka_unit_test(a_ring_is_drained_to_its_end),
   };

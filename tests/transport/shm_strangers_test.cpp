@@ -232,7 +232,7 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
   assert_still_sound(node, address);
 }
 
-void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
+void a_header_that_changes_while_it_is_read_does_no_harm(void**) {
   Node node(Kind::kShm, options_of(1));
   node.expect_headers_up_to(wire::kMaxHeaderBytes);  // a changed length may be that of a message, too
   const std::string address = node.listen();
@@ -336,7 +336,7 @@ int main() {
       cmocka_unit_test(records_that_make_no_sense_cost_their_own_connection),
       cmocka_unit_test(positions_that_jump_cost_their_own_connection),
       cmocka_unit_test(places_outside_of_segments_cost_their_own_connection),
-      cmocka_unit_test(a_header_that_changes_while_it_is_read_harms_nobody),
+      cmocka_unit_test(a_header_that_changes_while_it_is_read_does_no_harm),
       cmocka_unit_test(a_peer_that_scribbles_over_its_memory_costs_its_own_connection),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -57,7 +57,7 @@ void a_peer_killed_at_any_moment_leaves_whole_messages_and_no_memory(void**) {
   assert_true(count_shared_mappings() <= 2);
 }
 
-void a_peer_that_is_stopped_holds_nobody_up(void**) {
+void a_stopped_peer_delays_no_other(void**) {
   Node node(Kind::kShm, options_of(1));
   const std::string address = node.listen();
   Process peer({SHM_PEER_PROGRAM, "100", address, "1"});
@@ -82,7 +82,7 @@ void a_peer_that_is_stopped_holds_nobody_up(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_peer_killed_at_any_moment_leaves_whole_messages_and_no_memory),
-      cmocka_unit_test(a_peer_that_is_stopped_holds_nobody_up),
+      cmocka_unit_test(a_stopped_peer_delays_no_other),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -120,7 +120,7 @@ void processes_reduce_together(void**) {
   for (size_t rank = 0; rank < kRanks; ++rank) assert_int_equal(family.exit_of(rank), kWell);
 }
 
-void who_is_stopped_for_a_while_holds_the_others_up_and_no_more(void**) {
+void a_rank_stopped_for_a_while_only_delays_the_others(void**) {
   Family family = bear(300, 30000);
   for (size_t rank = 0; rank < kRanks; ++rank) {
     usleep(3000);
@@ -131,7 +131,7 @@ void who_is_stopped_for_a_while_holds_the_others_up_and_no_more(void**) {
   for (size_t rank = 0; rank < kRanks; ++rank) assert_int_equal(family.exit_of(rank), kWell);
 }
 
-void survivors_hear_who_was_killed(void**) {
+void survivors_learn_which_rank_was_killed(void**) {
   std::mt19937 dice(17);
   for (size_t round = 0; round < 12; ++round) {
     const size_t victim = round % kRanks;
@@ -153,8 +153,8 @@ int main() {
   std::signal(SIGPIPE, SIG_IGN);
   const CMUnitTest tests[] = {
       cmocka_unit_test(processes_reduce_together),
-      cmocka_unit_test(who_is_stopped_for_a_while_holds_the_others_up_and_no_more),
-      cmocka_unit_test(survivors_hear_who_was_killed),
+      cmocka_unit_test(a_rank_stopped_for_a_while_only_delays_the_others),
+      cmocka_unit_test(survivors_learn_which_rank_was_killed),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

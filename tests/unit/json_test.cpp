@@ -90,7 +90,7 @@ void texts_are_utf8(void**) {
   }
 }
 
-void what_is_written_is_read(void**) {
+void json_round_trips(void**) {
   JsonWriter json;
   write_sample(json);
   const auto document = JsonDocument::parse(json.take());
@@ -112,7 +112,7 @@ void what_is_written_is_read(void**) {
   assert_int_equal(members, 10);
 }
 
-void what_is_no_json_is_refused(void**) {
+void invalid_json_is_refused(void**) {
   for (const char* text : {"", " ", "{", "[1,]", "{\"a\"}", "{a:1}", "01", "1 2", "\"\xff\"", "\"\n\"", "nul", "[1e999]"})
     assert_false(JsonDocument::parse(text).has_value());
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
@@ -126,8 +126,8 @@ void what_is_no_json_is_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(objects_and_arrays_nest), cmocka_unit_test(doubles_are_read_as_the_same_doubles),
-      cmocka_unit_test(texts_are_utf8),          cmocka_unit_test(what_is_written_is_read),
-      cmocka_unit_test(what_is_no_json_is_refused),
+      cmocka_unit_test(texts_are_utf8),          cmocka_unit_test(json_round_trips),
+      cmocka_unit_test(invalid_json_is_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -47,7 +47,7 @@ void Swarm::kill(size_t i) {
   Node& node = *nodes_[i];
   if (node.engine == nullptr) return;
   ++node.life;
-  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // its exchange in progress ends with it
+  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // including its current exchange
   network_.remove(node.peer, false, random_.chance(0.7));
   node.engine.reset();
 }

@@ -17,7 +17,7 @@ struct Habits {
   gossip::Config config;
   size_t elements = 8;  ///< of each model, all of the same value
   Nanos step{50'000'000};
-  Nanos again{0};  ///< the interval at which each publishes again during a step; 0: never. Not used where versions are exchanged
+  Nanos again{0};  ///< interval of further publishing in a step; 0: never. Not with exchanges of versions
   double neighbourly = 0;  ///< the probability that two nodes share a machine and read each other's memory
 };
 

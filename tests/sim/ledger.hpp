@@ -97,16 +97,17 @@ class Ledger {
   /// A worker reaches this clock. The first call is for its start.
   void ticked(size_t worker, uint64_t clock);
   /// All servers know that.
-  void clock_settled(size_t worker) { standings_[worker].told = standings_[worker].clock; }
+  void clock_settled(size_t worker) { worker_clocks_[worker].told = worker_clocks_[worker].clock; }
   /// A worker replaces a lost one: it starts at the clock of the slowest other worker.
-  void comes_late(size_t worker) { standings_[worker].least = least_told(); }
+  void comes_late(size_t worker) { worker_clocks_[worker].least = least_told(); }
   void finished(size_t worker);
   /// No worker waits for it any more, and its last changes may have had no effect.
-  void lost(size_t worker) { standings_[worker].state = Standing::kGone; }
+  void lost(size_t worker) { worker_clocks_[worker].state = WorkerClock::kGone; }
   /// Whether a get at this clock may have waited for a lost worker.
-  bool may_have_waited_for_the_lost(const Reading& reading) const;
+  bool may_have_waited_for_lost_worker(const Reading& reading) const;
 
-  Reading begin(std::string who, size_t by, bool gated, shard::Consistency pace, uint64_t round, uint64_t clock) const;
+  Reading begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round,
+                uint64_t clock) const;
   /// Rows to read, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;
@@ -136,7 +137,7 @@ class Ledger {
     uint64_t begin;  ///< its first element in the table
     uint64_t count;
   };
-  struct Standing {
+  struct WorkerClock {
     enum State { kAbsent, kHere, kFinished, kGone } state = kAbsent;
     uint64_t clock = 0;
     uint64_t told = 0;   ///< the clock that servers know for certain
@@ -203,7 +204,7 @@ class Ledger {
   std::vector<std::vector<AddRef>> adds_;      ///< by worker
   std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
   std::vector<uint32_t> known_;                ///< by stripe and worker: certainly applied
-  std::vector<Standing> standings_;            ///< by worker
+  std::vector<WorkerClock> worker_clocks_;     ///< by worker
   std::optional<Switch> switch_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get
 };

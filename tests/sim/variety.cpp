@@ -66,9 +66,9 @@ void give_updater(TablePlan& table, Random& random) {
 }
 
 void vary_table(Scenario& plan, TablePlan& table, Random& random) {
-  const size_t pace = random.pick(plan.sync ? std::vector{6.0, 0.0, 3.0} : std::vector{4.0, 1.5, 5.0});
-  if (pace == 1) table.spec.staleness = 0;
-  if (pace == 2) table.spec.staleness = random.chance(0.8) ? random.between(1, 3) : random.between(4, 12);
+  const size_t consistency = random.pick(plan.sync ? std::vector{6.0, 0.0, 3.0} : std::vector{4.0, 1.5, 5.0});
+  if (consistency == 1) table.spec.staleness = 0;
+  if (consistency == 2) table.spec.staleness = random.chance(0.8) ? random.between(1, 3) : random.between(4, 12);
   if (random.chance(0.45)) make_keyed(plan, table, random);
   if (random.chance(0.3)) give_updater(table, random);
 }
@@ -112,9 +112,9 @@ std::vector<Step> write_common(const Scenario& plan, Random& random, size_t leng
   std::vector<Step> common;
   while (common.size() < length) {
     const size_t table = random.below(plan.tables.size());
-    const Consistency pace = plan.consistency(table);
+    const Consistency consistency = plan.consistency(table);
     const size_t kind = random.pick({10, 0.6, 0.4, 0.4});
-    if (kind == 0 && pace == Consistency::kSync)
+    if (kind == 0 && consistency == Consistency::kSync)
       common.push_back({random.chance(0.6) ? Call::kAdd : Call::kGet, table});
     else if (kind == 0)
       common.push_back({Call::kClock, table});
@@ -159,7 +159,7 @@ void write_scripts(Scenario& plan, Random& random, size_t length) {
 }
 
 /// In sync mode all workers wait for all, so one loss blocks every worker. Drops most kills, to test other cases too, and all restarts.
-void spare_the_locked(Scenario& plan, Random& random) {
+void drop_blocking_kills(Scenario& plan, Random& random) {
   if (!plan.has_consistency(Consistency::kSync) || plan.sync) return;
   std::erase_if(plan.faults, [&](const FaultPlan& fault) {
     return (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly) && random.chance(0.7);
@@ -209,7 +209,7 @@ void vary_tables(Scenario& plan, Random& random, size_t length, bool large) {
   const bool one_only = random.chance(0.3);  // the others stay unchanged
   for (TablePlan& table : plan.tables)
     if (!one_only || &table == &plan.tables.front()) vary_table(plan, table, random);
-  spare_the_locked(plan, random);
+  drop_blocking_kills(plan, random);
   if (plan.has_consistency(Consistency::kSync) || plan.has_consistency(Consistency::kStale)) plan.hasty_barriers = false;  // all pass the same ones
   for (NodePlan& node : plan.nodes)
     if (plan.nodes.size() <= 20 && random.chance(0.12)) node.slowness = static_cast<int>(random.between(3, 15));

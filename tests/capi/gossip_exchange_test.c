@@ -242,7 +242,9 @@ static void noloco_is_its_formula(void** state) {
   (void)state;
   for (size_t transport = 0; transport < COUNT_OF(kTransports); ++transport) {
     char settings[256];
-    snprintf(settings, sizeof settings, "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s", kTransports[transport]);
+    snprintf(settings, sizeof settings,
+             "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s",
+             kTransports[transport]);
     swarm two;
     open_swarm(&two, 2, kSmall, settings);
     reference expected[2];

@@ -91,7 +91,8 @@ static void arrays_and_bytes(void** state) {
 
 static void unusable_snapshots_are_refused_and_reported(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"), stranger = open_with("stranger", "secret: two");
+  mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"),
+            stranger = open_with("stranger", "secret: two");
   float *own = filled(1), value = 5;
   int32_t started = 0;
   mv_gossip_fetched fetched = MV_GOSSIP_FETCHED_INIT;
@@ -110,7 +111,9 @@ static void unusable_snapshots_are_refused_and_reported(void** state) {
   for (int i = 0; i < 2; ++i) { /* by messages, and by mapped memory */
     fetched = fetch(a, 1);
     assert_false(fetched.got);
-    assert_non_null(strstr(fetched.why, "the snapshot of \"shapes\" was rejected: it has 1 array (f32 x 1), but this node has 1 array (f32 x 700000)"));
+    assert_non_null(strstr(
+        fetched.why,
+        "the snapshot of \"shapes\" was rejected: it has 1 array (f32 x 1), but this node has 1 array (f32 x 700000)"));
   }
   expect_ok(mv_gossip_remove_peer(a, "shapes"));
   expect_error(mv_gossip_remove_peer(a, "shapes"), MV_ENOTFOUND, "no peer \"shapes\"");
@@ -146,7 +149,8 @@ static void wrong_arguments_are_statuses(void** state) {
   expect_error(mv_gossip_open(NULL, "a", &a), MV_EINVAL, "config is NULL");
   expect_error(mv_gossip_open("/no/such/file.yaml", "a", &a), MV_ENOTFOUND, "/no/such/file.yaml");
   expect_error(mv_gossip_open_text("timeout_ms: soon", "a", &a), MV_EINVAL, "config:1: timeout_ms: \"soon\"");
-  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND, "no node is called \"z\"; the nodes are a");
+  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND,
+               "no node is called \"z\"; the nodes are a");
   expect_error(mv_gossip_publish(12345, 1), MV_EHANDLE, "12345");
   a = open_with("a", "fetch_probability: 0");
   char taken[256];

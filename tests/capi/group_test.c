@@ -88,7 +88,9 @@ static void* filled(mv_dtype dtype, int rank, uint64_t count) {
 }
 
 static void expect_reduced(const void* values, mv_dtype dtype, uint64_t count, int reduction, int nodes) {
-  for (uint64_t i = 0; i < count; ++i) assert_true(at(values, dtype, i) == (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
+  for (uint64_t i = 0; i < count; ++i)
+    assert_true(at(values, dtype, i) ==
+                (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
 }
 
 /* ------------------------------------------------------------ results */

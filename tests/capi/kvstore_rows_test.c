@@ -151,7 +151,8 @@ static void one_list_serves_all_or_each_has_its_own(void** state) {
   const char* name = "w";
   const kv_keys key = name_keys(&name, 1);
   const mv_tensor outs[] = {empty_rows(), empty_rows(), empty_rows()};
-  const mv_tensor lists[] = {ids_of((const int64_t[]){3, 1}, 2, MV_I32), ids_of((const int64_t[]){0}, 1, MV_I64), ids_of((const int64_t[]){5, 5}, 2, MV_F32)};
+  const mv_tensor lists[] = {ids_of((const int64_t[]){3, 1}, 2, MV_I32), ids_of((const int64_t[]){0}, 1, MV_I64),
+                             ids_of((const int64_t[]){5, 5}, 2, MV_F32)};
   const kv_values three = values_of(outs, 3), one_list = values_of(lists, 1), two_lists = values_of(lists, 2), all_lists = values_of(lists, 3);
   expect_ok(kv_row_sparse_pull(kv, &key, &three, &one_list, NULL));
   for (int i = 0; i < 3; ++i) expect_rows(outs[i], (const int64_t[]){1, 3}, (const double[]){11, 13}, 2);
@@ -250,7 +251,8 @@ static void rows_reach_dense_keys(void** state) {
 static void optimizers_step_the_rows_that_are_pushed(void** state) {
   (void)state;
   const kv_store kv = store_with_w(0, "local");
-  const mv_tensor all = full(kTall, 2, MV_F32, 0), first = rows_of((const int64_t[]){1, 3}, 2, MV_F32, 2), second = rows_of((const int64_t[]){3}, 1, MV_F32, 2);
+  const mv_tensor all = full(kTall, 2, MV_F32, 0), first = rows_of((const int64_t[]){1, 3}, 2, MV_F32, 2),
+                  second = rows_of((const int64_t[]){3}, 1, MV_F32, 2);
   expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5 momentum=0.5"));
   expect_ok(push_w(kv, &first, 1));
   expect_ok(push_w(kv, &second, 1)); /* row 1's momentum is unchanged */

@@ -89,7 +89,8 @@ static void long_rows_of_all(struct member* self) {
     for (int64_t row = 0; row <= kNodes + 1; ++row) {
       expect_ok(mv_table_get_rows(table, &row, 1, values, kCols, MV_F32, NULL));
       for (int i = 0; i < kCols; ++i)
-        if (fabs(values[i] - (row <= kNodes ? expected : 0)) > 1e-3) fail_msg("round %d, row %d, element %d: %g", round, (int)row, i, (double)values[i]);
+        if (fabs(values[i] - (row <= kNodes ? expected : 0)) > 1e-3)
+          fail_msg("round %d, row %d, element %d: %g", round, (int)row, i, (double)values[i]);
     }
   }
   free(values);

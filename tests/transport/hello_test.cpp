@@ -29,7 +29,7 @@ Introduction introduction(mv::base::Peer incarnation) {
   return made;
 }
 
-Handshake::Randomness dice(int seed) {
+Handshake::Randomness randomness(int seed) {
   Handshake::Randomness made;
   std::fill(made.nonce.begin(), made.nonce.end(), static_cast<std::byte>(seed));
   std::fill(made.scalar.begin(), made.scalar.end(), static_cast<std::byte>(seed + 100));
@@ -39,7 +39,7 @@ Handshake::Randomness dice(int seed) {
 /// One side of a handshake, and its reaction to events.
 struct Party {
   Party(Side side, const Introduction& self, std::string secret, int seed, std::string channel = "")
-      : handshake(side, self, dice(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
+      : handshake(side, self, randomness(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
   /// Feeds as many bytes as it takes, `step` at a time. Accepts every peer that proves itself.
   void hear(std::span<const std::byte> bytes, size_t step = 1 << 20) {
     for (;;) {
@@ -436,7 +436,7 @@ void garbage_is_no_hello(void**) {
   std::mt19937 random(7);
   const std::string http = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (int round = 0; round < 2000; ++round) {
-    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), dice(1));
+    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), randomness(1));
     std::vector<std::byte> bytes(200);
     for (auto& byte : bytes) byte = static_cast<std::byte>(random());
     if (round == 0) std::memcpy(bytes.data(), http.data(), http.size());

@@ -301,7 +301,7 @@ void an_exception_on_the_loop_breaks_it_down(void**) {
         waiting.emplace_back([&] { broken += loop.wait([] { return false; }) == Driven::kBroken; });
       const auto fail = [&] {
         if (no_memory) throw std::bad_alloc();
-        throw std::runtime_error("the weather");
+        throw std::runtime_error("a thrown error");
       };
       if (by_caller)
         assert_int_equal(loop.wait([] { return false; }, fail), Driven::kBroken);
@@ -312,7 +312,7 @@ void an_exception_on_the_loop_breaks_it_down(void**) {
       assert_int_equal(told, no_memory ? MV_ENOMEM : MV_EINTERNAL);
       assert_non_null(loop.it.defect());
       assert_int_equal(loop.it.defect()->code(), told);
-      if (!no_memory) assert_non_null(strstr(loop.it.defect()->text().c_str(), "the weather"));
+      if (!no_memory) assert_non_null(strstr(loop.it.defect()->text().c_str(), "a thrown error"));
       loop.post([&] { ++ran; });
       assert_int_equal(loop.wait([&] { return ran > 0; }, [&] { ++ran; }), Driven::kBroken);
       assert_int_equal(ran, 0);

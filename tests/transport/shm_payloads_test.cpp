@@ -144,14 +144,14 @@ void lenders_and_readers_at_once(void**) {
   Pair pair(Kind::kShm);
   const auto memory = base::SharedMemory::make("test", kBytes).value();
   base::SharedMemory::enlist(memory);
-  uint64_t dice = 7;
+  uint64_t random = 7;
   for (uint64_t seq = 1; seq <= 300; ++seq) {
     const auto bytes = pattern(seq, kBytes);
     std::memcpy(memory->data(), bytes.data(), kBytes);
     const auto payload = base::Payload::lent(bytes_of(*memory));
     pair.b->send(11, seq, payload);
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    if ((dice >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(dice >> 56));
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if ((random >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(random >> 56));
     pair.b->run([&] { payload->make_owned(); });
     std::memset(memory->data(), 0x55, kBytes);  // a reader of this memory would see it
   }

@@ -221,12 +221,12 @@ void breaks_in_heavy_traffic_keep_the_promises(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
-  uint64_t dice = 3;
+  uint64_t random = 3;
   for (uint64_t seq = 1; seq <= 400; ++seq) {
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    if ((dice >> 33) % 40 == 0) (dice >> 40) % 2 ? pair.b->cut(11) : pair.a->cut(22);
-    pair.b->send(11, seq, (dice >> 35) % 60'000);
-    pair.a->send(22, seq, (dice >> 36) % 60'000);
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if ((random >> 33) % 40 == 0) (random >> 40) % 2 ? pair.b->cut(11) : pair.a->cut(22);
+    pair.b->send(11, seq, (random >> 35) % 60'000);
+    pair.a->send(22, seq, (random >> 36) % 60'000);
   }
   for (Node* node : {pair.a.get(), pair.b.get()}) {
     const Peer other = node->self() == 11 ? 22 : 11;

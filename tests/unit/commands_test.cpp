@@ -66,7 +66,8 @@ struct Pair final : rpc::Service {
   std::shared_ptr<Heard> send(int64_t head, const std::string& body) {
     const auto heard = std::make_shared<Heard>();
     wire::FrameBuilder builder;
-    client.call(kServer, {builder.finish(wire::Body::Command, wire::CreateCommand(builder.fbb(), head), base::Payload::copy(std::as_bytes(std::span(body)))),
+    client.call(kServer, {builder.finish(wire::Body::Command, wire::CreateCommand(builder.fbb(), head),
+                                         base::Payload::copy(std::as_bytes(std::span(body)))),
                           heard, true, 0, nullptr});
     return heard;
   }

@@ -49,7 +49,8 @@ void sizes_that_are_folded_take_no_longer_than_the_model_says(void**) {
         assert_true(simulated <= 1.02 * modelled);
         assert_true(simulated >= 0.6 * modelled);
       }
-      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kTransport, kGamma), cost_of(Algorithm::kRing, bytes, ranks, kTransport, kGamma), 0.02);
+      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kTransport, kGamma),
+                  cost_of(Algorithm::kRing, bytes, ranks, kTransport, kGamma), 0.02);
     }
 }
 

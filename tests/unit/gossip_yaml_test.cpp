@@ -47,7 +47,8 @@ void assert_stopped(const std::string& text, const std::string& expected) {
   const auto read = parse_yaml(text, "x.yaml", limits, &work);
   assert_false(read.ok());
   assert_int_equal(read.status().code(), MV_EINVAL);
-  if (read.status().text().find(expected) == std::string::npos) print_error("\"%s\" is not in \"%s\"\n", expected.c_str(), read.status().text().c_str());
+  if (read.status().text().find(expected) == std::string::npos)
+    print_error("\"%s\" is not in \"%s\"\n", expected.c_str(), read.status().text().c_str());
   assert_true(read.status().text().find(expected) != std::string::npos);
   assert_true(read.status().text().size() < 1000);
   assert_true(work.events <= 2 * limits.values + 9 && work.values <= limits.values + 1 && work.bytes <= 2 * limits.bytes);
@@ -121,7 +122,9 @@ void mutations_of_the_sample_cost_little(void**) {
 
 void aliases_count_as_their_expansion(void**) {
   std::string laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
-  for (char name = 'b'; name < 'm'; ++name) laughs += std::string(1, name) + ": &" + name + " [" + repeated(std::string("*") + char(name - 1) + ", ", 10) + "]\n";
+  for (char name = 'b'; name < 'm'; ++name)
+    laughs +=
+        std::string(1, name) + ": &" + name + " [" + repeated(std::string("*") + char(name - 1) + ", ", 10) + "]\n";
   assert_stopped(laughs, "x.yaml:5: more than 200000 values");
   assert_stopped("a: &a " + std::string(400'000, 'x') + "\nb: [" + repeated("*a, ", 1000) + "]", "x.yaml:2: the texts have more than 1048576 bytes");
   std::string nested = "a: &a [x]\n";

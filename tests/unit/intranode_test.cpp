@@ -355,7 +355,9 @@ void a_lost_rank_ends_every_wait(void**) {
           ring.contexts[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
           return;  // rank 1 learns of it from rank 0 alone
         }
-        statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
+        statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce,
+                                             .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}},
+                                             .in = {}});
       });
       for (const size_t survivor : {0, 1}) {
         assert_int_equal(statuses[survivor].code(), MV_EPEERLOST);
@@ -426,9 +428,13 @@ void a_finished_rank_takes_part_until_all_are_finished(void**) {
     for (size_t step = 0; step < steps; ++step) {
       std::vector<float> values(1 + step * 900, 1.0f);
       uint64_t contributors = 0;
-      Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}}, .in = {}, .contributors = &contributors};
+      Operation sum{.kind = Kind::kAllreduce,
+                    .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}},
+                    .in = {},
+                    .contributors = &contributors};
       if (!carry_out(context, sum).ok()) ++wrong;
-      const size_t others = static_cast<size_t>(std::ranges::count_if(std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
+      const size_t others = static_cast<size_t>(std::ranges::count_if(
+          std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
       if (contributors != others) ++wrong;
       for (const float value : values) if (value != static_cast<float>(others)) ++wrong;
     }
@@ -440,7 +446,12 @@ void a_finished_rank_takes_part_until_all_are_finished(void**) {
       const size_t count = next.value().arrays.at(0).count;
       if (count != 1 + (steps + drained) * 900) ++wrong;
       std::vector<float> zeros(count);
-      if (!carry_out(context, {.kind = Kind::kAllreduce, .draining = true, .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}}, .in = {}}).ok()) ++wrong;
+      if (!carry_out(context, {.kind = Kind::kAllreduce,
+                               .draining = true,
+                               .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}},
+                               .in = {}})
+               .ok())
+        ++wrong;
       ++drained;
     }
     if (drained != 9 - steps) ++wrong;

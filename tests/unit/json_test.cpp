@@ -75,11 +75,12 @@ void doubles_are_read_as_the_same_doubles(void**) {
 /// Output for any bytes, as from nlohmann's library.
 void texts_are_utf8(void**) {
   assert_string_equal(json_quoted("a\"b\\c\n\t\x01\x7f").c_str(), "\"a\\\"b\\\\c\\n\\t\\u0001\x7f\"");
-  assert_string_equal(json_quoted("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80").c_str(), "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
-  uint32_t dice = 1;
+  assert_string_equal(json_quoted("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80").c_str(),
+                      "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"");
+  uint32_t random = 1;
   for (int round = 0; round < 20'000; ++round) {
     std::string text;
-    for (int i = 0; i < 6; ++i) text += static_cast<char>((dice = dice * 1664525 + 1013904223) >> 24);
+    for (int i = 0; i < 6; ++i) text += static_cast<char>((random = random * 1664525 + 1013904223) >> 24);
     const auto read = nlohmann::json::parse(json_quoted(text), nullptr, false);
     assert_false(read.is_discarded());
     const std::string plain = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);

@@ -37,20 +37,21 @@ struct End final : base::Operation {
 
 /// A worker with a table on two servers, which answer only when the test says so.
 struct Worker {
-  explicit Worker(shard::Consistency pace) {
+  explicit Worker(shard::Consistency consistency) {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
     unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
-    table = table_of("t", pace);
+    table = table_of("t", consistency);
   }
-  static table::TableViewRef table_of(const char* name, shard::Consistency pace, uint32_t home = 0) {
+  static table::TableViewRef table_of(const char* name, shard::Consistency consistency, uint32_t home = 0) {
     shard::Spec spec;
     spec.name = name;
     spec.rows = 10;
     spec.home = home;
-    auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
-    made->consistency = pace;
+    auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec),
+                                                   std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
+    made->consistency = consistency;
     made->numbers = {1, 1};
     return made;
   }

@@ -65,7 +65,9 @@ void all_finite(benchmark::State& state) {
 void average(benchmark::State& state, mv_dtype dtype) {
   const std::vector<std::byte> from(static_cast<size_t>(state.range(0)));
   std::vector<std::byte> to(from.size());
-  for (auto _ : state) benchmark::DoNotOptimize(mv::math::average_bytes(dtype, to.data(), from.data(), to.size() / mv::tensor::dtype_bytes(dtype), 0.5));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        mv::math::average_bytes(dtype, to.data(), from.data(), to.size() / mv::tensor::dtype_bytes(dtype), 0.5));
   count_payload(state);
 }
 

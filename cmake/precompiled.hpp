@@ -1,5 +1,5 @@
-// What nearly every source includes, compiled once: see unity.cmake. Sources include what they need all the same; the preset `debug`
-// compiles without this file.
+// The headers that nearly every source includes, compiled once: see unity.cmake. Sources still include every header that they need; the
+// preset `debug` compiles without this file.
 #include <algorithm>
 #include <array>
 #include <atomic>

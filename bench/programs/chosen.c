@@ -12,7 +12,7 @@ uint64_t chosen_random(uint64_t *state) { /* xorshift64* */
 }
 
 int64_t *chosen_rows(uint64_t count) {
-  if (count > kRows) batch_fail("%llu rows of %d can't differ", (unsigned long long)count, kRows);
+  if (count > kRows) batch_fail("can't choose %llu different rows of %d", (unsigned long long)count, kRows);
   int64_t *rows = batch_memory(kRows * sizeof(int64_t));
   for (int64_t i = 0; i < kRows; ++i) rows[i] = i;
   uint64_t state = 2026;

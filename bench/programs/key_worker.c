@@ -24,7 +24,7 @@ static void prepare(void *self, const char *operation, uint64_t bytes) {
   worker *w = self;
   w->count = bytes / sizeof(double);
   if (strcmp(operation, "add") != 0) batch_fail("key_worker: unknown operation %s", operation);
-  if (w->count == 0 || kDraws % w->count != 0) batch_fail("key_worker: %d draws are no whole number of adds", kDraws);
+  if (w->count == 0 || kDraws % w->count != 0) batch_fail("key_worker: %d draws are not a multiple of the keys of an add", kDraws);
   free(w->ones);
   w->ones = batch_memory(bytes);
   for (uint64_t i = 0; i < w->count; ++i) w->ones[i] = 1;

@@ -61,7 +61,7 @@ int main(int count, char **words) {
   expect_ok(mv_shutdown(0), "mv_shutdown");
   const double end = batch_now() - begun, each = 1e9 / (double)keys;
   if (rank == 0)
-    printf("{\"init\": %.1f, \"push\": %.1f, \"pull\": %.1f, \"both\": %.1f, \"shutdown\": %.1f}\n", init * each, push * each, pull * each, both * each,
-           end * each);
+    printf("{\"init\": %.1f, \"push\": %.1f, \"pull\": %.1f, \"both\": %.1f, \"shutdown\": %.1f}\n", init * each,
+           push * each, pull * each, both * each, end * each);
   return 0;
 }

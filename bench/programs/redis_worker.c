@@ -62,7 +62,7 @@ static void prepare(void *self, const char *operation, uint64_t bytes) {
   client *c = self;
   c->count = bytes / sizeof(double);
   if (strcmp(operation, "add") != 0) batch_fail("redis_worker: unknown operation %s", operation);
-  if (c->count == 0 || kDraws % c->count != 0) batch_fail("redis_worker: %d draws are no whole number of adds", kDraws);
+  if (c->count == 0 || kDraws % c->count != 0) batch_fail("redis_worker: %d draws are not a multiple of the keys of an add", kDraws);
   c->at = 0;
 }
 

@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   int64_t rank = 0;
   expect_ok(mv_init(NULL), "mv_init");
   expect_ok(mv_rank(0, &rank), "mv_rank");
-  uint64_t dice = strtoull(argv[4], NULL, 10) * 1000003 + (uint64_t)rank * 7919 + 1;
+  uint64_t random_state = strtoull(argv[4], NULL, 10) * 1000003 + (uint64_t)rank * 7919 + 1;
   const int64_t shape[] = {kFloats};
   kv_keys keys = KV_KEYS_INIT;
   keys.count = 1;
@@ -126,19 +126,22 @@ int main(int argc, char** argv) {
   if (took == NULL) return 1;
   long slow = 0, stalled = 0;
   for (long i = 0; i < count; ++i) {
-    be_busy(120e-6 * draw(&dice));
+    be_busy(120e-6 * draw(&random_state));
     const double begun = now();
     mv_request request = 0;
     expect_ok(begin(what, &request), what);
-    be_busy(60e-6 * draw(&dice));
+    be_busy(60e-6 * draw(&random_state));
     stalled += !finish(how, request);
     took[i] = now() - begun;
     slow += took[i] > 20e-3;
   }
   qsort(took, (size_t)count, sizeof *took, ascending);
   if (rank == 0)
-    printf("{\"count\": %ld, \"median_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"most_us\": %.1f, \"above_20ms\": %ld, \"stalled\": %ld}\n", count,
-           1e6 * took[count / 2], 1e6 * took[count * 99 / 100], 1e6 * took[count * 999 / 1000], 1e6 * took[count - 1], slow, stalled);
+    printf(
+        "{\"count\": %ld, \"median_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"most_us\": %.1f, \"above_20ms\": "
+        "%ld, \"stalled\": %ld}\n",
+        count, 1e6 * took[count / 2], 1e6 * took[count * 99 / 100], 1e6 * took[count * 999 / 1000],
+        1e6 * took[count - 1], slow, stalled);
   else if (stalled > 0)
     printf("rank %d: %ld stalled\n", (int)rank, stalled);
   free(took);

@@ -146,7 +146,7 @@ static void load_into_others(struct member* self) {
   assert_int_equal(loaded.clock, 5);
 }
 
-static void what_is_saved_is_loaded_on_any_number_of_nodes(void** state) {
+static void a_checkpoint_is_loaded_on_any_number_of_nodes(void** state) {
   (void)state;
   run_nodes(2, NULL, save_twice);
   for (int nodes = 1; nodes <= kMostHere; ++nodes) run_nodes(nodes, NULL, load_and_go_on);
@@ -166,7 +166,7 @@ static void refused(struct member* self) {
   expect_error(mv_checkpoint_save(self->node, self->index == 0 ? in("a") : in("b"), 0, NULL), MV_EDISAGREE, "save to");
 }
 
-static void what_does_not_fit_is_refused(void** state) {
+static void mismatched_checkpoints_are_refused(void** state) {
   (void)state;
   run_nodes(2, NULL, refused);
   assert_false(exists(in("a")) || exists(in("b")));
@@ -190,7 +190,7 @@ static void load_incomplete(struct member* self) {
   expect_ok(mv_checkpoint_load(self->node, in("runs"), NULL)); /* the previous one */
 }
 
-static void what_is_damaged_is_refused(void** state) {
+static void damaged_checkpoints_are_refused(void** state) {
   (void)state;
   static char text[1 << 16];
   uint64_t length = 0;
@@ -257,9 +257,9 @@ static int remove_directory(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_saved_is_loaded_on_any_number_of_nodes),
-      cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(what_is_damaged_is_refused),
+      cmocka_unit_test(a_checkpoint_is_loaded_on_any_number_of_nodes),
+      cmocka_unit_test(mismatched_checkpoints_are_refused),
+      cmocka_unit_test(damaged_checkpoints_are_refused),
       cmocka_unit_test(the_newest_stay_and_failures_leave_nothing),
       cmocka_unit_test(worker_0_saves_by_the_clock),
   };

@@ -111,7 +111,7 @@ static void ask_how_it_stands(struct member* self) {
   assert_non_null(strstr(text, "\"answered\":true"));
   expect_ok(mv_status_text(self->node, 0, few, sizeof few, &length)); /* truncated and terminated */
   assert_true(length >= sizeof few && strlen(few) == sizeof few - 1);
-  for (int i = 0; i < 50; ++i) { /* the part that did not fit is not fetched again, though the seconds gain digits meanwhile */
+  for (int i = 0; i < 50; ++i) { /* the rest is not fetched again, though the seconds gain digits meanwhile */
     uint64_t again = 0;
     expect_ok(mv_status_text(self->node, MV_JSON, NULL, 0, &length));
     pause_ms(1);
@@ -125,7 +125,7 @@ static void ask_how_it_stands(struct member* self) {
   expect_error(mv_cluster_status_text("nodes=", 0, text, sizeof text, &length), MV_EINVAL, "nodes");
   expect_ok(mv_barrier(self->node, NULL));
 }
-static void every_member_tells_how_the_cluster_stands(void** state) {
+static void every_member_reports_the_clusters_status(void** state) {
   (void)state;
   run_cluster(3, 0, ask_how_it_stands);
 }
@@ -181,7 +181,7 @@ static void one_stops_early(struct member* self) {
     expect_ok(mv_table_get(self->table, self->gets[round], kElements, MV_F32, NULL));
   }
 }
-static void a_worker_that_has_finished_holds_nobody_up(void** state) {
+static void a_finished_worker_delays_no_other(void** state) {
   (void)state;
   run_cluster(3, 1, one_stops_early);
   assert_true(members[0].gets[9][0] == 23 && members[2].gets[9][0] == 23);
@@ -329,7 +329,7 @@ static void miss_the_barrier(struct member* self) {
   }
   expect_ok(mv_barrier(self->node, NULL)); /* the call that timed out was withdrawn */
 }
-static void a_barrier_that_times_out_names_who_is_missing(void** state) {
+static void a_barrier_that_times_out_names_the_missing_workers(void** state) {
   (void)state;
   set(&may_arrive, 0);
   run_cluster(2, 0, miss_the_barrier);
@@ -398,7 +398,7 @@ static void release_an_add_that_fails(struct member* self) {
   expect_ok(mv_request_release(request));
   expect_error(mv_barrier(self->node, NULL), MV_ENOTFOUND, "destroyed");
 }
-static void the_error_of_a_released_add_is_told_later(void** state) {
+static void the_error_of_a_released_add_is_reported_later(void** state) {
   (void)state;
   set(&may_arrive, 0);
   first_role = MV_ROLE_WORKER;
@@ -409,18 +409,18 @@ static void the_error_of_a_released_add_is_told_later(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_member_knows_its_place),
-      cmocka_unit_test(every_member_tells_how_the_cluster_stands),
+      cmocka_unit_test(every_member_reports_the_clusters_status),
       cmocka_unit_test(the_barrier_is_a_fence_after_everybodys_adds),
       cmocka_unit_test(workers_in_step_get_the_same_bits),
-      cmocka_unit_test(a_worker_that_has_finished_holds_nobody_up),
+      cmocka_unit_test(a_finished_worker_delays_no_other),
       cmocka_unit_test(changes_that_wait_for_each_other_do_not_hold_up_the_end),
       cmocka_unit_test(a_signal_interrupts_the_wait_and_not_the_call),
       cmocka_unit_test(an_interrupted_barrier_may_be_repeated),
       cmocka_unit_test(a_signal_interrupts_poll),
-      cmocka_unit_test(a_barrier_that_times_out_names_who_is_missing),
+      cmocka_unit_test(a_barrier_that_times_out_names_the_missing_workers),
       cmocka_unit_test(specs_that_differ_are_refused_on_all),
       cmocka_unit_test(a_get_is_released_when_it_needs_its_buffer_no_more),
-      cmocka_unit_test(the_error_of_a_released_add_is_told_later),
+      cmocka_unit_test(the_error_of_a_released_add_is_reported_later),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

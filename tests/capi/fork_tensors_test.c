@@ -71,7 +71,7 @@ static void end_of(const struct child* born) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void what_the_child_writes_the_parent_never_sees(void** state) {
+static void the_parent_never_sees_the_childs_writes(void** state) {
   (void)state;
   const int64_t counts[] = {SMALL, LARGE};
   for (size_t i = 0; i < COUNT_OF(counts); ++i) {
@@ -103,7 +103,7 @@ static void what_the_child_writes_the_parent_never_sees(void** state) {
 }
 
 /** Memory that the parent frees may still be in the child's use: no other tensor gets it. */
-static void what_the_parent_frees_stays_with_the_child(void** state) {
+static void memory_freed_by_the_parent_stays_with_the_child(void** state) {
   (void)state;
   const int64_t counts[] = {SMALL, LARGE};
   for (size_t i = 0; i < COUNT_OF(counts); ++i) {
@@ -123,7 +123,7 @@ static void what_the_parent_frees_stays_with_the_child(void** state) {
   }
 }
 
-static void what_the_child_frees_stays_with_the_parent(void** state) {
+static void memory_freed_by_the_child_stays_with_the_parent(void** state) {
   (void)state;
   const struct array small = make(SMALL, 3), large = make(LARGE, 5);
   const struct child child = bear();
@@ -178,7 +178,7 @@ static void a_child_and_its_children(void** state) {
 }
 
 /** A data loader beside training: the children read and write, while the parent's table stays in use. */
-static void training_goes_on_beside_children(void** state) {
+static void training_continues_while_children_run(void** state) {
   (void)state;
   const struct array gradient = make(LARGE, 1), weights = make(LARGE, 0);
   mv_table table = 0;
@@ -282,11 +282,11 @@ static void whatever_other_threads_do_to_theirs(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_the_child_writes_the_parent_never_sees),
-      cmocka_unit_test(what_the_parent_frees_stays_with_the_child),
-      cmocka_unit_test(what_the_child_frees_stays_with_the_parent),
+      cmocka_unit_test(the_parent_never_sees_the_childs_writes),
+      cmocka_unit_test(memory_freed_by_the_parent_stays_with_the_child),
+      cmocka_unit_test(memory_freed_by_the_child_stays_with_the_parent),
       cmocka_unit_test(a_child_and_its_children),
-      cmocka_unit_test(training_goes_on_beside_children),
+      cmocka_unit_test(training_continues_while_children_run),
       cmocka_unit_test(nothing_in_the_child_is_shared),
       cmocka_unit_test(whatever_other_threads_do_to_theirs),
   };

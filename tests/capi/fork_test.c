@@ -130,7 +130,7 @@ static void makes_a_tensor(void) {
   CHILD_CHECK(mv_tensor_free(tensor) == MV_OK);
 }
 /** Another thread may hold a process-wide lock at the fork. */
-static void whatever_other_threads_do(void** state) {
+static void other_threads_may_hold_locks_at_the_fork(void** state) {
   (void)state;
 #ifdef __SANITIZE_ADDRESS__
   skip(); /* or a lock of malloc() */
@@ -205,7 +205,7 @@ int main(void) {
       cmocka_unit_test(a_child_can_do_nothing_before_its_own_init),
       cmocka_unit_test(a_child_may_begin_a_cluster_of_its_own),
       cmocka_unit_test(so_may_a_grandchild),
-      cmocka_unit_test(whatever_other_threads_do),
+      cmocka_unit_test(other_threads_may_hold_locks_at_the_fork),
       cmocka_unit_test(names_within_the_process_are_the_childs_own),
       cmocka_unit_test(the_parent_goes_on),
   };

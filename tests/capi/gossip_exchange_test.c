@@ -150,7 +150,7 @@ static void arrays_of_all_kinds_are_pulled_compressed(void** state) {
   }
 }
 
-static void whoever_does_not_fit_is_refused(void** state) {
+static void a_mismatched_peer_is_refused(void** state) {
   (void)state;
   double value = 1;
   mv_gossip a = open_with("a", "exchange: symmetric\ntimeout_ms: 3000"), pulls = open_with("pulls", "timeout_ms: 3000"),
@@ -242,7 +242,9 @@ static void noloco_is_its_formula(void** state) {
   (void)state;
   for (size_t transport = 0; transport < COUNT_OF(kTransports); ++transport) {
     char settings[256];
-    snprintf(settings, sizeof settings, "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s", kTransports[transport]);
+    snprintf(settings, sizeof settings,
+             "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s",
+             kTransports[transport]);
     swarm two;
     open_swarm(&two, 2, kSmall, settings);
     reference expected[2];
@@ -315,7 +317,7 @@ static void noloco_draws_models_together_and_keeps_their_mean(void** state) {
 
 /* ------------------------------------------------------------ statistics */
 
-static void figures_are_told(void** state) {
+static void statistics_are_reported(void** state) {
   (void)state;
   swarm two;
   open_swarm(&two, 2, 100, "transport: tcp\ntimeout_ms: 20000");
@@ -372,12 +374,12 @@ int main(void) {
       cmocka_unit_test(losses_weigh_the_same_on_both_sides),
       cmocka_unit_test(compressed_exchanges_conserve_the_mean_and_are_metered),
       cmocka_unit_test(arrays_of_all_kinds_are_pulled_compressed),
-      cmocka_unit_test(whoever_does_not_fit_is_refused),
+      cmocka_unit_test(a_mismatched_peer_is_refused),
       cmocka_unit_test(a_partner_that_is_not_there_costs_no_more_than_the_time_out),
       cmocka_unit_test(noloco_is_its_formula),
       cmocka_unit_test(noloco_goes_on_alone),
       cmocka_unit_test(noloco_draws_models_together_and_keeps_their_mean),
-      cmocka_unit_test(figures_are_told),
+      cmocka_unit_test(statistics_are_reported),
   };
   return cmocka_run_group_tests_name("gossip: exchanges", tests, NULL, NULL);
 }

@@ -22,10 +22,10 @@ static double spread_of(const swarm* all, const double* means) {
   return spread;
 }
 
-static uint64_t dice = 1;
+static uint64_t random_state = 1;
 static double roll(void) { /* -1 to 1 */
-  dice = dice * 6364136223846793005u + 1442695040888963407u;
-  return (double)(int64_t)(dice >> 11) * 0x1p-52 - 1;
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return (double)(int64_t)(random_state >> 11) * 0x1p-52 - 1;
 }
 
 static void shake(const swarm* all, double* means) {
@@ -45,7 +45,7 @@ static void note(samples* all, double value) {
 }
 static void expect_mean(const samples* all, double expected, const char* what, int nodes) {
   const double mean = all->sum / all->count, error = sqrt(fmax(all->squares / all->count - mean * mean, 0) / all->count);
-  print_message("%d nodes, %s: %.4f +- %.4f, on paper %.4f\n", nodes, what, mean, error, expected);
+  print_message("%d nodes, %s: %.4f +- %.4f, expected %.4f\n", nodes, what, mean, error, expected);
   if (fabs(mean - expected) > 5 * error + 1e-12) fail_msg("%d nodes, %s: %g, not %g (standard error %g)", nodes, what, mean, expected, error);
 }
 
@@ -158,7 +158,8 @@ static void powers_of_two_reach_the_exact_mean(void** state) {
  * probabilities has mean 0, and the variance of as many independent draws. */
 static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "seed: 45\ntransport: tcp\ntimeout_ms: 60000"), good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
+  mv_gossip a = open_with("a", "seed: 45\ntransport: tcp\ntimeout_ms: 60000"),
+            good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
   introduce(a, good, "good");
   introduce(a, useless, "useless");
   double model[2] = {1, 2};
@@ -182,7 +183,7 @@ static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
     expect_got(&fetched, "good");
     asked += figure_of(a, "\"name\":\"useless\"", "failed") - failed;
   }
-  print_message("asked %g times, on paper %.1f +- %.1f\n", asked, expected, sqrt(variance));
+  print_message("asked %g times, expected %.1f +- %.1f\n", asked, expected, sqrt(variance));
   if (fabs(asked - expected) > 5 * sqrt(variance)) fail_msg("asked %g times, not %g (deviation %g)", asked, expected, sqrt(variance));
   expect_ok(mv_gossip_close(a));
   expect_ok(mv_gossip_close(good));

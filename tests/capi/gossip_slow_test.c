@@ -175,6 +175,6 @@ int main(void) {
       cmocka_unit_test(a_slow_reader_gets_a_version_whole_while_others_are_published),
       cmocka_unit_test(slow_is_not_silent),
   };
-  setenv("POLYVERSO_SECRET", "of this test", 1); /* without a secret, a connection through a line held by somebody else is refused */
+  setenv("POLYVERSO_SECRET", "of this test", 1); /* without it, the proxy's connection would be refused */
   return cmocka_run_group_tests_name("gossip over slow lines", tests, NULL, NULL);
 }

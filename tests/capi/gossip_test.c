@@ -89,9 +89,10 @@ static void arrays_and_bytes(void** state) {
   expect_ok(mv_gossip_close(b));
 }
 
-static void what_is_of_no_use_is_refused_and_told(void** state) {
+static void unusable_snapshots_are_refused_and_reported(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"), stranger = open_with("stranger", "secret: two");
+  mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"),
+            stranger = open_with("stranger", "secret: two");
   float *own = filled(1), value = 5;
   int32_t started = 0;
   mv_gossip_fetched fetched = MV_GOSSIP_FETCHED_INIT;
@@ -110,7 +111,9 @@ static void what_is_of_no_use_is_refused_and_told(void** state) {
   for (int i = 0; i < 2; ++i) { /* by messages, and by mapped memory */
     fetched = fetch(a, 1);
     assert_false(fetched.got);
-    assert_non_null(strstr(fetched.why, "the snapshot of \"shapes\" was rejected: it has 1 array (f32 x 1), but this node has 1 array (f32 x 700000)"));
+    assert_non_null(strstr(
+        fetched.why,
+        "the snapshot of \"shapes\" was rejected: it has 1 array (f32 x 1), but this node has 1 array (f32 x 700000)"));
   }
   expect_ok(mv_gossip_remove_peer(a, "shapes"));
   expect_error(mv_gossip_remove_peer(a, "shapes"), MV_ENOTFOUND, "no peer \"shapes\"");
@@ -146,7 +149,8 @@ static void wrong_arguments_are_statuses(void** state) {
   expect_error(mv_gossip_open(NULL, "a", &a), MV_EINVAL, "config is NULL");
   expect_error(mv_gossip_open("/no/such/file.yaml", "a", &a), MV_ENOTFOUND, "/no/such/file.yaml");
   expect_error(mv_gossip_open_text("timeout_ms: soon", "a", &a), MV_EINVAL, "config:1: timeout_ms: \"soon\"");
-  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND, "no node is called \"z\"; the nodes are a");
+  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND,
+               "no node is called \"z\"; the nodes are a");
   expect_error(mv_gossip_publish(12345, 1), MV_EHANDLE, "12345");
   a = open_with("a", "fetch_probability: 0");
   char taken[256];
@@ -281,7 +285,7 @@ static void dimensions_that_both_know_are_compared(void** state) {
 }
 
 /** All nodes are in one list, as in a configuration file. Each averages with some other node, and the values converge. */
-static void a_cluster_comes_together(void** state) {
+static void the_models_of_a_cluster_converge(void** state) {
   (void)state;
   mv_gossip nodes[kNodes];
   const char* names[kNodes] = {"w1", "w2", "w3", "w4"};
@@ -316,12 +320,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(two_nodes_average),
       cmocka_unit_test(arrays_and_bytes),
-      cmocka_unit_test(what_is_of_no_use_is_refused_and_told),
+      cmocka_unit_test(unusable_snapshots_are_refused_and_reported),
       cmocka_unit_test(wrong_arguments_are_statuses),
       cmocka_unit_test(figures_are_structs),
       cmocka_unit_test(dimensions_that_both_know_are_compared),
       cmocka_unit_test(snapshots_are_never_torn),
-      cmocka_unit_test(a_cluster_comes_together),
+      cmocka_unit_test(the_models_of_a_cluster_converge),
   };
   return cmocka_run_group_tests_name("gossip", tests, NULL, NULL);
 }

@@ -88,7 +88,9 @@ static void* filled(mv_dtype dtype, int rank, uint64_t count) {
 }
 
 static void expect_reduced(const void* values, mv_dtype dtype, uint64_t count, int reduction, int nodes) {
-  for (uint64_t i = 0; i < count; ++i) assert_true(at(values, dtype, i) == (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
+  for (uint64_t i = 0; i < count; ++i)
+    assert_true(at(values, dtype, i) ==
+                (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
 }
 
 /* ------------------------------------------------------------ results */
@@ -323,7 +325,7 @@ static void leaves_early(struct member* self) {
   expect_ok(mv_allreduce(survivors, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
   assert_true(value == 2);
 }
-static void who_leaves_is_named_and_the_others_go_on(void** state) {
+static void a_leaving_rank_is_named_and_the_others_continue(void** state) {
   (void)state;
   pthread_barrier_init(&all_through, NULL, 3);
   run_nodes(3, transport, leaves_early);
@@ -356,7 +358,7 @@ static void ends_without_a_word(struct member* self) {
   expect_ok(mv_group_shrink(group, NULL, &survivors));
   expect_ok(mv_group_barrier(survivors, NULL));
 }
-static void who_ends_without_closing_is_named_too(void** state) {
+static void a_rank_that_ends_without_closing_is_named_too(void** state) {
   (void)state;
   pthread_barrier_init(&all_through, NULL, 3);
   for (leaver = 0; leaver < 3; leaver += 2)
@@ -504,7 +506,7 @@ static void drains_manually(struct member* self) {
   assert_int_equal(next.finished, 1);
   expect_error(mv_allreduce_drain(group, arrays, 2, &next, NULL), MV_EDISAGREE, "barrier");
 }
-static void what_comes_next_is_told(void** state) {
+static void a_draining_rank_learns_the_next_operation(void** state) {
   (void)state;
   run_nodes(2, transport, drains_manually);
 }
@@ -616,14 +618,14 @@ int main(int count, char** arguments) {
       cmocka_unit_test(groups_of_some_workers),
       TEST_ALONE(bad_arguments),
       cmocka_unit_test(ranks_that_disagree_are_named),
-      cmocka_unit_test(who_leaves_is_named_and_the_others_go_on),
+      cmocka_unit_test(a_leaving_rank_is_named_and_the_others_continue),
       cmocka_unit_test(a_group_is_shrunk_once),
       cmocka_unit_test(a_broken_group_of_survivors_is_shrunk_by_either_handle),
-      cmocka_unit_test(who_ends_without_closing_is_named_too),
+      cmocka_unit_test(a_rank_that_ends_without_closing_is_named_too),
       cmocka_unit_test(handles_of_an_ended_node_are_stale),
       cmocka_unit_test(a_time_out_names_the_missing_and_breaks_the_group),
       cmocka_unit_test(ranks_without_data_take_part_until_all_are_through),
-      cmocka_unit_test(what_comes_next_is_told),
+      cmocka_unit_test(a_draining_rank_learns_the_next_operation),
       cmocka_unit_test(a_function_of_ones_own_reduces),
       cmocka_unit_test(a_turn_that_does_not_come_ends_at_the_deadline),
   };

@@ -144,7 +144,7 @@ static void wrong_kinds_are_named(void** state) {
   as_node(request);
 }
 
-static void closed_handles_are_told_from_invented_ones(void** state) {
+static void closed_handles_are_distinguished_from_invented_ones(void** state) {
   (void)state;
   float value = 0;
   expect_error(mv_table_get(closed_table, &value, 1, MV_F32, NULL), MV_EHANDLE, "is a closed table handle");
@@ -175,7 +175,7 @@ int main(void) {
       cmocka_unit_test(hostile_integers_are_refused_by_everything),
       cmocka_unit_test(handles_with_a_bit_flipped_are_refused),
       cmocka_unit_test(wrong_kinds_are_named),
-      cmocka_unit_test(closed_handles_are_told_from_invented_ones),
+      cmocka_unit_test(closed_handles_are_distinguished_from_invented_ones),
       cmocka_unit_test(slots_that_are_used_again_do_not_answer_to_old_handles),
   };
   return cmocka_run_group_tests(tests, start, end);

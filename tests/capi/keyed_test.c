@@ -103,7 +103,7 @@ static void a_hundred_thousand_keys_are_all_found_again(void** state) {
   }
 }
 
-static void what_does_not_fit_is_refused(void** state) {
+static void mismatched_arguments_are_refused(void** state) {
   (void)state;
   const mv_table sparse = create_table("name=s kind=sparse rows=10 cols=2"),
                  keys = create_table("name=k kind=keyvalue cols=2");
@@ -400,7 +400,7 @@ int main(void) {
       TEST_ALONE(random_initial_values_depend_on_seed_id_and_column),
       TEST_ALONE(any_64_bit_integer_is_a_key),
       TEST_ALONE(a_hundred_thousand_keys_are_all_found_again),
-      TEST_ALONE(what_does_not_fit_is_refused),
+      TEST_ALONE(mismatched_arguments_are_refused),
       TEST_ALONE(a_whole_sparse_matrix_is_all_its_rows),
       TEST_ALONE(specs_that_can_not_be_are_refused),
       TEST_ALONE(erased_rows_are_as_they_began),

@@ -188,7 +188,7 @@ static void what_is_pulled_may_be_rounded(struct member* self) {
   expect_ok(kv_create(self->node, "dist_sync", &kv));
   expect_ok(kv_set_gradient_compression(kv, "none pull=fp16"));
   expect_ok(kv_broadcast(kv, &keys, &given, NULL));
-  expect_all(values[0], 0.333251953125); /* the nearest half-precision value, on every worker, on whichever server the key lies */
+  expect_all(values[0], 0.333251953125); /* the nearest half, on every worker, independent of the server */
   expect_all(values[1], 1234567);        /* integers are sent unchanged */
   expect_ok(kv_push(kv, &keys, &given, NULL));
   expect_ok(kv_set_gradient_compression(kv, "none"));
@@ -197,7 +197,7 @@ static void what_is_pulled_may_be_rounded(struct member* self) {
   expect_all(values[1], 2 * 1234567);
   expect_ok(kv_free(kv));
 }
-static void pulls_are_compressed_where_that_is_asked_for(void** state) {
+static void pulls_are_compressed_on_request(void** state) {
   (void)state;
   run_nodes(kWorkers, NULL, what_is_pulled_may_be_rounded);
 }
@@ -265,7 +265,7 @@ static void bytes_are_the_formulas(void** state) {
   run_nodes(kWorkers, NULL, count_bytes);
 }
 
-static void what_is_wrong_is_refused(void** state) {
+static void invalid_codecs_are_refused(void** state) {
   (void)state;
   kv_store kv = 0;
   const int64_t key = 1;
@@ -299,10 +299,10 @@ int main(void) {
       cmocka_unit_test(one_worker_compresses_too),
       cmocka_unit_test(nothing_is_lost),
       cmocka_unit_test(each_device_keeps_its_own_rest),
-      cmocka_unit_test(pulls_are_compressed_where_that_is_asked_for),
+      cmocka_unit_test(pulls_are_compressed_on_request),
       cmocka_unit_test(rows_travel_as_they_are),
       cmocka_unit_test(bytes_are_the_formulas),
-      cmocka_unit_test(what_is_wrong_is_refused),
+      cmocka_unit_test(invalid_codecs_are_refused),
   };
   return cmocka_run_group_tests_name("kvstore_compression", tests, NULL, NULL);
 }

@@ -151,7 +151,8 @@ static void one_list_serves_all_or_each_has_its_own(void** state) {
   const char* name = "w";
   const kv_keys key = name_keys(&name, 1);
   const mv_tensor outs[] = {empty_rows(), empty_rows(), empty_rows()};
-  const mv_tensor lists[] = {ids_of((const int64_t[]){3, 1}, 2, MV_I32), ids_of((const int64_t[]){0}, 1, MV_I64), ids_of((const int64_t[]){5, 5}, 2, MV_F32)};
+  const mv_tensor lists[] = {ids_of((const int64_t[]){3, 1}, 2, MV_I32), ids_of((const int64_t[]){0}, 1, MV_I64),
+                             ids_of((const int64_t[]){5, 5}, 2, MV_F32)};
   const kv_values three = values_of(outs, 3), one_list = values_of(lists, 1), two_lists = values_of(lists, 2), all_lists = values_of(lists, 3);
   expect_ok(kv_row_sparse_pull(kv, &key, &three, &one_list, NULL));
   for (int i = 0; i < 3; ++i) expect_rows(outs[i], (const int64_t[]){1, 3}, (const double[]){11, 13}, 2);
@@ -169,7 +170,7 @@ static void one_list_serves_all_or_each_has_its_own(void** state) {
   expect_ok(kv_free(kv));
 }
 
-static void dense_and_sparse_are_told_apart(void** state) {
+static void dense_and_sparse_are_distinguished(void** state) {
   (void)state;
   const kv_store kv = store_with_w(0, "local");
   const char* name = "dense";
@@ -250,7 +251,8 @@ static void rows_reach_dense_keys(void** state) {
 static void optimizers_step_the_rows_that_are_pushed(void** state) {
   (void)state;
   const kv_store kv = store_with_w(0, "local");
-  const mv_tensor all = full(kTall, 2, MV_F32, 0), first = rows_of((const int64_t[]){1, 3}, 2, MV_F32, 2), second = rows_of((const int64_t[]){3}, 1, MV_F32, 2);
+  const mv_tensor all = full(kTall, 2, MV_F32, 0), first = rows_of((const int64_t[]){1, 3}, 2, MV_F32, 2),
+                  second = rows_of((const int64_t[]){3}, 1, MV_F32, 2);
   expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5 momentum=0.5"));
   expect_ok(push_w(kv, &first, 1));
   expect_ok(push_w(kv, &second, 1)); /* row 1's momentum is unchanged */
@@ -278,7 +280,7 @@ static void every_dtype_has_rows(void** state) {
   }
 }
 
-static void what_is_not_finite_is_refused(void** state) {
+static void nan_and_infinity_are_refused(void** state) {
   (void)state;
   const char* names[] = {"a", "b"};
   const kv_keys both = name_keys(names, 2), a = name_keys(names, 1);
@@ -530,12 +532,12 @@ int main(void) {
       cmocka_unit_test(ids_are_of_any_order_dtype_and_shape),
       cmocka_unit_test(wrong_ids_change_nothing),
       cmocka_unit_test(one_list_serves_all_or_each_has_its_own),
-      cmocka_unit_test(dense_and_sparse_are_told_apart),
+      cmocka_unit_test(dense_and_sparse_are_distinguished),
       cmocka_unit_test(pushes_replace_the_value),
       cmocka_unit_test(rows_reach_dense_keys),
       cmocka_unit_test(optimizers_step_the_rows_that_are_pushed),
       cmocka_unit_test(every_dtype_has_rows),
-      cmocka_unit_test(what_is_not_finite_is_refused),
+      cmocka_unit_test(nan_and_infinity_are_refused),
       TEST_ALONE(one_request_stands_for_a_call),
       cmocka_unit_test(a_pull_waits_for_its_round_without_its_caller),
       cmocka_unit_test(rounds_merge_the_union_of_rows),

@@ -227,7 +227,7 @@ static void leave_early(struct member* self) {
   if (self->index == 0) expect_ok(kv_save_optimizer_states(kv, in_folder("alone"), 0));
   expect_ok(kv_free(kv));
 }
-static void what_workers_have_left_out_outlives_their_number(void** state) {
+static void residuals_survive_a_change_of_the_number_of_workers(void** state) {
   (void)state;
   run_nodes(kWorkers, NULL, leave_out);
   run_nodes(kWorkers - 1, NULL, bring_back); /* one worker gets the residuals of two */
@@ -297,7 +297,7 @@ static void damage(const char* from, const char* to, long at) {
   free(bytes);
 }
 
-static void what_does_not_belong_changes_nothing(void** state) {
+static void misfit_states_change_nothing(void** state) {
   (void)state;
   mv_tensor values[kKeys], outs[kKeys], expected[kKeys];
   make_values(values, 1);
@@ -558,8 +558,8 @@ static void norms_are_of_whole_tensors(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resumed_run_is_the_uninterrupted_one), cmocka_unit_test(all_servers_states_are_in_one_file),
-      cmocka_unit_test(what_workers_have_left_out_outlives_their_number),
-      cmocka_unit_test(states_alone_go_with_the_optimizer_that_is_set), cmocka_unit_test(what_does_not_belong_changes_nothing),
+      cmocka_unit_test(residuals_survive_a_change_of_the_number_of_workers),
+      cmocka_unit_test(states_alone_go_with_the_optimizer_that_is_set), cmocka_unit_test(misfit_states_change_nothing),
       cmocka_unit_test(a_callback_remembers_by_itself), cmocka_unit_test(keys_have_parameters_of_their_own),
       cmocka_unit_test(a_refused_optimizer_changes_nothing), cmocka_unit_test(norms_are_of_whole_tensors),
   };

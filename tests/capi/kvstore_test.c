@@ -69,7 +69,7 @@ static void types_are_matched_whole(void** state) {
   expect_error(kv_rank(kv, &rank), MV_EHANDLE, "closed");
 }
 
-static void what_is_wrong_changes_nothing(void** state) {
+static void an_invalid_call_changes_nothing(void** state) {
   (void)state;
   kv_store kv = 0;
   expect_ok(kv_create(0, "local", &kv));
@@ -184,7 +184,7 @@ static void many_keys_in_any_order(void** state) {
   }
 }
 
-static void an_optimizer_updates_what_is_there_and_what_comes(void** state) {
+static void an_optimizer_updates_existing_and_later_keys(void** state) {
   (void)state;
   kv_store kv = 0;
   expect_ok(kv_create(0, "local", &kv));
@@ -317,7 +317,7 @@ static void leave_early(struct member* self) {
   expect_ok(kv_pull(kv, &keys, &values, NULL));
   expect_all(value, 2);
 }
-static void rounds_go_on_without_who_has_left(void** state) {
+static void rounds_continue_without_a_worker_that_has_left(void** state) {
   (void)state;
   run_nodes(kWorkers, NULL, leave_early);
 }
@@ -349,14 +349,14 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(types_are_matched_whole),
       cmocka_unit_test(the_examples_of_the_manual),
-      cmocka_unit_test(what_is_wrong_changes_nothing),
+      cmocka_unit_test(an_invalid_call_changes_nothing),
       cmocka_unit_test(several_stores_are_apart),
       cmocka_unit_test(many_keys_in_any_order),
-      cmocka_unit_test(an_optimizer_updates_what_is_there_and_what_comes),
+      cmocka_unit_test(an_optimizer_updates_existing_and_later_keys),
       cmocka_unit_test(every_dtype_is_summed_over_devices),
       cmocka_unit_test(rounds_are_merged_once),
       cmocka_unit_test(a_barrier_waits_for_no_round),
-      cmocka_unit_test(rounds_go_on_without_who_has_left),
+      cmocka_unit_test(rounds_continue_without_a_worker_that_has_left),
       cmocka_unit_test(asynchronous_pushes_need_an_optimizer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,8 @@ static void long_rows_of_all(struct member* self) {
     for (int64_t row = 0; row <= kNodes + 1; ++row) {
       expect_ok(mv_table_get_rows(table, &row, 1, values, kCols, MV_F32, NULL));
       for (int i = 0; i < kCols; ++i)
-        if (fabs(values[i] - (row <= kNodes ? expected : 0)) > 1e-3) fail_msg("round %d, row %d, element %d: %g", round, (int)row, i, (double)values[i]);
+        if (fabs(values[i] - (row <= kNodes ? expected : 0)) > 1e-3)
+          fail_msg("round %d, row %d, element %d: %g", round, (int)row, i, (double)values[i]);
     }
   }
   free(values);
@@ -138,7 +139,7 @@ static void one_leaves(struct member* self) {
     assert_true(got[0] == (float)(round == 1 ? 3 : 3 + 2 * (round - 1)));
   }
 }
-static void rounds_go_on_without_who_has_left(void** state) {
+static void rounds_continue_without_a_worker_that_has_left(void** state) {
   (void)state;
   run_nodes(kNodes, NULL, one_leaves);
 }
@@ -160,7 +161,7 @@ static void one_is_late(struct member* self) {
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
   assert_true(got == 2);
 }
-static void a_time_out_names_who_is_missing_and_changes_nothing(void** state) {
+static void a_time_out_names_the_missing_workers_and_changes_nothing(void** state) {
   (void)state;
   run_nodes(2, NULL, one_is_late);
 }
@@ -185,8 +186,8 @@ int main(void) {
       cmocka_unit_test(rows_are_merged),
       cmocka_unit_test(long_rows_are_merged),
       cmocka_unit_test(asynchronous_calls_keep_their_order),
-      cmocka_unit_test(rounds_go_on_without_who_has_left),
-      cmocka_unit_test(a_time_out_names_who_is_missing_and_changes_nothing),
+      cmocka_unit_test(rounds_continue_without_a_worker_that_has_left),
+      cmocka_unit_test(a_time_out_names_the_missing_workers_and_changes_nothing),
       cmocka_unit_test(alone_every_add_is_a_round),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

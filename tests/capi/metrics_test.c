@@ -71,7 +71,7 @@ static void a_cut_text_says_how_long_it_is(void** state) {
   expect_ok(mv_shutdown(node));
 }
 
-static void no_events_are_kept_where_none_are_wanted(void** state) {
+static void no_events_are_kept_when_tracing_is_off(void** state) {
   (void)state;
   uint64_t length = 0;
   expect_ok(mv_init(NULL));
@@ -103,7 +103,7 @@ static void use_and_look(struct member* self) {
   expect_ok(mv_barrier(self->node, NULL));
 }
 
-static void members_tell_of_each_other(void** state) {
+static void members_report_each_other(void** state) {
   (void)state;
   run_nodes(2, "trace_events=1000", use_and_look);
 }
@@ -112,8 +112,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST_ALONE(local_calls_are_counted_by_kind_and_way),
       TEST_ALONE(a_cut_text_says_how_long_it_is),
-      cmocka_unit_test(no_events_are_kept_where_none_are_wanted),
-      cmocka_unit_test(members_tell_of_each_other),
+      cmocka_unit_test(no_events_are_kept_when_tracing_is_off),
+      cmocka_unit_test(members_report_each_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

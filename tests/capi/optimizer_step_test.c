@@ -129,7 +129,7 @@ static void refuse(mv_status expected, const char* words, mv_status got) {
   if (strstr(mv_last_error(), words) == NULL) fail_msg("\"%s\" does not say \"%s\"", mv_last_error(), words);
 }
 
-static void what_does_not_fit_changes_nothing(void** state) {
+static void mismatched_arguments_change_nothing(void** state) {
   (void)state;
   const char* adam = "mx.adam learning_rate=1";
   mv_tensor value = ramp(1, 1, MV_F32), before = ramp(1, 1, MV_F32), gradient = ramp(1, 1, MV_F32), half = ramp(0, 1, MV_F16),
@@ -169,7 +169,7 @@ int main(void) {
       cmocka_unit_test(they_are_the_steps_of_a_store),
       cmocka_unit_test(lazy_optimizers_step_rows_alone),
       cmocka_unit_test(halves_are_gradients_of_floats),
-      cmocka_unit_test(what_does_not_fit_changes_nothing),
+      cmocka_unit_test(mismatched_arguments_change_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

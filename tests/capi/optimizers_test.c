@@ -131,7 +131,7 @@ static void a_text_that_is_too_long_ends_with_a_whole_parameter(void** state) {
   assert_null(strstr(info.updater, "step="));
 }
 
-static void what_is_wrong_is_named(void** state) {
+static void errors_name_the_wrong_value(void** state) {
   (void)state;
   const mv_table table = create_table("size=1");
   expect_error(mv_table_set_updater(table, "mx.adma", NULL), MV_EINVAL, "mx.adam");
@@ -191,7 +191,7 @@ int main(void) {
       cmocka_unit_test(adds_of_rows_count_where_they_go),
       TEST_ALONE(norms_are_of_whole_tensors),
       TEST_ALONE(a_text_that_is_too_long_ends_with_a_whole_parameter),
-      TEST_ALONE(what_is_wrong_is_named),
+      TEST_ALONE(errors_name_the_wrong_value),
       cmocka_unit_test(a_loaded_table_goes_on_as_the_saved_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

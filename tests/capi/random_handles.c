@@ -292,9 +292,20 @@ static mv_status reduce_pair(struct thread* t) {
 /* ------------------------------------------------------------------ tables */
 
 static const char* const kSpecs[] = {
-    "name=a size=64", "name=l size=64", "name=m size=64", "name=b kind=matrix rows=8 cols=8", "name=c kind=sparse rows=1000 cols=4", "name=d kind=keyvalue cols=2",
-    "name=e size=64 staleness=0", "name=f size=64 staleness=1", "name=g size=64 merge=1", "name=h size=64 updater=\"adagrad rate=0.1\"",
-    "name=i kind=keyvalue cols=1 capacity=10", "name=j size=64 reject_nonfinite=1", "name=k size=16384", "size=8",
+    "name=a size=64",
+    "name=l size=64",
+    "name=m size=64",
+    "name=b kind=matrix rows=8 cols=8",
+    "name=c kind=sparse rows=1000 cols=4",
+    "name=d kind=keyvalue cols=2",
+    "name=e size=64 staleness=0",
+    "name=f size=64 staleness=1",
+    "name=g size=64 merge=1",
+    "name=h size=64 updater=\"adagrad rate=0.1\"",
+    "name=i kind=keyvalue cols=1 capacity=10",
+    "name=j size=64 reject_nonfinite=1",
+    "name=k size=16384",
+    "size=8",
 };
 static mv_status create_table(struct thread* t) {
   mv_table table = 0;

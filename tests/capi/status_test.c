@@ -25,7 +25,7 @@ static void every_status_has_name_text_and_family(void** state) {
   assert_string_equal(mv_status_family(MV_OK), "ok");
 }
 
-static void numbers_that_are_no_status_are_told(void** state) {
+static void invalid_status_numbers_have_a_name(void** state) {
   (void)state;
   const mv_status none[] = {1, -1000, INT32_MIN, INT32_MAX};
   for (size_t i = 0; i < COUNT_OF(none); ++i) {
@@ -104,7 +104,7 @@ int main(void) {
       cmocka_unit_test(no_failure_no_sentence),
       cmocka_unit_test(versions_agree),
       cmocka_unit_test(every_status_has_name_text_and_family),
-      cmocka_unit_test(numbers_that_are_no_status_are_told),
+      cmocka_unit_test(invalid_status_numbers_have_a_name),
       cmocka_unit_test(log_levels_are_checked),
       cmocka_unit_test(calls_before_init_say_what_to_call),
   };

@@ -153,7 +153,7 @@ static void new_parameters_keep_the_states(void** state) {
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
   assert_true(got == -1 - 0.5f * 2);
   expect_ok(mv_table_set_updater(table, "add", NULL));
-  expect_ok(mv_table_set_updater(table, "momentum rate=1 momentum=1", NULL)); /* zeroed by the other updater in between */
+  expect_ok(mv_table_set_updater(table, "momentum rate=1 momentum=1", NULL)); /* the other updater zeroed it */
   expect_ok(mv_table_add(table, &one, 1, MV_F32, NULL));
   expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
   assert_true(got == -2 - 1);
@@ -218,8 +218,7 @@ static void dcasgd_compensates_what_changed_since_the_last_get(void** state) {
     const mv_table table = create_with(spec, "dcasgd rate=0.5 lambda=0.25");
     const double g[kCols] = {1, -2, 3, 0.5, 0};
     double got[kCols], w[kCols] = {1, 1, 1, 1, 1};
-    expect_ok(
-        mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* reads of rows that are not stored are not recorded */
+    expect_ok(mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* gets of rows not stored are not recorded */
     expect_ok(mv_table_get_rows(table, rows, 1, got, kCols, MV_F64, NULL));
     double b[kCols];
     memcpy(b, got, sizeof(b));

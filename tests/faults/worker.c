@@ -63,10 +63,12 @@ static mv_status wait_for(mv_request request) {
 static void tell(mv_status ended, int happened, uint64_t count) {
   for (char* each = trouble; *each != '\0'; ++each)
     if (*each == '"' || *each == '\\' || *each == '\n') *each = '\'';
-  printf("{\"rank\": %d, \"fault\": \"%s\", \"absorbed\": %d, \"failed\": %d, \"count\": %llu, \"worst\": \"%s\", \"ended\": \"%s\", \"acked\": %llu, "
-         "\"unknown\": %llu, \"value\": %g, \"sums\": %d, \"trouble\": \"%s\"}\n",
-         (int)rank, fault_name(), fault_is_absorbed(), happened, (unsigned long long)count, mv_status_name(worst), mv_status_name(ended),
-         (unsigned long long)acked, (unsigned long long)unknown, value, sums, trouble);
+  printf(
+      "{\"rank\": %d, \"fault\": \"%s\", \"absorbed\": %d, \"failed\": %d, \"count\": %llu, \"worst\": \"%s\", "
+      "\"ended\": \"%s\", \"acked\": %llu, "
+      "\"unknown\": %llu, \"value\": %g, \"sums\": %d, \"trouble\": \"%s\"}\n",
+      (int)rank, fault_name(), fault_is_absorbed(), happened, (unsigned long long)count, mv_status_name(worst),
+      mv_status_name(ended), (unsigned long long)acked, (unsigned long long)unknown, value, sums, trouble);
   fflush(stdout);
 }
 
@@ -134,7 +136,8 @@ static void keyed_work(void) {
   const int64_t rows[] = {3, 70000, 3, 999999};
   for (int round = 0; round < kRounds && goes_on; ++round) {
     fill(1);
-    if (!add(mv_table_add_rows(table, rows, 4, data, 4 * 5, MV_F32, NULL)) && goes_on) add(mv_table_add_rows(table, rows, 4, data, 4 * 5, MV_F32, NULL));
+    if (!add(mv_table_add_rows(table, rows, 4, data, 4 * 5, MV_F32, NULL)) && goes_on)
+      add(mv_table_add_rows(table, rows, 4, data, 4 * 5, MV_F32, NULL));
     TRY(mv_table_get_rows(table, rows, 4, data, 4 * 5, MV_F32, NULL));
   }
 }
@@ -292,7 +295,9 @@ static void gossip_work(void) {
     attempt(mv_gossip_fetch_start(gossips[0], &started), "fetch");
     if (started) attempt(mv_gossip_fetch_wait(gossips[0], 0.5, &fetched), "wait");
     fill(1);
-    if (fetched.got && attempt(mv_gossip_average(gossips[0], data, kCount, MV_F32), "average") && (data[0] < 1 || data[0] > 2)) wrong("a wrong average");
+    if (fetched.got && attempt(mv_gossip_average(gossips[0], data, kCount, MV_F32), "average") &&
+        (data[0] < 1 || data[0] > 2))
+      wrong("a wrong average");
   }
   goes_on = 1;
 }

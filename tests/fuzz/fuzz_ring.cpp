@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   transport::ShmReceiver receiver(
       listener, 9, peer, ring.get(), kRing, own, [](uint64_t number) { return number == 1 ? segment : nullptr; },
       [](uint64_t) {});
-  if (begin > 0) {  // skip marks of 16 bytes have no effect; empty frames would do as well, since only the position matters
+  if (begin > 0) {  // skip marks of 16 bytes have no effect; only the position matters
     peer.written = begin;
     if (!receiver.pass_over()) abort();
   }

@@ -105,7 +105,13 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
     report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, {}});
     report.own.push_back({"w", "an array", shard::Consistency::kSync, true, {{0, 41, 40, 0}}});
     report.held = report.own;
-    report.waits.push_back({cluster::WaitKind::kGet, 2, "w", 41, std::chrono::seconds(12), std::chrono::seconds(12), {{3, "has made 40 of 41 adds"}}});
+    report.waits.push_back({cluster::WaitKind::kGet,
+                            2,
+                            "w",
+                            41,
+                            std::chrono::seconds(12),
+                            std::chrono::seconds(12),
+                            {{3, "has made 40 of 41 adds"}}});
     report.waits.push_back({cluster::WaitKind::kBarrier, 2, "", 0, {}, {}, {}});
     const auto written = status::write_report(fbb, 3, report);
     made.emplace_back("report", builder.finish(Body::Report, written));

@@ -138,7 +138,7 @@ static void start_with_argument(void) {
   MV_Init(&argc, argv);
   if (argc != 2 || argv[1] != text) _exit(1);
 }
-static void what_would_change_the_result_is_no_silence(void **state) {
+static void errors_that_change_the_result_are_reported(void **state) {
   (void)state;
   static const struct {
     const char *argument, *line;
@@ -162,7 +162,7 @@ int main(void) {
       cmocka_unit_test(before_init_every_call_is_an_error),
       cmocka_unit_test(a_wrong_size_is_an_error),
       cmocka_unit_test(no_argument_crashes),
-      cmocka_unit_test(what_would_change_the_result_is_no_silence),
+      cmocka_unit_test(errors_that_change_the_result_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ void expect_near(double got, double expected, double within) {
 void the_noise_is_normal(void**) {
   const auto noise = stepped<float>("mx.sgld learning_rate=1 seed=3", 0, 0, 1);
   const double deviation =
-      1 / std::sqrt(static_cast<double>(kCount));  // the standard error of a mean of normal numbers; 5 of them are allowed
+      1 / std::sqrt(static_cast<double>(kCount));  // the standard error of a mean; 5 of them are allowed
   expect_near(mean(noise, [](double x) { return x; }), 0, 5 * deviation);
   expect_near(mean(noise, [](double x) { return x * x; }), 1, 5 * std::sqrt(2.0) * deviation);
   expect_near(mean(noise, [](double x) { return x * x * x; }), 0, 5 * std::sqrt(15.0) * deviation);

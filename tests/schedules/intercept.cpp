@@ -291,7 +291,7 @@ EXPORT long syscall(long number, ...) {
       return errno = how == Woken::kSignal ? EINTR : ETIMEDOUT, -1;
     }
     default:
-      fail("futex operation %ld is not known here", a[1]);
+      fail("unsupported futex operation %ld", a[1]);
   }
 }
 

@@ -23,15 +23,15 @@ enum class End { kNone, kLeave, kGiveUp, kLose, kHearLeft, kSignal };
 class Ranks {
  public:
   Ranks()
-      : memory_(test::make_regions(2 + dice(3))),
-        end_(static_cast<End>(dice(6))),
-        ending_(dice(memory_.size())),
-        rounds_(1 + dice(4)) {
+      : memory_(test::make_regions(2 + random_below(3))),
+        end_(static_cast<End>(random_below(6))),
+        ending_(random_below(memory_.size())),
+        rounds_(1 + random_below(4)) {
     const base::Nanos look = one_in(2) ? 0us : one_in(2) ? 1us : 10us;
     for (size_t rank = 0; rank < size(); ++rank)
       seats_.push_back(std::make_unique<RankContext>(rank, memory_, test::rank_names(size()), look));
     constexpr uint64_t kCounts[] = {1, 1, 100, 2049, 20'000, 100'000};
-    for (uint64_t round = 0; round < rounds_; ++round) counts_.push_back(kCounts[dice(std::size(kCounts))]);
+    for (uint64_t round = 0; round < rounds_; ++round) counts_.push_back(kCounts[random_below(std::size(kCounts))]);
   }
 
   void work() {
@@ -39,7 +39,7 @@ class Ranks {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([this, rank] { reduce(rank); });
     const pthread_t one = threads[ending_].native_handle();
-    for (uint64_t steps = dice(end_ == End::kNone ? 1 : 150); steps > 0; --steps) std::this_thread::yield();
+    for (uint64_t steps = random_below(end_ == End::kNone ? 1 : 150); steps > 0; --steps) std::this_thread::yield();
     const base::Status why(MV_ECANCELED, "a test");
     if (end_ == End::kGiveUp) seats_[ending_]->give_up(why);
     if (end_ == End::kLose) seats_[ending_]->lose((ending_ + 1) % size(), why);

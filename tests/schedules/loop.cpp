@@ -88,12 +88,12 @@ class Callers {
     loop_.drive_until([&] { return echo_ != nullptr; }, base::kNever, [&] { echo_ = std::make_unique<Echo>(loop_); });
     begin_here();
     {
-      std::vector<Helper> helpers(1 + dice(2));
+      std::vector<Helper> helpers(1 + random_below(2));
       std::vector<std::thread> callers;
-      for (uint64_t caller = 1 + dice(3); caller > 0; --caller)
+      for (uint64_t caller = 1 + random_below(3); caller > 0; --caller)
         callers.emplace_back([&, caller] { call(helpers[caller % helpers.size()], caller == 1); });
       if (stops_early_) {
-        for (uint64_t steps = dice(100); steps > 0; --steps) std::this_thread::yield();
+        for (uint64_t steps = random_below(100); steps > 0; --steps) std::this_thread::yield();
         loop_.stop();
       }
       for (std::thread& each : callers) each.join();
@@ -104,11 +104,11 @@ class Callers {
 
  private:
   void call(Helper& helper, bool has_timer) {
-    for (uint64_t round = 1 + dice(4); round > 0; --round) {
+    for (uint64_t round = 1 + random_below(4); round > 0; --round) {
       const auto flag = std::make_shared<Flag>();
       const auto is_set = [flag] { return flag->is_set.load(std::memory_order_acquire); };
       const auto set = [flag] { flag->is_set.store(true, std::memory_order_release); };
-      switch (dice(has_timer ? 7 : 6)) {
+      switch (random_below(has_timer ? 7 : 6)) {
         case 0:
           helper.give([this, set] {
             set();

@@ -47,7 +47,7 @@ int usage() {
   fprintf(stderr,
           "schedules SCENARIO [--seeds FIRST..LAST] [--twice] [--until-found]\n"
           "  --twice        each seed has to give the same schedule twice\n"
-          "  --until-found  succeeds with the first seed that fails, and fails if none does\nscenarios:");
+          "  --until-found  succeeds at the first seed that fails; fails if none does\nscenarios:");
   for (const Scenario& scenario : kScenarios) fprintf(stderr, " %s", scenario.name);
   fprintf(stderr, "\n");
   return 2;
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     if (held && options.twice) {
       const uint64_t before = *print;
       held = run_seed(options, seed, print) && *print == before;
-      if (!held) fprintf(stderr, "its second run was another one\n");
+      if (!held) fprintf(stderr, "its second run took another schedule\n");
     }
     if (held) continue;
     printf("seed %lu failed: %s %s --seeds %lu\n", seed, argv[0], options.name.c_str(), seed);

@@ -67,12 +67,12 @@ class Queues {
   void work() {
     begin_here();
     std::vector<std::thread> threads;
-    const uint64_t each = 1 + dice(3), users = 1 + dice(2);
+    const uint64_t each = 1 + random_below(3), users = 1 + random_below(2);
     for (auto& rank : ranks_)
       for (uint64_t user = 0; user < users; ++user) threads.emplace_back([this, &rank, each] { use(*rank, each); });
     if (ends_) {
-      for (uint64_t steps = dice(200); steps > 0; --steps) std::this_thread::yield();
-      leave(*ranks_[dice(2)]);
+      for (uint64_t steps = random_below(200); steps > 0; --steps) std::this_thread::yield();
+      leave(*ranks_[random_below(2)]);
     }
     for (std::thread& thread : threads) thread.join();
     for (auto& rank : ranks_) leave(*rank);
@@ -105,7 +105,7 @@ class Queues {
         const auto call = std::make_shared<Call>(rank.finished, options, until);
         rank.queue->push({operation, call, false, nullptr});
         if (ends_ && one_in(3)) {
-          for (uint64_t steps = dice(100); steps > 0; --steps) std::this_thread::yield();
+          for (uint64_t steps = random_below(100); steps > 0; --steps) std::this_thread::yield();
           call->withdraw(MV_ECANCELED);
           EXPECT(call->done());
         }

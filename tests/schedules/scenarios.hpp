@@ -1,5 +1,5 @@
 #pragma once
-// The scenarios that run under schedules. Each takes its choices from dice(), and checks its results with EXPECT().
+// The scenarios that run under schedules. Each takes its choices from random_below(), and checks its results with EXPECT().
 
 #include <array>
 

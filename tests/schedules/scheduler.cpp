@@ -78,15 +78,15 @@ uint64_t next_random() {  // splitmix64
 
 template <size_t n>
 uint64_t any_of(const uint64_t (&choices)[n]) {
-  return choices[dice(n)];
+  return choices[random_below(n)];
 }
 
 void choose_strategy() {
-  schedule.by_priorities = dice(2) == 0;
-  schedule.buffers_stores = dice(2) == 0;
+  schedule.by_priorities = random_below(2) == 0;
+  schedule.buffers_stores = random_below(2) == 0;
   schedule.switch_one_in = any_of({2, 4, 10, 40, 150});
   const uint64_t length = any_of({100, 500, 2000, 10000});
-  for (uint64_t left = 1 + dice(6); left > 0; --left) schedule.change_points.push_back(dice(length));
+  for (uint64_t left = 1 + random_below(6); left > 0; --left) schedule.change_points.push_back(random_below(length));
   std::sort(schedule.change_points.rbegin(), schedule.change_points.rend());
   schedule.most_in_a_row = any_of({200, 2000});
   schedule.tick = static_cast<int64_t>(any_of({10, 100, 1000}));
@@ -110,7 +110,7 @@ Thread* choose() {
   for (Thread* thread : schedule.threads)
     if (thread->state == Thread::State::kReady && count < 64) ready[count++] = thread;
   if (count == 0) return nullptr;
-  if (!schedule.by_priorities) return ready[dice(count)];
+  if (!schedule.by_priorities) return ready[random_below(count)];
   return *std::max_element(ready, ready + count,
                            [](const Thread* a, const Thread* b) { return a->priority < b->priority; });
 }
@@ -124,7 +124,7 @@ void pass_time() {
     if (thread->state == Thread::State::kBlocked) next = std::min(next, thread->waiting.until);
   if (next == kForEver) fail("deadlock: every thread waits");
   if (next - schedule.now > schedule.longest_sleep)
-    fail("stall: every thread waits, and only a time-out in %.3f ms will end that",
+    fail("stall: every thread waits, and only a time-out in %.3f ms would end the wait",
          static_cast<double>(next - schedule.now) / 1e6);
   schedule.now = std::max(schedule.now, next);
   wake_late();
@@ -174,7 +174,7 @@ void flush_oldest(Thread& thread) {
 Thread& add_thread() {
   auto* const thread = new Thread;
   thread->number = static_cast<int>(schedule.threads.size());
-  thread->priority = static_cast<int64_t>(dice(1 << 20));
+  thread->priority = static_cast<int64_t>(random_below(1 << 20));
   thread->stores.reserve(kMostBuffered);
   schedule.threads.push_back(thread);
   return *thread;
@@ -225,7 +225,7 @@ void begin_here() {
   schedule.has_begun = true;
 }
 
-uint64_t dice(uint64_t most) { return next_random() % most; }
+uint64_t random_below(uint64_t most) { return next_random() % most; }
 
 void fail(const char* format, ...) {
   char text[500];
@@ -314,7 +314,7 @@ void wake(const void* on, bool all) {
   for (Thread* thread : schedule.threads)
     if (thread->state == Thread::State::kBlocked && thread->waiting.on == on) found.push_back(thread);
   if (found.empty()) return;
-  if (!all) return make_ready(*found[dice(found.size())], Woken::kByOthers);
+  if (!all) return make_ready(*found[random_below(found.size())], Woken::kByOthers);
   for (Thread* thread : found) make_ready(*thread, Woken::kByOthers);
 }
 
@@ -365,7 +365,9 @@ int start_thread(pthread_t* made, const pthread_attr_t* attributes, void* (*star
 }
 
 void wait_for_end(pthread_t handle) {
-  const auto is_meant = [handle](const Thread* thread) { return pthread_equal(thread->handle, handle) != 0 && thread->state != Thread::State::kOver; };
+  const auto is_meant = [handle](const Thread* thread) {
+    return pthread_equal(thread->handle, handle) != 0 && thread->state != Thread::State::kOver;
+  };
   const auto found = std::find_if(schedule.threads.begin(), schedule.threads.end(), is_meant);
   if (found == schedule.threads.end()) return;
   Thread* const thread = *found;  // more threads may begin meanwhile

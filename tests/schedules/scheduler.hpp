@@ -34,8 +34,8 @@ inline constexpr int kFailed = 3;
 /// Ends the set-up. During the set-up, the scheduler switches only when a thread waits. The scenario calls this before the part under test.
 void begin_here();
 /// A number below `most`, from the seed.
-uint64_t dice(uint64_t most);
-inline bool one_in(uint64_t n) { return dice(n) == 0; }
+uint64_t random_below(uint64_t most);
+inline bool one_in(uint64_t n) { return random_below(n) == 0; }
 /// Reports this message and ends the process.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 #define EXPECT(holds) ((holds) ? void() : ::mv::schedules::fail("%s:%d: %s does not hold", __FILE__, __LINE__, #holds))

@@ -27,11 +27,11 @@ class Talk {
   void work() {
     EXPECT(pair_.connected);
     begin_here();
-    const auto end = one_in(2) ? End::kNone : static_cast<End>(1 + dice(3));
+    const auto end = one_in(2) ? End::kNone : static_cast<End>(1 + random_below(3));
     const bool waits = end == End::kNone && !one_in(4);
     std::thread back([&] { send_all(*pair_.a, 22, back_, waits ? pair_.b.get() : nullptr); });
     std::thread ending([&] {
-      for (uint64_t steps = dice(end == End::kNone ? 1 : 150); steps > 0; --steps) std::this_thread::yield();
+      for (uint64_t steps = random_below(end == End::kNone ? 1 : 150); steps > 0; --steps) std::this_thread::yield();
       if (end == End::kGoodbye) pair_.a->stop();
       if (end == End::kCut) pair_.a->cut(22);
       if (end == End::kClose) pair_.b->close(11);
@@ -70,7 +70,7 @@ class Talk {
     constexpr uint64_t kSizes[] = {0, 100, 5000, 70'000, 300'000};
     for (uint64_t seq = 1; seq <= count; ++seq) {
       if (receiver != nullptr) EXPECT(receiver->wait([seq](const Record& record) { return has(record, seq - 1); }));
-      const uint64_t bytes = kSizes[dice(std::size(kSizes))];
+      const uint64_t bytes = kSizes[random_below(std::size(kSizes))];
       if (bytes < 70'000 || one_in(2)) {
         from.send(to, seq, bytes);
         continue;
@@ -82,7 +82,7 @@ class Talk {
       revokes_ = true;
       const auto payload = base::Payload::lent({memory->data(), bytes});
       from.send(to, seq, payload);
-      for (uint64_t steps = dice(60); steps > 0; --steps) std::this_thread::yield();
+      for (uint64_t steps = random_below(60); steps > 0; --steps) std::this_thread::yield();
       from.run([&] {
         payload->make_owned();
         std::memset(memory->data(), 0x55, bytes);
@@ -91,7 +91,7 @@ class Talk {
   }
 
   test::Pair pair_{test::Kind::kShm};
-  const uint64_t forth_ = 1 + dice(5), back_ = one_in(2) ? 0 : dice(5);  // messages
+  const uint64_t forth_ = 1 + random_below(5), back_ = one_in(2) ? 0 : random_below(5);  // messages
   std::atomic<bool> revokes_{false};
 };
 

@@ -20,7 +20,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
     : plan_(scenario),
       verbose_(verbose),
       random_(Random::mix(scenario.seed)),
-      network_(timeline_, random_.fork(), plan_.weather),
+      network_(timeline_, random_.fork(), plan_.conditions),
       stranger_(timeline_, network_, Random(Random::mix(scenario.seed ^ kStrangers)), std::min<size_t>(plan_.nodes.size(), kMostNodesOfStranger)) {
   network_.verbose = verbose;
   const size_t lives = plan_.workers() + plan_.restarts();
@@ -53,7 +53,7 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.address = again ? fmt::format("sim:{}.{}", place, life) : fmt::format("sim:{}", place);
   node->self.host = "sim";
   node->self.pid = static_cast<uint32_t>(1000 + nodes_.size());
-  node->self.heartbeat_timeout = plan_.weather.lossy ? kHeartbeatOfLossy : kHeartbeat;
+  node->self.heartbeat_timeout = plan_.conditions.lossy ? kHeartbeatOfLossy : kHeartbeat;
   node->link = std::make_unique<SimLink>(network_, node->self.peer);
   Node* raw = node.get();
   nodes_.push_back(std::move(node));
@@ -100,10 +100,10 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
 void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
   if (!anyone_gone_ && gone_.empty() && !cluster_dissolves())
-    timeline_.violated(fmt::format("{} did not get into the cluster: {}", node.name, why.text()));
+    timeline_.violated(fmt::format("{} could not join the cluster: {}", node.name, why.text()));
   const bool late = node.life != SIZE_MAX && node.life >= plan_.workers();
   if (late && why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_ && !cluster_dissolves())
-    timeline_.violated(fmt::format("{} was kept waiting although all servers are there: {}", node.name, why.text()));
+    timeline_.violated(fmt::format("{} had to wait although all servers have joined: {}", node.name, why.text()));
   anyone_gone_ = true;  // it ends at once, and others may lose it
   if (node.life != SIZE_MAX) lose_life(node.life);
   if (waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
@@ -216,7 +216,7 @@ void SimCluster::part(const FaultPlan& fault) {
       gone(*a);
       gone(*b);
       anyone_gone_ =
-          anyone_gone_ || a->self.is_master || b->self.is_master;  // once the master has lost a node, all others drop it
+          anyone_gone_ || a->self.is_master || b->self.is_master;  // if the master loses a node, all others drop it
     }
 }
 
@@ -295,7 +295,7 @@ size_t SimCluster::life_at(int64_t rank) const {
   return newest != nodes_.rend() ? (*newest)->life : SIZE_MAX;
 }
 
-bool SimCluster::names_the_gone(const std::string& text) const {
+bool SimCluster::names_a_lost_process(const std::string& text) const {
   if (anyone_gone_) return true;
   return std::any_of(gone_.begin(), gone_.end(),
                      [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
@@ -332,7 +332,7 @@ bool SimCluster::all_ended() const {
 }
 
 void SimCluster::check_end() {
-  if (!graveyard_.undisturbed()) timeline_.violated("memory that was given back to its caller was written to");
+  if (!quarantine_.is_intact()) timeline_.violated("memory that was given back to its caller was written to");
   if (all_ended()) return;
   std::string who;
   for (const auto& node : nodes_) {
@@ -342,7 +342,7 @@ void SimCluster::check_end() {
                        : node->script != nullptr ? node->script->state()
                                                  : "is not ready");
   }
-  timeline_.violated("not everyone has ended:" + who);
+  timeline_.violated("some nodes have not ended:" + who);
 }
 
 Outcome SimCluster::run() {

@@ -45,10 +45,10 @@ class SimCluster final : private Surroundings {
   Timeline& timeline() override { return timeline_; }
   const Scenario& scenario() const override { return plan_; }
   Ledger& ledger(size_t table) override { return *ledgers_[table]; }
-  Graveyard& graveyard() override { return graveyard_; }
+  Quarantine& quarantine() override { return quarantine_; }
   void later(Peer self, Nanos span, std::function<void()> work) override;
   void touched(Peer self) override { touch(node(self)); }
-  bool names_the_gone(const std::string& text) const override;
+  bool names_a_lost_process(const std::string& text) const override;
   bool changes_may_fail() const override { return changes_may_fail_ || plan_.out_of_step; }
   bool servers_may_fail() const override { return servers_may_fail_; }
   size_t life_at(int64_t rank) const override;
@@ -87,7 +87,7 @@ class SimCluster final : private Surroundings {
   Timeline timeline_;
   Random random_;
   Network network_;
-  Graveyard graveyard_;
+  Quarantine quarantine_;
   Stranger stranger_;
   std::vector<std::unique_ptr<Ledger>> ledgers_;
   std::vector<std::unique_ptr<Node>> nodes_;  ///< in order of creation

@@ -22,14 +22,14 @@ struct Kept {
   Nanos armed = base::kNever;
 };
 
-inline Weather draw_weather(Random& random) {
-  Weather weather;
-  weather.latency = Nanos(random.between(20'000, 500'000));
-  weather.jitter = Nanos(random.between(0, 3'000'000));
-  weather.lossy = random.chance(0.4);
-  if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random.between(0, 15));
-  if (weather.lossy) weather.duplicate = 0.01 * static_cast<double>(random.between(0, 15));
-  return weather;
+inline Conditions draw_conditions(Random& random) {
+  Conditions conditions;
+  conditions.latency = Nanos(random.between(20'000, 500'000));
+  conditions.jitter = Nanos(random.between(0, 3'000'000));
+  conditions.lossy = random.chance(0.4);
+  if (conditions.lossy) conditions.drop = 0.01 * static_cast<double>(random.between(0, 15));
+  if (conditions.lossy) conditions.duplicate = 0.01 * static_cast<double>(random.between(0, 15));
+  return conditions;
 }
 
 class Keeper {

@@ -19,7 +19,7 @@ Ledger::Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t worker
       keyed_(plan_.spec.is_keyed()),
       begun_(workers),
       adds_(workers),
-      progress_(workers) {
+      worker_clocks_(workers) {
   const shard::Spec& spec = plan_.spec;
   for (uint64_t index = 0; index < plan_.keys.size(); ++index) {
     index_of_.emplace(plan_.keys[index], index);
@@ -191,18 +191,18 @@ void Ledger::switches(size_t by) { switch_ = Switch{by, {}, begun_[by], known_};
 void Ledger::switched() { switch_->begun_then = begun_; }
 
 void Ledger::ticked(size_t worker, uint64_t clock) {
-  WorkerProgress& progress = progress_[worker];
-  if (progress.state == WorkerProgress::kAbsent) {
+  WorkerClock& worker_clock = worker_clocks_[worker];
+  if (worker_clock.state == WorkerClock::kAbsent) {
     check_start(worker, clock);
-    progress.state = WorkerProgress::kHere;
+    worker_clock.state = WorkerClock::kHere;
   }
-  progress.clock = clock;
+  worker_clock.clock = clock;
 }
 
 uint64_t Ledger::least_told() const {
   uint64_t least = UINT64_MAX;
-  for (const WorkerProgress& progress : progress_)  // servers may not know of the loss yet
-    if (progress.state == WorkerProgress::kHere || progress.state == WorkerProgress::kGone) least = std::min(least, progress.told);
+  for (const WorkerClock& worker_clock : worker_clocks_)  // servers may not know of the loss yet
+    if (worker_clock.state == WorkerClock::kHere || worker_clock.state == WorkerClock::kGone) least = std::min(least, worker_clock.told);
   return least == UINT64_MAX ? 0 : least;
 }
 
@@ -210,19 +210,19 @@ uint64_t Ledger::least_told() const {
 void Ledger::check_start(size_t worker, uint64_t clock) {
   if (plan_.spec.staleness <= 0) return;  // servers keep no clocks for it
   uint64_t most = 0;
-  for (const WorkerProgress& progress : progress_) most = std::max(most, progress.clock);
-  if (clock >= progress_[worker].least && clock <= most) return;
+  for (const WorkerClock& worker_clock : worker_clocks_) most = std::max(most, worker_clock.clock);
+  if (clock >= worker_clocks_[worker].least && clock <= most) return;
   timeline_.violated(fmt::format("{} begins \"{}\" at clock {}; the others were at {} .. {}", worker_name(worker),
-                                 plan_.spec.name, clock, progress_[worker].least, most));
+                                 plan_.spec.name, clock, worker_clocks_[worker].least, most));
 }
 
 void Ledger::finished(size_t worker) {
-  if (progress_[worker].state != WorkerProgress::kGone) progress_[worker].state = WorkerProgress::kFinished;
+  if (worker_clocks_[worker].state != WorkerClock::kGone) worker_clocks_[worker].state = WorkerClock::kFinished;
 }
 
-bool Ledger::may_have_waited_for_the_lost(const Reading& reading) const {
-  return std::any_of(progress_.begin(), progress_.end(),
-                     [&](const WorkerProgress& s) { return s.state == WorkerProgress::kGone && s.told < reading.needs; });
+bool Ledger::may_have_waited_for_lost_worker(const Reading& reading) const {
+  return std::any_of(worker_clocks_.begin(), worker_clocks_.end(),
+                     [&](const WorkerClock& s) { return s.state == WorkerClock::kGone && s.told < reading.needs; });
 }
 
 Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round, uint64_t clock) const {
@@ -239,7 +239,7 @@ Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Consistency
   reading.bounded = gated && consistency == shard::Consistency::kStale;
   const auto staleness = static_cast<uint64_t>(std::max<int64_t>(0, plan_.spec.staleness));
   reading.needs = clock > staleness ? clock - staleness : 0;
-  for (const WorkerProgress& progress : progress_) reading.told.push_back(progress.told);
+  for (const WorkerClock& worker_clock : worker_clocks_) reading.told.push_back(worker_clock.told);
   return reading;
 }
 

@@ -29,11 +29,10 @@ struct TablePlan {
   int initial = 0;          ///< dense: factor of worker 0's initial values; 0: zeros
   double later_rate = 0;    ///< of sgd, once a worker has set it; 0: never
   // keyed tables
-  std::vector<int64_t> keys;  ///< those in use
-  uint64_t untouched = 0;     ///< this many at the end of the shared ones are only read
-  uint64_t owned_from = 0;    ///< from this one on, each belongs to one life, in turn
-  bool sets_any_time =
-      false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
+  std::vector<int64_t> keys;   ///< those in use
+  uint64_t untouched = 0;      ///< this many at the end of the shared ones are only read
+  uint64_t owned_from = 0;     ///< from this one on, each belongs to one life, in turn
+  bool sets_any_time = false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
 
   /// The effect of one add of 1.
   double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }
@@ -98,16 +97,17 @@ class Ledger {
   /// A worker reaches this clock. The first call is for its start.
   void ticked(size_t worker, uint64_t clock);
   /// All servers know that.
-  void clock_settled(size_t worker) { progress_[worker].told = progress_[worker].clock; }
+  void clock_settled(size_t worker) { worker_clocks_[worker].told = worker_clocks_[worker].clock; }
   /// A worker replaces a lost one: it starts at the clock of the slowest other worker.
-  void comes_late(size_t worker) { progress_[worker].least = least_told(); }
+  void comes_late(size_t worker) { worker_clocks_[worker].least = least_told(); }
   void finished(size_t worker);
   /// No worker waits for it any more, and its last changes may have had no effect.
-  void lost(size_t worker) { progress_[worker].state = WorkerProgress::kGone; }
+  void lost(size_t worker) { worker_clocks_[worker].state = WorkerClock::kGone; }
   /// Whether a get at this clock may have waited for a lost worker.
-  bool may_have_waited_for_the_lost(const Reading& reading) const;
+  bool may_have_waited_for_lost_worker(const Reading& reading) const;
 
-  Reading begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round, uint64_t clock) const;
+  Reading begin(std::string who, size_t by, bool gated, shard::Consistency consistency, uint64_t round,
+                uint64_t clock) const;
   /// Rows to read, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;
@@ -137,7 +137,7 @@ class Ledger {
     uint64_t begin;  ///< its first element in the table
     uint64_t count;
   };
-  struct WorkerProgress {
+  struct WorkerClock {
     enum State { kAbsent, kHere, kFinished, kGone } state = kAbsent;
     uint64_t clock = 0;
     uint64_t told = 0;   ///< the clock that servers know for certain
@@ -204,7 +204,7 @@ class Ledger {
   std::vector<std::vector<AddRef>> adds_;      ///< by worker
   std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
   std::vector<uint32_t> known_;                ///< by stripe and worker: certainly applied
-  std::vector<WorkerProgress> progress_;            ///< by worker
+  std::vector<WorkerClock> worker_clocks_;     ///< by worker
   std::optional<Switch> switch_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get
 };

@@ -15,7 +15,7 @@ struct Ledger::Values {
   const std::byte* data;
   mv_dtype dtype;
   uint64_t cols;
-  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< the position of each row; null: its position in the table
+  const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< by row: its position; null: as in the table
 
   double value(uint64_t element) const {
     return number_at(dtype, data, at != nullptr ? at->at(element / cols) * cols + element % cols : element);
@@ -34,7 +34,7 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
   for (size_t i = 0; i < reading.rows.size(); ++i) {  // repeated rows are equal
     const size_t first = at.at(index_of(reading.rows[i]));
     if (first != i && std::memcmp(values.data() + first * row_bytes, values.data() + i * row_bytes, row_bytes) != 0)
-      return timeline_.violated(fmt::format("{}: row {} came twice, and differs", reading.who, reading.rows[i]));
+      return timeline_.violated(fmt::format("{}: two values of row {} differ", reading.who, reading.rows[i]));
   }
   if (reading.bounded && !check_clocks(reading)) return;
   const Values all{values.data(), plan_.spec.dtype, plan_.spec.cols, reading.rows.empty() ? nullptr : &at};
@@ -56,10 +56,10 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
 /// Stale-synchronous tables: no worker that takes part is further behind than the table allows.
 bool Ledger::check_clocks(const Reading& reading) {
   for (size_t worker = 0; worker < workers_; ++worker) {
-    const WorkerProgress& progress = progress_[worker];
-    if (progress.state != WorkerProgress::kHere || progress.clock >= reading.needs) continue;
-    timeline_.violated(fmt::format("{} came back although {} stands at clock {}; {} was needed", reading.who,
-                                   worker_name(worker), progress.clock, reading.needs));
+    const WorkerClock& worker_clock = worker_clocks_[worker];
+    if (worker_clock.state != WorkerClock::kHere || worker_clock.clock >= reading.needs) continue;
+    timeline_.violated(fmt::format("{} completed although {} is at clock {}; {} was needed", reading.who,
+                                   worker_name(worker), worker_clock.clock, reading.needs));
     return false;
   }
   return true;
@@ -80,7 +80,7 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   const size_t at = cell(stripe, worker);
   uint32_t low = reading.low[at], high = static_cast<uint32_t>(touching_[at].size());
   if (worker == reading.by) low = std::max(low, count_while(at, &Add::serial, reading.own));
-  if (reading.bounded && progress_[worker].state != WorkerProgress::kGone)
+  if (reading.bounded && worker_clocks_[worker].state != WorkerClock::kGone)
     low = std::max(low, count_while(at, &Add::clock, reading.needs));
   if (!reading.exact) return {low, high};
   if (!is_owned(stripe))
@@ -112,7 +112,7 @@ bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values&
     const std::optional<Count> count = decode(shown);
     counts[worker] = count.value_or(Count());
     if (count.has_value() && counts[worker].all() >= low && counts[worker].all() <= high) continue;
-    timeline_.violated(fmt::format("{}: {} shows {} for {}, {} adds; expected {} .. {} (of {} on their way)",
+    timeline_.violated(fmt::format("{}: {} shows {} for {}, {} adds; expected {} .. {} (of {} sent)",
                                    reading.who, place(stripe), shown, worker_name(worker), counts[worker].all(), low,
                                    high, touching_[cell(stripe, worker)].size()));
     return false;
@@ -131,15 +131,15 @@ bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values&
 /// Why these adds of this worker cannot have had these rates; "" if they can.
 std::string Ledger::wrong_rate(size_t stripe, size_t worker, const std::vector<Count>& counts) const {
   const Count& count = counts[worker];
-  if (!switch_.has_value()) return count.late == 0 ? "" : "nobody has set it";
+  if (!switch_.has_value()) return count.late == 0 ? "" : "no worker has set it";
   const size_t at = cell(stripe, worker);
-  if (count.early < std::min(count.all(), switch_->known_before[at])) return "more were applied before it was set";
+  if (count.early < std::min(count.all(), switch_->known_before[at])) return "more adds were applied before it was set";
   if (!switch_->begun_then.empty() && count.early > count_while(at, &Add::serial, switch_->begun_then[worker]))
     return "some of them began after it was set";
   const uint32_t own = count_while(cell(stripe, switch_->by), &Add::serial, switch_->own);
   if (worker == switch_->by && count.early != std::min(count.all(), own))
-    return fmt::format("it made {} before it set it", own);
-  if (count.late > 0 && counts[switch_->by].all() < own) return "not all adds of who set it show";
+    return fmt::format("it made {} adds before it set the rate", own);
+  if (count.late > 0 && counts[switch_->by].all() < own) return "some adds of the worker that set it are missing";
   return "";
 }
 
@@ -167,7 +167,7 @@ void Ledger::check_owned(const Reading& reading, size_t stripe, const Values& va
       equal = std::abs(values.value(begin + col) - row[col]) <= tolerance * std::abs(row[col]);
     if (equal) return;
   }
-  timeline_.violated(fmt::format("{}: {}, which {} alone changes, is {} ...: not what {} .. {} of its changes leave",
+  timeline_.violated(fmt::format("{}: {}, which {} alone changes, is {} ...: not the result of {} .. {} of its changes",
                                  reading.who, place(stripe), worker_name(owner_of(stripe)), values.value(begin), low,
                                  high));
 }
@@ -201,7 +201,7 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
     for (uint64_t e = begin; e < end; ++e) {
       const double expected = first_value() + (initial + of_row) * pattern(e), shown = values.value(e);
       if (equal(shown, expected)) continue;
-      return timeline_.violated(fmt::format("{}: element {} of {} is {}; the adds that its counters show sum up to {}",
+      return timeline_.violated(fmt::format("{}: element {} of {} is {}; the adds in its counters sum up to {}",
                                             reading.who, e, place(stripe), shown, expected));
     }
   }
@@ -236,7 +236,7 @@ void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& val
   }
   const auto& [theirs, who] = bits_.try_emplace(reading.round, hash, reading.who).first->second;
   if (theirs != hash)
-    timeline_.violated(fmt::format("get number {} of table \"{}\" gave {} other bits than {}", reading.round + 1,
+    timeline_.violated(fmt::format("get number {} of table \"{}\" gave {} different bits than {}", reading.round + 1,
                                    plan_.spec.name, reading.who, who));
 }
 
@@ -275,8 +275,8 @@ void Ledger::scanned(const Reading& reading, std::span<const int64_t> rows, cons
   for (const int64_t row : rows) {
     const auto index = index_of_.find(row);
     if (index == index_of_.end())
-      return timeline_.violated(fmt::format("{} gave key {}, which nobody has ever touched", reading.who, row));
-    if (times[index->second]++ > 0) return timeline_.violated(fmt::format("{} gave key {} twice", reading.who, row));
+      return timeline_.violated(fmt::format("{} returned key {}, which was never changed", reading.who, row));
+    if (times[index->second]++ > 0) return timeline_.violated(fmt::format("{} returned key {} twice", reading.who, row));
   }
   if (!values.empty() && !rows.empty()) check(chunk, values);
 }
@@ -288,7 +288,7 @@ void Ledger::scan_over(const Reading& reading, const std::vector<uint32_t>& time
     const auto [least, most] = times_allowed(reading, stripe);
     if (given >= least && given <= most) continue;
     return timeline_.violated(
-        fmt::format("{} gave {} {} times; expected {} .. {}", reading.who, place(stripe), given, least, most));
+        fmt::format("{} returned {} {} times; expected {} .. {}", reading.who, place(stripe), given, least, most));
   }
 }
 

@@ -16,13 +16,13 @@ std::string run_seed(const SeedRun& asked) {
   if (!asked.twice || !outcome.violation.empty()) return outcome.violation;
   const Outcome again = SimCluster(make_scenario(asked.seed, asked.nodes), false).run();
   if (again.hash == outcome.hash && again.steps == outcome.steps) return "";
-  return fmt::format("a second run went another way: {:016x} after {} steps, {:016x} after {}", outcome.hash, outcome.steps, again.hash, again.steps);
+  return fmt::format("a second run differed: {:016x} after {} steps, {:016x} after {}", outcome.hash, outcome.steps, again.hash, again.steps);
 }
 
 }  // namespace
 }  // namespace mv::sim
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "Whole clusters on virtual time and a network that misbehaves by seeded dice.", mv::sim::run_seed,
+  return mv::sim::run_seeds(argc, argv, "Whole clusters on virtual time, with network faults from the seed.", mv::sim::run_seed,
                             [](const mv::sim::SeedRun& of) { return mv::sim::make_scenario(of.seed, of.nodes).describe(); });
 }

@@ -69,7 +69,7 @@ void Network::when_running(Peer peer, std::function<void()> work) {
 }
 
 Nanos Network::delay() {
-  return weather_.latency + Nanos(random_.below(static_cast<uint64_t>(weather_.jitter.count()) + 1));
+  return conditions_.latency + Nanos(random_.below(static_cast<uint64_t>(conditions_.jitter.count()) + 1));
 }
 
 // ---- connections
@@ -122,7 +122,7 @@ void Network::part(Peer a, Peer b, Nanos span, bool breaks) {
   Connection& connection = connections_[pair(a, b)];
   const Nanos end = timeline_.now() + span;
   connection.silent_until = std::max(connection.silent_until, end);
-  if (weather_.lossy || !breaks || connection.ended) return;
+  if (conditions_.lossy || !breaks || connection.ended) return;
   trace("has lost its connection with", a, b);
   ++connection.life;
   connection.up[0] = connection.up[1] = false;
@@ -168,7 +168,7 @@ void Network::send(Peer from, Peer to, const base::Frame& frame) {
   const auto found = connections_.find(pair(from, to));
   if (found == connections_.end() || found->second.ended || !found->second.up[side(from, to)]) return;
   flight->life = found->second.life;
-  weather_.lossy ? launch_loosely(flight, found->second) : launch_in_order(flight, found->second);
+  conditions_.lossy ? launch_loosely(flight, found->second) : launch_in_order(flight, found->second);
 }
 
 void Network::launch_in_order(const FlightRef& flight, Connection& connection) {
@@ -181,9 +181,9 @@ void Network::launch_in_order(const FlightRef& flight, Connection& connection) {
   launch(flight, way.departs, arrives, way.arrives);
 }
 
-bool Network::weather_takes(Way& way, const Connection& connection) {
+bool Network::is_dropped(Way& way, const Connection& connection) {
   if (connection.silent_until > timeline_.now()) return true;
-  if (!random_.chance(weather_.drop) || ++way.dropped > kMostDroppedInARow) {
+  if (!random_.chance(conditions_.drop) || ++way.dropped > kMostDroppedInARow) {
     way.dropped = 0;
     return false;
   }
@@ -192,13 +192,13 @@ bool Network::weather_takes(Way& way, const Connection& connection) {
 
 void Network::launch_loosely(const FlightRef& flight, Connection& connection) {
   Way& way = connection.way[side(flight->from, flight->to)];
-  const int copies = random_.chance(weather_.duplicate) ? 2 : 1;
+  const int copies = random_.chance(conditions_.duplicate) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
-    if (weather_takes(way, connection)) continue;
+    if (is_dropped(way, connection)) continue;
     const auto copy = i == 0 ? flight : std::make_shared<Flight>(*flight);
     const Nanos departs = timeline_.now() + Nanos(random_.between(0, 200'000));
     Nanos arrives = departs + delay();
-    if (random_.chance(weather_.late)) arrives += Nanos(random_.between(0, 300'000'000));
+    if (random_.chance(conditions_.late)) arrives += Nanos(random_.between(0, 300'000'000));
     arrives = std::max(arrives, connection.up_at[side(flight->to, flight->from)]);
     way.arrives = std::max(way.arrives, arrives);
     launch(copy, departs, arrives, arrives + transfer_time(*copy));
@@ -206,7 +206,7 @@ void Network::launch_loosely(const FlightRef& flight, Connection& connection) {
 }
 
 Nanos Network::transfer_time(const Flight& flight) {
-  return flight.tail != nullptr && random_.chance(weather_.staged) ? Nanos(random_.between(1'000, 3'000'000))
+  return flight.tail != nullptr && random_.chance(conditions_.staged) ? Nanos(random_.between(1'000, 3'000'000))
                                                                    : Nanos(0);
 }
 

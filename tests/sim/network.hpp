@@ -16,7 +16,7 @@ namespace mv::sim {
 
 using base::Peer;
 
-struct Weather {
+struct Conditions {
   /// False: like TCP, in order and without losses during a connection; a break loses the messages in flight. True: single messages are
   /// lost, duplicated, delayed and reordered.
   bool lossy = false;
@@ -46,8 +46,8 @@ using FlightRef = std::shared_ptr<Flight>;
 /// Connects endpoints, carries their messages, and makes breaks on request.
 class Network {
  public:
-  Network(Timeline& timeline, Random random, Weather weather)
-      : timeline_(timeline), random_(random), weather_(weather) {}
+  Network(Timeline& timeline, Random random, Conditions conditions)
+      : timeline_(timeline), random_(random), conditions_(conditions) {}
 
   /// Adds a node that listens. `touched` is called after every event reported to it.
   void add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched);
@@ -102,7 +102,7 @@ class Network {
   void schedule_up(Peer self, Peer other, Nanos when);
   void come_up(Peer self, Peer other, uint64_t life);
   void lose(Peer self, Peer other, Nanos when, const std::string& why);
-  bool weather_takes(Way& way, const Connection& connection);
+  bool is_dropped(Way& way, const Connection& connection);
   void launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nanos ends);
   void launch_in_order(const FlightRef& flight, Connection& connection);
   void launch_loosely(const FlightRef& flight, Connection& connection);
@@ -119,7 +119,7 @@ class Network {
 
   Timeline& timeline_;
   Random random_;
-  const Weather weather_;
+  const Conditions conditions_;
   std::unordered_map<Peer, Endpoint> endpoints_;
   std::map<std::string, Peer> listeners_;
   std::map<std::pair<Peer, Peer>, Connection> connections_;

@@ -35,15 +35,15 @@ void choose_start(Scenario& plan, Random& random) {
 }
 
 void choose_network(Scenario& plan, Random& random) {
-  Weather& weather = plan.weather;
-  weather.latency = Nanos(random.between(20'000, 500'000));
-  weather.jitter = Nanos(random.between(0, 3'000'000));
-  weather.staged = random.chance(0.8) ? 0.75 : 0;
-  weather.lossy = random.chance(0.4);
-  if (!weather.lossy) return;
-  weather.drop = random.chance(0.7) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
-  weather.duplicate = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
-  weather.late = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 10)) : 0;
+  Conditions& conditions = plan.conditions;
+  conditions.latency = Nanos(random.between(20'000, 500'000));
+  conditions.jitter = Nanos(random.between(0, 3'000'000));
+  conditions.staged = random.chance(0.8) ? 0.75 : 0;
+  conditions.lossy = random.chance(0.4);
+  if (!conditions.lossy) return;
+  conditions.drop = random.chance(0.7) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
+  conditions.duplicate = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
+  conditions.late = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 10)) : 0;
   plan.probe_after = kMillisecond * random.between(50, 200);
 }
 
@@ -140,7 +140,7 @@ void add_partitions(Scenario& plan, Random& random) {
     fault.early = random.chance(0.2);
     fault.when = kMillisecond * random.between(0, 800);
     const int64_t longest =
-        plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, including losses after it
+        plan.conditions.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, including losses after it
     fault.span = kMillisecond * random.between(1, random.chance(0.2) ? longest : 300);
     fault.side.push_back(random.below(plan.nodes.size()));
     if (random.chance(0.5)) {
@@ -157,7 +157,7 @@ void add_pause(Scenario& plan, Random& random, bool too_long) {
   FaultPlan fault;
   fault.fault = too_long ? Fault::kLongPause : Fault::kPause;
   fault.when = kMillisecond * random.between(0, 600);
-  const int64_t longest = plan.weather.lossy ? 1000 : 2500;
+  const int64_t longest = plan.conditions.lossy ? 1000 : 2500;
   fault.span = kMillisecond * (too_long ? random.between(8'000, 20'000) : random.between(1, longest));
   fault.side.push_back(random.below(plan.nodes.size()));
   plan.faults.push_back(fault);
@@ -259,7 +259,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
 
 std::string Scenario::describe() const {
   std::string text = fmt::format("{} nodes, {} workers, {} servers, {} mode, {} network", nodes.size(), workers(),
-                                 servers(), sync ? "sync" : "async", weather.lossy ? "lossy" : "reliable");
+                                 servers(), sync ? "sync" : "async", conditions.lossy ? "lossy" : "reliable");
   if (window_bytes != Scenario().window_bytes) text += fmt::format(", window of {} bytes", window_bytes);
   if (hasty > 0) text += ", hasty";
   if (direct) text += ", direct";

@@ -56,7 +56,7 @@ struct FaultPlan {
 struct Scenario {
   uint64_t seed = 0;
   bool sync = false;
-  Weather weather;
+  Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t window_bytes = 8 << 20;
   std::vector<NodePlan> nodes;
@@ -76,7 +76,7 @@ struct Scenario {
   size_t workers() const;
   size_t restarts() const;
   shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, workers()); }
-  bool has_consistency(shard::Consistency consistency) const;
+  bool has_consistency(shard::Consistency wanted) const;
   /// Whether a node is killed, or is out of reach for longer than the others' patience.
   bool loses_members() const;
   /// One line for messages.

@@ -33,13 +33,13 @@ bool says(const base::Status& status, const char* what) { return status.text().f
 
 }  // namespace
 
-void Graveyard::bury(std::vector<std::byte> memory) {
+void Quarantine::add(std::vector<std::byte> memory) {
   std::fill(memory.begin(), memory.end(), kBuried);
-  if (memory.size() <= kKeepBytes) graves_.push_back(std::move(memory));
+  if (memory.size() <= kKeepBytes) kept_.push_back(std::move(memory));
 }
 
-bool Graveyard::undisturbed() const {
-  return std::all_of(graves_.begin(), graves_.end(), [](const auto& memory) {
+bool Quarantine::is_intact() const {
+  return std::all_of(kept_.begin(), kept_.end(), [](const auto& memory) {
     return std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == kBuried; });
   });
 }
@@ -64,7 +64,7 @@ class Script::Visit final : public base::Operation {
  public:
   Visit(Script& script, size_t visit, bool hasty) : script_(script), visit_(visit), hasty_(hasty) {}
   void ended(const base::Status& status) override {
-    if (std::exchange(over, true)) return script_.violated("a barrier was over twice");
+    if (std::exchange(over, true)) return script_.violated("a barrier completed twice");
     script_.barrier_over(visit_, hasty_, status);
   }
   bool over = false;
@@ -105,13 +105,14 @@ void Script::create_next() {
   auto lent = std::make_shared<std::vector<std::vector<std::byte>>>();
   for (size_t table = first; table < first + some; ++table) {
     const std::vector<std::byte>& values = lent->emplace_back(world_.ledger(table).initial_values());
-    tables.push_back({std::make_shared<const shard::Spec>(world_.ledger(table).plan().spec), fills && !values.empty() ? base::Payload::lent(values) : nullptr});
+    tables.push_back({std::make_shared<const shard::Spec>(world_.ledger(table).plan().spec),
+                      fills && !values.empty() ? base::Payload::lent(values) : nullptr});
     say(fmt::format("creates \"{}\"", tables.back().spec->name));
   }
   const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
   const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;
   member_.tables().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<table::TableViewRef>> created) {
-    for (std::vector<std::byte>& values : *lent) world_.graveyard().bury(std::move(values));
+    for (std::vector<std::byte>& values : *lent) world_.quarantine().add(std::move(values));
     say("creation: " + (created.ok() ? "done" : created.status().text()));
     if (!created.ok() && hasty && created.status().code() == MV_ETIMEOUT)
       return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
@@ -178,7 +179,7 @@ void Script::withdraw_later(const OperationRef& op) {
     if (self == nullptr || op->over) return;
     self->say(fmt::format("withdraws its {}", name_of(op->step.call)));
     op->withdraw(MV_ECANCELED);
-    if (!op->over) self->violated(fmt::format("a withdrawn {} is not over", name_of(op->step.call)));
+    if (!op->over) self->violated(fmt::format("a withdrawn {} has not completed", name_of(op->step.call)));
     self->world_.touched(self->member_.self());
   });
 }
@@ -196,7 +197,7 @@ void Script::change(const OperationRef& op) {
                   forgotten      ? ", and forgets it"
                   : op->blocking ? ""
                                  : ", not waiting",
-                  op->hasty ? ", in haste" : ""));
+                  op->hasty ? ", may give up" : ""));
   table::Request request;
   request.table = tables_[op->step.table];
   request.kind = table::OpKind::kChange;
@@ -328,7 +329,7 @@ void Script::read(const OperationRef& op) {
   if (op->reading.all) op->reading.rows = ledger.plan().keys;
   op->memory.resize(ledger.bytes(op->reading));
   say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name,
-                  op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
+                  op->blocking ? "" : ", not waiting", op->hasty ? ", may give up" : ""));
   table::Request request;
   request.table = tables_[op->step.table];
   request.kind = table::OpKind::kGet;
@@ -351,12 +352,12 @@ void Script::read(const OperationRef& op) {
 
 void Script::completed(const OperationRef& op, const base::Status& status) {
   if (op == nullptr || std::exchange(op->over, true))
-    return violated(fmt::format("a call was over twice: {}", status.text()));
+    return violated(fmt::format("a call completed twice: {}", status.text()));
   std::erase(under_way_, op);
   if (op->blocking) waiting_ = false;
   say(fmt::format("{}: {}", name_of(op->step.call), status.ok() ? "done" : status.text()));
   judge(op, status);
-  world_.graveyard().bury(std::move(op->memory));
+  world_.quarantine().add(std::move(op->memory));
   go();
 }
 
@@ -365,7 +366,7 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
   if (world_.changes_may_fail()) op->reading.exact = false;  // a worker may have left without its adds
   if (world_.servers_may_fail()) op->reading.bounded = false;
   if (status.ok()) return op->add != nullptr ? ledger.acknowledged(*op->add) : ledger.check(op->reading, op->memory);
-  if (status.code() == MV_EPEERLOST && outlives_the_lost(op, status)) return;
+  if (status.code() == MV_EPEERLOST && tolerates_lost_worker(op, status)) return;
   if (status.code() == MV_EPEERLOST) return give_up(status);
   if (is_out_of_step(status)) return give_up(status);
   if (op->hasty && status.code() == (op->deadline() != base::kNever ? MV_ETIMEOUT : MV_ECANCELED))
@@ -378,13 +379,13 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
 void Script::judge_given_up(const OperationRef& op, const base::Status& status) {
   const bool undone = says(status, "not applied"), unknown = says(status, "outcome unknown");
   if (op->add != nullptr && undone == unknown)
-    return violated("a given-up change does not tell what became of it: " + status.text());
+    return violated("the error of a given-up change does not state its outcome: " + status.text());
   if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
   const table::TableView& table = *tables_[op->step.table];
   if (table.consistency == shard::Consistency::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
   if (table.consistency != shard::Consistency::kSync || is_peek(op->step.call) || unknown) return;
   if (table.round != op->round || table.index != op->index)
-    return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
+    return violated(fmt::format("a given-up {} changed the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
                                 op->round, op->index, table.round, table.index));
   repeat_later(op->step);
 }
@@ -403,7 +404,7 @@ void Script::judge_late_get(const Operation& op, const base::Status& status) {
     const bool behind = told && clock < needed && needed == op.reading.needs && life < op.reading.told.size();
     // The successor of a lost worker may be meant, which is further behind.
     if (!behind || (op.reading.told[life] > clock && !world_.is_gone(life)))
-      return violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, text));
+      return violated(fmt::format("a get that needs clock {} must not fail with: {}", op.reading.needs, text));
   }
 }
 
@@ -420,16 +421,16 @@ void Script::repeat_later(const Step& step) {
 }
 
 /// A stale-synchronous get that waited for a lost worker fails once; the next one ignores that worker.
-bool Script::outlives_the_lost(const OperationRef& op, const base::Status& status) {
+bool Script::tolerates_lost_worker(const OperationRef& op, const base::Status& status) {
   const bool gated_get = op->add == nullptr && op->reading.gated;
   if (tables_[op->step.table]->consistency != shard::Consistency::kStale || !gated_get) return false;
   if (world_.servers_may_fail() || world_.is_gone(life_) || !failure_.ok()) return false;
-  if (!world_.ledger(op->step.table).may_have_waited_for_the_lost(op->reading))
+  if (!world_.ledger(op->step.table).may_have_waited_for_lost_worker(op->reading))
     violated(
-        fmt::format("a get that needs clock {} waited for nobody who is lost: {}", op->reading.needs, status.text()));
-  if (!world_.names_the_gone(status.text())) violated("a get does not name who is lost: " + status.text());
+        fmt::format("a get that needs clock {} did not wait for a lost worker: {}", op->reading.needs, status.text()));
+  if (!world_.names_a_lost_process(status.text())) violated("a get does not name the lost worker: " + status.text());
   if (++outlived_ > world_.scenario().in_flight * (world_.scenario().faults.size() + 1))
-    violated("one loss fails gets over and over: " + status.text());
+    violated("one loss fails gets repeatedly: " + status.text());
   if (op->blocking) repeat_later(op->step);
   return true;
 }
@@ -438,8 +439,8 @@ void Script::give_up(const base::Status& why) {
   // A creation that was given up, and failed before it was tried again.
   const bool broke_meanwhile = why.code() == MV_ENOTFOUND && !has_tables() && world_.scenario().loses_members();
   const bool too_late = why.code() == MV_EPEERLOST && !has_tables() && world_.came_too_late(life_);
-  if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !too_late && !world_.names_the_gone(why.text()))
-    violated("nobody was lost, but: " + why.text());
+  if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !too_late && !world_.names_a_lost_process(why.text()))
+    violated("no member was lost, but: " + why.text());
   if (!failure_.ok()) return;
   failure_ = why;
   say("gives up: " + why.text());
@@ -470,7 +471,7 @@ void Script::enter_barrier() {
     const auto self = weak.lock();
     if (self == nullptr || visit->over) return;
     visit->withdraw(MV_ECANCELED);
-    if (!visit->over) self->violated("a withdrawn barrier is not over");
+    if (!visit->over) self->violated("a withdrawn barrier has not completed");
     self->world_.touched(self->member_.self());
   });
 }
@@ -484,7 +485,7 @@ void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) 
     for (size_t table = 0; table < tables_.size() && !world_.changes_may_fail(); ++table)
       world_.ledger(table).settled(life_, visits_[visit].begun[table]);
     world_.barrier_passed(member_.self(), visits_[visit].entered);
-  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text())
+  } else if (status.code() == MV_EPEERLOST ? !world_.names_a_lost_process(status.text())
                                            : !given_up && !is_out_of_step(status)) {
     violated(fmt::format("a barrier ended with status {}: {}", static_cast<int>(status.code()), status.text()));
   }
@@ -499,7 +500,7 @@ void Script::open(size_t table) {
       if (opened.status().code() != MV_EPEERLOST) violated("open: " + opened.status().text());
       give_up(opened.status());
     } else if (opened.value() != tables_[table]) {
-      violated("open gave another view of a table that this worker has created");
+      violated("open returned another view of a table that this worker has created");
     }
     go();
   });
@@ -526,11 +527,11 @@ void Script::leave() {
   say("leaves");
   member_.leave([this](const base::Status& status) {
     say("has left: " + (status.ok() ? "fine" : status.text()));
-    if (!status.ok() && !is_out_of_step(status) && !world_.names_the_gone(status.text()))
+    if (!status.ok() && !is_out_of_step(status) && !world_.names_a_lost_process(status.text()))
       violated("leaving: " + status.text());
     for (const auto& table : tables_)
       if (table->open_changes != 0)
-        violated(fmt::format("all is settled, but {} changes of \"{}\" are open", table->open_changes.load(),
+        violated(fmt::format("all calls have completed, but {} changes of \"{}\" are open", table->open_changes.load(),
                              table->spec.name));
     const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
     world_.left(member_.self(), clean);

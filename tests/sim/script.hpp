@@ -12,14 +12,14 @@
 namespace mv::sim {
 
 /// Memory that was given back to a caller: nobody may write to it any more. Checked when the simulation ends.
-class Graveyard {
+class Quarantine {
  public:
   /// Fills it with a pattern and keeps it. Large memory is freed instead, because sanitizers detect writes to it.
-  void bury(std::vector<std::byte> memory);
-  bool undisturbed() const;
+  void add(std::vector<std::byte> memory);
+  bool is_intact() const;
 
  private:
-  std::vector<std::vector<std::byte>> graves_;
+  std::vector<std::vector<std::byte>> kept_;
 };
 
 /// A barrier of one worker: the changes begun before it, and its end.
@@ -36,13 +36,13 @@ class Surroundings {
   virtual Timeline& timeline() = 0;
   virtual const Scenario& scenario() const = 0;
   virtual Ledger& ledger(size_t table) = 0;
-  virtual Graveyard& graveyard() = 0;
+  virtual Quarantine& quarantine() = 0;
   /// Runs work later, and not before this node's process runs.
   virtual void later(Peer self, Nanos span, std::function<void()> work) = 0;
   /// A request was made to this node's engines.
   virtual void touched(Peer self) = 0;
   /// Whether an error with this text is expected: it names a lost process.
-  virtual bool names_the_gone(const std::string& text) const = 0;
+  virtual bool names_a_lost_process(const std::string& text) const = 0;
   /// A server was lost, or in sync mode any member: once that was reported, barriers pass although changes had no effect.
   virtual bool changes_may_fail() const = 0;
   /// A server was lost, at least for one member.
@@ -116,7 +116,7 @@ class Script : public std::enable_shared_from_this<Script> {
   void judge(const OperationRef& op, const base::Status& status);
   void judge_given_up(const OperationRef& op, const base::Status& status);
   void judge_late_get(const Operation& op, const base::Status& status);
-  bool outlives_the_lost(const OperationRef& op, const base::Status& status);
+  bool tolerates_lost_worker(const OperationRef& op, const base::Status& status);
   void repeat_later(const Step& step);
   void note_acknowledged();
   void tick_clock(size_t table);

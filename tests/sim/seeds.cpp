@@ -124,7 +124,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--seed", asked.seed, "this one only");
   app.add_option("--nodes", asked.nodes, "nodes of each cluster; by default the seed decides");
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
-  app.add_flag("--verbose", asked.verbose, "tell everything that happens");
+  app.add_flag("--verbose", asked.verbose, "print all events");
   app.add_flag("--twice", asked.twice, "run each seed twice and compare all that happened (sim_test)");
   CLI11_PARSE(app, argc, argv);
   base::set_log_level(asked.verbose ? MV_LOG_DEBUG : MV_LOG_OFF);

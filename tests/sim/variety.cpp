@@ -159,7 +159,7 @@ void write_scripts(Scenario& plan, Random& random, size_t length) {
 }
 
 /// In sync mode all workers wait for all, so one loss blocks every worker. Drops most kills, to test other cases too, and all restarts.
-void spare_the_locked(Scenario& plan, Random& random) {
+void drop_blocking_kills(Scenario& plan, Random& random) {
   if (!plan.has_consistency(Consistency::kSync) || plan.sync) return;
   std::erase_if(plan.faults, [&](const FaultPlan& fault) {
     return (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly) && random.chance(0.7);
@@ -209,7 +209,7 @@ void vary_tables(Scenario& plan, Random& random, size_t length, bool large) {
   const bool one_only = random.chance(0.3);  // the others stay unchanged
   for (TablePlan& table : plan.tables)
     if (!one_only || &table == &plan.tables.front()) vary_table(plan, table, random);
-  spare_the_locked(plan, random);
+  drop_blocking_kills(plan, random);
   if (plan.has_consistency(Consistency::kSync) || plan.has_consistency(Consistency::kStale)) plan.hasty_barriers = false;  // all pass the same ones
   for (NodePlan& node : plan.nodes)
     if (plan.nodes.size() <= 20 && random.chance(0.12)) node.slowness = static_cast<int>(random.between(3, 15));

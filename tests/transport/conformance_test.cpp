@@ -146,7 +146,7 @@ void many_peers_are_kept_apart(void**) {
   assert_no_violations(hub);
 }
 
-void close_sends_what_was_queued_and_is_heard_at_once(void**) {
+void close_sends_queued_messages_and_the_peer_notices_at_once(void**) {
   Pair pair(transport_kind);
   constexpr uint64_t kCount = 200;
   const Nanos before = pair.a->loop().now();
@@ -198,7 +198,7 @@ void stop_says_goodbye_to_everybody(void**) {
   assert_no_violations(pair);
 }
 
-void a_dial_to_nobody_says_so(void**) {
+void a_dial_without_a_listener_fails(void**) {
   Node node(transport_kind, options_of(5));
   std::string address;
   {
@@ -307,11 +307,11 @@ int main(int argc, char** argv) {
       cmocka_unit_test(a_payload_may_move_while_it_is_being_sent),
       cmocka_unit_test(a_sink_may_be_discarded_half_way),
       cmocka_unit_test(many_peers_are_kept_apart),
-      cmocka_unit_test(close_sends_what_was_queued_and_is_heard_at_once),
+      cmocka_unit_test(close_sends_queued_messages_and_the_peer_notices_at_once),
       cmocka_unit_test(a_closed_peer_is_never_heard_again),
       cmocka_unit_test(nothing_is_heard_of_a_peer_once_close_has_returned),
       cmocka_unit_test(stop_says_goodbye_to_everybody),
-      cmocka_unit_test(a_dial_to_nobody_says_so),
+      cmocka_unit_test(a_dial_without_a_listener_fails),
       cmocka_unit_test(a_failed_dial_may_be_repeated_at_once),
       cmocka_unit_test(an_address_is_listened_on_once),
       cmocka_unit_test(a_nonsense_address_is_refused),

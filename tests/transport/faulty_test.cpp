@@ -78,7 +78,7 @@ void no_fault_changes_nothing(void**) {
   assert_int_equal(cuts, 0);
 }
 
-void each_fault_does_what_it_says(void**) {
+void each_fault_has_its_effect(void**) {
   int cuts = 0;
   assert_int_equal(send_through("drop=1", 100, &cuts).size(), 0);
   assert_int_equal(send_through("duplicate=1", 100, &cuts).size(), 200);
@@ -105,7 +105,7 @@ void a_rate_lets_messages_out_one_behind_the_other(void**) {
   assert_true(!sent.empty());
 }
 
-void the_same_seed_makes_the_same_weather(void**) {
+void the_same_seed_makes_the_same_faults(void**) {
   int cuts = 0;
   const auto one = send_through("drop=0.3 duplicate=0.3 seed=4", 200, &cuts);
   assert_true(one == send_through("drop=0.3 duplicate=0.3 seed=4", 200, &cuts));
@@ -119,9 +119,9 @@ int main() {
       cmocka_unit_test(the_text_is_read),
       cmocka_unit_test(mistakes_in_the_text_are_named),
       cmocka_unit_test(no_fault_changes_nothing),
-      cmocka_unit_test(each_fault_does_what_it_says),
+      cmocka_unit_test(each_fault_has_its_effect),
       cmocka_unit_test(a_rate_lets_messages_out_one_behind_the_other),
-      cmocka_unit_test(the_same_seed_makes_the_same_weather),
+      cmocka_unit_test(the_same_seed_makes_the_same_faults),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

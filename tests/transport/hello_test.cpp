@@ -29,7 +29,7 @@ Introduction introduction(mv::base::Peer incarnation) {
   return made;
 }
 
-Handshake::Randomness dice(int seed) {
+Handshake::Randomness randomness(int seed) {
   Handshake::Randomness made;
   std::fill(made.nonce.begin(), made.nonce.end(), static_cast<std::byte>(seed));
   std::fill(made.scalar.begin(), made.scalar.end(), static_cast<std::byte>(seed + 100));
@@ -39,7 +39,7 @@ Handshake::Randomness dice(int seed) {
 /// One side of a handshake, and its reaction to events.
 struct Party {
   Party(Side side, const Introduction& self, std::string secret, int seed, std::string channel = "")
-      : handshake(side, self, dice(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
+      : handshake(side, self, randomness(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
   /// Feeds as many bytes as it takes, `step` at a time. Accepts every peer that proves itself.
   void hear(std::span<const std::byte> bytes, size_t step = 1 << 20) {
     for (;;) {
@@ -148,7 +148,7 @@ void different_secrets_are_refused_on_both_sides(void**) {
   }
 }
 
-void a_secret_on_one_side_only_is_told_on_both(void**) {
+void a_secret_on_one_side_only_is_reported_on_both(void**) {
   for (const bool dialer_has : {true, false}) {
     Introduction d = introduction(1), l = introduction(2);
     d.has_secret = dialer_has;
@@ -215,7 +215,7 @@ void a_node_that_reaches_itself_notices(void**) {
   assert_int_equal(talk.dialer.why("x").code(), MV_EUNREACHABLE);
 }
 
-void the_other_byte_order_is_told_so(void**) {
+void the_other_byte_order_is_reported(void**) {
   Talk talk;
   auto& bytes = talk.dialer.output();
   std::reverse(bytes.begin(), bytes.begin() + 4);
@@ -264,7 +264,7 @@ std::vector<std::vector<std::byte>> recorded(int seed = 1) {
   return records;
 }
 
-void no_record_is_worth_anything_elsewhere(void**) {
+void no_record_is_valid_in_another_hello(void**) {
   // Replaces each record of one handshake by each record of another one, of an earlier one of the same sides, and of the same one: replay
   // and reflection.
   const auto old = recorded(50), own = recorded();
@@ -436,7 +436,7 @@ void garbage_is_no_hello(void**) {
   std::mt19937 random(7);
   const std::string http = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (int round = 0; round < 2000; ++round) {
-    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), dice(1));
+    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), randomness(1));
     std::vector<std::byte> bytes(200);
     for (auto& byte : bytes) byte = static_cast<std::byte>(random());
     if (round == 0) std::memcpy(bytes.data(), http.data(), http.size());
@@ -482,13 +482,13 @@ int main() {
       cmocka_unit_test(versions_without_overlap_are_refused_on_both_sides),
       cmocka_unit_test(the_highest_common_version_is_spoken),
       cmocka_unit_test(a_node_that_reaches_itself_notices),
-      cmocka_unit_test(the_other_byte_order_is_told_so),
+      cmocka_unit_test(the_other_byte_order_is_reported),
       cmocka_unit_test(either_side_may_refuse),
-      cmocka_unit_test(a_secret_on_one_side_only_is_told_on_both),
+      cmocka_unit_test(a_secret_on_one_side_only_is_reported_on_both),
       cmocka_unit_test(without_secrets_the_message_is_about_users),
       cmocka_unit_test(a_relay_changes_the_channel),
       cmocka_unit_test(the_key_is_of_this_connection_alone),
-      cmocka_unit_test(no_record_is_worth_anything_elsewhere),
+      cmocka_unit_test(no_record_is_valid_in_another_hello),
       cmocka_unit_test(a_whole_conversation_can_not_be_replayed),
       cmocka_unit_test(a_mirror_is_not_believed),
       cmocka_unit_test(a_record_that_is_cut_short_is_waited_for),

@@ -138,7 +138,7 @@ void a_post_never_waits_for_the_background_threads_rest(void**) {
             });
   for (int i = 0; i < 100; ++i) {
     const uint64_t before = echo->answered;
-    loop.wait([&] { return echo->answered > before; }, [&] { echo->ask(); });  // the loop is hot now: no thread drives it
+    loop.wait([&] { return echo->answered > before; }, [&] { echo->ask(); });  // the loop is hot: no thread drives it
     std::atomic<bool> ran{false};
     loop.post([&] { ran = true; });
     const Nanos posted = loop.now();
@@ -233,7 +233,7 @@ void a_wait_ends_at_its_deadline(void**) {
   other.join();
 }
 
-void what_is_done_off_the_loop_wakes_with_wake_waiters(void**) {
+void a_completion_off_the_loop_wakes_waiters_with_wake_waiters(void**) {
   StartedLoop loop;
   std::atomic<bool> first{false}, second{false};
   std::thread one([&] { assert_int_equal(loop.wait([&] { return first.load(); }), Driven::kDone); });
@@ -290,7 +290,7 @@ void a_completion_before_the_wait_in_line_wakes_the_waiter(void**) {
 }
 
 /// An exception on the loop ends every wait with its message, whichever thread drives. The loop still ends normally.
-void what_is_thrown_on_the_loop_breaks_it_down(void**) {
+void an_exception_on_the_loop_breaks_it_down(void**) {
   for (const bool by_caller : {true, false}) {
     for (const bool no_memory : {true, false}) {
       StartedLoop loop;
@@ -301,7 +301,7 @@ void what_is_thrown_on_the_loop_breaks_it_down(void**) {
         waiting.emplace_back([&] { broken += loop.wait([] { return false; }) == Driven::kBroken; });
       const auto fail = [&] {
         if (no_memory) throw std::bad_alloc();
-        throw std::runtime_error("the weather");
+        throw std::runtime_error("a thrown error");
       };
       if (by_caller)
         assert_int_equal(loop.wait([] { return false; }, fail), Driven::kBroken);
@@ -312,7 +312,7 @@ void what_is_thrown_on_the_loop_breaks_it_down(void**) {
       assert_int_equal(told, no_memory ? MV_ENOMEM : MV_EINTERNAL);
       assert_non_null(loop.it.defect());
       assert_int_equal(loop.it.defect()->code(), told);
-      if (!no_memory) assert_non_null(strstr(loop.it.defect()->text().c_str(), "the weather"));
+      if (!no_memory) assert_non_null(strstr(loop.it.defect()->text().c_str(), "a thrown error"));
       loop.post([&] { ++ran; });
       assert_int_equal(loop.wait([&] { return ran > 0; }, [&] { ++ran; }), Driven::kBroken);
       assert_int_equal(ran, 0);
@@ -481,10 +481,10 @@ int main() {
       cmocka_unit_test(a_wait_allocates_nothing),
       cmocka_unit_test(callers_share_the_baton),
       cmocka_unit_test(a_wait_ends_at_its_deadline),
-      cmocka_unit_test(what_is_done_off_the_loop_wakes_with_wake_waiters),
+      cmocka_unit_test(a_completion_off_the_loop_wakes_waiters_with_wake_waiters),
       cmocka_unit_test(a_completion_between_the_last_look_and_the_sleep_wakes_the_driver),
       cmocka_unit_test(a_completion_before_the_wait_in_line_wakes_the_waiter),
-      cmocka_unit_test(what_is_thrown_on_the_loop_breaks_it_down),
+      cmocka_unit_test(an_exception_on_the_loop_breaks_it_down),
       cmocka_unit_test(a_signal_interrupts_a_wait),
       cmocka_unit_test(a_signal_just_before_a_wait_is_kept_for_it),
       cmocka_unit_test(no_handler_runs_on_the_background_thread),

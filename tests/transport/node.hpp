@@ -80,9 +80,9 @@ class Node final : private base::LinkEvents {
 
   /// Runs `fn` on the node's loop and waits for it.
   void run(const std::function<void()>& fn);
-  /// Waits until `holds` is true of the record.
-  /// The largest header that will arrive, in bytes; these tests send up to 128. To be called before any arrive.
+  /// The largest header that will arrive, in bytes; these tests send up to 128. Call this before any arrive.
   void expect_headers_up_to(size_t bytes) { most_header_ = bytes; }
+  /// Waits until `holds` is true of the record.
   bool wait(const std::function<bool(const Record&)>& holds, Nanos limit = kPatience);
   Record record();
   /// Chooses where a streamed payload goes; on the loop. Default: the node's own memory, checked at the end.

@@ -86,7 +86,7 @@ void memory_is_introduced_once_and_forgotten_at_its_end(void**) {
   expect_intact(pair, 120);
 }
 
-void what_lies_askew_is_copied(void**) {
+void misaligned_payloads_are_copied(void**) {
   Pair pair(Kind::kShm);
   const auto memory = patterned(1, 3);
   pair.b->send(11, 1, base::Payload::kept(bytes_of(*memory, 3), memory));
@@ -110,7 +110,7 @@ void a_lender_has_its_memory_back_at_once(void**) {
 
 /// A reader that stops in the middle of a payload costs its own copy, but not the lender's time: before the reader continues, the lender
 /// owns the memory again and its loop goes on.
-void a_reader_that_is_stopped_half_way_holds_nobody_up(void**) {
+void a_reader_stopped_half_way_delays_no_other(void**) {
   Pair pair(Kind::kShm);
   std::atomic<int> reads{0};
   std::atomic<bool> goes_on{false};
@@ -144,14 +144,14 @@ void lenders_and_readers_at_once(void**) {
   Pair pair(Kind::kShm);
   const auto memory = base::SharedMemory::make("test", kBytes).value();
   base::SharedMemory::enlist(memory);
-  uint64_t dice = 7;
+  uint64_t random = 7;
   for (uint64_t seq = 1; seq <= 300; ++seq) {
     const auto bytes = pattern(seq, kBytes);
     std::memcpy(memory->data(), bytes.data(), kBytes);
     const auto payload = base::Payload::lent(bytes_of(*memory));
     pair.b->send(11, seq, payload);
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    if ((dice >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(dice >> 56));
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if ((random >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(random >> 56));
     pair.b->run([&] { payload->make_owned(); });
     std::memset(memory->data(), 0x55, kBytes);  // a reader of this memory would see it
   }
@@ -189,9 +189,9 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_payload_in_shared_memory_is_shown_where_it_lies),
       cmocka_unit_test(memory_is_introduced_once_and_forgotten_at_its_end),
-      cmocka_unit_test(what_lies_askew_is_copied),
+      cmocka_unit_test(misaligned_payloads_are_copied),
       cmocka_unit_test(a_lender_has_its_memory_back_at_once),
-      cmocka_unit_test(a_reader_that_is_stopped_half_way_holds_nobody_up),
+      cmocka_unit_test(a_reader_stopped_half_way_delays_no_other),
       cmocka_unit_test(lenders_and_readers_at_once),
       cmocka_unit_test(a_ring_is_drained_to_its_end),
   };

@@ -28,13 +28,13 @@ int main(int argc, char** argv) {
   mv::base::SharedMemory::enlist(memory);
   const auto bytes = pattern(7, 256 << 10);
   std::memcpy(memory->data(), bytes.data(), bytes.size());
-  uint64_t dice = options.self;
+  uint64_t random = options.self;
   for (uint64_t seq = 8;; ++seq) {
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    if ((dice >> 60) == 0)
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if ((random >> 60) == 0)
       node.send(peer, 7, mv::base::Payload::kept({memory->data(), 256 << 10}, memory));
     else
-      node.send(peer, seq, (dice >> 33) % ((dice >> 61) == 0 ? 3'000'000 : 5'000));
+      node.send(peer, seq, (random >> 33) % ((random >> 61) == 0 ? 3'000'000 : 5'000));
     if (seq % 64 == 0) {
       const Record record = node.record();
       for (const Heard& message : record.messages)

@@ -29,9 +29,9 @@ bool ShmStranger::introduce(base::Peer self, const std::string& secret) {
   wire::Introduction introduction;
   introduction.incarnation = self;
   introduction.has_secret = !secret.empty();
-  wire::Handshake::Randomness dice;
-  dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
-  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
+  wire::Handshake::Randomness randomness;
+  randomness.nonce[0] = randomness.scalar[0] = static_cast<std::byte>(self);
+  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, randomness);
   for (;;) {
     if (!handshake.output().empty() && !send(handshake.output())) return false;
     handshake.output().clear();

@@ -232,7 +232,7 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
   assert_still_sound(node, address);
 }
 
-void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
+void a_header_that_changes_while_it_is_read_does_no_harm(void**) {
   Node node(Kind::kShm, options_of(1));
   node.expect_headers_up_to(wire::kMaxHeaderBytes);  // a changed length may be that of a message, too
   const std::string address = node.listen();
@@ -242,9 +242,9 @@ void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
     uint64_t written = 0;
     while (written < (64 << 10)) written += intruder.put_frame(written, 1, 200);
     std::thread vandal([&] {  // the node has its own copy of everything that it has verified
-      for (uint64_t dice = self; !stop;) {
-        dice = dice * 6364136223846793005u + 1442695040888963407u;
-        intruder.stranger.ring()[(dice >> 33) % written] ^= static_cast<std::byte>(1 << (dice >> 61));
+      for (uint64_t random = self; !stop;) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        intruder.stranger.ring()[(random >> 33) % written] ^= static_cast<std::byte>(1 << (random >> 61));
       }
     });
     for (uint64_t shown = 0; shown < written; shown += 1024) intruder.stranger.show(shown);
@@ -296,19 +296,19 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> shown{0};
     std::thread vandal([&] {
-      std::mt19937_64 dice(self);
+      std::mt19937_64 random(self);
       transport::Control& page = intruder.stranger.control();
       std::atomic<uint64_t>* const words[] = {&page.written, &page.read, &page.naps, &page.wants_read, &page.magic, &page.ring_bytes};
       while (!stop) {
-        const uint64_t choice = dice();
+        const uint64_t choice = random();
         if (choice % 64 == 0) {  // rarely: most of these end the connection
-          words[dice() % 6]->store(dice() % 2 == 0 ? dice() : shown + dice() % 4 * 16);
+          words[random() % 6]->store(random() % 2 == 0 ? random() : shown + random() % 4 * 16);
         } else if (choice % 2 == 0) {
-          page.naps.store(dice() % 4);
-          page.wants_read.store(dice() % 2 == 0 ? transport::kNoWish : 0);
+          page.naps.store(random() % 4);
+          page.wants_read.store(random() % 2 == 0 ? transport::kNoWish : 0);
           page.read.store(intruder.stranger.peer().written.load());
         } else {
-          intruder.stranger.ring()[dice() % written] ^= static_cast<std::byte>(1 << dice() % 8);
+          intruder.stranger.ring()[random() % written] ^= static_cast<std::byte>(1 << random() % 8);
         }
       }
     });
@@ -336,7 +336,7 @@ int main() {
       cmocka_unit_test(records_that_make_no_sense_cost_their_own_connection),
       cmocka_unit_test(positions_that_jump_cost_their_own_connection),
       cmocka_unit_test(places_outside_of_segments_cost_their_own_connection),
-      cmocka_unit_test(a_header_that_changes_while_it_is_read_harms_nobody),
+      cmocka_unit_test(a_header_that_changes_while_it_is_read_does_no_harm),
       cmocka_unit_test(a_peer_that_scribbles_over_its_memory_costs_its_own_connection),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

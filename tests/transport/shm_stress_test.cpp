@@ -37,14 +37,14 @@ void a_peer_killed_at_any_moment_leaves_whole_messages_and_no_memory(void**) {
   constexpr Peer kRounds = 30;
   Node node(Kind::kShm, options_of(1));
   const std::string address = node.listen();
-  uint64_t dice = 42;
+  uint64_t random = 42;
   size_t heard = 0;
   for (Peer self = 100; self < 100 + kRounds; ++self) {
     Process peer({SHM_PEER_PROGRAM, std::to_string(self), address, "1"});
     assert_string_equal(peer.line().c_str(), "connected");
     assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    const Nanos until = node.loop().now() + std::chrono::microseconds(1000 + (dice >> 33) % 60'000);
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const Nanos until = node.loop().now() + std::chrono::microseconds(1000 + (random >> 33) % 60'000);
     for (uint64_t seq = 1; node.loop().now() < until; ++seq) node.send(self, seq, (seq * 7919) % 100'000);
     peer.kill();
     assert_true(node.wait([&](const Record& record) { return record.has_lost(self); }));
@@ -57,7 +57,7 @@ void a_peer_killed_at_any_moment_leaves_whole_messages_and_no_memory(void**) {
   assert_true(count_shared_mappings() <= 2);
 }
 
-void a_peer_that_is_stopped_holds_nobody_up(void**) {
+void a_stopped_peer_delays_no_other(void**) {
   Node node(Kind::kShm, options_of(1));
   const std::string address = node.listen();
   Process peer({SHM_PEER_PROGRAM, "100", address, "1"});
@@ -82,7 +82,7 @@ void a_peer_that_is_stopped_holds_nobody_up(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_peer_killed_at_any_moment_leaves_whole_messages_and_no_memory),
-      cmocka_unit_test(a_peer_that_is_stopped_holds_nobody_up),
+      cmocka_unit_test(a_stopped_peer_delays_no_other),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -50,9 +50,9 @@ bool Stranger::introduce(base::Peer self, const std::string& secret, const std::
   introduction.incarnation = self;
   introduction.has_secret = !secret.empty();
   introduction.resumes = mends_;
-  wire::Handshake::Randomness dice;
-  dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
-  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
+  wire::Handshake::Randomness randomness;
+  randomness.nonce[0] = randomness.scalar[0] = static_cast<std::byte>(self);
+  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, randomness);
   for (;;) {
     if (!send(handshake.output())) return false;
     handshake.output().clear();

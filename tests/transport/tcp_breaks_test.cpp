@@ -195,7 +195,7 @@ void a_peer_that_does_not_come_back_is_lost_after_the_grace(void**) {
   assert_no_violations(node);
 }
 
-void whoever_was_given_up_stays_given_up(void**) {
+void an_abandoned_peer_stays_abandoned(void**) {
   Node node(Kind::kTcp, options_of(1, 100ms));
   const std::string address = node.listen();
   Node peer(Kind::kTcp, options_of(2, kPatience));
@@ -221,12 +221,12 @@ void breaks_in_heavy_traffic_keep_the_promises(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
-  uint64_t dice = 3;
+  uint64_t random = 3;
   for (uint64_t seq = 1; seq <= 400; ++seq) {
-    dice = dice * 6364136223846793005u + 1442695040888963407u;
-    if ((dice >> 33) % 40 == 0) (dice >> 40) % 2 ? pair.b->cut(11) : pair.a->cut(22);
-    pair.b->send(11, seq, (dice >> 35) % 60'000);
-    pair.a->send(22, seq, (dice >> 36) % 60'000);
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if ((random >> 33) % 40 == 0) (random >> 40) % 2 ? pair.b->cut(11) : pair.a->cut(22);
+    pair.b->send(11, seq, (random >> 35) % 60'000);
+    pair.a->send(22, seq, (random >> 36) % 60'000);
   }
   for (Node* node : {pair.a.get(), pair.b.get()}) {
     const Peer other = node->self() == 11 ? 22 : 11;
@@ -302,7 +302,7 @@ int main() {
       cmocka_unit_test(a_stopped_peer_can_be_closed_and_left),
       cmocka_unit_test(a_restarted_peer_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_peer_that_does_not_come_back_is_lost_after_the_grace),
-      cmocka_unit_test(whoever_was_given_up_stays_given_up),
+      cmocka_unit_test(an_abandoned_peer_stays_abandoned),
       cmocka_unit_test(breaks_in_heavy_traffic_keep_the_promises),
       cmocka_unit_test(a_forked_child_leaves_the_connections_to_its_parent),
   };

@@ -233,7 +233,7 @@ std::vector<std::byte> hello_of(Peer self, bool resumes) {
   return wire::Handshake(wire::Handshake::Side::kDialer, introduction, {}).output();
 }
 
-void who_mends_a_connection_goes_last(void**) {
+void resuming_connections_are_closed_last(void**) {
   transport::TcpOptions options = options_of(1);
   options.max_strangers = 3;
   options.hello_timeout = 60s;
@@ -468,7 +468,7 @@ transport::TcpOptions observer_options(Peer self) {
   return options;
 }
 
-void an_observer_is_told_as_one_and_its_end_once(void**) {
+void an_observer_is_announced_as_one_and_its_end_once(void**) {
   Node node(Kind::kTcp, options_of(1));
   const std::string address = node.listen();
   {
@@ -532,7 +532,7 @@ int main() {
       cmocka_unit_test(port_scans_are_turned_away_in_silence),
       cmocka_unit_test(silence_is_not_waited_for_long),
       cmocka_unit_test(the_oldest_of_a_silent_crowd_makes_room),
-      cmocka_unit_test(who_mends_a_connection_goes_last),
+      cmocka_unit_test(resuming_connections_are_closed_last),
       cmocka_unit_test(a_renewed_crowd_does_not_keep_a_member_from_mending),
       cmocka_unit_test(failed_proofs_are_rationed_but_not_for_members),
       cmocka_unit_test(proofs_in_a_members_name_are_rationed_too),
@@ -542,7 +542,7 @@ int main() {
       cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
       cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
       cmocka_unit_test(only_the_newest_lives_are_fenced),
-      cmocka_unit_test(an_observer_is_told_as_one_and_its_end_once),
+      cmocka_unit_test(an_observer_is_announced_as_one_and_its_end_once),
       cmocka_unit_test(an_observer_that_does_not_read_gets_no_more),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

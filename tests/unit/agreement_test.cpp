@@ -35,7 +35,7 @@ struct Three {
   std::vector<Agreement> ranks;
 };
 
-void all_are_in_who_are_here(void**) {
+void all_living_ranks_are_survivors(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
   for (const uint32_t rank : {1U, 2U}) group.deliver(0, rank);
@@ -54,7 +54,7 @@ void nonsense_of_a_peer_is_passed_over(void**) {
 
 /// Rank 0 decides and is killed. Rank 1 detects that before it reads the decision, and becomes the coordinator. Rank 2 reports to it, and
 /// only then reads rank 0's decision.
-void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
+void a_lost_ranks_decision_does_not_overtake_a_report(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
   group.ranks[1].gone(0);
@@ -68,7 +68,7 @@ void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
 }
 
 /// The same, but rank 2 reads the decision first. The decision then holds.
-void a_decision_that_a_survivor_has_heard_of_stands(void**) {
+void a_decision_known_to_a_survivor_holds(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
   group.ranks[1].gone(0);
@@ -82,10 +82,10 @@ void a_decision_that_a_survivor_has_heard_of_stands(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(all_are_in_who_are_here),
+      cmocka_unit_test(all_living_ranks_are_survivors),
       cmocka_unit_test(nonsense_of_a_peer_is_passed_over),
-      cmocka_unit_test(a_decision_of_the_gone_does_not_overtake_a_report),
-      cmocka_unit_test(a_decision_that_a_survivor_has_heard_of_stands),
+      cmocka_unit_test(a_lost_ranks_decision_does_not_overtake_a_report),
+      cmocka_unit_test(a_decision_known_to_a_survivor_holds),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -166,7 +166,8 @@ ssize_t pwrite(int fd, const void* data, size_t bytes, off_t offset) {
   return syscall(SYS_pwrite64, fd, data, is_short ? std::min<size_t>(bytes, 1) : bytes, offset);
 }
 /// Visible, because the C++ library starts threads.
-__attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
+__attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                                          void* (*run)(void*), void* argument) noexcept {
   if (refuse_threads) return EAGAIN;
   static const auto real = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
   return real(thread, attributes, run, argument);
@@ -301,7 +302,8 @@ void with_each_call_failing(bool lasts, int error) {
     } else {
       // The error names the file and the reason.
       const bool named = text.find(job.directory()) != std::string::npos && text.find(std::strerror(error)) != std::string::npos;
-      if (!named || status != MV_ESYSTEM) print_error("call %d, %s: %s: %s\n", static_cast<int>(n), failed.c_str(), mv_status_name(status), text.c_str());
+      if (!named || status != MV_ESYSTEM)
+        print_error("call %d, %s: %s: %s\n", static_cast<int>(n), failed.c_str(), mv_status_name(status), text.c_str());
       assert_true(named);
       assert_int_equal(status, MV_ESYSTEM);
     }

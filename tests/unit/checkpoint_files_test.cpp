@@ -162,7 +162,7 @@ void expect_damage(const std::string& path, const char* part) {
 
 // ---- tests
 
-void what_is_written_is_read_back(void**) {
+void checkpoints_round_trip(void**) {
   const Scratch scratch;
   const auto found = open_sound(save(scratch.path(), 3), {}, kNotGivenUp);
   assert_true(found.ok());
@@ -264,7 +264,7 @@ void a_hundred_thousand_tables_fit_into_a_file(void**) {
   assert_true(write_header(again.value()) == text);
 }
 
-void what_can_not_be_read_is_not_damaged(void**) {
+void unreadable_files_do_not_count_as_damaged(void**) {
   const Scratch scratch;
   const std::string path = save(scratch.path(), 2);
   rlimit limit{};
@@ -277,7 +277,7 @@ void what_can_not_be_read_is_not_damaged(void**) {
   assert_true(open_sound(path, {}, kNotGivenUp).ok());
 }
 
-void damage_is_told(void**) {
+void damage_is_reported(void**) {
   const Scratch scratch;
   const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors",
                     manifest = path + "/manifest.json";
@@ -360,7 +360,7 @@ void rows_that_no_file_has_are_damage(void**) {
   }
 }
 
-void the_newest_whole_ones_stay(void**) {
+void the_newest_complete_checkpoints_are_kept(void**) {
   const Scratch scratch;
   const std::string directory = scratch.path() + "/made/on/the/way";
   const std::string first = save(directory, 1), second = save(directory, 1);
@@ -465,7 +465,7 @@ void a_job_that_is_overtaken_keeps_what_it_has_just_saved(void**) {
   assert_true(fs::exists(slow.value().path) && fs::exists(quick));
 }
 
-void what_is_given_up_leaves_no_file(void**) {
+void an_abandoned_save_leaves_no_file(void**) {
   const Scratch scratch;
   const std::atomic<bool> given_up{true};
   auto tables = saved_tables(0, 1);
@@ -478,20 +478,20 @@ void what_is_given_up_leaves_no_file(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read_back),
+      cmocka_unit_test(checkpoints_round_trip),
       cmocka_unit_test(a_real_shard_is_restored_on_another_number_of_servers),
       cmocka_unit_test(names_that_meet_are_kept_apart),
       cmocka_unit_test(a_hundred_thousand_tables_fit_into_a_file),
-      cmocka_unit_test(what_can_not_be_read_is_not_damaged),
-      cmocka_unit_test(damage_is_told),
+      cmocka_unit_test(unreadable_files_do_not_count_as_damaged),
+      cmocka_unit_test(damage_is_reported),
       cmocka_unit_test(tensors_must_not_overlap_or_leave_gaps),
       cmocka_unit_test(rows_that_no_file_has_are_damage),
-      cmocka_unit_test(the_newest_whole_ones_stay),
+      cmocka_unit_test(the_newest_complete_checkpoints_are_kept),
       cmocka_unit_test(another_jobs_unfinished_checkpoint_stays_while_it_lives),
       cmocka_unit_test(another_machines_unfinished_checkpoint_stays_for_an_hour),
       cmocka_unit_test(two_jobs_never_take_the_same_number),
       cmocka_unit_test(a_job_that_is_overtaken_keeps_what_it_has_just_saved),
-      cmocka_unit_test(what_is_given_up_leaves_no_file),
+      cmocka_unit_test(an_abandoned_save_leaves_no_file),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -18,7 +18,7 @@ namespace {
 
 using namespace mv;
 
-void what_is_written_is_read(void**) {
+void clocks_round_trip(void**) {
   checkpoint::Clocks clocks{{"", 1}, {"weights", UINT64_MAX}, {std::string("a\0b", 3), 0}};
   for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::to_string(i), i);
   assert_true(checkpoint::read_clocks(checkpoint::write_clocks(clocks).value()->bytes()) == clocks);
@@ -34,7 +34,7 @@ void more_than_a_message_carries_is_refused(void**) {
   assert_int_equal(written.status().code(), MV_EINVAL);
 }
 
-void what_ends_too_early_is_refused(void**) {
+void truncated_clocks_are_refused(void**) {
   const auto whole = checkpoint::write_clocks({{"weights", 7}, {"x", 8}}).value();
   const auto bytes = whole->bytes();
   const size_t first = 4 + 8 + 7;
@@ -49,9 +49,9 @@ void what_ends_too_early_is_refused(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(clocks_round_trip),
       cmocka_unit_test(more_than_a_message_carries_is_refused),
-      cmocka_unit_test(what_ends_too_early_is_refused),
+      cmocka_unit_test(truncated_clocks_are_refused),
   };
   return cmocka_run_group_tests_name("ps/clocks", tests, nullptr, nullptr);
 }

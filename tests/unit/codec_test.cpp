@@ -83,7 +83,7 @@ std::vector<std::byte> encode(const CodecRef& codec, const std::vector<float>& g
   return {memory.begin() + 1, memory.end() - 1};
 }
 
-void what_is_sent_and_what_stays_are_all(void**) {
+void sent_values_and_residual_add_up_to_the_input(void**) {
   on_every_target([] {
     for (const char* text : kCodecs) {
       const CodecRef codec = codec_of(text);
@@ -171,7 +171,7 @@ void two_bits_are_mxnets(void**) {
         std::vector<float> residual(count), slow_residual(count);
         for (uint32_t step = 0; step < 8; ++step) {
           auto gradient = fine(count, step);
-          for (size_t i = step; i < count; i += 5) gradient[i] = i % 2 == 0 ? threshold : -threshold;  // exactly at the threshold
+          for (size_t i = step; i < count; i += 5) gradient[i] = i % 2 == 0 ? threshold : -threshold;  // at the threshold
           const auto expected = slow_two_bit(gradient, &slow_residual, threshold);
           assert_true(encode(codec, gradient, &residual) == expected);
           assert_memory_equal(residual.data(), slow_residual.data(), count * sizeof(float));
@@ -231,7 +231,7 @@ void sizes_are_the_formulas(void**) {
 }
 
 /// Values beyond sixteen bits, and values below the resolution of the scale, stay in the residual.
-void what_is_too_large_or_too_small_is_not_lost(void**) {
+void too_large_and_too_small_values_are_not_lost(void**) {
   std::vector<float> residual(3);
   const auto encoded = encode(codec_of("fp16"), {1e6f, -1e6f, 1e-12f}, &residual);
   std::vector<float> sent(3);
@@ -301,13 +301,13 @@ void text_is_read_and_refused(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_sent_and_what_stays_are_all),
+      cmocka_unit_test(sent_values_and_residual_add_up_to_the_input),
       cmocka_unit_test(uneven_numbers_keep_their_sum_to_their_rounding),
       cmocka_unit_test(decoding_and_adding_agree),
       cmocka_unit_test(two_bits_are_mxnets),
       cmocka_unit_test(known_vectors),
       cmocka_unit_test(sizes_are_the_formulas),
-      cmocka_unit_test(what_is_too_large_or_too_small_is_not_lost),
+      cmocka_unit_test(too_large_and_too_small_values_are_not_lost),
       cmocka_unit_test(hostile_bytes_are_refused),
       cmocka_unit_test(text_is_read_and_refused),
   };

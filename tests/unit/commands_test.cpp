@@ -66,7 +66,8 @@ struct Pair final : rpc::Service {
   std::shared_ptr<Heard> send(int64_t head, const std::string& body) {
     const auto heard = std::make_shared<Heard>();
     wire::FrameBuilder builder;
-    client.call(kServer, {builder.finish(wire::Body::Command, wire::CreateCommand(builder.fbb(), head), base::Payload::copy(std::as_bytes(std::span(body)))),
+    client.call(kServer, {builder.finish(wire::Body::Command, wire::CreateCommand(builder.fbb(), head),
+                                         base::Payload::copy(std::as_bytes(std::span(body)))),
                           heard, true, 0, nullptr});
     return heard;
   }
@@ -114,7 +115,7 @@ void each_is_executed_once_and_in_order(void**) {
   assert_string_equal(six->outcome.c_str(), "MV_EINVAL");
 }
 
-void what_is_withdrawn_is_not_executed(void**) {
+void a_withdrawn_command_is_not_executed(void**) {
   Pair pair;
   pair.listen(Controller::kHere);
   const auto begun = pair.send(1, ""), waits = pair.send(2, "");
@@ -156,7 +157,7 @@ void they_wait_for_a_controller_that_may_come(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(each_is_executed_once_and_in_order),
-      cmocka_unit_test(what_is_withdrawn_is_not_executed),
+      cmocka_unit_test(a_withdrawn_command_is_not_executed),
       cmocka_unit_test(they_wait_for_a_controller_that_may_come),
   };
   return cmocka_run_group_tests_name("ps/commands", tests, nullptr, nullptr);

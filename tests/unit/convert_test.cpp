@@ -46,7 +46,7 @@ double meaning_of_f16(uint16_t half) {
   return (half & 0x8000) != 0 ? -size : size;
 }
 
-void every_f16_means_what_ieee_says(void**) {
+void every_f16_has_its_ieee_value(void**) {
   const auto halves = all_halves();
   on_every_target([&] {
     std::vector<float> floats(halves.size());
@@ -120,7 +120,7 @@ void narrowing_rounds_to_nearest_even(void**) {
   });
 }
 
-void what_is_beyond_becomes_infinity_and_nan_stays_quiet(void**) {
+void overflow_gives_infinity_and_nan_stays_quiet(void**) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> asked = {65519.996f,
                                     65520,
@@ -171,10 +171,8 @@ void any_length_and_alignment_will_do(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(every_f16_means_what_ieee_says),
-      cmocka_unit_test(halves_come_back_as_they_were),
-      cmocka_unit_test(narrowing_rounds_to_nearest_even),
-      cmocka_unit_test(what_is_beyond_becomes_infinity_and_nan_stays_quiet),
+      cmocka_unit_test(every_f16_has_its_ieee_value),     cmocka_unit_test(halves_come_back_as_they_were),
+      cmocka_unit_test(narrowing_rounds_to_nearest_even), cmocka_unit_test(overflow_gives_infinity_and_nan_stays_quiet),
       cmocka_unit_test(any_length_and_alignment_will_do),
   };
   return cmocka_run_group_tests_name("math/convert", tests, nullptr, nullptr);

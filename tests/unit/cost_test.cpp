@@ -49,7 +49,8 @@ void sizes_that_are_folded_take_no_longer_than_the_model_says(void**) {
         assert_true(simulated <= 1.02 * modelled);
         assert_true(simulated >= 0.6 * modelled);
       }
-      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kTransport, kGamma), cost_of(Algorithm::kRing, bytes, ranks, kTransport, kGamma), 0.02);
+      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kTransport, kGamma),
+                  cost_of(Algorithm::kRing, bytes, ranks, kTransport, kGamma), 0.02);
     }
 }
 
@@ -69,7 +70,7 @@ void trees_take_no_longer_than_the_model_says(void**) {
 
 Layout one_host(int32_t ranks) { return {std::vector<int32_t>(static_cast<size_t>(ranks), 3), TransportKind::kShm, TransportKind::kTcp}; }
 
-void the_small_takes_few_steps_and_the_large_few_bytes(void**) {
+void small_values_take_few_steps_and_large_values_few_bytes(void**) {
   const Costs costs;
   for (const int32_t ranks : {4, 8, 64}) {
     assert_true(choose_allreduce(64, one_host(ranks), costs).algorithm == Algorithm::kRecursiveDoubling);
@@ -108,7 +109,7 @@ void the_choice_is_the_cheapest_when_carried_out(void**) {
     }
 }
 
-void what_is_large_goes_down_a_tree_in_segments(void**) {
+void large_values_go_down_a_tree_in_segments(void**) {
   const Costs costs;
   assert_int_equal(choose_tree(64, one_host(16), costs).segment, 0);
   const Tree tree = choose_tree(64 << 20, one_host(16), costs);
@@ -123,10 +124,10 @@ int main() {
       cmocka_unit_test(exchanges_take_as_long_as_the_model_says_up_to_1024_ranks),
       cmocka_unit_test(sizes_that_are_folded_take_no_longer_than_the_model_says),
       cmocka_unit_test(trees_take_no_longer_than_the_model_says),
-      cmocka_unit_test(the_small_takes_few_steps_and_the_large_few_bytes),
+      cmocka_unit_test(small_values_take_few_steps_and_large_values_few_bytes),
       cmocka_unit_test(hosts_of_many_ranks_meet_by_their_leaders),
       cmocka_unit_test(the_choice_is_the_cheapest_when_carried_out),
-      cmocka_unit_test(what_is_large_goes_down_a_tree_in_segments),
+      cmocka_unit_test(large_values_go_down_a_tree_in_segments),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

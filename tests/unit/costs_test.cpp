@@ -20,7 +20,7 @@ namespace {
 using namespace mv::collective;
 using mv::base::TransportKind;
 
-void a_line_gives_back_what_was_written(void**) {
+void a_line_of_costs_round_trips(void**) {
   Costs costs;
   costs.transports = {{{1.25e-7, 0}, {3.3e-6, 1.0 / 3}, {0.5, 1e-300}}};
   costs.gamma = 7.1e-11;
@@ -30,7 +30,7 @@ void a_line_gives_back_what_was_written(void**) {
   assert_string_equal(write_cost(TransportKind::kShm, {5e-6, 2.5e-10}).c_str(), "shm=5e-06,2.5e-10");
 }
 
-void what_is_not_said_stays(void**) {
+void omitted_costs_stay_unchanged(void**) {
   assert_true(read_costs("").value() == Costs{} && read_costs(" \t\n").value() == Costs{});
   Costs expected;
   expected.transports[static_cast<size_t>(TransportKind::kTcp)] = {25e-6, 1e-9};
@@ -47,7 +47,7 @@ void refuse(const char* line, const char* part) {
   if (read.status().text().find(part) == std::string::npos) fail_msg("%s\n  lacks %s", read.status().text().c_str(), part);
 }
 
-void what_is_wrong_is_named(void**) {
+void errors_name_the_wrong_value(void**) {
   refuse("udp=1,1", "unknown cost \"udp\"; known: inproc, shm, tcp, reduce");
   refuse("=1,1", "unknown cost \"\"");
   refuse("shm", "shm has no value; write shm=ALPHA,BETA");
@@ -106,9 +106,9 @@ void too_few_samples_are_no_more_than_they_say(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(a_line_gives_back_what_was_written),
-      cmocka_unit_test(what_is_not_said_stays),
-      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(a_line_of_costs_round_trips),
+      cmocka_unit_test(omitted_costs_stay_unchanged),
+      cmocka_unit_test(errors_name_the_wrong_value),
       cmocka_unit_test(times_by_the_model_give_its_costs),
       cmocka_unit_test(no_cost_is_negative),
       cmocka_unit_test(too_few_samples_are_no_more_than_they_say),

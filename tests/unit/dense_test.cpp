@@ -119,7 +119,7 @@ void halves_accumulate_as_floats(void**) {
 }
 
 /// For updaters that copy, add, count, draw numbers by position, or need norms of the whole: the same bits as one add of the same values.
-void what_is_made_piece_by_piece_is_one_add(void**) {
+void an_add_in_pieces_equals_one_add(void**) {
   struct {
     mv_dtype dtype;
     const char* updater;
@@ -211,7 +211,7 @@ void one_read_fills_several_places(void**) {
   for (const mv_dtype dtype : {MV_F32, MV_F16, MV_U8}) {
     const auto shard = make(matrix(dtype, 30'001, 37));
     std::vector<std::byte> values(shard->elements() * dtype_bytes(dtype));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i % 119);  // avoids NaN in half precision
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i % 119);  // avoids NaN in f16
     shard->change(Write::Set, kNoWorker, 0, shard->elements(), values.data());
     std::vector<std::byte> outs[3];
     std::vector<std::byte*> places;
@@ -225,7 +225,7 @@ void one_read_fills_several_places(void**) {
   }
 }
 
-void updaters_keep_their_states_beside_each_element(void**) {
+void updaters_keep_states_for_each_element(void**) {
   const uint64_t rows = 7000, cols = 60;  // several stripes
   const auto shard = make(matrix(MV_F32, rows, cols, "momentum rate=1 momentum=0.5"));
   std::vector<float> g(rows * cols);
@@ -452,7 +452,7 @@ void replacing_rows_leaves_zeros(void**) {
 }
 
 /// Rows set during a replacement of the table, or written by another updater, are gone after the next replacement.
-void a_replacement_clears_what_it_did_not_write(void**) {
+void a_replacement_clears_all_other_rows(void**) {
   constexpr uint64_t kRows = 64, kCols = 3;
   const auto shard = make(matrix(MV_F32, kRows, kCols, "replace"));
   const std::vector<float> ones(kCols, 1);
@@ -487,10 +487,10 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(all_dtypes_add_set_and_read),
       cmocka_unit_test(halves_accumulate_as_floats),
-      cmocka_unit_test(what_is_made_piece_by_piece_is_one_add),
+      cmocka_unit_test(an_add_in_pieces_equals_one_add),
       cmocka_unit_test(norms_are_of_the_whole_tensor),
       cmocka_unit_test(one_read_fills_several_places),
-      cmocka_unit_test(updaters_keep_their_states_beside_each_element),
+      cmocka_unit_test(updaters_keep_states_for_each_element),
       cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),
       cmocka_unit_test(scanning_is_for_keyed_tables),
       cmocka_unit_test(more_elements_than_31_bits_count),
@@ -499,7 +499,7 @@ int main() {
       cmocka_unit_test(another_updater_does_not_disturb_a_snapshot),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(replacing_rows_leaves_zeros),
-      cmocka_unit_test(a_replacement_clears_what_it_did_not_write),
+      cmocka_unit_test(a_replacement_clears_all_other_rows),
       cmocka_unit_test(threads_add_at_once),
   };
   return cmocka_run_group_tests_name("shard/dense", tests, nullptr, nullptr);

@@ -107,7 +107,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
   cluster::Cluster cluster_{clock_, link_, client_, server_, *this, self()};
 };
 
-void the_master_says_when_all_are_gone(void**) {
+void the_master_announces_when_all_workers_are_gone(void**) {
   Serving serving;
   serving.leaves(kWorker);
   serving.leaves(kMaster);
@@ -119,7 +119,7 @@ void the_master_says_when_all_are_gone(void**) {
 }
 
 /// Its View comes later than the other worker's Leave.
-void who_has_come_in_the_place_of_a_lost_one_is_served(void**) {
+void the_replacement_of_a_lost_worker_is_served(void**) {
   Serving serving;
   serving.loses(kWorker);
   serving.leaves(kMaster);
@@ -130,7 +130,7 @@ void who_has_come_in_the_place_of_a_lost_one_is_served(void**) {
   assert_true(serving.is_over());
 }
 
-void without_a_master_it_goes_by_what_it_has_seen(void**) {
+void without_a_master_it_uses_its_own_information(void**) {
   for (const bool master_left : {false, true}) {
     Serving serving;
     serving.leaves(kWorker);
@@ -147,9 +147,9 @@ void without_a_master_it_goes_by_what_it_has_seen(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(the_master_says_when_all_are_gone),
-      cmocka_unit_test(who_has_come_in_the_place_of_a_lost_one_is_served),
-      cmocka_unit_test(without_a_master_it_goes_by_what_it_has_seen),
+      cmocka_unit_test(the_master_announces_when_all_workers_are_gone),
+      cmocka_unit_test(the_replacement_of_a_lost_worker_is_served),
+      cmocka_unit_test(without_a_master_it_uses_its_own_information),
   };
   return cmocka_run_group_tests_name("cluster/departure", tests, nullptr, nullptr);
 }

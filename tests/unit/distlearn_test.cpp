@@ -207,7 +207,7 @@ void the_center_is_stable_up_to_two_by_ranks_plus_one(void**) {
   }
 }
 
-void what_cannot_be_averaged_is_said(void**) {
+void values_that_cannot_be_averaged_are_reported(void**) {
   ThreadGroups all(1);
   assert_int_equal(AllReduceEa::check(0, 0.5).code(), MV_EINVAL);
   assert_int_equal(AllReduceEa::check(1, -1).code(), MV_EINVAL);
@@ -253,7 +253,7 @@ int main() {
       cmocka_unit_test(others_values_in_between_do_not_disturb_a_draining_rank),
       cmocka_unit_test(elastic_averaging_is_the_closed_form_with_uneven_endings),
       cmocka_unit_test(the_center_is_stable_up_to_two_by_ranks_plus_one),
-      cmocka_unit_test(what_cannot_be_averaged_is_said),
+      cmocka_unit_test(values_that_cannot_be_averaged_are_reported),
       cmocka_unit_test(halves_are_averaged_as_floats),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -123,7 +123,7 @@ std::vector<std::byte> bytes(std::initializer_list<unsigned> values) {
   return out;
 }
 
-void what_is_sound_is_added(void**) {
+void valid_changes_are_added(void**) {
   Serving serving;
   const auto change = Serving::Change{spec_of("2bit threshold=2"), bytes({0b11100011, 0, 0, 0b11, 0b10000000, 0, 0, 0})};
   assert_int_equal(serving.change(change).status, MV_OK);
@@ -161,7 +161,7 @@ void everything_else_is_refused(void**) {
   assert_int_equal(integers.change({two, eight}).status, MV_EPROTOCOL);
 }
 
-void values_are_encoded_for_who_asks(void**) {
+void values_are_encoded_on_request(void**) {
   Serving serving;
   std::vector<std::byte> ones(8, std::byte{0xff});
   assert_int_equal(serving.change({spec_of("2bit threshold=1"), ones}).status, MV_OK);
@@ -175,9 +175,9 @@ void values_are_encoded_for_who_asks(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_sound_is_added),
+      cmocka_unit_test(valid_changes_are_added),
       cmocka_unit_test(everything_else_is_refused),
-      cmocka_unit_test(values_are_encoded_for_who_asks),
+      cmocka_unit_test(values_are_encoded_on_request),
   };
   return cmocka_run_group_tests_name("ps/encoded_changes", tests, nullptr, nullptr);
 }

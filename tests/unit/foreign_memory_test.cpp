@@ -39,11 +39,11 @@ class Vandal {
   Vandal(const base::SharedMemory& memory, size_t head)
       : thread_([this, at = memory.data(), all = memory.bytes(), head] {
           const std::vector<std::byte> sound(at, at + head);
-          for (std::mt19937_64 dice(7); !stop_;) {
-            const size_t within = dice() % 16 == 0 ? all : head, place = dice() % (within / 8) * 8;
-            const uint64_t value = dice() % 2 == 0 ? dice() >> dice() % 64 : dice() % 3;
+          for (std::mt19937_64 random(7); !stop_;) {
+            const size_t within = random() % 16 == 0 ? all : head, place = random() % (within / 8) * 8;
+            const uint64_t value = random() % 2 == 0 ? random() >> random() % 64 : random() % 3;
             std::memcpy(at + place, &value, sizeof value);
-            if (dice() % 2 == 0) std::memcpy(at, sound.data(), head);
+            if (random() % 2 == 0) std::memcpy(at, sound.data(), head);
           }
         }) {}
   ~Vandal() {

@@ -84,13 +84,13 @@ void three_layouts_say_the_same(void**) {
   }
 }
 
-void what_is_left_out_has_a_default(void**) {
+void missing_keys_have_defaults(void**) {
   const auto read = parse_config("nodes: [{name: a, host: h, port: 1}]", "x.yaml");
   assert_true(read.ok());
   assert_true(read.value().fetch_probability == 1 && read.value().interpolation.constant == 0.5 && !read.value().seed);
 }
 
-void what_goes_beyond_dpwa_is_read(void**) {
+void extensions_of_dpwas_format_are_read(void**) {
   const auto read = [](const std::string& text) {
     auto config = parse_config(text, "x.yaml");
     if (!config.ok()) print_error("%s\n", config.status().text().c_str());
@@ -200,8 +200,8 @@ void every_wrong_value_is_named_with_its_place(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(three_layouts_say_the_same),
-      cmocka_unit_test(what_is_left_out_has_a_default),
-      cmocka_unit_test(what_goes_beyond_dpwa_is_read),
+      cmocka_unit_test(missing_keys_have_defaults),
+      cmocka_unit_test(extensions_of_dpwas_format_are_read),
       cmocka_unit_test(a_node_can_be_made_of_it),
       cmocka_unit_test(every_wrong_value_is_named_with_its_place),
   };

@@ -392,7 +392,7 @@ void check_copy(mv_dtype dtype, size_t count, size_t shift, T bad) {
   }
 }
 
-void copies_are_whole_and_see_what_is_no_number(void**) {
+void copies_are_complete_and_detect_nan_and_infinity(void**) {
   for (const size_t count : {size_t{1}, size_t{7}, size_t{100'000}, size_t{300'003}, size_t{1'000'001}}) {
     for (const size_t shift : {0, 1}) {
       check_copy<float>(MV_F32, count, shift, std::numeric_limits<float>::infinity());
@@ -425,7 +425,7 @@ int main() {
       cmocka_unit_test(models_at_both_ends_of_the_floats_meet_between),
       cmocka_unit_test(models_at_both_ends_of_bf16_meet_between),
       cmocka_unit_test(arrays_are_averaged_whatever_their_length),
-      cmocka_unit_test(copies_are_whole_and_see_what_is_no_number),
+      cmocka_unit_test(copies_are_complete_and_detect_nan_and_infinity),
   };
   return cmocka_run_group_tests_name("gossip parts", tests, nullptr, nullptr);
 }

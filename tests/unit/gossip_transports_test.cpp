@@ -49,7 +49,7 @@ struct Fetcher {
   int more = 0;
 };
 
-void a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile(void**) {
+void a_request_by_message_yields_to_memory_mapped_meanwhile(void**) {
   Fetcher fetcher;
   fetcher.engine->on_connected(kOther, "there:2");
   assert_int_equal(fetcher.more, 0);  // it sends requests
@@ -177,7 +177,7 @@ int main() {
       cmocka_unit_test(a_reader_that_falls_silent_holds_nothing),
       cmocka_unit_test(readers_that_follow_each_other_do_not_hold_one_version_for_ever),
       cmocka_unit_test(a_larger_model_does_not_take_the_memory_away),
-      cmocka_unit_test(a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile),
+      cmocka_unit_test(a_request_by_message_yields_to_memory_mapped_meanwhile),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

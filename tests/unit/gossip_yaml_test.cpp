@@ -47,7 +47,8 @@ void assert_stopped(const std::string& text, const std::string& expected) {
   const auto read = parse_yaml(text, "x.yaml", limits, &work);
   assert_false(read.ok());
   assert_int_equal(read.status().code(), MV_EINVAL);
-  if (read.status().text().find(expected) == std::string::npos) print_error("\"%s\" is not in \"%s\"\n", expected.c_str(), read.status().text().c_str());
+  if (read.status().text().find(expected) == std::string::npos)
+    print_error("\"%s\" is not in \"%s\"\n", expected.c_str(), read.status().text().c_str());
   assert_true(read.status().text().find(expected) != std::string::npos);
   assert_true(read.status().text().size() < 1000);
   assert_true(work.events <= 2 * limits.values + 9 && work.values <= limits.values + 1 && work.bytes <= 2 * limits.bytes);
@@ -119,9 +120,11 @@ void mutations_of_the_sample_cost_little(void**) {
   }
 }
 
-void aliases_cost_what_they_stand_for(void**) {
+void aliases_count_as_their_expansion(void**) {
   std::string laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
-  for (char name = 'b'; name < 'm'; ++name) laughs += std::string(1, name) + ": &" + name + " [" + repeated(std::string("*") + char(name - 1) + ", ", 10) + "]\n";
+  for (char name = 'b'; name < 'm'; ++name)
+    laughs +=
+        std::string(1, name) + ": &" + name + " [" + repeated(std::string("*") + char(name - 1) + ", ", 10) + "]\n";
   assert_stopped(laughs, "x.yaml:5: more than 200000 values");
   assert_stopped("a: &a " + std::string(400'000, 'x') + "\nb: [" + repeated("*a, ", 1000) + "]", "x.yaml:2: the texts have more than 1048576 bytes");
   std::string nested = "a: &a [x]\n";
@@ -167,7 +170,7 @@ void many_nodes_are_read(void**) {
   assert_true(none.text().find("node19 and 9980 more") != std::string::npos);
 }
 
-void what_is_no_utf8_is_named_by_its_line(void**) {
+void invalid_utf8_is_reported_with_its_line(void**) {
   assert_stopped("\n\na: \xff\n", "x.yaml:3: invalid leading UTF-8 octet; write the file in UTF-8");
   assert_stopped("a: 1\nb: \x01", "x.yaml:2: control characters are not allowed");
   assert_stopped(std::string("a: 1\n\n\0", 7), "x.yaml:3: control characters");
@@ -180,12 +183,12 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_comma_is_an_error),
       cmocka_unit_test(mutations_of_the_sample_cost_little),
-      cmocka_unit_test(aliases_cost_what_they_stand_for),
+      cmocka_unit_test(aliases_count_as_their_expansion),
       cmocka_unit_test(aliases_within_the_limits_are_read),
       cmocka_unit_test(depth_is_limited),
       cmocka_unit_test(size_is_limited),
       cmocka_unit_test(many_nodes_are_read),
-      cmocka_unit_test(what_is_no_utf8_is_named_by_its_line),
+      cmocka_unit_test(invalid_utf8_is_reported_with_its_line),
   };
   return cmocka_run_group_tests_name("gossip yaml", tests, nullptr, nullptr);
 }

@@ -28,7 +28,8 @@ inline std::vector<std::string> rank_names(size_t ranks) {
 
 inline std::vector<Memory> make_regions(size_t ranks) {
   std::vector<Memory> memory;
-  for (size_t rank = 0; rank < ranks; ++rank) memory.push_back(base::SharedMemory::make("polyverso-test", intranode::SharedRegion::bytes(ranks)).value());
+  for (size_t rank = 0; rank < ranks; ++rank)
+    memory.push_back(base::SharedMemory::make("polyverso-test", intranode::SharedRegion::bytes(ranks)).value());
   return memory;
 }
 

@@ -53,21 +53,23 @@ struct Step {
   bool is_shown;
 };
 
-Step draw(std::mt19937& dice, size_t longest) {
-  const size_t below = dice() % 3 == 0 ? longest : 600;
-  return {1 + dice() % below, dice() % 2 == 0};
+Step draw(std::mt19937& random, size_t longest) {
+  const size_t below = random() % 3 == 0 ? longest : 600;
+  return {1 + random() % below, random() % 2 == 0};
 }
 
 int work(size_t rank, RankContext& context, size_t steps, size_t longest, int lost) {
   const Memory shown = mv::base::SharedMemory::make("polyverso-test", longest * sizeof(float)).value();
   mv::base::SharedMemory::enlist(shown);
   std::vector<float> own(longest);
-  std::mt19937 dice(3);  // the same on every rank
+  std::mt19937 random(3);  // the same on every rank
   for (size_t step = 0; step < steps; ++step) {
-    const Step next = draw(dice, longest);
+    const Step next = draw(random, longest);
     auto* const values = next.is_shown ? reinterpret_cast<float*>(shown->data()) : own.data();
     for (size_t i = 0; i < next.count; ++i) values[i] = static_cast<float>(rank + step % 7 + i % 13);
-    const mv::base::Status status = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values), next.count, MV_F32}}, .in = {}});
+    const mv::base::Status status = carry_out(
+        context,
+        {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values), next.count, MV_F32}}, .in = {}});
     if (status.code() == MV_EPEERLOST && strstr(status.text().c_str(), ("rank " + std::to_string(lost)).c_str()) != nullptr) return kToldOfLoss;
     if (!status.ok()) {
       print_error("rank %zu: %s\n", rank, status.text().c_str());
@@ -120,7 +122,7 @@ void processes_reduce_together(void**) {
   for (size_t rank = 0; rank < kRanks; ++rank) assert_int_equal(family.exit_of(rank), kWell);
 }
 
-void who_is_stopped_for_a_while_holds_the_others_up_and_no_more(void**) {
+void a_rank_stopped_for_a_while_only_delays_the_others(void**) {
   Family family = bear(300, 30000);
   for (size_t rank = 0; rank < kRanks; ++rank) {
     usleep(3000);
@@ -131,14 +133,14 @@ void who_is_stopped_for_a_while_holds_the_others_up_and_no_more(void**) {
   for (size_t rank = 0; rank < kRanks; ++rank) assert_int_equal(family.exit_of(rank), kWell);
 }
 
-void survivors_hear_who_was_killed(void**) {
-  std::mt19937 dice(17);
+void survivors_learn_which_rank_was_killed(void**) {
+  std::mt19937 random(17);
   for (size_t round = 0; round < 12; ++round) {
     const size_t victim = round % kRanks;
     Family family = bear(100'000'000, round % 2 == 0 ? 600 : 100000, static_cast<int>(victim));
-    usleep(1000 + dice() % 60000);
+    usleep(1000 + random() % 60000);
     kill(family.children[victim], round % 3 == 0 ? SIGSTOP : SIGKILL);  // a silent rank, which somebody has to declare lost, or a dead one
-    usleep(dice() % 3000);
+    usleep(random() % 3000);
     family.tell_all_but(victim);
     for (size_t rank = 0; rank < kRanks; ++rank)
       if (rank != victim) assert_int_equal(family.exit_of(rank), kToldOfLoss);
@@ -153,8 +155,8 @@ int main() {
   std::signal(SIGPIPE, SIG_IGN);
   const CMUnitTest tests[] = {
       cmocka_unit_test(processes_reduce_together),
-      cmocka_unit_test(who_is_stopped_for_a_while_holds_the_others_up_and_no_more),
-      cmocka_unit_test(survivors_hear_who_was_killed),
+      cmocka_unit_test(a_rank_stopped_for_a_while_only_delays_the_others),
+      cmocka_unit_test(survivors_learn_which_rank_was_killed),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

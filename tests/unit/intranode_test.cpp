@@ -130,7 +130,7 @@ void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
 
 /// A rank that completes an operation overwrites its tensor at once: no other rank may still read it. Short operations, to hit the moments
 /// between two checks of the others.
-void nobody_goes_on_while_others_read_its_tensor(void**) {
+void no_rank_continues_while_others_read_its_tensor(void**) {
   constexpr size_t kCount = 2100, kRanks = 3;
   Ring ring(kRanks);
   std::atomic<size_t> wrong{0};
@@ -170,7 +170,7 @@ void the_faster_way_to_the_other_is_taken(void**) {
 }
 
 /// If a wait spins in vain but succeeds as soon as it sleeps, it shares a processor with the thread it waits for.
-void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
+void a_wait_that_shares_a_processor_does_not_spin(void**) {
   using std::chrono::microseconds;
   mv::intranode::SpinPolicy patience(1, microseconds(50));
   const auto wait = [&](microseconds asleep) {
@@ -308,7 +308,7 @@ void tensors_come_and_go(void**) {
 
 // ------------------------------------------------------------ errors
 
-void who_disagrees_is_named_and_the_group_goes_on(void**) {
+void a_disagreeing_rank_is_named_and_the_group_continues(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   std::atomic<size_t> wrong{0};
@@ -329,7 +329,7 @@ void who_disagrees_is_named_and_the_group_goes_on(void**) {
   }
 }
 
-void who_is_late_is_named(void**) {
+void a_late_rank_is_named(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
@@ -355,7 +355,9 @@ void a_lost_rank_ends_every_wait(void**) {
           ring.contexts[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
           return;  // rank 1 learns of it from rank 0 alone
         }
-        statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
+        statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce,
+                                             .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}},
+                                             .in = {}});
       });
       for (const size_t survivor : {0, 1}) {
         assert_int_equal(statuses[survivor].code(), MV_EPEERLOST);
@@ -365,7 +367,7 @@ void a_lost_rank_ends_every_wait(void**) {
   }
 }
 
-void who_is_heard_to_have_left_is_not_waited_for(void**) {
+void a_rank_reported_to_have_left_is_not_waited_for(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
@@ -417,7 +419,7 @@ void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
 
 // ------------------------------------------------------------ ranks with different numbers of steps
 
-void who_is_done_takes_part_until_all_are(void**) {
+void a_finished_rank_takes_part_until_all_are_finished(void**) {
   constexpr size_t kRanks = 4;
   Ring ring(kRanks);
   std::atomic<size_t> wrong{0};
@@ -426,9 +428,13 @@ void who_is_done_takes_part_until_all_are(void**) {
     for (size_t step = 0; step < steps; ++step) {
       std::vector<float> values(1 + step * 900, 1.0f);
       uint64_t contributors = 0;
-      Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}}, .in = {}, .contributors = &contributors};
+      Operation sum{.kind = Kind::kAllreduce,
+                    .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}},
+                    .in = {},
+                    .contributors = &contributors};
       if (!carry_out(context, sum).ok()) ++wrong;
-      const size_t others = static_cast<size_t>(std::ranges::count_if(std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
+      const size_t others = static_cast<size_t>(std::ranges::count_if(
+          std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
       if (contributors != others) ++wrong;
       for (const float value : values) if (value != static_cast<float>(others)) ++wrong;
     }
@@ -440,7 +446,12 @@ void who_is_done_takes_part_until_all_are(void**) {
       const size_t count = next.value().arrays.at(0).count;
       if (count != 1 + (steps + drained) * 900) ++wrong;
       std::vector<float> zeros(count);
-      if (!carry_out(context, {.kind = Kind::kAllreduce, .draining = true, .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}}, .in = {}}).ok()) ++wrong;
+      if (!carry_out(context, {.kind = Kind::kAllreduce,
+                               .draining = true,
+                               .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}},
+                               .in = {}})
+               .ok())
+        ++wrong;
       ++drained;
     }
     if (drained != 9 - steps) ++wrong;
@@ -455,20 +466,20 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(sums_are_those_of_all),
       cmocka_unit_test(two_ranks_need_not_do_the_same_with_their_arrays),
-      cmocka_unit_test(nobody_goes_on_while_others_read_its_tensor),
+      cmocka_unit_test(no_rank_continues_while_others_read_its_tensor),
       cmocka_unit_test(the_faster_way_to_the_other_is_taken),
-      cmocka_unit_test(nobody_looks_in_the_way_of_what_it_looks_for),
+      cmocka_unit_test(a_wait_that_shares_a_processor_does_not_spin),
       cmocka_unit_test(roots_reduce_and_broadcast),
       cmocka_unit_test(parts_are_gathered_and_scattered),
       cmocka_unit_test(many_arrays_go_together),
       cmocka_unit_test(bits_are_equal_everywhere),
       cmocka_unit_test(tensors_come_and_go),
-      cmocka_unit_test(who_disagrees_is_named_and_the_group_goes_on),
-      cmocka_unit_test(who_is_late_is_named),
+      cmocka_unit_test(a_disagreeing_rank_is_named_and_the_group_continues),
+      cmocka_unit_test(a_late_rank_is_named),
       cmocka_unit_test(a_lost_rank_ends_every_wait),
-      cmocka_unit_test(who_is_heard_to_have_left_is_not_waited_for),
+      cmocka_unit_test(a_rank_reported_to_have_left_is_not_waited_for),
       cmocka_unit_test(a_signal_ends_a_wait_and_the_operation_goes_on),
-      cmocka_unit_test(who_is_done_takes_part_until_all_are),
+      cmocka_unit_test(a_finished_rank_takes_part_until_all_are_finished),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

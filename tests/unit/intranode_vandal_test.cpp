@@ -38,21 +38,21 @@ struct Values {
 };
 
 /// The same random operation on all ranks, except for the place of their values.
-Operation draw(std::mt19937_64& dice, Values& values, bool is_shown, size_t ranks) {
+Operation draw(std::mt19937_64& random, Values& values, bool is_shown, size_t ranks) {
   constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce, Kind::kAllreduce, Kind::kReduce,  Kind::kBroadcast,
                              Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier, Kind::kCustom};
   constexpr mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_I8, MV_F16};
   Operation operation;
-  operation.kind = kKinds[dice() % std::size(kKinds)];
-  operation.root = dice() % ranks;
-  operation.reduction = dice() % 2 == 0 ? math::Reduction::kSum : math::Reduction::kMax;
+  operation.kind = kKinds[random() % std::size(kKinds)];
+  operation.root = random() % ranks;
+  operation.reduction = random() % 2 == 0 ? math::Reduction::kSum : math::Reduction::kMax;
   if (operation.kind == Kind::kBarrier) return operation;
-  const size_t arrays = 1 + dice() % 3, longest = dice() % 4 == 0 ? 20'000 : 400;
-  const bool has_in = operation.kind == Kind::kAllgather || operation.kind == Kind::kReduceScatter || dice() % 2 == 0;
+  const size_t arrays = 1 + random() % 3, longest = random() % 4 == 0 ? 20'000 : 400;
+  const bool has_in = operation.kind == Kind::kAllgather || operation.kind == Kind::kReduceScatter || random() % 2 == 0;
   size_t at = 0;
   for (size_t i = 0; i < arrays; ++i) {
-    const mv_dtype dtype = kDtypes[dice() % std::size(kDtypes)];
-    const uint64_t count = dice() % longest * (operation.kind == Kind::kAllgather ? ranks : 1);
+    const mv_dtype dtype = kDtypes[random() % std::size(kDtypes)];
+    const uint64_t count = random() % longest * (operation.kind == Kind::kAllgather ? ranks : 1);
     const size_t bytes = count * mv::tensor::dtype_bytes(dtype) * (operation.kind == Kind::kReduceScatter ? ranks : 1);
     operation.out.push_back({values.at(is_shown, at), count, dtype});
     at += (bytes + 63) / 64 * 64;
@@ -86,7 +86,9 @@ class Vandal {
     const uint64_t even = theirs_.header(0).posted.load(), odd = theirs_.header(1).posted.load(), number = std::max(even, odd);
     own_.words().draining.store(theirs_.words().draining.load());
     if (number == 0 || own_.header(number).posted.load() == number) return;
-    const auto behind_number = [number](const intranode::SharedRegion& region) { return reinterpret_cast<std::byte*>(&region.header(number)) + sizeof(uint64_t); };
+    const auto behind_number = [number](const intranode::SharedRegion& region) {
+      return reinterpret_cast<std::byte*>(&region.header(number)) + sizeof(uint64_t);
+    };
     std::memcpy(behind_number(own_), behind_number(theirs_), sizeof(intranode::Header) - sizeof(uint64_t));
     std::memcpy(static_cast<void*>(own_.items(number)), static_cast<const void*>(theirs_.items(number)), 4 * sizeof(intranode::Item));
     for (std::atomic<uint64_t>* word : {&own_.words().staged, &own_.words().merged, &own_.words().copied})
@@ -136,14 +138,14 @@ class Vandal {
 
 /// Runs one group until it is broken, or for a while. Counts the outcomes of its operations.
 void run_group(uint64_t number, std::atomic<uint64_t>& done, std::atomic<uint64_t>& failed) {
-  std::mt19937_64 dice(number);
-  const size_t ranks = 2 + dice() % 3;
-  const bool drains = dice() % 4 == 0;
+  std::mt19937_64 random(number);
+  const size_t ranks = 2 + random() % 3;
+  const bool drains = random() % 4 == 0;
   const auto memory = make_regions(ranks);
   std::vector<std::unique_ptr<RankContext>> contexts;
   for (size_t rank = 0; rank + 1 < ranks; ++rank)
     contexts.push_back(std::make_unique<RankContext>(rank, memory, rank_names(ranks), std::chrono::microseconds(20)));
-  const uint64_t draws = dice();
+  const uint64_t draws = random();
   static std::array<Values, 3> all_values;
   std::vector<std::thread> threads;
   Vandal vandal(memory, number);

@@ -159,7 +159,7 @@ void growth_loses_nothing_and_keeps_entries_small(void**) {
 
 // ---- initial values
 
-void what_is_not_stored_is_random_within_its_range(void**) {
+void rows_not_stored_are_random_within_their_range(void**) {
   Spec spec = keyed(MV_F32, 4);
   spec.kind = MV_SPARSE, spec.rows = 1000;
   spec.initial = 0.5, spec.initial_range = 0.25, spec.seed = 77;
@@ -239,7 +239,7 @@ void dcasgd_knows_what_each_worker_last_got(void**) {
 }
 
 /// A row that is not stored yet reads as its initial value, which is then the reader's last get.
-void dcasgd_knows_who_got_a_row_before_it_was_stored(void**) {
+void dcasgd_remembers_gets_of_rows_not_stored_yet(void**) {
   Spec spec = keyed(MV_F64, 2, "dcasgd rate=1 lambda=0.5");
   spec.initial = 10;
   const auto shard = make(spec);
@@ -273,7 +273,7 @@ void dcasgd_remembers_no_more_unstored_rows_than_the_limit(void**) {
 
 // ---- limits
 
-void a_full_table_forgets_what_was_used_least_recently(void**) {
+void a_full_table_evicts_the_least_recently_used_row(void**) {
   Spec spec = keyed(MV_F32, 2);
   spec.capacity = 100;
   const auto shard = make(spec, {.servers = 3, .index = 0});  // its share is 34
@@ -326,7 +326,7 @@ void a_large_limit_holds_too(void**) {
 
 // ---- scans
 
-void a_scan_gives_once_what_stays_while_the_table_grows(void**) {
+void a_scan_of_a_growing_table_gives_each_lasting_row_once(void**) {
   const auto shard = make(keyed(MV_I64, 1));
   std::mt19937_64 random(8);
   std::set<int64_t> staying;
@@ -350,7 +350,7 @@ void a_scan_gives_once_what_stays_while_the_table_grows(void**) {
   for (const auto& [id, count] : times) assert_int_equal(count, 1);
 }
 
-void cursors_that_were_never_given_are_refused(void**) {
+void invalid_cursors_are_refused(void**) {
   const auto shard = make(keyed(MV_F32, 1));
   for (const int64_t cursor : {int64_t{-1}, int64_t{1} << 40, kMost, kLeast})
     assert_int_equal(shard->scan(cursor, 10, true).status().code(), MV_EINVAL);
@@ -375,7 +375,7 @@ void ids_whose_hashes_agree_are_found_and_given_together(void**) {
   for (uint64_t i = 0; i < 40; ++i)
     ids.push_back(unmixed(0xfffffffffe000000 + i));  // the same home slot, at the end of the last part
   assert_int_equal(mv::base::mix(static_cast<uint64_t>(ids[7])), 0xfffffffffe000007);
-  for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // the place where the overflow lands
+  for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // where the overflow lands
   for (const int64_t id : ids)
     shard->change_rows(Write::Add, 0, std::vector<int64_t>{id}, in(std::vector<int64_t>{id}));
   assert_true(read<int64_t>(*shard, ids) == ids);
@@ -515,16 +515,16 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(it_behaves_like_a_map),
       cmocka_unit_test(growth_loses_nothing_and_keeps_entries_small),
-      cmocka_unit_test(what_is_not_stored_is_random_within_its_range),
+      cmocka_unit_test(rows_not_stored_are_random_within_their_range),
       cmocka_unit_test(initial_values_fit_their_dtype),
       cmocka_unit_test(each_row_has_its_states),
       cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),
-      cmocka_unit_test(dcasgd_knows_who_got_a_row_before_it_was_stored),
+      cmocka_unit_test(dcasgd_remembers_gets_of_rows_not_stored_yet),
       cmocka_unit_test(dcasgd_remembers_no_more_unstored_rows_than_the_limit),
-      cmocka_unit_test(a_full_table_forgets_what_was_used_least_recently),
+      cmocka_unit_test(a_full_table_evicts_the_least_recently_used_row),
       cmocka_unit_test(a_large_limit_holds_too),
-      cmocka_unit_test(a_scan_gives_once_what_stays_while_the_table_grows),
-      cmocka_unit_test(cursors_that_were_never_given_are_refused),
+      cmocka_unit_test(a_scan_of_a_growing_table_gives_each_lasting_row_once),
+      cmocka_unit_test(invalid_cursors_are_refused),
       cmocka_unit_test(ids_whose_hashes_agree_are_found_and_given_together),
       cmocka_unit_test(a_snapshot_holds_what_was_there_when_it_was_taken),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),

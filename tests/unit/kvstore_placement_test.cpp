@@ -42,7 +42,7 @@ void small_keys_are_spread_over_the_servers(void**) {
 }
 
 /// Checkpoints and processes of other builds depend on it.
-void a_name_has_one_home_for_ever(void**) { assert_true(spec_of("kv-0/w", {1}).home == UINT32_C(2292192875)); }
+void the_server_of_a_name_never_changes(void**) { assert_true(spec_of("kv-0/w", {1}).home == UINT32_C(2292192875)); }
 
 void large_keys_are_cut_by_rows_where_that_is_even(void**) {
   const shard::Spec tall = spec_of("a", {100000, 64}), wide = spec_of("a", {20, 100000});
@@ -70,7 +70,7 @@ void large_keys_are_cut_by_rows_where_that_is_even(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(small_keys_are_spread_over_the_servers),
-      cmocka_unit_test(a_name_has_one_home_for_ever),
+      cmocka_unit_test(the_server_of_a_name_never_changes),
       cmocka_unit_test(large_keys_are_cut_by_rows_where_that_is_even),
   };
   return cmocka_run_group_tests_name("kvstore/layout", tests, nullptr, nullptr);

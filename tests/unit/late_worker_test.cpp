@@ -90,7 +90,7 @@ void it_begins_at_the_latest_clock_and_all_servers_know(void**) {
   assert_int_equal(worker.table->open_changes, 1);  // a flush waits for their acknowledgement
 }
 
-void servers_that_agree_are_told_nothing(void**) {
+void servers_that_agree_get_no_message(void**) {
   LateWorker worker;
   for (const base::Peer server : kServers) worker.hear(server, 4);
   assert_non_null(worker.table.get());
@@ -104,7 +104,7 @@ void servers_that_agree_are_told_nothing(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(it_begins_at_the_latest_clock_and_all_servers_know),
-      cmocka_unit_test(servers_that_agree_are_told_nothing),
+      cmocka_unit_test(servers_that_agree_get_no_message),
   };
   return cmocka_run_group_tests_name("ps/late_worker", tests, nullptr, nullptr);
 }

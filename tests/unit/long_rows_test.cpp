@@ -110,7 +110,7 @@ class Serving final : private rpc::Service {
 
 using Values = std::vector<double>;
 
-void a_round_replaces_rows_that_nobody_names(void**) {
+void a_round_replaces_rows_that_no_add_names(void**) {
   Serving serving("replace");
   serving.add(kWorkers[0], 0, {0, 1, 2}, 1);
   serving.add(kWorkers[1], 0, {0, 1, 2}, 2);
@@ -138,7 +138,7 @@ void a_round_of_sums_leaves_other_rows_alone(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(a_round_replaces_rows_that_nobody_names),
+      cmocka_unit_test(a_round_replaces_rows_that_no_add_names),
       cmocka_unit_test(a_round_of_sums_leaves_other_rows_alone),
   };
   return cmocka_run_group_tests_name("ps/long_rows", tests, nullptr, nullptr);

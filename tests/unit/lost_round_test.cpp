@@ -100,10 +100,10 @@ void the_next_get_tells(bool of_many) {
   }
 }
 
-void the_next_get_of_one_table_tells(void**) { the_next_get_tells(false); }
-void the_next_get_of_many_tables_tells(void**) { the_next_get_tells(true); }
+void the_next_get_of_one_table_reports_it(void**) { the_next_get_tells(false); }
+void the_next_get_of_many_tables_reports_it(void**) { the_next_get_tells(true); }
 
-void the_next_add_tells_and_counts(void**) {
+void the_next_add_reports_it_and_counts(void**) {
   Merging cluster;
   cluster.lose_round();
   const auto first = cluster.add(0, kElements, 1, nullptr), second = cluster.add(1, kElements, 1, nullptr);
@@ -123,9 +123,9 @@ void the_next_add_tells_and_counts(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(the_next_get_of_one_table_tells),
-      cmocka_unit_test(the_next_get_of_many_tables_tells),
-      cmocka_unit_test(the_next_add_tells_and_counts),
+      cmocka_unit_test(the_next_get_of_one_table_reports_it),
+      cmocka_unit_test(the_next_get_of_many_tables_reports_it),
+      cmocka_unit_test(the_next_add_reports_it_and_counts),
   };
   return cmocka_run_group_tests_name("ps/lost_round", tests, nullptr, nullptr);
 }

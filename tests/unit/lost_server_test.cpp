@@ -49,7 +49,8 @@ struct Worker {
     spec.name = name;
     spec.rows = 10;
     spec.home = home;
-    auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
+    auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec),
+                                                   std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
     made->consistency = consistency;
     made->numbers = {1, 1};
     return made;
@@ -138,7 +139,7 @@ void an_add_ends_at_once_and_goes_on(void**) {
   expect_lost(*end);
 }
 
-void what_belongs_to_a_failed_call_ends_with_it(void**) {
+void all_parts_of_a_failed_call_end_with_it(void**) {
   Worker worker(shard::Consistency::kMerge);
   const auto whole = std::make_shared<End>();
   std::array<std::shared_ptr<End>, 2> parts;
@@ -157,7 +158,7 @@ void what_belongs_to_a_failed_call_ends_with_it(void**) {
   assert_false(late->status().ok());
 }
 
-void half_an_add_is_made_whole(void**) {
+void a_partial_add_is_completed(void**) {
   Worker worker(shard::Consistency::kAsync);
   const auto end = worker.add();
   worker.refuse(kServers[1], 1);
@@ -169,7 +170,7 @@ void half_an_add_is_made_whole(void**) {
   assert_int_equal(worker.table->open_changes, 0);
 }
 
-void a_server_that_never_has_memory_is_told_of(void**) {
+void a_permanent_lack_of_memory_is_reported(void**) {
   Worker worker(shard::Consistency::kAsync);
   const auto end = worker.add();
   worker.acknowledge(kServers[0], 1);
@@ -195,9 +196,9 @@ int main() {
       cmocka_unit_test(a_get_ends_at_once),
       cmocka_unit_test(a_call_to_a_lost_server_ends_at_once),
       cmocka_unit_test(an_add_ends_at_once_and_goes_on),
-      cmocka_unit_test(what_belongs_to_a_failed_call_ends_with_it),
-      cmocka_unit_test(half_an_add_is_made_whole),
-      cmocka_unit_test(a_server_that_never_has_memory_is_told_of),
+      cmocka_unit_test(all_parts_of_a_failed_call_end_with_it),
+      cmocka_unit_test(a_partial_add_is_completed),
+      cmocka_unit_test(a_permanent_lack_of_memory_is_reported),
       cmocka_unit_test(an_add_that_all_refuse_has_changed_nothing),
   };
   return cmocka_run_group_tests_name("ps/lost_server", tests, nullptr, nullptr);

@@ -121,7 +121,7 @@ void a_get_whose_answer_got_lost_is_carried_out_again(void**) {
   assert_true(ending->done() && ending->status().ok() && store.all_are(0, 3));
 }
 
-void a_table_that_is_gone_is_an_error_of_the_whole_message(void**) {
+void a_closed_table_fails_the_whole_message(void**) {
   Store store;
   const auto destroyed = std::make_shared<Ending>();
   store.workers[1].client.destroy(store.workers[1].made[7], destroyed);
@@ -177,7 +177,7 @@ int main() {
       cmocka_unit_test(a_round_takes_a_message_for_all_tables),
       cmocka_unit_test(a_message_that_comes_twice_counts_once),
       cmocka_unit_test(a_get_whose_answer_got_lost_is_carried_out_again),
-      cmocka_unit_test(a_table_that_is_gone_is_an_error_of_the_whole_message),
+      cmocka_unit_test(a_closed_table_fails_the_whole_message),
       cmocka_unit_test(a_get_that_is_withdrawn_leaves_nothing_behind),
       cmocka_unit_test(gets_that_wait_for_a_lost_worker_fail),
   };

@@ -239,7 +239,7 @@ void a_cancel_reaches_the_engine_of_its_request(void**) {
   assert_int_equal(node.answer_to(kWorker, 4), MV_ETIMEOUT);
 }
 
-void a_refused_stranger_is_not_heard_any_more(void**) {
+void further_messages_of_a_refused_stranger_are_ignored(void**) {
   Served node;
   node.meet(100);
   node.hear_empty(100, Body::Destroy, 1);
@@ -249,7 +249,7 @@ void a_refused_stranger_is_not_heard_any_more(void**) {
   assert_true(node.has_table());
 }
 
-void what_joining_takes_is_heard_but_not_without_end(void**) {
+void messages_for_joining_are_accepted_but_limited(void**) {
   Served node;
   node.meet(100);
   node.said_to(100);
@@ -280,7 +280,7 @@ void a_join_is_a_lifes_first_request(void**) {
   assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
 }
 
-void who_does_not_join_has_to_go(void**) {
+void a_connection_that_does_not_join_is_closed(void**) {
   Served node;
   node.meet(100);
   for (int beat = 0; beat < 50 && !node.link.has_closed(100); ++beat) {
@@ -319,7 +319,7 @@ struct Joined : Node {
   }
 };
 
-void a_member_that_comes_before_the_news_of_it_is_asked_again(void**) {
+void a_member_that_connects_before_its_view_arrives_is_asked_again(void**) {
   Joined node;
   node.member.on_connected(kNewcomer, "newcomer");
   node.said_to(kNewcomer);
@@ -334,7 +334,7 @@ void a_member_that_comes_before_the_news_of_it_is_asked_again(void**) {
   assert_true(node.has_said(kNewcomer, Body::Listing));
 }
 
-void who_never_becomes_one_is_told_so(void**) {
+void a_process_that_never_becomes_a_member_gets_an_error(void**) {
   Joined node;
   node.member.on_connected(100, "stranger");
   node.said_to(100);
@@ -366,13 +366,13 @@ int main() {
       cmocka_unit_test(each_request_of_a_member_reaches_an_engine_that_knows_it),
       cmocka_unit_test(a_number_that_is_no_kind_may_be_sent_by_nobody),
       cmocka_unit_test(a_cancel_reaches_the_engine_of_its_request),
-      cmocka_unit_test(a_refused_stranger_is_not_heard_any_more),
-      cmocka_unit_test(what_joining_takes_is_heard_but_not_without_end),
+      cmocka_unit_test(further_messages_of_a_refused_stranger_are_ignored),
+      cmocka_unit_test(messages_for_joining_are_accepted_but_limited),
       cmocka_unit_test(a_join_is_a_lifes_first_request),
-      cmocka_unit_test(who_does_not_join_has_to_go),
+      cmocka_unit_test(a_connection_that_does_not_join_is_closed),
       cmocka_unit_test(members_have_their_own_limits),
-      cmocka_unit_test(a_member_that_comes_before_the_news_of_it_is_asked_again),
-      cmocka_unit_test(who_never_becomes_one_is_told_so),
+      cmocka_unit_test(a_member_that_connects_before_its_view_arrives_is_asked_again),
+      cmocka_unit_test(a_process_that_never_becomes_a_member_gets_an_error),
       cmocka_unit_test(a_join_at_another_than_the_master_is_refused_at_once),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

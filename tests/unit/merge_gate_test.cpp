@@ -122,7 +122,7 @@ void rows_are_merged_together(void**) {
 }
 
 /// Rows longer than a message are sent as elements: of stripes in which only some workers have a part.
-void nobody_is_waited_for_in_a_lane_that_it_has_no_part_in(void**) {
+void a_stripe_waits_only_for_workers_with_a_part_in_it(void**) {
   Written w(2);
   w.part(0, 1, 0, 0, 1);
   expect(w, "");
@@ -139,7 +139,7 @@ void rows_and_whole_values_may_meet(void**) {
   assert_int_equal(w.gate.merged(), 1);
 }
 
-void who_has_finished_is_waited_for_no_more(void**) {
+void a_finished_worker_is_not_waited_for(void**) {
   Written w(3);
   w.add(0, 1, 0);
   w.add(2, 1, 0);
@@ -161,7 +161,7 @@ void the_last_ones_rest_is_merged_too(void**) {
   expect(w, "merge 0.1, merge 0.2");
 }
 
-void who_is_lost_fails_the_gets_that_waited_for_it(void**) {
+void a_loss_fails_the_gets_that_waited_for_the_lost_worker(void**) {
   Written w(2);
   w.add(0, 1, 0);
   w.get(0, 2, 1);
@@ -173,7 +173,7 @@ void who_is_lost_fails_the_gets_that_waited_for_it(void**) {
   expect(w, "merge 0.3, serve 0.4");
 }
 
-void a_loss_spares_who_waits_for_others(void**) {
+void a_loss_does_not_fail_gets_that_wait_for_other_workers(void**) {
   Written w(3);
   w.add(0, 1, 0);
   w.add(1, 1, 0);
@@ -184,7 +184,7 @@ void a_loss_spares_who_waits_for_others(void**) {
   expect(w, "merge 0.1 1.1 2.1, serve 0.2");
 }
 
-void who_comes_in_place_of_a_lost_one_begins_with_a_round_of_its_own(void**) {
+void a_replacement_begins_with_its_own_round(void**) {
   Written w(2);
   w.add(1, 1, 0);
   w.gate.lost(1, base::Status(MV_EPEERLOST, "gone"));
@@ -198,7 +198,7 @@ void who_comes_in_place_of_a_lost_one_begins_with_a_round_of_its_own(void**) {
   expect(w, "merge 0.2 1.2");
 }
 
-void a_withdrawn_get_tells_who_is_missing(void**) {
+void a_withdrawn_get_names_the_missing_workers(void**) {
   Written w(3);
   w.add(0, 1, 0);
   w.add(1, 1, 0);
@@ -212,7 +212,7 @@ void a_withdrawn_get_tells_who_is_missing(void**) {
   expect(w, "merge 0.1 1.1 2.1");
 }
 
-void who_breaks_the_rules_is_refused(void**) {
+void protocol_violations_are_refused(void**) {
   Written w(2);
   w.add(0, 1, 0);
   w.add(0, 2, 0);  // twice in one round
@@ -248,15 +248,15 @@ int main() {
       cmocka_unit_test(a_get_waits_for_the_rounds_of_its_own_adds),
       cmocka_unit_test(large_adds_are_merged_stripe_by_stripe),
       cmocka_unit_test(rows_are_merged_together),
-      cmocka_unit_test(nobody_is_waited_for_in_a_lane_that_it_has_no_part_in),
+      cmocka_unit_test(a_stripe_waits_only_for_workers_with_a_part_in_it),
       cmocka_unit_test(rows_and_whole_values_may_meet),
-      cmocka_unit_test(who_has_finished_is_waited_for_no_more),
+      cmocka_unit_test(a_finished_worker_is_not_waited_for),
       cmocka_unit_test(the_last_ones_rest_is_merged_too),
-      cmocka_unit_test(who_is_lost_fails_the_gets_that_waited_for_it),
-      cmocka_unit_test(a_loss_spares_who_waits_for_others),
-      cmocka_unit_test(who_comes_in_place_of_a_lost_one_begins_with_a_round_of_its_own),
-      cmocka_unit_test(a_withdrawn_get_tells_who_is_missing),
-      cmocka_unit_test(who_breaks_the_rules_is_refused),
+      cmocka_unit_test(a_loss_fails_the_gets_that_waited_for_the_lost_worker),
+      cmocka_unit_test(a_loss_does_not_fail_gets_that_wait_for_other_workers),
+      cmocka_unit_test(a_replacement_begins_with_its_own_round),
+      cmocka_unit_test(a_withdrawn_get_names_the_missing_workers),
+      cmocka_unit_test(protocol_violations_are_refused),
       cmocka_unit_test(all_begin_again_at_a_checkpoints_round),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -156,7 +156,7 @@ void halves_are_rounded_once(void**) {
   });
 }
 
-void a_nan_stays_wherever_it_comes_from(void**) {
+void a_nan_of_any_rank_stays(void**) {
   on_every_target([] {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (size_t where = 0; where < 3; ++where) {
@@ -179,7 +179,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(every_reduction_is_the_plain_loops),
       cmocka_unit_test(halves_are_rounded_once),
-      cmocka_unit_test(a_nan_stays_wherever_it_comes_from),
+      cmocka_unit_test(a_nan_of_any_rank_stays),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -84,7 +84,9 @@ class SlowDisk final : public checkpoint::Storage {
 
 class Heard final : public rpc::Pending {
  public:
-  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { outcome = mv_status_name(status.code()) + (": " + status.text()); }
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    outcome = mv_status_name(status.code()) + (": " + status.text());
+  }
   std::string outcome;
 };
 
@@ -124,14 +126,17 @@ struct Cluster : rpc::Service {
       for (const base::Frame& frame : (saves ? coordinator_link : worker_link).take())
         server.on_message(saves ? kServer : kWorker, message_of(frame), payload_of(frame), nullptr);
     }
-    for (const auto& [to, frame] : std::exchange(server_link.sent, {})) (to == kServer ? coordinator : worker).on_answer(kServer, message_of(frame), {});
+    for (const auto& [to, frame] : std::exchange(server_link.sent, {}))
+      (to == kServer ? coordinator : worker).on_answer(kServer, message_of(frame), {});
   }
   void work() {
     disk.work();
     carry();
   }
   std::shared_ptr<Heard> check() { return ask(coordinator, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
-  std::shared_ptr<Heard> restore() { return ask(coordinator, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
+  std::shared_ptr<Heard> restore() {
+    return ask(coordinator, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false)));
+  }
   void create(const shard::Spec& spec) {
     auto& fbb = builder.fbb();
     const auto specs = fbb.CreateVector(std::vector{table::write_spec(fbb, spec)});

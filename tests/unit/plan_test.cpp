@@ -105,7 +105,7 @@ void rows_go_to_their_owners_in_the_order_of_the_call(void**) {
   assert_true((pieces[1].ids == std::vector<int64_t>{4, 4, 0}) && (pieces[1].from == std::vector<uint64_t>{0, 2, 4}));
 }
 
-void servers_without_a_row_of_the_call_still_hear_of_it(void**) {
+void servers_without_a_row_of_the_call_get_a_message(void**) {
   const std::vector<int64_t> rows{0};
   const auto pieces = table::plan_rows(matrix(2, 5), 3, rows);  // server 2 owns nothing
   assert_int_equal(pieces.size(), 2);
@@ -126,7 +126,7 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
   assert_int_equal(sent, spec.cols);
 }
 
-void of_long_rows_that_replace_all_others_a_server_hears_first(void**) {
+void long_rows_that_replace_all_others_are_announced_first(void**) {
   const std::vector<int64_t> rows{1};
   const auto pieces = table::plan_rows(matrix(2, 300'000), 1, rows, table::kNoServer, true);
   assert_true(pieces.size() > 2);
@@ -165,9 +165,9 @@ int main() {
       cmocka_unit_test(all_elements_are_sent_once_cut_at_stripes),
       cmocka_unit_test(pieces_know_how_many_their_server_gets),
       cmocka_unit_test(rows_go_to_their_owners_in_the_order_of_the_call),
-      cmocka_unit_test(servers_without_a_row_of_the_call_still_hear_of_it),
+      cmocka_unit_test(servers_without_a_row_of_the_call_get_a_message),
       cmocka_unit_test(rows_longer_than_a_stripe_travel_as_elements),
-      cmocka_unit_test(of_long_rows_that_replace_all_others_a_server_hears_first),
+      cmocka_unit_test(long_rows_that_replace_all_others_are_announced_first),
       cmocka_unit_test(encoded_pieces_lie_one_behind_the_other),
       cmocka_unit_test(a_server_that_is_served_otherwise_gets_nothing),
   };

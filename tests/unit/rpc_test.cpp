@@ -137,7 +137,7 @@ void requests_start_in_the_order_of_the_calls(void**) {
   assert_int_equal(second->times, 1);
 }
 
-void the_urgent_overtakes_what_waits_but_never_its_own_lane(void**) {
+void an_urgent_call_overtakes_all_but_its_own_queue(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
   pair.queue(1, {.cost = kWhole, .queue = 1});  // fills the window
@@ -193,7 +193,7 @@ void a_get_without_room_holds_up_no_change(void**) {
   assert_string_equal(pair.server->service.started.c_str(), "1 3 2 4");
 }
 
-void what_waits_may_be_withdrawn(void**) {
+void waiting_calls_can_be_withdrawn(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
   pair.queue(1, {.cost = kWhole, .queue = 1});
@@ -238,7 +238,7 @@ void an_error_is_kept_until_the_client_has_it(void**) {
   assert_int_equal(heard->code, MV_ENOTFOUND);
 }
 
-void what_a_break_took_is_sent_again_once(void**) {
+void requests_lost_in_a_break_are_sent_again_once(void**) {
   Pair pair;
   const auto first = pair.call(7), second = pair.call(8);
   pair.to_server(pair.link.take()[0]);  // the connection loses the second request and the answer
@@ -281,14 +281,14 @@ void calls_to_a_lost_server_fail_at_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(requests_start_in_the_order_of_the_calls),
-      cmocka_unit_test(the_urgent_overtakes_what_waits_but_never_its_own_lane),
+      cmocka_unit_test(an_urgent_call_overtakes_all_but_its_own_queue),
       cmocka_unit_test(a_call_may_ask_for_a_shorter_window),
       cmocka_unit_test(changes_do_not_wait_for_gets),
       cmocka_unit_test(a_get_without_room_holds_up_no_change),
-      cmocka_unit_test(what_waits_may_be_withdrawn),
+      cmocka_unit_test(waiting_calls_can_be_withdrawn),
       cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
-      cmocka_unit_test(what_a_break_took_is_sent_again_once),
+      cmocka_unit_test(requests_lost_in_a_break_are_sent_again_once),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(calls_to_a_lost_server_fail_at_once),
   };

@@ -84,7 +84,7 @@ std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const shard::Sp
   }
 }
 
-void what_is_no_such_segment_is_refused(void**) {
+void memory_that_is_not_a_segment_is_refused(void**) {
   const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   assert_true(segment.ok());
@@ -116,7 +116,7 @@ void a_stripe_that_is_being_written_is_not_read(void**) {
   assert_true(std::all_of(out.begin(), out.end(), [](float value) { return value == 1; }));
 }
 
-void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
+void readers_see_whole_stripes_and_block_no_writer(void**) {
   const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   const auto reader = reader_of(*segment.value(), spec);
@@ -151,7 +151,7 @@ void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
   assert_true(writes > 100);
 }
 
-void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
+void a_writer_killed_in_the_middle_leaves_an_unreadable_stripe(void**) {
   const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   keep_in_children(*segment.value()->memory());
@@ -179,10 +179,10 @@ void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_no_such_segment_is_refused),
+      cmocka_unit_test(memory_that_is_not_a_segment_is_refused),
       cmocka_unit_test(a_stripe_that_is_being_written_is_not_read),
-      cmocka_unit_test(readers_see_whole_stripes_and_hold_no_writer_up),
-      cmocka_unit_test(a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads),
+      cmocka_unit_test(readers_see_whole_stripes_and_block_no_writer),
+      cmocka_unit_test(a_writer_killed_in_the_middle_leaves_an_unreadable_stripe),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -15,7 +15,7 @@ extern "C" {
 
 using mv::base::SharedMemory;
 
-static void what_one_writes_the_other_reads(void**) {
+static void one_process_reads_the_others_writes(void**) {
   const auto made = SharedMemory::make("test", 10'000);
   assert_true(made.ok());
   const auto seen = SharedMemory::adopt(dup(made.value()->fd()), 10'000);
@@ -24,7 +24,7 @@ static void what_one_writes_the_other_reads(void**) {
   assert_string_equal(reinterpret_cast<const char*>(seen.value()->data()) + 9'000, "hello");
 }
 
-static void nobody_else_writes_or_resizes(void**) {
+static void only_the_owner_writes_and_resizes(void**) {
   const auto made = SharedMemory::make("test", 4096, true);
   assert_true(made.ok());
   const int fd = made.value()->fd();
@@ -33,7 +33,7 @@ static void nobody_else_writes_or_resizes(void**) {
   assert_int_equal(ftruncate(fd, 8192), -1);
 }
 
-static void what_could_be_resized_or_is_too_small_is_refused(void**) {
+static void resizable_or_too_small_memory_is_refused(void**) {
   const int open_ended = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   assert_int_equal(ftruncate(open_ended, 4096), 0);
   assert_int_equal(SharedMemory::adopt(open_ended, 100).status().code(), MV_EPROTOCOL);
@@ -56,9 +56,9 @@ static void enlisted_memory_is_found_as_long_as_it_lives(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(what_one_writes_the_other_reads),
-      cmocka_unit_test(nobody_else_writes_or_resizes),
-      cmocka_unit_test(what_could_be_resized_or_is_too_small_is_refused),
+      cmocka_unit_test(one_process_reads_the_others_writes),
+      cmocka_unit_test(only_the_owner_writes_and_resizes),
+      cmocka_unit_test(resizable_or_too_small_memory_is_refused),
       cmocka_unit_test(enlisted_memory_is_found_as_long_as_it_lives),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -55,7 +55,7 @@ class Written final : public table::StaleGate::Owner {
   std::string decisions_;
 };
 
-void a_get_waits_for_who_is_more_than_s_behind(void**) {
+void a_get_waits_for_workers_more_than_s_behind(void**) {
   for (uint64_t staleness = 1; staleness <= 3; ++staleness) {
     Written w(2, staleness);
     for (uint64_t clock = 0; clock <= staleness; ++clock) {
@@ -80,7 +80,7 @@ void the_slowest_is_never_held_up(void**) {
   assert_string_equal(w.take().c_str(), "serve 2.1, serve 2.2");
 }
 
-void one_tick_serves_only_those_whom_it_is_enough_for(void**) {
+void a_tick_serves_only_the_gets_that_it_satisfies(void**) {
   Written w(3, 1);
   w.get(0, 1, 3);
   w.get(1, 1, 2);
@@ -102,7 +102,7 @@ void clocks_never_go_back(void**) {
   assert_int_equal(w.gate.least(), 5);
 }
 
-void who_has_finished_is_waited_for_no_more(void**) {
+void a_finished_worker_is_not_waited_for(void**) {
   Written w(3, 1);
   w.get(0, 1, 4);
   w.gate.clock(0, 4);
@@ -114,7 +114,7 @@ void who_has_finished_is_waited_for_no_more(void**) {
   assert_true(w.gate.least() == UINT64_MAX);
 }
 
-void who_is_lost_fails_the_gets_that_waited_for_it_and_no_others(void**) {
+void a_loss_fails_only_the_gets_that_waited_for_the_lost_worker(void**) {
   Written w(3, 1);
   w.gate.clock(0, 4);
   w.gate.clock(1, 2);
@@ -137,7 +137,7 @@ void who_is_lost_fails_the_gets_that_waited_for_it_and_no_others(void**) {
   assert_string_equal(w.take().c_str(), "serve 0.4");
 }
 
-void a_loss_spares_who_waits_for_others(void**) {
+void a_loss_does_not_fail_gets_that_wait_for_other_workers(void**) {
   Written w(3, 1);
   w.gate.clock(0, 5);
   w.gate.clock(2, 9);
@@ -148,7 +148,7 @@ void a_loss_spares_who_waits_for_others(void**) {
   assert_string_equal(w.take().c_str(), "serve 0.1");
 }
 
-void who_comes_in_place_of_a_lost_one_stands_with_the_slowest(void**) {
+void a_replacement_starts_at_the_clock_of_the_slowest(void**) {
   Written w(3, 1);
   w.gate.clock(0, 6);
   w.gate.clock(1, 4);
@@ -165,7 +165,7 @@ void who_comes_in_place_of_a_lost_one_stands_with_the_slowest(void**) {
   assert_int_equal(w.gate.least(), 5);
 }
 
-void who_comes_when_nobody_is_left_goes_on_where_it_stood(void**) {
+void a_replacement_of_the_only_worker_continues_at_its_clock(void**) {
   Written w(2, 1);
   w.gate.clock(0, 3);
   w.gate.clock(1, 3);
@@ -175,7 +175,7 @@ void who_comes_when_nobody_is_left_goes_on_where_it_stood(void**) {
   assert_int_equal(w.gate.clock_of(1), 3);
 }
 
-void a_withdrawn_get_is_not_served_and_tells_who_is_behind(void**) {
+void a_withdrawn_get_is_not_served_and_names_the_workers_behind(void**) {
   Written w(3, 1);
   w.gate.clock(0, 4);
   w.gate.clock(1, 3);
@@ -215,16 +215,16 @@ void serving_may_lead_to_the_next_get(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(a_get_waits_for_who_is_more_than_s_behind),
+      cmocka_unit_test(a_get_waits_for_workers_more_than_s_behind),
       cmocka_unit_test(the_slowest_is_never_held_up),
-      cmocka_unit_test(one_tick_serves_only_those_whom_it_is_enough_for),
+      cmocka_unit_test(a_tick_serves_only_the_gets_that_it_satisfies),
       cmocka_unit_test(clocks_never_go_back),
-      cmocka_unit_test(who_has_finished_is_waited_for_no_more),
-      cmocka_unit_test(who_is_lost_fails_the_gets_that_waited_for_it_and_no_others),
-      cmocka_unit_test(a_loss_spares_who_waits_for_others),
-      cmocka_unit_test(who_comes_in_place_of_a_lost_one_stands_with_the_slowest),
-      cmocka_unit_test(who_comes_when_nobody_is_left_goes_on_where_it_stood),
-      cmocka_unit_test(a_withdrawn_get_is_not_served_and_tells_who_is_behind),
+      cmocka_unit_test(a_finished_worker_is_not_waited_for),
+      cmocka_unit_test(a_loss_fails_only_the_gets_that_waited_for_the_lost_worker),
+      cmocka_unit_test(a_loss_does_not_fail_gets_that_wait_for_other_workers),
+      cmocka_unit_test(a_replacement_starts_at_the_clock_of_the_slowest),
+      cmocka_unit_test(a_replacement_of_the_only_worker_continues_at_its_clock),
+      cmocka_unit_test(a_withdrawn_get_is_not_served_and_names_the_workers_behind),
       cmocka_unit_test(all_begin_again_at_a_checkpoints_clock),
       cmocka_unit_test(serving_may_lead_to_the_next_get),
   };

@@ -117,7 +117,7 @@ void rates_that_are_no_numbers_become_zero(void**) {
   assert_true(got.peers[0].send_rate == 0 && got.peers[0].receive_rate == 0);
 }
 
-void a_wait_that_several_servers_tell_of_is_one_line_that_names_all(void**) {
+void a_wait_at_several_servers_is_one_line_with_all_names(void**) {
   status::Overview overview = three();
   overview.reports[1].waits.push_back(
       {WaitKind::kGet, 2, "weights", 41, 12'300ms, 12'300ms, {{3, "has made 40 of 41 adds"}}});
@@ -138,7 +138,7 @@ void a_wait_that_several_servers_tell_of_is_one_line_that_names_all(void**) {
                   "12.1 s ago), worker 0 (has made"));
 }
 
-void a_missing_answer_is_told_where_no_gate_explains_it(void**) {
+void a_missing_answer_without_a_gates_reason_is_reported(void**) {
   status::Overview overview = three();
   overview.reports[2].waits.push_back({WaitKind::kAnswer, 2, "a", 0, 3s, 3s, {{3, "has not answered"}}});
   overview.reports[2].waits.push_back({WaitKind::kAnswer, 2, "b", 0, 3s, 3s, {{3, "has not answered"}}});
@@ -149,7 +149,7 @@ void a_missing_answer_is_told_where_no_gate_explains_it(void**) {
   assert_true(has(status::to_text(overview), "worker 1 waits 3.0 s in a call on \"a\" for worker 2 (has not answered"));
 }
 
-void groups_are_shown_with_their_ranks_and_who_waits_there(void**) {
+void groups_are_shown_with_their_ranks_and_waiters(void**) {
   status::Overview overview = three();
   overview.reports[1].groups.push_back({77, {1, 2, 3}, 0, "shm", 41, ""});
   overview.reports[2].groups.push_back({77, {1, 2, 3}, 1, "shm", 41, ""});
@@ -183,7 +183,7 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
   assert_true(has(text, "finished") && has(text, "not connected"));
 }
 
-void a_workers_own_word_counts_before_a_servers(void**) {
+void a_workers_own_report_overrides_a_servers(void**) {
   status::Overview overview = three();
   overview.reports[1].held.push_back(
       {"w", "an array of 2 f32", shard::Consistency::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
@@ -196,7 +196,7 @@ void a_workers_own_word_counts_before_a_servers(void**) {
   assert_true(tallies[1].adds == 6 && tallies[1].gets == 5 && tables[0].own_word[1]);
 }
 
-void what_others_sent_reaches_no_terminal_as_a_command(void**) {
+void received_text_cannot_send_commands_to_the_terminal(void**) {
   status::Overview overview = three();
   overview.view.members[1].host = "\033[2Jhost";
   overview.reports[2].phase = "\nready";
@@ -220,7 +220,7 @@ void programs_get_the_same(void**) {
   assert_true(json["waits"][0]["table"].is_null() && json["waits"][0]["seconds"] == 2.0);
 }
 
-void a_cluster_that_is_coming_together_says_who_is_missing(void**) {
+void an_incomplete_cluster_names_the_missing_members(void**) {
   status::Overview overview;
   overview.missing = "only 1 of 3 processes have arrived";
   assert_true(has(status::to_text(overview), "only 1 of 3"));
@@ -234,14 +234,14 @@ int main() {
       cmocka_unit_test(a_report_arrives_as_it_was),
       cmocka_unit_test(a_huge_report_is_cut_and_says_so),
       cmocka_unit_test(rates_that_are_no_numbers_become_zero),
-      cmocka_unit_test(a_wait_that_several_servers_tell_of_is_one_line_that_names_all),
-      cmocka_unit_test(a_missing_answer_is_told_where_no_gate_explains_it),
-      cmocka_unit_test(groups_are_shown_with_their_ranks_and_who_waits_there),
+      cmocka_unit_test(a_wait_at_several_servers_is_one_line_with_all_names),
+      cmocka_unit_test(a_missing_answer_without_a_gates_reason_is_reported),
+      cmocka_unit_test(groups_are_shown_with_their_ranks_and_waiters),
       cmocka_unit_test(the_silent_the_lost_and_the_finished_are_shown_so),
-      cmocka_unit_test(a_workers_own_word_counts_before_a_servers),
-      cmocka_unit_test(what_others_sent_reaches_no_terminal_as_a_command),
+      cmocka_unit_test(a_workers_own_report_overrides_a_servers),
+      cmocka_unit_test(received_text_cannot_send_commands_to_the_terminal),
       cmocka_unit_test(programs_get_the_same),
-      cmocka_unit_test(a_cluster_that_is_coming_together_says_who_is_missing),
+      cmocka_unit_test(an_incomplete_cluster_names_the_missing_members),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

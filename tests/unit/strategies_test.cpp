@@ -189,7 +189,7 @@ void fragments_are_exchanged_while_training_goes_on(void**) {
     }
 }
 
-void whoever_ends_early_takes_part_until_all_have_the_same_bits(void**) {
+void a_rank_that_ends_early_takes_part_until_all_have_the_same_bits(void**) {
   const LocalSettings cases[] = {{.inner_steps = 3, .outer_rate = 0.7, .outer_momentum = 0.9},
                                  {.inner_steps = 4, .fragments = 2},
                                  {.inner_steps = 6, .outer_rate = 0.5, .fragments = 3, .overlap = 1, .mixing = 0.5}};
@@ -281,7 +281,7 @@ void powersgd_survives_less_rank_than_it_has(void**) {
     }
 }
 
-void what_is_sent_and_what_is_left_is_the_gradient(void**) {
+void the_sent_part_and_the_residual_add_up_to_the_gradient(void**) {
   const Value value = [](size_t rank, size_t i) { return float((i * 37 + rank * 11) % 64) - 31; };
   for (const char* text : {"powersgd rank=1", "topk ratio=0.05", "int8", "2bit threshold=4"}) {
     const Compressed got = compress(text, 2, 20, 16, 1, value);
@@ -302,7 +302,7 @@ void compressed_gradients_are_fewer_bytes(void**) {
   assert_true(low.meter.payload_bytes * 20 < low.meter.dense_bytes);
 }
 
-void whoever_has_no_gradient_any_more_does_not_count(void**) {
+void a_rank_without_gradients_does_not_count(void**) {
   for (const char* text : {"int8", "topk ratio=0.5", "powersgd rank=1"}) {
     ThreadGroups all(3);
     std::atomic<int> failures{0};
@@ -346,13 +346,13 @@ int main() {
       cmocka_unit_test(payload_falls_by_the_inner_steps),
       cmocka_unit_test(the_outer_step_is_nesterovs),
       cmocka_unit_test(fragments_are_exchanged_while_training_goes_on),
-      cmocka_unit_test(whoever_ends_early_takes_part_until_all_have_the_same_bits),
+      cmocka_unit_test(a_rank_that_ends_early_takes_part_until_all_have_the_same_bits),
       cmocka_unit_test(settings_that_make_no_sense_are_refused),
       cmocka_unit_test(powersgd_recovers_a_mean_of_its_rank),
       cmocka_unit_test(powersgd_survives_less_rank_than_it_has),
-      cmocka_unit_test(what_is_sent_and_what_is_left_is_the_gradient),
+      cmocka_unit_test(the_sent_part_and_the_residual_add_up_to_the_gradient),
       cmocka_unit_test(compressed_gradients_are_fewer_bytes),
-      cmocka_unit_test(whoever_has_no_gradient_any_more_does_not_count),
+      cmocka_unit_test(a_rank_without_gradients_does_not_count),
       cmocka_unit_test(unknown_ways_to_compress_are_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -111,7 +111,7 @@ void a_later_get_does_not_speak_for_an_earlier_one(void**) {
   assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.3");
 }
 
-void who_has_finished_blocks_nobody(void**) {
+void a_finished_worker_blocks_no_other(void**) {
   Written w(2);
   w.add(0, 1, 0, 0);
   w.get(0, 2, 0, 1);
@@ -120,7 +120,7 @@ void who_has_finished_blocks_nobody(void**) {
   assert_string_equal(w.take().c_str(), "serve 0.2");
 }
 
-void who_is_lost_fails_all_and_is_named(void**) {
+void a_loss_fails_all_calls_and_names_the_lost_worker(void**) {
   Written w(2);
   w.add(0, 1, 0, 0);
   w.get(0, 2, 0, 1);
@@ -133,7 +133,7 @@ void who_is_lost_fails_all_and_is_named(void**) {
   assert_string_equal(w.take().c_str(), "fail 0.3");
 }
 
-void who_makes_other_calls_is_told(void**) {
+void a_worker_that_makes_other_calls_gets_an_error(void**) {
   Written w(2);
   w.add(0, 1, 0, 0);
   w.get(0, 2, 0, 1);
@@ -185,7 +185,7 @@ void what_is_here_is_not_given_back(void**) {
   assert_string_equal(w.take().c_str(), "apply 0.1, apply 1.1");
 }
 
-void what_is_not_counted_still_comes_behind_its_workers_adds(void**) {
+void uncounted_calls_still_follow_their_workers_adds(void**) {
   Written w(2);
   w.follow(1, 1);
   assert_string_equal(w.take().c_str(), "now 1.1");
@@ -202,7 +202,7 @@ void what_is_not_counted_still_comes_behind_its_workers_adds(void**) {
   assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.5, apply 1.6");
 }
 
-void what_follows_a_withdrawn_add_does_not_wait_for_it(void**) {
+void calls_after_a_withdrawn_add_do_not_wait_for_it(void**) {
   Written w(2);
   w.offer(1, 1, 0, 0);
   w.follow(1, 2);
@@ -211,7 +211,7 @@ void what_follows_a_withdrawn_add_does_not_wait_for_it(void**) {
   assert_string_equal(w.take().c_str(), "apply 1.2");
 }
 
-void a_loss_fails_what_follows_adds_too(void**) {
+void a_loss_fails_calls_that_follow_adds_too(void**) {
   Written w(3);
   w.add(1, 1, 0, 0);
   w.follow(1, 2);
@@ -227,16 +227,16 @@ int main() {
       cmocka_unit_test(a_get_waits_for_as_many_adds_of_everyone),
       cmocka_unit_test(adds_of_the_next_round_wait_until_everyone_holds_its_get),
       cmocka_unit_test(a_later_get_does_not_speak_for_an_earlier_one),
-      cmocka_unit_test(who_has_finished_blocks_nobody),
-      cmocka_unit_test(who_is_lost_fails_all_and_is_named),
-      cmocka_unit_test(who_makes_other_calls_is_told),
+      cmocka_unit_test(a_finished_worker_blocks_no_other),
+      cmocka_unit_test(a_loss_fails_all_calls_and_names_the_lost_worker),
+      cmocka_unit_test(a_worker_that_makes_other_calls_gets_an_error),
       cmocka_unit_test(the_sender_whose_turn_it_is_and_the_next_hold_grants),
       cmocka_unit_test(an_add_counts_when_all_its_chunks_are_applied),
       cmocka_unit_test(a_withdrawn_add_keeps_its_place),
       cmocka_unit_test(what_is_here_is_not_given_back),
-      cmocka_unit_test(what_is_not_counted_still_comes_behind_its_workers_adds),
-      cmocka_unit_test(what_follows_a_withdrawn_add_does_not_wait_for_it),
-      cmocka_unit_test(a_loss_fails_what_follows_adds_too),
+      cmocka_unit_test(uncounted_calls_still_follow_their_workers_adds),
+      cmocka_unit_test(calls_after_a_withdrawn_add_do_not_wait_for_it),
+      cmocka_unit_test(a_loss_fails_calls_that_follow_adds_too),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -47,7 +47,7 @@ void small_blocks_share_a_segment(void**) {
     for (size_t b = 0; b < blocks[i]->bytes(); ++b) assert_int_equal(static_cast<int>(blocks[i]->data()[b]), i % 251);
 }
 
-void what_is_allocated_can_be_found_by_a_transport(void**) {
+void a_transport_finds_allocated_memory(void**) {
   Heap heap;
   for (const size_t bytes : {size_t{100}, 3 * kMiB}) {
     const auto block = take(heap, bytes);
@@ -77,7 +77,7 @@ void freed_memory_joins_and_is_used_again(void**) {
   assert_int_equal(heap.use().segments, 1);
 }
 
-void what_comes_and_goes_with_every_step_is_kept(void**) {
+void memory_reused_in_every_step_is_kept(void**) {
   Heap heap;
   size_t kept = 0;
   for (int step = 0; step < 3; ++step) {
@@ -105,7 +105,7 @@ void zeros_are_zeros_again(void**) {
   }
 }
 
-void a_large_segment_serves_what_nearly_fills_it(void**) {
+void a_large_segment_serves_requests_that_nearly_fill_it(void**) {
   Heap heap;
   std::byte* const first = take(heap, 8 * kMiB)->data();
   assert_true(take(heap, 7 * kMiB)->data() == first);
@@ -150,11 +150,11 @@ void threads_allocate_at_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(small_blocks_share_a_segment),
-      cmocka_unit_test(what_is_allocated_can_be_found_by_a_transport),
+      cmocka_unit_test(a_transport_finds_allocated_memory),
       cmocka_unit_test(freed_memory_joins_and_is_used_again),
-      cmocka_unit_test(what_comes_and_goes_with_every_step_is_kept),
+      cmocka_unit_test(memory_reused_in_every_step_is_kept),
       cmocka_unit_test(zeros_are_zeros_again),
-      cmocka_unit_test(a_large_segment_serves_what_nearly_fills_it),
+      cmocka_unit_test(a_large_segment_serves_requests_that_nearly_fill_it),
       cmocka_unit_test(blocks_outlive_their_heap),
       cmocka_unit_test(threads_allocate_at_once),
   };

@@ -128,7 +128,8 @@ class ThreadGroups {
     for (size_t i = 0; i < first.out.size(); ++i) {
       const auto& array = first.out[i];
       for (size_t rank = 1; rank < size_; ++rank)
-        mv::math::reduce_bytes(first.reduction, array.dtype, array.data, slot.operations.at(rank).out[i].data, array.count, mv::math::Operand::kFirst);
+        mv::math::reduce_bytes(first.reduction, array.dtype, array.data, slot.operations.at(rank).out[i].data,
+                               array.count, mv::math::Operand::kFirst);
       if (first.reduction == mv::math::Reduction::kAverage && contributors > 0)
         mv::math::divide_bytes(array.dtype, array.data, array.count, static_cast<uint64_t>(contributors));
       for (size_t rank = 1; rank < size_ && array.count > 0; ++rank) std::memcpy(slot.operations.at(rank).out[i].data, array.data, array.bytes());

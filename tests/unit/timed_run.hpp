@@ -83,7 +83,8 @@ class TimedRun {
 };
 
 /// Seconds of one algorithm among ranks that all use the same transport.
-inline double timed_allreduce(mv::collective::Algorithm algorithm, uint64_t bytes, int32_t ranks, mv::collective::TransportCost transport, double gamma,
+inline double timed_allreduce(mv::collective::Algorithm algorithm, uint64_t bytes, int32_t ranks,
+                              mv::collective::TransportCost transport, double gamma,
                               const mv::collective::Tree& tree = {}) {
   std::vector<mv::collective::Schedule> schedules;
   for (int32_t rank = 0; rank < ranks; ++rank) schedules.push_back(allreduce(algorithm, rank, ranks, bytes, tree));

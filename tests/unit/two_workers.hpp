@@ -64,7 +64,9 @@ struct Cluster : rpc::Service {
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
     server.on_request(asked, request, payload, staged);
   }
-  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override { server.on_data(asked, payload, staged); }
+  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override {
+    server.on_data(asked, payload, staged);
+  }
   void on_cancel(const rpc::Asked& asked) override { server.on_cancel(asked); }
 
   /// Delivers this worker's messages. The answers stay in the server's link, together with those to the other worker.

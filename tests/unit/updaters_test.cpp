@@ -218,7 +218,7 @@ void refuses(const char* text, std::initializer_list<const char*> words) {
   }
 }
 
-void what_is_wrong_is_named_with_what_is_known(void**) {
+void errors_name_the_wrong_parameter_and_the_known_ones(void**) {
   refuses("adam", {"adam", "adagrad", "dcasgd", "momentum"});
   refuses("sgd=3", {"sgd", "known"});
   refuses("adagrad speed=1", {"speed", "rate=0.01", "epsilon=", "decay=0"});
@@ -235,7 +235,7 @@ void what_is_wrong_is_named_with_what_is_known(void**) {
 
 // ---- optimizers
 
-void optimizers_show_what_is_not_as_usual(void**) {
+void optimizers_show_parameters_that_differ_from_the_default(void**) {
   const auto shown = [](const char* text) { return to_text(parse_updater(text).value()); };
   assert_string_equal(shown("mx.adagrad").c_str(), "mx.adagrad learning_rate=0.01 eps=1e-07");
   assert_string_equal(shown("mx.adagrad float_stable_eps=1 wd=0.5 lr_mult=2").c_str(),
@@ -305,8 +305,8 @@ int main() {
       cmocka_unit_test(every_updater_follows_its_formula_bit_for_bit),
       cmocka_unit_test(halves_are_widened_first),
       cmocka_unit_test(text_is_read_and_written_with_all_parameters),
-      cmocka_unit_test(what_is_wrong_is_named_with_what_is_known),
-      cmocka_unit_test(optimizers_show_what_is_not_as_usual),
+      cmocka_unit_test(errors_name_the_wrong_parameter_and_the_known_ones),
+      cmocka_unit_test(optimizers_show_parameters_that_differ_from_the_default),
       cmocka_unit_test(wrong_schedules_are_refused),
       cmocka_unit_test(specs_from_elsewhere_are_checked),
   };

@@ -86,17 +86,17 @@ class Twins {
 };
 
 void any_order_gives_the_same(void**) {
-  std::mt19937 dice(5);
+  std::mt19937 random(5);
   for (int turn = 0; turn < 40; ++turn) {
     Twins twins({80'000, 3, 0, 65'536, 700, 100'000}, turn % 4 == 0);
     for (int step = 0; step < 60; ++step) {
-      const uint64_t first = dice() % twins.count();
-      const Range left = {first, 1 + dice() % (twins.count() - first)};
-      const Range range = {first, dice() % 2 == 0 ? twins.value().chunk(left) : left.count};
-      const auto number = static_cast<double>(dice() % 100);
-      switch (dice() % 4) {
+      const uint64_t first = random() % twins.count();
+      const Range left = {first, 1 + random() % (twins.count() - first)};
+      const Range range = {first, random() % 2 == 0 ? twins.value().chunk(left) : left.count};
+      const auto number = static_cast<double>(random() % 100);
+      switch (random() % 4) {
         case 0: twins.reduce(range, number); break;
-        case 1: twins.write(range, number, dice() % 2 == 0); break;
+        case 1: twins.write(range, number, random() % 2 == 0); break;
         default: assert_true(twins.is_right(range));
       }
     }

@@ -72,7 +72,7 @@ void a_pin_outlives_the_closing(void**) {
   assert_int_equal(object.use_count(), 1);
 }
 
-void a_reserved_handle_is_nobodys_until_published(void**) {
+void a_reserved_handle_is_invalid_until_published(void**) {
   Table table(HandleKind::kRequest, 1);
   const int64_t handle = table.reserve();
   assert_true(table.fate(handle) == Fate::kReserved);
@@ -153,7 +153,7 @@ void threads_that_race_to_close_have_one_winner(void**) {
   assert_true(winners.load() >= kRounds);
   auto last = table.pin(handle.load());
   assert_true(static_cast<bool>(last));
-  assert_int_equal(object.use_count(), 2);  // this test's and the one open handle's: each other reference was dropped exactly once
+  assert_int_equal(object.use_count(), 2);  // this test's and the open handle's: all others were dropped once
 }
 
 }  // namespace
@@ -164,7 +164,7 @@ int main() {
       cmocka_unit_test(a_closed_handle_never_finds_the_slots_next_object),
       cmocka_unit_test(hostile_integers_find_nothing),
       cmocka_unit_test(a_pin_outlives_the_closing),
-      cmocka_unit_test(a_reserved_handle_is_nobodys_until_published),
+      cmocka_unit_test(a_reserved_handle_is_invalid_until_published),
       cmocka_unit_test(closing_can_be_taken_back),
       cmocka_unit_test(a_later_life_does_not_know_the_handles_of_the_former),
       cmocka_unit_test(a_worn_out_slot_is_not_used_again),

@@ -25,14 +25,14 @@ std::string run_seed(const SeedRun& asked) {
     if (const std::string wrong = promises.wrong_with(content_of(checkpoint)); !wrong.empty())
       return fmt::format("checkpoint {}: {}", number, wrong);
   }
-  if (verbose) std::printf("the heirs come: %s\n", make_heirs(seed).describe().c_str());
-  run_cluster(later, disk, make_heirs(seed), promises, true, verbose);
+  if (verbose) std::printf("successors: %s\n", make_successors(seed).describe().c_str());
+  run_cluster(later, disk, make_successors(seed), promises, true, verbose);
   return later.violation();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "Checkpoints on virtual time, a network and a disk that misbehave by seeded dice.",
+  return mv::sim::run_seeds(argc, argv, "Checkpoints on virtual time, with network and disk faults from the seed.",
                             run_seed, [](const mv::sim::SeedRun& of) { return make_plan(of.seed).describe(); });
 }

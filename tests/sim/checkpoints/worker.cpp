@@ -62,11 +62,11 @@ bool Worker::bearable(const base::Status& status, const char* doing) {
 void Worker::start() {
   id_ = static_cast<size_t>(member_.cluster().view().worker_id(member_.self()));
   state("begins");
-  heir_ ? load() : create(0);
+  is_successor_ ? load() : create(0);
 }
 
 void Worker::create(size_t table) {
-  if (table == 2) return heir_ ? look(&Worker::leave) : after(&Worker::add_some);
+  if (table == 2) return is_successor_ ? look(&Worker::leave) : after(&Worker::add_some);
   state(fmt::format("creates \"{}\"", spec_of(table).name));
   member_.tables().create({{std::make_shared<const shard::Spec>(spec_of(table))}}, base::kNever,
                           [weak = weak_from_this(), table](base::Result<std::vector<table::TableViewRef>> opened) {
@@ -121,7 +121,7 @@ void Worker::save() {
   const bool hasty = random_.chance(around_.plan().hasty),
              behind = random_.chance(0.5) && !(round_ < loads.size() && loads[round_]);
   state(
-      fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
+      fmt::format("save {}{}{}", round_ + 1, hasty ? ", may give up" : "", behind ? ", and continues" : ""));
   around_.promises().at_save[id_].push_back(begun_);
   checkpoint::Client::Request request;
   request.path = "disk";
@@ -134,7 +134,7 @@ void Worker::save() {
   request.operation = on_end([this, hasty, went_on](const base::Status& status) {
     if (!*went_on) return save_over(status);
     const bool late = hasty && status.code() == MV_ETIMEOUT;
-    if (!late) bearable(status, "a save behind its back");
+    if (!late) bearable(status, "a background save");
   });
   if (hasty) request.operation->set_deadline(around_.timeline().now() + Nanos(random_.between(0, 60'000'000)));
   member_.checkpoints().begin(std::move(request));
@@ -189,10 +189,10 @@ void Worker::load() {
 
 void Worker::loaded(const base::Status& status) {
   around_.say(member_.self(), "the load: " + (status.ok() ? "done" : status.text()));
-  if (!has_wanted_ && status.code() == MV_ENOTFOUND) return heir_ ? leave() : enter_barrier(&Worker::next_round);
+  if (!has_wanted_ && status.code() == MV_ENOTFOUND) return is_successor_ ? leave() : enter_barrier(&Worker::next_round);
   if (!bearable(status, "a load")) return;
   was_loaded_ = status.ok();
-  if (heir_) return create(0);
+  if (is_successor_) return create(0);
   if (status.ok()) begun_ = wanted_.of(id_);
   look(nullptr);
 }
@@ -233,7 +233,7 @@ void Worker::look(Then then) {
 
 void Worker::looked(const Content& got, Then then) {
   if (has_wanted_ && was_loaded_ && !around_.anyone_killed() && !(got == wanted_))
-    violated("the tables do not hold what was loaded");
+    violated("the tables do not have the loaded content");
   if (!was_loaded_ && !around_.anyone_killed() && !(got.of(id_) == begun_)) violated("a load that failed has changed something");
   if (then != nullptr) return ((*this).*then)();
   enter_barrier(&Worker::next_round);
@@ -242,7 +242,7 @@ void Worker::looked(const Content& got, Then then) {
 void Worker::leave() {
   if (std::exchange(leaving_, true)) return;
   state("leaves");
-  if (!heir_) around_.promises().at_save[id_].push_back(begun_);
+  if (!is_successor_) around_.promises().at_save[id_].push_back(begun_);
   member_.leave([this](const base::Status&) { around_.left(member_.self()); });
   around_.touched(member_.self());
 }

@@ -27,8 +27,8 @@ class Around {
 
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  Worker(Around& around, engine::Member& member, Random random, bool heir)
-      : around_(around), member_(member), random_(random), heir_(heir) {}
+  Worker(Around& around, engine::Member& member, Random random, bool is_successor)
+      : around_(around), member_(member), random_(random), is_successor_(is_successor) {}
   void start();
   const std::string& state() const { return state_; }
 
@@ -56,7 +56,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Around& around_;
   engine::Member& member_;
   Random random_;
-  const bool heir_;
+  const bool is_successor_;
   size_t id_ = 0, round_ = 0;
   table::TableViewRef tables_[2];
   Content begun_;   ///< its own adds

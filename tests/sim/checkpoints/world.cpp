@@ -47,17 +47,17 @@ std::string Promises::wrong_with(const Content& content) const {
     if (killed[worker]) continue;
     const Content own = content.of(worker);
     if (at_save[worker].empty()) {
-      if (!(own == Content())) return fmt::format("worker {} has added nothing, and is in it", worker);
+      if (!(own == Content())) return fmt::format("worker {} has added nothing, but has values in it", worker);
       continue;
     }
     std::vector<size_t> here;
     for (size_t save = 0; save < at_save[worker].size(); ++save)
       if (at_save[worker][save] == own) here.push_back(save);
-    if (here.empty()) return fmt::format("worker {} never stood like this when it saved", worker);
+    if (here.empty()) return fmt::format("worker {} never had this content at a save", worker);
     std::vector<size_t> both;
     std::set_intersection(fitting.begin(), fitting.end(), here.begin(), here.end(), std::back_inserter(both));
     if (worker > 0 && exact && both.empty())
-      return fmt::format("worker {} stood like this at another of its saves than those before", worker);
+      return fmt::format("worker {} had this content at a different save than the workers before it", worker);
     fitting = worker > 0 ? both : here;
   }
   return "";
@@ -68,14 +68,14 @@ std::string Promises::wrong_with(const Content& content) const {
 namespace {
 
 void choose_network(Plan& plan, Random& random) {
-  Weather& weather = plan.weather;
-  weather.latency = Nanos(random.between(20'000, 500'000));
-  weather.jitter = Nanos(random.between(0, 3'000'000));
-  weather.lossy = random.chance(0.4);
-  if (!weather.lossy) return;
-  weather.drop = 0.01 * static_cast<double>(random.between(0, 20));
-  weather.duplicate = 0.01 * static_cast<double>(random.between(0, 20));
-  weather.late = 0.01 * static_cast<double>(random.between(0, 10));
+  Conditions& conditions = plan.conditions;
+  conditions.latency = Nanos(random.between(20'000, 500'000));
+  conditions.jitter = Nanos(random.between(0, 3'000'000));
+  conditions.lossy = random.chance(0.4);
+  if (!conditions.lossy) return;
+  conditions.drop = 0.01 * static_cast<double>(random.between(0, 20));
+  conditions.duplicate = 0.01 * static_cast<double>(random.between(0, 20));
+  conditions.late = 0.01 * static_cast<double>(random.between(0, 10));
   plan.probe_after = kMillisecond * random.between(50, 200);
 }
 
@@ -111,7 +111,7 @@ Plan make_plan(uint64_t seed) {
   return plan;
 }
 
-Plan make_heirs(uint64_t seed) {
+Plan make_successors(uint64_t seed) {
   Random random(~seed);
   Plan plan;
   plan.seed = seed;
@@ -122,7 +122,7 @@ Plan make_heirs(uint64_t seed) {
 }
 
 std::string Plan::describe() const {
-  std::string text = fmt::format("{} rounds, {} network", rounds, weather.lossy ? "lossy" : "reliable");
+  std::string text = fmt::format("{} rounds, {} network", rounds, conditions.lossy ? "lossy" : "reliable");
   for (const int role : roles) text += role == MV_ROLE_ALL ? " A" : role == MV_ROLE_SERVER ? " S" : " W";
   if (failing > 0) text += ", failing disk";
   if (hasty > 0) text += ", hasty";
@@ -139,15 +139,15 @@ namespace {
 
 class World final : private Around {
  public:
-  World(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool heirs, bool verbose)
+  World(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool are_successors, bool verbose)
       : timeline_(timeline),
         disk_(disk),
         plan_(plan),
         promises_(promises),
-        heirs_(heirs),
+        are_successors_(are_successors),
         verbose_(verbose),
-        random_(Random::mix(plan.seed + heirs)),
-        network_(timeline, random_.fork(), plan.weather) {
+        random_(Random::mix(plan.seed + are_successors)),
+        network_(timeline, random_.fork(), plan.conditions) {
     disk_.failing = plan.failing;
     for (size_t place = 0; place < plan.roles.size(); ++place) add_node(place);
   }
@@ -161,7 +161,7 @@ class World final : private Around {
     for (const auto& node : nodes_)
       if (node->member != nullptr)
         who += fmt::format("\n  node {} {}", node->place, node->worker == nullptr ? "serves" : node->worker->state());
-    timeline_.violated("not everyone has ended:" + who);
+    timeline_.violated("some nodes have not ended:" + who);
   }
 
  private:
@@ -234,7 +234,7 @@ class World final : private Around {
     events.on_failed = [this, &node](const base::Status& why) {
       const bool dissolves = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& other) { return other->ending; });
       if (!killed_ && !dissolves)
-        timeline_.violated(fmt::format("node {} did not get into the cluster: {}", node.place, why.text()));
+        timeline_.violated(fmt::format("node {} could not join the cluster: {}", node.place, why.text()));
       end(node);
     };
     events.on_change = [] {};
@@ -250,7 +250,7 @@ class World final : private Around {
     if ((node.self.role & MV_ROLE_WORKER) == 0) {
       node.finished = true;
     } else {
-      node.worker = std::make_shared<Worker>(static_cast<Around&>(*this), *node.member, random_.fork(), heirs_);
+      node.worker = std::make_shared<Worker>(static_cast<Around&>(*this), *node.member, random_.fork(), are_successors_);
       node.worker->start();
     }
     if (++ready_ == nodes_.size()) disturb();
@@ -334,7 +334,7 @@ class World final : private Around {
   Disk& disk_;
   const Plan plan_;
   Promises& promises_;
-  const bool heirs_, verbose_;
+  const bool are_successors_, verbose_;
   Random random_;
   Network network_;
   std::vector<std::unique_ptr<Node>> nodes_;
@@ -344,8 +344,8 @@ class World final : private Around {
 
 }  // namespace
 
-void run_cluster(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool heirs, bool verbose) {
-  World(timeline, disk, plan, promises, heirs, verbose).run();
+void run_cluster(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool are_successors, bool verbose) {
+  World(timeline, disk, plan, promises, are_successors, verbose).run();
 }
 
 }  // namespace mv::sim

@@ -39,7 +39,7 @@ struct Promises {
 struct Plan {
   uint64_t seed = 0;
   std::vector<int> roles;
-  Weather weather;
+  Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t rounds = 3;
   double failing = 0, hasty = 0;
@@ -51,9 +51,9 @@ struct Plan {
 };
 Plan make_plan(uint64_t seed);
 /// The cluster that loads the other one's checkpoints.
-Plan make_heirs(uint64_t seed);
+Plan make_successors(uint64_t seed);
 
 /// Runs a cluster to its end: its workers add, save and load in turns; in a successor cluster, they load and check.
-void run_cluster(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool heirs, bool verbose);
+void run_cluster(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool are_successors, bool verbose);
 
 }  // namespace mv::sim

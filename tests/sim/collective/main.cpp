@@ -31,7 +31,7 @@ class Swarm {
       : seed_(seed),
         random_(Random::mix(seed)),
         nodes_(nodes > 0 ? nodes : static_cast<size_t>(random_.between(2, 9))),
-        weather_(draw_weather(random_)), network_(timeline_, random_.fork(), weather_) {
+        conditions_(draw_conditions(random_)), network_(timeline_, random_.fork(), conditions_) {
     network_.verbose = verbose;
     for (Node& node : nodes_) node.role = static_cast<int>(random_.between(1, 3));
     while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
@@ -119,7 +119,7 @@ class Swarm {
     };
     node.link = std::make_unique<SimLink>(network_, node.self.peer);
     rpc::ClientOptions options;
-    if (weather_.lossy) options.probe_after = 100ms;
+    if (conditions_.lossy) options.probe_after = 100ms;
     engine::Member::Events events{[this, &node](const cluster::View&) { on_ready(node); },
                                   [this, &node](const base::Status& why) { timeline_.violated(name(node) + ": " + why.text()); },
                                   [this, &node] { keeper_.touch(node); }};
@@ -205,7 +205,9 @@ class Swarm {
 
   /// Expects an error that the end of a member, or its giving up, explains.
   void expect_loss(Node& node, const base::Status& why) {
-    const bool lost = why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size()) && (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
+    const bool lost =
+        why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size()) &&
+        (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
     const bool given_up = why.code() == MV_ECANCELED && gives_up_ < nodes_.size() && why.text().find("withdrawn") != std::string::npos;
     if (!lost && !given_up) timeline_.violated(fmt::format("{}, {} {}: {} {}", name(node), node.doing, node.at, why.code(), why.text()));
   }
@@ -218,7 +220,7 @@ class Swarm {
       for (const Node& each : nodes_)
         if (each.self.peer == peer) node.ranks.push_back(index(each));
     const auto [known, fresh] = members_of_.try_emplace(group->members().id, node.ranks);
-    if (!fresh && known->second != node.ranks) timeline_.violated(name(node) + " is in a group of others than its members think");
+    if (!fresh && known->second != node.ranks) timeline_.violated(name(node) + " has a different list of members than the rest of its group");
     go(node);
   }
 
@@ -257,7 +259,8 @@ class Swarm {
 
   void reduced(Node& node, const base::Status& status) {
     if (!status.ok()) return fail(node, status);
-    if (std::string wrong = node.work->check(); !wrong.empty()) return timeline_.violated(fmt::format("{}, operation {}: {}", name(node), node.at, wrong));
+    if (std::string wrong = node.work->check(); !wrong.empty())
+      return timeline_.violated(fmt::format("{}, operation {}: {}", name(node), node.at, wrong));
     timeline_.note(node.work->digest());
     ++node.at;
     const Script script(seed_ ^ node.group->members().id, node.ranks.size());
@@ -283,7 +286,8 @@ class Swarm {
       if (std::string wrong = work->check_shape(shape.value()); !wrong.empty()) return timeline_.violated(name(node) + ": " + wrong);
       return reduce(node, std::move(work));
     }
-    if (node.at != script.common() + script.longest()) return timeline_.violated(fmt::format("{} was told that all are through, at {}", name(node), node.at));
+    if (node.at != script.common() + script.longest())
+      return timeline_.violated(fmt::format("{} learned that all are done, at {}", name(node), node.at));
     ++node.at;  // the number at which all of them drained
     keeper_.later(node, 1ms, [this, &node, script, rank] { reduce(node, std::make_unique<Work>(script, rank, node.at, false)); });
   }
@@ -313,7 +317,7 @@ class Swarm {
   const uint64_t seed_;
   Random random_;
   std::vector<Node> nodes_;
-  const Weather weather_;
+  const Conditions conditions_;
   Network network_;
   Keeper keeper_{timeline_, network_, random_};
   size_t kills_ = 0, cuts_off_ = SIZE_MAX, gives_up_ = SIZE_MAX;
@@ -325,7 +329,7 @@ class Swarm {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "Groups that reduce, on virtual time and a network that misbehaves by seeded dice.",
+  return mv::sim::run_seeds(argc, argv, "Groups that reduce, on virtual time, with network faults from the seed.",
                             [](const mv::sim::SeedRun& asked) { return Swarm(asked.seed, asked.nodes, asked.verbose).run(); },
                             [](const mv::sim::SeedRun& of) { return Swarm(of.seed, of.nodes, false).describe(); });
 }

@@ -21,19 +21,20 @@ size_t Script::longest() const {
 }
 
 Work::Work(const Script& script, size_t rank, size_t at, bool drains) : script_(script), rank_(rank), at_(at) {
-  const uint64_t dice = script.number(1000 + at);
+  const uint64_t random = script.number(1000 + at);
   const bool uneven = at >= script.common();
-  static constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce, Kind::kReduce, Kind::kBroadcast, Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier};
+  static constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce,     Kind::kReduce, Kind::kBroadcast,
+                                    Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier};
   static constexpr uint64_t kSizes[] = {0, 1, 5, 300, 3000, 70'000};
-  operation_.kind = uneven ? Kind::kAllreduce : kKinds[dice % 7];
-  operation_.reduction = uneven ? Reduction::kSum : static_cast<Reduction>(1 + dice / 7 % 4);
+  operation_.kind = uneven ? Kind::kAllreduce : kKinds[random % 7];
+  operation_.reduction = uneven ? Reduction::kSum : static_cast<Reduction>(1 + random / 7 % 4);
   if (operation_.reduction == Reduction::kProd) operation_.reduction = Reduction::kMax;
-  operation_.root = dice / 100 % script.ranks();
+  operation_.root = random / 100 % script.ranks();
   operation_.draining = drains;
-  dtype_ = dice / 30 % 2 == 0 ? MV_I64 : MV_F64;
-  const uint64_t size = kSizes[dice / 1000 % (script.ranks() > 20 ? 5 : 6)];
+  dtype_ = random / 30 % 2 == 0 ? MV_I64 : MV_F64;
+  const uint64_t size = kSizes[random / 1000 % (script.ranks() > 20 ? 5 : 6)];
   if (operation_.kind == Kind::kAllreduce)
-    lay_out({size, dice / 50 % 7, size / 3});
+    lay_out({size, random / 50 % 7, size / 3});
   else if (operation_.kind != Kind::kBarrier)
     lay_out({size});
   operation_.contributors = &contributors_;
@@ -99,8 +100,8 @@ std::string Work::check() const {
   for (size_t i = 0; i < operation_.out.size(); ++i)
     for (uint64_t element = 0; element < operation_.out[i].count; ++element)
       if (const int64_t got = value_at(operation_.out[i].data, element); got != expected(i, element))
-        return fmt::format("{} ({}), element {} of array {}: {} instead of {}", collective::kind_name(operation_.kind), math::reduction_name(operation_.reduction),
-                           element, i, got, expected(i, element));
+        return fmt::format("{} ({}), element {} of array {}: {} instead of {}", collective::kind_name(operation_.kind),
+                           math::reduction_name(operation_.reduction), element, i, got, expected(i, element));
   if (operation_.kind != Kind::kAllreduce) return "";
   uint64_t there = 0;
   for (size_t rank = 0; rank < script_.ranks(); ++rank) there += contributes(rank) ? 1 : 0;
@@ -111,7 +112,7 @@ std::string Work::check_shape(const collective::Shape& shape) const {
   bool fits = shape.arrays.size() == operation_.out.size() && shape.reduction == operation_.reduction;
   for (size_t i = 0; fits && i < shape.arrays.size(); ++i)
     fits = shape.arrays[i].count == operation_.out[i].count && shape.arrays[i].dtype == operation_.out[i].dtype;
-  return fits ? "" : fmt::format("was told of another shape than operation {} has", at_);
+  return fits ? "" : fmt::format("got another shape than that of operation {}", at_);
 }
 
 uint64_t Work::digest() const {

@@ -52,8 +52,10 @@ class Samples {
   /// "" if their mean is `expected`, within the accuracy of this many samples.
   std::string compare(const std::string& what, double expected) const {
     const double average = sum_ / count_, error = std::sqrt(std::max(squares_ / count_ - average * average, 0.0) / count_);
-    fmt::print("{}: {:.5f} +- {:.5f}, on paper {:.5f}\n", what, average, error, expected);
-    return std::abs(average - expected) <= 5 * error + 1e-12 ? "" : fmt::format("{} is {}, not {} (standard error {})", what, average, expected, error);
+    fmt::print("{}: {:.5f} +- {:.5f}, expected {:.5f}\n", what, average, error, expected);
+    return std::abs(average - expected) <= 5 * error + 1e-12
+               ? ""
+               : fmt::format("{} is {}, not {} (standard error {})", what, average, expected, error);
   }
 
  private:
@@ -72,15 +74,17 @@ std::string pulls(size_t nodes, uint64_t seed) {
     const Model before = mean(swarm);
     const double whole = spread(swarm, before);
     swarm.round();
-    if (swarm.averaged() != nodes) return "somebody has got nothing";
+    if (swarm.averaged() != nodes) return "some node got no version";
     round_new.add(spread(swarm, mean(swarm)) / whole);
     round_old.add(spread(swarm, before) / whole);
   }
   if (!swarm.violation().empty()) return swarm.violation();
   const auto n = static_cast<double>(nodes);
-  const std::string wrong = round_new.compare(fmt::format("{} nodes, a pull each, variance round the new mean", nodes),
+  const std::string wrong = round_new.compare(fmt::format("{} nodes, a pull each, variance around the new mean", nodes),
                                               (n - 2) * (2 * n - 3) / (4 * (n - 1) * (n - 1)));
-  return wrong.empty() ? round_old.compare(fmt::format("{} nodes, a pull each, variance round the old mean", nodes), (n - 2) / (2 * (n - 1))) : wrong;
+  return wrong.empty() ? round_old.compare(fmt::format("{} nodes, a pull each, variance around the old mean", nodes),
+                                           (n - 2) / (2 * (n - 1)))
+                       : wrong;
 }
 
 std::string single_pairs(size_t nodes, uint64_t seed) {
@@ -96,7 +100,7 @@ std::string single_pairs(size_t nodes, uint64_t seed) {
     const double whole = spread(swarm, before);
     swarm.pair(random.below(nodes));
     if (swarm.averaged() != 2) return fmt::format("{} nodes have averaged, not two", swarm.averaged());
-    if (apart(mean(swarm), before) > 1e-15 * static_cast<double>(nodes)) return "an exchange has moved the mean";
+    if (apart(mean(swarm), before) > 1e-15 * static_cast<double>(nodes)) return "an exchange changed the mean";
     ratio.add(spread(swarm, before) / whole);
   }
   if (!swarm.violation().empty()) return swarm.violation();
@@ -141,9 +145,11 @@ std::string conserved(gossip::Topology topology, const std::string& compression,
   if (!swarm.violation().empty()) return swarm.violation();
   if (averaged < 60 * nodes / 4) return fmt::format("in 60 rounds of {} nodes {} have averaged", nodes, averaged);
   if (topology == gossip::Topology::kMatching && averaged != 60 * (nodes / 2 * 2)) return fmt::format("of matched pairs {} nodes averaged", averaged);
-  if (const double moved = apart(mean(swarm), before); moved > 60 * 1e-15) return fmt::format("compression {}: the mean has moved by {}", compression, moved);
+  if (const double moved = apart(mean(swarm), before); moved > 60 * 1e-15)
+    return fmt::format("compression {}: the mean changed by {}", compression, moved);
   // int8 steps are a 127th of a block's maximum, which decreases from 1 as the models converge.
-  if (spread(swarm, before) > 1e-3 * whole) return fmt::format("compression {}: of the variance {} is left", compression, spread(swarm, before) / whole);
+  if (spread(swarm, before) > 1e-3 * whole)
+    return fmt::format("compression {}: {} of the variance remains", compression, spread(swarm, before) / whole);
   return "";
 }
 
@@ -166,7 +172,8 @@ std::string metered(const std::string& compression, uint64_t seed) {
   }
   expected *= kTurns * swarm.size();
   if (swarm.fetched_bytes() != expected || swarm.served_bytes() != expected)
-    return fmt::format("compression {}: {} bytes fetched, {} served, {} by the formula", compression, swarm.fetched_bytes(), swarm.served_bytes(), expected);
+    return fmt::format("compression {}: {} bytes fetched, {} served, {} by the formula", compression,
+                       swarm.fetched_bytes(), swarm.served_bytes(), expected);
   return swarm.violation();
 }
 
@@ -194,6 +201,6 @@ std::string all(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "gossip beside its closed forms", [](const mv::sim::SeedRun& asked) { return all(asked.seed); },
+  return mv::sim::run_seeds(argc, argv, "compares gossip with its closed forms", [](const mv::sim::SeedRun& asked) { return all(asked.seed); },
                             [](const mv::sim::SeedRun&) { return std::string(); });
 }

@@ -35,7 +35,7 @@ void Lockstep::add(size_t number, uint64_t seed) {
 void Lockstep::publish(Node& node) {
   node.clock += 1;
   if (!node.publisher.add(node.model.data(), node.model.size(), MV_F64).ok() || !node.publisher.publish(node.clock, 1).ok())
-    timeline_.violated("it can't publish");
+    timeline_.violated("a node can't publish");
 }
 
 void Lockstep::fetch(Node& node) { node.engine->fetch(rounds_, {{node.model.size(), MV_F64}}); }
@@ -102,7 +102,7 @@ size_t Lockstep::pair(size_t first) {
     ++rounds_;
     return i;
   }
-  timeline_.violated("a proposal has reached nobody");
+  timeline_.violated("no node received the proposal");
   return first;
 }
 

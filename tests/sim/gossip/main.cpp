@@ -22,7 +22,7 @@ constexpr Nanos kStorm = 4s, kFair = 12s;
 class Storm {
  public:
   explicit Storm(uint64_t seed, bool verbose)
-      : random_(Random::mix(seed)), network_(timeline_, random_.fork(), weather()), swarm_(timeline_, network_, random_.fork(), habits()) {
+      : random_(Random::mix(seed)), network_(timeline_, random_.fork(), conditions()), swarm_(timeline_, network_, random_.fork(), habits()) {
     network_.verbose = verbose;
   }
 
@@ -43,13 +43,13 @@ class Storm {
   }
 
  private:
-  Weather weather() {
-    Weather weather;
-    weather.latency = Nanos(random_.between(20'000, 500'000));
-    weather.jitter = Nanos(random_.between(0, 3'000'000));
-    weather.lossy = lossy_ = random_.chance(0.3);
-    if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random_.between(0, 5));
-    return weather;
+  Conditions conditions() {
+    Conditions conditions;
+    conditions.latency = Nanos(random_.between(20'000, 500'000));
+    conditions.jitter = Nanos(random_.between(0, 3'000'000));
+    conditions.lossy = lossy_ = random_.chance(0.3);
+    if (conditions.lossy) conditions.drop = 0.01 * static_cast<double>(random_.between(0, 5));
+    return conditions;
   }
 
   Habits habits() {
@@ -70,7 +70,7 @@ class Storm {
     habits.elements = large_ ? 600'000 : static_cast<size_t>(random_.between(1, 4000));  // several chunks; one small frame
     habits.step = Nanos(random_.between(20'000'000, 100'000'000) * (large_ ? 4 : 1));
     if (habits.config.exchange == gossip::Exchange::kPull && random_.chance(0.5)) habits.again = habits.step / random_.between(2, 16);
-    habits.neighbourly = random_.chance(0.5) ? 0 : 0.7;
+    habits.same_machine = random_.chance(0.5) ? 0 : 0.7;
     return habits;
   }
 
@@ -96,14 +96,14 @@ class Storm {
 
   void check(const std::vector<uint64_t>& before) {
     for (size_t i = 0; i < swarm_.size(); ++i) {
-      if (swarm_.served(i) <= before[i]) return timeline_.violated(fmt::format("nobody asks node {} any more", i));
-      if (swarm_.averaged(i) == 0) return timeline_.violated(fmt::format("node {} never got anything", i));
+      if (swarm_.served(i) <= before[i]) return timeline_.violated(fmt::format("no node fetches from node {} any more", i));
+      if (swarm_.averaged(i) == 0) return timeline_.violated(fmt::format("node {} never got a version", i));
     }
     if (const size_t halves = swarm_.unexplained_halves(); halves > 0)
-      return timeline_.violated(fmt::format("{} exchanges were averaged by one side only, and neither knows", halves));
+      return timeline_.violated(fmt::format("{} exchanges were averaged by one side only without a recorded reason", halves));
     // At least half of all pulls succeed, and each of them shrinks the spread.
     if (swarm_.spread() > 0.05 * static_cast<double>(swarm_.size() - 1))
-      timeline_.violated(fmt::format("{} nodes are {} apart after {}s of fair weather", swarm_.size(), swarm_.spread(), kFair / 1s));
+      timeline_.violated(fmt::format("the values of {} nodes differ by {} after {}s without faults", swarm_.size(), swarm_.spread(), kFair / 1s));
   }
 
   Timeline timeline_;
@@ -139,7 +139,7 @@ std::string consensus(size_t nodes, uint64_t seed, gossip::Exchange exchange, co
   told(steps, swarm.spread());
   if (!timeline.violation().empty()) return timeline.violation();
   fmt::print("{} nodes: {} steps\n", nodes, steps);
-  return steps <= steps_allowed(nodes) ? "" : fmt::format("{} nodes are {} apart after {} steps", nodes, swarm.spread(), steps);
+  return steps <= steps_allowed(nodes) ? "" : fmt::format("the values of {} nodes differ by {} after {} steps", nodes, swarm.spread(), steps);
 }
 
 /// The same for increasing numbers of nodes, with both kinds of exchange, as rows for a plot: tests/sim/gossip/plot.py.
@@ -172,12 +172,12 @@ int main(int argc, char** argv) {
   if (mode == "--consensus") {
     const size_t nodes = std::stoul(argv[2]);
     const auto run = [&](const mv::sim::SeedRun& asked) { return consensus(nodes, asked.seed, gossip::Exchange::kPull, [](uint64_t, double) {}); };
-    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus", run, nothing);
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip converges", run, nothing);
   }
   if (mode == "--consensus-data") {
     const std::string path = argv[2];
     const auto run = [&](const mv::sim::SeedRun& asked) { return consensus_data(path, asked.seed); };
-    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast ever more nodes come to a consensus", run, nothing);
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast increasing numbers of nodes converge", run, nothing);
   }
-  return mv::sim::run_seeds(argc, argv, "gossip in bad weather", [](const mv::sim::SeedRun& asked) { return Storm(asked.seed, asked.verbose).run(); }, nothing);
+  return mv::sim::run_seeds(argc, argv, "gossip with faults from the seed", [](const mv::sim::SeedRun& asked) { return Storm(asked.seed, asked.verbose).run(); }, nothing);
 }

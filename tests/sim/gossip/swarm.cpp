@@ -32,7 +32,7 @@ void Swarm::start(Node& node) {
   hooks.on_more = [this, &node] { later(node, 5us, [&node] { node.engine->go_on(); }); };
   hooks.mapped = [this, &node](base::Peer peer) -> std::shared_ptr<gossip::SnapshotReader> {
     Node* const other = of(peer);
-    const bool together = other != nullptr && other->number % 7 < 7 * habits_.neighbourly && node.number % 7 < 7 * habits_.neighbourly;
+    const bool together = other != nullptr && other->number % 7 < 7 * habits_.same_machine && node.number % 7 < 7 * habits_.same_machine;
     return together ? other->publisher->reader() : nullptr;
   };
   node.engine = std::make_unique<gossip::Gossip>(timeline_, *node.link, habits_.config, node.self, random_.next(), *node.publisher, std::move(hooks));
@@ -47,7 +47,7 @@ void Swarm::kill(size_t i) {
   Node& node = *nodes_[i];
   if (node.engine == nullptr) return;
   ++node.life;
-  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // its exchange in progress ends with it
+  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // including its current exchange
   network_.remove(node.peer, false, random_.chance(0.7));
   node.engine.reset();
 }
@@ -69,7 +69,7 @@ void Swarm::part(size_t a, size_t b, Nanos span, bool breaks) {
 
 void Swarm::publish(Node& node) {
   const auto added = node.publisher->add(node.values.data(), node.values.size(), MV_F32);
-  if (!added.ok() || !node.publisher->publish(node.clock, 1).ok()) timeline_.violated("it can't publish");
+  if (!added.ok() || !node.publisher->publish(node.clock, 1).ok()) timeline_.violated("a node can't publish");
   ++node.version;
 }
 

@@ -17,13 +17,14 @@ struct Habits {
   gossip::Config config;
   size_t elements = 8;  ///< of each model, all of the same value
   Nanos step{50'000'000};
-  Nanos again{0};  ///< the interval at which each publishes again during a step; 0: never. Not used where versions are exchanged
-  double neighbourly = 0;  ///< the probability that two nodes share a machine and read each other's memory
+  Nanos again{0};  ///< interval of further publishing in a step; 0: never. Not with exchanges of versions
+  double same_machine = 0;  ///< the probability that two nodes share a machine and read each other's memory
 };
 
 class Swarm {
  public:
-  Swarm(Timeline& timeline, Network& network, Random random, Habits habits) : timeline_(timeline), network_(network), random_(random), habits_(std::move(habits)) {}
+  Swarm(Timeline& timeline, Network& network, Random random, Habits habits)
+      : timeline_(timeline), network_(network), random_(random), habits_(std::move(habits)) {}
 
   /// All nodes, with values 0, 1, 2, …
   void start(size_t count);

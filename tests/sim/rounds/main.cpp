@@ -31,7 +31,11 @@ constexpr Nanos kEnd = 600s;
 class Rounds {
  public:
   Rounds(uint64_t seed, bool verbose)
-      : random_(Random::mix(seed)), places_(static_cast<size_t>(random_.between(2, 6))), nodes_(places_), weather_(draw_weather(random_)), network_(timeline_, random_.fork(), weather_) {
+      : random_(Random::mix(seed)),
+        places_(static_cast<size_t>(random_.between(2, 6))),
+        nodes_(places_),
+        conditions_(draw_conditions(random_)),
+        network_(timeline_, random_.fork(), conditions_) {
     network_.verbose = verbose;
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = static_cast<int>(random_.between(1, 3));
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
@@ -50,7 +54,7 @@ class Rounds {
     }
     for (const Node& node : nodes_)
       if (timeline_.violation().empty() && node.member != nullptr)
-        timeline_.violated(fmt::format("{} has not ended: {} of {} adds, {} calls under way", name(node), node.begun, node.length, node.open));
+        timeline_.violated(fmt::format("{} has not ended: {} of {} adds, {} open calls", name(node), node.begun, node.length, node.open));
     return timeline_.violation();
   }
 
@@ -100,7 +104,9 @@ class Rounds {
     Order(Rounds& rounds, Node& node, mv_status expected) : rounds(rounds), node(node), expected(expected) {}
     void ended(const base::Status& status) override {
       --node.open;
-      if (status.code() != expected) rounds.timeline_.violated(fmt::format("{}: an order ended with {}: {}", rounds.name(node), static_cast<int>(status.code()), status.text()));
+      if (status.code() != expected)
+        rounds.timeline_.violated(fmt::format("{}: a command or update ended with {}: {}", rounds.name(node),
+                                              static_cast<int>(status.code()), status.text()));
       ++node.executed;
     }
     Rounds& rounds;
@@ -109,7 +115,8 @@ class Rounds {
   };
 
   size_t count(int role) const {
-    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(places_), [&](const Node& node) { return (node.role & role) != 0; }));
+    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(places_),
+                                             [&](const Node& node) { return (node.role & role) != 0; }));
   }
   static std::string name(const Node& node) { return fmt::format("node {}{}", node.place, node.number != node.place ? " (again)" : ""); }
 
@@ -159,7 +166,7 @@ class Rounds {
     };
     node.link = std::make_unique<SimLink>(network_, node.self.peer);
     rpc::ClientOptions options;
-    if (weather_.lossy) options.probe_after = 100ms;
+    if (conditions_.lossy) options.probe_after = 100ms;
     engine::Member::Events events{[this, &node](const cluster::View& view) { on_ready(node, view); },
                                   [this, &node](const base::Status& why) { on_failed(node, why); },
                                   [this, &node] { keeper_.touch(node); }};
@@ -216,7 +223,7 @@ class Rounds {
         if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
         node.tables = made.value();
         for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
-        for (const table::TableViewRef& table : node.tables) stand_at(node, table);
+        for (const table::TableViewRef& table : node.tables) start_at_common_round(node, table);
         ++creators_;
         strike();
         go(node);
@@ -227,7 +234,7 @@ class Rounds {
 
   /// A worker that replaces a lost one may find its predecessor's entry in some of the tables only: it takes part in all of them from the
   /// same round on.
-  static void stand_at(Node& node, const table::TableViewRef& table) {
+  static void start_at_common_round(Node& node, const table::TableViewRef& table) {
     if (table->clock == node.first) return;
     table->clock = node.first;
     node.member->tables().clock(table, node.first);
@@ -297,7 +304,8 @@ class Rounds {
       const int64_t head = CommandLog::head(node.number, node.commands++);
       node.member->tables().command(head, CommandLog::body(head), std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
     } else {
-      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX, std::make_shared<Order>(*this, node, MV_OK));
+      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX,
+                                        std::make_shared<Order>(*this, node, MV_OK));
     }
     keeper_.touch(node);
   }
@@ -369,8 +377,9 @@ class Rounds {
     std::vector<std::byte> encoded(table::place_encoded(pieces, *whole_codec()));
     for (const table::ChunkRange& piece : pieces) {
       std::vector<double> nothing(piece.count);
-      codec::encode_values(*whole_codec(), MV_F64, std::as_bytes(values.subspan(piece.offset)).data(), std::as_writable_bytes(std::span(nothing)).data(),
-                           piece.count, encoded.data() + piece.encoded_at);
+      codec::encode_values(*whole_codec(), MV_F64, std::as_bytes(values.subspan(piece.offset)).data(),
+                           std::as_writable_bytes(std::span(nothing)).data(), piece.count,
+                           encoded.data() + piece.encoded_at);
     }
     request.codec = whole_codec();
     request.source = base::Payload::copy(encoded);
@@ -448,7 +457,8 @@ class Rounds {
   }
 
   /// The number of rounds that they include.
-  uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values, shard::Range some, uint64_t least, bool whole) {
+  uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values,
+                      shard::Range some, uint64_t least, bool whole) {
     RoundParts parts(count(MV_ROLE_WORKER));
     uint64_t most = 0, all = UINT64_MAX;  // every worker that takes part is included
     shard::Range* of_killed = nullptr;
@@ -473,7 +483,8 @@ class Rounds {
       const uint64_t found = model_->rounds_in(server, values, some, parts, whole ? rounds_of(parts) : least, whole ? rounds_of(parts) : last);
       if (found != UINT64_MAX) return found;
     }
-    timeline_.violated(fmt::format("{}: server {} shows {} ... of table {}, which is not what {} .. {} rounds leave", who, server, values[some.first], table, least, last));
+    timeline_.violated(fmt::format("{}: server {} shows {} ... of table {}, not the result of {} .. {} rounds", who,
+                                   server, values[some.first], table, least, last));
     return UINT64_MAX;
   }
 
@@ -482,7 +493,8 @@ class Rounds {
     const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
     for (const Node& worker : nodes_)
       if (worker.worker != SIZE_MAX && !worker.killed && node.log.executed(worker.number) != worker.commands)
-        return timeline_.violated(fmt::format("{} has executed {} of {}'s {} commands", name(node), node.log.executed(worker.number), name(worker), worker.commands));
+        return timeline_.violated(fmt::format("{} has executed {} of {}'s {} commands", name(node),
+                                              node.log.executed(worker.number), name(worker), worker.commands));
     for (size_t table = 0; table < tables_; ++table) {
       const auto shard = node.member->shards().find_shard(model_->spec().name + (table > 0 ? std::to_string(table) : ""));
       if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
@@ -499,7 +511,7 @@ class Rounds {
   Random random_;
   const size_t places_;
   std::deque<Node> nodes_;  ///< those of the beginning, followed by replacements of killed ones
-  const Weather weather_;
+  const Conditions conditions_;
   Network network_;
   Keeper keeper_{timeline_, network_, random_};
   std::unique_ptr<RoundModel> model_;
@@ -512,7 +524,7 @@ class Rounds {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "Rounds of a merging table on virtual time and a network that misbehaves by seeded dice.",
+  return mv::sim::run_seeds(argc, argv, "Rounds of a merging table on virtual time, with network faults from the seed.",
                             [](const mv::sim::SeedRun& asked) { return Rounds(asked.seed, asked.verbose).run(); },
                             [](const mv::sim::SeedRun& of) { return Rounds(of.seed, false).describe(); });
 }

@@ -23,8 +23,9 @@ void StatesTrip::go() {
 void StatesTrip::next_server() {
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first && a.count == b.count && a.values == b.values && a.mark == b.mark; };
   if (!std::ranges::equal(found_, again_, same))
-    return done_(fmt::format("server {}: its states are not what was put back: {} and {} chunks, {} and {} updates", server_, found_.size(), again_.size(),
-                             found_.back().mark.updates, again_.back().mark.updates));
+    return done_(
+        fmt::format("server {}: its states differ from those written back: {} and {} chunks, {} and {} updates",
+                    server_, found_.size(), again_.size(), found_.back().mark.updates, again_.back().mark.updates));
   if (++server_ == table_->servers.size()) return done_("");
   found_.clear();
   again_.clear();
@@ -42,10 +43,12 @@ void StatesTrip::read(Chunks& into, std::function<void()> then) {
 
 void StatesTrip::write(const Chunks& chunks, size_t next, std::function<void()> then) {
   if (next == chunks.size()) return then();
-  client_.set_states(table_, server_, chunks[next], base::kNever, [this, self = shared_from_this(), &chunks, next, then = std::move(then)](const auto& told) {
-    if (!told.ok()) return done_(fmt::format("states for server {}: {}", server_, told.status().text()));
-    write(chunks, next + 1, then);
-  });
+  client_.set_states(table_, server_, chunks[next], base::kNever,
+                     [this, self = shared_from_this(), &chunks, next, then = std::move(then)](const auto& told) {
+                       if (!told.ok())
+                         return done_(fmt::format("states for server {}: {}", server_, told.status().text()));
+                       write(chunks, next + 1, then);
+                     });
   touched_();
 }
 

@@ -30,7 +30,7 @@ class StuckCluster {
         nodes_(static_cast<size_t>(random_.between(2, 6))),
         culprit_(random_.below(nodes_.size())),
         disturbed_(random_.chance(0.6)),
-        network_(timeline_, random_.fork(), weather()) {
+        network_(timeline_, random_.fork(), conditions()) {
     network_.verbose = verbose;
   }
 
@@ -45,8 +45,8 @@ class StuckCluster {
     while (timeline_.violation().empty() && timeline_.step(40s)) {
     }
     if (timeline_.violation().empty() && open_ > 0)
-      timeline_.violated(fmt::format("{} questions were never answered", open_));
-    if (timeline_.violation().empty() && !disturbed_ && answers_ == 0) timeline_.violated("nobody asked");
+      timeline_.violated(fmt::format("{} requests were never answered", open_));
+    if (timeline_.violation().empty() && !disturbed_ && answers_ == 0) timeline_.violated("no node sent a request");
     return timeline_.violation();
   }
 
@@ -60,14 +60,14 @@ class StuckCluster {
     Nanos armed = base::kNever;
   };
 
-  Weather weather() {
-    Weather weather;
-    weather.latency = Nanos(random_.between(20'000, 500'000));
-    weather.jitter = Nanos(random_.between(0, 3'000'000));
-    weather.lossy = random_.chance(0.3);
-    if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random_.between(0, 10));
-    lossy_ = weather.lossy;
-    return weather;
+  Conditions conditions() {
+    Conditions conditions;
+    conditions.latency = Nanos(random_.between(20'000, 500'000));
+    conditions.jitter = Nanos(random_.between(0, 3'000'000));
+    conditions.lossy = random_.chance(0.3);
+    if (conditions.lossy) conditions.drop = 0.01 * static_cast<double>(random_.between(0, 10));
+    lossy_ = conditions.lossy;
+    return conditions;
   }
 
   void start(size_t i) {
@@ -181,7 +181,7 @@ class StuckCluster {
       if (node.member == nullptr) return;
       node.member->status().ask(json, [this, json, state](const std::string& text) {
         const Question before = std::exchange(*state, Question::kAnswered);
-        if (before == Question::kAnswered) return timeline_.violated("a question was answered twice");
+        if (before == Question::kAnswered) return timeline_.violated("a request was answered twice");
         if (before == Question::kGivenUp) return;  // its asker was stopped meanwhile
         --open_;
         ++answers_;
@@ -192,7 +192,7 @@ class StuckCluster {
     timeline_.at(asked + kAnswered, [this, &node, state, i] {
       if (*state != Question::kOpen) return;
       if (node.member != nullptr && !node.stopped)
-        timeline_.violated(fmt::format("node {} asked in vain for four seconds", i));
+        timeline_.violated(fmt::format("node {} got no answer for four seconds", i));
       --open_;
       *state = Question::kGivenUp;
     });
@@ -237,7 +237,7 @@ class StuckCluster {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "How a cluster stands, asked on virtual time and a network that misbehaves by seeded dice.",
+  return mv::sim::run_seeds(argc, argv, "Status requests on virtual time, with network faults from the seed.",
                             [](const mv::sim::SeedRun& asked) { return StuckCluster(asked.seed, asked.verbose).run(); },
                             [](const mv::sim::SeedRun&) { return std::string(); });
 }

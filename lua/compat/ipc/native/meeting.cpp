@@ -20,7 +20,10 @@ class Claim : public Shared {
   Claim(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
   ~Claim() override { release(); }
   const char* kind() const override { return kKind; }
-  bool write(const std::string& text) { return ftruncate(file_.get(), 0) == 0 && pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()); }
+  bool write(const std::string& text) {
+    return ftruncate(file_.get(), 0) == 0 &&
+           pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  }
   void release() {
     if (!file_) return;
     [[maybe_unused]] const int cut = ftruncate(file_.get(), 0);

@@ -20,7 +20,7 @@ struct Message {
 
 struct Manner {
   bool in_process = false;  ///< between threads: shared objects are sent by reference
-  bool upvalues = false;    ///< functions are sent with copies of their upvalues; otherwise functions with upvalues are refused
+  bool upvalues = false;    ///< functions are sent with copies of their upvalues, else refused if they have any
   bool functions = false;   ///< received functions are loaded: their sender may run any code
 };
 

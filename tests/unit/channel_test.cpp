@@ -39,13 +39,16 @@ class MovingClock final : public base::Clock {
 /// How a call ended.
 struct Outcome final : base::Operation {
   void ended(const base::Status&) override { ++times; }
-  std::string text() const { return times == 1 ? std::string(mv_status_name(status().code())) + " " + status().text() : std::to_string(times) + " ends"; }
+  std::string text() const {
+    return times == 1 ? std::string(mv_status_name(status().code())) + " " + status().text() : std::to_string(times) + " ends";
+  }
   int times = 0;
 };
 
 void expect(const std::shared_ptr<Outcome>& call, mv_status code, const char* part = "") {
   const std::string text = call->text();
-  if (call->times != 1 || call->status().code() != code || text.find(part) == std::string::npos) fail_msg("%s instead of %d, %s", text.c_str(), code, part);
+  const bool fits = call->times == 1 && call->status().code() == code && text.find(part) != std::string::npos;
+  if (!fits) fail_msg("%s instead of %d, %s", text.c_str(), code, part);
 }
 
 Bytes text(const std::string& text) {
@@ -130,10 +133,10 @@ class Cluster {
     }
   }
   /// Its process has ended without a word.
-  void kill(size_t rank) {
+  void kill(size_t rank, mv_status why = MV_EPEERLOST) {
     nodes_[rank]->member.reset();
     for (const auto& node : nodes_)
-      if (node->member != nullptr) node->member->on_lost(peer(rank), base::Status(MV_EPEERLOST, "gone"));
+      if (node->member != nullptr) node->member->on_lost(peer(rank), base::Status(why, "gone"));
     carry();
   }
   void leave(size_t rank) {
@@ -178,7 +181,8 @@ class Cluster {
       self.heartbeat_timeout = 1h;
       rpc::ClientOptions options;
       options.probe_after = probe_after;
-      member = std::make_unique<engine::Member>(cluster.clock, *this, self, options, engine::Member::Events{[](const auto&) {}, [](const auto&) {}, [] {}});
+      engine::Member::Events events{[](const auto&) {}, [](const auto&) {}, [] {}};
+      member = std::make_unique<engine::Member>(cluster.clock, *this, self, options, std::move(events));
     }
     rpc::Client& requests() { return const_cast<rpc::Client&>(member->requests()); }
     void dial(const std::string& address) override {
@@ -261,8 +265,8 @@ void channels_are_kept_apart(void**) {
 }
 
 void who_is_lost_has_left_or_closes_gives_nothing(void**) {
-  enum class End { kLost, kLeft, kCloses, kGivesNoMore };
-  for (const End end : {End::kLost, End::kLeft, End::kCloses, End::kGivesNoMore}) {
+  enum class End { kLost, kFenced, kLeft, kCloses, kGivesNoMore };
+  for (const End end : {End::kLost, End::kFenced, End::kLeft, End::kCloses, End::kGivesNoMore}) {
     Cluster cluster;
     for (size_t worker : {1, 2}) cluster.at(worker).set_giving(kChannel, true);
     Collected bytes;
@@ -270,6 +274,7 @@ void who_is_lost_has_left_or_closes_gives_nothing(void**) {
     cluster.give(1, text("one"));
     assert_int_equal(call->times, 0);
     if (end == End::kLost) cluster.kill(2);
+    if (end == End::kFenced) cluster.kill(2, MV_EPROTOCOL);
     if (end == End::kLeft) cluster.leave(2);
     if (end == End::kCloses) cluster.at(2).close(kChannel);
     if (end == End::kGivesNoMore) cluster.at(2).set_giving(kChannel, false);

@@ -67,7 +67,7 @@ base::Result<std::map<std::string, Senders>> Store::gather_residuals() {
   if (channel_ == nullptr) return own;
   auto given = channel_->collect(kPatience);
   if (!given.ok())
-    return base::error(given.status().code(), "collecting the residuals of the workers, which hand them over in kv_barrier(): {}", given.status().text());
+    return base::error(given.status().code(), "the codecs' residuals, which workers hand over in kv_barrier(): {}", given.status().text());
   const size_t workers = given.value().size();
   std::map<std::string, Senders> all;
   const auto put = [&](size_t worker, const std::string& key, Bytes left) {

@@ -16,7 +16,7 @@ constexpr size_t kPartBytes = 1 << 20;
 /// Counts the answers to a number of requests. After the last one it calls over(first error).
 class Channels::Answers final : public rpc::Pending {
  public:
-  Answers(size_t open, std::function<void(const base::Status&)> over) : open_(open), over_(std::move(over)) {}
+  Answers(size_t open, Over over) : open_(open), over_(std::move(over)) {}
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     if (error_.ok()) error_ = status;
     if (--open_ == 0) over_(error_);
@@ -24,7 +24,7 @@ class Channels::Answers final : public rpc::Pending {
 
  private:
   size_t open_;
-  const std::function<void(const base::Status&)> over_;
+  const Over over_;
   base::Status error_;
 };
 
@@ -79,54 +79,47 @@ void Channels::give(const std::string& channel, const BytesRef& bytes) {
 
 // ---- collecting and delivering
 
-uint64_t Channels::begin(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> collected) {
-  const uint64_t number = next_number_++;
-  auto work = std::make_shared<base::WithdrawnBy>([this, number](mv_status code) { end(number, base::Status(code, "withdrawn")); });
+/// Begins a transfer with the other workers that are here, and connects to them. Ends it at once if there are none.
+Channels::Begun Channels::begin(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> collected) {
+  Begun begun{next_number_++, {}};
+  auto work = std::make_shared<base::WithdrawnBy>([this, number = begun.number](mv_status code) { end(number, base::Status(code, "withdrawn")); });
   call->begin(work);
-  transfers_[number] = {call, std::move(work), channel, std::move(collected), {}};
-  return number;
+  Transfer& transfer = transfers_[begun.number] = {call, std::move(work), channel, std::move(collected), {}};
+  const auto workers = cluster_.view().workers();
+  for (size_t worker = 0; worker < workers.size(); ++worker) {
+    if (workers[worker]->peer == cluster_.self().peer || workers[worker]->state != cluster::State::kHere) continue;
+    begun.peers.push_back(workers[worker]->peer);
+    transfer.open[begun.peers.back()].worker = worker;
+  }
+  if (begun.peers.empty()) end(begun.number, {});
+  for (const base::Peer peer : begun.peers) cluster_.want(peer, cluster::Cluster::Dialer::kSelf);
+  return begun;
 }
 
 void Channels::collect(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> by_worker) {
-  const auto workers = cluster_.view().workers();
-  by_worker->assign(workers.size(), {});
-  const uint64_t number = begin(call, channel, std::move(by_worker));
-  auto& open = transfers_.at(number).open;
-  for (size_t worker = 0; worker < workers.size(); ++worker) {
-    const base::Peer peer = workers[worker]->peer;
-    if (peer == cluster_.self().peer || workers[worker]->state != cluster::State::kHere) continue;
-    open[peer] = {worker, std::make_shared<Answers>(1, [this, number, peer](const base::Status& status) { part_over(number, peer, status); }), {}};
-  }
-  const auto parts = open;  // a request may end at once
-  if (parts.empty()) return end(number, {});
-  for (const auto& [peer, part] : parts) {
-    cluster_.want(peer, cluster::Cluster::Dialer::kSelf);
-    auto& fbb = builder_.fbb();
+  by_worker->assign(cluster_.view().workers().size(), {});
+  const auto [number, peers] = begin(call, channel, std::move(by_worker));
+  for (const base::Peer peer : peers) {
     rpc::Call request;
-    request.frame = builder_.finish(wire::Body::ChannelAsk, wire::CreateChannelAskDirect(fbb, channel.c_str(), number));
-    request.pending = part.request;
+    request.frame = builder_.finish(wire::Body::ChannelAsk, wire::CreateChannelAskDirect(builder_.fbb(), channel.c_str(), number));
+    request.pending = std::make_shared<Answers>(1, over(number, peer));
     request.queue = kQueue;
+    transfers_.at(number).open.at(peer).request = request.pending;
     client_.call(peer, std::move(request));
   }
 }
 
 void Channels::deliver(const base::OperationRef& call, const std::string& channel, const std::vector<BytesRef>& by_worker) {
-  const auto workers = cluster_.view().workers();
-  const uint64_t number = begin(call, channel, nullptr);
-  auto& open = transfers_.at(number).open;
-  for (size_t worker = 0; worker < std::min(workers.size(), by_worker.size()); ++worker)
-    if (workers[worker]->peer != cluster_.self().peer && workers[worker]->state == cluster::State::kHere)
-      open[workers[worker]->peer] = {worker, nullptr, {}};
-  const auto parts = open;  // a request may end at once
-  if (parts.empty()) return end(number, {});
-  for (const auto& [peer, part] : parts) {
-    cluster_.want(peer, cluster::Cluster::Dialer::kSelf);
-    send(peer, channel, 0, by_worker[part.worker], [this, number, peer](const base::Status& status) { part_over(number, peer, status); });
-  }
+  const auto [number, peers] = begin(call, channel, nullptr);
+  for (const base::Peer peer : peers) send(peer, channel, 0, by_worker.at(transfers_.at(number).open.at(peer).worker), over(number, peer));
+}
+
+Channels::Over Channels::over(uint64_t number, base::Peer peer) {
+  return [this, number, peer](const base::Status& status) { part_over(number, peer, status); };
 }
 
 /// Calls over() when the receiver has acknowledged all bytes, or refused some.
-void Channels::send(base::Peer to, const std::string& channel, uint64_t number, const BytesRef& bytes, std::function<void(const base::Status&)> over) {
+void Channels::send(base::Peer to, const std::string& channel, uint64_t number, const BytesRef& bytes, Over over) {
   const size_t parts = std::max<size_t>(1, (bytes->size() + kPartBytes - 1) / kPartBytes);
   const auto answers = std::make_shared<Answers>(parts, std::move(over));
   for (size_t part = 0; part < parts; ++part) {
@@ -150,7 +143,7 @@ void Channels::part_over(uint64_t number, base::Peer peer, const base::Status& s
   Transfer& transfer = found->second;
   const auto part = transfer.open.find(peer);
   if (part == transfer.open.end()) return;
-  if (!status.ok() && status.code() != MV_EPEERLOST)
+  if (!status.ok() && status.code() != MV_EPEERLOST && !client_.is_lost(peer))  // whatever the reason of the loss
     return end(number, base::error(status.code(), "{}: {}", cluster_.view().name(peer), status.text()));
   if (transfer.collected != nullptr && part->second.given.is_complete())
     (*transfer.collected)[part->second.worker] = std::move(part->second.given.bytes);
@@ -224,8 +217,9 @@ base::Status Channels::Assembly::add(const wire::ChannelPart& part, std::span<co
     }
     total = part.bytes();
   }
-  const bool fits = total == part.bytes() && part.first() == bytes.size() && payload.size() <= *total - bytes.size() && (!payload.empty() || *total == 0);
-  if (!fits) return base::error(MV_EPROTOCOL, "bytes {} to {} of {} do not follow the earlier ones", part.first(), part.first() + payload.size(), part.bytes());
+  const bool follows = total == part.bytes() && part.first() == bytes.size();
+  if (!follows || payload.size() > *total - bytes.size() || (payload.empty() && *total > 0))
+    return base::error(MV_EPROTOCOL, "{} bytes from byte {} of {} on do not follow the earlier ones", payload.size(), part.first(), part.bytes());
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   return {};
 }

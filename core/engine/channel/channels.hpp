@@ -66,6 +66,7 @@ class Channels {
   void tick();
 
  private:
+  using Over = std::function<void(const base::Status&)>;
   class Answers;
   /// Bytes that arrive part by part.
   struct Assembly {
@@ -106,10 +107,15 @@ class Channels {
     std::map<base::Peer, Part> open;
   };
 
-  uint64_t begin(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> collected);
+  struct Begun {
+    uint64_t number = 0;
+    std::vector<base::Peer> peers;
+  };
+  Begun begin(const base::OperationRef& call, const std::string& channel, std::shared_ptr<std::vector<Bytes>> collected);
+  Over over(uint64_t number, base::Peer peer);
   void part_over(uint64_t number, base::Peer peer, const base::Status& status);
   void end(uint64_t number, const base::Status& status);
-  void send(base::Peer to, const std::string& channel, uint64_t number, const BytesRef& bytes, std::function<void(const base::Status&)> over);
+  void send(base::Peer to, const std::string& channel, uint64_t number, const BytesRef& bytes, Over over);
   void on_ask(const rpc::Asked& asked, const std::string& channel, uint64_t number);
   base::Status on_part(base::Peer from, const std::string& channel, const wire::ChannelPart& part, std::span<const std::byte> payload);
 

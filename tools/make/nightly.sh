@@ -15,6 +15,7 @@ build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || fai
 build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"
 build/bin/sim_checkpoints --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints"
 build/bin/sim_status --seeds "$first..$((first + seeds / 50))" || failed+=" status"
+build/bin/sim_channel --seeds "$first..$((first + seeds / 50))" || failed+=" channel"
 build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" rounds"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"

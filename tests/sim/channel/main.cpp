@@ -75,7 +75,8 @@ class Workers {
     for (const Node& node : nodes_) {
       if (node.member == nullptr) continue;
       if (node.open > 0) timeline_.violated(fmt::format("a call of {} has not ended", node.name));
-      if (&node != &nodes_.back() && node.taken < node.promised) timeline_.violated(fmt::format("{} never found delivery {}", node.name, node.promised));
+      if (&node != &nodes_.back() && node.taken < node.promised)
+        timeline_.violated(fmt::format("{} never found delivery {}", node.name, node.promised));
     }
     if (!disturbed_ && (collected_ == 0 || nodes_.front().taken != 4)) timeline_.violated("too little has happened");
     return timeline_.violation();
@@ -153,7 +154,9 @@ class Workers {
     auto shared = std::make_shared<channel::Shared>();
     shared->limit = 4 << 20;
     // As a program in a barrier: it serves the channel a little after it was woken.
-    node.member->channels().open(kChannel, shared, [this, &node] { later(node, Nanos(random_.between(0, 200'000'000)), [this, &node] { serve(node); }); });
+    node.member->channels().open(kChannel, shared, [this, &node] {
+      later(node, Nanos(random_.between(0, 200'000'000)), [this, &node] { serve(node); });
+    });
     node.member->channels().set_giving(kChannel, true);
   }
   void serve(Node& node) {

@@ -68,7 +68,7 @@ std::string_view foreign_kind(std::span<const std::byte> head, uint64_t bytes) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
   uint64_t length = 0;
-  std::memcpy(&length, head.data(), std::min(head.size(), sizeof length));
+  text.copy(reinterpret_cast<char*>(&length), sizeof length);  // unlike memcpy(), it takes an empty text without memory
   const bool is_ours = bytes >= kLengthBytes && length <= bytes - kLengthBytes;
   if (!is_ours && text.size() > 2 && byte(0) == 0x80 && byte(1) >= 2 && byte(1) <= 5) return "a pickled Python file";
   if (text.starts_with("(dp") || text.starts_with("(lp") || text.starts_with("ccopy_reg\n")) return "a pickled Python file";

@@ -100,18 +100,24 @@ void Channels::collect(const base::OperationRef& call, const std::string& channe
   by_worker->assign(cluster_.view().workers().size(), {});
   const auto [number, peers] = begin(call, channel, std::move(by_worker));
   for (const base::Peer peer : peers) {
+    const auto transfer = transfers_.find(number);
+    if (transfer == transfers_.end()) return;  // the request to an earlier peer has failed at once
     rpc::Call request;
     request.frame = builder_.finish(wire::Body::ChannelAsk, wire::CreateChannelAskDirect(builder_.fbb(), channel.c_str(), number));
     request.pending = std::make_shared<Answers>(1, over(number, peer));
     request.queue = kQueue;
-    transfers_.at(number).open.at(peer).request = request.pending;
+    transfer->second.open.at(peer).request = request.pending;
     client_.call(peer, std::move(request));
   }
 }
 
 void Channels::deliver(const base::OperationRef& call, const std::string& channel, const std::vector<BytesRef>& by_worker) {
   const auto [number, peers] = begin(call, channel, nullptr);
-  for (const base::Peer peer : peers) send(peer, channel, 0, by_worker.at(transfers_.at(number).open.at(peer).worker), over(number, peer));
+  for (const base::Peer peer : peers) {
+    const auto transfer = transfers_.find(number);
+    if (transfer == transfers_.end()) return;  // as in collect()
+    send(peer, channel, 0, by_worker.at(transfer->second.open.at(peer).worker), over(number, peer));
+  }
 }
 
 Channels::Over Channels::over(uint64_t number, base::Peer peer) {

@@ -45,7 +45,7 @@ check: deps ## Runs what `make test` does, then the core's and the C tests under
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release asan tsan
 
-test-frameworks: deps ## Runs the adapters' tests with the real PyTorch and Keras; TORCH=2.6: with PyPI's PyTorch of that version
+test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, Theano, Lasagne; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"
 	@tools/make/frameworks.sh $(TORCH)
 

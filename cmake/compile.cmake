@@ -38,6 +38,9 @@ if(POLYVERSO_SANITIZE)
   set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
   add_compile_options(-fsanitize=${POLYVERSO_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${POLYVERSO_SANITIZE})
+  # A shell with build/activate has the release libraries on LD_LIBRARY_PATH. DT_RPATH comes before that, DT_RUNPATH
+  # does not, and the tests would run on the wrong library.
+  add_link_options(-Wl,--disable-new-dtags)
   # Kernels are compiled once for each instruction set; for sanitizers, the widest, the most common and the plain one suffice.
   add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSE4|HWY_SSSE3)")
   if(POLYVERSO_SANITIZE MATCHES undefined)

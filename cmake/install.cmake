@@ -15,6 +15,9 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/polyverso-config-vers
 install(FILES ${CMAKE_BINARY_DIR}/cmake/polyverso-config.cmake ${CMAKE_BINARY_DIR}/cmake/polyverso-config-version.cmake
   DESTINATION ${package_folder})
 
+configure_file(cmake/polyverso-env.in ${CMAKE_BINARY_DIR}/cmake/polyverso-env @ONLY)
+install(PROGRAMS ${CMAKE_BINARY_DIR}/cmake/polyverso-env DESTINATION ${CMAKE_INSTALL_BINDIR})
+
 file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/polyverso.pc.in ${CMAKE_BINARY_DIR}/cmake/polyverso.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/cmake/polyverso.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

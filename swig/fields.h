@@ -92,6 +92,7 @@ static const pv_field pv_spec_fields[] = {
 static const pv_field pv_call_fields[] = {
     PV_FIELD(mv_call_options, flags, PV_FIELD_U32, NULL),
     PV_FIELD(mv_call_options, timeout_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_call_options, label, PV_FIELD_U64, NULL),
     {NULL, PV_FIELD_I32, 0, NULL, 0}};
 
 /* The field of that name; NULL, with a message that lists the known ones, if there is none. */

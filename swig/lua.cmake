@@ -47,13 +47,17 @@ foreach(version 5.1 5.4)
   install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/ipc/libipc.lua DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
 endforeach()
 
-# torch/, a replacement for systems without Torch: in a separate folder, which is on no search path by default; build/activate adds it. One
+# torch/ and nn/, a replacement for systems without Torch: in a separate folder, which is on no search path by default; build/activate adds it. One
 # for all versions of Lua.
 if(POLYVERSO_COMPAT)
   polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat/torch/torch ${CMAKE_BINARY_DIR}/lua/compat/torch)
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/compat/torch/regress.lua ${CMAKE_BINARY_DIR}/lua/compat/regress.lua SYMBOLIC)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch/torch DESTINATION share/polyverso/lua-compat)
-  install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/torch/regress.lua DESTINATION share/polyverso/lua-compat)
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat/torch/nn ${CMAKE_BINARY_DIR}/lua/compat/nn)
+  foreach(file regress lapp)
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/compat/torch/${file}.lua ${CMAKE_BINARY_DIR}/lua/compat/${file}.lua SYMBOLIC)
+  endforeach()
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch/torch ${PROJECT_SOURCE_DIR}/lua/compat/torch/nn DESTINATION share/polyverso/lua-compat)
+  install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/torch/regress.lua ${PROJECT_SOURCE_DIR}/lua/compat/torch/lapp.lua
+    DESTINATION share/polyverso/lua-compat)
 else()
   file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/lua/compat)
 endif()

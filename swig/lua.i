@@ -18,6 +18,7 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
   lua_settop(L, 0);
   for (int i = 0; i < kGlobals; ++i) lua_getglobal(L, globals[i]);
   luaopen_capi(L);
+  pv_find_catchers(L);
   lua_insert(L, 1);
   lua_settop(L, kGlobals + 1);
   for (int i = kGlobals; i-- > 0;) lua_setglobal(L, globals[i]);
@@ -27,6 +28,8 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
 
 /* For the Lua modules: raise(status, text) throws the error value that a C function would. */
 %native(raise) int pv_raise_lua(lua_State *L);
+%native(raise_again) int pv_raise_again(lua_State *L);
+%native(last_error) int pv_last_raised(lua_State *L);
 
 /* --------------------------------------------------------------- status: an error value, or nothing */
 

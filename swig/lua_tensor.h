@@ -93,6 +93,32 @@ static int pv_tensor_handle(lua_State *L, int index, const char *function, mv_te
   return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table, but not a tensor", index);
 }
 
+/* tensor_lengths(handle): the number of dimensions, and the first two lengths, or 0. */
+static int pv_tensor_lengths(lua_State *L) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  const mv_status status = mv_tensor_describe((mv_tensor)luaL_checknumber(L, 1), &info);
+  if (status != MV_OK) {
+    pv_raise(L, status);
+    return lua_error(L);
+  }
+  pv_push_integer(L, info.dims);
+  for (uint32_t d = 0; d < 2; ++d) pv_push_integer(L, d < info.dims ? info.shape[d] : 0);
+  return 3;
+}
+
+/* crc32(text): for the labels of arrays, which are short, so no table of remainders is kept. */
+static int pv_crc32(lua_State *L) {
+  size_t length;
+  const char *text = luaL_checklstring(L, 1, &length);
+  uint32_t crc = UINT32_MAX;
+  for (size_t i = 0; i < length; ++i) {
+    crc ^= (unsigned char)text[i];
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xEDB88320) : 0);
+  }
+  pv_push_integer(L, (int64_t)~crc & UINT32_MAX);
+  return 1;
+}
+
 /* One integer, or a table of them. Beyond the largest number of dimensions they are only counted: the function will
  * refuse them. */
 static int pv_lengths(lua_State *L, int index, const char *function, int64_t *lengths, uint64_t *dims) {

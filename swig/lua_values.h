@@ -10,7 +10,7 @@
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
 /* Keys of Lua's registry. */
-static const char pv_error_key, pv_held_key, pv_dropped_key, pv_memory_key, pv_dtypes_key;
+static const char pv_error_key, pv_raised_key, pv_catchers_key, pv_held_key, pv_dropped_key, pv_memory_key, pv_dtypes_key;
 
 static void pv_registry(lua_State *L, const char *key) {
   lua_pushlightuserdata(L, (void *)key);
@@ -41,123 +41,7 @@ static void pv_set_integer(lua_State *L, const char *key, int64_t value) {
   lua_setfield(L, -2, key);
 }
 
-/* ------------------------------------------------------------------ error values */
-
-/* error.where .. error.name .. error.text */
-static int pv_error_text(lua_State *L) {
-  lua_getfield(L, 1, "where");
-  lua_getfield(L, 1, "name");
-  lua_pushliteral(L, ": ");
-  lua_getfield(L, 1, "text");
-  lua_concat(L, 4);
-  return 1;
-}
-
-/* Whether a chunk belongs to this binding, so that its lines do not help the user. */
-static int pv_is_own(const char *source) {
-  static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
-                                    "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
-                                    "/polyverso/kvstore.lua", "/polyverso/optimizer.lua", "/polyverso/lr_scheduler.lua",
-                                    "/multiverso/init.lua", "/multiverso/tensors.lua", "/torch/arithmetic.lua",
-                                    "/torch/class.lua", "/torch/cmdline.lua", "/torch/creation.lua", "/torch/dispatch.lua",
-                                    "/torch/indexing.lua", "/torch/init.lua", "/torch/linear.lua", "/torch/printing.lua",
-                                    "/torch/reduction.lua", "/torch/storage.lua", "/torch/tensor.lua",
-                                    "/torch/types.lua", "/torch/views.lua", "/torch/file.lua", "/libipc.lua",
-                                    "/polyverso/ipc_values.lua", "/ipc/DiscoveredTree.lua", "/ipc/LocalhostTree.lua",
-                                    "/ipc/SlurmTree.lua", "/ipc/StaticTree.lua", "/ipc/Tree.lua", "/ipc/reduction.lua",
-                                    "/ipc/utils.lua", "/ipc/values.lua", "/distlearn/AllReduceEA.lua",
-                                    "/distlearn/AllReduceSGD.lua", "/distlearn/upon.lua", "/polyverso/arrays.lua",
-                                    "/polyverso/distlearn.lua", "/polyverso/group.lua"};
-  size_t length = strlen(source);
-  for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
-    if (length >= strlen(own[i]) && strcmp(source + length - strlen(own[i]), own[i]) == 0) return 1;
-  return 0;
-}
-
-/* Pushes "file:line: " of the innermost line of the user's code. */
-static void pv_push_where(lua_State *L) {
-  lua_Debug frame;
-  for (int level = 1; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline > 0 && !pv_is_own(frame.source)) {
-      lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
-      return;
-    }
-  }
-  lua_pushliteral(L, "");
-}
-
-/* Pushes an error value: {code, name, family, text, where} with a tostring(). */
-static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
-  lua_createtable(L, 0, 5);
-  pv_set_integer(L, "code", status);
-  lua_pushstring(L, mv_status_name(status));
-  lua_setfield(L, -2, "name");
-  lua_pushstring(L, mv_status_family(status));
-  lua_setfield(L, -2, "family");
-  lua_pushstring(L, *text ? text : mv_status_message(status));
-  lua_setfield(L, -2, "text");
-  pv_push_where(L);
-  lua_setfield(L, -2, "where");
-  pv_registry(L, &pv_error_key);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, pv_error_text);
-    lua_setfield(L, -2, "__tostring");
-    lua_pushlightuserdata(L, (void *)&pv_error_key);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
-  lua_setmetatable(L, -2);
-}
-
-/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. Run an empty
- * function, so that the hook raises its error there, and not in an error handler, where it would become an error in
- * error handling. 1 with the error that the hook raised. */
-static int pv_run_hook(lua_State *L) {
-  if (!lua_gethook(L)) return 0;
-  if (luaL_loadbuffer(L, "", 0, "=polyverso") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
-  return 0;
-}
-
-#define PV_ERROR_SIZE 4096
-
-/* Copies mv_last_error() into memory outside of Lua: even lua_pushstring() may collect garbage before it copies, and
- * finalizers make calls of their own, which replace the library's text. */
-static const char *pv_last_error(char text[PV_ERROR_SIZE]) {
-  snprintf(text, PV_ERROR_SIZE, "%s", mv_last_error());
-  return text;
-}
-
-static void pv_raise(lua_State *L, mv_status status) {
-  if (status == MV_EINTR && pv_run_hook(L)) return;
-  char text[PV_ERROR_SIZE];
-  pv_raise_text(L, status, pv_last_error(text));
-}
-
-static int pv_refuse(lua_State *L, mv_status status, const char *function, const char *format, ...) {
-  char text[PV_MESSAGE_SIZE];
-  int used = snprintf(text, sizeof text, "%s: ", function);
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
-  va_end(arguments);
-  pv_raise_text(L, status, text);
-  return 0;
-}
-
-static int pv_raise_lua(lua_State *L) {
-  pv_raise_text(L, (mv_status)luaL_checknumber(L, 1), luaL_optstring(L, 2, ""));
-  return lua_error(L);
-}
-
-/* A signal interrupted a blocking call, which continues under a handle. Its buffers are valid only during this call,
- * so it is withdrawn. */
-static void pv_withdraw(lua_State *L, const mv_call_options *options) {
-  pv_raise(L, MV_EINTR);
-  if (*options->request != 0) mv_request_cancel(*options->request);
-}
+#include "lua_errors.h"
 
 /* ------------------------------------------------------------------ numbers */
 

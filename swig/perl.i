@@ -110,6 +110,9 @@ MV_RESUMES(function)
 %typemap(in) int32_t {
   if (!pv_integer32($input, "$symname", $argnum, "$1_type", &$1)) SWIG_fail;
 }
+%typemap(in) double {
+  if (!pv_number($input, "$symname", $argnum, &$1)) SWIG_fail;
+}
 %typemap(in) uint64_t {
   if (!pv_count($input, "$symname", $argnum, "$1_name", &$1)) SWIG_fail;
 }

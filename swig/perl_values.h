@@ -91,6 +91,16 @@ static int pv_count(SV *sv, const char *function, int position, const char *name
   return number >= 0 || pv_refuse(MV_EINVAL, function, "%s is %" PRId64 ", a count can't be negative", name, number);
 }
 
+static int pv_number(SV *sv, const char *function, int position, double *value) {
+  SvGETMAGIC(sv);
+  if ((SvOK(sv) && !SvROK(sv) && looks_like_number(sv)) || (SvROK(sv) && SvAMAGIC(sv))) {
+    *value = (double)SvNV_nomg(sv);
+    return 1;
+  }
+  return pv_refuse(MV_EINVAL, function, "argument %d must be a number, not %.100s", position,
+                   SvROK(sv) ? "a reference" : SvOK(sv) ? SvPV_nolen(sv) : "undef");
+}
+
 /* ------------------------------------------------------------------ PDLs */
 
 #ifdef POLYVERSO_HAVE_PDL

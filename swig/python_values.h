@@ -43,6 +43,18 @@ static int pv_refuse(mv_status status, const char *function, const char *format,
   return 0;
 }
 
+/* Raises the TypeError of polyverso/errors.py. */
+static int pv_refuse_type(const char *function, const char *needed, PyObject *given) {
+  char text[PV_MESSAGE_SIZE];
+  snprintf(text, sizeof text, "%s: %s is needed, not %.60s", function, needed, Py_TYPE(given)->tp_name);
+  PyObject *errors = PyImport_ImportModule("polyverso.errors");
+  PyObject *error = errors ? PyObject_CallMethod(errors, "wrong_type", "s", text) : NULL;
+  if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  Py_XDECREF(error);
+  Py_XDECREF(errors);
+  return 0;
+}
+
 /* ------------------------------------------------------------------ signals and unfinished requests */
 
 /* A signal interrupted a blocking call, which continues under a handle: waits for its end, unless the handler
@@ -232,10 +244,7 @@ static int pv_text(PyObject *value, const char *function, const char **text) {
   Py_ssize_t length = 0;
   *text = NULL;
   if (value == Py_None) return 1;
-  if (!PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "%s: text is needed, not %.60s", function, Py_TYPE(value)->tp_name);
-    return 0;
-  }
+  if (!PyUnicode_Check(value)) return pv_refuse_type(function, "text", value);
   if (!(*text = PyUnicode_AsUTF8AndSize(value, &length))) return 0;
   return pv_is_c_text(*text, (size_t)length) ||
          pv_refuse(MV_EINVAL, function, "\"%.100s\" contains a zero byte", *text);

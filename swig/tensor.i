@@ -138,6 +138,8 @@
 %}
 /* For the Lua modules: a value that frees the tensor when it is collected. */
 %native(tensor_owner) int pv_tensor_owner(lua_State *L);
+%native(tensor_lengths) int pv_tensor_lengths(lua_State *L);
+%native(crc32) int pv_crc32(lua_State *L);
 /* For lua/torch: a table of functions. */
 %native(strided) int pv_strided_module(lua_State *L);
 

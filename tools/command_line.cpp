@@ -9,16 +9,18 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include "words.hpp"
+
 namespace mv::tools {
 namespace {
 
 constexpr const char* kFooter = R"(examples:
   polyverso run -n 4 -- python3 train.py        four processes, each a worker and a server
-  polyverso run --help                          all about it
+  polyverso help run                            all about it
 )";
 
 constexpr const char* kRunUsage =
-    "polyverso run [-n N] [--servers M] [OPTIONS] -- COMMAND [ARGS...] [--- COMMAND [ARGS...]]...";
+    "polyverso run [-n N] [-s M] [OPTIONS] -- COMMAND [ARGS...] [--- COMMAND [ARGS...]]...";
 
 constexpr const char* kRunHelp = "Starts workers, and optionally servers, on this machine, and waits for them to end";
 
@@ -27,6 +29,8 @@ constexpr const char* kRunFooter = R"(examples:
       four processes, each a worker and a server
   polyverso run -n 4 --servers 2 --sync -- lua train.lua
       four workers and two servers, in sync mode
+  polyverso run -n 4 -s 2 --server-command "python3 server.py" -- python3 train.py
+      two servers that run a program of their own, which calls init() and shutdown()
   polyverso run --servers 1 -- perl train.pl --- python3 train.py --- luajit train.lua
       three workers in three languages on one cluster
   polyverso run -n 2 --set heartbeat_timeout_ms=2000 --set log_level=debug -- ./train
@@ -34,7 +38,8 @@ constexpr const char* kRunFooter = R"(examples:
 When a process fails, the others are ended two seconds later, which gives them time to report their own errors; the last line names
 the process that failed first, and how it ended. With --keep-going the others continue.
 Output is printed in whole lines, with the prefix [w0] for worker 0 and [s1] for server 1. Standard input goes to worker 0, unless it
-is a terminal. Ctrl-C is passed on to the workers; a second one kills them. No process outlives the launcher.
+is a terminal. Ctrl-C is passed on to the workers, and the last line names those that it stopped; what Python and Lua print about the
+interruption is left out, unless --verbose is given. A second Ctrl-C kills all processes. No process outlives the launcher.
 The exit status is 0, or that of the process that failed first (128 + signal if one killed it).
 Processes get their place in the cluster from POLYVERSO_MASTER, _NODES, _RANK, _ROLE, _SYNC and _SECRET, which mv_init() reads.)";
 
@@ -104,11 +109,20 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+Command server_command(const std::string& text) {
+  Command command = shell_words(text);
+  if (command.empty()) throw UsageError{"--server-command: no command given"};
+  return command;
+}
+
 void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& settings) {
-  run.add_option("-n,--workers", options.workers, "Number of workers (default: the number of commands)")
+  run.add_option("-n,--workers", options.workers_wished, "Number of workers (default: the number of commands)")
       ->type_name("N");
-  run.add_option("--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
+  run.add_option("-s,--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
       ->type_name("M");
+  run.add_option_function<std::string>("--server-command", [&options](const std::string& text) { options.server_command = server_command(text); },
+                                       "The servers' program and its arguments, as one quoted word (default: polyverso server)")
+      ->type_name("COMMAND");
   run.add_flag("--sync", options.sync, "Sync mode: the same get gives all workers the same bits");
   run.add_option("--set", settings, "A setting for all processes, as in mv_init_text()")
       ->type_name("KEY=VALUE")
@@ -194,7 +208,7 @@ void describe_trace(CLI::App& trace, TraceOptions& options) {
 
 }  // namespace
 
-CommandLine read_command_line(std::vector<std::string> words) {
+CommandLine read_command_line(const std::vector<std::string>& words) {
   CommandLine read;
   CLI::App app("Polyverso: model parameters shared between processes, in any language.", "polyverso");
   app.set_version_flag("--version", fmt::format("polyverso {}", mv_version_text()));
@@ -215,16 +229,13 @@ CommandLine read_command_line(std::vector<std::string> words) {
   CLI::App& status_command = *app.add_subcommand("status", "Shows the state of a running cluster: its members, and who waits for whom");
   describe_status(status_command, read.status);
 
-  const auto dashes = std::ranges::find(words, "--");
-  const std::vector<std::string> command(dashes == words.end() ? dashes : dashes + 1, words.end());
-  words.erase(dashes, words.end());
-  if (words.empty()) words = {"--help"};
-  std::ranges::reverse(words);  // as CLI11 wants them
+  app.add_subcommand("help", "Shows the help of a command");
+
+  const Words split = split_words(words);
+  std::vector<std::string> own = checked(app, split);
+  std::ranges::reverse(own);  // as CLI11 wants them
   try {
-    app.parse(std::move(words));
-  } catch (const CLI::ExtrasError& error) {
-    if (run_command.parsed()) throw UsageError{fmt::format("{} (the workers' command follows after --)", error.what())};
-    throw UsageError{error.what()};
+    app.parse(std::move(own));
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == 0;  // --help, --version
     if (!asked) throw UsageError{error.what()};
@@ -239,7 +250,7 @@ CommandLine read_command_line(std::vector<std::string> words) {
                                        std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus)})
     if (chosen->parsed()) read.which = which;
   if (read.which == Which::kRun) {
-    read.run.commands = split_commands(command);
+    read.run.commands = split_commands(split.command);
     read.run.settings = parse_settings(settings);
     check(read.run);
   }

@@ -27,6 +27,6 @@ struct CommandLine {
 };
 
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.
-CommandLine read_command_line(std::vector<std::string> words);
+CommandLine read_command_line(const std::vector<std::string>& words);
 
 }  // namespace mv::tools

@@ -64,10 +64,11 @@ template <typename T, typename Work>
 mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work) {
   return with<T>(function, handle, [&](T& strategy) -> base::Status {
     CallPlan plan;
-    if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+    if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
     if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
     auto arrays = read_arrays(given, count);
     if (!arrays.ok()) return arrays.status();
+    if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
     return work(strategy, arrays.value(), plan.options.timeout);
   });
 }

@@ -86,9 +86,10 @@ template <typename Make>
 mv_status operate(const char* function, mv_group group, const mv_call_options* options, Make make) {
   return with_group(function, group, [&](State& state, const GroupEntry& entry) -> base::Status {
     CallPlan plan;
-    if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+    if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
     base::Result<Operation> operation = make(entry);
     if (!operation.ok()) return operation.status();
+    operation.value().label = plan.options.label;
     return run_call(state, entry.node, plan,
                     [&](const api::CallOptions& how) { return entry.group->run(std::move(operation).value(), how); });
   });

@@ -18,7 +18,7 @@ namespace {
 base::Result<api::CustomReductionRef> begin(const char* function, const GroupEntry& entry, const mv_array* values, uint64_t arrays, uint32_t flags,
                                              const mv_call_options* options) {
   CallPlan plan;
-  if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
   if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
@@ -27,6 +27,7 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   operation.kind = collective::Kind::kCustom;
   operation.draining = (flags & MV_DRAINING) != 0;
   operation.out = std::move(read).value();
+  operation.label = plan.options.label;
   return entry.group->custom(std::move(operation), plan.options);
 }
 

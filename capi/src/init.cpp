@@ -1,4 +1,4 @@
-// mv_init() in its forms, mv_node_open() and mv_shutdown().
+// mv_init() in its forms, and mv_node_open().
 
 #include <polyverso/polyverso.h>
 
@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "boundary.hpp"
+#include "leaving.hpp"
 #include "settings.hpp"
 #include "state.hpp"
 
@@ -18,7 +19,9 @@ namespace {
 /// Opens a node for mv_init() or mv_node_open(): from now on errors do not advise to "call mv_init() first".
 base::Result<int64_t> init_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default) {
   auto handle = open_node(state, settings, std::move(sources), is_default);
-  if (handle.ok()) state.was_initialised.store(true, std::memory_order_release);
+  if (!handle.ok()) return handle;
+  state.was_initialised.store(true, std::memory_order_release);
+  watch_exit();
   return handle;
 }
 
@@ -40,66 +43,6 @@ base::Status init_default(State& state, const InitRequest& request) {
   state.default_node.store(handle.value(), std::memory_order_release);
   state.init_count = 1;
   return {};
-}
-
-/// Ends a node, unless a signal interrupts it. `pin` is the caller's only one.
-base::Status end_node(State& state, const NodeTable::Pin& pin) {
-  NodeEntry& entry = **pin;
-  // Close the groups directly: the node's messages do not cover operations over shared memory, and other ranks would
-  // wait for this one.
-  state.groups.for_each([&](const GroupTable::Pin& group) {
-    if (group->node.get() == &entry) static_cast<void>(group->group->close());
-  });
-  auto status = entry.node->shutdown();
-  if (status.code() == MV_EINTR) return status;
-  state.nodes.close(pin);
-  state.strategies.for_each([&](const StrategyTable::Pin& strategy) {
-    if (strategy->node.get() == &entry) state.strategies.close(strategy);
-  });
-  state.customs.for_each([&](const CustomTable::Pin& custom) {
-    if (custom->node.get() == &entry) state.customs.close(custom);
-  });
-  state.groups.for_each([&](const GroupTable::Pin& group) {
-    if (group->node.get() == &entry) state.groups.close(group);
-  });
-  state.tables.for_each([&](const TableTable::Pin& table) {
-    if (table->node.get() == &entry) state.tables.close(table);
-  });
-  state.stores.for_each([&](const StoreTable::Pin& store) {
-    if (store->node.get() == &entry) state.stores.close(store);
-  });
-  state.requests.for_each([&](const RequestTable::Pin& request) {
-    if (request->node.get() == &entry) state.requests.close(request);
-  });
-  return status;
-}
-
-base::Status shutdown_default(State& state) {
-  std::lock_guard lock(state.init);
-  if (state.joining.drop_default()) return {};
-  auto pin = find_node(state, "mv_shutdown", 0, Broken::kFound);
-  if (!pin.ok()) return pin.status();
-  if (state.init_count > 1) {
-    --state.init_count;
-    return {};
-  }
-  auto status = end_node(state, pin.value());
-  if (status.code() == MV_EINTR) return status;
-  state.init_count = 0;
-  state.default_node.store(0, std::memory_order_release);
-  return status;
-}
-
-base::Status shutdown_opened(State& state, mv_node node) {
-  auto pin = find_node(state, "mv_shutdown", node, Broken::kFound);
-  if (!pin.ok()) return pin.status();
-  NodeEntry& entry = **pin.value();
-  if (entry.is_default) {
-    return base::error(MV_EHANDLE, "mv_shutdown: {} is the default node: end each mv_init() with mv_shutdown(0)", node);
-  }
-  std::lock_guard lock(entry.shutdown);
-  if (state.nodes.fate(node) != Fate::kOpen) return not_a(state, "mv_shutdown", HandleKind::kNode, node);
-  return end_node(state, pin.value());
 }
 
 base::Status init_from_arguments(State& state, int* argc, char** argv) {
@@ -168,9 +111,4 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
     *node = handle.value();
     return {};
   });
-}
-
-mv_status mv_shutdown(mv_node node) {
-  return boundary("mv_shutdown",
-               [&](State& state) { return node == 0 ? shutdown_default(state) : shutdown_opened(state, node); });
 }

@@ -20,7 +20,7 @@ base::Status check_timeout(const char* function, int64_t timeout_ms) {
                      timeout_ms);
 }
 
-base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan) {
+base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan, MayLabel may_label) {
   if (given == nullptr) return {};
   auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
   if (!read.ok()) return read.status();
@@ -42,8 +42,12 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
   if (options.reserved != 0) {
     return base::error(MV_EINVAL, "{}: mv_call_options.reserved is {}; it must be 0", function, options.reserved);
   }
+  if (options.label != 0 && may_label == MayLabel::kNo) {
+    return base::error(MV_EINVAL, "{}: mv_call_options.label is for operations of groups only", function);
+  }
   if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
 
+  plan->options.label = static_cast<uint32_t>(options.label ^ options.label >> 32);
   plan->options.mode = flags == MV_ASYNC    ? api::Mode::kAsync
                        : flags == MV_FORGET ? api::Mode::kOneWay
                                             : api::Mode::kBlocking;

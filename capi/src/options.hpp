@@ -56,7 +56,8 @@ struct CallPlan {
 };
 
 enum class MayForget { kNo, kYes };
+enum class MayLabel { kNo, kYes };
 /// Resolves mv_call_options; null means blocking. Sets *request to 0.
-base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan);
+base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan, MayLabel may_label = MayLabel::kNo);
 
 }  // namespace mv::capi

@@ -165,6 +165,10 @@ constexpr Setting kSettings[] = {
                                        .least = 0,
                                        .most = INT32_MAX,
                                        .environment_only = true}),
+    without_option<&Start::exits>({.key = "exits",
+                                   .type = SettingType::kText,
+                                   .help = "file in which the launcher reports processes that have ended",
+                                   .environment_only = true}),
 };
 constexpr size_t kCount = std::size(kSettings);
 
@@ -183,7 +187,8 @@ constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster =
                  kRank = index_of("rank"), kRole = index_of("role"), kListenFd = index_of("listen_fd"),
                  kLogLevel = index_of("log_level"), kBind = index_of("bind"), kAdvertise = index_of("advertise"),
                  kSecret = index_of("secret"), kInitTimeout = index_of("init_timeout_ms"),
-                 kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous");
+                 kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous"),
+                 kExits = index_of("exits");
 
 std::atomic<bool> log_level_chosen{false};
 
@@ -196,14 +201,19 @@ bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& en
   return master != nullptr && their_master != nullptr && master->value != their_master->value;
 }
 bool belongs_to_cluster(size_t index) {
-  return index == kRank || index == kRole || index == kMaster || index == kListenFd;
+  return index == kRank || index == kRole || index == kMaster || index == kListenFd || index == kExits;
+}
+/// Whether a cluster of another size than the environment's is meant: the launcher's processes need not all join it.
+bool resizes_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {
+  const auto *nodes = said.find(kNodes), *their_nodes = environment.find(kNodes);
+  return nodes != nullptr && their_nodes != nullptr && nodes->value != their_nodes->value;
 }
 
 /// The values of all sources: first the caller, then the environment, then a launcher.
 class Sources {
  public:
   Sources(const base::SaidSettings& said, const base::SaidSettings& environment)
-      : said_(said), environment_(environment), launched_(kKnown), alone_(leaves_cluster(said, environment)) {}
+      : said_(said), environment_(environment), launched_(kKnown), alone_(leaves_cluster(said, environment)), resized_(resizes_cluster(said, environment)) {}
 
   /// Reads the launcher's variables, unless the place of this process is known without them.
   base::Status ask_launcher(SettingsReport& report);
@@ -221,7 +231,7 @@ class Sources {
 
   const base::SaidSettings &said_, &environment_;
   base::SaidSettings launched_;
-  const bool alone_;
+  const bool alone_, resized_;
   bool joins_only_ = false;
   std::string missing_;
 };
@@ -229,7 +239,8 @@ class Sources {
 /// The caller's value, else the environment's, unless that belongs to another cluster.
 const base::SaidSettings::Said* Sources::own(size_t index) const {
   const auto* said = said_.find(index);
-  return said != nullptr || (alone_ && belongs_to_cluster(index)) ? said : environment_.find(index);
+  const bool foreign = (alone_ && belongs_to_cluster(index)) || (resized_ && index == kExits);
+  return said != nullptr || foreign ? said : environment_.find(index);
 }
 
 const base::SaidSettings::Said* Sources::find(size_t index) const {

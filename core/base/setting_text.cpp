@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/similar.hpp"
+
 namespace mv::base {
 namespace {
 
@@ -54,14 +56,33 @@ std::string choice_names(const SettingInfo& setting) {
 }
 
 Status bad(std::string what) { return Status(MV_EINVAL, std::move(what)); }
-Status not_a_choice(const SettingInfo& setting) { return bad("is not one of " + choice_names(setting)); }
+Status not_a_choice(const SettingInfo& setting, std::string_view text) {
+  std::vector<std::string_view> names;
+  for (const SettingChoice& choice : setting.choices) names.push_back(choice.name);
+  return bad("is not one of " + choice_names(setting) + did_you_mean(text, names));
+}
 
 Result<int64_t> parse_choice(const SettingInfo& setting, std::string_view text) {
   const auto number = whole_number(text);
   for (const SettingChoice& choice : setting.choices) {
     if (number ? *number == choice.value : text == choice.name) return choice.value;
   }
-  return not_a_choice(setting);
+  return not_a_choice(setting, text);
+}
+
+/// What users may set.
+std::vector<std::string_view> keys_of(KnownSettings known) {
+  std::vector<std::string_view> keys;
+  for (const SettingInfo* setting : known)
+    if (!setting->environment_only) keys.push_back(setting->key);
+  return keys;
+}
+
+/// What the text must be instead: " in 1 .. 65535".
+std::string allowed(const SettingInfo& setting) {
+  if (setting.type == SettingType::kMillis) return ": use milliseconds, at least 1, or -1 for none";
+  if (setting.most == INT64_MAX) return fmt::format(" of at least {}", setting.least);
+  return fmt::format(" in {} .. {}", setting.least, setting.most);
 }
 
 const char* value_hint(const SettingInfo& setting) {
@@ -94,7 +115,7 @@ Result<SettingValue> parse_setting(const SettingInfo& setting, std::string_view 
     case SettingType::kInteger:
     case SettingType::kMillis: {
       const auto number = whole_number(text);
-      if (!number) return bad("is not a whole number");
+      if (!number) return bad("is not a whole number" + allowed(setting));
       value.number = *number;
       break;
     }
@@ -146,7 +167,7 @@ Status check_setting(const SettingInfo& setting, const SettingValue& value) {
     case SettingType::kChoice:
     case SettingType::kText:
       if (setting.choices.empty() || std::any_of(setting.choices.begin(), setting.choices.end(), is_choice)) return {};
-      return not_a_choice(setting);
+      return not_a_choice(setting, value.text);
     case SettingType::kSecret:
       return {};
   }
@@ -220,7 +241,7 @@ Status SaidSettings::say_text(std::string_view text, std::string_view source) {
   for (const auto& [key, value] : pairs.value()) {
     const auto index = index_of(key);
     if (!index)
-      return error(MV_EINVAL, "{}: unknown setting \"{}\"; known: {}", source, key, list_settings(known_));
+      return error(MV_EINVAL, "{}: unknown setting \"{}\"; known: {}{}", source, key, list_settings(known_), did_you_mean(key, keys_of(known_)));
     if (!value) return error(MV_EINVAL, "{}: \"{}\" has no value: write {}=...", source, key, key);
     if (auto status = say_value(*index, *value, key, fmt::format(" in {}", source)); !status.ok()) return status;
   }

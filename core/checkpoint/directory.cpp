@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/log.hpp"
 #include "checkpoint/file.hpp"
 
 namespace mv::checkpoint {
@@ -70,9 +71,25 @@ base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& di
   return places;
 }
 
+namespace {
+
+/// The topmost directory above `path` that does not exist; empty if the one above it does.
+std::string missing_parent(const std::string& path) {
+  std::string missing;
+  for (std::string parent = parent_of(path); !is_directory(parent); parent = parent_of(parent)) {
+    if (parent == missing) break;  // "/" or "."
+    missing = parent;
+  }
+  return missing;
+}
+
+}  // namespace
+
 base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
+  const std::string missing = missing_parent(directory);
   if (auto failed = make_directory(directory); !failed.ok())
     return failed.text().starts_with(directory + ":") ? failed : base::error(failed.code(), "{}: can't create it: {}", directory, failed.text());
+  if (!missing.empty()) base::log_warn("checkpoints: {} did not exist: it was created, to save to {}", missing, directory);
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
   CheckpointPath place;

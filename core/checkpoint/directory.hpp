@@ -19,7 +19,8 @@ struct CheckpointPath {
 
 /// The checkpoints in a directory, by number. MV_ENOTFOUND if there is no such directory.
 base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& directory);
-/// Makes the directory of a new checkpoint, and `directory` itself if it is missing, and claims the new one.
+/// Makes the directory of a new checkpoint, and `directory` itself if it is missing, and claims the new one. Missing directories above it
+/// are made, too, which is logged: the path may be mistyped, or a disk not mounted.
 base::Result<CheckpointPath> begin_checkpoint(const std::string& directory);
 /// Writes the manifest. The checkpoint is valid from here on.
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest);

@@ -6,7 +6,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ranges>
 
+#include "base/similar.hpp"
 #include "codec/kind.hpp"
 
 namespace mv::codec {
@@ -27,8 +29,12 @@ const Kind* find(std::string_view name) {
 
 base::Status unknown(std::string_view name) {
   std::string known(kNone);
-  for (const Kind* kind : kinds()) known += fmt::format(", {}", kind->name);
-  return base::error(MV_EINVAL, "unknown gradient compression \"{}\"; known: {}", name, known);
+  std::vector<std::string_view> names{kNone};
+  for (const Kind* kind : kinds()) {
+    known += fmt::format(", {}", kind->name);
+    names.push_back(kind->name);
+  }
+  return base::error(MV_EINVAL, "unknown gradient compression \"{}\"; known: {}{}", name, known, base::did_you_mean(name, names));
 }
 
 std::string list_parameters(const Kind& kind) {
@@ -50,8 +56,8 @@ base::Status check_value(const Kind& kind, const Parameter& parameter, double va
 base::Status read_parameter(const Kind& kind, const base::TextPair& pair, Spec* spec, std::vector<bool>* said) {
   const auto known = std::ranges::find_if(kind.parameters, [&](const Parameter& one) { return pair.key == one.name; });
   if (known == kind.parameters.end())
-    return base::error(MV_EINVAL, "gradient compression {} has no parameter \"{}\"; {}", kind.name, pair.key,
-                       list_parameters(kind));
+    return base::error(MV_EINVAL, "gradient compression {} has no parameter \"{}\"; {}{}", kind.name, pair.key, list_parameters(kind),
+                       base::did_you_mean(pair.key, kind.parameters | std::views::transform([](const Parameter& one) { return std::string_view(one.name); })));
   const auto index = static_cast<size_t>(known - kind.parameters.begin());
   const std::string text = pair.value.value_or("");
   double& number = spec->parameters[index];

@@ -56,6 +56,7 @@ inline constexpr Entry kEntries[] = {
     {Ping, {Engine::kCluster, kNote, Sender::kAnyone}},
     {Barrier, {Engine::kCluster, kRequest, Sender::kMember}},
     {Leave, {Engine::kCluster, kRequest, Sender::kMember}},
+    {Abort, {Engine::kCluster, kNote, Sender::kMember}},
 
     {Create, {Engine::kTables, kRequest, Sender::kMember}},
     {Created, {Engine::kTables, kAnswer, Sender::kAsked}},

@@ -90,6 +90,7 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
   if (route.engine == Engine::kStatus) return inquirer_.on_message(from, message, payload);
   if (const auto* ping = message.body_as_Ping()) return cluster_.on_ping(from, *ping);
   if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view);
+  if (const auto* abort = message.body_as_Abort()) return cluster_.on_abort(from, *abort);
 }
 
 void Member::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
@@ -288,7 +289,8 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
-                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline()});
+                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline(),
+                               channels_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }

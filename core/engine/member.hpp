@@ -64,6 +64,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
   /// leaves, and that peer may wait for this worker.
   void leave_without_flush();
+  /// Leaves as lost; see Cluster::abort().
+  void abort(const std::string& why, std::function<void()> told) { cluster_.abort(why, std::move(told)); }
 
   void on_connected(base::Peer peer, const std::string& address) override;
   void on_observer(base::Peer peer) override;
@@ -100,6 +102,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_lost(const cluster::Member& member, const base::Status& why) override;
   void on_member_joined(const cluster::Member& member) override;
   void on_news() override { events_.on_change(); }
+  std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
 
   const base::Clock& clock_;
   base::Link& link_;

@@ -67,7 +67,8 @@ base::Status RankContext::begin(const collective::Operation& operation) {
 void RankContext::post() {
   const uint64_t number = operation_ + 1;
   operation_ = number;
-  announced_[rank_] = {signature(), what_.root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
+  const uint64_t root = collective::has_root(what_.kind) ? what_.root : what_.label;
+  announced_[rank_] = {signature(), root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
   inline_ ? post_values() : find_own_places();
   const size_t shown = std::min(what_.out.size(), kMostArrays);
   Item* const items = regions_[rank_].items(number);
@@ -191,12 +192,18 @@ base::Status RankContext::gather(base::Nanos deadline) {
 }
 
 base::Status RankContext::agree() const {
-  for (size_t peer = 1; peer < ranks(); ++peer) {
-    if (announced_[peer].signature == announced_[0].signature) continue;
-    return base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}", operation_.load(),
-                       names_[0], describe(0), names_[peer], describe(peer));
-  }
-  return base::Status();
+  const auto disagree = [&](size_t a, size_t b, const char* more) {
+    return base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", operation_.load(),
+                       names_[a], describe(a), names_[b], describe(b), more);
+  };
+  for (size_t peer = 1; peer < ranks(); ++peer)
+    if (announced_[peer].signature != announced_[0].signature) return disagree(0, peer, "");
+  if (collective::has_root(what_.kind)) return {};
+  size_t labelled = 0;
+  while (labelled + 1 < ranks() && announced_[labelled].root == 0) ++labelled;
+  for (size_t peer = labelled + 1; peer < ranks(); ++peer)
+    if (!collective::labels_fit(announced_[labelled].root, announced_[peer].root)) return disagree(labelled, peer, collective::kOtherLabel);
+  return {};
 }
 
 /// Formats like collective::describe().

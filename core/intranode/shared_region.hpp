@@ -59,7 +59,7 @@ constexpr uint64_t progress(uint64_t operation, uint64_t groups) { return operat
 /// A rank's announcement of an operation: a copy of its Header.
 struct Announcement {
   uint64_t signature = 0;  ///< a hash of all that must be the same on all ranks
-  uint64_t root = 0;
+  uint64_t root = 0;  ///< of an operation without a root: its label
   uint32_t arrays = 0;
   collective::Kind kind = collective::Kind::kBarrier;  ///< from another rank: any value of its type
   math::Reduction reduction = math::Reduction::kSum;   ///< likewise

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "engine/collective/cost_text.hpp"
 #include "runtime/addresses.hpp"
+#include "runtime/exits.hpp"
 #include "runtime/random.hpp"
 
 namespace mv::runtime {
@@ -19,6 +20,10 @@ namespace {
 constexpr base::Nanos kVerdict = std::chrono::seconds(10);
 constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
 constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
+/// While the others are awaited: time between two looks at what the launcher reports.
+constexpr base::Nanos kLookAgain = std::chrono::milliseconds(50);
+/// How long an abort waits for peers that do not read its message.
+constexpr base::Nanos kToldWithin = std::chrono::seconds(1);
 
 std::string host_name() {
   char name[256] = "";
@@ -189,12 +194,31 @@ base::Status Runtime::listen_inproc(cluster::Self& self) {
 base::Status Runtime::wait_until_ready() {
   const base::Nanos waited = std::chrono::steady_clock::now() - begun_;
   const base::Nanos limit = base::after(loop_.now() - waited, base::after(settings_.init_timeout, kVerdict));
-  const transport::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, limit);
+  const auto decided = [this] { return ready_.load() || failed_.load(); };
+  transport::Driven driven;
+  for (int looks = 0;;) {
+    driven = loop_.drive_until(decided, settings_.exits.empty() ? limit : std::min(limit, loop_.now() + kLookAgain));
+    if (driven != transport::Driven::kTimeout || loop_.now() >= limit) break;
+    // The second look counts: a process that leaves a complete cluster has told the others before it ended.
+    if (first_exit(settings_.exits) && ++looks > 1 && is_joining()) return never_joined();
+  }
   if (driven == transport::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal interrupted the wait for the other processes; joining continues: call again");
   if (driven == transport::Driven::kBroken) return ended();
   if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not join in time");
-  return failed_ ? failure_ : base::Status();
+  if (!failed_) return {};
+  const bool consequence = failure_.code() == MV_EPEERLOST && first_exit(settings_.exits) && is_joining();  // the master gave up first
+  return consequence ? never_joined() : failure_;
+}
+
+base::Status Runtime::never_joined() const {
+  return base::error(MV_EPEERLOST, "{} before it joined", first_exit(settings_.exits).value_or("a process exited"));
+}
+
+bool Runtime::is_joining() {
+  bool joining = false;
+  on_loop([&] { joining = member_->cluster().is_joining(); });
+  return joining;
 }
 
 void Runtime::take_identity(const cluster::View& view) {
@@ -282,6 +306,17 @@ base::Status Runtime::shutdown() {
   }
   stop_transports();
   return left_with_;
+}
+
+void Runtime::abort(const std::string& why) {
+  const auto told = std::make_shared<std::atomic<bool>>(false);
+  if (loop_.defect() == nullptr && loop_runs_) {
+    loop_.post([this, why, told] { member_->abort(why, [told] { *told = true; }); });
+    const base::Nanos limit = base::after(loop_.now(), kToldWithin);
+    while (loop_.drive_until([&told] { return told->load(); }, limit) == transport::Driven::kInterrupted) {
+    }
+  }
+  stop_transports();
 }
 
 /// The first outcome counts. Loop thread only.

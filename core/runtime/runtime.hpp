@@ -40,9 +40,10 @@ class Runtime final : private transport::Flusher {
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime();
 
-  /// As Node::join(), shutdown() and abandon_after_fork().
+  /// As Node::join(), shutdown(), abort() and abandon_after_fork().
   base::Status join();
   base::Status shutdown();
+  void abort(const std::string& why);
   void abandon_after_fork() noexcept;
   /// Ends the loop and what runs on it. The owner calls it before it destroys what the engines'
   /// operations point to. Idempotent.
@@ -83,6 +84,8 @@ class Runtime final : private transport::Flusher {
   base::Status listen_inproc(cluster::Self& self);
   base::Result<std::string> listen_at(const std::string& wished);
   base::Status wait_until_ready();
+  base::Status never_joined() const;
+  bool is_joining();
   void take_identity(const cluster::View& view);
   void share_memory();
   void rearm();

@@ -31,6 +31,7 @@ struct Settings {
   std::string transport = "auto";  ///< auto, tcp, inproc
   std::string faults;              ///< text for transport/faulty; empty: none
   int listen_fd = -1;              ///< rank 0 under `polyverso run`: the master's socket, already listening (POLYVERSO_LISTEN_FD)
+  std::string exits;               ///< under `polyverso run`: its file about ended processes, see runtime/exits.hpp; empty: none
   base::Nanos timeout = 60s;
   base::Nanos gate_timeout = 600s;
   base::Nanos init_timeout = 60s;

@@ -45,4 +45,15 @@ std::string Spec::describe() const {
   return text;
 }
 
+std::string Spec::describe_unlike(const Spec& other) const {
+  std::string mine = describe(), theirs = other.describe();
+  while (mine != theirs) {
+    const size_t last = mine.rfind(", "), others_last = theirs.rfind(", ");
+    if (last == std::string::npos || others_last == std::string::npos || mine.substr(last) != theirs.substr(others_last)) break;
+    mine.resize(last);
+    theirs.resize(others_last);
+  }
+  return mine;
+}
+
 }  // namespace mv::shard

@@ -70,6 +70,8 @@ struct Spec {
   bool same_but_for_parameters(const Spec& other) const;
   /// "a 10 x 64 matrix of f32", for messages. Names all settings that differ from the defaults.
   std::string describe() const;
+  /// describe() without the settings at the end that are the other's too.
+  std::string describe_unlike(const Spec& other) const;
 };
 /// The objects of a table share one Spec, because there can be very many tables.
 using SpecRef = std::shared_ptr<const Spec>;

@@ -18,27 +18,46 @@
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local objects = require("polyverso.objects")
 local values = require("polyverso.values")
 
 local KNOWN = values.set_of("timeout")
 
-local function options(how) return values.call_options(0, values.checked(how, KNOWN).timeout) end
+-- The ranks compare the names and shapes of the arrays. `label` replaces what is computed from them.
+local function options(how, leaves, label)
+  local tensors, names = {}, {}
+  for i, leaf in ipairs(leaves or {}) do tensors[i], names[i] = leaf.tensor, leaf.name end
+  return values.call_options(0, values.checked(how, KNOWN).timeout, label or leaves and arrays.label(tensors, names))
+end
 
 local function handle_of(given) return type(given) == "table" and given.handle or given end
 
--- Runs call(handle, arrays, ...) on nested arrays. After a signal it cancels the call, whose memory may soon be freed.
-local function on_arrays(self, call, nested, ...)
-  local copies = {}
-  local ended, result = pcall(call, self.handle, arrays.tensors(nested, copies), ...)
+-- Runs call(handle, arrays, ...) on nested arrays; more(leaves) returns the further arguments. After a signal it cancels
+-- the call, whose memory may soon be freed.
+local function on_arrays(self, call, nested, more)
+  local copies, tensors = {}, {}
+  local leaves = arrays.leaves(nested, copies)
+  for i, leaf in ipairs(leaves) do tensors[i] = leaf.tensor end
+  local ended, result = pcall(call, self.handle, tensors, more(leaves))
   if ended then
     arrays.copy_back(copies)
     return result
   end
   if type(result) ~= "table" or result.code == capi.MV_EINTR then pcall(capi.mv_strategy_cancel, self.handle) end
-  error(result, 0)
+  capi.raise_again(result)
 end
 
-local function method(call) return function(self, nested, how) return on_arrays(self, call, nested, options(how)) end end
+-- A method of a strategy whose ranks pass the same arrays.
+local function method(call)
+  return function(self, nested, how, label)
+    return on_arrays(self, call, nested, function(leaves) return options(how, leaves, label) end)
+  end
+end
+
+-- A method of a strategy without other ranks.
+local function method_alone(call)
+  return function(self, nested, how) return on_arrays(self, call, nested, function() return options(how) end) end
+end
 
 local methods = {}
 
@@ -56,8 +75,11 @@ function methods:close()
   if handle ~= 0 then self.closes_with(handle) end
 end
 
+objects.finish("strategy", methods)
+
 -- A constructor of strategies: open(...) returns a handle, close(handle) closes it.
 local function class(open, close, own)
+  objects.finish("strategy", own)
   own.closes_with = close
   local index = {__index = setmetatable(own, {__index = methods})}
   return function(...)
@@ -89,14 +111,14 @@ distlearn.AllReduceEA = class(on_group(capi.mv_ea_open), capi.mv_ea_close, {
   synchronize_center = method(capi.mv_ea_synchronize_center),
   synchronize_parameters = method(capi.mv_ea_synchronize_parameters),
   --- parameters = the centre.
-  read_center = function(self, parameters) on_arrays(self, capi.mv_ea_read_center, parameters) end,
+  read_center = function(self, parameters) on_arrays(self, capi.mv_ea_read_center, parameters, function() end) end,
 })
 
 --- AsyncEA(table, tau, alpha): elastic averaging with a table as centre, to which each worker synchronizes
 -- independently.
 distlearn.AsyncEA = class(on_group(capi.mv_async_ea_open), capi.mv_async_ea_close, {
-  average_parameters = method(capi.mv_async_ea_average),
-  read_center = method(capi.mv_async_ea_read),
+  average_parameters = method_alone(capi.mv_async_ea_average),
+  read_center = method_alone(capi.mv_async_ea_read),
 })
 
 local function settings_text(inner_steps, settings)
@@ -124,9 +146,9 @@ function distlearn.DiLoCo(group, inner_steps, settings)
 end
 
 -- For each array, its number of rows as a matrix, 0 for a vector. A convolution's kernel has one row for each output.
-local function rows_of(nested)
+local function rows_of(leaves)
   local rows = {}
-  for i, leaf in ipairs(arrays.leaves(nested)) do
+  for i, leaf in ipairs(leaves) do
     local shape = leaf.tensor:shape()
     rows[i] = #shape > 1 and shape[1] or 0
   end
@@ -134,7 +156,9 @@ local function rows_of(nested)
 end
 
 local function method_with_rows(call)
-  return function(self, nested, how) return on_arrays(self, call, nested, rows_of(nested), options(how)) end
+  return function(self, nested, how)
+    return on_arrays(self, call, nested, function(leaves) return rows_of(leaves), options(how, leaves) end)
+  end
 end
 
 --- CompressedAllReduce(group, how): averages of gradients that are transferred compressed: "int8", "topk ratio=0.01",

@@ -15,6 +15,13 @@ function foreign.is_tensor(value)
   return torch ~= nil and torch.isTensor(value)
 end
 
+--- The lengths of a tensor's dimensions.
+function foreign.shape(tensor)
+  local shape = {}
+  for d = 1, tensor:dim() do shape[d] = tonumber(tensor:size(d)) end
+  return shape
+end
+
 --- The memory of a contiguous tensor, in a form that the C API accepts. It keeps the memory alive.
 function foreign.memory(tensor)
   if tensor.polyverso then return tensor:polyverso() end

@@ -8,36 +8,70 @@
 --       node:update_wait({weights, biases}, loss)             -- averages in place with the fetched ones
 --     end
 --
--- Arrays are tables of numbers (f32, or the dtype in their field dtype = polyverso.MV_F64), FFI memory,
--- {pointer = p, count = n}, or contiguous Torch tensors.
+-- Arrays are tables of numbers (f32, or the dtype in their field dtype = polyverso.MV_F64), tables of rows of numbers,
+-- polyverso.tensor's tensors, FFI memory, {pointer = p, count = n}, or Torch tensors. Peers' arrays must have the same
+-- dimensions, where both sides know them.
 
+local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local data = require("polyverso.data")
 local foreign = require("polyverso.foreign")
 local json = require("polyverso.json")
+local objects = require("polyverso.objects")
+local tensor = require("polyverso.tensor")
 
 local Gossip = {}
 Gossip.__index = Gossip
 
-local function memory(array) return foreign.is_tensor(array) and foreign.memory(array) or array end
+-- An array as the C API takes it, and its dimensions if it knows two or more.
+local function given(array, what)
+  if type(array) == "string" or type(array) == "number" then
+    capi.raise(capi.MV_EDTYPE, ("%s: a list of numbers, a tensor or FFI memory is needed, not a %s"):format(what, type(array)))
+  end
+  if foreign.is_tensor(array) then array = arrays.one(array) end
+  if tensor.is_tensor(array) then
+    local shape = array:shape()
+    return array, #shape > 1 and shape or nil
+  end
+  if type(array) == "table" and array.pointer then return array, array.shape and #array.shape > 1 and array.shape or nil end
+  local flat, shape = data.flat(array, what)
+  return flat, shape or arrays.shape_of_memory(array)
+end
 
---- Torch tensors of two or more dimensions are added with their shape.
-local function add(handle, array)
-  local dims = foreign.is_tensor(array) and array:dim() or 0
-  if dims < 2 or dims > 8 then return capi.mv_gossip_add(handle, memory(array)) end
-  local shape = {}
-  for i = 1, dims do shape[i] = tonumber(array:size(i)) end
-  return capi.mv_gossip_add_shaped(handle, memory(array), shape)
+local function add(handle, array, number)
+  local memory, shape = given(array, ("gossip: array %d"):format(number))
+  if not shape or #shape > 8 then return capi.mv_gossip_add(handle, memory) end
+  capi.mv_gossip_add_shaped(handle, memory, shape)
+end
+
+-- Runs call(handle, memory), which writes to the array's memory.
+local function written(handle, array, call)
+  local copies = {}
+  local is_nested = type(array) == "table" and not array.pointer and type(array[1]) == "table" and not tensor.is_tensor(array)
+  if not is_nested or foreign.is_tensor(array) then
+    call(handle, foreign.is_tensor(array) and arrays.one(array, copies) or array)
+    return arrays.copy_back(copies)
+  end
+  local flat, n = data.flat(array, "gossip: the array"), 0
+  call(handle, flat)
+  for _, row in ipairs(array) do
+    for j = 1, #row do row[j] = flat[n + j] end
+    n = n + #row
+  end
 end
 
 --- Publishes these arrays as one snapshot, with this node's clock, which grows by 1.
-function Gossip:publish(arrays, loss)
+function Gossip:publish(list, loss)
+  if type(list) ~= "table" or tensor.is_tensor(list) or foreign.is_tensor(list) then
+    capi.raise(capi.MV_EDTYPE, "gossip: a list of arrays is needed, such as {weights, biases}, not a single " .. type(list))
+  end
   local published, why = pcall(function()
-    for _, array in ipairs(arrays) do add(self.handle, array) end
+    for number, array in ipairs(list) do add(self.handle, array, number) end
     capi.mv_gossip_publish(self.handle, loss)
   end)
   if published then return end
   pcall(capi.mv_gossip_publish, self.handle, 0 / 0)  -- a loss of NaN drops the snapshot that is being built
-  error(why, 0)
+  capi.raise_again(why)
 end
 
 --- Begins to fetch a peer's snapshot, with the configuration's fetch_probability. Returns whether a fetch began.
@@ -54,20 +88,20 @@ function Gossip:fetch_wait(loss)
 end
 
 --- The next of the fetched arrays: average() averages it into `array` in place, read() copies it there.
-function Gossip:average(array) capi.mv_gossip_average(self.handle, memory(array)) end
-function Gossip:read(array) capi.mv_gossip_read(self.handle, memory(array)) end
+function Gossip:average(array) written(self.handle, array, capi.mv_gossip_average) end
+function Gossip:read(array) written(self.handle, array, capi.mv_gossip_read) end
 
 --- update_send() and update_wait() are the two calls around a training step. A fetch that is still under way continues.
-function Gossip:update_send(arrays, loss)
-  self:publish(arrays, loss)
+function Gossip:update_send(list, loss)
+  self:publish(list, loss)
   return self.fetching or self:fetch_start()
 end
 
 --- Returns the factor, which is the peer's share of the average; 0 without a peer.
-function Gossip:update_wait(arrays, loss)
+function Gossip:update_wait(list, loss)
   local fetched = self:fetch_wait(loss)
   if not fetched then return 0 end
-  for _, array in ipairs(arrays) do self:average(array) end
+  for _, array in ipairs(list) do self:average(array) end
   return fetched.factor
 end
 
@@ -75,7 +109,11 @@ end
 -- peer, with its score. tostring() gives the same state as text.
 function Gossip:state() return json.decode(capi.mv_gossip_state_text(self.handle, capi.MV_JSON)) end
 function Gossip:peers() return self:state().peers end
-function Gossip:__tostring() return capi.mv_gossip_state_text(self.handle, 0) end
+function Gossip:__tostring()
+  if self.ended then return objects.text(self, "Gossip", self.name) end
+  return capi.mv_gossip_state_text(self.handle, 0)
+end
+function Gossip:described() return ('the gossip node "%s"'):format(self.name) end
 --- The state in Prometheus's text format.
 function Gossip:metrics() return capi.mv_gossip_metrics_text(self.handle) end
 
@@ -84,9 +122,11 @@ function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) 
 --- Sets the node's clock, for example after loading a checkpoint.
 function Gossip:set_clock(clock) capi.mv_gossip_set_clock(self.handle, clock) end
 function Gossip:close()
-  self.guard.open = false
+  self.guard.open, self.ended = false, "after close()"
   capi.mv_gossip_close(self.handle)
 end
+
+objects.finish("gossip", Gossip)
 
 --- Closes the node when it is garbage-collected, unless it was closed. Before Lua 5.2 only proxies have finalizers.
 local function guard(handle)

@@ -17,6 +17,8 @@
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
+local names = require("polyverso.names")
+local objects = require("polyverso.objects")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
@@ -32,20 +34,26 @@ local KNOWN = values.set_of("op, root, draining, timeout")
 
 local function code(how)
   local found = OPERATIONS[how.op or "sum"]
-  if not found then capi.raise(capi.MV_EINVAL, ('op is "%s": expected one of sum, prod, min, max, avg'):format(tostring(how.op))) end
+  if not found then
+    local similar = names.did_you_mean(how.op, {"sum", "prod", "min", "max", "avg"})
+    capi.raise(capi.MV_EINVAL, ('op is "%s": expected one of sum, prod, min, max, avg%s'):format(tostring(how.op), similar))
+  end
   return found
 end
 
 local function flags(how) return how.draining and capi.MV_DRAINING or 0 end
 
-local function options(how) return values.call_options(0, how.timeout) end
+-- The ranks compare the shapes of the tensors.
+local function options(how, tensors)
+  return values.call_options(0, how.timeout, tensors and not how.draining and arrays.label(tensors) or nil)
+end
 
 local Group = {}
 Group.__index = Group
 
-local function new(handle)
+local function new(handle, life)
   local info = capi.mv_group_describe(handle)
-  return setmetatable({handle = handle, rank = info.rank, size = info.ranks}, Group)
+  return setmetatable({handle = handle, life = life, rank = info.rank, size = info.ranks, transport = info.transport}, Group)
 end
 
 --- A table of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and why it is broken, if it is.
@@ -70,14 +78,14 @@ end
 
 --- array = the reduction of all ranks' arrays, with the same bits on all ranks. Returns the array.
 function Group:allreduce(array, how)
-  in_place(arrays.one, array, how, function(one, said) capi.mv_allreduce(self.handle, one, code(said), options(said)) end)
+  in_place(arrays.one, array, how, function(one, said) capi.mv_allreduce(self.handle, one, code(said), options(said, {one})) end)
   return array
 end
 
 --- Reduces several arrays in one operation; returns the number of contributors.
 function Group:allreduce_many(list, how)
   return in_place(arrays.tensors, list, how, function(all, said)
-    return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said))
+    return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said, all))
   end)
 end
 
@@ -111,7 +119,7 @@ function Group:allgather(array, how)
   local made = foreign.is_tensor(array) and array:clone():resize(foreign.torch().LongStorage(shape))
   local all = made and arrays.one(made) or tensor.zeros(shape, mine:dtype())
   all:slice(self.rank, self.rank + 1):assign(own)
-  capi.mv_allgather(self.handle, all, options(values.checked(how, KNOWN)))
+  capi.mv_allgather(self.handle, all, options(values.checked(how, KNOWN), {mine}))
   return made or all
 end
 
@@ -122,7 +130,7 @@ function Group:reduce_scatter(array, how)
   local rows = math.floor(all / self.size)
   if rows * self.size ~= all then capi.raise(capi.MV_ESHAPE, ("%d rows can't be divided evenly among %d ranks"):format(all, self.size)) end
   local first = self.rank * rows
-  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce_scatter(self.handle, one, code(said), options(said)) end)
+  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce_scatter(self.handle, one, code(said), options(said, {one})) end)
   if foreign.is_tensor(array) then return array:narrow(1, first + 1, rows) end
   return arrays.one(array):slice(first, first + rows)
 end
@@ -135,7 +143,7 @@ local function steps(custom, theirs, reduce)
     if not reduced then
       pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)
       pcall(capi.mv_custom_next, custom, theirs) -- waits for the failed operation, so that it is not withdrawn
-      error(failure, 0)
+      capi.raise_again(failure)
     end
     capi.mv_custom_done(custom, capi.MV_OK)
   end
@@ -143,12 +151,13 @@ end
 
 -- All-reduces tensors with a function: reduce() combines `theirs` into `mine`, once for each set of values that
 -- arrives. Returns the number of contributors. ipc.Tree uses it, too.
-local function reduce_manually(handle, mine, theirs, reduce, how)
-  local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how))
+-- @param labelled  the tensors whose shapes the ranks compare; nil: none
+local function reduce_manually(handle, mine, theirs, reduce, how, labelled)
+  local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how, labelled))
   local ended, failure = pcall(steps, custom, theirs, reduce)
   if not ended then
     pcall(capi.mv_custom_end, custom)
-    error(failure, 0)
+    capi.raise_again(failure)
   end
   return capi.mv_custom_end(custom)
 end
@@ -170,6 +179,7 @@ end
 -- function gets an array or a list, like `values`; it changes `mine` in place or returns the result. It gets FFI memory
 -- as a tensor. An error in it fails the operation on all ranks. Returns the number of contributors.
 function Group:allreduce_custom(given, reduce, how)
+  values.check_callable("group:allreduce_custom", "reduce", reduce)
   how = values.checked(how, KNOWN)
   local is_one = arrays.tensor_of(given) ~= nil
   local mine, places, theirs, their_places = {}, {}, {}, {}
@@ -185,7 +195,7 @@ function Group:allreduce_custom(given, reduce, how)
     if is_one then result = reduce(made[1], theirs[1]) else result = reduce(made, {unpack(theirs)}) end
     if result ~= nil then made = is_one and {result} or result end
     for i, own in ipairs(mine) do put(own, made[i]) end
-  end, how)
+  end, how, places)
   for i, leaf in ipairs(leaves) do
     if foreign.is_tensor(leaf.value) and mine[i] ~= leaf.value then leaf.value:copy(mine[i]) end
   end
@@ -207,21 +217,28 @@ end
 function Group:barrier(how) capi.mv_group_barrier(self.handle, options(values.checked(how, KNOWN))) end
 
 --- After a rank is lost: makes a new group of the survivors, which must all call it.
-function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN)))) end
+function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN))), self.life) end
 
 --- Closes the group.
 function Group:close()
-  local handle = self.handle
-  self.handle = 0
-  if handle ~= 0 then capi.mv_group_close(handle) end
+  local handle, has_ended = self.handle, objects.end_of(self)
+  self.handle, self.ended = 0, self.ended or "after close()"
+  if handle ~= 0 and not has_ended then capi.mv_group_close(handle) end
 end
 
-local function handle_of(node) return node and node.handle or 0 end
+function Group:described() return ("the group of rank %d of %d"):format(self.rank, self.size) end
+
+--- <polyverso.Group rank 0 of 4, shm>
+function Group:__tostring() return objects.text(self, "Group", ("rank %d of %d"):format(self.rank, self.size), self.transport) end
+
+objects.finish("group", Group, {close = true})
+
+local function handle_of(node) return values.node_handle("group.open", node) end
 
 return {
   --- Opens a group of `workers`, a table of worker ids; nil: all of the node's cluster. All members must call this.
-  open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers)) end,
+  open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers), objects.life_of(handle_of(node))) end,
   --- Opens a group of the workers on this machine.
-  of_host = function(node) return new(capi.mv_group_open_host(handle_of(node))) end,
+  of_host = function(node) return new(capi.mv_group_open_host(handle_of(node)), objects.life_of(handle_of(node))) end,
   reduce_manually = reduce_manually,
 }

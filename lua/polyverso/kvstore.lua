@@ -21,6 +21,7 @@
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
+local objects = require("polyverso.objects")
 local Request = require("polyverso.request")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
@@ -41,7 +42,9 @@ local function tensors_of_key(value, copies)
   local some = {}
   for i, item in ipairs(value) do
     some[i] = tensor_of(item, copies)
-    if not some[i] then refuse(capi.MV_EINVAL, "element %d of a key's values is a %s, not a tensor", i, type(item)) end
+    if not some[i] then
+      refuse(capi.MV_EINVAL, "element %d of a key's values is a %s, not a tensor; polyverso.tensor's copy_of{1, 2} makes one", i, type(item))
+    end
   end
   return some
 end
@@ -59,15 +62,10 @@ local function tensors(keys, given, copies)
   return all
 end
 
-local KNOWN = {timeout = true, priority = true, async = true, sparse_too = true}
+local KNOWN = values.set_of("async, priority, sparse_too, timeout", "'")
 
 local function options(how)
-  how = how or {}
-  for name in pairs(how) do
-    if not KNOWN[name] then
-      refuse(capi.MV_EINVAL, "unknown option '%s'; known: async, priority, sparse_too, timeout", tostring(name))
-    end
-  end
+  how = values.checked(how, KNOWN)
   return values.call_options((how.async and capi.MV_ASYNC or 0) + (how.sparse_too and capi.KV_SPARSE_TOO or 0), how.timeout)
 end
 
@@ -99,7 +97,7 @@ local function updated(self, call, ...)
   while true do
     local ended, result = pcall(call, self.handle, ...)
     if ended then return result end
-    if not self.updater or type(result) ~= "table" or result.code ~= capi.MV_EPENDING then error(result, 0) end
+    if not self.updater or type(result) ~= "table" or result.code ~= capi.MV_EPENDING then capi.raise_again(result) end
     self:update()
   end
 end
@@ -108,7 +106,7 @@ end
 function KVStore:pull(key, out, how)
   local copies = {}
   local request = updated(self, capi.kv_pull, key, with_priority(how, tensors(key, out, copies)), options(how))
-  if request then return Request.new(request, function() copy_back(copies) end) end
+  if request then return Request.new(request, function() copy_back(copies) end, "store:pull") end
   copy_back(copies)
 end
 
@@ -141,7 +139,7 @@ function KVStore:row_sparse_pull(key, out, row_ids, how)
     for i = 1, #key do ids[i] = row_ids_of_key(is_list and row_ids[i] or row_ids) end
   end
   local request = updated(self, capi.kv_row_sparse_pull, key, with_priority(how, tensors(key, out)), ids, options(how))
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "store:row_sparse_pull")
 end
 
 --- push(), then pull() into `out`, or into `value` if `out` is nil.
@@ -156,11 +154,24 @@ function KVStore:broadcast(key, value, out)
   self:pull(key, out)
 end
 
+-- The text of an optimizer with parameters, {learning_rate = 0.5}; the library checks their names.
+local function with_parameters(name, parameters)
+  if parameters == nil then
+    if type(name) == "string" or type(name) == "table" and name.all_factors then return name end
+    refuse(capi.MV_EINVAL, "an optimizer of polyverso.optimizer is needed, or a text such as \"mx.sgd learning_rate=0.5\", not a %s", type(name))
+  end
+  if type(name) ~= "string" or type(parameters) ~= "table" then
+    refuse(capi.MV_EINVAL, "parameters are for an optimizer's name: set_optimizer(\"mx.sgd\", {learning_rate = 0.5})")
+  end
+  return values.settings_text(name, parameters)
+end
+
 --- Sets the optimizer of all keys, existing and future: one of polyverso.optimizer's, or its text, "mx.adam
--- learning_rate=0.001". One worker calls it, before the pushes that it is for; setting an equal one again changes
--- nothing. A store of this process follows the object: a changed rate, parameter or factor takes effect with the next
--- push, and the optimizer's states are kept.
-function KVStore:set_optimizer(optimizer)
+-- learning_rate=0.001", or its name and a table of parameters, "mx.adam", {learning_rate = 0.001}. One worker calls it,
+-- before the pushes that it is for; setting an equal one again changes nothing. A store of this process follows the
+-- object: a changed rate, parameter or factor takes effect with the next push, and the optimizer's states are kept.
+function KVStore:set_optimizer(optimizer, parameters)
+  optimizer = with_parameters(optimizer, parameters)
   local before = self.optimizer
   self.optimizer = type(optimizer) == "table" and optimizer or nil
   local ended, failure = pcall(function()
@@ -170,7 +181,7 @@ function KVStore:set_optimizer(optimizer)
   if not ended then
     self.optimizer = before
     self:set_factors(self.keys)
-    error(failure, 0)
+    capi.raise_again(failure)
   end
   self.updater = nil
   self:set_factors(self.keys)
@@ -205,11 +216,12 @@ end
 function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(self.handle, key, parameters) end
 
 --- Sets the function that pushes to a store of this process call instead of replacing the value: updater(key, merged,
--- stored) changes `stored` in place. A push returns after its updater has run. An error in the updater becomes the
--- push's error, and the value stays as it was. The tensors are valid only until the updater returns; it must copy
--- values that it keeps.
+-- stored) changes `stored` in place, or returns a tensor of its shape, which becomes the value. A push returns after
+-- its updater has run. An error in the updater becomes the push's error, and the value stays as it was. The tensors are
+-- valid only until the updater returns; it must copy values that it keeps.
 -- @param updater  nil: removes the updater. An error for dist types, whose values are updated on the servers
 function KVStore:set_updater(updater)
+  values.check_callable("store:set_updater", "the updater", updater, true)
   capi.kv_set_updater(self.handle, updater ~= nil)
   self.updater = updater
   if updater then self.optimizer = nil end
@@ -220,6 +232,15 @@ local function code_of(failure)
   return type(failure) == "table" and type(failure.code) == "number" and failure.code < 0 and failure.code or capi.MV_EINVAL
 end
 
+-- Runs the updater on one update, and assigns a tensor that it returns.
+local function run_updater(self, name, merged, stored)
+  local made = self.updater(name, merged, stored)
+  if made == nil or rawequal(made, stored) then return end
+  local value = tensor_of(made)
+  if not value then refuse(capi.MV_EINVAL, "the updater must return nothing or a tensor, not a %s", type(made)) end
+  stored:assign(value)
+end
+
 --- Processes all queued updates, then raises the first error among them.
 function KVStore:update()
   if not self.updater or self.is_updating then return end
@@ -228,30 +249,37 @@ function KVStore:update()
   while merged ~= 0 do
     local name = self.has_names and key or tonumber(key)
     self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- alive until the store has taken the value back
-    local ended, raised = pcall(self.updater, name, self.is_updating[1], self.is_updating[2])
+    local ended, raised = pcall(run_updater, self, name, self.is_updating[1], self.is_updating[2])
     capi.kv_update_done(self.handle, ended and capi.MV_OK or code_of(raised))
     self.is_updating = nil
     if not ended and not failed then failed, failure = true, raised end
     merged, stored, key = capi.kv_next_update(self.handle)
   end
-  if failed then error(failure, 0) end
+  if failed then capi.raise_again(failure) end
 end
 
 --- Makes keys that are initialized from now on refuse NaN and infinity, unless `on` is false. Dist types: all workers
 -- make the same call.
 function KVStore:set_reject_nonfinite(on) capi.kv_set_reject_nonfinite(self.handle, on == false and 0 or 1) end
 
---- Compresses later pushes: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}. The worker keeps the residual
--- and adds it to the next push. docs/kvstore.md lists the codecs.
-function KVStore:set_gradient_compression(codec)
+--- Compresses later pushes: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}, or "2bit", {threshold = 0.5}.
+-- The worker keeps the residual and adds it to the next push. docs/kvstore.md lists the codecs.
+function KVStore:set_gradient_compression(codec, parameters)
   if type(codec) == "table" then
-    if type(codec.type) ~= "string" then refuse(capi.MV_EINVAL, 'the codec has no type: {type = "2bit", threshold = 0.5}') end
-    local words = {codec.type}
+    local others = {}
     for name, value in pairs(codec) do
-      if name ~= "type" then words[#words + 1] = ("%s=%s"):format(name, value) end
+      if name ~= "type" then others[name] = value end
     end
-    codec = table.concat(words, " ")
+    if type(codec.type) ~= "string" then
+      local example = values.settings_words(others):gsub("=", " = "):gsub(" ([%w_]+ = )", ", %1")
+      refuse(capi.MV_EINVAL, 'the codec has no type: write {type = "2bit", %s}', example == "" and "threshold = 0.5" or example)
+    end
+    codec, parameters = codec.type, others
   end
+  if type(codec) ~= "string" then
+    refuse(capi.MV_EINVAL, 'a codec is needed, such as {type = "2bit", threshold = 0.5}, not a %s', type(codec))
+  end
+  codec = parameters and values.settings_text(codec, parameters) or codec
   capi.kv_set_gradient_compression(self.handle, codec)
 end
 
@@ -305,7 +333,10 @@ function KVStore:barrier(how) capi.kv_barrier(self.handle, options(how)) end
 function KVStore:leave() capi.kv_leave(self.handle) end
 
 --- Closes the store.
-function KVStore:free() capi.kv_free(self.handle) end
+function KVStore:free()
+  capi.kv_free(self.handle)
+  self.ended = "after free()"
+end
 
 function KVStore:own()
   local handle = self.handle
@@ -313,7 +344,15 @@ function KVStore:own()
   return self
 end
 
-function KVStore:__tostring() return "polyverso.kvstore " .. self:type() end
+function KVStore:described() return ("the %s store"):format(self.name) end
+
+--- polyverso.kvstore local; with a cluster, polyverso.kvstore dist_sync, worker 0 of 2
+function KVStore:__tostring()
+  local why = objects.end_of(self)
+  return ("polyverso.kvstore %s%s%s"):format(self.name, self.place and ", " .. self.place or "", why and ", " .. why or "")
+end
+
+objects.finish("store", KVStore)
 
 -- A store in a process that is only a server: it has a type, a rank and a number of workers. All else is an error.
 local StoreOfServer = {}
@@ -329,7 +368,7 @@ function of_server:num_workers() return capi.mv_num_workers(self.node) end
 
 local module = {}
 
-local function handle_of(node) return node and node.handle or 0 end
+local function handle_of(node) return values.node_handle("kvstore.create", node) end
 
 --- Creates a store of one of MXNet's types, case-insensitive: local, local_update_cpu, local_allreduce_cpu,
 -- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device,
@@ -339,20 +378,26 @@ local function handle_of(node) return node and node.handle or 0 end
 -- @param node  the node of the store's cluster; nil = that of polyverso.init()
 function module.create(type, node)
   local number = handle_of(node)
-  local made, handle = pcall(capi.kv_create, number, type or "local")
-  if not made then
+  local created, handle = pcall(capi.kv_create, number, type or "local")
+  if not created then
     local known, worker = pcall(capi.mv_worker_id, number)
-    if not known or worker >= 0 or handle.code ~= capi.MV_ESTATE then error(handle, 0) end
+    if not known or worker >= 0 or handle.code ~= capi.MV_ESTATE then capi.raise_again(handle) end
     return setmetatable({name = type:lower(), node = number}, StoreOfServer)
   end
-  local is_dist = capi.kv_type(handle):find("^dist") or capi.kv_type(handle):find("^p3")
-  return setmetatable({handle = handle, node = number, is_dist = is_dist, keys = {}, factors = {}}, KVStore):own()
+  local name = capi.kv_type(handle)
+  local is_dist = name:find("^dist") or name:find("^p3")
+  local made = setmetatable({handle = handle, name = name, node = number, is_dist = is_dist, keys = {}, factors = {}}, KVStore)
+  if is_dist then
+    made.life, made.place = objects.life_of(number), ("worker %d of %d"):format(capi.kv_rank(handle), capi.kv_num_workers(handle))
+  end
+  return made:own()
 end
 
 --- Sets this server's controller for the commands of store:send_command(): controller(head, body). It runs inside
 -- run_commands(), run_server() and send_command(). An error in it becomes the sender's error.
 -- @param controller  nil for none
 function module.set_controller(controller, node)
+  values.check_callable("kvstore.set_controller", "the controller", controller, true)
   local handle = handle_of(node)
   capi.kv_set_controller(handle, controller ~= nil)
   controllers[handle] = controller

@@ -18,6 +18,7 @@ Server.__index = Server
 -- @param controller  function(head, body). An error in it becomes the sender's error, and is printed here. nil: prints
 -- each command, as MXNet does
 function module.KVStoreServer(kvstore, controller)
+  require("polyverso.values").check_callable("KVStoreServer", "the controller", controller, true)
   local function name(head, body) print(("server %d, unknown command (%s, %s)"):format(kvstore:rank(), tostring(head), body)) end
   return setmetatable({kvstore = kvstore, controller = controller or module.controller or name}, Server)
 end
@@ -28,7 +29,7 @@ function Server:run()
     local ended, raised = pcall(self.controller, head, body)
     if ended then return end
     io.stderr:write("command ", tostring(head), ": ", tostring(raised), "\n")
-    error(raised, 0)
+    require("polyverso.capi").raise_again(raised)
   end
   require("polyverso.kvstore").run_server(execute, {handle = self.kvstore.node})
 end

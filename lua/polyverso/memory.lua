@@ -57,6 +57,23 @@ function memory.look(cdata, count, writable)
   return tonumber(ffi.cast("intptr_t", ffi.cast("const void *", cdata))), count, type.dtype
 end
 
+-- The dimensions in the name of a C type, float [2][3], by ctype id; false: fewer than two.
+local shapes = {}
+
+--- The dimensions of an array of two or more of them; nil for other memory.
+function memory.shape(cdata)
+  local ctype = ffi.typeof(cdata)
+  local id = tonumber(ctype)
+  local shape = shapes[id]
+  if shape == nil then
+    shape = {}
+    for length in tostring(ctype):gmatch("%[(%d+)%]") do shape[#shape + 1] = tonumber(length) end
+    shape = #shape > 1 and shape or false
+    shapes[id] = shape
+  end
+  return shape or nil
+end
+
 local int64, uint64 = ffi.typeof("int64_t"), ffi.typeof("uint64_t")
 local LOW = int64(2 ^ 32 - 1)
 local BEYOND = uint64(2 ^ 63)

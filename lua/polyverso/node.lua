@@ -1,15 +1,25 @@
 --- A node: this process as a member of a cluster; made by polyverso.init().
 
 local capi = require("polyverso.capi")
+local data = require("polyverso.data")
+local foreign = require("polyverso.foreign")
+local names = require("polyverso.names")
+local objects = require("polyverso.objects")
 local Request = require("polyverso.request")
 local Table = require("polyverso.table")
+local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
+
+local WAITS, SAVES, FORMATS = values.set_of("timeout, async"), values.set_of("keep, timeout, async"), values.set_of("json")
 
 local Node = {}
 Node.__index = Node
 
 function Node.new(handle)
-  return setmetatable({handle = handle}, Node)
+  local life = objects.life_of(handle)
+  life.worker, life.workers, life.is_sync = capi.mv_worker_id(handle), capi.mv_num_workers(handle), capi.mv_is_sync(handle) == 1
+  life.server, life.servers = capi.mv_server_id(handle), capi.mv_num_servers(handle)
+  return setmetatable({handle = handle, life = life}, Node)
 end
 
 -- node:rank(), node:worker_id() and so on: see polyverso.h.
@@ -26,9 +36,9 @@ function Node:is_sync() return capi.mv_is_sync(self.handle) == 1 end
 --- Waits until this worker's adds are applied and every worker has called it.
 -- @param how {timeout = seconds, async = true}, or nil
 function Node:barrier(how)
-  how = how or {}
+  how = values.checked(how, WAITS)
   local request = capi.mv_barrier(self.handle, values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout))
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "node:barrier")
 end
 
 --- Handles of at most `capacity` requests that have finished since the last poll; waits up to `timeout` seconds for
@@ -37,12 +47,22 @@ function Node:poll(capacity, timeout)
   return capi.mv_poll(self.handle, capacity or 64, timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
 
+local KINDS = {array = capi.MV_ARRAY, matrix = capi.MV_MATRIX, sparse = capi.MV_SPARSE, keyvalue = capi.MV_KEYVALUE}
+local EXAMPLES = {array = "{size = 10}", matrix = "{rows = 10, cols = 64}", sparse = "{rows = 10, cols = 64}", keyvalue = "{cols = 64}"}
+
 local function create(self, kind, spec)
-  local passed = {kind = kind, dtype = values.dtype(spec.dtype)}
-  for key, value in pairs(spec) do
-    if key ~= "init" and key ~= "dtype" then passed[key] = value end
+  if type(spec) ~= "table" or tensor.is_tensor(spec) or foreign.is_tensor(spec) then
+    local given = (tensor.is_tensor(spec) or foreign.is_tensor(spec)) and "a tensor" or spec == nil and "nothing" or "a " .. type(spec)
+    capi.raise(capi.MV_EINVAL, ("node:%s() takes a table such as %s, not %s"):format(kind, EXAMPLES[kind], given))
   end
-  return Table.new(capi.mv_table_create(self.handle, passed, values.with_dtype(spec.init, passed.dtype)))
+  local passed = {kind = KINDS[kind], dtype = values.dtype(spec.dtype)}
+  for key, value in pairs(spec) do
+    if key ~= "init" and key ~= "dtype" then passed[key] = key == "updater" and tostring(value) or value end
+  end
+  local needed = {rows = tonumber(spec.rows or spec.size), cols = tonumber(spec.cols) or 1, is_flat = kind == "array", dtype = passed.dtype}
+  local init = data.given(spec.init, needed, spec.name and ('init of table "%s"'):format(spec.name) or "init")
+  names.creating(kind)
+  return Table.new(capi.mv_table_create(self.handle, passed, values.with_dtype(init, passed.dtype, init ~= spec.init)), self.life)
 end
 
 --- Creates an array. Collective: every worker makes the same call.
@@ -55,26 +75,26 @@ end
 --   the list
 --   staleness = the number of clocks (t:clock()) that a worker may be ahead of the slowest one; 0: sync mode for this
 --   table
-function Node:array(spec) return create(self, capi.MV_ARRAY, spec) end
+function Node:array(spec) return create(self, "array", spec) end
 
 --- Creates a matrix.
 -- @param spec {rows = r, cols = c, ...}, and the optional fields of array()
-function Node:matrix(spec) return create(self, capi.MV_MATRIX, spec) end
+function Node:matrix(spec) return create(self, "matrix", spec) end
 
 --- Creates a matrix that stores and sends only the rows that were ever changed.
 -- @param spec {rows = r, cols = c, ...} as for matrix(), without init, but with:
 --   initial = the value of elements that were never changed
 --   initial_range, seed = this value is random within initial +- initial_range instead, and depends only on seed, row
 --   and column
-function Node:sparse(spec) return create(self, capi.MV_SPARSE, spec) end
+function Node:sparse(spec) return create(self, "sparse", spec) end
 
 --- Creates a table of `cols` numbers (default 1) for each 64-bit integer key; stores only keys that were changed.
 -- @param spec {cols = c, ...} as for sparse(), and:
 --   capacity = keys kept on all servers together; beyond it, each server drops its least recently used keys
-function Node:keyvalue(spec) return create(self, capi.MV_KEYVALUE, spec or {}) end
+function Node:keyvalue(spec) return create(self, "keyvalue", spec or {}) end
 
 --- Opens a table that exists already.
-function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name)) end
+function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name), self.life) end
 
 --- Like polyverso.doctor(), for this node: the transport to each peer, why it is not a better one, its latency.
 function Node:doctor() return capi.mv_doctor_text(self.handle, capi.MV_JSON) end
@@ -85,7 +105,7 @@ function Node:tables() return capi.mv_table_list(self.handle) end
 --- The state of the cluster: its members, and which of them wait for which. As text, or with {json = true} as JSON
 -- text, whose fields docs/operations.md describes. Takes at most four seconds, even if other members do not answer.
 function Node:status(how)
-  return capi.mv_status_text(self.handle, how and how.json and capi.MV_JSON or 0)
+  return capi.mv_status_text(self.handle, values.checked(how, FORMATS).json and capi.MV_JSON or 0)
 end
 
 --- The counters of this process, in Prometheus's text format.
@@ -95,14 +115,15 @@ function Node:metrics() return capi.mv_metrics_text(self.handle) end
 function Node:trace() return capi.mv_trace_text(self.handle) end
 
 --- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers
--- see under this path. Collective: every worker calls it. The checkpoint contains each worker's changes before its
--- call, and none after it. Returns when the checkpoint is on disk; with async, when training may continue.
+-- see under this path, and which is created, with its parents, if it does not exist. Collective: every worker calls it.
+-- The checkpoint contains each worker's changes before its call, and none after it. Returns when the checkpoint is on
+-- disk; with async, when training may continue.
 -- @param how {keep = the number of newest checkpoints to keep (default all), timeout = seconds, async = true}, or nil
 function Node:save(directory, how)
-  how = how or {}
+  how = values.checked(how, SAVES)
   local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
   local request = capi.mv_checkpoint_save(self.handle, directory, how.keep or 0, options)
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "node:save")
 end
 
 --- Loads all tables of a checkpoint, or of the newest complete one in a directory, on any number of servers.
@@ -111,13 +132,48 @@ end
 -- changed.
 -- @param how {timeout = seconds, async = true}, or nil
 function Node:load(path, how)
-  how = how or {}
+  how = values.checked(how, WAITS)
   local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
   local request = capi.mv_checkpoint_load(self.handle, path, options)
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "node:load")
+end
+
+-- An error as one line for other processes.
+local function one_line(failure)
+  local text = tostring(failure):gsub("\nstack traceback:.*", "") -- which the interpreter `lua` has added
+  return (text:gsub("%z", " "):gsub("%s+", " "):sub(1, 500))
 end
 
 --- Leaves the cluster. A process that is also a server continues to serve until every worker has finished.
-function Node:shutdown() capi.mv_shutdown(self.handle) end
+function Node:shutdown()
+  capi.mv_shutdown(self.handle)
+  objects.shut(self.handle)
+end
 
-return Node
+--- Leaves the cluster because this program has failed: the calls of the other processes fail, with this reason. Does
+-- nothing on a node that has ended.
+-- @param reason  an error or a text; nil: none
+function Node:abort(reason)
+  if objects.end_of(self) then return end
+  capi.mv_abort(self.handle, reason ~= nil and one_line(reason) or nil)
+  objects.shut(self.handle, "after abort")
+end
+
+--- The end of a block with `local node <close> = polyverso.init()`, in Lua 5.4: shuts down, or aborts after an error.
+function Node:__close(failure)
+  if objects.end_of(self) then return end
+  if failure == nil then self:shutdown() else self:abort(failure) end
+end
+
+function Node:described() return "this node" end
+
+--- <polyverso.Node worker 0 of 2, sync, 3 tables>
+function Node:__tostring()
+  local life, tables = self.life, 0
+  for _ in pairs(life.tables) do tables = tables + 1 end
+  local place = life.worker >= 0 and ("worker %d of %d"):format(life.worker, life.workers)
+    or ("server %d of %d"):format(life.server, life.servers)
+  return objects.text(self, "Node", place, life.is_sync and "sync" or "async", ("%d table%s"):format(tables, tables == 1 and "" or "s"))
+end
+
+return objects.finish("node", Node, {abort = true})

@@ -11,6 +11,7 @@
 --   param_idx2name = {[key] = name}: among named parameters, only those that end in _weight or _gamma decay
 
 local capi = require("polyverso.capi")
+local names = require("polyverso.names")
 
 -- Each optimizer's name on the servers, its own parameters, and MXNet's own default rate, if any, which a schedule's
 -- base_lr does not replace.
@@ -103,6 +104,9 @@ local module = {}
 for class, kind in pairs(KINDS) do
   local known = names_of(kind)
   module[class] = function(settings)
+    if settings ~= nil and type(settings) ~= "table" then
+      capi.raise(capi.MV_EINVAL, ("%s takes a table of parameters, {learning_rate = 0.01}, not a %s"):format(class, type(settings)))
+    end
     local made = {kind = kind[1], parameters = {learning_rate = kind[3]}, idx2name = {}, lr_mult = {}}
     for name, value in pairs(settings or {}) do
       if name == "lr_scheduler" then
@@ -114,8 +118,9 @@ for class, kind in pairs(KINDS) do
       elseif ALIASES[name] and known[ALIASES[name]] then
         made.parameters[ALIASES[name]] = value
       elseif name ~= "multi_precision" and name ~= "sym" then -- 16-bit floats are always updated in 32 bits
-        local other = "%s has no parameter '%s'; known: %s %s lr_scheduler param_idx2name"
-        capi.raise(capi.MV_EINVAL, other:format(class, tostring(name), kind[2], COMMON))
+        local listed = ("%s %s lr_scheduler param_idx2name"):format(kind[2], COMMON)
+        local similar = names.did_you_mean(name, names.words(listed))
+        capi.raise(capi.MV_EINVAL, ("%s has no parameter '%s'; known: %s%s"):format(class, tostring(name), listed, similar))
       end
     end
     setmetatable(made, Optimizer):set_wd_mult{}
@@ -125,13 +130,14 @@ end
 
 --- create("adam", {learning_rate = 0.01}): the optimizer of that name, case-insensitive.
 function module.create(name, settings)
-  local names = {}
+  local all = {}
   for class in pairs(KINDS) do
     if class:lower() == name:lower() then return module[class](settings) end
-    names[#names + 1] = class:lower()
+    all[#all + 1] = class:lower()
   end
-  table.sort(names)
-  capi.raise(capi.MV_EINVAL, ('unknown optimizer "%s"; known: %s'):format(name, table.concat(names, ", ")))
+  table.sort(all)
+  local similar = names.did_you_mean(name, all):gsub("%?$", "")
+  capi.raise(capi.MV_EINVAL, ('unknown optimizer "%s"%s; known: %s'):format(name, similar, table.concat(all, ", ")))
 end
 
 return module

@@ -2,14 +2,16 @@
 -- outcome is lost, except for the error of an add, which the table's next call, barrier() or shutdown() raises.
 
 local capi = require("polyverso.capi")
+local objects = require("polyverso.objects")
 local values = require("polyverso.values")
 
 local Request = {}
 Request.__index = Request
 
 --- @param result a function that returns the finished call's result; nil if it has none
-function Request.new(handle, result)
-  local self = setmetatable({handle = handle, result = result}, Request)
+-- @param call  what the request does, for messages: "node:barrier"; "read" with its table
+function Request.new(handle, result, call, table)
+  local self = setmetatable({handle = handle, result = result, call = call, table = table, life = table and table.life}, Request)
   if newproxy then self.owner = values.owner(function() self:__gc() end) end
   return self
 end
@@ -25,12 +27,19 @@ local function alive(self)
   return known or type(failure) ~= "table" or failure.family ~= "handle"
 end
 
+-- The error of a request that the node's shutdown has ended, instead of one that names a number.
+local function explained(self, failure)
+  local why = objects.end_of(self)
+  if not why or type(failure) ~= "table" or failure.family ~= "handle" then return failure end
+  return select(2, pcall(capi.raise, capi.MV_EHANDLE, ("%s: request:wait() %s"):format(self:described(), why)))
+end
+
 --- Whether the call has finished, successfully or not. Never waits.
 function Request:done()
   if self.handle then
     local ended, outcome = pcall(capi.mv_request_test, self.handle)
     if ended and outcome == 0 then return false end
-    if not ended then self.failure = outcome end
+    if not ended then self.failure = explained(self, outcome) end
     self.handle = nil
   end
   return true
@@ -41,12 +50,12 @@ function Request:wait(timeout)
   if self.handle then
     local ended, failure = pcall(capi.mv_request_wait, self.handle, values.milliseconds(timeout))
     if not ended then
-      if alive(self) then error(failure, 0) end
-      self.failure = failure
+      if alive(self) then capi.raise_again(failure) end
+      self.failure = explained(self, failure)
     end
     self.handle = nil
   end
-  if self.failure then error(self.failure, 0) end
+  if self.failure then capi.raise_again(self.failure) end
   return self.result and self.result()
 end
 
@@ -59,4 +68,16 @@ function Request:cancel()
   end
 end
 
-return Request
+--- What the request does: node:barrier, or read of table "weights".
+function Request:described()
+  local call = self.call or "call"
+  return self.table and call .. " of " .. self.table:described() or call
+end
+
+--- <polyverso.Request read of table "weights", pending>
+function Request:__tostring()
+  local state = self.failure and "failed" or self:done() and (self.failure and "failed" or "done") or "pending"
+  return ("<polyverso.Request %s, %s>"):format(self:described(), state)
+end
+
+return objects.finish("request", Request, {done = true, wait = true, cancel = true})

@@ -2,8 +2,10 @@
 -- node:sparse(), node:keyvalue() or node:open().
 --
 -- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with
--- one column, are a flat table. FFI memory of the table's type is passed, and receives results, without a copy: float,
--- double, int64_t, int32_t, uint8_t, int8_t, and uint16_t for the bits of bf16. Tables of numbers work for every dtype.
+-- one column, are a flat table. They may also be tensors, of polyverso.tensor or Torch. Data that knows its dimensions
+-- must have the table's: a matrix of 3 x 2 takes no 2 x 3 values. FFI memory of the table's type is passed, and receives
+-- results, without a copy: float, double, int64_t, int32_t, uint8_t, int8_t, and uint16_t for the bits of bf16. Tables
+-- of numbers work for every dtype.
 -- Integers are never truncated or rounded: those that no Lua number holds exactly are int64_t in LuaJIT, and an error
 -- in Lua 5.1.
 -- `how` is nil or a table:
@@ -12,23 +14,33 @@
 --   timeout = seconds     instead of the node's default
 --   async = true          returns a request at once
 
+local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local data = require("polyverso.data")
+local objects = require("polyverso.objects")
 local Request = require("polyverso.request")
+local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
 local Table = {}
 Table.__index = Table
 
-function Table.new(handle)
+--- @param life the node's, from objects.life_of()
+function Table.new(handle, life)
   local info = capi.mv_table_describe(handle)
+  life.tables[info.name] = (life.tables[info.name] or 0) + 1
+  local is_flat = info.kind == capi.MV_ARRAY or info.kind == capi.MV_KEYVALUE and info.cols == 1
   return setmetatable({
     handle = handle,
+    life = life,
     name = info.name,
+    kind = info.kind,
     dtype = info.dtype,
     rows = info.rows,
     cols = info.cols,
     is_map = info.kind == capi.MV_KEYVALUE,
-    is_flat = info.kind == capi.MV_ARRAY or info.kind == capi.MV_KEYVALUE and info.cols == 1,
+    is_flat = is_flat,
+    needed = {cols = info.cols, is_flat = is_flat, dtype = info.dtype},
   }, Table)
 end
 
@@ -38,7 +50,17 @@ local checked = values.checked
 -- The ids of a call; nil for the whole table.
 local function ids_of(how)
   if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
-  return how.rows or how.keys
+  local ids = how.rows or how.keys
+  return ids and data.ids(ids)
+end
+
+--- How messages name the table.
+function Table:described() return ('table "%s"'):format(self.name) end
+
+-- The shape of the values for `count` rows; a key-value table has no number of rows of its own.
+local function needed(self, count)
+  self.needed.rows = count > 0 and count or nil
+  return self.needed
 end
 
 local function flags_of(how) return how.async and capi.MV_ASYNC or how.wait == false and capi.MV_FORGET or 0 end
@@ -46,8 +68,13 @@ local function flags_of(how) return how.async and capi.MV_ASYNC or how.wait == f
 local function read(self, how, whole, some)
   how = checked(how, KNOWN)
   local ids = ids_of(how)
-  local count = ids and values.row_count(ids) or self.rows
-  local out = how.out or {n = count * self.cols, dtype = self.dtype}
+  local count, copies = ids and data.count(ids) or self.rows, {}
+  local out
+  if how.out then
+    out = data.taken(how.out, needed(self, count), self, copies)
+  else
+    out = {n = count * self.cols, dtype = self.dtype}
+  end
   local options = values.call_options(flags_of(how), how.timeout)
   local request
   if ids then
@@ -56,11 +83,14 @@ local function read(self, how, whole, some)
     request = whole(self.handle, out, options)
   end
   local function result()
-    if how.out then return out end
+    if how.out then
+      arrays.copy_back(copies)
+      return how.out
+    end
     out.n, out.dtype = nil, nil
     return self.is_flat and out or values.rows_of(out, count, self.cols)
   end
-  if request then return Request.new(request, result) end
+  if request then return Request.new(request, result, "read", self) end
   return result()
 end
 
@@ -91,42 +121,56 @@ function Table:scan(how)
   end
 end
 
-local function write(self, data, how, whole, some)
+local function write(self, changes, how, whole, some)
   how = checked(how, KNOWN)
   local ids, options = ids_of(how), values.call_options(flags_of(how), how.timeout)
-  local given = values.flat(data)
+  local given = data.given(changes, needed(self, ids and data.count(ids) or self.rows), self)
   local request
   if ids then
     request = some(self.handle, ids, given, options)
   else
     request = whole(self.handle, given, options)
   end
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "write", self)
 end
 
 --- Adds element by element, through the table's updater; repeated rows are summed first. Returns when every server has
 -- applied the add. With how.wait = false it returns at once, and its error, if any, is raised by the next call on the
 -- table, barrier() or shutdown().
-function Table:add(data, how) return write(self, data, how, capi.mv_table_add, capi.mv_table_add_rows) end
+function Table:add(delta, how) return write(self, delta, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
 --- Assigns values, bypassing the updater and sync mode's rounds: for loading a model, between two barriers. For
 -- repeated rows the last one counts.
-function Table:set(data, how) return write(self, data, how, capi.mv_table_set, capi.mv_table_set_rows) end
+function Table:set(new, how) return write(self, new, how, capi.mv_table_set, capi.mv_table_set_rows) end
 
 --- Removes rows of a sparse table, or keys of a key-value table, with their updater's state: they then read as their
 -- initial value. Rows and keys that are not stored are skipped. `how` as for add().
 function Table:erase(ids, how)
   how = checked(how, KNOWN)
-  local request = capi.mv_table_erase_rows(self.handle, ids, values.call_options(flags_of(how), how.timeout))
-  return request and Request.new(request)
+  local request = capi.mv_table_erase_rows(self.handle, data.ids(ids), values.call_options(flags_of(how), how.timeout))
+  return request and Request.new(request, nil, "erase", self)
 end
 
---- Sets the updater of later adds, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h
--- has the list. One worker calls it.
+-- The text of an updater, whose parameters may be in the table of options.
+local function updater_of(updater, how)
+  local parameters, options = {}, {}
+  for name, value in pairs(how) do
+    if KNOWN.set[name] then options[name] = value else parameters[name] = value end
+  end
+  local text = type(updater) == "table" and tostring(updater) or updater
+  if type(text) ~= "string" then
+    capi.raise(capi.MV_EINVAL, ('an updater is needed, such as "sgd rate=0.1", not a %s'):format(type(updater)))
+  end
+  return values.settings_text(text, parameters), options
+end
+
+--- Sets the updater of later adds, or new parameters for it: "adagrad rate=0.05", or "adagrad", {rate = 0.05}.
+-- mv_table_set_updater() in polyverso.h has the list. One worker calls it.
 function Table:set_updater(updater, how)
-  how = checked(how, KNOWN)
+  if type(how) ~= "table" then how = checked(how, KNOWN) end
+  updater, how = updater_of(updater, how)
   local request = capi.mv_table_set_updater(self.handle, updater, values.call_options(flags_of(how), how.timeout))
-  return request and Request.new(request)
+  return request and Request.new(request, nil, "set_updater", self)
 end
 
 --- Ends one of this worker's iterations on a table that has a staleness. Never waits.
@@ -141,10 +185,31 @@ Table.__len = Table.size
 --- The fields of mv_table_info; asks the servers.
 function Table:info() return capi.mv_table_describe(self.handle) end
 
+local function ended(self, why)
+  local open = self.life.tables[self.name]
+  self.life.tables[self.name] = open and open > 1 and open - 1 or nil
+  self.ended = why
+end
+
 --- Closes this handle; the table continues to exist.
-function Table:close() capi.mv_table_close(self.handle) end
+function Table:close()
+  capi.mv_table_close(self.handle)
+  ended(self, "after close()")
+end
 
 --- Frees the table on all servers. One worker calls it, when no worker uses the table any more.
-function Table:destroy() capi.mv_table_destroy(self.handle) end
+function Table:destroy()
+  capi.mv_table_destroy(self.handle)
+  ended(self, "after destroy()")
+end
 
-return Table
+--- <polyverso.Table "weights", 3 x 2 f32>
+function Table:__tostring()
+  local rows = self.is_map and "keys" or ("%.0f"):format(self.rows)
+  local shape = self.is_flat and rows or rows .. " x " .. self.cols
+  local sparse = self.kind == capi.MV_SPARSE and ", sparse" or self.is_map and ", key-value" or ""
+  local why = objects.end_of(self)
+  return ('<polyverso.Table "%s", %s %s%s%s>'):format(self.name, shape, tensor.name_of(self.dtype), sparse, why and ", " .. why or "")
+end
+
+return objects.finish("table", Table)

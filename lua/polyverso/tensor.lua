@@ -10,6 +10,7 @@
 -- pow_ work in place. Python and Perl use the same names. In LuaJIT, pointer() gives the memory.
 
 local capi = require("polyverso.capi")
+local foreign = require("polyverso.foreign")
 
 local Tensor = {}
 
@@ -80,9 +81,10 @@ local function lay_out(list, level, shape, flat)
   end
 end
 
---- A copy of a number, of nested tables of numbers, of FFI memory, or of a tensor.
+--- A copy of a number, of nested tables of numbers, of FFI memory, or of a tensor, of this module or Torch's.
 function Tensor.copy_of(data, dtype)
   if is_tensor(data) then return dtype and data:cast(dtype) or data:copy() end
+  if foreign.is_tensor(data) then return Tensor.copy_of(require("polyverso.arrays").one(data), dtype) end
   local shape, flat = {}, {}
   if type(data) == "number" then
     flat[1] = data
@@ -98,9 +100,17 @@ function Tensor.copy_of(data, dtype)
   return exact == dtype and made or made:cast(dtype)
 end
 
---- A tensor on FFI memory, without a copy: an array or {pointer = cdata, count = n}. The tensor keeps the memory alive.
--- @param shape nil = one dimension
+--- A tensor on FFI memory, without a copy: an array or {pointer = cdata, count = n}; or on the memory of a contiguous
+-- tensor of Torch. The tensor keeps the memory alive.
+-- @param shape nil = one dimension; a Torch tensor's own
 function Tensor.view(memory, shape)
+  if foreign.is_tensor(memory) then
+    if not memory:isContiguous() then
+      capi.raise(capi.MV_EINVAL, "tensor.view: this Torch tensor has gaps: use tensor.copy_of, or its contiguous()")
+    end
+    local made = require("polyverso.arrays").one(memory)
+    return shape and made:reshape(shape) or made
+  end
   if not shape then
     local count = type(memory) == "table" and memory.count
     if not count then
@@ -258,6 +268,23 @@ function methods:free()
   self.mv_tensor = 0
 end
 
+local function refuse_call(name, self)
+  if is_tensor(self) then capi.raise(capi.MV_EHANDLE, ("tensor:%s() after free()"):format(name)) end
+  local given = self == nil and "nothing" or "a " .. type(self)
+  local message = "tensor:%s() was called on %s: methods are called with a colon, tensor:%s(...), not tensor.%s(...)"
+  capi.raise(capi.MV_EINVAL, message:format(name, given, name, name))
+end
+
+-- Each method checks its object. ipc's tables of numbers and handles of their own pass as tensors, too.
+local function checked(name, method)
+  return function(self, ...)
+    local handle = type(self) == "table" and self.mv_tensor
+    if not handle or handle == 0 and name ~= "free" then refuse_call(name, self) end
+    return method(self, ...)
+  end
+end
+for name, method in pairs(methods) do methods[name] = checked(name, method) end
+
 -- ------------------------------------------------------------------ metamethods
 
 function Tensor.__index(self, key)
@@ -272,7 +299,9 @@ function Tensor.__newindex(self, key, value)
   if type(value) == "number" then part:fill(value) else part:assign(value) end
 end
 
-function Tensor.__tostring(self) return capi.mv_tensor_text(self) end
+function Tensor.__tostring(self)
+  return self.mv_tensor == 0 and "<polyverso.Tensor after free()>" or capi.mv_tensor_text(self)
+end
 function Tensor.__len(self) return self:shape()[1] end
 
 --- `adopt` makes a tensor that owns a handle of the C API and frees it; `name_of` returns the name of an mv_dtype.

@@ -1,6 +1,7 @@
 --- Conversions between Lua and the C API: nested tables in, row tables out. Internal.
 
 local capi = require("polyverso.capi")
+local names = require("polyverso.names")
 
 local values = {}
 
@@ -28,23 +29,28 @@ function values.owner(ends)
   return proxy
 end
 
---- The set of the names in a text, for checked().
-function values.set_of(names)
+--- The set of the names in a text, for checked(), whose message quotes names by `quote`.
+function values.set_of(list, quote)
   local set = {}
-  for name in names:gmatch("%a+") do set[name] = true end
-  return {names = names, set = set}
+  for name in list:gmatch("[%w_]+") do set[name] = true end
+  return {names = list, set = set, quote = quote or '"'}
 end
 
 local NOTHING = {}
 
 --- The table of options, or an empty one. Refuses unknown names: add(data, {row = 3}) would otherwise add to every row.
 function values.checked(how, known)
-  for name in pairs(how or NOTHING) do
+  if how == nil then return NOTHING end
+  if type(how) ~= "table" then
+    capi.raise(capi.MV_EINVAL, ("options must be a table, such as {timeout = 5}, not a %s; known: %s"):format(type(how), known.names))
+  end
+  for name in pairs(how) do
     if not known.set[name] then
-      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: %s'):format(tostring(name), known.names))
+      local similar = names.did_you_mean(name, names.words(known.names))
+      capi.raise(capi.MV_EINVAL, ("unknown option %s%s%s; known: %s%s"):format(known.quote, tostring(name), known.quote, known.names, similar))
     end
   end
-  return how or NOTHING
+  return how
 end
 
 --- The mv_dtype of a name; nil is MV_F32.
@@ -57,29 +63,16 @@ function values.dtype(name)
   return dtype
 end
 
---- A table of row tables as one flat table, row by row; anything else unchanged.
-function values.flat(data)
-  if type(data) ~= "table" or data.mv_tensor or type(data[1]) ~= "table" then return data end
-  local flat, n = {}, 0
-  for _, row in ipairs(data) do
-    for _, value in ipairs(row) do
-      n = n + 1
-      flat[n] = value
-    end
+--- Data with the dtype of its numbers, for calls without an mv_table that has one. The table of a script is copied.
+function values.with_dtype(given, dtype, is_own)
+  if type(given) ~= "table" or given.pointer or given.mv_tensor then return given end
+  local numbers = given
+  if not is_own then
+    numbers = {n = given.n or #given}
+    for i = 1, numbers.n do numbers[i] = given[i] end
   end
-  return flat
-end
-
---- The data with the dtype of its numbers, for calls without an mv_table that has one.
-function values.with_dtype(data, dtype)
-  local flat = values.flat(data)
-  if type(flat) ~= "table" or flat.pointer or flat.mv_tensor then return flat end
-  if flat == data then -- the caller's own table, which must not be changed
-    flat = {}
-    for i = 1, data.n or #data do flat[i] = data[i] end
-  end
-  flat.dtype = dtype
-  return flat
+  numbers.dtype = dtype
+  return numbers
 end
 
 --- A flat table as a table of row tables.
@@ -93,25 +86,60 @@ function values.rows_of(flat, count, cols)
   return rows
 end
 
---- The number of ids in a table, string, tensor or FFI array of row ids.
-function values.row_count(rows)
-  if type(rows) == "table" and rows.mv_tensor then return rows:count() end
-  if type(rows) == "table" then return rows.count or rows.n or #rows end
-  if type(rows) == "string" then return math.floor(#rows / 8) end
-  return require("ffi").sizeof(rows) / 8
+--- Parameters as the library takes them, "learning_rate=0.5 momentum=0.9", in the order of their names.
+function values.settings_words(parameters)
+  local words = {}
+  for name, value in pairs(parameters) do
+    if type(name) ~= "string" then capi.raise(capi.MV_EINVAL, ("parameters must have names: {learning_rate = %s}"):format(tostring(value))) end
+    if type(value) == "boolean" then value = value and 1 or 0 end
+    if type(value) ~= "number" and type(value) ~= "string" then
+      capi.raise(capi.MV_EINVAL, ("the parameter %s must be a number, not a %s"):format(name, type(value)))
+    end
+    if type(value) == "number" then
+      local short = ("%.15g"):format(value)
+      value = tonumber(short) == value and short or ("%.17g"):format(value)
+    end
+    words[#words + 1] = name .. "=" .. value
+  end
+  table.sort(words)
+  return table.concat(words, " ")
+end
+
+--- settings_words() behind a name.
+function values.settings_text(name, parameters)
+  local words = values.settings_words(parameters)
+  return words == "" and name or name .. " " .. words
+end
+
+--- Refuses what can't be called, before anything is changed; nil only with `may_be_nil`.
+function values.check_callable(call, name, value, may_be_nil)
+  local class = getmetatable(value)
+  if type(value) == "function" or value == nil and may_be_nil or type(class) == "table" and class.__call then return end
+  local given = value == nil and "nil" or "a " .. type(value)
+  capi.raise(capi.MV_EINVAL, ("%s: %s must be a function%s, not %s"):format(call, name, may_be_nil and " or nil" or "", given))
+end
+
+--- The handle of a node; 0, that of polyverso.init(), for nil.
+function values.node_handle(call, node)
+  if node == nil then return 0 end
+  if type(node) == "table" and type(node.handle) == "number" then return node.handle end
+  capi.raise(capi.MV_EINVAL, ("%s: a node is needed, or nil for that of polyverso.init(), not a %s"):format(call, type(node)))
 end
 
 --- Converts seconds to the C API's milliseconds: nil = the node's default, negative or infinite = no deadline.
 function values.milliseconds(seconds)
   if seconds == nil then return 0 end
+  if type(seconds) ~= "number" then
+    capi.raise(capi.MV_EINVAL, ("timeout must be a number of seconds, not a %s"):format(type(seconds)))
+  end
   if seconds < 0 or seconds == math.huge then return capi.MV_FOREVER end
   return math.max(1, math.ceil(seconds * 1000))
 end
 
---- mv_call_options in its shortest form.
-function values.call_options(flags, timeout)
-  if timeout == nil then return flags end
-  return {flags = flags, timeout_ms = values.milliseconds(timeout)}
+--- mv_call_options in its shortest form. A label is from arrays.label().
+function values.call_options(flags, timeout, label)
+  if timeout == nil and label == nil then return flags end
+  return {flags = flags, timeout_ms = values.milliseconds(timeout), label = label or 0}
 end
 
 return values

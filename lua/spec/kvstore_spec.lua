@@ -194,7 +194,7 @@ describe("a store", function()
     local a = ones()
     kv:init({"a", "b"}, {a, a})
     local function wrong(reason, method, ...) assert.matches(reason, failure_of(kv[method], kv, ...).text) end
-    wrong("kv_init", "push", "c", a)
+    wrong("store:init", "push", "c", a)
     wrong("twice", "push", {"a", "a"}, {a, a})
     wrong("already", "init", "a", a)
     wrong("%(2, 3%)", "push", "a", tensor.ones{3, 2})

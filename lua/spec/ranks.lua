@@ -19,7 +19,8 @@ function ranks.alone(before_each, after_each)
   return alone
 end
 
-local INTERPRETER = jit and "luajit" or "lua" .. _VERSION:match("%d%.%d")
+--- The interpreter's command.
+ranks.INTERPRETER = jit and "luajit" or "lua" .. _VERSION:match("%d%.%d")
 
 --- Runs a script as `count` processes, each of which prints one line; returns the lines by rank.
 function ranks.lines(count, script)
@@ -27,7 +28,7 @@ function ranks.lines(count, script)
   local file = assert(io.open(path, "w"))
   file:write(script)
   file:close()
-  local pipe = assert(io.popen(("polyverso run -n %d -- %s %s 2>&1; echo status $?"):format(count, INTERPRETER, path)))
+  local pipe = assert(io.popen(("polyverso run -n %d -- %s %s 2>&1; echo status $?"):format(count, ranks.INTERPRETER, path)))
   local lines = {}
   for line in pipe:lines() do lines[#lines + 1] = line end
   pipe:close()

@@ -42,6 +42,53 @@ describe("ranks with uneven steps", function()
   end)
 end)
 
+describe("ranks whose arrays differ", function()
+  -- What each of two ranks gets from the expressions, which may use `rank`.
+  local function outcomes(expressions)
+    return ranks.lines(2, [[
+      local polyverso, tensor, distlearn = require("polyverso"), require("polyverso.tensor"), require("polyverso.distlearn")
+      local node = polyverso.init{log_level = "off"}
+      local group = require("polyverso.group").open(node)
+      local rank, seen, sgd = group.rank, {}, distlearn.AllReduceSGD(group)
+      local function ones(...) return tensor.ones({...}) end
+      for i, call in ipairs{]] .. expressions .. [[} do
+        local ended, result = pcall(call)
+        seen[i] = ended and "fine" or result.name
+      end
+      print(table.concat(seen, " "))
+      group:close()
+      node:shutdown()
+    ]])
+  end
+
+  it("are told, and go on", function()
+    local lines = outcomes([[
+      function() group:allreduce(rank == 0 and ones(2, 3) or ones(3, 2)) end,
+      function() group:allreduce(rank == 0 and ones(2, 3) or ones(6)) end,
+      function() group:allreduce_many{ones(2), rank == 0 and ones(2, 2) or ones(4, 1)} end,
+      function() group:allgather(rank == 0 and ones(2, 3) or ones(3, 2)) end,
+      function() group:allreduce(ones(2, 3)) end,
+      function() group:allreduce_custom(rank == 0 and ones(2, 3) or ones(3, 2), function(a, b) a:add_(b) end) end,
+      function() sgd:sum_gradients(rank == 0 and {a = ones(2)} or {b = ones(2)}) end,
+      function() sgd:sum_gradients(rank == 0 and {w = {ones(2, 3)}} or {w = {ones(3, 2)}}) end,
+      function() sgd:sum_gradients{w = ones(2, 3), b = {x = ones(2)}} end
+    ]])
+    for _, line in ipairs(lines) do
+      assert.equal("MV_EDISAGREE fine MV_EDISAGREE MV_EDISAGREE fine MV_EDISAGREE MV_EDISAGREE MV_EDISAGREE fine", line)
+    end
+  end)
+
+  it("have the labels of other languages", function()
+    local arrays = require("polyverso.arrays")
+    local one = arrays.leaves{w = {tensor.ones({2, 3})}, b = {x = tensor.ones({2})}}
+    assert.same({"b.x", "w"}, {one[1].name, one[2].name})
+    local label = arrays.label({one[1].tensor, one[2].tensor}, {one[1].name, one[2].name})
+    assert.equal(require("polyverso.capi").crc32("b.x \nw 2x3\n"), label)
+    assert.equal(3421780262, require("polyverso.capi").crc32("123456789"))
+    assert.is_nil(arrays.label({one[1].tensor}))
+  end)
+end)
+
 describe("strategies", function()
   local one = ranks.alone(before_each, after_each)
 

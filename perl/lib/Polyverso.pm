@@ -10,6 +10,7 @@ use JSON::PP ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Node;
+use Polyverso::Values ();
 
 our (@EXPORT_OK, %EXPORT_TAGS);
 
@@ -39,15 +40,23 @@ sub _options {
     return %settings ? \%settings : undef;
 }
 
+# The settings of a call, as pairs or as a hash, with or without the class before them.
+sub _settings {
+    my ($function, @given) = @_;
+    shift @given if @given && !ref $given[0] && UNIVERSAL::isa($given[0], __PACKAGE__);
+    @given = %{ $given[0] } if @given == 1 && ref $given[0] eq 'HASH';
+    return _options(Polyverso::Values::named("Polyverso->$function", @given));
+}
+
 sub init {
-    my ($class, %settings) = @_;
-    Polyverso::CAPI::mv_init(_options(%settings));
+    my $settings = _settings(init => @_);
+    Polyverso::CAPI::mv_init($settings);
     return Polyverso::Node->_new(0);
 }
 
 sub open_node {
-    my ($class, %settings) = @_;
-    return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open(_options(%settings)));
+    my $settings = _settings(open_node => @_);
+    return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open($settings));
 }
 
 sub doctor {
@@ -91,8 +100,8 @@ cluster of four. Other members of a cluster may be written in Python, Lua or C.
 
 Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its
 processes have joined. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>,
-C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> requires one
-C<shutdown> of its node.
+C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>; as pairs or in a hash. Each
+C<init> that succeeds requires one C<shutdown> of its node.
 
 =head2 Polyverso->open_node(%settings)
 

@@ -40,6 +40,9 @@ my $part  = $group->reduce_scatter($whole, op => 'avg');
 my $tensor = Polyverso::Tensor->range(6);
 print join(' ', $part->list, 'tensor', @{ $group->reduce_scatter($tensor)->to_list }), "\n";
 $part .= 77;
+my $packed = pack 'f*', $rank, 1;
+$group->allreduce($packed, op => 'max', dtype => 'f32');
+print join(',', unpack 'f*', $packed), "\n";
 print $whole->at(0, 2 * $rank), "\n";
 eval { $group->reduce_scatter(PDL->zeroes(3, 4)) };
 print $@ =~ /^4 rows can't be divided evenly among 3 ranks/ ? "refused\n" : $@;
@@ -48,7 +51,7 @@ for my $rank (0 .. 2) {
     like($texts[$rank], qr/\[\s*\[ *0 +0\]\s*\[ *1 +10\]\s*\[ *2 +20\]\s*\]\s*3\n/, 'gathered');
     my $own = join ' ', map { 4 * $rank + $_ } 0 .. 3;
     my $sum = join ' ', map { 3 * (2 * $rank + $_) } 0, 1;
-    like($texts[$rank], qr/^$own tensor $sum\n77\nrefused\n/m, 'its part');
+    like($texts[$rank], qr/^$own tensor $sum\n2,1\n77\nrefused\n/m, 'its part');
 }
 
 @texts = printed('a function of one\'s own reduces', <<'RANK');
@@ -72,6 +75,30 @@ print $group->allreduce(PDL->ones(1))->at(0), "\n";
 RANK
 is($texts[0], "of one's own\nof one's own\n3\n", 'dies where it died');
 is($_, "MV_ECANCELED\nMV_ECANCELED\n3\n", 'and fails on the others; the group goes on') for @texts[1, 2];
+
+@texts = printed('shapes are compared', <<'RANK');
+use Polyverso::DistLearn;
+my $sgd = Polyverso::DistLearn::AllReduceSGD->new($group);
+my $odd = $rank == 1;
+my @dims = $odd ? (2, 3) : (3, 2);
+for my $call (
+    sub { $group->allreduce(PDL->ones(@dims)) },
+    sub { $group->allreduce_many([PDL->ones(4), Polyverso::Tensor->ones([@dims])]) },
+    sub { $group->allreduce_custom(PDL->ones(@dims), \&add) },
+    sub { $group->allgather(PDL->ones(@dims)) },
+    sub { $group->reduce_scatter($odd ? PDL->ones(2, 6) : PDL->ones(4, 3)) },
+    sub { $sgd->sum_gradients({ ($odd ? 'b' : 'a') => PDL->ones(2) }) },
+    sub { $sgd->sum_gradients({ a => { ($odd ? 'b' : 'c') => PDL->ones(2) } }) },
+) {
+    print eval { $call->(); 1 } ? 'summed' : $@->name, "\n";
+}
+my @sums = map { $group->allreduce($_) } $odd ? PDL->ones(6) : PDL->ones(3, 2), PDL->ones(3, 2)->float;
+my $tensor = Polyverso::Tensor->ones([2, 3]);
+$group->allreduce($odd ? PDL->ones(3, 2)->float : $tensor);
+print join(' ', map({ $_->sum } @sums), $sgd->sum_gradients({ a => PDL->ones(2, 2) })), "\n";
+$sgd->close;
+RANK
+is($_, "MV_EDISAGREE\n" x 7 . "18 18 3\n", 'other dimensions and names are refused, one dimension fits all') for @texts;
 
 @texts = printed('ranks that are through drain', <<'RANK');
 my @seen;
@@ -101,6 +128,13 @@ like(text_of_error(sub { $group->allgather('text') }),              qr/a PDL or 
 like(text_of_error(sub { $group->reduce_scatter(PDL->zeroes(2), op => 'mean') }), qr/op is mean/, 'op is checked');
 like(text_of_error(sub { $group->allreduce(PDL->zeroes(2), opp => 'max') }), qr/unknown option 'opp'/, 'and so are the names of options');
 like(text_of_error(sub { $group->barrier(op => 'max') }), qr/unknown option 'op'/, 'by what a call takes');
+for my $call (qw(allreduce reduce broadcast)) {
+    my $packed = pack 'd*', 1 .. 3;
+    $group->$call($packed, dtype => 'f64');
+    is_deeply([unpack 'd*', $packed], [1 .. 3], "$call of a packed string");
+    like(text_of_error(sub { $group->$call($_) }), qr/a PDL or a tensor is needed, not /, 'nothing else') for undef, [1], {}, \1;
+}
+like(text_of_error(sub { $group->allreduce(my $bytes = 'abcd') }), qr/\$group->allreduce: bytes/, 'a string without a dtype is bytes');
 my $custom = Polyverso::CAPI::mv_custom_begin($group->handle, [PDL->zeroes(2)], 0);
 like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays given, 1 needed/, 'there is a place for each array');
 is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'manually');

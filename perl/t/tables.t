@@ -92,6 +92,38 @@ SKIP: {
     };
 }
 
+{
+    my $t = $node->matrix(rows => 2, cols => 2, init => [[1, 2], [3, 4]], name => 'packed');
+    my $out = "\0" x 16;
+    is($t->get(out => \$out), \$out, 'a packed string receives the values');
+    is_deeply([unpack 'f*', $out], [1 .. 4], 'in place');
+    $t->get(out => \$out, rows => [1, 1], async => 1)->wait;
+    is_deeply([unpack 'f*', $out], [3, 4, 3, 4], 'of some rows, asynchronously');
+    for my $wrong ("\0" x 12, undef, '') {
+        ok(!eval { $t->get(out => \(my $copy = $wrong)); 1 } && $@->name eq 'MV_ESHAPE', 'of the right length');
+    }
+    ok(!eval { $t->get(out => $out); 1 } && $@->text =~ /out must be .* a reference to a packed string/, 'no copy of one');
+    $t->set_updater('sgd', rate => 0.5, timeout => 5);
+    $t->add([[2, 2], [2, 2]]);
+    is_deeply($t->get(as => 'array'), [[0, 1], [2, 3]], 'an updater with its parameters');
+    for my $call (sub { $t->get('as') }, sub { $t->peek('as') }, sub { $t->add([1 .. 4], 'forget') }, sub { $t->set([1 .. 4], 'rows') },
+        sub { $t->erase([1], 'forget') }, sub { $t->set_updater('sgd', 'rate') }, sub { $node->array('size') }) {
+        ok(!eval { $call->(); 1 } && $@->text =~ /has no value/, 'half an option');
+    }
+}
+
+for my $wrong (
+    [qr/timeout is "soon", not a number of seconds/, sub { $m->get(timeout => 'soon') }],
+    [qr/timeout is a reference/,                     sub { $node->barrier(timeout => []) }],
+    [qr/\$node->barrier: .*"now" has no value/,      sub { $node->barrier('now') }],
+    [qr/unknown option 'timeuot'; known: async/,     sub { $node->barrier(timeuot => 1) }],
+    [qr/unknown option 'kep'/,                       sub { $node->save('/tmp', kep => 1) }],
+    [qr/unknown option 'keep'/,                      sub { $node->load('/tmp', keep => 1) }],
+    [qr/unknown option 'wait'/,                      sub { $node->poll(wait => 1) }],
+) {
+    like(eval { $wrong->[1]->(); 1 } ? 'nothing' : $@->text, $wrong->[0], 'a wrong option');
+}
+
 $m->destroy;
 ok(!eval { $node->open('m'); 1 }, 'a destroyed table is gone');
 $node->shutdown;

@@ -120,4 +120,11 @@ is(failure(name => sub { $class->zeros(1, 'f8') }), 'MV_EINVAL', 'names');
 is(failure(name => sub { $class->copy_of([[1], [1, 2]]) }), 'MV_ESHAPE', 'ragged rows');
 is(failure(name => sub { my $gone = $class->zeros(1); $gone->free; $gone->free; $gone->sum }), 'MV_EHANDLE', 'freed');
 
+for my $wrong (undef, [1, 2], 3) {
+    like(eval { Polyverso::Tensor->view($wrong); 1 } ? 'nothing' : $@->text, qr/view: a PDL is needed/, 'a view needs a PDL');
+}
+for my $wrong ([1, 'x'], [[1, 2], [3]], [1, undef], [1, {}], 'text', undef, {}) {
+    like(eval { Polyverso::Tensor->copy_of($wrong); 1 } ? 'nothing' : $@->text, qr/copy_of: the (?:value|list)/, 'a copy needs numbers');
+}
+
 done_testing;

@@ -2,7 +2,7 @@
 
     import polyverso
 
-    with polyverso.init(sync=True) as node:
+    with polyverso.init(sync=True) as node:                     # its end leaves the cluster
         weights = node.matrix(10, 64, name="weights")
         weights.add(gradient)            # a numpy array, a list, anything that numpy converts
         values = weights.get()           # a fresh (10, 64) float32 array
@@ -21,7 +21,9 @@ except ImportError as missing:
 import importlib as _importlib
 import typing as _typing
 
-from . import capi, lr_scheduler, optimizer
+from . import capi, errors, lr_scheduler, optimizer
+from .enums import DType, Kind, TableFlag
+from .devices import local_device
 from .errors import (
     ArgumentError,
     Error,
@@ -39,25 +41,49 @@ from .table import Table
 from .tensor import Tensor
 
 if _typing.TYPE_CHECKING:
-    from . import kvstore, kvstore_server
+    from . import distlearn, gossip, group, kvstore, kvstore_server
+    from .group import Group
+    from .kvstore import KVStore
 
     kv = kvstore  # like mx.kv
 
+# What is imported on first use, with its module. Under a DMLC tracker, the import of the stores turns a server's
+# process into a server.
+_LATER = {
+    "Group": "group",
+    "KVStore": "kvstore",
+    "distlearn": "distlearn",
+    "gossip": "gossip",
+    "group": "group",
+    "kv": "kvstore",
+    "kvstore": "kvstore",
+    "kvstore_server": "kvstore_server",
+}
+
 
 def __getattr__(name: str) -> _typing.Any:
-    """Imports the stores on first use: under a DMLC tracker, the import turns a server's process into a server."""
-    if name not in ("kv", "kvstore", "kvstore_server"):
+    """Imports what _LATER names."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _importlib.import_module("polyverso.kvstore_server" if name == "kvstore_server" else "polyverso.kvstore")
+    module = _importlib.import_module(f"polyverso.{_LATER[name]}")
+    return getattr(module, name) if name[0].isupper() else module
+
+
+def __dir__() -> _typing.List[str]:
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])
 
 
 __version__ = capi.mv_version_text()
 
 __all__ = [
     "ArgumentError",
+    "DType",
     "Error",
+    "Group",
     "HandleError",
     "Interrupted",
+    "KVStore",
+    "Kind",
     "Node",
     "OutOfStepError",
     "PeerError",
@@ -65,15 +91,21 @@ __all__ = [
     "StateError",
     "SystemFailure",
     "Table",
+    "TableFlag",
     "Tensor",
     "TimeoutError",
     "capi",
+    "distlearn",
     "doctor",
+    "errors",
+    "gossip",
+    "group",
     "init",
     "inspect_checkpoint",
     "kv",
     "kvstore",
     "kvstore_server",
+    "local_device",
     "lr_scheduler",
     "open_node",
     "optimizer",

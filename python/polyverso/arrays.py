@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from typing import Any, Optional
+import numbers
+import zlib
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import capi
 from .errors import ArgumentError
+from .foreign import memory_of, readable
 
 try:
     from ml_dtypes import bfloat16 as _bfloat16
@@ -47,12 +52,13 @@ def code_of(dtype: Any) -> int:
     """The mv_dtype of a table's dtype: "f32", "bf16" and so on, or anything that numpy.dtype() accepts."""
     if isinstance(dtype, str) and dtype in _NAMES:
         return _NAMES[dtype]
-    wanted = np.dtype(dtype)
-    for code, known in DTYPES.items():
-        if known == wanted and known != BITS:
-            return code
+    with contextlib.suppress(TypeError):  # numpy knows no such dtype
+        wanted = np.dtype(dtype)
+        for code, known in DTYPES.items():
+            if known == wanted and known != BITS:
+                return code
     raise TypeError(
-        f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {wanted}"
+        f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {dtype!r}"
     )
 
 
@@ -63,13 +69,31 @@ def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
         return data
     if data is None:
         raise ArgumentError(capi.MV_ESHAPE, "no data given")
+    given = _numbers(readable(data))
     if dtype.kind in "iu":
-        return _as_integers(data, dtype)
-    return np.ascontiguousarray(data, dtype=dtype)
+        return _as_integers(given, dtype)
+    try:
+        return np.ascontiguousarray(given, dtype=dtype)
+    except (TypeError, ValueError) as failure:
+        raise ArgumentError(capi.MV_EDTYPE, f"the data, a {type(data).__name__}, is not made of numbers: {failure}") from None
 
 
-def _as_integers(data: Any, dtype: np.dtype) -> np.ndarray:
-    given = np.asarray(data)
+def _numbers(data: Any) -> np.ndarray:
+    """`data` as an array of real numbers. What numpy would silently turn into other numbers is refused."""
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        raise ArgumentError(capi.MV_EDTYPE, "some values are masked: fill them with .filled(value)")
+    try:
+        given = np.asarray(data)
+    except ValueError as failure:  # lists of different lengths
+        raise ArgumentError(capi.MV_ESHAPE, str(failure)) from None
+    if given.dtype.kind in "cmM":
+        raise ArgumentError(capi.MV_EDTYPE, f"the data is {given.dtype}: convert it to real numbers")
+    if given.dtype.kind == "O" and any(value is None for value in given.flat):
+        raise ArgumentError(capi.MV_EDTYPE, "a value is None: all values must be numbers")
+    return given
+
+
+def _as_integers(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if given.size and given.dtype.kind not in "iub":
         raise ArgumentError(capi.MV_EDTYPE, f"the table holds {dtype}, not {given.dtype}: round or cast it yourself")
     if given.size and given.dtype.kind != "b":
@@ -86,6 +110,7 @@ def as_table_values(data: Any, code: int) -> np.ndarray:
     """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here."""
     if code != capi.MV_BF16:
         return as_values(data, DTYPES[code])
+    data = readable(data, bits=True)
     if getattr(data, "dtype", None) == BITS:
         return np.ascontiguousarray(data)
     if BF16 == BITS:
@@ -95,11 +120,38 @@ def as_table_values(data: Any, code: int) -> np.ndarray:
     return as_values(data, BF16).view(BITS)
 
 
+def check_shape(table: str, shape: Sequence[int], *needed: Tuple[int, ...]) -> None:
+    """ArgumentError if data with several dimensions has none of the shapes needed. One dimension fits everything, and
+    everything fits one dimension: the C functions compare the number of elements."""
+    if len(shape) > 1 and len(needed[0]) > 1 and tuple(shape) not in needed:
+        count = math.prod(needed[0])
+        raise ArgumentError(
+            capi.MV_ESHAPE, f'{table}: shape {tuple(shape)} given, {needed[0]} needed, or {count} values in one dimension'
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def label_of(names: Tuple[str, ...], shapes: Tuple[Tuple[int, ...], ...]) -> int:
+    """The label of arrays, by which the ranks of a group compare their names and shapes; 0 for unnamed arrays of one
+    dimension, which fit everything with as many elements. The same in every language: CRC-32 of a line for each
+    array, its name, a space, and if it has several dimensions their lengths joined by "x"."""
+    if not any(names) and all(len(shape) <= 1 for shape in shapes):
+        return 0
+    lines = (f"{name} {'x'.join(map(str, shape)) if len(shape) > 1 else ''}\n" for name, shape in zip(names, shapes))
+    return zlib.crc32("".join(lines).encode()) or 1
+
+
+def shape_of(array: Any) -> Tuple[int, ...]:
+    """The shape that an array has for its owner: () if it does not say."""
+    return tuple(getattr(array, "shape", ()))
+
+
 def as_bits(out: Any) -> Any:
     """Memory for results as the C functions take it: bfloat16 as a view of uint16."""
-    if isinstance(out, np.ndarray) and out.dtype == BF16:
-        return out.view(BITS)
-    return out
+    memory = memory_of(out)
+    if isinstance(memory, np.ndarray) and memory.dtype == BF16:
+        return memory.view(BITS)
+    return memory
 
 
 def in_place(array: Any) -> Any:
@@ -115,7 +167,7 @@ def in_place(array: Any) -> Any:
 
 def as_rows(rows: Any) -> np.ndarray:
     """Row ids or keys as int64. Floats and boolean masks are refused: ArgumentError."""
-    ids = np.atleast_1d(np.asarray(rows))
+    ids = np.atleast_1d(np.asarray(readable(rows)))
     if ids.size and ids.dtype.kind not in "iu":
         raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be 64-bit integers, not {ids.dtype}")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) >= 1 << 63:
@@ -139,6 +191,8 @@ def milliseconds(timeout: Optional[float]) -> int:
     """Seconds as the milliseconds of the C API: None = the node's default, infinite or negative = for ever."""
     if timeout is None:
         return 0
+    if not isinstance(timeout, numbers.Real):
+        raise TypeError(f"timeout is {timeout!r}: a number of seconds is needed, or None for the node's default")
     if timeout < 0 or math.isinf(timeout):
         return capi.MV_FOREVER
     return max(1, math.ceil(timeout * 1000))

@@ -11,20 +11,25 @@
     sgd.synchronize_parameters(params)          # waits for the other ranks; all get the same bits
 
 Arrays are numpy arrays, PyTorch tensors on the CPU or polyverso.Tensors, C-contiguous and changed in place; or nested
-lists, tuples and dicts of them. Dicts are traversed by sorted key, numbers before strings.
+lists, tuples and dicts of them. Dicts are traversed by sorted key, numbers before strings. The ranks compare keys and
+shapes: a StateError (MV_EDISAGREE) if they differ.
 docs/distlearn.md has a training loop for each class.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from . import capi
-from .arrays import in_place, milliseconds
+from .arrays import in_place, label_of, milliseconds
 from .errors import ArgumentError, Error
+from .foreign import memory_of
+from .handles import Handle, remember
 from .tensor import Tensor
+
+__all__ = ["AllReduceEA", "AllReduceSGD", "AsyncEA", "CompressedAllReduce", "DiLoCo", "LocalSGD", "Meter"]
 
 
 class Meter(NamedTuple):
@@ -43,30 +48,38 @@ def _sorted_keys(values: Dict[Any, Any]) -> List[Any]:
 
 def _leaves(values: Any) -> Iterator[np.ndarray]:
     """The arrays of nested lists and dicts (dicts by sorted key), as numpy views of their memory."""
+    return (array for _, array in _named(values))
+
+
+def _named(values: Any, name: str = "") -> Iterator[Tuple[str, np.ndarray]]:
+    """_leaves(), each with the keys of the dicts that it is in: "layer1.bias"."""
     if isinstance(values, np.ndarray):
-        yield in_place(values)
+        yield name, in_place(values)
     elif isinstance(values, dict):
         for key in _sorted_keys(values):
-            yield from _leaves(values[key])
-    elif hasattr(values, "detach"):
-        yield _torch_memory(values.detach())
-    elif isinstance(values, Tensor):
-        yield np.asarray(values)
-    elif not isinstance(values, np.generic) and (hasattr(values, "__array_interface__") or isinstance(values, memoryview)):
-        yield np.asarray(in_place(values))
+            yield from _named(values[key], _name_below(name, str(key)))
+    elif isinstance(values, Tensor) or hasattr(values, "detach"):
+        yield name, np.asarray(memory_of(values))
+    elif not isinstance(values, np.generic) and (_is_array(values) or isinstance(values, memoryview)):
+        yield name, np.asarray(in_place(values))
     elif hasattr(values, "__iter__") and not isinstance(values, (str, bytes, np.generic)):
         for value in values:
-            yield from _leaves(value)
+            yield from _named(value, name)
     else:
         raise ArgumentError(
             capi.MV_EDTYPE, f"writable arrays are needed, alone or in lists and dicts, not {type(values).__name__}"
         )
 
 
-def _torch_memory(tensor: Any) -> np.ndarray:
-    import torch
+def _name_below(name: str, key: str) -> str:
+    """The name of an element of `name`. An integer adds nothing: in Lua, a list is a table with integers for keys."""
+    if key.lstrip("-").isdecimal():
+        return name
+    return f"{name}.{key}" if name else key
 
-    return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+def _is_array(values: Any) -> bool:
+    return any(hasattr(values, name) for name in ("__array_interface__", "__dlpack__", "to_numpy"))
 
 
 def _nested(values: Any) -> Any:
@@ -90,18 +103,25 @@ def _rows(arrays: Any) -> Iterator[int]:
             yield from _rows(value)
 
 
-class _Strategy:
+class _Strategy(Handle):
     """Base class of the strategies. Owns the handle of an `open` function; `_close` closes it."""
 
     _close: Callable[[int], None]
+    _has_peers = True  # which compare the arrays' names and shapes
+    _instead = "make one of the group of the other process"
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        remember(handle, self)
 
     def _call(self, function: Callable[..., Any], values: Any, *more: Any, timeout: Optional[float] = None) -> Any:
-        arrays: List[np.ndarray] = list(_leaves(values))
+        named = list(_named(values))
+        arrays: List[np.ndarray] = [array for _, array in named]
+        options = {"timeout_ms": milliseconds(timeout)}
+        if self._has_peers:
+            options["label"] = label_of(tuple(name for name, _ in named), tuple(array.shape for array in arrays))
         try:
-            return function(self._handle, arrays, *more, {"timeout_ms": milliseconds(timeout)})
+            return function(self._handle, arrays, *more, options)
         except Error:
             raise
         except BaseException:  # a signal's handler raised: the call must not continue in memory that may soon be freed
@@ -110,18 +130,23 @@ class _Strategy:
 
     @property
     def meter(self) -> Meter:
+        """The traffic so far."""
         return Meter(*capi.mv_strategy_meter(self._handle))
 
     def close(self) -> None:
-        handle, self._handle = self._handle, 0
-        if handle:
-            type(self)._close(handle)
+        """Closes the strategy. Its group, or table, stays open."""
+        if not self.is_closed:
+            self.is_closed = True
+            type(self)._close(self._handle)
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<polyverso.{type(self).__name__}{' closed' if self.is_closed else ''}>"
 
 
 def _group(group: Any) -> int:
@@ -180,14 +205,17 @@ class AsyncEA(_Strategy):
     """Elastic averaging with a table as centre, to which each worker synchronizes independently."""
 
     _close = staticmethod(capi.mv_async_ea_close)
+    _has_peers = False  # only a table
 
     def __init__(self, table: Any, tau: int, alpha: float) -> None:
         super().__init__(capi.mv_async_ea_open(table if isinstance(table, int) else table.handle, tau, alpha))
 
     def average_parameters(self, parameters: Any, timeout: Optional[float] = None) -> None:
+        """Call after each step."""
         self._call(capi.mv_async_ea_average, parameters, timeout=timeout)
 
     def read_center(self, parameters: Any, timeout: Optional[float] = None) -> None:
+        """parameters = the centre."""
         self._call(capi.mv_async_ea_read, parameters, timeout=timeout)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 
 from . import capi
+from .names import in_python
 
 
 class Error(Exception):
@@ -19,9 +20,18 @@ class Error(Exception):
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
 
+    def rename(self, function: str, actual: str) -> None:
+        """Replaces the name of a function in the text, for functions that share one of C."""
+        self.text = self.text.replace(function, actual)
+        self.args = self.status, self.text
+
 
 class ArgumentError(Error, ValueError):
     """Invalid data or an invalid argument: shape, dtype, a row id, a name, a value that is not finite."""
+
+
+class ParameterError(ArgumentError, TypeError):
+    """A function has no parameter of this name."""
 
 
 class HandleError(Error, ValueError):
@@ -70,6 +80,11 @@ _FAMILIES = {
 }
 
 
+def wrong_type(text: str) -> TypeError:
+    """The exception for an argument of a wrong type; the C functions raise it."""
+    return TypeError(in_python(text))
+
+
 def from_status(status: int, text: str = "") -> Error:
     """The exception for a status; the C functions raise it."""
-    return _FAMILIES.get(capi.mv_status_family(status), Error)(status, text)
+    return _FAMILIES.get(capi.mv_status_family(status), Error)(status, in_python(text))

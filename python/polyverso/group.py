@@ -9,6 +9,8 @@
         losses = group.allgather(loss)          # of shape (ranks, *loss.shape)
 
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
+An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
+dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 import numpy as np
 
 from . import capi
-from .arrays import DTYPES, as_bits, as_rows, in_place, milliseconds
+from .arrays import DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, shape_of
 from .errors import Error
+from .foreign import memory_of
+from .handles import Handle, remember
+
+__all__ = ["Drained", "Group", "OPERATIONS"]
 
 OPERATIONS = {
     "sum": capi.MV_REDUCE_SUM,
@@ -39,13 +45,15 @@ def _code(op: str) -> int:
 
 
 def _own(array: Any) -> Any:
-    """The array itself, after a check of its dtype: uint16 is refused."""
+    """The array's memory, after a check of its dtype: uint16 is refused."""
     in_place(array)
-    return array
+    return memory_of(array)
 
 
-def _options(timeout: Optional[float]) -> Dict[str, Optional[int]]:
-    return {"timeout_ms": milliseconds(timeout)}
+def _options(timeout: Optional[float], *arrays: Any) -> Dict[str, int]:
+    """The call's options. The ranks compare the shapes of the arrays."""
+    shapes = tuple(map(shape_of, arrays))
+    return {"timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
 
 
 class Drained(NamedTuple):
@@ -62,7 +70,7 @@ class _ManualReduction:
         self._several = isinstance(values, (list, tuple))
         self._function = function
         given = values if self._several else [values]
-        self.mine = [np.asarray(value if draining else _own(value)) for value in given]
+        self.mine = [np.asarray(memory_of(value) if draining else _own(value)) for value in given]
         self.theirs = [np.empty_like(array) for array in self.mine]
 
     def next(self, custom: int) -> bool:
@@ -82,12 +90,15 @@ class _ManualReduction:
                 array[...] = value
 
 
-class Group:
+class Group(Handle):
     """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together."""
+
+    _instead = "open a group in the other process, polyverso.Group(node)"
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
         self._handle = handle or capi.mv_group_open(getattr(node, "handle", node), ids)
+        remember(self._handle, self)
         about = self.info
         self.rank: int = about["rank"]
         self.size: int = about["ranks"]
@@ -99,6 +110,7 @@ class Group:
 
     @property
     def handle(self) -> int:
+        """The mv_group, for functions of polyverso.capi."""
         return self._handle
 
     @property
@@ -114,14 +126,16 @@ class Group:
 
     def allreduce(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Any:
         """array = the reduction of all ranks' arrays, the same bits on every rank. Returns the array."""
-        capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout))
+        capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout, array))
         return array
 
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
         lent = as_bits if draining else in_place  # drain() may report bfloat16 as uint16
-        return capi.mv_allreduce_many(self._handle, [lent(array) for array in arrays], _code(op), flags, _options(timeout))
+        given = list(arrays)
+        options = _options(timeout, *(() if draining else given))
+        return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)
 
     def allreduce_custom(
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
@@ -131,7 +145,8 @@ class Group:
         values. Returns the number of contributors. An exception in the function fails the operation on all ranks."""
         manual = _ManualReduction(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
-        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in manual.mine], flags, _options(timeout))
+        options = _options(timeout, *(() if draining else manual.mine))
+        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in manual.mine], flags, options)
         try:
             while manual.next(custom):
                 try:
@@ -171,6 +186,7 @@ class Group:
         return array
 
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
+        """Broadcasts several arrays in one operation."""
         capi.mv_broadcast_many(self._handle, [in_place(array) for array in arrays], root, _options(timeout))
 
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
@@ -178,7 +194,7 @@ class Group:
         mine = np.asarray(_own(array))
         gathered = np.empty((self.size, *mine.shape), mine.dtype)
         gathered[self.rank] = mine
-        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout))
+        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, mine))
         return gathered
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
@@ -188,10 +204,11 @@ class Group:
         rows, over = divmod(len(whole), self.size)
         if over:
             raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
-        capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout))
+        capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout, whole))
         return whole[self.rank * rows : (self.rank + 1) * rows]
 
     def barrier(self, timeout: Optional[float] = None) -> None:
+        """Waits until all ranks have called it."""
         capi.mv_group_barrier(self._handle, _options(timeout))
 
     def shrink(self, timeout: Optional[float] = None) -> Group:
@@ -199,12 +216,20 @@ class Group:
         return type(self)(handle=capi.mv_group_shrink(self._handle, _options(timeout)))
 
     def close(self) -> None:
-        handle, self._handle = self._handle, 0
-        if handle:
-            capi.mv_group_close(handle)
+        """Leaves the group. Ranks that wait for this one, now or later, get an error that names it."""
+        if not self.is_closed:
+            self.is_closed = True
+            capi.mv_group_close(self._handle)
 
     def __enter__(self) -> Group:
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        try:
+            state = self.info["transport"]
+        except Error:
+            state = self._end
+        return f"<polyverso.Group rank {self.rank} of {self.size}, {state}>"

@@ -15,28 +15,24 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
-
-import numpy as np
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import capi, kvstore_server
-from ._capi import TensorMemory, tensor_views
-from .arrays import in_place, milliseconds
+from ._capi import TensorMemory
+from .arrays import milliseconds
 from .errors import ArgumentError, Error, StateError
+from .handles import Handle, remember
+from .kvstore_values import Copies, Key, Values, keep_returned, row_ids_of, tensors_of
 from .node import Node
 from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
 from .request import Request
 from .table import call_options
 from .tensor import Tensor
 
-# The keys of a store are all int or all str.
-Key = Union[int, str]
-# polyverso.Tensor, numpy.ndarray, or anything with __dlpack__, such as a PyTorch tensor in this machine's memory.
-Value = Any
-# For one key a value, or a list with one value for each device; for a list of keys a list of these.
-Values = Union[Value, Sequence[Value], Sequence[Sequence[Value]]]
-# updater(key, merged, stored) changes `stored` in place.
-Updater = Callable[[Any, Tensor, Tensor], None]
+__all__ = ["KVStore", "KVStoreOfServer", "create", "run_commands", "set_controller"]
+
+# updater(key, merged, stored) changes `stored` in place, or returns its new values.
+Updater = Callable[[Any, Tensor, Tensor], Any]
 # controller(head, body)
 Controller = Callable[[int, str], None]
 
@@ -68,78 +64,7 @@ def _is_server_only(node: int) -> bool:
         return False
 
 
-# (copy that a pull fills, array that gets its values)
-Copies = List[Tuple[np.ndarray, np.ndarray]]
-
-
-def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
-    """A tensor over the value's own memory. An array that is not C-contiguous or not writable is copied; `copies`, if
-    given, receives (copy, array), so that the caller can copy results back."""
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, np.ndarray):
-        fits = value.flags.c_contiguous and value.flags.writeable
-        array = value if fits else np.array(value, order="C")
-        if array is not value and copies is not None:
-            copies.append((array, value))
-        return Tensor.view(in_place(array))
-    if hasattr(value, "__dlpack__"):
-        return Tensor.from_dlpack(value)
-    raise TypeError(
-        f"a value must be a polyverso.Tensor, a numpy array or an object with __dlpack__, not {type(value).__name__}"
-    )
-
-
-def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequence[Union[Tensor, List[Tensor]]]:
-    """The tensors of a call: for each key one, or a list. With a list of keys, `values` has one element for each key.
-
-    copies: None = the values are only read.
-    """
-    if values is None:
-        raise ArgumentError(capi.MV_EINVAL, "no values given")
-    if not isinstance(keys, (list, tuple)):
-        values = [values]
-    elif not isinstance(values, (list, tuple)) or len(values) != len(keys):
-        some = f"{len(values)} values" if isinstance(values, (list, tuple)) else "one value"
-        raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element per key is needed")
-    kinds = set(map(type, values))
-    if kinds == {Tensor}:  # returned unchanged: thousands of keys need no loop
-        return values
-    if kinds == {np.ndarray}:
-        views = tensor_views(values, Tensor)
-        if views is not None:
-            return views
-    return [
-        [_tensor(value, copies) for value in (some if isinstance(some, (list, tuple)) else [some])] for some in values
-    ]
-
-
-def _row_ids(keys: Any, row_ids: Any) -> List[List[Tensor]]:
-    """The row ids of a call: for each key a list with one tensor for all of its outputs, or one for each output."""
-    if row_ids is None:
-        raise ArgumentError(capi.MV_EINVAL, "no row_ids given")
-    if not isinstance(keys, (list, tuple)):
-        row_ids = [row_ids]
-    elif not isinstance(row_ids, (list, tuple)) or len(row_ids) != len(keys):
-        row_ids = [row_ids] * len(keys)
-    return [[_ids(ids) for ids in (some if _is_list_of_ids(some) else [some])] for some in row_ids]
-
-
-def _is_list_of_ids(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and any(hasattr(item, "__len__") for item in value)
-
-
-def _ids(ids: Any) -> Tensor:
-    """Row ids as a tensor, from numbers of any dtype. The library refuses those that are not whole."""
-    if isinstance(ids, Tensor):
-        return ids
-    array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
-    if array.size and array.dtype.kind not in "biuf":
-        raise ArgumentError(capi.MV_EDTYPE, f"row ids must be integers, not {array.dtype}")
-    return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))
-
-
-class KVStore:
+class KVStore(Handle):
     """A store, as one process sees it; from create().
 
     A key is an int or a str; a list of keys needs a list of values. Each key has one value, or a list with one value
@@ -149,9 +74,12 @@ class KVStore:
     priority: queued requests are sent by descending priority. timeout: seconds; None = the node's default.
     """
 
+    _instead = "pass the values that pull() returns, or call kvstore.create() there"
+
     def __init__(self, handle: int, node: int) -> None:
         self._handle = handle
         self._node = node
+        remember(handle, self)
         self._has_numbers = False
         self._keys: List[Key] = []
         self._is_dist = capi.kv_type(handle).startswith(("dist", "p3"))
@@ -162,11 +90,24 @@ class KVStore:
         self._thread = 0  # the thread that set the updater, and runs it
         self._is_updating = False
 
+    def close(self) -> None:
+        """Releases the store in this process, as the end of `with kvstore.create() as kv:` does. A dist type's values
+        stay on the servers."""
+        if not self.is_closed:
+            self.is_closed = True
+            capi.kv_free(self._handle)
+
     def __del__(self) -> None:
         try:
-            capi.kv_free(self._handle)
+            self.close()
         except Exception:  # the interpreter exits, or the node and its stores are closed
             pass
+
+    def __enter__(self) -> "KVStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def handle(self) -> int:
@@ -190,12 +131,13 @@ class KVStore:
 
     @property
     def num_workers(self) -> int:
+        """The number of workers of the cluster; 1 for stores of one process."""
         return capi.kv_num_workers(self._handle)
 
     def init(self, key: Union[Key, Sequence[Key]], value: Values) -> None:
         """Creates keys in the store. Dist types: collective, every worker makes the same call; worker 0's values are
         used; returns when they are stored."""
-        capi.kv_init(self._handle, key, _tensors(key, value))
+        capi.kv_init(self._handle, key, tensors_of(key, value))
         keys = list(key) if isinstance(key, (list, tuple)) else [key]
         self._has_numbers = not any(isinstance(one, str) for one in keys)
         self._keys += keys
@@ -206,7 +148,7 @@ class KVStore:
     ) -> None:
         """Pushes values through the keys' optimizer; without an optimizer they replace the stored values. A dist_sync
         store first merges all workers' pushes of the same number."""
-        values = {"tensors": _tensors(key, value), "priority": priority}
+        values = {"tensors": tensors_of(key, value), "priority": priority}
         self._follow()
         capi.kv_push(self._handle, key, values, call_options(0, timeout))
         if self._optimizer is not None and not self._is_dist:
@@ -225,7 +167,7 @@ class KVStore:
         """Pulls values into `out`. They include this worker's earlier pushes; in a dist_sync store, with all other
         pushes of their rounds. Row-sparse tensors are skipped unless ignore_sparse is False."""
         copies: Copies = []
-        values = {"tensors": _tensors(key, out, copies), "priority": priority}
+        values = {"tensors": tensors_of(key, out, copies), "priority": priority}
         options = call_options(0 if ignore_sparse else capi.KV_SPARSE_TOO, timeout)
         self._updated(lambda: capi.kv_pull(self._handle, key, values, options))
         for array, wanted in copies:
@@ -243,7 +185,7 @@ class KVStore:
         """pull() without blocking: returns a request. `out` must not be used before it has finished; its arrays must be
         C-contiguous and writable."""
         copies: Copies = []
-        values = {"tensors": _tensors(key, out, copies), "priority": priority}
+        values = {"tensors": tensors_of(key, out, copies), "priority": priority}
         if copies:
             raise ArgumentError(capi.MV_EINVAL, "an asynchronous pull needs C-contiguous, writable arrays")
         options = call_options(capi.MV_ASYNC | (0 if ignore_sparse else capi.KV_SPARSE_TOO), timeout)
@@ -263,7 +205,7 @@ class KVStore:
         row_ids: ids in any order and shape, repeats allowed. For one key: one array for all outputs, or a list with one
         for each output. For several keys: a list of these, or one for all.
         """
-        values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
+        values, ids = {"tensors": tensors_of(key, out), "priority": priority}, row_ids_of(key, row_ids)
         options = call_options(0, timeout)
         self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
 
@@ -277,7 +219,7 @@ class KVStore:
         priority: int = 0,
     ) -> Request:
         """row_sparse_pull() without blocking: returns a request. `out` must not be used before it has finished."""
-        values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
+        values, ids = {"tensors": tensors_of(key, out), "priority": priority}, row_ids_of(key, row_ids)
         options = call_options(capi.MV_ASYNC, timeout)
         request = self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
         return Request(self._node, request, out)
@@ -307,6 +249,8 @@ class KVStore:
 
         A store of one process follows the object: a changed rate, rescale_grad or multiplier takes effect at the next
         push and keeps the states, and the object counts the updates."""
+        if not isinstance(optimizer, (Optimizer, str)):
+            raise TypeError(f"an optimizer is an object of polyverso.optimizer or text, not {type(optimizer).__name__}")
         if isinstance(optimizer, Optimizer) and not optimizer.is_native:
             return self.set_updater(get_updater(optimizer))
         before = self._optimizer
@@ -359,11 +303,13 @@ class KVStore:
 
     def set_updater(self, updater: Optional[Updater]) -> None:
         """Sets the updater, which handles pushes in a store of one process instead of replacing the value:
-        updater(key, merged, stored) changes `stored` in place. It runs on the calling thread, inside that thread's
-        calls on the store. When this thread's push returns, the updater has handled it; pushes of other threads wait
-        for this thread's next push, pull or update(). An exception in it is the push's error, and the value stays as it
-        was. A tensor that the updater keeps becomes a copy when it returns. None: no updater. StateError for dist
-        types, whose values are updated on the servers."""
+        updater(key, merged, stored) changes `stored` in place, or returns its new values, an array of the same shape.
+        It runs on the calling thread, inside that thread's calls on the store. When this thread's push returns, the
+        updater has handled it; pushes of other threads wait for this thread's next push, pull or update(). An
+        exception in it is the push's error, and the value stays as it was. A tensor that the updater keeps becomes a
+        copy when it returns. None: no updater. StateError for dist types, whose values are updated on the servers."""
+        if updater is not None and not callable(updater):
+            raise TypeError(f"an updater is a function (key, merged, stored), not {type(updater).__name__}")
         capi.kv_set_updater(self._handle, updater is not None)
         self._updater, self._thread = updater, threading.get_ident()
         if updater is not None:
@@ -393,7 +339,7 @@ class KVStore:
         tensors = [_Lent(merged), _Lent(stored)]
         lent = [weakref.ref(tensor) for tensor in tensors]
         try:
-            self._updater(int(key) if self._has_numbers else key, *tensors)
+            keep_returned(self._updater(int(key) if self._has_numbers else key, *tensors), tensors[1])
             outcome = capi.MV_OK
         except Exception as failure:
             outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
@@ -469,7 +415,10 @@ class KVStore:
         capi.kv_leave(self._handle)
 
     def __repr__(self) -> str:
-        return f"<polyverso.KVStore {self.type}>"
+        try:
+            return f"<polyverso.KVStore {self.type}, rank {self.rank} of {self.num_workers}>"
+        except Error:
+            return f"<polyverso.KVStore {self._end}>"
 
 
 class KVStoreOfServer(KVStore):
@@ -477,6 +426,7 @@ class KVStoreOfServer(KVStore):
 
     def __init__(self, name: str, node: int) -> None:
         self._type, self._node = name, node
+        self.is_closed = True  # there is nothing to release
 
     def __getattr__(self, name: str) -> Any:  # such as _handle, which only a worker's store has
         raise StateError(capi.MV_ESTATE, "this process is only a server: call polyverso.kvstore_server.KVStoreServer(kv).run()")
@@ -492,6 +442,7 @@ class KVStoreOfServer(KVStore):
 
     @property
     def num_workers(self) -> int:
+        """The number of workers of the cluster."""
         return capi.mv_num_workers(self._node)
 
 
@@ -533,9 +484,12 @@ def _write_whole(path: str, data: bytes) -> None:
 def _codec(parameters: Union[str, Dict[str, Any]]) -> str:
     if isinstance(parameters, str):
         return parameters
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"compression_params is a {type(parameters).__name__}: a dict or text is needed, {{'type': '2bit', 'threshold': 0.5}}")
     words = dict(parameters)
     if "type" not in words:
-        raise ArgumentError(capi.MV_EINVAL, "compression_params has no type: {'type': '2bit', 'threshold': 0.5}")
+        example = {"type": "2bit", **(words or {"threshold": 0.5})}
+        raise ArgumentError(capi.MV_EINVAL, f"compression_params has no type, as in {example}")
     return " ".join([str(words.pop("type")), *(f"{name}={value}" for name, value in words.items())])
 
 

@@ -3,38 +3,107 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
-from . import capi
-from .arrays import as_table_values, code_of, milliseconds
+from . import capi, handles, leaving
+from .arrays import as_table_values, check_shape, code_of, milliseconds
+from .errors import ArgumentError, Error
+from .names import suggests
 from .request import Request
-from .table import Table, call_options
+from .table import Table, call_options, forget_tables, open_tables
 
 
 def _options(settings: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     """mv_init_options as a mapping. log_level is not a field of it, and moves to the field `text`."""
-    level = settings.pop("log_level", None)
+    given = {name: value for name, value in settings.items() if value is not None}
+    if isinstance(given.get("metrics"), int):
+        given["metrics"] = str(given["metrics"])
+    level = given.pop("log_level", None)
     if level is not None:
-        settings["text"] = f"{settings.get('text') or ''} log_level={level}"
-    return settings or None
+        given["text"] = f"{given.get('text') or ''} log_level={level}"
+    return given or None
 
 
-def init(**settings: Any) -> "Node":
+@suggests
+def init(
+    *,
+    sync: Optional[bool] = None,
+    role: Union[str, int, None] = None,
+    rank: Optional[int] = None,
+    nodes: Optional[int] = None,
+    master: Optional[str] = None,
+    bind: Optional[str] = None,
+    advertise: Optional[str] = None,
+    secret: Optional[str] = None,
+    transport: Optional[str] = None,
+    timeout_ms: Optional[int] = None,
+    gate_timeout_ms: Optional[int] = None,
+    init_timeout_ms: Optional[int] = None,
+    heartbeat_timeout_ms: Optional[int] = None,
+    inflight_bytes: Optional[int] = None,
+    spin_us: Optional[int] = None,
+    checkpoint: Optional[str] = None,
+    checkpoint_every_ms: Optional[int] = None,
+    checkpoint_keep: Optional[int] = None,
+    metrics: Union[str, int, None] = None,
+    log_level: Optional[str] = None,
+    faults: Optional[str] = None,
+    text: Optional[str] = None,
+) -> "Node":
     """Joins the cluster that the settings or the environment describe. Returns when all of its processes have joined.
 
-    settings: the fields of mv_init_options in polyverso.h (sync=True, rank=0, nodes=4, master="host:port", secret=...,
-    timeout_ms=...), and log_level="info". Without settings and `polyverso run`, this process is a cluster of one.
+    Every setting that is None comes from its variable POLYVERSO_<NAME>, else from the launcher, or has its default.
+    Without settings and `polyverso run`, this process is a cluster of one.
+
+    sync: True = sync mode, False = async; None = as other processes set it.
+    role: "all" (worker and server, the default), "worker" or "server".
+    rank, nodes, master: the place of this process among `nodes` processes; "host:port" where rank 0 listens.
+    bind, advertise: the network interface or address to listen at, and what others are told instead.
+    secret: the shared secret by which members know each other. transport: "auto" or "tcp".
+    timeout_ms, gate_timeout_ms, init_timeout_ms, heartbeat_timeout_ms: the limits of requests, of barriers and other
+    waits for workers, of joining, and of silence.
+    inflight_bytes: the limit of unfinished asynchronous adds. spin_us: how long a wait spins before it sleeps.
+    checkpoint, checkpoint_every_ms, checkpoint_keep: a directory for automatic checkpoints, how often, how many are kept.
+    metrics: the port of an HTTP server with metrics. log_level: "off", "error", "warn", "info", "debug" or "trace".
+    faults: of the network, for tests. text: settings as one text, "sync=1 timeout_ms=500".
+
     Calls are counted: each init() needs one shutdown(), which the end of `with polyverso.init() as node:` makes.
     Raises StateError if settings contradict an earlier init(), PeerError or TimeoutError if joining failed.
     """
-    capi.mv_init(_options(settings))
+    capi.mv_init(_options(dict(locals())))
     return Node(0)
 
 
-def open_node(**settings: Any) -> "Node":
+@suggests
+def open_node(
+    *,
+    sync: Optional[bool] = None,
+    role: Union[str, int, None] = None,
+    rank: Optional[int] = None,
+    nodes: Optional[int] = None,
+    master: Optional[str] = None,
+    bind: Optional[str] = None,
+    advertise: Optional[str] = None,
+    secret: Optional[str] = None,
+    transport: Optional[str] = None,
+    timeout_ms: Optional[int] = None,
+    gate_timeout_ms: Optional[int] = None,
+    init_timeout_ms: Optional[int] = None,
+    heartbeat_timeout_ms: Optional[int] = None,
+    inflight_bytes: Optional[int] = None,
+    spin_us: Optional[int] = None,
+    checkpoint: Optional[str] = None,
+    checkpoint_every_ms: Optional[int] = None,
+    checkpoint_keep: Optional[int] = None,
+    metrics: Union[str, int, None] = None,
+    log_level: Optional[str] = None,
+    faults: Optional[str] = None,
+    text: Optional[str] = None,
+) -> "Node":
     """Starts a further node in this process, for tests and for several clusters at once. Settings as for init()."""
-    return Node(capi.mv_node_open(_options(settings)))
+    return Node(capi.mv_node_open(_options(dict(locals()))))
 
 
 def inspect_checkpoint(path: Any) -> Any:
@@ -51,12 +120,16 @@ def doctor(reach: bool = False) -> Dict[str, Any]:
     return json.loads(capi.mv_doctor_text(0, capi.MV_JSON | (capi.MV_REACH if reach else 0)))
 
 
-class Node:
+class Node(handles.Handle):
     """A member of a cluster; from init() or open_node()."""
+
+    _instead = "call polyverso.init() in the other process, with a rank of its own"
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
-        self._is_shut_down = False
+        if handle:
+            handles.remember(handle, self)
+        leaving.opened(handle)
 
     @property
     def handle(self) -> int:
@@ -80,6 +153,7 @@ class Node:
 
     @property
     def num_workers(self) -> int:
+        """The number of workers in the cluster."""
         return capi.mv_num_workers(self._handle)
 
     @property
@@ -89,6 +163,7 @@ class Node:
 
     @property
     def num_servers(self) -> int:
+        """The number of servers in the cluster."""
         return capi.mv_num_servers(self._handle)
 
     @property
@@ -98,6 +173,7 @@ class Node:
 
     @property
     def is_sync(self) -> bool:
+        """True in sync mode."""
         return bool(capi.mv_is_sync(self._handle))
 
     @property
@@ -118,6 +194,7 @@ class Node:
         """barrier() without blocking: returns a request."""
         return Request(self._handle, capi.mv_barrier(self._handle, call_options(capi.MV_ASYNC, timeout)))
 
+    @suggests
     def array(
         self,
         size: int,
@@ -141,9 +218,10 @@ class Node:
         for this table; None = the node's mode.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
         """
-        spec = {"kind": capi.MV_ARRAY, "rows": size, "name": name, "updater": updater, "staleness": staleness}
+        spec = {"kind": capi.MV_ARRAY, "size": _length(size), "name": name, "updater": updater, "staleness": staleness}
         return self._create(spec, dtype, init, reject_nonfinite, merge)
 
+    @suggests
     def matrix(
         self,
         rows: int,
@@ -158,10 +236,12 @@ class Node:
         staleness: Optional[int] = None,
     ) -> Table:
         """Creates a matrix of shape (rows, cols); otherwise like array()."""
+        rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec["staleness"] = staleness
         return self._create(spec, dtype, init, reject_nonfinite, merge)
 
+    @suggests
     def sparse(
         self,
         rows: int,
@@ -184,10 +264,12 @@ class Node:
         the same for the same seed, row and column.
         Otherwise like array().
         """
+        rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed)
         return self._create(spec, dtype, None, reject_nonfinite, merge)
 
+    @suggests
     def keyvalue(
         self,
         cols: int = 1,
@@ -209,7 +291,7 @@ class Node:
         0 = no limit.
         Otherwise like sparse().
         """
-        spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": cols, "name": name, "updater": updater}
+        spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": _whole("cols", cols), "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity)
         return self._create(spec, dtype, None, reject_nonfinite, merge)
 
@@ -217,7 +299,13 @@ class Node:
         spec["dtype"] = code_of(dtype)
         spec.update(reject_nonfinite=int(reject_nonfinite), merge=int(merge))
         values = None if init is None else as_table_values(init, spec["dtype"])
-        return Table(self._handle, capi.mv_table_create(self._handle, spec, values))
+        if values is not None and "cols" in spec:
+            check_shape("init", values.shape, (spec["rows"], spec["cols"]))
+        try:
+            return Table(self._handle, capi.mv_table_create(self._handle, spec, values))
+        except Error as failure:
+            failure.rename("node.array()", f"node.{_KINDS[spec['kind']]}()")
+            raise
 
     def open(self, name: str) -> Table:
         """Opens an existing table. ArgumentError (MV_ENOTFOUND) if there is none of this name."""
@@ -254,7 +342,8 @@ class Node:
         every worker calls it. The checkpoint includes everything that each worker did before its call, and nothing
         after it.
 
-        directory: must have this path on all servers; the checkpoint is "checkpoint-<number>" in it.
+        directory: must have this path on all servers, which create it if it is missing, with its parents, and warn of
+        those; the checkpoint is "checkpoint-<number>" in it.
         keep: how many checkpoints are kept in it, the newest ones; 0 = all.
         Raises SystemFailure (MV_ESYSTEM) with the file and the reason, such as a full disk; earlier checkpoints are
         untouched.
@@ -283,16 +372,73 @@ class Node:
 
     def shutdown(self) -> None:
         """Leaves the cluster. A process that is also a server serves until every worker has finished. The end of a
-        `with` calls it, unless it was called already."""
+        `with` calls it, unless it was called already; so does the end of a process that exits with status 0."""
         capi.mv_shutdown(self._handle)
-        self._is_shut_down = True
+        self.is_closed = True
+        if not self._is_alive():
+            self._forget()
+
+    def abort(self, reason: str = "") -> None:
+        """Leaves the cluster as lost, without waiting: other processes' calls that need this one fail with a PeerError
+        that has the reason. An exception that leaves a `with polyverso.init():`, or that nothing catches, does so."""
+        capi.mv_abort(self._handle, reason)
+        self.is_closed = True
+        self._forget()
+
+    def _forget(self) -> None:
+        leaving.ended(self._handle)
+        forget_tables(self._handle)
 
     def __enter__(self) -> "Node":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if not self._is_shut_down:
-            self.shutdown()
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        if self.is_closed:
+            return
+        if not leaving.is_failure(error):
+            return self.shutdown()
+        leaving.abort(self._handle, leaving.reason_of(error))
+        self.is_closed = True
+        self._forget()
+
+    def _is_alive(self) -> bool:
+        """False after the last shutdown()."""
+        try:
+            capi.mv_rank(self._handle)
+        except Error:
+            return False
+        return True
 
     def __repr__(self) -> str:
-        return f"<polyverso.Node mv_node {self._handle}>"
+        try:
+            mode = "sync" if self.is_sync else "async"
+            if self.worker_id >= 0:
+                place = f"worker {self.worker_id} of {self.num_workers}"
+            else:
+                place = f"server {self.server_id} of {self.num_servers}"
+        except Error:
+            return "<polyverso.Node after shutdown>"
+        count = open_tables(self._handle)
+        return f"<polyverso.Node {place}, {mode}, {count} table{'' if count == 1 else 's'}>"
+
+
+_KINDS = {capi.MV_ARRAY: "array", capi.MV_MATRIX: "matrix", capi.MV_SPARSE: "sparse", capi.MV_KEYVALUE: "keyvalue"}
+
+
+def _whole(name: str, value: Any) -> int:
+    """A length, from any number without a fraction."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(capi.MV_EINVAL, f"{name} is {value!r}: a whole number is needed") from None
+
+
+def _length(size: Any) -> int:
+    if isinstance(size, (tuple, list)):
+        if len(size) != 1:
+            lengths = ", ".join(map(str, size))
+            raise ArgumentError(capi.MV_EINVAL, f"node.array(({lengths})): an array has one dimension; node.matrix({lengths}) has two")
+        size = size[0]
+    return _whole("size", size)

@@ -7,15 +7,18 @@ from typing import Any, Generator, Optional
 from . import capi
 from .arrays import milliseconds
 from .errors import Error, HandleError
+from .handles import Handle
 from .watch import watch_of
 
 
-class Request:
+class Request(Handle):
     """An unfinished call, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it.
 
     A dropped request continues. Its outcome is lost, except for the error of an add: the next call on the table,
     barrier() or shutdown() raises it.
     """
+
+    _instead = "wait for it here, and pass the result of wait()"
 
     def __init__(self, node: int, handle: int, result: Any = None) -> None:
         self._handle: Optional[int] = handle
@@ -89,5 +92,4 @@ class Request:
         return self.wait()
 
     def __repr__(self) -> str:
-        state = "finished" if self._handle is None else f"mv_request {self._handle}"
-        return f"<polyverso.Request {state}>"
+        return f"<polyverso.Request {'finished' if self._handle is None else 'unfinished'}>"

@@ -6,9 +6,12 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 import numpy as np
 
-from . import capi
-from .arrays import BITS, DTYPES, as_bits, as_rows, as_table_values, milliseconds, rows_or_keys
+from . import capi, handles
+from .arrays import BITS, CODES, DTYPES, as_bits, as_rows, as_table_values, check_shape, milliseconds, rows_or_keys
+from .enums import described
+from .errors import Error
 from .request import Request
+from .table_view import TableView
 
 
 def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, int], None]:
@@ -18,7 +21,7 @@ def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, i
     return {"flags": flags, "timeout_ms": milliseconds(timeout)}
 
 
-class Table:
+class Table(handles.Handle):
     """An array, a matrix, a sparse matrix or a key-value table; from Node.array(), matrix(), sparse(), keyvalue(),
     open().
 
@@ -29,6 +32,9 @@ class Table:
     are not truncated to integers. bfloat16 is ml_dtypes' if that package is installed, otherwise its bits as uint16,
     which are accepted in both cases.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
+
+    table[rows] reads rows, table[rows] = values sets them, and table[rows] += data is add(data, rows): it reads and
+    sets nothing, so the adds of several workers all count. The end of `with node.array(9) as table:` closes it.
     """
 
     def __init__(self, node: int, handle: int) -> None:
@@ -44,6 +50,8 @@ class Table:
         self._row: Tuple[int, ...] = () if flat else (self._cols,)
         self._shape = self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
         self._dtype = DTYPES[self._code]
+        handles.remember(handle, self)
+        _open_tables.setdefault(node, {})[handle] = self._name
 
     @property
     def handle(self) -> int:
@@ -52,10 +60,12 @@ class Table:
 
     @property
     def name(self) -> str:
+        """The name in the cluster, by which Node.open() finds the table."""
         return self._name
 
     @property
     def dtype(self) -> np.dtype:
+        """The numpy dtype of its values."""
         return self._dtype
 
     @property
@@ -63,10 +73,25 @@ class Table:
         """(rows,) or (rows, cols). For a key-value table, the shape of one key's values: () or (cols,)."""
         return self._shape
 
+    @property
+    def row_shape(self) -> Tuple[int, ...]:
+        """The shape of one row: (cols,), or () for arrays and for key-value tables with one column."""
+        return self._row
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows are found by keys: whether this is a key-value table."""
+        return self._kind == capi.MV_KEYVALUE
+
+    @property
+    def label(self) -> str:
+        """What messages call it: table "weights"."""
+        return f'table "{self._name}"'
+
     def info(self) -> Dict[str, Any]:
-        """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater,
-        staleness, clock, stored, memory_bytes, state_bytes, updates. Queries the servers."""
-        return capi.mv_table_describe(self._handle)
+        """The fields of mv_table_info: name, kind (a Kind), dtype (a DType), rows, cols, flags (TableFlag), servers,
+        bytes, adds, gets, updater, staleness, clock, stored, memory_bytes, state_bytes, updates. Queries the servers."""
+        return described(capi.mv_table_describe(self._handle))
 
     def __len__(self) -> int:
         """The number of rows. For a key-value table, the number of stored keys, which queries the servers."""
@@ -74,6 +99,25 @@ class Table:
 
     def __bool__(self) -> bool:
         return True
+
+    # ------------------------------------------------------------------ as an array
+
+    def __getitem__(self, rows: Any) -> TableView:
+        """The values of a row, of a list of rows or of a slice, as a view: see TableView. `table[rows] += data` is
+        add(data, rows)."""
+        return TableView(self, rows)
+
+    def __setitem__(self, rows: Any, values: Any) -> None:
+        """Assigns values, like set(); they are broadcast to the shape."""
+        if not (isinstance(values, TableView) and values.is_added_to(rows)):
+            TableView(self, rows).set(values)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        return np.asarray(self.get(), dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows of one get()."""
+        return iter(self.get())
 
     # ------------------------------------------------------------------ reading
 
@@ -120,7 +164,10 @@ class Table:
         ids = None if rows is None else as_rows(rows)
         if out is None:
             out = np.empty(self._shape if ids is None else (ids.size, *self._row), self._dtype)
-        memory = as_bits(out) if self._code == capi.MV_BF16 else out
+            memory = out.view(BITS) if self._code == capi.MV_BF16 else out
+        else:
+            memory = as_bits(out)
+            self._check_shape(getattr(memory, "shape", ()), ids)
         if ids is None:
             return out, whole(self._handle, memory, options)
         return out, some(self._handle, ids, memory, options)
@@ -176,9 +223,19 @@ class Table:
 
     def _write(self, whole: Any, some: Any, data: Any, rows: Any, options: Any) -> Any:
         values = as_table_values(data, self._code)
-        if rows is None:
+        ids = None if rows is None else as_rows(rows)
+        if values.ndim > 1:
+            self._check_shape(values.shape, ids)
+        if ids is None:
             return whole(self._handle, values, options)
-        return some(self._handle, as_rows(rows), values, options)
+        return some(self._handle, ids, values, options)
+
+    def _check_shape(self, shape: Tuple[int, ...], ids: Optional[np.ndarray]) -> None:
+        """ArgumentError if values of this shape would be reordered on their way to the table or from it."""
+        if ids is not None:
+            check_shape(f'table "{self._name}"', shape, (ids.size, *self._row), (*ids.shape, *self._row))
+        elif self._kind != capi.MV_KEYVALUE:
+            check_shape(f'table "{self._name}"', shape, self._shape)
 
     def erase(
         self, rows: Any = None, wait: bool = True, timeout: Optional[float] = None, *, keys: Any = None
@@ -215,13 +272,54 @@ class Table:
 
     # ------------------------------------------------------------------ closing
 
+    def _copied_how(self) -> str:
+        return f"pass the values of get(), or open the table by its name there: node.open({self._name!r})"
+
     def close(self) -> None:
         """Closes this handle; the table remains."""
         capi.mv_table_close(self._handle)
+        self._forget()
 
     def destroy(self) -> None:
         """Frees the table on all servers. One worker calls it, when no worker uses the table any more."""
         capi.mv_table_destroy(self._handle)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.is_closed = True
+        _open_tables.get(self._node, {}).pop(self._handle, None)
+
+    def _is_stale(self) -> bool:
+        try:
+            self._read(capi.mv_table_peek, capi.mv_table_peek_rows, [], None, None)  # no rows: asks nobody
+        except Error:
+            return True
+        return False
+
+    def __enter__(self) -> "Table":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not (self.is_closed or self._is_stale()):
+            self.close()
 
     def __repr__(self) -> str:
-        return f"<polyverso.Table {self._name!r} {self._shape} {self._dtype}>"
+        end = ", closed" if self.is_closed else ", after shutdown" if self._is_stale() else ""
+        lengths = " x ".join(map(str, self._shape)) if self._shape else "1"
+        keys = "keys x " if self.is_keyed else ""
+        return f'<polyverso.Table "{self._name}", {keys}{lengths} {_DTYPE_NAMES[self._code]}{end}>'
+
+
+# {node: {handle: name}}: the tables that this process has created or opened, and not closed.
+_open_tables: Dict[int, Dict[int, str]] = {}
+_DTYPE_NAMES = {code: name for name, code in CODES.items()}
+
+
+def open_tables(node: int) -> int:
+    """How many tables of a node are open in this process."""
+    return len(set(_open_tables.get(node, {}).values()))
+
+
+def forget_tables(node: int) -> None:
+    """For a node that has ended: its tables are closed."""
+    _open_tables.pop(node, None)

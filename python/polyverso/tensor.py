@@ -17,6 +17,7 @@ import numpy as np
 from . import capi
 from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
 from .arrays import CODES
+from .enums import described
 
 _NAMES = {code: name for name, code in CODES.items()}
 _NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "i8": "int8", "f16": "float16"}
@@ -56,14 +57,17 @@ class Tensor(TensorMemory):
 
     @classmethod
     def zeros(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+        """A tensor of zeros."""
         return cls(capi.mv_tensor_create(_code(dtype), shape))
 
     @classmethod
     def full(cls, shape: Shape, value: float, dtype: Any = "f32") -> "Tensor":
+        """A tensor whose elements all have this value."""
         return cls.zeros(shape, dtype).fill(value)
 
     @classmethod
     def ones(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+        """A tensor of ones."""
         return cls.full(shape, 1, dtype)
 
     @classmethod
@@ -82,6 +86,7 @@ class Tensor(TensorMemory):
 
     @classmethod
     def normal(cls, shape: Shape, seed: int, mean: float = 0, deviation: float = 1, dtype: Any = "f32") -> "Tensor":
+        """Normally distributed random numbers; a seed gives the same ones on every machine and in every language."""
         tensor = cls.zeros(shape, dtype)
         capi.mv_tensor_normal(tensor, seed, mean, deviation)
         return tensor
@@ -123,30 +128,33 @@ class Tensor(TensorMemory):
     # ------------------------------------------------------------------ properties
 
     def info(self) -> Dict[str, Any]:
-        """The fields of mv_tensor_info."""
-        return capi.mv_tensor_describe(self)
+        """The fields of mv_tensor_info; `dtype` is a DType."""
+        return described(capi.mv_tensor_describe(self))
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        return self.info()["shape"]
+        """The lengths of the dimensions."""
+        return capi.mv_tensor_describe(self)["shape"]
 
     @property
     def dtype(self) -> str:
         """"f32" and the like."""
-        return _NAMES[self.info()["dtype"]]
+        return _NAMES[capi.mv_tensor_describe(self)["dtype"]]
 
     @property
     def dims(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def count(self) -> int:
         """The number of elements: the product of the shape."""
-        return self.info()["count"]
+        return capi.mv_tensor_describe(self)["count"]
 
     @property
     def row_sparse(self) -> bool:
-        return bool(self.info()["row_sparse"])
+        """Whether only some rows are stored: see sparse()."""
+        return bool(capi.mv_tensor_describe(self)["row_sparse"])
 
     def numpy(self) -> np.ndarray:
         """An array over the same memory, which it keeps alive. bf16 becomes uint16, the bits: numpy has no bf16."""
@@ -190,6 +198,7 @@ class Tensor(TensorMemory):
     # ------------------------------------------------------------------ elements and rows
 
     def get(self, *index: int) -> Union[int, float]:
+        """get(i, j): one element."""
         value, integer = capi.mv_tensor_get(self, index)
         return value if self.dtype in ("f32", "f64", "f16", "bf16") else integer
 
@@ -239,7 +248,20 @@ class Tensor(TensorMemory):
     # ------------------------------------------------------------------ copies and views
 
     def copy(self) -> "Tensor":
+        """A tensor with memory of its own and the same values."""
         return Tensor(capi.mv_tensor_copy(self, 0))
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memory: Any) -> "Tensor":
+        return self.copy()
+
+    def __reduce__(self) -> Any:  # pickled as its values
+        if self.row_sparse:
+            rows, values = self.parts()
+            return Tensor.sparse, (rows.numpy(), values, self.shape[0])
+        wide = self.cast("f32") if self.dtype == "bf16" else self
+        return Tensor.copy_of, (np.array(wide.numpy()), self.dtype)
 
     def assign(self, other: Any) -> "Tensor":
         """Copies another tensor's values into this one, converted and broadcast to its shape."""
@@ -265,12 +287,15 @@ class Tensor(TensorMemory):
         return Tensor(ids), Tensor(values)
 
     def to_dense(self) -> "Tensor":
+        """A row-sparse tensor as one with all rows."""
         return Tensor(capi.mv_tensor_to_dense(self))
 
     def to_sparse(self) -> "Tensor":
+        """A tensor as a row-sparse one, of the rows that are not zero."""
         return Tensor(capi.mv_tensor_to_sparse(self))
 
     def fill(self, value: float) -> "Tensor":
+        """Sets all elements to a number; returns the tensor itself."""
         capi.mv_tensor_fill(self, value)
         return self
 
@@ -295,21 +320,27 @@ class Tensor(TensorMemory):
         return self
 
     def minimum(self, other: Any) -> "Tensor":
+        """The lesser of each two elements."""
         return self._binary(capi.MV_MIN, other)
 
     def maximum(self, other: Any) -> "Tensor":
+        """The greater of each two elements."""
         return self._binary(capi.MV_MAX, other)
 
     def abs(self) -> "Tensor":
+        """The absolute values."""
         return self._unary(capi.MV_ABS)
 
     def sqrt(self) -> "Tensor":
+        """The square root of each element."""
         return self._unary(capi.MV_SQRT)
 
     def exp(self) -> "Tensor":
+        """e to the power of each element."""
         return self._unary(capi.MV_EXP)
 
     def log(self) -> "Tensor":
+        """The natural logarithm of each element."""
         return self._unary(capi.MV_LOG)
 
     def __neg__(self) -> "Tensor":
@@ -327,18 +358,23 @@ class Tensor(TensorMemory):
         return self._reduce(capi.MV_SUM, axis)
 
     def mean(self, axis: Optional[int] = None) -> "Tensor":
+        """The mean along an axis, or of all elements."""
         return self._reduce(capi.MV_MEAN, axis)
 
     def min(self, axis: Optional[int] = None) -> "Tensor":
+        """The least element, along an axis or of all."""
         return self._reduce(capi.MV_LEAST, axis)
 
     def max(self, axis: Optional[int] = None) -> "Tensor":
+        """The greatest element, along an axis or of all."""
         return self._reduce(capi.MV_GREATEST, axis)
 
     def argmin(self, axis: Optional[int] = None) -> "Tensor":
+        """The positions of the least elements, along an axis or among all elements."""
         return self._reduce(capi.MV_ARGMIN, axis)
 
     def argmax(self, axis: Optional[int] = None) -> "Tensor":
+        """The positions of the greatest elements, along an axis or among all elements."""
         return self._reduce(capi.MV_ARGMAX, axis)
 
     def norm(self, axis: Optional[int] = None) -> "Tensor":
@@ -346,6 +382,7 @@ class Tensor(TensorMemory):
         return self._reduce(capi.MV_NORM, axis)
 
     def dot(self, other: Any) -> float:
+        """The sum of the products of the elements."""
         return capi.mv_tensor_dot(self, _tensor(other))
 
     def close(self, other: Any, relative: float = 1e-5, absolute: float = 1e-8) -> bool:
@@ -353,9 +390,11 @@ class Tensor(TensorMemory):
         return bool(capi.mv_tensor_close(self, _tensor(other), relative, absolute))
 
     def equal(self, other: Any) -> bool:
+        """Whether shapes and values are equal."""
         return self.close(other, 0, 0)
 
     def matmul(self, other: Any, transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
+        """The product of two matrices, each of them transposed on demand."""
         flags = (capi.MV_TRANSPOSE_A if transpose_a else 0) | (capi.MV_TRANSPOSE_B if transpose_b else 0)
         return Tensor(capi.mv_tensor_matmul(self, _tensor(other), flags, 0))
 

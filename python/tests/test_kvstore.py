@@ -104,7 +104,7 @@ def test_type_rank_and_workers(kv):
     assert polyverso.kv.create().type == "local"
     with pytest.raises(ArgumentError, match="dist_sync"):
         kvstore.create("dist_sink")
-    with pytest.raises(StateError, match="mv_init"):
+    with pytest.raises(StateError, match="polyverso.init"):
         kvstore.create("dist")
 
 
@@ -714,7 +714,7 @@ def test_keys_are_all_numbers_or_all_names(kv):
 def test_what_is_wrong_leaves_the_store_alone(kv):
     kv.init(["a", "b"], [ones(), ones()])
     for wrong, reason in {
-        lambda: kv.push("c", ones()): "kv_init",
+        lambda: kv.push("c", ones()): r"kv\.push\(\): .*call kv\.init\(\) first",
         lambda: kv.push(["a", "a"], [ones(), ones()]): "twice",
         lambda: kv.init("a", ones()): "already",
         lambda: kv.push("a", ones((3, 2))): r"\(2, 3\)",

@@ -192,3 +192,13 @@ def test_awaiting_leaves_other_tasks_running(cluster):
     )
     output, errors = first.communicate(timeout=30)
     assert (output, errors) == ("True\n", "")
+
+
+def test_the_local_device(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "POLYVERSO_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert polyverso.local_device() == 0
+    with polyverso.init():
+        assert polyverso.local_device() == 0
+        monkeypatch.setenv("LOCAL_RANK", "3")
+        assert polyverso.local_device() == 3

@@ -175,6 +175,8 @@ static void call_options_are_checked(void** state) {
   REFUSE("needs mv_call_options.request");
   options.reserved = 1;
   REFUSE("reserved");
+  options.label = 1;
+  REFUSE("label is for operations of groups only");
   options.timeout_ms = -2;
   REFUSE("timeout_ms is -2");
 #undef REFUSE

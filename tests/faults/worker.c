@@ -267,6 +267,29 @@ static void status_work(void) {
   }
 }
 
+/* Saving and loading with a codec asks the other worker, in its barrier, for its residuals, and delivers the loaded ones. */
+static void make_coded_store(void) {
+  make_store();
+  MAKE(kv_set_gradient_compression(store, "2bit threshold=0.5"));
+}
+static void states_work(void) {
+  char path[220];
+  snprintf(path, sizeof path, "%s.states", folder);
+  store_work();
+  if (rank == 0) TRY(kv_save_optimizer_states(store, path, 1));
+  TRY(kv_barrier(store, NULL));
+  if (rank == 0) TRY(kv_load_optimizer_states(store, path));
+  TRY(kv_barrier(store, NULL));
+}
+
+/* Rank 1 leaves as lost, and rank 0 waits for it. */
+static int aborted;
+static void abort_work(void) {
+  if (rank == 0 && mv_barrier(0, NULL) == MV_OK) wrong("the barrier did not wait for a lost worker");
+  if (rank == 1) TRY(mv_abort(0, "it found a mistake in its data"));
+  aborted = rank == 1 && goes_on;
+}
+
 static mv_gossip gossips[2];
 static void gossip_make(void) {
   for (int i = 0; i < 2; ++i) {
@@ -319,9 +342,11 @@ static const struct scenario {
     {"regroup", NULL, nothing, regroup_work, nothing, 0},
     {"dist_async", "dist_async", make_store, store_work, nothing, 0},
     {"dist_sync", "dist_sync", make_store, store_work, nothing, 0},
+    {"dist_states", "dist_sync", make_coded_store, states_work, nothing, 0},
     {"checkpoint", "size=300 name=t", make_table, checkpoint_work, table_end, 0},
     {"status", "size=300 name=t", make_table, status_work, table_end, 0},
     {"gossip", NULL, gossip_make, gossip_work, nothing, 0},
+    {"abort", NULL, nothing, abort_work, nothing, 0},
 };
 
 int main(int argc, char** argv) {
@@ -348,8 +373,8 @@ int main(int argc, char** argv) {
   const uint64_t count = fault_count();
   const int happened = fault_happened();
   if (goes_on) scenario->end();
-  mv_status ended;
-  while ((ended = mv_shutdown(0)) == MV_EINTR)
+  mv_status ended = MV_OK;
+  while (!aborted && (ended = mv_shutdown(0)) == MV_EINTR)
     ;
   tell(ended, happened, count);
   return 0;

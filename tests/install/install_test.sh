@@ -59,6 +59,18 @@ sys.exit(library.MV_NumWorkers() != 1)' "$prefix/$libdir/libmultiverso.so"
 step "the command, running the first program"
 "$prefix/bin/polyverso" run -n 1 --metrics 0 -- "$scratch/consumer/client" >"$scratch/run.log" || { cat "$scratch/run.log" >&2; exit 1; }
 
+step "polyverso-env, for a C program"
+env_of=$prefix/bin/polyverso-env
+expect "$version: 2 2 2" "$env_of" "$scratch/client"
+expect "polyverso $version" "$env_of" polyverso --version
+status=0
+"$env_of" sh -c 'exit 7' || status=$?
+[ $status = 7 ]
+expect "$prefix/bin/polyverso" sh -c 'eval "$("$1")" && command -v polyverso' sh "$env_of"
+"$env_of" --frob 2>"$scratch/log" && exit 1
+grep -q "there is no option --frob" "$scratch/log"
+"$env_of" --help | grep -q usage
+
 [ $# -gt 3 ] || exit 0
 python=$4 python_dir=$5 perl_dir=$6
 
@@ -109,3 +121,27 @@ require "torch"; io.write(string.format("%.0f", torch.range(1, 3):sum()))'
 require "torch"; require "regress"; require "distlearn.AllReduceSGD"; require "ipc.LocalhostTree"
 io.write(string.format("%.0f", require "libipc".map(1, function(t) return t:mul(2) end, torch.range(1, 3)):join():sum()))'
 done
+
+step "polyverso-env, for every language"
+expect "$version 1" "$env_of" "$python" -c '
+import polyverso
+with polyverso.init() as node: print(polyverso.capi.mv_version_text(), node.size)'
+expect "$version" "$env_of" perl -we 'use Polyverso; print Polyverso::mv_version_text()'
+for lua in lua5.1 luajit lua5.4; do
+  expect "$version" "$env_of" "$lua" -e 'io.write(require("polyverso").mv_version_text())'
+done
+expect "[w0] 2 2" "$env_of" polyverso run -n 2 -- "$python" -c '
+import polyverso
+with polyverso.init() as node:
+    if node.rank == 0: print(node.size, node.num_workers)'
+
+# An own folder stays behind the new ones, what contains a quote survives, and a second time changes nothing.
+mkdir "$scratch/it's mine"
+echo 'mine = 1' >"$scratch/it's mine/own.py"
+expect "1 same" env PYTHONPATH="$scratch/it's mine" sh -c '
+eval "$("$1")"
+once=$PYTHONPATH:$LUA_PATH:$LUA_CPATH_5_4
+eval "$("$1")"
+[ "$once" = "$PYTHONPATH:$LUA_PATH:$LUA_CPATH_5_4" ] || echo different
+"$2" -c "import own, polyverso; print(own.mine, \"same\")"' sh "$env_of" "$python"
+expect "$prefix/$python_dir:own" env PYTHONPATH=own "$env_of" sh -c 'echo "$PYTHONPATH"'

@@ -230,3 +230,26 @@ def test_the_others_are_told_at_once_which_node_has_left(interpreter, tmp_path):
         out, _ = survivor.communicate(timeout=60)
         assert out.split()[1] == "5" and "MV_EPEERLOST" in out and "worker 1" in out, out
     assert second.communicate(timeout=20) == ("", "") and second.returncode == 0
+
+
+REPORTS = {
+    "first": ("require('ipc.LocalhostTree')(1, 3)", "s for clients of 127.0.0.1:", "0 of 2 connected"),
+    "second": ("require('ipc.LocalhostTree')(2, 3)", "node 2 of 3 has waited", ".localhost"),
+    "client": ("local server, port = ipc.server() server:close() ipc.client('127.0.0.1', port)", "s for a server at 127.0.0.1:", "refused"),
+}
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.1"])
+def test_a_long_wait_says_what_it_is_for(interpreter, tmp_path):
+    processes = {}
+    for name, (script, *_) in REPORTS.items():
+        (tmp_path / name).mkdir()
+        processes[name] = lua(interpreter, f"local ipc = require('libipc') {script}", XDG_RUNTIME_DIR=str(tmp_path / name))
+    try:
+        for name, (_, *wanted) in REPORTS.items():
+            line = processes[name].stderr.readline()
+            assert all(text in line for text in wanted), line
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()

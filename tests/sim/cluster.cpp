@@ -186,11 +186,11 @@ void SimCluster::check_parts(const Node& node) {
 
 void SimCluster::schedule_faults(bool early) {
   for (const FaultPlan& fault : plan_.faults)
-    if (fault.early == early) timeline_.after(fault.when, [this, &fault] { strike(fault); });
+    if (fault.early == early) timeline_.after(fault.when, [this, &fault] { inject(fault); });
 }
 
-void SimCluster::strike(const FaultPlan& fault) {
-  if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly) return kill(fault.side.front(), fault);
+void SimCluster::inject(const FaultPlan& fault) {
+  if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly || fault.fault == Fault::kAbort) return kill(fault.side.front(), fault);
   if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
   part(fault);
 }
@@ -251,7 +251,8 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   if (node.script != nullptr)
     for (size_t table = node.script->next_table(); table < ledgers_.size(); ++table)
       ledgers_[table]->initial_may_be_lost();
-  network_.remove(node.self.peer, false, fault.fault == Fault::kKill);
+  if (fault.fault == Fault::kAbort) node.member->abort("it found a mistake in its data", [] {});
+  network_.remove(node.self.peer, fault.fault == Fault::kAbort, fault.fault != Fault::kKillQuietly);
   node.member.reset();
   node.script.reset();
   if (!comes_back) return;

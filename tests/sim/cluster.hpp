@@ -70,7 +70,7 @@ class SimCluster final : private Surroundings {
   void end(Node& node);
   void check_parts(const Node& node);
   void schedule_faults(bool early);
-  void strike(const FaultPlan& fault);
+  void inject(const FaultPlan& fault);
   void part(const FaultPlan& fault);
   void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);

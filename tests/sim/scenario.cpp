@@ -179,7 +179,7 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
     if (!of_worker || (node > 0 && plan.nodes[node].role == MV_ROLE_WORKER)) candidates.push_back(node);
   if (candidates.empty()) return;
   FaultPlan fault;
-  fault.fault = random.chance(0.85) ? Fault::kKill : Fault::kKillQuietly;
+  fault.fault = random.chance(0.15) ? Fault::kKillQuietly : random.chance(0.3) ? Fault::kAbort : Fault::kKill;
   fault.when = kMillisecond * random.between(0, of_worker ? 200 : 500);
   fault.early = random.chance(0.04);
   fault.side.push_back(candidates[random.below(candidates.size())]);
@@ -269,7 +269,7 @@ std::string Scenario::describe() const {
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
-                                             "long pause", "kill",  "quiet kill"};
+                                             "long pause", "kill",  "quiet kill", "abort"};
     text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);

@@ -41,13 +41,13 @@ struct NodePlan {
   int slowness = 1;  ///< factor of its pauses between calls
 };
 
-enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly };
+enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort };
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
   Nanos when{0};  ///< after all nodes are ready; while joining if `early`
   bool early = false;
-  std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops or is killed
+  std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops, is killed or aborts
   size_t other = SIZE_MAX;   ///< only from this one
   Nanos span{0};
   Nanos restart = base::kNever;  ///< a killed worker restarts after this time

@@ -155,7 +155,7 @@ class Run:
 
     # ------------------------------------------------------------------ faults
 
-    def strike(self, fault, now):
+    def inject(self, fault, now):
         member = self.members[fault.rank]
         if fault.kind == "launcher":
             self.launcher.kill()
@@ -193,7 +193,7 @@ class Run:
         share = self.begun / self.plan.count()
         for fault in [each for each in self.faults if share >= each.share]:
             self.faults.remove(fault)
-            self.due.append((now + fault.after, lambda fault=fault: self.strike(fault, time.monotonic())))
+            self.due.append((now + fault.after, lambda fault=fault: self.inject(fault, time.monotonic())))
         for each in [one for one in self.due if one[0] <= now]:
             self.due.remove(each)
             each[1]()
@@ -298,7 +298,7 @@ class Run:
             for line in member.lines:
                 _, number, word, *rest = line.split(None, 3)
                 if word in ("error", "again") and not (self.is_over and self.launcher and not lost):
-                    if "call mv_init() first" in rest[0] and not self.has_joined(member):
+                    if re.search(r"call \S*init\(\) first", rest[0]) and not self.has_joined(member):
                         continue  # it has already reported why it could not join
                     if "has begun to shrink the group" in rest[0]:
                         continue  # docs/groups.md: a slower rank may learn of it in the operation before

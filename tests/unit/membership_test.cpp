@@ -158,7 +158,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Inquire, Fate::kHeard},      {Body::Report, Fate::kDropped},      {Body::Overview, Fate::kDropped},  {Body::Stuck, Fate::kRefused},
     {Body::Command, Fate::kRefused},    {Body::States, Fate::kRefused},      {Body::StateRows, Fate::kDropped}, {Body::SetStates, Fate::kRefused},
     {Body::Fetch, Fate::kRefused},      {Body::Fetched, Fate::kRefused},     {Body::Exchange, Fate::kRefused},  {Body::Collect, Fate::kRefused},
-    {Body::GroupNote, Fate::kRefused},  {Body::ChannelAsk, Fate::kRefused},  {Body::ChannelPart, Fate::kRefused},
+    {Body::GroupNote, Fate::kRefused},  {Body::ChannelAsk, Fate::kRefused},  {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {
@@ -226,6 +226,36 @@ void a_number_that_is_no_kind_may_be_sent_by_nobody(void**) {
   Served node;
   node.hear_empty(kWorker, static_cast<Body>(200), 4);
   assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
+}
+
+void an_abort_makes_its_sender_lost(void**) {
+  Served node;
+  node.meet(100);
+  node.hear(100, Body::Abort, 0, [](auto& fbb) { return wire::CreateAbortDirect(fbb, "I am no member"); });
+  node.hear(kWorker, Body::Abort, 0, [](auto& fbb) { return wire::CreateAbortDirect(fbb, std::string(5000, 'x').c_str()); });
+  assert_true(node.link.has_closed(kWorker));
+  const cluster::Member* worker = node.member.cluster().view().find(kWorker);
+  assert_true(worker->state == cluster::State::kLost);
+  assert_string_equal(worker->why.c_str(), ("worker 0: " + std::string(1000, 'x') + " (rank 1, pid 7 on w)").c_str());
+  node.hear(kWorker, Body::Abort, 0, [](auto& fbb) { return wire::CreateAbortDirect(fbb, "again"); });
+  assert_true(worker->why.find("again") == std::string::npos);
+}
+
+void an_abort_without_a_reason_is_one(void**) {
+  Served node;
+  node.hear_empty(kWorker, Body::Abort, 0);
+  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::State::kLost);
+}
+
+void who_aborts_waits_until_all_have_closed(void**) {
+  Served node;
+  int told = 0;
+  node.member.abort("a mistake", [&] { ++told; });
+  assert_true(node.has_said(kWorker, Body::Abort));
+  assert_int_equal(told, 0);
+  node.member.on_lost(kWorker, base::error(MV_EPEERLOST, "closed"));
+  assert_int_equal(told, 1);
+  assert_true(node.member.cluster().view().find(kWorker)->state == cluster::State::kHere);  // it did not lose the others
 }
 
 void a_cancel_reaches_the_engine_of_its_request(void**) {
@@ -364,6 +394,9 @@ int main() {
       cmocka_unit_test(a_stranger_is_refused_whatever_it_sends),
       cmocka_unit_test(each_request_of_a_member_reaches_an_engine_that_knows_it),
       cmocka_unit_test(a_number_that_is_no_kind_may_be_sent_by_nobody),
+      cmocka_unit_test(an_abort_makes_its_sender_lost),
+      cmocka_unit_test(an_abort_without_a_reason_is_one),
+      cmocka_unit_test(who_aborts_waits_until_all_have_closed),
       cmocka_unit_test(a_cancel_reaches_the_engine_of_its_request),
       cmocka_unit_test(further_messages_of_a_refused_stranger_are_ignored),
       cmocka_unit_test(messages_for_joining_are_accepted_but_limited),

@@ -110,7 +110,7 @@ std::string own_program() {
 Json measure_processes(int workers, const char* transport) {
   const Message message;
   RunOptions options;
-  options.workers = workers;
+  options.workers_wished = workers;
   options.settings["transport"] = transport;
   options.commands = {{own_program(), "doctor", "--tune", "--report", message.path()}};
   check(options);
@@ -184,6 +184,7 @@ int run_tuning(const DoctorOptions& options) {
     int64_t nodes = 1;
     if (mv_init(nullptr) != MV_OK || mv_size(0, &nodes) != MV_OK) fail("can't join");
     if (nodes > 1) return measure_here(options);
+    if (!options.report.empty()) throw Failure{"--report is for one process of several"};  // not a machine of its own again
     if (mv_shutdown(0) != MV_OK) fail("while leaving");
     return tell(measure_machine(options.workers), options);
   } catch (const Failure& failure) {

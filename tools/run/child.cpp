@@ -40,8 +40,8 @@ Child::Child(uv_loop_t* loop, Process process, int color, Output& output, Events
   for (const Channel channel : {Channel::kOut, Channel::kErr}) {
     Stream& stream = streams_[channel == Channel::kOut ? 0 : 1];
     stream.child = this;
-    stream.channel = channel;
-    stream.prefix = output_.prefix(channel, process_.label, color);
+    stream.source.channel = channel;
+    stream.source.prefix = output_.prefix(channel, process_.label, color);
   }
 }
 
@@ -128,9 +128,13 @@ void Child::signal(int number) {
   if (started_ && !finished_) kill(-pid(), number);
 }
 
+void Child::hide_interrupt_traces() {
+  for (Stream& stream : streams_) stream.source.traces.hide();
+}
+
 void Child::read(Stream& stream, ssize_t bytes, const char* data) {
   if (bytes > 0)
-    return output_.feed(stream.channel, stream.prefix, stream.splitter, {data, static_cast<size_t>(bytes)});
+    return output_.feed(stream.source, {data, static_cast<size_t>(bytes)});
   if (bytes == 0) return;
   close_stream(stream);
   if (ending_.has_value() && !streams_[0].open && !streams_[1].open) finish();
@@ -139,7 +143,7 @@ void Child::read(Stream& stream, ssize_t bytes, const char* data) {
 void Child::close_stream(Stream& stream) {
   if (!stream.open) return;
   stream.open = false;
-  output_.finish(stream.channel, stream.prefix, stream.splitter);
+  output_.finish(stream.source);
   uv_close(reinterpret_cast<uv_handle_t*>(&stream.pipe), nullptr);
 }
 

@@ -46,6 +46,10 @@ class Child {
   /// To its process group.
   void signal(int number);
 
+  /// From here on, tracebacks of an interrupt are not shown.
+  void hide_interrupt_traces();
+  bool had_interrupt_trace() const { return streams_[1].source.traces.found(); }
+
   const Process& process() const { return process_; }
   pid_t pid() const { return handle_.pid; }
   bool running() const { return started_ && !ending_.has_value(); }
@@ -56,10 +60,8 @@ class Child {
  private:
   struct Stream {
     Child* child;
-    Channel channel;
     uv_pipe_t pipe;
-    std::string prefix;
-    LineSplitter splitter;
+    Source source;
     bool open = false;
   };
 

@@ -43,6 +43,29 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+/// "0-2, 5"
+std::string ranges(const std::vector<int>& ids) {
+  std::string text;
+  for (size_t i = 0; i < ids.size();) {
+    size_t last = i;
+    while (last + 1 < ids.size() && ids[last + 1] == ids[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ids[i]);
+    if (last > i) text += fmt::format("-{}", ids[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// "stopped workers 0-2, server 0"; empty if there are none.
+std::string list_of(const char* verb, const std::array<std::vector<int>, 2>& ids) {
+  std::string text;
+  for (size_t kind = 0; kind < ids.size(); ++kind) {
+    if (ids[kind].empty()) continue;
+    text += fmt::format("{} {}{} {}", text.empty() ? verb : ",", kind == 0 ? "worker" : "server", ids[kind].size() > 1 ? "s" : "", ranges(ids[kind]));
+  }
+  return text;
+}
+
 }  // namespace
 
 Launcher::Launcher(const RunOptions& options) : options_(options), output_(options.color), self_(own_path()) {
@@ -132,7 +155,7 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  const Meeting meeting = meeting_at(master.port);
+  const Meeting meeting = meeting_at(master.port, exits_.path());
   register_run(meeting);
   for (Process& process : plan(options_, meeting, self_)) {
     const int rank = process.rank;
@@ -169,7 +192,8 @@ void Launcher::register_run(const Meeting& meeting) {
 
 void Launcher::on_exited(Child& child) {
   const bool failed = child.ending()->failed();
-  if (options_.verbose || (failed && options_.keep_going)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+  exits_.report(child);
+  if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   any_failed_ = any_failed_ || failed;
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
   if (settled_) return follow_failure();
@@ -222,6 +246,8 @@ void Launcher::on_signal(int number) {
   if (phase_ != Phase::kRunning) return kill_rest();  // the second Ctrl-C: the user has waited long enough
   interrupted_by_ = number;
   set_phase(Phase::kInterrupted);
+  if (!options_.verbose)
+    for (const auto& child : children_) child->hide_interrupt_traces();
   // Not to the servers: a worker may want to save what they hold. They end when the workers have.
   for (const auto& child : children_) {
     if (child->running() && !child->process().server) child->signal(number);
@@ -277,17 +303,32 @@ bool Launcher::workers_running() const {
   return std::ranges::any_of(children_, [](const auto& child) { return child->running() && !child->process().server; });
 }
 
+/// Whether its end was told when it happened.
+bool Launcher::was_told(const Child& child) const { return options_.verbose || (options_.keep_going && child.ending()->failed()); }
+
+/// Those that ended because of a signal, for the last line: ": stopped workers 0-2, server 0; killed worker 3".
+std::string Launcher::stopped() const {
+  std::array<std::vector<int>, 2> stopped, killed;  // workers, servers
+  for (const auto& child : children_) {
+    const Ending& ending = *child->ending();
+    const bool by_signal = ending.signal != 0 || ending.status == 128 + interrupted_by_ || child->had_interrupt_trace();
+    if (by_signal) (ending.signal == SIGKILL ? killed : stopped)[child->process().server ? 1 : 0].push_back(child->process().id);
+  }
+  const std::string first = list_of("stopped", stopped), second = list_of("killed", killed);
+  return fmt::format("{}{}{}{}", first.empty() && second.empty() ? "" : ": ", first, first.empty() || second.empty() ? "" : "; ", second);
+}
+
 int Launcher::conclude() {
   if (start_error_ != 0) return 126;
   if (interrupted_by_ != 0 && any_failed_) {
-    if (interrupted_by_ != SIGPIPE) output_.say(fmt::format("interrupted by SIG{}", sigabbrev_np(interrupted_by_)));
+    if (interrupted_by_ != SIGPIPE) output_.say(fmt::format("interrupted by SIG{}{}", sigabbrev_np(interrupted_by_), stopped()));
     ::signal(interrupted_by_, SIG_DFL);
     raise(interrupted_by_);
   }
   if (failed_.empty()) return 0;
   const auto killed = std::ranges::find_if(failed_, [](const Child* child) { return child->ending()->signal != 0; });
   const Child& culprit = killed != failed_.end() ? **killed : *failed_.front();
-  output_.say(fmt::format("{} {}", culprit.who(), describe(*culprit.ending())));
+  if (!was_told(culprit)) output_.say(fmt::format("{} {}", culprit.who(), describe(*culprit.ending())));
   return culprit.ending()->exit_status();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "run/child.hpp"
+#include "run/exits.hpp"
 #include "run/options.hpp"
 #include "run/output.hpp"
 #include "run/plan.hpp"
@@ -58,11 +59,14 @@ class Launcher {
   void arm_timer(uint64_t milliseconds);
   bool workers_running() const;
   int conclude();
+  std::string stopped() const;
+  bool was_told(const Child& child) const;
 
   RunOptions options_;
   Output output_;
   std::string self_;
   std::optional<Registration> registration_;
+  Exits exits_;
   uv_loop_t loop_{};
   uv_timer_t timer_{};   ///< until the next, harsher step
   uv_timer_t settle_{};  ///< after the first failure: until it is known, then until the others are told to end

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/similar.hpp"
+
 namespace mv::tools {
 namespace {
 
@@ -18,11 +20,11 @@ constexpr int kMostProcesses = 4096;
 constexpr int kMostPort = 65535;
 
 /// Fields of mv_init_options that make sense for all processes of a run alike.
-constexpr std::array kSettings = {
+constexpr auto kSettings = std::to_array<std::string_view>({
     "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "collective_costs", "faults", "gate_timeout_ms",
     "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
-    "trace_events", "transport"};
-constexpr std::array kOwnSettings = {"launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
+    "trace_events", "transport"});
+constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
 bool is_program(const std::string& path) {
   struct stat info;
@@ -41,6 +43,10 @@ bool can_be_run(const std::string& program) {
     if (colon == std::string_view::npos) return false;
     folders.remove_prefix(colon + 1);
   }
+}
+
+void check_program(const Command& command) {
+  if (!can_be_run(command[0])) throw UsageError{fmt::format("can't run \"{}\": no such program", command[0])};
 }
 
 }  // namespace
@@ -73,7 +79,8 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
     }
     if (std::ranges::find(kSettings, key) == kSettings.end()) {
       throw UsageError{
-          fmt::format("--set {}: there is no setting {}; the settings are {}", word, key, fmt::join(kSettings, ", "))};
+          fmt::format("--set {}: there is no setting {}; the settings are {}{}", word, key, fmt::join(kSettings, ", "),
+                      base::did_you_mean(key, kSettings))};
     }
     settings[key] = word.substr(equals + 1);
   }
@@ -82,9 +89,11 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
 
 void check(RunOptions& options) {
   const int commands = static_cast<int>(options.commands.size());
-  if (options.workers == 0) options.workers = commands;
-  if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
   if (options.servers < 0) throw UsageError{fmt::format("--servers {}: must be 0 or more", options.servers)};
+  options.workers = options.workers_wished.value_or(commands);
+  if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
+  if (!options.server_command.empty() && options.servers == 0)
+    throw UsageError{"--server-command is for servers, and there are none: give their number with --servers"};
   if (options.workers > kMostProcesses || options.servers > kMostProcesses) {
     throw UsageError{
         fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
@@ -97,10 +106,8 @@ void check(RunOptions& options) {
         fmt::format("-n {}, but {} commands: give one command for all workers, or one for each, separated by ---",
                     options.workers, commands)};
   }
-  for (const Command& command : options.commands) {
-    if (!can_be_run(command[0]))
-      throw UsageError{fmt::format("can't run \"{}\": no such program", command[0])};
-  }
+  for (const Command& command : options.commands) check_program(command);
+  if (!options.server_command.empty()) check_program(options.server_command);
 }
 
 }  // namespace mv::tools

@@ -2,6 +2,7 @@
 // What `polyverso run` was asked to do.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,10 @@ namespace mv::tools {
 using Command = std::vector<std::string>;
 
 struct RunOptions {
-  int workers = 0;  ///< 0: as many as there are commands
+  std::optional<int> workers_wished;  ///< none: as many as there are commands
+  int workers = 0;                    ///< check() fills it in
   int servers = 0;  ///< processes that only serve; 0: every worker is a server too
+  Command server_command;  ///< empty: `polyverso server`
   int metrics = -1;  ///< rank 0's port, the others' follow; 0: any free ones; -1: none
   bool sync = false;
   bool color = true;

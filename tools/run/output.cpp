@@ -46,17 +46,22 @@ void Output::append(Channel channel, std::string_view prefix, std::string_view t
   if (sink(channel).terminal) progress_shown_ = end == '\r';
 }
 
-void Output::feed(Channel channel, std::string_view prefix, LineSplitter& splitter, std::string_view bytes) {
-  splitter.feed(bytes, [&](std::string_view text, LineSplitter::End end) {
-    append(channel, prefix, text, end == LineSplitter::End::kReturn ? '\r' : '\n');
+void Output::feed(Source& source, std::string_view bytes) {
+  const Channel channel = source.channel;
+  const auto line = [&](std::string_view text) { append(channel, source.prefix, text, '\n'); };
+  source.splitter.feed(bytes, [&](std::string_view text, LineSplitter::End end) {
+    end == LineSplitter::End::kReturn ? append(channel, source.prefix, text, '\r') : source.traces.pass(text, line);
   });
-  if (sink(channel).terminal && !splitter.progress().empty()) append(channel, prefix, splitter.progress(), '\r');
+  const std::string_view progress = source.splitter.progress();
+  if (sink(channel).terminal && !progress.empty()) append(channel, source.prefix, progress, '\r');
   flush(channel);
 }
 
-void Output::finish(Channel channel, std::string_view prefix, LineSplitter& splitter) {
-  splitter.finish([&](std::string_view text, LineSplitter::End) { append(channel, prefix, text, '\n'); });
-  flush(channel);
+void Output::finish(Source& source) {
+  const auto line = [&](std::string_view text) { append(source.channel, source.prefix, text, '\n'); };
+  source.splitter.finish([&](std::string_view text, LineSplitter::End) { source.traces.pass(text, line); });
+  source.traces.finish(line);
+  flush(source.channel);
 }
 
 void Output::say(std::string_view text) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "run/interrupt_traces.hpp"
+
 namespace mv::tools {
 
 /// Cuts a stream into pieces, as they come: lines, and what is meant to be overwritten.
@@ -62,6 +64,14 @@ class LineSplitter {
 
 enum class Channel { kOut, kErr };
 
+/// One of the two streams of a process.
+struct Source {
+  Channel channel;
+  std::string prefix;
+  LineSplitter splitter;
+  InterruptTraces traces;
+};
+
 /// The launcher's own standard output and error. A line is written whole.
 class Output {
  public:
@@ -70,8 +80,8 @@ class Output {
   /// What stands before a process's lines: "[w0] ", in the colour number `color`, -1 for none.
   std::string prefix(Channel channel, std::string_view label, int color) const;
 
-  void feed(Channel channel, std::string_view prefix, LineSplitter& splitter, std::string_view bytes);
-  void finish(Channel channel, std::string_view prefix, LineSplitter& splitter);
+  void feed(Source& source, std::string_view bytes);
+  void finish(Source& source);
   /// A line of the launcher's own, on standard error.
   void say(std::string_view text);
 

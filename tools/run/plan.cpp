@@ -46,7 +46,7 @@ Environment inherited_environment() {
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  for (const char* own : {"launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"})
+  for (const char* own : {"exits", "launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"})
     environment.erase(variable(own));
   return environment;
 }
@@ -74,7 +74,7 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
-Meeting meeting_at(int port) { return {fmt::format("127.0.0.1:{}", port), make_secret()}; }
+Meeting meeting_at(int port, std::string exits) { return {fmt::format("127.0.0.1:{}", port), make_secret(), std::move(exits)}; }
 
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self) {
   Environment common = inherited_environment();
@@ -83,6 +83,7 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
   common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
   common[variable("secret")] = meeting.secret;
+  if (!meeting.exits.empty()) common[variable("exits")] = meeting.exits;
   common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
 
   std::vector<Process> processes;
@@ -90,18 +91,18 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
     Process process;
     process.rank = rank;
     process.server = rank >= options.workers;
-    const int id = process.server ? rank - options.workers : rank;
-    process.label = fmt::format("{}{}", process.server ? 's' : 'w', id);
-    process.name = fmt::format("{} {}", process.server ? "server" : "worker", id);
+    process.id = process.server ? rank - options.workers : rank;
+    process.label = fmt::format("{}{}", process.server ? 's' : 'w', process.id);
+    process.name = fmt::format("{} {}", process.server ? "server" : "worker", process.id);
     Environment environment = common;
     environment[variable("rank")] = std::to_string(rank);
     if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + rank : 0);
     if (rank == 0) environment[variable("listen_fd")] = std::to_string(kMasterSocketFd);
     if (process.server) {
-      process.command = {self, "server"};
+      process.command = options.server_command.empty() ? Command{self, "server"} : options.server_command;
       environment[variable("role")] = "server";
     } else {
-      process.command = options.commands.size() == 1 ? options.commands[0] : options.commands[static_cast<size_t>(id)];
+      process.command = options.commands.size() == 1 ? options.commands[0] : options.commands[static_cast<size_t>(process.id)];
       environment[variable("role")] = options.servers > 0 ? "worker" : "all";
     }
     process.environment = flat(environment);

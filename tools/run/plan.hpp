@@ -12,6 +12,7 @@ struct Process {
   std::string label;  ///< in front of its lines: "w0", "s1"
   std::string name;   ///< in messages: "worker 0", "server 1"
   int rank = 0;
+  int id = 0;  ///< among the workers or the servers
   bool server = false;
   Command command;
   std::vector<std::string> environment;  ///< all of it, "KEY=value"
@@ -31,10 +32,10 @@ inline constexpr int kMasterSocketFd = 3;
 
 /// How a run's processes find and trust each other.
 struct Meeting {
-  std::string master, secret;
+  std::string master, secret, exits;  ///< see run/exits.hpp
 };
 /// At this port of 127.0.0.1, with a fresh secret. Throws std::system_error.
-Meeting meeting_at(int port);
+Meeting meeting_at(int port, std::string exits);
 
 /// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self);

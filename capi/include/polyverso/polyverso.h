@@ -191,6 +191,16 @@ MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
  *          after a signal: the node still serves, call again; MV_ETIMEOUT if adds were not acknowledged within
  *          gate_timeout_ms: the other processes are notified nevertheless; MV_ESTATE without an mv_init() */
 MV_API mv_status mv_shutdown(mv_node node);
+/** Ends the node at once, because this program has failed: the other processes see this one as lost, and their calls
+ *  that need it fail with MV_EPEERLOST and a message that has `reason`, "worker 1: ValueError: ... (rank 1, ...)". Adds
+ *  that were not acknowledged may be lost. Waits until the others have the message, at most a second. Ends the default
+ *  node (node 0) however often mv_init() was called. Handles of the node are stale afterwards.
+ *
+ *  A process that calls exit() or returns from main() while a node runs ends the node at exit: with exit status 0 as
+ *  mv_shutdown() does, with another status as mv_abort() does, and the status is the reason.
+ *  @param reason one line, of which at most 1000 bytes are kept; control characters become spaces; NULL or "": none
+ *  @return MV_OK, also if the node has ended already or never existed (node 0); MV_EHANDLE */
+MV_API mv_status mv_abort(mv_node node, const char *reason);
 
 /** The rank of this process in the cluster: 0 .. size - 1. */
 MV_API mv_status mv_rank(mv_node node, int64_t *rank);
@@ -257,10 +267,13 @@ typedef struct mv_call_options {
                             interrupts returns MV_EINTR and continues under this handle, its buffers still lent, so
                             that no work is lost or done twice: handle the signal, then call mv_request_wait() or
                             _cancel(). If not given: the call is withdrawn. Set to 0 if no handle is left */
+  uint64_t label;      /**< for operations of groups and strategies, otherwise 0: what the arrays are, such as a hash of
+                            their names and shapes. MV_EDISAGREE if another rank has another label; 0 fits all. A
+                            reduce and a broadcast of a group do not compare it */
 } mv_call_options;
 
 #define MV_CALL_OPTIONS_INIT \
-  { sizeof(mv_call_options), MV_STRUCT_VERSION, 0, 0, 0, NULL }
+  { sizeof(mv_call_options), MV_STRUCT_VERSION, 0, 0, 0, NULL, 0 }
 
 /** Waits until the request has finished, returns its status, and releases it.
  *  @param timeout_ms how long to wait here: 0 = as long as the request's own deadline allows. If it passes first,
@@ -548,7 +561,7 @@ MV_API mv_status mv_trace_text(mv_node node, char *text, uint64_t capacity, uint
  *  everything that each worker did before its call and nothing after it. Workers wait for each other as in a barrier.
  *  The servers then write in the background, and copy values that a worker changes meanwhile before the change.
  *  In `directory`, which must have this path on all servers, it makes "checkpoint-<number>": one safetensors file for
- *  each server and finally, by a rename, "manifest.json". A checkpoint without it does not count.
+ *  each server and finally, by a rename, "manifest.json", without which it does not count. Missing directories are made.
  *  @param keep     how many complete checkpoints are kept in the directory, the newest ones; 0 = all
  *  @param options  blocking: returns when the checkpoint is complete and on the disk. MV_ASYNC: returns when training
  *                  may continue; the request finishes with the checkpoint

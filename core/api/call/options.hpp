@@ -26,6 +26,7 @@ struct CallOptions {
   /// kBlocking: once this is true, the call returns MV_OK although it is running, in Started::call. Must not lock.
   const std::function<bool()>* or_until = nullptr;
   int64_t priority = 0;    ///< waiting calls on different tables: the higher one is sent first
+  uint32_t label = 0;      ///< groups: see collective::Operation::label
   int64_t tag = 0;         ///< kAsync: what Node::poll() returns for it (capi/: the request handle); 0: nothing
   CallRef group;           ///< kAsync: the group that the call is part of, see Node::group()
 };

@@ -37,6 +37,7 @@ base::Status Peers::run(Operation operation) {
   if (pending_ != nullptr) return wait(pending_);
   uint64_t bytes = 0;
   for (const Array& array : operation.out) bytes += array.bytes();
+  operation.label = operation.draining ? 0 : label_;
   meter.operations += 1;
   meter.payload_bytes += operation.kind == Kind::kAllgather ? bytes / size_ : bytes;
   api::CallOptions options;

@@ -42,6 +42,9 @@ class Peers {
     return stages_.carry_out(name, stages);
   }
 
+  /// What the arrays of the next calls are: see collective::Operation::label. Draining ranks have none.
+  void set_label(uint32_t label) { label_ = label; }
+
   // For a stage that does nothing else: after an interruption the stage runs again.
 
   /// Sums in place, or averages over the contributors; contributors() has their number.
@@ -84,6 +87,7 @@ class Peers {
   const api::GroupRef group_;
   uint64_t rank_, size_;
   base::Nanos timeout_{0};
+  uint32_t label_ = 0;
   Stages stages_;
   api::CallRef pending_, background_;
   uint64_t contributors_ = 0;

@@ -183,13 +183,15 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
   return {};
 }
 
-/// Puts the key before an error that names one of the call's tables.
+/// Puts the key in place of the table that an error begins with, or before one that names one of the call's tables.
 base::Status Store::naming_key(const base::Status& status) const {
   const std::string table = "\"" + prefix_;
   const size_t begin = status.text().find(table), end = begin != std::string::npos ? status.text().find('"', begin + 1) : begin;
   if (end == std::string::npos) return status;
   const size_t key = begin + table.size();
-  return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), status.text());
+  const std::string first = "table \"" + status.text().substr(begin + 1, end - begin) + ": ";
+  const std::string rest = status.text().starts_with(first) ? status.text().substr(first.size()) : status.text();
+  return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), rest);
 }
 
 /// A key without its table.

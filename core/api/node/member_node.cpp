@@ -15,9 +15,18 @@ runtime::Runtime::Events MemberNode::events() {
   return events;
 }
 
+void MemberNode::take_no_commands() {
+  if (defect() == nullptr && !std::exchange(leaving_, true)) set_controller(false, {});
+}
+
 base::Status MemberNode::shutdown() {
-  if (defect() == nullptr && !std::exchange(leaving_, true)) set_controller(false, {});  // no thread will take commands any more
+  take_no_commands();
   return runtime_.shutdown();
+}
+
+void MemberNode::abort(const std::string& why) {
+  take_no_commands();
+  runtime_.abort(why);
 }
 
 void MemberNode::abandon_after_fork() noexcept {

@@ -22,6 +22,7 @@ class MemberNode final : public Node {
   base::Status join() override { return runtime_.join(); }
   const runtime::Identity& identity() const override { return runtime_.identity(); }
   base::Status shutdown() override;
+  void abort(const std::string& why) override;
   void abandon_after_fork() noexcept override;
 
   base::Result<std::string> metrics_text() override { return runtime_.metrics_text(); }
@@ -68,6 +69,7 @@ class MemberNode final : public Node {
 
  private:
   runtime::Runtime::Events events();
+  void take_no_commands();  ///< no thread will take any more
   void save_by_clock();
   base::Status ask_peers(std::map<base::Peer, base::Nanos>& shortest);
   PeerReport report_on(const cluster::Member& member);

@@ -4,6 +4,12 @@
 
 namespace mv::cluster {
 
+namespace {
+
+constexpr size_t kNamed = 8;  ///< missing workers in a message
+
+}  // namespace
+
 void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
   const Member* member = view_.find(asked.client);
   if (member == nullptr || !member->is_worker())
@@ -16,12 +22,20 @@ void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
   settle();
 }
 
-bool Barrier::withdraw(const rpc::Asked& asked) {
+bool Barrier::withdraw(const rpc::Asked& asked, const std::function<std::string(base::Peer)>& doing) {
   auto& mine = waiting_[asked.client];
   const auto found = std::find_if(mine.begin(), mine.end(), [&](const Arrival& w) { return w.asked == asked; });
   if (found == mine.end()) return false;
+  std::string missing;
+  size_t named = 0;
+  const auto peers = awaited();  // before the caller's arrival is erased: it is not one of them
   mine.erase(found);
-  rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", view_.names(awaited())));
+  for (const base::Peer peer : peers) {
+    if (++named > kNamed) break;
+    missing += fmt::format("{}{}, which {}", missing.empty() ? "" : "; ", view_.name(peer), doing(peer));
+  }
+  if (peers.size() > kNamed) missing += fmt::format("; and {} more", peers.size() - kNamed);
+  rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", missing));
   return true;
 }
 

@@ -22,8 +22,9 @@ class Barrier {
   Barrier(rpc::Server& rpc, const View& view) : rpc_(rpc), view_(view) {}
 
   void enter(const rpc::Asked& asked, base::Nanos now);
-  /// True if the request waited here. It is then answered with MV_ETIMEOUT and the names of the missing workers.
-  bool withdraw(const rpc::Asked& asked);
+  /// True if the request waited here. It is then answered with MV_ETIMEOUT, the names of the missing workers, and
+  /// `doing(worker)`, what each does instead.
+  bool withdraw(const rpc::Asked& asked, const std::function<std::string(base::Peer)>& doing);
   /// The view has changed: a member has finished, or is lost because of `why`.
   void finished(base::Peer peer);
   void lost(base::Peer peer, const base::Status& why);

@@ -16,10 +16,14 @@ constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
 /// Messages that a non-member may send between two beats: a joiner sends pings, and probes for its Join.
 constexpr uint32_t kMostOfStranger = 64;
+constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
 
 /// True for "127.x.y.z:port" and "[::1]:port". On another machine, such an address means that machine itself.
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
 bool is_tcp(const std::string& address) { return address.starts_with('[') || (!address.empty() && address.front() >= '0' && address.front() <= '9'); }
+
+/// A peer that sends no heartbeats for this long is worth a remark.
+constexpr base::Nanos kSilent = std::chrono::seconds(2);
 
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
@@ -207,12 +211,21 @@ void Cluster::send_view(base::Peer to) {
 }
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
-  if (barrier_.withdraw(asked)) return;
+  if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
   const auto joiner = std::find_if(joiners_.begin(), joiners_.end(), [&](const Joiner& j) { return j.asked == asked; });
   if (phase_ != Phase::kJoining || joiner == joiners_.end()) return;
   const std::string missing = arrivals();
   joiners_.erase(joiner);
   server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
+}
+
+/// What a worker does that has not arrived at a barrier, as far as the master knows without asking it.
+std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) const {
+  const auto wait = std::ranges::find(waits, peer, &Wait::who);
+  if (wait != waits.end()) return fmt::format("waits in {}", describe(*wait));
+  const auto quiet = silence(peer);
+  if (quiet && *quiet >= kSilent) return fmt::format("has been silent for {:.1f} s", seconds(*quiet));
+  return "is alive and has not called it";
 }
 
 // ---- joining
@@ -465,6 +478,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
 
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   contacts_.erase(peer);
+  if (aborted_) return abort_if_all_told();
   std::erase_if(joiners_, [&](const Joiner& j) { return phase_ == Phase::kJoining && j.member.peer == peer; });
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
@@ -546,6 +560,31 @@ void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
   const auto targets = leave_targets();
   for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
     client_.call(targets[i], {builder_.finish(wire::Body::Leave, wire::CreateLeave(builder_.fbb())), pendings[i], true, 0, nullptr});
+}
+
+void Cluster::abort(const std::string& why, std::function<void()> told) {
+  aborted_ = std::move(told);
+  for (const auto& [peer, contact] : contacts_) {
+    if (!contact.connected || !is_member(peer)) continue;
+    const auto abort = wire::CreateAbortDirect(builder_.fbb(), why.c_str());
+    link_.send(peer, builder_.finish(wire::Body::Abort, abort));
+  }
+  abort_if_all_told();
+}
+
+/// A peer that has read the message closes its connection.
+void Cluster::abort_if_all_told() {
+  const bool all = std::ranges::none_of(contacts_, [&](const auto& entry) { return entry.second.connected && is_member(entry.first); });
+  if (all && aborted_) std::exchange(aborted_, [] {})();
+}
+
+void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
+  const Member* member = view_.find(from);
+  const std::string why = wire::text_of(abort.why()).substr(0, kLongestReason);
+  const base::Status status = base::error(MV_EPEERLOST, "{}: {} (rank {}, pid {} on {})", view_.short_name(from), why, member->rank, member->pid, member->host);
+  mark_lost(from, status);  // before the sender learns that it was heard: then it ends its groups
+  link_.close(from);
+  if (from == master_) owner_.on_news();
 }
 
 // ---- time

@@ -57,6 +57,8 @@ class Cluster {
     virtual void on_member_joined(const Member& member) = 0;
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
+    /// The waits of all members that this node knows of, for messages.
+    virtual std::vector<Wait> known_waits() const { return {}; }
   };
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
@@ -75,6 +77,9 @@ class Cluster {
   void barrier(rpc::PendingRef pending);
   /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each.
   void leave(const std::vector<rpc::PendingRef>& pendings);
+  /// Tells all connected members that this node has failed, and why. Each closes its connection then; `told` runs when
+  /// all have, once. From now on losses are not reported to the owner.
+  void abort(const std::string& why, std::function<void()> told);
   /// Connects this node with a member that its role alone would not connect it with. kHigherRank: both sides call it.
   /// kSelf: the other side may not know that it is wanted; it should call this too once it does.
   enum class Dialer { kHigherRank, kSelf };
@@ -98,6 +103,8 @@ class Cluster {
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const;
+  /// Not all processes have arrived at the master yet, as far as this node knows.
+  bool is_joining() const { return view_.members.empty(); }
   bool is_master() const { return self_.is_master; }
   const Self& self() const { return self_; }
   /// Time since the last message from a peer, at the resolution of note_silence(); nullopt if it is not connected.
@@ -113,6 +120,7 @@ class Cluster {
   void on_cancel(const rpc::Asked& asked);
   void on_view(base::Peer from, const wire::View& view);
   void on_ping(base::Peer from, const wire::Ping& ping);
+  void on_abort(base::Peer from, const wire::Abort& abort);
 
   base::Nanos next_deadline() const;
   void tick();
@@ -158,6 +166,7 @@ class Cluster {
   void complete_if_all_here();
   void publish();
   std::string arrivals() const;
+  std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   // on every member
   void call_master();
@@ -172,6 +181,7 @@ class Cluster {
   void send_view(base::Peer to);
   void beat(base::Nanos now);
   void tell_of_arrivals(base::Nanos now);
+  void abort_if_all_told();
   bool needs(const Member& member) const;
   bool ended_unmet(const Member& member) const;
   bool is_wanted(base::Peer peer) const;
@@ -203,6 +213,7 @@ class Cluster {
   base::Nanos give_up_ = base::kNever;  ///< deadline of joining
   base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
+  std::function<void()> aborted_;  ///< see abort()
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

@@ -35,6 +35,9 @@ struct Wait {
   std::vector<Awaited> awaited;
 };
 
+/// The call that waits: `get #41 of "weights"`.
+std::string describe(const Wait& wait);
+
 inline bool has_waited(const Wait& wait, base::Nanos span) { return std::min(wait.age, wait.still) >= span; }
 
 }  // namespace mv::cluster

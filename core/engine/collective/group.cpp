@@ -237,9 +237,11 @@ void Group::fail(uint64_t op, const base::Status& why, bool tell) {
 }
 
 void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second) {
-  const bool alike = describe(first) == describe(second);
+  const char* difference = "";
+  if (describe(first) == describe(second))
+    difference = same_root(first, second) ? ", with different arrays or different algorithm costs" : kOtherLabel;
   fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", op, name(a), describe(first), name(b), describe(second),
-                       alike ? ", with different arrays or different algorithm costs" : ""), true);
+                       difference), true);
 }
 
 /// Compares a rank's signature of an operation with this rank's, or keeps it until this rank begins the operation.

@@ -16,12 +16,21 @@ namespace mv::collective {
 inline constexpr auto kOnlyDraining =
     "this rank is draining (mv_allreduce_drain()): it can only take part in the others' next all-reduce, with MV_DRAINING";
 
+/// The end of the error message for ranks that differ in nothing but their labels.
+inline constexpr auto kOtherLabel = ", with arrays of other names or shapes";
+
 enum class Kind : uint8_t { kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kCustom, kDrain };
 
 constexpr const char* kind_name(Kind kind) {
   constexpr const char* kNames[] = {"barrier", "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "custom allreduce", "drain"};
   return kind <= Kind::kDrain ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
+
+/// Whether the operation is by or for one rank.
+constexpr bool has_root(Kind kind) { return kind == Kind::kReduce || kind == Kind::kBroadcast; }
+
+/// Whether the labels of two ranks fit.
+constexpr bool labels_fit(uint64_t a, uint64_t b) { return a == b || a == 0 || b == 0; }
 
 /// The greatest note on an array.
 inline constexpr uint32_t kMostNote = 15;
@@ -41,6 +50,7 @@ struct Operation {
   Kind kind = Kind::kBarrier;
   math::Reduction reduction = math::Reduction::kSum;
   uint64_t root = 0;      ///< a rank of the group
+  uint32_t label = 0;     ///< what the arrays are: ranks that set it must agree. Compared where there is no root
   bool draining = false;  ///< takes part without counting as a contributor
   /// The results, and also the inputs if `in` is empty. An allgather has size * count elements, a reduce_scatter count.
   std::vector<Array> out;

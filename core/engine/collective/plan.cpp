@@ -67,13 +67,18 @@ wire::Signature sign(const Operation& operation, uint8_t algorithm) {
     elements += array.count;
     if (array.dtype != operation.out.front().dtype) dtype = kManyDtypes;
   }
-  return {elements, hash.value, static_cast<uint32_t>(operation.out.size()), static_cast<uint32_t>(operation.root), static_cast<uint8_t>(operation.kind),
+  const uint32_t root = has_root(operation.kind) ? static_cast<uint32_t>(operation.root) : operation.label;
+  return {elements, hash.value, static_cast<uint32_t>(operation.out.size()), root, static_cast<uint8_t>(operation.kind),
           static_cast<uint8_t>(operation.reduction), dtype, algorithm};
 }
 
 bool same(const wire::Signature& a, const wire::Signature& b) {
-  return a.elements() == b.elements() && a.hash() == b.hash() && a.arrays() == b.arrays() && a.root() == b.root() && a.kind() == b.kind() &&
+  return a.elements() == b.elements() && a.hash() == b.hash() && a.arrays() == b.arrays() && a.kind() == b.kind() && same_root(a, b) &&
          a.reduction() == b.reduction() && a.algorithm() == b.algorithm();
+}
+
+bool same_root(const wire::Signature& a, const wire::Signature& b) {
+  return has_root(static_cast<Kind>(a.kind())) ? a.root() == b.root() : labels_fit(a.root(), b.root());
 }
 
 bool can_be_drained(const wire::Signature& signature) {

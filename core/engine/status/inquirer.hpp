@@ -63,6 +63,9 @@ class Inquirer {
   base::SinkRef place(base::Peer from, const wire::Message& message, size_t bytes);
   void on_lost(base::Peer peer);
 
+  /// What this node knows by itself.
+  Report report() const;
+
   base::Nanos next_deadline() const;
   void tick();
 
@@ -104,7 +107,6 @@ class Inquirer {
   void answer_whole(base::Peer to, uint64_t number, bool json);
   void send_overview(base::Peer to, uint64_t number, const std::string& text);
   void relay_over(uint64_t number);
-  Report report() const;
   std::vector<cluster::Wait> waits() const;
   std::vector<PeerState> peers() const;
 

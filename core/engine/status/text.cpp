@@ -145,38 +145,9 @@ void append_groups(std::string& text, const Overview& overview) {
   if (groups.size() > kGroupsShown) text += fmt::format("and {} more groups\n", groups.size() - kGroupsShown);
 }
 
-/// `get #41 of "weights"`
-std::string what_of(const cluster::Wait& wait) {
-  using cluster::WaitKind;
-  const std::string table = clean(wait.table);
-  switch (wait.kind) {
-    case WaitKind::kGet:
-      return fmt::format("get #{} of \"{}\"", wait.number, table);
-    case WaitKind::kAdd:
-      return fmt::format("add #{} to \"{}\"", wait.number, table);
-    case WaitKind::kStaleGet:
-      return fmt::format("a get of \"{}\" at clock {}", table, wait.number);
-    case WaitKind::kMergedGet:
-      return fmt::format("a get of \"{}\" after {} adds", table, wait.number);
-    case WaitKind::kCreation:
-      return fmt::format("the creation of \"{}\"", table);
-    case WaitKind::kBarrier:
-      return "a barrier";
-    case WaitKind::kCheckpoint:
-      return "a checkpoint";
-    case WaitKind::kCommand:
-      return fmt::format("command {}", static_cast<int64_t>(wait.number));
-    case WaitKind::kCollective:
-      return wait.number == 0 ? table : fmt::format("{}, operation {} of a group,", table, wait.number);
-    case WaitKind::kAnswer:
-      break;
-  }
-  return fmt::format("a call on \"{}\"", table);
-}
-
 std::string line_of(const Overview& overview, const cluster::Wait& wait) {
   std::string line =
-      fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), in_seconds(wait.age), what_of(wait));
+      fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), in_seconds(wait.age), clean(cluster::describe(wait)));
   if (wait.awaited.empty()) line += "its own values, which are in transit";
   for (size_t i = 0; i < std::min(wait.awaited.size(), kAwaitedShown); ++i) {
     const auto& [peer, what] = wait.awaited[i];

@@ -5,7 +5,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <ranges>
 
+#include "base/similar.hpp"
 #include "shard/updater/optimizer/traits.hpp"
 
 namespace mv::shard {
@@ -93,7 +95,8 @@ const Kind* find_kind(std::string_view name) {
 base::Status unknown_updater(std::string_view name) {
   std::string known;
   for (const Kind* kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind->name);
-  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}", name, known);
+  const auto names = kKinds | std::views::transform([](const Kind* kind) { return std::string_view(kind->name); });
+  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}{}", name, known, base::did_you_mean(name, names));
 }
 
 std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/setting_text.hpp"
+#include "base/similar.hpp"
 #include "shard/updater/optimizer/traits.hpp"
 #include "shard/updater/registry.hpp"
 
@@ -47,6 +48,13 @@ std::string list_parameters(const Kind& kind) {
         ", {} (factor: updates between reductions of the rate; multifactor: updates at which it is reduced)",
         optimizer::kSteps);
   return known.empty() ? "it has none" : "it has " + known;
+}
+
+base::Status no_parameter(const Kind& kind, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Parameter* one : parameters_of(kind)) names.push_back(one->name);
+  if (kind.optimizer != nullptr) names.push_back(optimizer::kSteps);
+  return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}{}", kind.name, name, list_parameters(kind), base::did_you_mean(name, names));
 }
 
 base::Status check_value(const Kind& kind, const Parameter& parameter, double value) {
@@ -97,8 +105,7 @@ class Reader {
       return pair.key == one->name || (one->alias != nullptr && pair.key == one->alias);
     });
     if (known == parameters_.end())
-      return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}", kind_.name, pair.key,
-                         list_parameters(kind_));
+      return no_parameter(kind_, pair.key);
     const Parameter& parameter = **known;
     const auto index = static_cast<size_t>(known - parameters_.begin());
     double& number = spec_.parameters[index];
@@ -166,7 +173,7 @@ base::Status set_parameter(UpdaterSpec& spec, std::string_view name, double valu
   const auto known = std::ranges::find_if(parameters, [&](const Parameter* one) { return name == one->name; });
   const auto index = static_cast<size_t>(known - parameters.begin());
   if (known == parameters.end() || index >= spec.parameters.size())
-    return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}", spec.name, name, list_parameters(*kind));
+    return no_parameter(*kind, name);
   if (auto wrong = check_value(*kind, **known, value); !wrong.ok()) return wrong;
   spec.parameters[index] = value;
   return {};

@@ -198,6 +198,7 @@ Nanos Loop::now() const { return std::chrono::steady_clock::now().time_since_epo
 Nanos Loop::busy() const { return ticks_.scale().span(static_cast<int64_t>(worked_ + (ticks_.read() - working_since_))); }
 
 bool Loop::driven_by_me() const noexcept { return driven_here == this; }
+bool Loop::driven_by_this_thread() noexcept { return driven_here != nullptr; }
 
 void Loop::post(Task task) {
   Lock lock(mutex_);

@@ -114,6 +114,8 @@ class Loop final : public base::Clock {
   void wake_waiters() noexcept;
   /// Whether the calling thread holds this loop's baton.
   bool driven_by_me() const noexcept;
+  /// Whether the calling thread holds any loop's baton.
+  static bool driven_by_this_thread() noexcept;
 
   /// Why the loop has broken down; null if it has not. Any thread.
   const base::Status* defect() const noexcept { return defect_.load(std::memory_order_acquire); }

@@ -415,11 +415,11 @@ void TcpTransport::on_failed(Connection& connection, const base::Status& reason,
       if (refusal == Refusal::kDuplicate) {
         if (const auto known = peers_.find(peer); known != peers_.end()) known->second.trying = false;
       } else {
-        mend_failed(peer, why, refused || refusal != Refusal::kNone);
+        mend_failed(peer, why, refused ? Mending::kEnded : refusal != Refusal::kNone ? Mending::kRefused : Mending::kMayYet);
       }
       break;
     case Purpose::kProbe:
-      mend_failed(peer, why, refused);
+      mend_failed(peer, why, refused ? Mending::kEnded : Mending::kMayYet);
       break;
   }
   settle_held(met);
@@ -535,11 +535,12 @@ void TcpTransport::try_to_mend(base::Peer peer, Known& known) {
   entry.connection->connect();
 }
 
-void TcpTransport::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
+void TcpTransport::mend_failed(base::Peer peer, const base::Status& why, Mending how) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   known->second.trying = false;
-  if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it can't be restored: {}", known->second.why, why.text()));
+  if (how == Mending::kEnded) lose(peer, base::error(MV_EPEERLOST, "its process ended without calling shutdown() ({})", why.text()));
+  if (how == Mending::kRefused) lose(peer, base::error(MV_EPEERLOST, "{}, and it can't be restored: {}", known->second.why, why.text()));
 }
 
 /// Ends all attempts to restore the connection to `peer`, except `but`.

@@ -141,7 +141,10 @@ class TcpTransport final : public Transport, private ConnectionEvents {
 
   void broke(base::Peer peer, Known& known, const base::Status& why);
   void try_to_mend(base::Peer peer, Known& known);
-  void mend_failed(base::Peer peer, const base::Status& why, bool gone);
+  /// After a failed attempt to restore a connection: nobody listens there any more, the peer refused it, or another
+  /// attempt may succeed.
+  enum class Mending { kEnded, kRefused, kMayYet };
+  void mend_failed(base::Peer peer, const base::Status& why, Mending how);
   void end_attempts(base::Peer peer, const Connection* but);
   void lose(base::Peer peer, const base::Status& why);
   void fail_dial(const std::string& address, const base::Status& why);

@@ -8,6 +8,7 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Handle ();
+use Polyverso::Lists ();
 use Polyverso::Table ();
 use Scalar::Util ();
 
@@ -19,25 +20,51 @@ sub sorted_keys {
     return sort { $is_number{$b} <=> $is_number{$a} || ($is_number{$a} && $a <=> $b) || $a cmp $b } keys %$hash;
 }
 
-# The arrays of nested arrays and hashes.
-sub leaves {
-    my ($values) = @_;
-    return ($values) if Scalar::Util::blessed($values);
-    return map { leaves($_) } @$values if ref $values eq 'ARRAY';
-    return map { leaves($values->{$_}) } sorted_keys($values) if ref $values eq 'HASH';
-    return ($values);
+# The arrays of nested arrays and hashes, each as [the keys of the hashes that it is in, joined by dots, the array].
+sub named_leaves {
+    my ($values, $name) = @_;
+    return map { named_leaves($_, $name) } @$values if ref $values eq 'ARRAY';
+    return [$name, $values] unless ref $values eq 'HASH';
+    return map { named_leaves($values->{$_}, _name_below($name, $_)) } sorted_keys($values);
 }
+
+# An integer adds nothing to the name: in Lua, a list is a table with integers for keys.
+sub _name_below {
+    my ($name, $key) = @_;
+    return $name if $key =~ /\A-?[0-9]+\z/;
+    return length $name ? "$name.$key" : $key;
+}
+
+sub leaves { my ($values) = @_; return map { $_->[1] } named_leaves($values, '') }
 
 package Polyverso::DistLearn::Strategy;
 our @ISA = ('Polyverso::Handle');
 
 # Groups and tables may be given as objects or as handles.
-sub handle_of { return ref $_[0] ? $_[0]->handle : $_[0] }
+sub handle_of { return ref $_[0] ? $_[0]{handle} : $_[0] }
+
+# A strategy of the handle that $open returns. It ends with the node of its group or table.
+sub _open {
+    my ($class, $upon, $open, @more) = @_;
+    my $needed = $open eq 'mv_async_ea_open' ? 'Polyverso::Table' : 'Polyverso::Group';
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "$class->new: a $needed is needed, not "
+            . (Scalar::Util::blessed($upon) ? "a @{[ref $upon]}" : Polyverso::Lists::shown($upon)))
+        unless ref $upon ? UNIVERSAL::isa($upon, $needed) : Polyverso::Values::is_integer($upon);
+    my $handle = Polyverso::CAPI->can($open)->(handle_of($upon), @more);
+    return (bless { handle => $handle, node => ref $upon ? $upon->{node} : undef }, $class)->_adopt;
+}
+
+sub has_peers { return 1 }    # which compare the names and shapes of the arrays
+
+sub _label   { return 'the strategy' }
+sub _instead { return 'the other process makes its own, of its group' }
 
 sub call {
     my ($self, $function, $values, $timeout, @more) = @_;
-    my $arrays = [Polyverso::DistLearn::leaves($values)];
+    my @named   = Polyverso::DistLearn::named_leaves($values, '');
+    my $arrays  = [map { $_->[1] } @named];
     my $options = Polyverso::Table::_options(0, { timeout => $timeout });
+    $options = Polyverso::Values::labelled($options, [map { $_->[0] } @named], @$arrays) if $self->has_peers;
     my @result;
     my $went_well = eval { @result = Polyverso::CAPI->can($function)->($self->{handle}, $arrays, @more, $options); 1 };
     return $result[0] if $went_well;
@@ -60,7 +87,7 @@ our @ISA = ('Polyverso::DistLearn::Strategy');
 
 sub new {
     my ($class, $group) = @_;
-    return bless { handle => Polyverso::CAPI::mv_sgd_open(Polyverso::DistLearn::Strategy::handle_of($group)) }, $class;
+    return $class->_open($group, 'mv_sgd_open');
 }
 sub closes_with { 'mv_sgd_close' }
 
@@ -75,7 +102,7 @@ our @ISA = ('Polyverso::DistLearn::Strategy');
 
 sub new {
     my ($class, $group, $tau, $alpha) = @_;
-    return bless { handle => Polyverso::CAPI::mv_ea_open(Polyverso::DistLearn::Strategy::handle_of($group), $tau, $alpha) }, $class;
+    return $class->_open($group, 'mv_ea_open', $tau, $alpha);
 }
 sub closes_with { 'mv_ea_close' }
 
@@ -91,9 +118,10 @@ our @ISA = ('Polyverso::DistLearn::Strategy');
 
 sub new {
     my ($class, $table, $tau, $alpha) = @_;
-    return bless { handle => Polyverso::CAPI::mv_async_ea_open(Polyverso::DistLearn::Strategy::handle_of($table), $tau, $alpha) }, $class;
+    return $class->_open($table, 'mv_async_ea_open', $tau, $alpha);
 }
 sub closes_with { 'mv_async_ea_close' }
+sub has_peers   { return 0 }    # only a table
 
 sub average_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_average', $p, $timeout); return }
 sub read_center        { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_read',    $p, $timeout); return }
@@ -105,7 +133,7 @@ our @ISA = ('Polyverso::DistLearn::Strategy');
 sub new {
     my ($class, $group, %settings) = @_;
     my $text = join ' ', map {"$_=$settings{$_}"} sort keys %settings;
-    return bless { handle => Polyverso::CAPI::mv_local_sgd_open(Polyverso::DistLearn::Strategy::handle_of($group), $text) }, $class;
+    return $class->_open($group, 'mv_local_sgd_open', $text);
 }
 sub closes_with { 'mv_local_sgd_close' }
 
@@ -123,7 +151,7 @@ our @ISA = ('Polyverso::DistLearn::Strategy');
 # $how: "int8", "topk ratio=0.01", "powersgd rank=4"
 sub new {
     my ($class, $group, $how) = @_;
-    return bless { handle => Polyverso::CAPI::mv_compressed_open(Polyverso::DistLearn::Strategy::handle_of($group), $how) }, $class;
+    return $class->_open($group, 'mv_compressed_open', $how);
 }
 sub closes_with { 'mv_compressed_close' }
 
@@ -173,8 +201,9 @@ Polyverso::DistLearn - distributed training on the ranks of a group, for any tra
 
 torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or
 L<tensors|Polyverso::Tensor>, or references to arrays and hashes of them, and are changed in place. Hashes are processed
-in the order of their sorted keys, numbers first, in numerical order. A group is a L<Polyverso::Group>. The calls below
-take a time-out in seconds as their last argument. F<docs/distlearn.md> has the details.
+in the order of their sorted keys, numbers first, in numerical order. The ranks compare the keys and the shapes. A group
+is a L<Polyverso::Group>. The calls below take a time-out in seconds as their last argument. F<docs/distlearn.md> has
+the details.
 
 =head1 CLASSES
 

@@ -3,21 +3,34 @@ package Polyverso::Error;
 use strict;
 use warnings;
 
+use Polyverso::Handle ();
+use Polyverso::Names ();
+
 use overload '""' => 'message', bool => sub { 1 }, fallback => 1;
+
+my $OURS = qr/\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
+
+# Objects and methods in place of handles and C functions, for callers who use these.
+sub _in_perl {
+    my ($text) = @_;
+    $text =~ s/\b(\d+) is a closed [\w -]+ handle/Polyverso::Handle::closed($1) \/\/ $&/e;
+    return Polyverso::Names::in_perl($text);
+}
 
 # The C functions throw objects of this class too.
 sub new {
     my ($class, $status, $text) = @_;
+    $text = Polyverso::CAPI::mv_status_message($status) unless length($text // '');
     my $self = bless {
         status => $status,
         name   => Polyverso::CAPI::mv_status_name($status),
         family => Polyverso::CAPI::mv_status_family($status),
-        text   => length($text // '') ? $text : Polyverso::CAPI::mv_status_message($status),
+        text   => scalar(caller) =~ $OURS ? _in_perl($text) : $text,
     }, $class;
 
     # The message shows the line of the user's call, not a line of the bindings.
     for (my $depth = 0; my ($package, $file, $line) = caller $depth; $depth++) {
-        next if $package =~ /\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
+        next if $package =~ $OURS;
         @$self{qw(file line)} = ($file, $line);
         last;
     }
@@ -78,7 +91,8 @@ C<argument>, C<handle>, C<state>, C<timeout>, C<peer>, C<step>, C<interrupt> or 
 
 =item text
 
-A sentence about this call, with names and numbers.
+A sentence about this call, with names and numbers. Calls of methods have Perl's names in it, C<< $table->add >>; calls
+of the C functions have theirs, C<mv_table_add>.
 
 =item message
 

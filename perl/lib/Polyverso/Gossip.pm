@@ -8,8 +8,6 @@ use warnings;
 
 use parent 'Polyverso::Handle';
 
-use overload '""' => 'text', bool => sub { 1 }, fallback => 1;
-
 use Carp qw(croak);
 use JSON::PP ();
 use Polyverso::CAPI ();
@@ -23,8 +21,11 @@ sub open {
         ref $config
         ? Polyverso::CAPI::mv_gossip_open_text($$config, $name)
         : Polyverso::CAPI::mv_gossip_open($config, $name);
-    return bless { handle => $handle, name => $name }, $class;
+    return (bless { handle => $handle, name => $name }, $class)->_adopt;
 }
+
+sub _text { my ($self) = @_; return $self->{state} ? $self->SUPER::_text : $self->text }
+sub _details { my ($self) = @_; return qq{"$self->{name}"} }
 
 sub name { $_[0]{name} }
 
@@ -109,3 +110,82 @@ sub remove_peer { my ($self, $name) = @_; Polyverso::CAPI::mv_gossip_remove_peer
 sub closes_with { 'mv_gossip_close' }
 
 1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::Gossip - a node that averages its model with those of its peers
+
+=head1 SYNOPSIS
+
+    use PDL;
+    use Polyverso;
+    use Polyverso::Gossip;
+
+    my $config = "nodes: [{name: a, host: 127.0.0.1, port: 0}]\ntimeout_ms: 1000";
+    my $gossip = Polyverso::Gossip->open(\$config, 'a');    # or the path of a YAML file
+    my $model  = ones(3);
+    for my $step (1 .. 3) {
+        my $loss = 1 / $step;
+        $gossip->update_send([$model], $loss);              # publishes the model, and begins a fetch
+        $model -= 0.1;                                      # the training step
+        $gossip->update_wait([$model], $loss);              # averages the model in place with a peer's
+    }
+    $gossip->close;
+
+=head1 DESCRIPTION
+
+Models are PDLs, tensors or packed strings: one, or a reference to an array of them. A PDL of dims (3, 2) is an array of
+shape (2, 3). F<docs/gossip.md> describes the configuration, what a loss does, and the guarantees. A failed call throws
+a L<Polyverso::Error>.
+
+=head1 METHODS
+
+=head2 Polyverso::Gossip->open($config, $name)
+
+Opens the node with this name of a configuration: the path of a YAML file, or a reference to its text.
+
+=head2 update_send($arrays, $loss), update_wait($arrays, $loss)
+
+The two calls around a training step. C<update_send> publishes the model and begins a fetch from a peer, unless one is
+still running; it returns whether one is. C<update_wait> waits for the fetch, averages the model in place, and returns
+the share of the peer's model, or 0 if no peer had a snapshot.
+
+=head2 publish($arrays, $loss)
+
+Publishes the arrays as one version. They are copied.
+
+=head2 fetch_start, fetch_wait($loss)
+
+C<fetch_start> begins a fetch with the configured probability, and returns whether it has begun. C<fetch_wait> returns a
+hash with C<factor>, C<peer>, C<peer_clock>, C<peer_loss> and C<bytes>; C<undef> if no peer had a snapshot.
+
+=head2 average($array), read($array)
+
+Average an array in place with the next array of the fetched version, or copy that into it.
+
+=head2 name, state, text, peers, metrics
+
+The node's name; its clock, loss, last factor and peers with their scores, as a hash or as text; the peers, a list of
+hashes; the state in Prometheus's text format.
+
+=head2 set_clock($clock)
+
+Sets the node's clock, for example after loading a checkpoint.
+
+=head2 add_peer($name, $host, $port), remove_peer($name)
+
+Change the peers of this node.
+
+=head2 Polyverso::Gossip->status($file)
+
+The states of all nodes of a configuration, a list of hashes. Nodes that do not answer have C<error>.
+
+=head2 handle, close
+
+The C<mv_gossip> for the C functions. C<close> ends the node; so does dropping its last reference.
+
+=cut

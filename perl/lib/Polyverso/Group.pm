@@ -10,6 +10,7 @@ use parent 'Polyverso::Handle';
 use Carp ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Lists ();
 use Polyverso::Table ();
 use Polyverso::Tensor ();
 use Polyverso::Values ();
@@ -31,6 +32,9 @@ sub operation {
     return $OPERATIONS{$op} // Carp::croak("op is $op: expected one of " . join ', ', sort keys %OPERATIONS);
 }
 
+# Options with the label of unnamed arrays, whose shapes the ranks compare.
+sub _of_arrays { my ($options, @arrays) = @_; return Polyverso::Values::labelled($options, [], @arrays) }
+
 # The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
@@ -39,20 +43,37 @@ sub options {
 }
 
 sub from_handle {
-    my ($class, $handle) = @_;
-    my $self = bless { handle => $handle }, $class;
-    @$self{qw(rank size)} = @{ $self->info }{qw(rank ranks)};
-    return $self;
+    my ($class, $handle, $node) = @_;
+    my $self = bless { handle => $handle, node => $node }, $class;
+    @$self{qw(rank size transport)} = @{ $self->info }{qw(rank ranks transport)};
+    return $self->_adopt;
+}
+
+sub _instead { return 'the other process opens the group itself' }
+sub _details { my ($self) = @_; return "rank $self->{rank} of $self->{size}, $self->{transport}" }
+
+# A node's handle; without a node 0, the default node.
+sub _number {
+    my ($node, $method) = @_;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
+        "Polyverso::Group->$method: a Polyverso::Node is needed, not " . Polyverso::Lists::shown($node))
+        if defined $node && !UNIVERSAL::isa($node, 'Polyverso::Node');
+    return $node ? $node->handle : 0;
 }
 
 # open($node, $worker, ...): a group of these workers; without ids, of all workers.
 sub open {
     my ($class, $node, @workers) = @_;
-    return $class->from_handle(Polyverso::CAPI::mv_group_open($node ? $node->handle : 0, @workers ? pack('q*', @workers) : undef));
+    my $number = _number($node, 'open');
+    return $class->from_handle(Polyverso::CAPI::mv_group_open($number, @workers ? Polyverso::Values::rows(\@workers) : undef), $number);
 }
 
 # A group of the workers on this machine.
-sub of_host { my ($class, $node) = @_; return $class->from_handle(Polyverso::CAPI::mv_group_open_host($node ? $node->handle : 0)) }
+sub of_host {
+    my ($class, $node) = @_;
+    my $number = _number($node, 'of_host');
+    return $class->from_handle(Polyverso::CAPI::mv_group_open_host($number), $number);
+}
 
 sub rank   { $_[0]{rank} }
 sub size   { $_[0]{size} }
@@ -70,9 +91,9 @@ sub members {
 
 # array = the reduction of all ranks' arrays, the same bits on every rank.
 sub allreduce {
-    my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_allreduce($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
-    return $array;
+    my ($self, undef, %named) = @_;
+    return _in_place(\%named,
+        sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(options(\%named, 'op'), $_[0])) }, $_[1]);
 }
 
 # Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
@@ -80,16 +101,37 @@ sub allreduce {
 sub allreduce_many {
     my ($self, $arrays, %named) = @_;
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
-    return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, options(\%named, 'op', 'draining'));
+    my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
+    return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
 }
 
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
 
 sub _check_arrays {
     for my $value (@_) {
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE, 'a PDL or a tensor is needed, not ' . ($value // 'undef')) unless _is_array($value);
+        next if _is_array($value);
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
+            'a PDL or a tensor is needed, not ' . (!ref $value && defined $value ? $value : Polyverso::Lists::shown($value)));
     }
     return;
+}
+
+# Calls $code with an array that C can use in place: a PDL or a tensor, or a tensor with the numbers of a packed string,
+# which then receives the result. Without a dtype a string is bytes, which can be broadcast but not reduced.
+sub _in_place {
+    my ($named, $code) = @_;    # and the array, not copied
+    my $dtype = delete $named->{dtype};
+    if (!ref $_[2] && defined $_[2] && defined $dtype) {
+        my $size   = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
+        my $tensor = Polyverso::Tensor->_of_packed($_[2], [length($_[2]) / $size], $dtype);
+        $code->($tensor);
+        $_[2] = $tensor->_packed;
+    }
+    else {
+        _check_arrays($_[2]) if ref $_[2] ? !_is_array($_[2]) : !defined $_[2];
+        $code->($_[2]);
+    }
+    return $_[2];
 }
 
 sub _assign {
@@ -136,7 +178,8 @@ sub allreduce_custom {
     my @mine   = map { $_->copy } @given;    # for a slice, the function and C would see different memory
     my @theirs = map { $_->copy } @mine;
     my $flags  = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
-    my $custom = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, options(\%named, 'draining'));
+    my $options = _of_arrays(options(\%named, 'draining'), $flags ? () : @mine);
+    my $custom  = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, $options);
     if (!eval { _reduce_all($custom, $function, $is_list, \@mine, \@theirs) }) {
         my $failure = $@;
         eval { Polyverso::CAPI::mv_custom_end($custom) };
@@ -161,16 +204,17 @@ sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zer
 
 # Like allreduce, but only the root gets the result.
 sub reduce {
-    my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_reduce($self->{handle}, $array, operation(\%named), $named{root} // 0, options(\%named, 'op', 'root'));
-    return $array;
+    my ($self, undef, %named) = @_;
+    my $root = $named{root} // 0;
+    return _in_place(\%named,
+        sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, options(\%named, 'op', 'root')) }, $_[1]);
 }
 
 # array = the root's array, on all ranks.
 sub broadcast {
-    my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_broadcast($self->{handle}, $array, $named{root} // 0, options(\%named, 'root'));
-    return $array;
+    my ($self, undef, %named) = @_;
+    my $root = $named{root} // 0;
+    return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, options(\%named, 'root')) }, $_[1]);
 }
 
 sub broadcast_many {
@@ -190,7 +234,7 @@ sub allgather {
         $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype);
         $all->slice($rank, $rank + 1)->assign($array->reshape([1, @{ $array->shape }]));
     }
-    Polyverso::CAPI::mv_allgather($self->{handle}, $all, options(\%named));
+    Polyverso::CAPI::mv_allgather($self->{handle}, $all, _of_arrays(options(\%named), $array));
     return $all;
 }
 
@@ -203,7 +247,7 @@ sub reduce_scatter {
     my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
     Carp::croak("$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
-    Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
+    Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
     return $array->slice($first, $after) unless $is_pdl;
     return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
 }
@@ -211,7 +255,10 @@ sub reduce_scatter {
 sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
 
 # After the loss of a rank: makes a new group of the survivors, all of which call this.
-sub shrink { my ($self, %named) = @_; return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named))) }
+sub shrink {
+    my ($self, %named) = @_;
+    return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named)), $self->{node});
+}
 
 sub closes_with { 'mv_group_close' }
 
@@ -252,8 +299,11 @@ Polyverso::Group - workers that reduce arrays together
 
 =head1 DESCRIPTION
 
-Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. All ranks make the same calls in the same
-order. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has the details.
+Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
+take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. All ranks make the same calls in
+the same order. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
+of them; C<reduce> and C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>.
+F<docs/groups.md> has the details.
 
 =head1 METHODS
 

@@ -1,35 +1,104 @@
-package Polyverso::Handle;
+package Polyverso::Object;
 
-# Base class of objects that own a handle of the library. close() closes the handle, and so does the destructor.
-# Subclasses define closes_with(), the name of the C function that closes the handle.
+# Base class of the objects that stand for something of the library: a text for people, comparison by identity, and no
+# copies, which would share a handle with the original.
 
 use strict;
 use warnings;
 
-use Polyverso::CAPI ();
+use Scalar::Util ();
 
-sub handle { $_[0]{handle} }
+sub _same { return ref $_[1] ? Scalar::Util::refaddr($_[0]) == Scalar::Util::refaddr($_[1]) : Scalar::Util::refaddr($_[0]) == $_[1] }
+sub _is   { return ref $_[1] ? Scalar::Util::refaddr($_[0]) == Scalar::Util::refaddr($_[1]) : $_[0]->_text eq ($_[1] // '') }
 
-sub close {
+use overload
+    '""'   => '_text',
+    'bool' => sub { 1 },
+    '0+'   => sub { Scalar::Util::refaddr($_[0]) },
+    '=='   => sub { _same(@_) },
+    '!='   => sub { !_same(@_) },
+    'eq'   => sub { _is(@_) },
+    'ne'   => sub { !_is(@_) },
+    fallback => 1;
+
+# The object as text: its class, what it is, and whether it is closed.
+sub _text {
     my ($self) = @_;
-    my $handle = $self->{handle} or return;
-    $self->{handle} = 0;
-    Polyverso::CAPI->can($self->closes_with)->($handle);
-    return;
+    local ($@, $SIG{__DIE__});
+    my $details = eval { $self->_details } // '';
+    return ref($self) . '(' . join(', ', grep { length } $details, $self->{state} // '') . ')';
 }
+sub _details { return '' }
 
-# Refuses to be copied: the destructor of the copy would close the original's handle.
+sub _instead { return 'open another one' }    # what to do where a copy is refused
+
 sub STORABLE_freeze {
     my ($self) = @_;
     require Polyverso::Error;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, ref($self) . ' is a handle: Storable can\'t copy it');
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS,
+        ref($self) . ' is a handle of this process: Storable can\'t copy it; ' . $self->_instead);
+}
+
+# A new thread gets undef in place of these objects: both threads would close the handle.
+sub CLONE_SKIP { return 1 }
+
+package Polyverso::Handle;
+
+# Base class of objects that own a handle of the library. close() closes the handle, and so does the destructor.
+# Subclasses define closes_with(), the name of the C function that closes the handle. Fields: handle; node, the handle
+# of the object's node; state, text, once the object is closed.
+
+our @ISA = ('Polyverso::Object');
+
+use Polyverso::CAPI ();
+use Polyverso::Exit ();
+
+my %live;    # address => the object, weakly
+
+sub _adopt {
+    my ($self) = @_;
+    Polyverso::Exit::watch();
+    Scalar::Util::weaken($live{ Scalar::Util::refaddr($self) } = $self);
+    return $self;
+}
+
+sub _forget { my ($self) = @_; delete $live{ Scalar::Util::refaddr($self) }; return }
+
+sub _label { my ($self) = @_; return 'the ' . lc(ref($self) =~ s/.*:://r) }
+
+sub handle { my ($self) = @_; return $self->{state} ? 0 : $self->{handle} }
+
+# What an error says about a closed handle, in place of its number; undef if no object has it.
+sub closed {
+    my ($handle) = @_;
+    my ($self) = grep { defined && $_->{handle} == $handle } values %live;
+    return undef unless $self;
+    my $state = $self->{state} // 'closed';
+    return $self->_label . ($state eq 'after shutdown' ? ' can\'t be used after shutdown' : " is $state");
+}
+
+# The node has ended, and with it everything of it.
+sub ended {
+    my ($node) = @_;
+    $_->{state} //= 'after shutdown' for grep { defined && ($_->{node} // -1) == $node } values %live;
+    return;
+}
+
+sub close {
+    my ($self) = @_;
+    return if $self->{state};
+    $self->{state} = 'closed';
+    Polyverso::CAPI->can($self->closes_with)->($self->{handle});
+    return;
 }
 
 sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
-    local $@;
-    eval { $self->close };
+    $self->_forget;
+    return if Polyverso::Exit::is_dying();    # the process leaves as lost, with what it died of
+    local ($@, $!);
+    eval { $self->close };    # fails after the node's shutdown, which has closed everything of the node
     return;
 }
 

@@ -5,33 +5,38 @@ package Polyverso::KVStore;
 use strict;
 use warnings;
 
+use parent 'Polyverso::Handle';
+
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::KVStore::Stored ();
+use Polyverso::KVStore::Values ();
 use Polyverso::Request;
 use Polyverso::Table;
 use Polyverso::Tensor;
 use Polyverso::Values;
 use Scalar::Util ();
-
-# A stored value, as an updater gets it. `+=` changes it in place: `=` does not copy it first, although the updater
-# holds a second reference.
-{
-    package Polyverso::KVStore::Stored;
-    our @ISA = ('Polyverso::Tensor');
-    use overload '=' => sub { $_[0] };
-}
+use overload ();
 
 sub create {
     my ($class, $type, $node) = @_;
     my $number = _number($node);
     my $handle = Polyverso::CAPI::kv_create($number, $type // 'local');
-    return bless { handle => $handle, node => $number }, $class;
+    return (bless { handle => $handle, node => $number, type => Polyverso::CAPI::kv_type($handle), keys => {} }, $class)->_adopt;
+}
+
+sub _label   { my ($self) = @_; return "the $self->{type} store" }
+sub _instead { return 'the other process creates its own' }
+
+sub _details {
+    my ($self) = @_;
+    my $text = qq{"$self->{type}"};
+    return $self->{state} || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
 }
 
 # A node's handle; without a node 0, the default node.
 sub _number { my ($node) = @_; return ref $node ? $node->handle : $node // 0 }
 
-sub handle      { $_[0]{handle} }
 sub type        { Polyverso::CAPI::kv_type($_[0]{handle}) }
 sub rank        { Polyverso::CAPI::kv_rank($_[0]{handle}) }
 sub num_workers { Polyverso::CAPI::kv_num_workers($_[0]{handle}) }
@@ -51,23 +56,27 @@ sub _values { my ($values, $how) = @_; return $how->{priority} ? { tensors => $v
 
 sub init {
     my ($self, $keys, $values) = @_;
-    Polyverso::CAPI::kv_init($self->{handle}, $keys, $values);
+    my $tensors = Polyverso::KVStore::Values::to_send('$kv->init', $keys, $values, {});
+    Polyverso::CAPI::kv_init($self->{handle}, $keys, $tensors);
+    Polyverso::KVStore::Values::remember($keys, $tensors, $self->{keys});
     return;
 }
 
 sub push {
-    my ($self, $keys, $values, %how) = @_;
-    Polyverso::CAPI::kv_push($self->{handle}, $keys, _values($values, \%how), _how(%how));
+    my ($self, $keys, $values, @how) = @_;
+    my %how = Polyverso::Values::named('$kv->push', @how);
+    my $tensors = Polyverso::KVStore::Values::to_send('$kv->push', $keys, $values, $self->{keys});
+    Polyverso::CAPI::kv_push($self->{handle}, $keys, _values($tensors, \%how), _how(%how));
     return $self->update;
 }
 
 # Makes the call. While it returns MV_EPENDING, because pushes wait for this store's updater, runs the updater and makes
 # the call again.
 sub _updated {
-    my ($self, $call, @arguments) = @_;
+    my ($self, $call, $fill, @arguments) = @_;
     while (1) {
         my $handle;
-        return $handle && Polyverso::Request->_new($handle)
+        return $handle ? Polyverso::Request->_new($handle, $fill) : $fill ? $fill->() : $handle
             if eval { $handle = $call->($self->{handle}, @arguments); 1 };
         my $error = $@;
         die $error
@@ -77,8 +86,10 @@ sub _updated {
 }
 
 sub pull {
-    my ($self, $keys, $out, %how) = @_;
-    return $self->_updated(\&Polyverso::CAPI::kv_pull, $keys, _values($out, \%how), _how(%how));
+    my ($self, $keys, $out, @how) = @_;
+    my %how = Polyverso::Values::named('$kv->pull', @how);
+    my ($tensors, $fill) = Polyverso::KVStore::Values::to_fill('$kv->pull', $keys, $out, $self->{keys});
+    return $self->_updated(\&Polyverso::CAPI::kv_pull, $fill, $keys, _values($tensors, \%how), _how(%how));
 }
 
 # Row ids as tensors: converts PDLs, numbers and arrays of integers, also inside nested arrays.
@@ -95,7 +106,7 @@ sub row_sparse_pull {
     my $ids = _ids($row_ids);
     # One list of ids is used for all keys.
     $ids = [map { [$ids] } @$keys] if ref $keys && ref $ids ne 'ARRAY';
-    return $self->_updated(\&Polyverso::CAPI::kv_row_sparse_pull, $keys, _values($out, \%how), $ids, _how(%how));
+    return $self->_updated(\&Polyverso::CAPI::kv_row_sparse_pull, undef, $keys, _values($out, \%how), $ids, _how(%how));
 }
 
 # pushpull and broadcast make two calls each, which continue after a signal; kv_pushpull() and kv_broadcast() do not.
@@ -112,14 +123,27 @@ sub broadcast {
 }
 
 sub set_optimizer {
-    my ($self, $optimizer) = @_;
-    Polyverso::CAPI::kv_set_optimizer($self->{handle}, $optimizer);
+    my ($self, $optimizer, @parameters) = @_;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, q{$kv->set_optimizer: an optimizer's name is needed, such as 'mx.sgd', not }
+            . Polyverso::Lists::shown($optimizer)) if !defined $optimizer || ref $optimizer;
+    Polyverso::CAPI::kv_set_optimizer($self->{handle}, Polyverso::Values::with_parameters('$kv->set_optimizer', $optimizer, @parameters));
     delete $self->{updater};
     return;
 }
 
+sub _is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
+
+# Refuses what can't be called, at once: a push would fail later.
+sub _check_code {
+    my ($what, $code) = @_;
+    return if !defined $code || _is_code($code);
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
+        "$what: a code reference is needed, or undef for none, not " . Polyverso::Lists::shown($code));
+}
+
 sub set_updater {
     my ($self, $updater) = @_;
+    _check_code('$kv->set_updater', $updater);
     Polyverso::CAPI::kv_set_updater($self->{handle}, $updater ? 1 : 0);
     $self->{updater} = $updater;
     return;
@@ -151,7 +175,7 @@ sub update {
         last unless $merged;
         my @tensors = (Polyverso::Tensor->_new($merged), Polyverso::KVStore::Stored->_new($stored));
         my $outcome = $Polyverso::CAPI::MV_OK;
-        unless (eval { $self->{updater}->($key, @tensors); 1 }) {
+        unless (eval { Polyverso::KVStore::Stored::update($self->{updater}, $key, @tensors); 1 }) {
             $outcome = _outcome($@);
             $error   = $@ unless $failed++;
         }
@@ -169,17 +193,23 @@ sub set_reject_nonfinite {
 }
 
 sub set_key_parameters {
-    my ($self, $keys, $parameters) = @_;
-    Polyverso::CAPI::kv_set_key_parameters($self->{handle}, $keys, $parameters);
+    my ($self, $keys, @parameters) = @_;
+    @parameters = %{ $parameters[0] } if ref $parameters[0] eq 'HASH';
+    my $text = @parameters == 1 ? $parameters[0] : Polyverso::Values::with_parameters('$kv->set_key_parameters', '', @parameters);
+    Polyverso::CAPI::kv_set_key_parameters($self->{handle}, $keys, $text =~ s/\A //r);
     return;
 }
 
 sub set_gradient_compression {
-    my ($self, $codec) = @_;
-    my %words = ref $codec ? %$codec : ();
-    my $type = delete $words{type};
-    Polyverso::CAPI::kv_set_gradient_compression($self->{handle},
-        ref $codec ? join(' ', $type // '', map { "$_=$words{$_}" } sort keys %words) : $codec);
+    my ($self, $codec, @parameters) = @_;
+    my $what = '$kv->set_gradient_compression';
+    if (ref $codec eq 'HASH') {
+        my %words = %$codec;
+        $codec = delete $words{type} // Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
+            "$what: the type is missing: {type => '2bit', @{[join ', ', map { qq{$_ => $words{$_}} } sort keys %words]}}");
+        @parameters = %words;
+    }
+    Polyverso::CAPI::kv_set_gradient_compression($self->{handle}, Polyverso::Values::with_parameters($what, $codec, @parameters));
     return;
 }
 
@@ -214,6 +244,7 @@ sub send_command {
 sub set_controller {
     my ($class, $controller, $node) = @_;
     my $number = _number($node);
+    _check_code('Polyverso::KVStore->set_controller', $controller);
     Polyverso::CAPI::kv_set_controller($number, $controller ? 1 : 0);
     $controllers{$number} = $controller;
     return;
@@ -255,25 +286,8 @@ sub leave {
     return;
 }
 
-sub free {
-    my ($self) = @_;
-    my $handle = delete $self->{handle};
-    Polyverso::CAPI::kv_free($handle) if $handle;
-    return;
-}
-
-# Refuses to be copied: the destructor of the copy would free the original's store.
-sub STORABLE_freeze {
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'a store is a handle: Storable can\'t copy it');
-}
-
-sub DESTROY {
-    my ($self) = @_;
-    return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
-    local ($@, $!);
-    eval { $self->free };    # fails after the node's shutdown, which has freed its stores
-    return;
-}
+sub closes_with { return 'kv_free' }
+sub free { my ($self) = @_; return $self->close }
 
 1;
 
@@ -311,8 +325,11 @@ A key-value store in the style of MXNet's. F<docs/kvstore.md> describes its guar
 function. L<AI::MXNet::KVStore> has MXNet's own interface to it.
 
 Keys are names: one, or a reference to an array of names. Perl does not distinguish 3 from C<'3'>, and neither does the
-store. Values are L<Polyverso::Tensor> objects: one for each key, or an array with one for each device. A push sums the
-devices' tensors, and a pull fills all of them. C<< Polyverso::Tensor->view($pdl) >> makes a tensor on a PDL's memory.
+store. Values are L<Polyverso::Tensor> objects, PDLs, references to (nested) arrays of numbers, or packed strings of a
+known key's dtype and size: one for each key, or an array with one for each device. A push sums the devices' values, and
+a pull fills all of them; it can fill tensors and PDLs. A PDL of dims (3, 2) is a tensor of shape (2, 3). PDLs and
+arrays are converted to the key's dtype, which C<init> sets: that of a PDL, or C<f32> for an array. C<<
+Polyverso::Tensor->view($pdl) >> makes a tensor on a PDL's memory, so that nothing is copied.
 
 A failed call throws a L<Polyverso::Error>, and the store remains usable. Calls that may wait take
 C<< timeout => $seconds >>. Pushes and pulls take C<< priority => $number >>. Pulls take C<< async => 1 >> and then
@@ -351,17 +368,19 @@ or an array of one list for each output; for several keys, an array of these, or
 
 C<push> or C<init>, then C<pull> into C<$out>, or into C<$values> without C<$out>.
 
-=head2 set_optimizer($text)
+=head2 set_optimizer($name, %parameters)
 
-Sets the optimizer of all keys, such as C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker
-calls it, before the pushes that it is for.
+Sets the optimizer of all keys, such as C<< 'mx.adam', learning_rate => 0.001 >> or the same as one text,
+C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker calls it, before the pushes that it is
+for.
 
 =head2 set_updater($code), update
 
 Sets the function that handles a push in a store of this process, instead of replacing the value:
-C<< $code->($key, $merged, $stored) >> changes C<$stored> in place. The updater has handled a push when C<push> returns.
-If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps becomes a copy when
-the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef> removes the updater.
+C<< $code->($key, $merged, $stored) >> changes C<$stored> in place, or returns a tensor or a PDL that replaces it. What
+it returns is ignored if it has changed C<$stored>. The updater has handled a push when C<push> returns. If it dies,
+C<push> throws its error, and the value stays as it was. A tensor that the updater keeps becomes a copy when the updater
+returns. C<update> processes the queued updates of other threads' pushes. C<undef> removes the updater.
 
 =head2 set_reject_nonfinite($on)
 
@@ -370,7 +389,7 @@ make the same call.
 
 =head2 set_gradient_compression($codec)
 
-Sets the codec that compresses pushes from now on: C<'2bit threshold=0.5'>, or
+Sets the codec that compresses pushes from now on: C<'2bit threshold=0.5'>, C<< '2bit', threshold => 0.5 >> or
 C<< {type => '2bit', threshold => 0.5} >>. This worker keeps the residual of a push, and adds it to the next one.
 F<docs/kvstore.md> lists the codecs.
 
@@ -379,9 +398,10 @@ F<docs/kvstore.md> lists the codecs.
 Save the optimizer's states of all keys from all servers into one file of this process, and load them. With
 C<dump_optimizer> the file also contains the optimizer and its counts. One worker calls them, between two barriers.
 
-=head2 set_key_parameters($keys, $text)
+=head2 set_key_parameters($keys, %parameters)
 
-Sets multipliers of single keys for MXNet's optimizers: C<'lr_mult=0.1 wd_mult=0'>; C<''> removes them.
+Sets multipliers of single keys for MXNet's optimizers: C<< lr_mult => 0.1, wd_mult => 0 >>, or one text
+C<'lr_mult=0.1 wd_mult=0'>; C<''> removes them.
 
 =head2 send_command($head, $body, %how)
 

@@ -3,15 +3,30 @@ package Polyverso::Node;
 use strict;
 use warnings;
 
+use parent 'Polyverso::Handle';
+
 use JSON::PP ();
 use Polyverso::CAPI ();
+use Polyverso::Exit ();
+use Polyverso::Names ();
 use Polyverso::Request;
 use Polyverso::Table;
 use Polyverso::Values;
 
 sub _new {
     my ($class, $handle) = @_;
-    return bless { handle => $handle }, $class;
+    Polyverso::Exit::opened($handle);
+    return (bless { handle => $handle, node => $handle }, $class)->_adopt;
+}
+
+sub _instead { return 'the other process calls Polyverso->init' }
+
+sub _details {
+    my ($self) = @_;
+    return '' if $self->{state};
+    my $worker = $self->worker_id;
+    my $place  = $worker < 0 ? 'server ' . $self->server_id . ' of ' . $self->num_servers : "worker $worker of " . $self->num_workers;
+    return join ', ', $place, $self->is_sync ? 'sync' : ();
 }
 
 sub handle      { $_[0]{handle} }
@@ -24,38 +39,78 @@ sub num_servers { Polyverso::CAPI::mv_num_servers($_[0]{handle}) }
 sub is_master   { Polyverso::CAPI::mv_is_master($_[0]{handle}) }
 sub is_sync     { Polyverso::CAPI::mv_is_sync($_[0]{handle}) }
 sub event_fd    { Polyverso::CAPI::mv_event_fd($_[0]{handle}) }
-sub shutdown    { Polyverso::CAPI::mv_shutdown($_[0]{handle}) }
+
+sub _is_open {
+    my ($self) = @_;
+    local ($@, $SIG{__DIE__});
+    return eval { Polyverso::CAPI::mv_rank($self->{handle}); 1 };
+}
+
+sub shutdown {
+    my ($self) = @_;
+    my $went_well = eval { Polyverso::CAPI::mv_shutdown($self->{handle}); 1 };
+    my $error = $@;
+    $self->_ended unless $self->_is_open;
+    die $error unless $went_well;
+    return;
+}
+
+sub _ended {
+    my ($self) = @_;
+    Polyverso::Exit::closed($self->{handle});
+    Polyverso::Handle::ended($self->{handle});
+    return;
+}
+
+sub abort {
+    my ($self, $reason) = @_;
+    Polyverso::CAPI::mv_abort($self->{handle}, defined $reason ? "$reason" =~ s/\s+\z//r : undef);
+    $self->_ended;
+    return;
+}
+
+# A dropped node stays open: the default node has no owner.
+sub DESTROY { $_[0]->_forget; return }
 
 sub poll {
-    my ($self, %how) = @_;
-    my $wait = $how{timeout} ? Polyverso::Table::milliseconds($how{timeout}) : 0;
-    return Polyverso::CAPI::mv_poll($self->{handle}, $how{capacity} // 64, $wait);
+    my ($self, @how) = @_;
+    my $how  = Polyverso::Table::_named('$node->poll', [qw(capacity timeout)], @how);
+    my $wait = $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0;
+    return Polyverso::CAPI::mv_poll($self->{handle}, $how->{capacity} // 64, $wait);
 }
 
 sub barrier {
-    my ($self, %how) = @_;
-    my $flags  = $how{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
-    my $handle = Polyverso::CAPI::mv_barrier($self->{handle}, Polyverso::Table::_options($flags, \%how));
-    return $how{async} ? Polyverso::Request->_new($handle) : ();
+    my ($self, @how) = @_;
+    my $how    = Polyverso::Table::_named('$node->barrier', [qw(timeout async)], @how);
+    my $flags  = $how->{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
+    my $handle = Polyverso::CAPI::mv_barrier($self->{handle}, Polyverso::Table::_options($flags, $how));
+    return $how->{async} ? Polyverso::Request->_new($handle) : ();
 }
+
+my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix sparse keyvalue);
 
 sub _create {
-    my ($self, $kind, %spec) = @_;
+    my ($kind, $self, @spec) = @_;
+    local $Polyverso::Names::FUNCTION{mv_table_create} = "\$node->$kind";
+    my %spec   = Polyverso::Values::named("\$node->$kind", @spec);
     my $init   = delete $spec{init};
     my $dtype  = Polyverso::Values::dtype($spec{dtype});
-    my $values = defined $init ? Polyverso::Values::data($init, $dtype) : undef;
-    my $handle = Polyverso::CAPI::mv_table_create($self->{handle}, { %spec, kind => $kind, dtype => $dtype }, $values);
-    return Polyverso::Table->_new($handle);
+    my $rows   = $spec{ $kind eq 'array' ? 'size' : 'rows' };
+    my $cols   = $kind eq 'array' ? undef : $spec{cols} // 1;
+    $rows = undef unless Polyverso::Values::is_integer($rows);
+    my $values = defined $init ? Polyverso::Values::data($init, $dtype, "\$node->$kind: init", $rows, defined $rows ? $cols : undef) : undef;
+    my $handle = Polyverso::CAPI::mv_table_create($self->{handle}, { %spec, kind => $KIND{$kind}, dtype => $dtype }, $values);
+    return Polyverso::Table->_new($handle, $self->{handle});
 }
 
-sub array    { my $self = shift; return $self->_create($Polyverso::CAPI::MV_ARRAY,    @_) }
-sub matrix   { my $self = shift; return $self->_create($Polyverso::CAPI::MV_MATRIX,   @_) }
-sub sparse   { my $self = shift; return $self->_create($Polyverso::CAPI::MV_SPARSE,   @_) }
-sub keyvalue { my $self = shift; return $self->_create($Polyverso::CAPI::MV_KEYVALUE, @_) }
+sub array    { return _create(array    => @_) }
+sub matrix   { return _create(matrix   => @_) }
+sub sparse   { return _create(sparse   => @_) }
+sub keyvalue { return _create(keyvalue => @_) }
 
 sub open {
     my ($self, $name) = @_;
-    return Polyverso::Table->_new(Polyverso::CAPI::mv_table_open($self->{handle}, $name));
+    return Polyverso::Table->_new(Polyverso::CAPI::mv_table_open($self->{handle}, $name), $self->{handle});
 }
 
 sub doctor {
@@ -80,17 +135,19 @@ sub metrics { return Polyverso::CAPI::mv_metrics_text($_[0]->{handle}) }
 sub trace   { return Polyverso::CAPI::mv_trace_text($_[0]->{handle}) }
 
 sub save {
-    my ($self, $directory, %how) = @_;
-    my $options = Polyverso::Table::_options(Polyverso::Table::_flags(\%how), \%how);
-    my $handle = Polyverso::CAPI::mv_checkpoint_save($self->{handle}, $directory, $how{keep} // 0, $options);
-    return $how{async} ? Polyverso::Request->_new($handle) : ();
+    my ($self, $directory, @how) = @_;
+    my $how     = Polyverso::Table::_named('$node->save', [qw(keep timeout async)], @how);
+    my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
+    my $handle = Polyverso::CAPI::mv_checkpoint_save($self->{handle}, $directory, $how->{keep} // 0, $options);
+    return $how->{async} ? Polyverso::Request->_new($handle) : ();
 }
 
 sub load {
-    my ($self, $path, %how) = @_;
-    my $options = Polyverso::Table::_options(Polyverso::Table::_flags(\%how), \%how);
+    my ($self, $path, @how) = @_;
+    my $how     = Polyverso::Table::_named('$node->load', [qw(timeout async)], @how);
+    my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
     my $handle = Polyverso::CAPI::mv_checkpoint_load($self->{handle}, $path, $options);
-    return $how{async} ? Polyverso::Request->_new($handle) : ();
+    return $how->{async} ? Polyverso::Request->_new($handle) : ();
 }
 
 1;
@@ -117,9 +174,10 @@ Polyverso::Node - a member of a cluster
 
 =head1 METHODS
 
-=head2 rank, size, worker_id, num_workers, server_id, num_servers, is_master, is_sync
+=head2 rank, size, worker_id, num_workers, server_id, num_servers, is_master, is_sync, handle
 
-Numbers. C<worker_id> is -1 in a process that is only a server, C<server_id> is -1 in one that is only a worker.
+Numbers; C<handle> is the C<mv_node> for the C functions. C<worker_id> is -1 in a process that is only a server,
+C<server_id> is -1 in one that is only a worker.
 
 =head2 array(size => $n, ...), matrix(rows => $r, cols => $c, ...)
 
@@ -143,6 +201,10 @@ Initial values, a PDL or array reference. Those of worker 0 are used.
 =item reject_nonfinite
 
 Refuse NaN and infinity.
+
+=item merge
+
+Every worker's i-th add is its part of round i; the sum of a round goes through the updater once.
 
 =item updater
 
@@ -214,10 +276,11 @@ Waits until this worker's adds are applied and every worker has called it.
 =head2 save($directory, keep => 3, timeout => $seconds, async => 1)
 
 Saves all tables, with their updaters' states and clocks, as F<checkpoint-N> in a directory that all servers see under
-this path. Collective: every worker calls it. The checkpoint includes everything that each worker did before its call
-and nothing after it. C<keep> is how many checkpoints are kept, the newest ones; default: all. Returns when the
-checkpoint is on the disk. With C<async> it returns when training may continue, and the L<Polyverso::Request> finishes
-with the checkpoint. C<< Polyverso->inspect_checkpoint >> shows the contents of a checkpoint.
+this path; it and its parents are created if they do not exist. Collective: every worker calls it. The checkpoint
+includes everything that each worker did before its call and nothing after it. C<keep> is how many checkpoints are kept,
+the newest ones; default: all. Returns when the checkpoint is on the disk. With C<async> it returns when training may
+continue, and the L<Polyverso::Request> finishes with the checkpoint. C<< Polyverso->inspect_checkpoint >> shows the
+contents of a checkpoint.
 
 =head2 load($path, timeout => $seconds, async => 1)
 
@@ -233,6 +296,14 @@ array of their handles. For AnyEvent and other event loops.
 
 =head2 shutdown
 
-Leaves the cluster. A process that is also a server continues to serve until every worker has finished.
+Leaves the cluster. A process that is also a server continues to serve until every worker has finished. A program that
+ends with exit status 0 without this call is shut down by itself.
+
+=head2 abort($reason)
+
+Leaves the cluster as lost, because this program has failed: calls of the others that need this process fail, and their
+errors have the reason. A program that dies, or ends with another exit status than 0, does this by itself: an uncaught
+C<die> has its text as the reason. Errors that C<eval> catches change nothing. To know the text, the library sets
+C<$SIG{__DIE__}>, and calls the program's own handler, if there is one, as before.
 
 =cut

@@ -3,6 +3,9 @@ package Polyverso::Request;
 use strict;
 use warnings;
 
+use Polyverso::Handle ();
+our @ISA = ('Polyverso::Object');
+
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Scalar::Util ();
@@ -19,6 +22,9 @@ sub DESTROY {
     eval { Polyverso::CAPI::mv_request_release($self->{handle}) };    # fails after the node's end, or in a forked child
     return;
 }
+
+sub _details { my ($self) = @_; return defined $self->{handle} ? 'unfinished' : $self->{error} ? 'failed' : 'done' }
+sub _instead { return 'wait for it in the process that made the call' }
 
 sub handle { $_[0]{handle} }
 

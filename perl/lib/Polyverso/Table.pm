@@ -3,24 +3,41 @@ package Polyverso::Table;
 use strict;
 use warnings;
 
+use parent 'Polyverso::Handle';
+
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Lists ();
 use Polyverso::Request;
 use Polyverso::Values;
 
 sub _new {
-    my ($class, $handle) = @_;
+    my ($class, $handle, $node) = @_;
     my $info = Polyverso::CAPI::mv_table_describe($handle);
     my $is_map = $info->{kind} == $Polyverso::CAPI::MV_KEYVALUE;
-    return bless {
+    my $flat   = $info->{kind} == $Polyverso::CAPI::MV_ARRAY || ($is_map && $info->{cols} == 1) ? 1 : 0;
+    return (bless {
         handle => $handle,
+        node   => $node,
         is_map => $is_map,
-        flat   => $info->{kind} == $Polyverso::CAPI::MV_ARRAY || ($is_map && $info->{cols} == 1) ? 1 : 0,
+        flat   => $flat,
+        label  => qq{table "$info->{name}"},
+        # What data is compared with; undef where that has no rows, or rows have no columns.
+        dense_rows => $is_map ? undef : $info->{rows},
+        row_size   => $flat   ? undef : $info->{cols},
         map { $_ => $info->{$_} } qw(name dtype rows cols)
-    }, $class;
+    }, $class)->_adopt;
 }
 
-sub handle { $_[0]{handle} }
+sub _label   { return $_[0]{label} }
+sub _instead { my ($self) = @_; return qq{the other process opens the table by its name: \$node->open("$self->{name}")} }
+
+sub _details {
+    my ($self) = @_;
+    my ($rows, $cols) = ($self->{is_map} ? 'keys' : $self->{rows}, $self->{cols});
+    return qq{"$self->{name}", } . ($self->{flat} ? $rows : "$rows x $cols") . ' ' . Polyverso::Values::dtype_name($self->{dtype});
+}
+
 sub name   { $_[0]{name} }
 sub rows   { $_[0]{rows} }
 sub cols   { $_[0]{cols} }
@@ -31,6 +48,8 @@ sub size   { $_[0]{is_map} ? $_[0]->info->{stored} : $_[0]{rows} }
 sub milliseconds {
     my ($seconds) = @_;
     return 0 unless defined $seconds;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'timeout is ' . Polyverso::Lists::shown($seconds) . ', not a number of seconds')
+        unless Polyverso::Lists::is_number($seconds) && $seconds == $seconds;
     return $Polyverso::CAPI::MV_FOREVER if $seconds < 0 || $seconds == 9**9**9;
     my $milliseconds = int($seconds * 1000);
     return $milliseconds < 1 ? 1 : $milliseconds;
@@ -57,6 +76,14 @@ sub _check {
     return;
 }
 
+# The options of a method that knows these.
+sub _named {
+    my ($function, $known, @named) = @_;
+    my %how = Polyverso::Values::named($function, @named);
+    _check(\%how, { map { $_ => 1 } @$known });
+    return \%how;
+}
+
 # The ids of a call, packed; undef for the whole table. `rows` and `keys` mean the same; the latter suits key-value
 # tables.
 sub _ids {
@@ -80,8 +107,11 @@ sub _read {
         $options = _options(_flags($how), $how);
     }
     my $as      = Polyverso::Values::look($how->{as});
-    my $memory  = $how->{out} // Polyverso::Values::room($dtype, $flat, $rows, $cols, $as);
-    my $request = defined $ids ? $some->($handle, $ids, $memory, $options) : $whole->($handle, $memory, $options);
+    my $out     = $how->{out};
+    Polyverso::Values::check_out($out, $self->{label}, $dtype, $rows, $self->{row_size}) if defined $out;
+    my $memory  = $out // Polyverso::Values::room($dtype, $flat, $rows, $cols, $as);
+    my $place   = ref $out eq 'SCALAR' ? $out : \$memory;
+    my $request = defined $ids ? $some->($handle, $ids, $$place, $options) : $whole->($handle, $$place, $options);
     return ref $memory ? $memory : Polyverso::Values::result($dtype, $flat, $rows, $cols, $as, $memory)
         unless $how->{async};
     # The closure holds the memory until the request has written it.
@@ -90,11 +120,13 @@ sub _read {
 }
 
 sub get {
+    Polyverso::Values::named('$table->get', @_[1 .. $#_]) unless @_ % 2;    # throws
     my ($self, %how) = @_;
     return $self->_read(\%how, \&Polyverso::CAPI::mv_table_get, \&Polyverso::CAPI::mv_table_get_rows);
 }
 
 sub peek {
+    Polyverso::Values::named('$table->peek', @_[1 .. $#_]) unless @_ % 2;    # throws
     my ($self, %how) = @_;
     return $self->_read(\%how, \&Polyverso::CAPI::mv_table_peek, \&Polyverso::CAPI::mv_table_peek_rows);
 }
@@ -123,28 +155,32 @@ sub scan {
 
 sub _write {
     my ($self, $how, $whole, $some, $data) = @_;
-    _check($how, \%KNOWN);
-    my $values  = Polyverso::Values::data($data, $self->{dtype});
-    my $ids     = _ids($how);
-    my $options = _options(_flags($how), $how);
-    my $handle =
-        defined $ids
-        ? $some->($self->{handle}, $ids, $values, $options)
-        : $whole->($self->{handle}, $values, $options);
-    return $how->{async} ? Polyverso::Request->_new($handle) : ();
+    my ($handle, $ids, $rows, $options) = ($self->{handle}, undef, $self->{dense_rows}, 0);
+    if (%$how) {
+        _check($how, \%KNOWN);
+        $ids     = _ids($how);
+        $rows    = Polyverso::Values::row_count($ids) if defined $ids;
+        $options = _options(_flags($how), $how);
+    }
+    my $values = Polyverso::Values::data($data, $self->{dtype}, $self->{label}, $rows, $self->{row_size});
+    my $request = defined $ids ? $some->($handle, $ids, $values, $options) : $whole->($handle, $values, $options);
+    return $how->{async} ? Polyverso::Request->_new($request) : ();
 }
 
 sub add {
+    Polyverso::Values::named('$table->add', @_[2 .. $#_]) if @_ % 2;    # throws
     my ($self, $data, %how) = @_;
     return $self->_write(\%how, \&Polyverso::CAPI::mv_table_add, \&Polyverso::CAPI::mv_table_add_rows, $data);
 }
 
 sub set {
+    Polyverso::Values::named('$table->set', @_[2 .. $#_]) if @_ % 2;    # throws
     my ($self, $data, %how) = @_;
     return $self->_write(\%how, \&Polyverso::CAPI::mv_table_set, \&Polyverso::CAPI::mv_table_set_rows, $data);
 }
 
 sub erase {
+    Polyverso::Values::named('$table->erase', @_[2 .. $#_]) if @_ % 2;    # throws
     my ($self, $rows, %how) = @_;
     _check(\%how, \%KNOWN);
     my $ids = Polyverso::Values::rows($rows);
@@ -153,15 +189,21 @@ sub erase {
 }
 
 sub set_updater {
-    my ($self, $updater, %how) = @_;
-    _check(\%how, \%KNOWN);
+    my ($self, $updater, @more) = @_;
+    my %how = Polyverso::Values::named('$table->set_updater', @more);
+    my %parameters = map { $_ => delete $how{$_} } grep { !$KNOWN{$_} } keys %how;
+    $updater = Polyverso::Values::with_parameters('$table->set_updater', $updater, %parameters);
     my $handle = Polyverso::CAPI::mv_table_set_updater($self->{handle}, $updater, _options(_flags(\%how), \%how));
     return $how{async} ? Polyverso::Request->_new($handle) : ();
 }
 
 sub clock   { Polyverso::CAPI::mv_table_clock($_[0]{handle}) }
-sub close   { Polyverso::CAPI::mv_table_close($_[0]{handle}) }
-sub destroy { Polyverso::CAPI::mv_table_destroy($_[0]{handle}) }
+
+# A dropped table stays open: requests of it may be unfinished.
+sub DESTROY { $_[0]->_forget; return }
+
+sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->{state} = 'closed';    return }
+sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->{state} = 'destroyed'; return }
 
 1;
 
@@ -198,8 +240,19 @@ Polyverso::Table - an array, matrix, sparse matrix or key-value table that all w
 
 PDL's first dimension varies fastest: a table of 10 rows and 64 columns is a PDL of dims (64, 10), or an array of 10
 references to arrays of 64. An array table is one-dimensional, and so are the values of a key-value table with one
-column. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>, and
-nothing is sent. All options are optional:
+column.
+
+Data is a PDL, a L<tensor|Polyverso::Tensor>, a reference to a (nested) array of numbers, or a packed string such as
+C<pack 'f*', @numbers>. Data with several dimensions must have the table's rows and columns; further dimensions may
+divide them. One dimension with the right number of values fits every table, in the order of its rows, and everything
+of the right size fits a one-dimensional table. Texts of numbers such as C<"3.5"> are numbers; any other text, C<undef>
+and references are errors that name the index. Data of a wrong size or type, and row ids outside the table, throw an
+error of the family C<argument>, and nothing is sent.
+
+The table has a text, C<"$table"> is C<Polyverso::Table("weights", 10 x 64 f32)>, and C<==> and C<eq> compare two
+objects by identity. Storable refuses it, and a new thread gets C<undef> in its place.
+
+All options are optional:
 
 =over
 
@@ -229,7 +282,8 @@ ushort is written as the bits of such floats.
 Returns the table's values, which include all earlier adds of this worker. In sync mode all workers get the same bits.
 With a staleness, at most that many of the latest clocks of any worker are missing. Rows and keys that are not stored
 have their initial value. The result is a new PDL if PDL is installed, otherwise an array reference; C<as> overrides
-this. C<out>, a PDL of the table's type and size, receives the values in place.
+this. C<out> receives the values in place, and is the result: a PDL or tensor of the table's type and size, or a
+reference to a packed string of the right length.
 
 =head2 peek(...)
 
@@ -258,10 +312,10 @@ Returns an iterator over the stored rows of a sparse or key-value table: a code 
 at most C<chunk> rows on each call, and nothing at the end. A row that is stored during the whole scan is returned
 exactly once; one that is added or removed meanwhile, at most once. The order has no meaning.
 
-=head2 set_updater('adagrad rate=0.05', ...)
+=head2 set_updater('adagrad', rate => 0.05, ...)
 
-Sets the updater, by which the servers apply adds from now on, or new parameters for it; C<mv_table_set_updater> in
-F<polyverso.h> has the list. One worker calls it.
+Sets the updater, given with its parameters or as one text (C<'adagrad rate=0.05'>), by which the servers apply adds
+from now on, or new parameters for it; C<mv_table_set_updater> in F<polyverso.h> has the list. One worker calls it.
 
 =head2 clock
 

@@ -7,6 +7,7 @@ use warnings;
 
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Lists ();
 use Polyverso::Values;
 
 my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 I8 F16 BF16);
@@ -41,7 +42,7 @@ use overload
     'sqrt' => sub { $_[0]->_unary('SQRT') },
     'exp'  => sub { $_[0]->_unary('EXP') },
     'log'  => sub { $_[0]->_unary('LOG') },
-    '""'   => sub { Polyverso::CAPI::mv_tensor_text($_[0]) },
+    '""'   => sub { ${ $_[0] } ? Polyverso::CAPI::mv_tensor_text($_[0]) : ref($_[0]) . '(freed)' },
     'bool' => sub { 1 },
     '='    => sub { $_[0]->copy };
 
@@ -118,29 +119,6 @@ sub normal {
     return $self;
 }
 
-# Flattens nested arrays into their shape and a flat list of their numbers. Throws if rows differ in length.
-sub _lay_out {
-    my ($list, $level, $shape, $flat) = @_;
-    my $length = $shape->[$level] //= @$list;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, "rows have different lengths: $length and " . @$list . ' values')
-        if @$list != $length;
-    for my $value (@$list) {
-        if   (ref $value eq 'ARRAY') { _lay_out($value, $level + 1, $shape, $flat) }
-        else                         { push @$flat, $value }
-    }
-    return;
-}
-
-# Packs numbers. Text that is not a number is an error; Perl would take it for 0.
-sub _pack {
-    my ($letters, $numbers) = @_;
-    use warnings FATAL => qw(numeric uninitialized);
-    local ($@, $SIG{__DIE__});
-    my $bytes = eval { pack $letters, @$numbers };
-    return $bytes // Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
-        'the values of a tensor must be numbers: ' . ($@ =~ s/ in pack at .*//sr));
-}
-
 sub copy_of {
     my ($class, $data, $dtype) = @_;
     return defined $dtype ? $data->cast($dtype) : $data->copy if UNIVERSAL::isa($data, __PACKAGE__);
@@ -148,16 +126,33 @@ sub copy_of {
         my $self = $class->_new(Polyverso::CAPI::mv_tensor_from($data, [reverse $data->dims]));
         return defined $dtype ? $self->cast($dtype) : $self;
     }
-    my (@shape, @flat);
-    if (ref $data) { _lay_out($data, 0, \@shape, \@flat) }
-    else           { @flat = ($data) }
+    my $what = 'Polyverso::Tensor->copy_of';
+    my ($shape, $flat) = Polyverso::Lists::flatten($data, $what);
     $dtype //= 'f32';
     my $packed = $PACK{$dtype} ? $dtype : 'f64';
-    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, _pack($PACK{$packed}, \@flat)], \@shape));
+    my $bytes  = Polyverso::Lists::packed($PACK{$packed}, $flat, $shape, $what);
+    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, $bytes], $shape));
     return $packed eq $dtype ? $self : $self->cast($dtype);
 }
 
-sub view { my ($class, $pdl) = @_; return $class->_new(Polyverso::CAPI::mv_tensor_view($pdl, [reverse $pdl->dims])) }
+# A tensor of a packed string's numbers, and back.
+sub _of_packed {
+    my ($class, $bytes, $shape, $dtype) = @_;
+    return $class->_new(Polyverso::CAPI::mv_tensor_from([_code($dtype), $bytes], $shape));
+}
+
+sub _packed {
+    my ($self) = @_;
+    my ($address) = Polyverso::CAPI::mv_tensor_data($self);
+    return unpack 'P' . $self->info->{bytes}, pack 'J', $address;
+}
+
+sub view {
+    my ($class, $pdl) = @_;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE, 'Polyverso::Tensor->view: a PDL is needed, not ' . Polyverso::Lists::shown($pdl))
+        unless Polyverso::Values::is_pdl($pdl);
+    return $class->_new(Polyverso::CAPI::mv_tensor_view($pdl, [reverse $pdl->dims]));
+}
 
 sub sparse {
     my ($class, $rows, $values, $height) = @_;
@@ -269,6 +264,9 @@ sub STORABLE_freeze {
     Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'Storable does not support tensors: store an AI::MXNet::NDArray or numbers, or use copy()');
 }
 
+# A new thread gets undef in place of a tensor: both threads would free it.
+sub CLONE_SKIP { return 1 }
+
 sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
@@ -333,7 +331,7 @@ A row-sparse tensor with copies of the values' rows at these ids; rows with the 
 
 =head1 METHODS
 
-=head2 shape, dtype, dims, count, row_sparse, info, handle
+=head2 shape, dtype, is_float, dims, count, row_sparse, info, handle
 
 =head2 get(@index), set(@index, $value), item, to_list, pdl
 

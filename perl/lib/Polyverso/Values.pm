@@ -7,16 +7,20 @@ use warnings;
 
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Lists ();
+use List::Util ();
 use Scalar::Util ();
 
 # For each dtype: pack's letter, size in bytes, PDL type of results, and range of an integer.
 my %TYPE = (
     $Polyverso::CAPI::MV_F32  => { pack => 'f*', size => 4, pdl => 'float' },
     $Polyverso::CAPI::MV_F64  => { pack => 'd*', size => 8, pdl => 'double' },
-    $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-2**63, 2**63 - 1] },
-    $Polyverso::CAPI::MV_I32  => { pack => 'l*', size => 4, pdl => 'long',     range => [-2147483648, 2147483647] },
-    $Polyverso::CAPI::MV_U8   => { pack => 'C*', size => 1, pdl => 'byte',     range => [0, 255] },
-    $Polyverso::CAPI::MV_I8   => { pack => 'c*', size => 1, pdl => 'sbyte',    range => [-128, 127] },
+    $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-(~0 >> 1) - 1, ~0 >> 1],
+        text => '-9223372036854775808 .. 9223372036854775807' },
+    $Polyverso::CAPI::MV_I32  => { pack => 'l*', size => 4, pdl => 'long',     range => [-2147483648, 2147483647],
+        text => '-2147483648 .. 2147483647' },
+    $Polyverso::CAPI::MV_U8   => { pack => 'C*', size => 1, pdl => 'byte',     range => [0, 255], text => '0 .. 255' },
+    $Polyverso::CAPI::MV_I8   => { pack => 'c*', size => 1, pdl => 'sbyte',    range => [-128, 127], text => '-128 .. 127' },
     $Polyverso::CAPI::MV_F16  => { half => 1, size => 2, pdl => 'float' },
     $Polyverso::CAPI::MV_BF16 => { half => 1, size => 2, pdl => 'float' },
 );
@@ -51,6 +55,26 @@ my %STATUS = (
 
 sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $text) }
 
+# Named arguments. Perl would only warn of a name without a value.
+sub named {
+    my ($function, @named) = @_;
+    return @named if @named % 2 == 0;
+    _refuse(EINVAL => "$function: options are name => value pairs, and " . Polyverso::Lists::shown($named[-1]) . ' has no value');
+}
+
+# A name with its parameters as text: ('mx.sgd', learning_rate => 0.5) is 'mx.sgd learning_rate=0.5'.
+sub with_parameters {
+    my ($what, $name, @parameters) = @_;
+    my %parameters = named($what, @parameters);
+    for my $parameter (sort keys %parameters) {
+        my $value = $parameters{$parameter};
+        next if defined $value && !ref $value && $value =~ /\A\S+\z/;
+        _refuse(EINVAL => "$what: $parameter is " . Polyverso::Lists::shown($value) . ', not a number or a word');
+    }
+    return $name unless %parameters;
+    return join ' ', $name, map { "$_=$parameters{$_}" } sort keys %parameters;
+}
+
 # The mv_dtype of a name.
 sub dtype {
     my ($name) = @_;
@@ -58,30 +82,113 @@ sub dtype {
         // _refuse(EDTYPE => qq{dtype "$name": one of f32, f64, i64, i32, u8, i8, f16, bf16 is needed});
 }
 
-sub _flatten {
-    my ($list, $flat) = @_;
-    for my $value (@$list) {
-        if   (ref $value eq 'ARRAY') { _flatten($value, $flat) }
-        else                         { push @$flat, $value }
-    }
-    return $flat;
+my %NAME = map { $DTYPE{$_} => $_ } qw(f32 f64 i64 i32 u8 i8 f16 bf16);
+sub dtype_name { my ($dtype) = @_; return $NAME{$dtype} }
+
+# Refuses data of the wrong shape for a table of $rows rows with $cols columns; without $cols it has one dimension. The C
+# functions compare the numbers of elements. One dimension fits everything, and everything fits one dimension; further
+# dimensions may divide the rows or the columns.
+sub check_shape {
+    my ($what, $shape, $rows, $cols) = @_;
+    return if @$shape < 2 || !defined $cols || _divides($shape, $rows, $cols);
+    _refuse(ESHAPE => "$what: shape (@{[join ', ', @$shape]}) given, ($rows, $cols) needed, or " . $rows * $cols . ' values in one dimension');
 }
 
-# Converts data for a C function: to a PDL of the table's type, or a packed string.
+sub _divides {
+    my ($shape, $rows, $cols) = @_;
+    my $first = shift(@{ $shape = [@$shape] });
+    $first *= shift @$shape while $first < $rows && @$shape > 1;
+    return $first == $rows && List::Util::product(@$shape) == $cols;
+}
+
+# A PDL with several dimensions, of which the first one is the columns.
+sub _check_pdl {
+    my ($what, $pdl, $rows, $cols) = @_;
+    my @dims = $pdl->dims;
+    return if @dims == 2 && $dims[0] == $cols && $dims[1] == $rows;
+    return if _divides([reverse @dims], $rows, $cols);
+    _refuse(ESHAPE => "$what: a PDL of dims (@{[join ', ', @dims]}) given, ($cols, $rows) needed for $rows rows x $cols columns: "
+            . 'the first dimension of a PDL is the columns');
+}
+
+# Refuses memory for results that has other dimensions.
+sub check_out {
+    my ($out, $what, $dtype, $rows, $cols) = @_;
+    my $is_tensor = UNIVERSAL::isa($out, 'Polyverso::Tensor');
+    return _check_string("$what: out", $$out, $dtype, $rows, $cols) if ref $out eq 'SCALAR';
+    _refuse(EDTYPE => "$what: out must be a PDL, a tensor or a reference to a packed string, not " . Polyverso::Lists::shown($out))
+        unless $is_tensor || is_pdl($out);
+    return unless defined $cols;
+    if    ($is_tensor)      { check_shape("$what: out", $out->shape, $rows, $cols) }
+    elsif ($out->ndims > 1) { _check_pdl("$what: out", $out, $rows, $cols) }
+    return;
+}
+
+sub _check_string {
+    my ($what, $bytes, $dtype, $rows, $cols) = @_;
+    return if defined $bytes && length $bytes == $TYPE{$dtype}{size} * $rows * ($cols // 1);
+    return _check_packed($what, $bytes // '', $dtype, $rows, $cols);
+}
+
+sub _check_count {
+    my ($what, $count, $rows, $cols) = @_;
+    return if $count == $rows * ($cols // 1);
+    my $needed = defined $cols ? "$rows rows x $cols columns need " . $rows * $cols : "$rows needed";
+    _refuse(ESHAPE => "$what: $count value@{[$count == 1 ? '' : 's']} given, $needed");
+}
+
+# A packed string has no dtype: its length is what can be compared.
+sub _check_packed {
+    my ($what, $bytes, $dtype, $rows, $cols) = @_;
+    my ($length, $size) = (length $bytes, $TYPE{$dtype}{size});
+    return _check_count($what, $length / $size, $rows, $cols) if $length % $size == 0 && $length;
+    my $needed = $rows * ($cols // 1);
+    _refuse(ESHAPE => "$what: " . (Polyverso::Lists::is_number($bytes) ? "the number $bytes" : "a string of $length bytes")
+            . " given, needed is an array reference or a PDL of $needed values, or a packed string of as many");
+}
+
+# Converts data for a C function: to a PDL of the table's type, or a packed string. $what names the table in errors.
+# Data for $rows rows (of $cols columns, where there are two dimensions) is checked, if they are given.
 sub data {
-    my ($values, $dtype) = @_;
-    _refuse(ESHAPE => 'no data given') unless defined $values;
-    return _of_pdl($values, $dtype) if is_pdl($values);
-    return $values unless ref $values eq 'ARRAY';
-    my ($type, $flat) = ($TYPE{$dtype}, _flatten($values, []));
-    return Polyverso::CAPI::pack_halves($dtype, pack 'd*', @$flat) if $type->{half};
-    if (my $range = $type->{range}) {
-        for my $value (@$flat) {
-            _refuse(EDTYPE => 'value "' . ($value // 'undef') . qq{" is not an integer of $range->[0] .. $range->[1]})
-                unless is_integer($value) && $value >= $range->[0] && $value <= $range->[1];
-        }
+    my ($values, $dtype, $what, $rows, $cols) = @_;
+    _refuse(ESHAPE => "$what: no data given") unless defined $values;
+    if (!ref $values) {
+        _check_packed($what, $values, $dtype, $rows, $cols)
+            if defined $rows && length $values != $TYPE{$dtype}{size} * $rows * ($cols // 1);
+        return $values;
     }
-    return pack $type->{pack}, @$flat;
+    return _of_list($values, $dtype, $what, $rows, $cols) if ref $values eq 'ARRAY';
+    if (is_pdl($values)) {
+        _check_pdl($what, $values, $rows, $cols) if defined $cols && $values->ndims > 1;
+        return _of_pdl($values, $dtype, $what);
+    }
+    _refuse(EDTYPE => "$what: a PDL, a tensor, an array reference or a packed string is needed, not " . Polyverso::Lists::shown($values))
+        unless UNIVERSAL::isa($values, 'Polyverso::Tensor');
+    check_shape($what, $values->shape, $rows, $cols) if defined $cols;
+    return $values;
+}
+
+sub _of_list {
+    my ($values, $dtype, $what, $rows, $cols) = @_;
+    my ($shape, $flat) = Polyverso::Lists::flatten($values, $what);
+    if (defined $rows) {
+        check_shape($what, $shape, $rows, $cols);
+        _check_count($what, scalar @$flat, $rows, $cols);
+    }
+    my $type = $TYPE{$dtype};
+    return Polyverso::CAPI::pack_halves($dtype, Polyverso::Lists::packed('d*', $flat, $shape, $what)) if $type->{half};
+    Polyverso::Lists::check($flat, $shape, $what, "an integer of $type->{text}", sub { is_integer($_[0]) && _is_within($_[0], $type->{range}) })
+        if $type->{range} && !_are_integers($flat, $type->{range});
+    return Polyverso::Lists::packed($type->{pack}, $flat, $shape, $what);
+}
+
+sub _is_within { my ($value, $range) = @_; return $value >= $range->[0] && $value <= $range->[1] }
+
+# Whether all values are certainly integers within the range: a quick look, before that at each value.
+sub _are_integers {
+    my ($flat, $range) = @_;
+    return 0 if grep { !defined || !/\A-?[0-9]{1,15}\z/ } @$flat;
+    return !@$flat || (_is_within(List::Util::min(@$flat), $range) && _is_within(List::Util::max(@$flat), $range));
 }
 
 # Whether the value is a 64-bit integer, in any of Perl's representations: 2**62 and 1e15 are floats, and print
@@ -96,7 +203,7 @@ sub is_integer {
 # Converts a PDL to the table's type. PDL has no 16-bit floats: ushort PDLs hold their bits, other types are converted.
 # A value that is not exact as an integer is an error.
 sub _of_pdl {
-    my ($values, $dtype) = @_;
+    my ($values, $dtype, $what) = @_;
     my $type = $TYPE{$dtype};
     if ($type->{half}) {
         return ${ $values->copy->get_dataref } if $values->type eq 'ushort';
@@ -105,9 +212,30 @@ sub _of_pdl {
     my $wanted = PDL->can($type->{pdl})->();
     return $values if $values->get_datatype == $wanted->enum;
     my $converted = $values->convert($wanted);
-    _refuse(EDTYPE => "the table holds $type->{pdl}, and not all of the data fits: round or cast it yourself")
+    _refuse(EDTYPE => "$what holds $type->{pdl}, and not all of the data fits: round or cast it yourself")
         if $type->{range} && !PDL::all($converted == $values);
     return $converted;
+}
+
+# The dimensions of an array in the order of the other languages; none if it has only one.
+sub _dimensions {
+    my ($array) = @_;
+    return $array->ndims > 1 ? reverse $array->dims : () if is_pdl($array);
+    return () unless UNIVERSAL::isa($array, 'Polyverso::Tensor');
+    my $shape = $array->shape;
+    return @$shape > 1 ? @$shape : ();
+}
+
+# A call's options with the label of its arrays, by which the ranks of a group compare names and shapes. The same in every
+# language: the CRC-32 of a line for each array, its name, a space, and its lengths. Unnamed arrays of one dimension have no
+# label, and fit everything with as many elements.
+sub labelled {
+    my ($options, $names, @arrays) = @_;
+    my @shapes = map { join 'x', _dimensions($_) } @arrays;
+    return $options unless grep { length } @$names, @shapes;
+    utf8::encode(my $text = join '', map { ($names->[$_] // '') . " $shapes[$_]\n" } 0 .. $#arrays);
+    require Compress::Raw::Zlib;
+    return { ref $options ? %$options : (flags => $options), label => Compress::Raw::Zlib::crc32($text) || 1 };
 }
 
 # Row ids or keys: a PDL, an array reference, or one number.

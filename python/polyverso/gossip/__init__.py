@@ -24,15 +24,22 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 import numpy as np
 
 from .. import capi
-from ..errors import Error
+from ..arrays import BITS, DTYPES, as_bits
+from ..errors import ArgumentError, Error
+from ..foreign import memory_of, readable
+from ..handles import Handle, remember
+
+__all__ = ["Adapter", "ArrayAdapter", "Connection", "Gossip", "status"]
 
 MOST_DIMS = 8  # of a shape that is published; arrays with more have none
 
 Config = Union[str, "os.PathLike[str]", Dict[str, Any], List[Any]]
 
 
-class Gossip:
+class Gossip(Handle):
     """A gossiping node. `config` is a YAML file, or its parsed content; `name` is the name of this node in it."""
+
+    _instead = "each process opens a gossiping node of its own name"
 
     def __init__(self, config: Config, name: str) -> None:
         self._handle = 0
@@ -41,6 +48,7 @@ class Gossip:
             self._handle = capi.mv_gossip_open_text(json.dumps(config), name)  # JSON is YAML
         else:
             self._handle = capi.mv_gossip_open(os.fspath(config), name)
+        remember(self._handle, self)
         self.name = name
         self._dropped = weakref.finalize(self, _close_quietly, self._handle)  # releases the port
         self._dropped.atexit = False  # the exit of the process releases it too
@@ -64,9 +72,9 @@ class Gossip:
             raise TypeError("an array or a payload is needed, not None")
         shape = [int(length) for length in getattr(array, "shape", ())]
         if 2 <= len(shape) <= MOST_DIMS:
-            capi.mv_gossip_add_shaped(self._handle, array, shape)
+            capi.mv_gossip_add_shaped(self._handle, as_bits(readable(array, bits=True)), shape)
         else:
-            capi.mv_gossip_add(self._handle, array)
+            capi.mv_gossip_add(self._handle, as_bits(readable(array, bits=True)))
 
     def fetch_start(self) -> bool:
         """Begins to fetch a peer's arrays, with the configuration's fetch_probability. Returns whether it did."""
@@ -86,11 +94,11 @@ class Gossip:
 
     def average(self, array: Any) -> None:
         """array = factor * peer's + (1 - factor) * array, in place, with the next fetched array."""
-        capi.mv_gossip_average(self._handle, array)
+        capi.mv_gossip_average(self._handle, as_bits(array))
 
     def read(self, array: Any) -> None:
         """Copies the next fetched array into `array`."""
-        capi.mv_gossip_read(self._handle, array)
+        capi.mv_gossip_read(self._handle, as_bits(array))
 
     @property
     def state(self) -> Dict[str, Any]:
@@ -119,19 +127,23 @@ class Gossip:
 
     @property
     def peers(self) -> List[Dict[str, Any]]:
+        """The peers: name, address, score, fetched and more of each."""
         return self.state["peers"]
 
     def add_peer(self, name: str, host: str, port: int) -> None:
+        """Adds a peer, which may be fetched from at once."""
         capi.mv_gossip_add_peer(self._handle, name, host, port)
 
     def remove_peer(self, name: str) -> None:
+        """Removes a peer."""
         capi.mv_gossip_remove_peer(self._handle, name)
 
     def close(self) -> None:
-        handle, self._handle = self._handle, 0
-        if handle:
+        """Closes the node and releases its port."""
+        if not self.is_closed:
+            self.is_closed = True
             self._dropped.detach()
-            capi.mv_gossip_close(handle)
+            capi.mv_gossip_close(self._handle)
 
     def __enter__(self) -> Gossip:
         return self
@@ -141,6 +153,12 @@ class Gossip:
 
     def __str__(self) -> str:
         return capi.mv_gossip_state_text(self._handle, 0)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<polyverso.Gossip {self.name}, {len(self.peers)} peers>"
+        except Error:
+            return f"<polyverso.Gossip {self.name}, closed>"
 
 
 def _close_quietly(handle: int) -> None:
@@ -153,7 +171,7 @@ def status(config: Union[str, "os.PathLike[str]"]) -> List[Dict[str, Any]]:
     return json.loads(capi.mv_gossip_status_text(os.fspath(config), capi.MV_JSON))
 
 
-class Adapter:
+class Adapter(Handle):
     """Base class of the adapters: dpwa's two calls around a training step. Subclasses supply the parameters."""
 
     def __init__(self, name: str, config: Config) -> None:
@@ -178,6 +196,7 @@ class Adapter:
         return fetched["factor"]
 
     def close(self) -> None:
+        """Closes the gossiping node."""
         self.gossip.close()
 
     def __enter__(self) -> Adapter:
@@ -188,17 +207,22 @@ class Adapter:
 
 
 class ArrayAdapter(Adapter):
-    """Averages one or several numpy arrays in place."""
+    """Averages one or several arrays in place: numpy arrays, PyTorch tensors on the CPU, or others with writable
+    memory."""
 
-    def __init__(self, arrays: Union[np.ndarray, Iterable[np.ndarray]], name: str, config: Config) -> None:
+    def __init__(self, arrays: Any, name: str, config: Config) -> None:
+        self.arrays = [arrays] if hasattr(arrays, "shape") else list(arrays)
+        self._writable()  # errors here, not after the first step
         super().__init__(name, config)
-        self.arrays = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
+
+    def _writable(self) -> List[np.ndarray]:
+        return [_writable(place, array) for place, array in enumerate(self.arrays)]
 
     def _published(self) -> Iterable[np.ndarray]:
-        return (np.ascontiguousarray(array) for array in self.arrays)
+        return (np.ascontiguousarray(array) for array in self._writable())
 
     def _average(self) -> None:
-        for array in self.arrays:
+        for array in self._writable():
             if array.flags.c_contiguous:
                 self.gossip.average(array)
                 continue
@@ -207,7 +231,23 @@ class ArrayAdapter(Adapter):
             array[...] = copy
 
 
-class Connection:
+def _writable(place: int, array: Any) -> np.ndarray:
+    """The array's own memory. ArgumentError for what can't be averaged in place."""
+    memory = memory_of(array)
+    try:
+        view = np.asarray(memoryview(memory)) if not isinstance(memory, np.ndarray) else memory
+    except TypeError:
+        raise ArgumentError(
+            capi.MV_EDTYPE, f"array {place} is a {type(array).__name__}: arrays in memory of their own are needed, such as numpy.array()"
+        ) from None
+    if not view.flags.writeable:
+        raise ArgumentError(capi.MV_EINVAL, f"array {place} is read-only: it can't be averaged in place")
+    if view.dtype not in (*DTYPES.values(), BITS):
+        raise ArgumentError(capi.MV_EDTYPE, f"array {place} holds {view.dtype}, which can't be averaged")
+    return view
+
+
+class Connection(Handle):
     """Exchanges opaque byte payloads. The caller averages them, with the factor that it receives."""
 
     def __init__(self, name: str, config: Config) -> None:
@@ -232,4 +272,5 @@ class Connection:
         return bytes(payload), fetched
 
     def close(self) -> None:
+        """Closes the gossiping node."""
         self.gossip.close()

@@ -174,6 +174,26 @@ void init_and_shutdown_are_counted(void**) {
   expect_error(mv_shutdown(0), MV_ESTATE, "has shut down its node");
 }
 
+void an_abort_ends_the_node_whatever_the_count(void**) {
+  expect_ok(mv_abort(0, "nobody is there"));
+  for (int i = 0; i < 3; ++i) expect_ok(mv_init(nullptr));
+  mv_node opened = 0;
+  expect_ok(mv_node_open(nullptr, &opened));
+  const mv_table table = array_of(1);
+  expect_ok(mv_abort(0, "ValueError:\n\t7"));
+  expect_ok(mv_abort(0, "again"));
+  expect_ok(mv_abort(opened, (std::string(999, 'a') + "\u00fc").c_str()));
+  expect_ok(mv_abort(opened, "again"));
+  expect_error(mv_abort(table, "not a node"), MV_EHANDLE, "table");
+  const std::vector<std::string> told{"ValueError:  7", std::string(999, 'a')};
+  assert_true(fake::seen.aborts == told);
+  assert_int_equal(fake::seen.alive, 0);
+  expect_error(mv_shutdown(0), MV_ESTATE, "has shut down its node");
+  expect_ok(mv_init(nullptr));
+  expect_ok(mv_abort(0, nullptr));
+  assert_string_equal(fake::seen.aborts.back().c_str(), "it gave no reason");
+}
+
 void an_interrupted_shutdown_may_be_repeated(void**) {
   expect_ok(mv_init(nullptr));
   const mv_table table = array_of(1);
@@ -443,6 +463,7 @@ int main() {
       TEST(a_start_that_a_signal_ended_goes_on_with_the_next_call),
       TEST(a_start_that_a_signal_ended_can_be_given_up),
       TEST(init_and_shutdown_are_counted),
+      TEST(an_abort_ends_the_node_whatever_the_count),
       TEST(an_interrupted_shutdown_may_be_repeated),
       TEST(handles_are_stale_after_the_nodes_end),
       TEST(opened_nodes_are_their_own),

@@ -100,6 +100,7 @@ class Node final : public api::Node {
     ++seen.shutdowns;
     return script.shutdown ? script.shutdown() : base::Status();
   }
+  void abort(const std::string& why) override { seen.aborts.push_back(why); }
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 
   api::Started barrier(const api::CallOptions& options, api::Flush) override { return run(options); }
@@ -200,6 +201,7 @@ void reset() {
   script = Script();
   seen.settings = runtime::Settings();
   seen.options = api::CallOptions();
+  seen.aborts.clear();
   seen.starts = seen.shutdowns = seen.abandoned = 0;
   std::lock_guard lock(mutex);
   finished.clear();

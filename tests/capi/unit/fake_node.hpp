@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/node/node.hpp"
 
@@ -29,6 +30,7 @@ struct Seen {
   runtime::Settings settings;                                           ///< of the last start
   api::CallOptions options;                                         ///< of the last call
   std::string updater;                                               ///< of the last set_updater
+  std::vector<std::string> aborts;  ///< their reasons
   std::atomic<int> starts{0}, shutdowns{0}, abandoned{0}, alive{0};  ///< of nodes
   std::atomic<int> released{0};                                      ///< calls
   std::atomic<int> tables{0};                                        ///< objects alive

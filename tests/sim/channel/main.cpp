@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/member.hpp"
-#include "network.hpp"
+#include "keeper.hpp"
 #include "seeds.hpp"
 
 namespace {
@@ -64,10 +63,10 @@ class Workers {
     });
     for (int i = 0; i < 8; ++i) {
       Node& node = nodes_[random_.below(nodes_.size() - 1)];
-      later(node, Nanos(random_.between(5'000'000'000, 40'000'000'000)), [this, &node] { collect(node); });
+      keeper_.later(node, Nanos(random_.between(5'000'000'000, 40'000'000'000)), [this, &node] { collect(node); });
     }
     // One worker delivers, so that the order of its deliveries is known.
-    for (int64_t number = 1; number <= 4; ++number) later(nodes_.back(), number * 10s, [this, number] { deliver(nodes_.back(), number); });
+    for (int64_t number = 1; number <= 4; ++number) keeper_.later(nodes_.back(), number * 10s, [this, number] { deliver(nodes_.back(), number); });
     if (disturbed_)
       for (int i = 0; i < 4; ++i) timeline_.at(Nanos(random_.between(5'000'000'000, 40'000'000'000)), [this] { disturb(); });
     while (timeline_.violation().empty() && timeline_.step(kEnd)) {
@@ -83,16 +82,11 @@ class Workers {
   }
 
  private:
-  struct Node {
+  struct Node : Kept {
     size_t worker = 0;
     std::string name;
-    cluster::Self self;
-    std::unique_ptr<SimLink> link;
-    std::unique_ptr<engine::Member> member;
     uint64_t given = 0, promised = 0, taken = 0;  ///< numbers of its bytes, and of deliveries
     int open = 0;  ///< its calls
-    bool flush_asked = false;
-    Nanos armed = base::kNever;
   };
 
   Conditions conditions() {
@@ -122,40 +116,16 @@ class Workers {
     if (lossy_) options.probe_after = 100ms;
     engine::Member::Events events{[](const cluster::View&) {}, [](const base::Status&) {}, [] {}};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
-    network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
+    network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { keeper_.touch(node); });
     node.member->start();
-    touch(node);
+    keeper_.touch(node);
   }
-  void touch(Node& node) {
-    if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
-    later(node, 10us, [this, &node] {
-      node.flush_asked = false;
-      node.member->flush();
-      const Nanos next = node.member->next_deadline();
-      if (std::exchange(node.armed, next) == next || next == base::kNever) return;
-      later(node, next - timeline_.now(), [this, &node, next] {
-        if (node.armed != next) return;
-        node.armed = base::kNever;
-        node.member->tick();
-        touch(node);
-      });
-    });
-  }
-  /// Runs the work if the node still lives then.
-  void later(Node& node, Nanos span, std::function<void()> work) {
-    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
-      network_.when_running(node.self.peer, [&node, work = std::move(work)] {
-        if (node.member != nullptr) work();
-      });
-    });
-  }
-
   void open(Node& node) {
     auto shared = std::make_shared<channel::Shared>();
     shared->limit = 4 << 20;
     // As a program in a barrier: it serves the channel a little after it was woken.
     node.member->channels().open(kChannel, shared, [this, &node] {
-      later(node, Nanos(random_.between(0, 200'000'000)), [this, &node] { serve(node); });
+      keeper_.later(node, Nanos(random_.between(0, 200'000'000)), [this, &node] { serve(node); });
     });
     node.member->channels().set_giving(kChannel, true);
   }
@@ -167,7 +137,7 @@ class Workers {
       node.taken = number;
     }
     if (due.asked) node.member->channels().give(kChannel, std::make_shared<const Bytes>(bytes_of(node.worker, ++node.given)));
-    touch(node);
+    keeper_.touch(node);
   }
 
   std::shared_ptr<Call> call(Node& node, std::function<void()> succeeded) {
@@ -186,7 +156,7 @@ class Workers {
     if (node.open > 0) return;  // one call at a time: a worker's later request replaces its earlier one
     const auto bytes = std::make_shared<std::vector<Bytes>>();
     node.member->channels().collect(call(node, [this, &node, bytes] { check(node, *bytes); }), kChannel, bytes);
-    touch(node);
+    keeper_.touch(node);
   }
   void check(const Node& node, const std::vector<Bytes>& bytes) {
     ++collected_;
@@ -203,7 +173,7 @@ class Workers {
     };
     std::vector<channel::BytesRef> bytes(nodes_.size(), std::make_shared<const Bytes>(bytes_of(node.worker, number)));
     node.member->channels().deliver(call(node, over), kChannel, bytes);
-    touch(node);
+    keeper_.touch(node);
   }
 
   void disturb() {
@@ -224,6 +194,7 @@ class Workers {
   const bool disturbed_;
   bool lossy_ = false;
   Network network_;
+  Keeper keeper_{timeline_, network_, random_};
   int collected_ = 0;
 };
 

@@ -132,7 +132,7 @@ class Swarm {
 
   void on_ready(Node& node) {
     if (++ready_ < nodes_.size()) return;
-    strike();
+    inject();
     for (Node& each : nodes_) keeper_.later(each, Nanos(random_.between(0, 5'000'000)), [this, &each] { begin(each); });
     keeper_.touch(node);
   }
@@ -160,7 +160,7 @@ class Swarm {
     keeper_.later(node, Nanos(random_.between(0, 5'000'000)), [this, &node] { begin(node); });
   }
 
-  void strike() {
+  void inject() {
     for (size_t i = 0; i < kills_; ++i)
       timeline_.after(Nanos(random_.between(0, 400'000'000)), [this] {
         Node& node = nodes_[random_.below(nodes_.size())];

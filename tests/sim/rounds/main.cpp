@@ -204,7 +204,7 @@ class Rounds {
 
   void on_ready(Node& node, const cluster::View& view) {
     ++ready_;
-    strike();
+    inject();
     node.seen.assign(tables_, std::vector<uint64_t>(count(MV_ROLE_SERVER)));
     node.known.resize(tables_);
     if ((node.role & MV_ROLE_WORKER) == 0) {
@@ -225,7 +225,7 @@ class Rounds {
         for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
         for (const table::TableViewRef& table : node.tables) start_at_common_round(node, table);
         ++creators_;
-        strike();
+        inject();
         go(node);
       });
       keeper_.touch(node);
@@ -241,7 +241,7 @@ class Rounds {
   }
 
   /// Once all nodes have joined and opened the tables.
-  void strike() {
+  void inject() {
     if (ready_ < places_ || creators_ < count(MV_ROLE_WORKER) || std::exchange(struck_, true)) return;
     if (victim_ < nodes_.size())
       timeline_.after(Nanos(random_.between(0, 200'000'000)), [this] {

@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "engine/member.hpp"
-#include "network.hpp"
+#include "keeper.hpp"
 #include "seeds.hpp"
 
 namespace {
@@ -51,13 +50,9 @@ class StuckCluster {
   }
 
  private:
-  struct Node {
-    cluster::Self self;
-    std::unique_ptr<SimLink> link;
-    std::unique_ptr<engine::Member> member;
+  struct Node : Kept {
     std::vector<float> values = std::vector<float>(10);
-    bool flush_asked = false, stopped = false;
-    Nanos armed = base::kNever;
+    bool stopped = false;
   };
 
   Conditions conditions() {
@@ -88,38 +83,9 @@ class StuckCluster {
     engine::Member::Events events{[](const cluster::View&) {}, [](const base::Status&) {}, [] {}};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
     network_.add(node.self.peer, fmt::format("node {}", i), node.self.address, *node.member,
-                 [this, &node] { touch(node); });
+                 [this, &node] { keeper_.touch(node); });
     node.member->start();
-    touch(node);
-  }
-
-  void touch(Node& node) {
-    if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
-    later(node, 10us, [this, &node] {
-      node.flush_asked = false;
-      if (node.member == nullptr) return;
-      node.member->flush();
-      arm(node);
-    });
-  }
-
-  void arm(Node& node) {
-    const Nanos next = node.member->next_deadline();
-    if (next == node.armed) return;
-    node.armed = next;
-    if (next == base::kNever) return;
-    later(node, next - timeline_.now(), [this, &node, next] {
-      if (node.member == nullptr || node.armed != next) return;
-      node.armed = base::kNever;
-      node.member->tick();
-      touch(node);
-    });
-  }
-
-  void later(Node& node, Nanos span, std::function<void()> work) {
-    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
-      network_.when_running(node.self.peer, std::move(work));
-    });
+    keeper_.touch(node);
   }
 
   /// All create the table, add and get; one makes no add, and so delays everybody's get.
@@ -143,9 +109,9 @@ class StuckCluster {
                                      get.destination = std::as_writable_bytes(std::span(node.values));
                                      get.operation = std::make_shared<Ignored>();
                                      node.member->tables().begin(std::move(get));
-                                     touch(node);
+                                     keeper_.touch(node);
                                    });
-      touch(node);
+      keeper_.touch(node);
     }
   }
 
@@ -187,7 +153,7 @@ class StuckCluster {
         ++answers_;
         check(text, json);
       });
-      touch(node);
+      keeper_.touch(node);
     });
     timeline_.at(asked + kAnswered, [this, &node, state, i] {
       if (*state != Question::kOpen) return;
@@ -231,6 +197,7 @@ class StuckCluster {
   const bool disturbed_;
   bool lossy_ = false;
   Network network_;
+  Keeper keeper_{timeline_, network_, random_};
   int open_ = 0, answers_ = 0;
 };
 

@@ -61,8 +61,8 @@ base::Status Creations::check(const rpc::Asked& asked, const wire::Create& reque
     // A complete table is from a checkpoint, or older than this worker: its updater's parameters may have changed.
     const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
     if (!agrees)
-      return base::error(MV_EDISAGREE, "table \"{}\": {} requests {}, {} {}", spec.name, roster_.view().name(asked.client), spec.describe(),
-                         table.complete ? "but it exists as" : "others request", table.spec.describe());
+      return base::error(MV_EDISAGREE, "table \"{}\": {} requests {}, {} {}", spec.name, roster_.view().name(asked.client), spec.describe_unlike(table.spec),
+                         table.complete ? "but it exists as" : "others request", table.spec.describe_unlike(spec));
     if (is_set(request.holds(), i) && contains(table.creating().creators, asked.client))
       return base::error(MV_EDISAGREE, "table \"{}\" already exists; mv_table_open() opens it", spec.name);
   }

@@ -1,7 +1,9 @@
 --- Helpers common to the algorithms: parameters as tables of tensors, trees, errors. Internal.
 
+local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
 local distlearn = require("polyverso.distlearn")
+local foreign = require("polyverso.foreign")
 local native = require("polyverso.ipc")
 local values = require("ipc.values")
 
@@ -26,11 +28,26 @@ function upon.tree(tree, algorithm, ...)
   return strategy
 end
 
+-- Collects the names and the sizes of the leaves, in the order of walkTable().
+local function describe(nested, name, names, shapes)
+  for _, key in ipairs(arrays.sorted_keys(nested)) do
+    local value, here = nested[key], arrays.name_below(name, key)
+    if type(value) == "table" then
+      describe(value, here, names, shapes)
+    elseif type(value) == "number" or value:nElement() > 0 then
+      names[#names + 1], shapes[#shapes + 1] = here, type(value) == "number" and {} or foreign.shape(value)
+    end
+  end
+end
+
 --- Calls a method of the strategy on nested tables of tensors, in place. Returns the number of contributors.
 function upon.call(strategy, method, nested)
   local holder = {nested}
   local leaves = values.leaves(holder)
-  local contributors = strategy[method](strategy, values.cells(leaves))
+  local cells, names, shapes = values.cells(leaves), {}, {}
+  describe(holder, "", names, shapes)
+  local label = arrays.label(cells, names, function(i) return shapes[i] end)
+  local contributors = strategy[method](strategy, cells, nil, label or 0)
   values.settle(holder, leaves)
   return contributors
 end

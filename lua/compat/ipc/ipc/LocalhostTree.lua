@@ -17,7 +17,7 @@ local function lead(claim, numNodes)
   local made, tree = pcall(Tree, 1, numNodes, 2, server, nil, HOST)
   claim:release()
   server:close()
-  if not made then error(tree, 0) end
+  if not made then require("polyverso.capi").raise_again(tree) end
   return tree
 end
 
@@ -30,6 +30,13 @@ local function follow(where, nodeIndex, numNodes)
   return tree
 end
 
+-- Reports a long wait on stderr: after 5 seconds, and then every minute.
+local function report(path, nodeIndex, numNodes, waited)
+  local who = nodeIndex and ("node %d"):format(nodeIndex) or "a node"
+  io.stderr:write(("ipc.LocalhostTree: %s of %d has waited %d s for node 1, which writes its address into %s: is it running, "):format(who,
+    numNodes, waited, path), "with the same parent process?\n")
+end
+
 --- @param nodeIndex 1 .. numNodes; nil: numbered in the order of arrival
 --- @param ppid process id of the common parent, if it is not this process's own parent
 local function LocalhostTree(nodeIndex, numNodes, ppid)
@@ -38,6 +45,7 @@ local function LocalhostTree(nodeIndex, numNodes, ppid)
   if numNodes == 1 then return NullTree() end
   if numNodes == nil or not ppid and Tree.is_launched(nodeIndex, numNodes) then return Tree.launched() end
   local path = ("%s/%d.localhost"):format(os.getenv("XDG_RUNTIME_DIR") or "/tmp", tonumber(ppid) or ipc.getppid())
+  local started, next_report = os.time(), 5
   for _ = 1, PATIENCE * 100 do
     local claim = (nodeIndex == nil or nodeIndex == 1) and native.claim(path)
     if claim then return lead(claim, numNodes) end
@@ -45,6 +53,11 @@ local function LocalhostTree(nodeIndex, numNodes, ppid)
     local tree = where and follow(where, nodeIndex, numNodes)
     if tree then return tree end
     ipc.sleep(0.01)
+    local waited = os.time() - started
+    if waited >= next_report then
+      report(path, nodeIndex, numNodes, waited)
+      next_report = waited + 60
+    end
   end
   error(("ipc.LocalhostTree: the first of %d nodes did not start within %d seconds: see %s"):format(numNodes, PATIENCE, path), 2)
 end

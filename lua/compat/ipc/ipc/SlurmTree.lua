@@ -23,7 +23,7 @@ local function lead(path, numNodes, host)
   local made, tree = pcall(Tree, 1, numNodes, 2, server, nil, host)
   os.remove(path)
   server:close()
-  if not made then error(tree, 0) end
+  if not made then require("polyverso.capi").raise_again(tree) end
   return tree
 end
 

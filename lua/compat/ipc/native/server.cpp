@@ -149,6 +149,7 @@ void Server::forget_closed() {
 
 bool Server::wait(size_t count, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure) {
   std::unique_lock lock(mutex_);
+  Report report;
   while (true) {
     if (closed_) return failure = "this server is closed", false;
     forget_closed();
@@ -158,6 +159,7 @@ bool Server::wait(size_t count, Clock::time_point deadline, const Interrupts& in
       failure = std::to_string(clients_.size()) + " of " + std::to_string(count) + " clients connected to " + address_.text() + " within 5 minutes";
       return false;
     }
+    if (report.is_due()) report.print("clients of " + address_.text() + ": " + std::to_string(clients_.size()) + " of " + std::to_string(count) + " connected");
     came_.wait_for(lock, std::chrono::milliseconds(50));
   }
 }

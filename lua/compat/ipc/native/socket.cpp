@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -161,9 +162,17 @@ Descriptor reserve_port(const std::string& host, Failure& failure) {
   return bound_socket(host, 0, at, failure);
 }
 
+void Report::print(const std::string& what) {
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - since_).count();
+  const std::string line = "ipc: has waited " + std::to_string(waited) + " s for " + what + "\n";
+  std::fputs(line.c_str(), stderr);
+  next_ = Clock::now() + std::chrono::minutes(1);
+}
+
 Descriptor connect_to(const std::string& host, int port, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure) {
   std::vector<Resolved> found;
   if (!resolve(host, port, found, failure)) return Descriptor();
+  Report report;
   while (true) {
     int error = 0;
     for (const Resolved& one : found) {
@@ -179,6 +188,7 @@ Descriptor connect_to(const std::string& host, int port, Clock::time_point deadl
       failure = "no answer from " + host + ":" + std::to_string(port) + ": " + std::strerror(error);
       return Descriptor();
     }
+    if (report.is_due()) report.print("a server at " + host + ":" + std::to_string(port) + ": " + std::strerror(error));
     std::this_thread::sleep_for(kPause);
   }
 }

@@ -46,6 +46,18 @@ Address own_address(int fd);
 /// Whether only this machine can reach the address.
 bool is_loopback(const sockaddr_storage& address);
 
+/// Reports a long wait on stderr: after 5 seconds, and then every minute.
+class Report {
+ public:
+  bool is_due() const { return Clock::now() >= next_; }
+  /// @param what  behind "has waited 5 s for"
+  void print(const std::string& what);
+
+ private:
+  const Clock::time_point since_ = Clock::now();
+  Clock::time_point next_ = since_ + std::chrono::seconds(5);
+};
+
 /// Waits for events of poll(2) on a socket.
 bool wait_for(int fd, short events, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
 

@@ -44,6 +44,24 @@ describe("AllReduceSGD", function()
     assert.same({2, 1, 2, 2.5, 3, 3, 1 + 2 + 2.5 + 3}, results[3])
   end)
 
+  it("is told of other names and sizes", function()
+    local results = on_nodes(2, function(tree)
+      local first = tree.nodeIndex == 1
+      local allReduceSGD = require("distlearn.AllReduceSGD")(tree)
+      local function outcome(grads)
+        local summed, failure = pcall(allReduceSGD.sumGradients, grads)
+        return summed and "fine" or failure.name
+      end
+      return {
+        outcome(first and {a = torch.ones(2)} or {b = torch.ones(2)}),
+        outcome(first and {w = torch.ones(2, 3)} or {w = torch.ones(3, 2)}),
+        outcome({w = torch.ones(2, 3), b = {torch.ones(2), torch.FloatTensor()}}),
+        outcome(torch.ones(2)),
+      }
+    end)
+    for _, seen in ipairs(results) do assert.same({"MV_EDISAGREE", "MV_EDISAGREE", "fine", "fine"}, seen) end
+  end)
+
   it("leaves all nodes with the same bits, however many steps each makes", function()
     for round = 1, 3 do
       local results = on_nodes(4, function(tree, round)

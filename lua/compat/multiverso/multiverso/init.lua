@@ -9,21 +9,33 @@
 --     multiverso.shutdown()
 
 local capi = require("polyverso.capi")
+local data = require("polyverso.data")
+local foreign = require("polyverso.foreign")
+local objects = require("polyverso.objects")
 local tensors = require("multiverso.tensors")
 local values = require("polyverso.values")
 
 local multiverso = {}
 
 --- Joins the cluster; call it once, before training.
--- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async, or the
--- launcher's setting
-function multiverso.init(sync) capi.mv_init(sync and {sync = 1} or nil) end
+-- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async. All workers pass
+-- the same. `polyverso run --sync` overrules false, with a warning
+function multiverso.init(sync)
+  local launchers = not sync and os.getenv("POLYVERSO_SYNC")
+  capi.mv_init(not launchers and {sync = sync and 1 or 0} or nil)
+  if launchers and sync == false and capi.mv_is_sync(0) == 1 then
+    io.stderr:write(("multiverso.init(false): POLYVERSO_SYNC=%s overrules it: sync mode\n"):format(launchers))
+  end
+end
 
 --- Waits until all workers have called it and all their earlier adds are in the tables.
 function multiverso.barrier() capi.mv_barrier(0) end
 
 --- Leaves the cluster; call it once, after training.
-function multiverso.shutdown() capi.mv_shutdown(0) end
+function multiverso.shutdown()
+  capi.mv_shutdown(0)
+  objects.shut(0)
+end
 
 function multiverso.num_workers() return capi.mv_num_workers(0) end
 
@@ -32,8 +44,15 @@ function multiverso.worker_id() return capi.mv_worker_id(0) end
 
 function multiverso.server_id() return capi.mv_server_id(0) end
 
--- Data in a form that the C API accepts: a tensor, or a flat table of numbers.
-local function data_of(data) return values.flat(tensors.as_data(data)) end
+-- Data in a form that the C API accepts: a tensor, or a flat table of numbers. Arrays take data of any dimensions, as
+-- Multiverso does; those of a matrix, `needed`, must fit.
+local function data_of(given, needed)
+  if not tensors.is_tensor(given) then return data.given(given, needed or {}, needed and "this matrix" or "this array") end
+  if needed then data.check_shape(foreign.shape(given), needed, "this matrix") end
+  return tensors.as_data(given)
+end
+
+local function needed_of(spec) return spec.kind == capi.MV_MATRIX and {rows = spec.rows, cols = spec.cols} or nil end
 
 --- A new table of make(value) for each value.
 local function map(flat, make)
@@ -43,28 +62,31 @@ local function map(flat, make)
 end
 
 -- This worker's share of the initial values, and an equal number of zeros.
-local function share_of(init_value, workers)
+local function share_of(init_value, workers, needed)
   if tensors.is_tensor(init_value) then
     local share = init_value:float():clone():div(workers)
-    return data_of(share), data_of(share:clone():zero())
+    return data_of(share, needed), data_of(share:clone():zero())
   end
-  local flat = values.flat(init_value)
+  local flat = data_of(init_value, needed)
   return map(flat, function(value) return value / workers end), map(flat, function() return 0 end)
 end
 
 local function create(class, spec, init_value, init)
   local handle
+  if type(class) ~= "table" or class.add == nil then
+    capi.raise(capi.MV_EINVAL, "new() is called with a colon, multiverso.ArrayTableHandler:new(size), not with a dot")
+  end
   if init ~= nil and init ~= "master" and init ~= "average" then
     capi.raise(capi.MV_EINVAL, ('init is "%s": "master" or "average" is expected'):format(tostring(init)))
   elseif init ~= "average" or init_value == nil then
-    handle = capi.mv_table_create(0, spec, data_of(init_value))
+    handle = capi.mv_table_create(0, spec, data_of(init_value, needed_of(spec)))
   else
-    local share, zeros = share_of(init_value, capi.mv_num_workers(0))
+    local share, zeros = share_of(init_value, capi.mv_num_workers(0), needed_of(spec))
     handle = capi.mv_table_create(0, spec, zeros)
     capi.mv_table_add(handle, share)
     capi.mv_barrier(0)
   end
-  return setmetatable({handle = handle, rows = spec.rows, cols = spec.cols or 1}, class)
+  return setmetatable({handle = handle, life = objects.life_of(0), rows = spec.rows, cols = spec.cols or 1}, class)
 end
 
 local function add_flags(sync) return sync and 0 or capi.MV_FORGET end
@@ -85,7 +107,7 @@ end
 
 --- Adds `size` values.
 -- @param sync true: wait until the servers have applied it; otherwise return at once
-function ArrayTableHandler:add(data, sync) capi.mv_table_add(self.handle, data_of(data), add_flags(sync)) end
+function ArrayTableHandler:add(delta, sync) capi.mv_table_add(self.handle, data_of(delta), add_flags(sync)) end
 
 --- The table's values: a new FloatTensor where Torch is loaded, else a new table of `size` numbers.
 function ArrayTableHandler:get()
@@ -96,6 +118,8 @@ function ArrayTableHandler:get()
   result.n = nil
   return result
 end
+
+objects.finish("ArrayTableHandler", ArrayTableHandler)
 
 --- A two-dimensional float table shared by all workers.
 local MatrixTableHandler = {}
@@ -109,16 +133,15 @@ function MatrixTableHandler:new(num_row, num_col, init_value, init)
   return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
-MatrixTableHandler.New = MatrixTableHandler.new -- the name in Multiverso's documentation
-
 --- Adds values: a tensor, row tables or flat.
 -- @param row_ids ids from 0, in any order, repeats add up; nil = all rows
 -- @param sync true: wait until the servers have applied it; otherwise return at once
-function MatrixTableHandler:add(data, row_ids, sync)
+function MatrixTableHandler:add(delta, row_ids, sync)
   if row_ids then
-    capi.mv_table_add_rows(self.handle, tensors.as_ids(row_ids), data_of(data), add_flags(sync))
+    local ids = tensors.as_ids(row_ids)
+    capi.mv_table_add_rows(self.handle, ids, data_of(delta, {rows = #ids, cols = self.cols}), add_flags(sync))
   else
-    capi.mv_table_add(self.handle, data_of(data), add_flags(sync))
+    capi.mv_table_add(self.handle, data_of(delta, {rows = self.rows, cols = self.cols}), add_flags(sync))
   end
 end
 
@@ -139,5 +162,8 @@ function MatrixTableHandler:get(row_ids)
   if tensor then return tensor end
   return values.rows_of(fill{n = count * self.cols}, count, self.cols)
 end
+
+objects.finish("MatrixTableHandler", MatrixTableHandler)
+MatrixTableHandler.New = MatrixTableHandler.new -- the name in Multiverso's documentation
 
 return multiverso

@@ -62,6 +62,68 @@ for _, sync in ipairs{false, true} do
   end)
 end
 
+describe("handlers", function()
+  local function refused(pattern, f, ...)
+    local ended, failure = pcall(f, ...)
+    assert.is_false(ended)
+    assert.matches(pattern, failure.text)
+    assert.matches("multiverso_spec.lua:%d+: ", failure.where)
+  end
+
+  it("refuse matrices of other dimensions, ragged lists, text, and dots", function()
+    multiverso.init(false)
+    local array, matrix = multiverso.ArrayTableHandler:new(6), multiverso.MatrixTableHandler:new(3, 2)
+    array:add({{1, 2}, {3, 4}, {5, 6}}, true) -- an array has no dimensions that could differ
+    assert.same({1, 2, 3, 4, 5, 6}, array:get())
+    refused("2 x 3 values given, 3 x 2 needed", matrix.add, matrix, {{1, 2, 3}, {4, 5, 6}})
+    refused("4 x 1 values given, 2 x 2 needed", matrix.add, matrix, {{1}, {2}, {3}, {4}}, {0, 1})
+    refused("2 x 3 values given", multiverso.MatrixTableHandler.new, multiverso.MatrixTableHandler, 3, 2, {{1, 2, 3}, {4, 5, 6}})
+    refused("row 1 has 2 values, row 2 has 1", array.add, array, {{1, 2}, {3}, {4, 5, 6}})
+    refused("not a string", array.add, array, ("x"):rep(24))
+    refused("methods are called with a colon", array.add, {1, 2, 3, 4, 5, 6})
+    refused("called with a colon", multiverso.ArrayTableHandler.new, 6)
+    assert.same({{0, 0}, {0, 0}, {0, 0}}, matrix:get())
+    multiverso.shutdown()
+    refused("ArrayTableHandler:get%(%) after shutdown", array.get, array)
+  end)
+end)
+
+describe("workers with different modes", function()
+  local ranks = require("spec.ranks")
+  local function output(flags, sync)
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write(([[
+      local multiverso, capi = require("multiverso"), require("polyverso.capi")
+      local _, failure = pcall(multiverso.init, %s)
+      print(failure and failure.name or "sync " .. capi.mv_is_sync(0))
+      if failure then os.exit(1) end -- the launcher then ends the other worker, which waits for this one
+      multiverso.shutdown()
+    ]]):format(sync))
+    file:close()
+    local command = "timeout 60 polyverso run -n 2 %s -- %s %s 2>&1"
+    local pipe = assert(io.popen(command:format(flags, ranks.INTERPRETER, path)))
+    local text = pipe:read("*a")
+    pipe:close()
+    os.remove(path)
+    return text
+  end
+
+  it("disagree", function()
+    local text = output("", 'os.getenv("POLYVERSO_RANK") == "0"')
+    assert.truthy(text:find("MV_EDISAGREE", 1, true), text)
+    assert.is_nil(text:find("sync %d"), text)
+  end)
+
+  it("follow the launcher, which is told", function()
+    local text = output("--sync", "false")
+    assert.truthy(text:find("POLYVERSO_SYNC=1 overrules it", 1, true), text)
+    assert.equal(2, select(2, text:gsub("sync 1", "")), text)
+    assert.is_nil(output("--sync", "true"):find("overrules", 1, true))
+    assert.equal(2, select(2, output("", "false"):gsub("sync 0", "")))
+  end)
+end)
+
 describe("multiverso", function()
   it("says so where it was not initialised", function()
     local _, failure = pcall(multiverso.barrier)

@@ -1,5 +1,8 @@
 """Multiverso's functions: joining and leaving a cluster, and the roles of this process in it."""
 
+import os
+import warnings
+
 from polyverso import capi
 
 
@@ -7,11 +10,16 @@ def init(sync: bool = False) -> None:
     """Joins the cluster; call it once, before training.
 
     sync: every worker makes the same adds and gets in the same order, and the get() of all workers return the same
-    values. Otherwise (async) workers run freely; barrier() and add(sync=True) order them where necessary.
+    values. Otherwise (async) workers run freely; barrier() and add(sync=True) order them where necessary. All workers
+    must pass the same. `polyverso run --sync` (POLYVERSO_SYNC=1) overrules False, with a RuntimeWarning.
     `polyverso run` or the environment define the cluster; without them it consists of this process alone.
     Raises polyverso.StateError if a second init() contradicts the first, PeerError or TimeoutError if joining failed.
     """
-    capi.mv_init({"sync": 1} if sync else None)
+    follows = not sync and "POLYVERSO_SYNC" in os.environ
+    capi.mv_init(None if follows else {"sync": int(bool(sync))})
+    if follows and capi.mv_is_sync(0):
+        text = f"multiverso.init(sync=False): POLYVERSO_SYNC={os.environ['POLYVERSO_SYNC']} overrules it: sync mode"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def shutdown() -> None:

@@ -1,12 +1,14 @@
 """Multiverso's tables: float32, shared by all workers."""
 
-from typing import Any, Optional
+import functools
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from polyverso import capi
-from polyverso.arrays import as_rows, as_values
+from polyverso.arrays import as_rows, as_values, check_shape
 from polyverso.errors import ArgumentError
+from polyverso.handles import Handle
 
 _F32 = np.dtype(np.float32)
 
@@ -15,13 +17,27 @@ def _add_flags(sync: bool) -> Optional[int]:
     return None if sync else capi.MV_FORGET
 
 
-class TableHandler:
+def _takes_sync(get: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Multiverso's guide calls get(sync=True). Every get waits for its values, so that `sync` changes nothing."""
+
+    @functools.wraps(get)
+    def get_with_sync(self: "TableHandler", *row_ids: Any, sync: bool = True, **named: Any) -> np.ndarray:
+        return get(self, *row_ids, **named)
+
+    return get_with_sync
+
+
+class TableHandler(Handle):
     """Base class of the two tables."""
 
-    def __init__(self, spec: dict, init_value: Any, init: str) -> None:
+    _instead = "pass the values of get()"
+
+    def __init__(self, spec: dict, shape: Tuple[int, ...], init_value: Any, init: str) -> None:
         if init not in ("master", "average"):
             raise ArgumentError(capi.MV_EINVAL, f'init is "{init}": "master" or "average" is expected')
         values = None if init_value is None else as_values(init_value, _F32)
+        if values is not None:
+            check_shape("init_value", values.shape, shape)
         if init == "master" or values is None:
             self._table = capi.mv_table_create(0, spec, values)
         else:
@@ -49,11 +65,12 @@ class ArrayTableHandler(TableHandler):
         worker must pass values, and makes one add.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
-        super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value, init)
+        super().__init__({"kind": capi.MV_ARRAY, "rows": size}, (size,), init_value, init)
         self._size = size
 
+    @_takes_sync
     def get(self) -> np.ndarray:
-        """The table's values: a fresh float32 array of shape (size,)."""
+        """The table's values: a fresh float32 array of shape (size,). `sync` is accepted, and has no effect."""
         values = np.empty(self._size, _F32)
         capi.mv_table_get(self._table, values)
         return values
@@ -79,14 +96,15 @@ class MatrixTableHandler(TableHandler):
         init: "master" or "average", as for ArrayTableHandler.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
-        super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, init_value, init)
+        super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, (num_row, num_col), init_value, init)
         self._num_row = num_row
         self._num_col = num_col
 
+    @_takes_sync
     def get(self, row_ids: Any = None) -> np.ndarray:
         """The table's values: a fresh float32 array of shape (num_row, num_col), or (len(row_ids), num_col).
 
-        row_ids: ids in any order, repeats allowed; None = all rows.
+        row_ids: ids in any order, repeats allowed; None = all rows. `sync` is accepted, and has no effect.
         Raises polyverso.ArgumentError if an id is outside the table.
         """
         if row_ids is None:
@@ -101,12 +119,16 @@ class MatrixTableHandler(TableHandler):
     def add(self, data: Any = None, row_ids: Any = None, sync: bool = False) -> None:
         """Adds `data`, num_row * num_col values, or len(row_ids) * num_col; anything that numpy converts to float32.
 
+        Data with two dimensions must have the shape that get() returns.
         row_ids: ids in any order, the values of repeated ids are summed; None = all rows.
         sync: wait until the servers have applied it; otherwise return at once.
         Raises polyverso.ArgumentError if the size is wrong or an id is outside the table.
         """
         values = as_values(data, _F32)
         if row_ids is None:
+            check_shape("data", values.shape, (self._num_row, self._num_col))
             capi.mv_table_add(self._table, values, _add_flags(sync))
         else:
-            capi.mv_table_add_rows(self._table, as_rows(row_ids), values, _add_flags(sync))
+            ids = as_rows(row_ids)
+            check_shape("data", values.shape, (ids.size, self._num_col))
+            capi.mv_table_add_rows(self._table, ids, values, _add_flags(sync))

@@ -1,6 +1,10 @@
 """Multiverso's API, as existing scripts use it."""
 
+import contextlib
+import copy
 import inspect
+import pickle
+import re
 
 import numpy as np
 import pytest
@@ -129,6 +133,71 @@ def test_wrong_sizes(joined):
     ):
         with pytest.raises(ValueError):
             call()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (6, 1)])
+def test_other_shapes_are_no_matrix(joined, shape):
+    table = mv.MatrixTableHandler(3, 2)
+    for call in (
+        lambda: table.add(np.ones(shape)),
+        lambda: table.add(np.ones(shape), [0, 1, 2]),
+        lambda: mv.MatrixTableHandler(3, 2, init_value=np.ones(shape)),
+    ):
+        with pytest.raises(ValueError, match=r"\(3, 2\) needed"):
+            call()
+    assert not table.get().any()
+    array = mv.ArrayTableHandler(6, init_value=np.ones(shape))  # a layer's weights, as a shared variable passes them
+    array.add(np.ones(shape))
+    assert array.get().tolist() == [2] * 6
+
+
+def test_get_takes_the_guides_argument(joined):
+    table, matrix = mv.ArrayTableHandler(2, [1, 2]), mv.MatrixTableHandler(2, 1, [1, 2])
+    assert table.get(sync=True).tolist() == table.get(sync=False).tolist() == [1, 2]
+    assert matrix.get(sync=True).tolist() == [[1], [2]]
+    assert matrix.get([1], sync=True).tolist() == matrix.get(row_ids=[1]).tolist() == [[2]]
+    with pytest.raises(TypeError):
+        table.get(synch=True)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_tables_are_not_copied(joined, copied):
+    for table in (mv.ArrayTableHandler(2), mv.MatrixTableHandler(2, 2)):
+        with pytest.raises(TypeError, match="TableHandler belongs to this process"):
+            copied(table)
+
+
+@pytest.mark.parametrize("modes", [(True, False), (False, True)])
+def test_workers_agree_on_the_mode(cluster, modes):
+    workers = [cluster.start(f"import multiverso as mv; mv.init({mode}); mv.shutdown()", nodes=2, POLYVERSO_INIT_TIMEOUT_MS="3000")
+               for mode in modes]
+    errors = [worker.communicate(timeout=60)[1] for worker in workers]
+    assert any("MV_EDISAGREE" in error and "sync=" in error for error in errors), errors
+    assert all(worker.returncode for worker in workers)
+
+
+def test_a_crash_is_told_to_the_others(cluster):
+    waiting = cluster.start("import multiverso as mv; mv.init(); mv.barrier(); mv.shutdown()", nodes=2)
+    cluster.start("import multiverso as mv; mv.init(); raise OSError('no data')", nodes=2)
+    _, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 1 and re.search(r"worker \d: OSError: no data \(rank", errors), errors
+
+
+def test_a_script_may_forget_shutdown(cluster):
+    workers = [cluster.start("import multiverso as mv; mv.init(); mv.ArrayTableHandler(2).add([1, 2]); mv.barrier()", nodes=2) for _ in "ab"]
+    for worker in workers:
+        assert worker.communicate(timeout=60) == ("", "") and worker.returncode == 0
+
+
+@pytest.mark.parametrize(("set", "asked", "made", "warnings"), [("1", False, True, 1), ("1", True, True, 0), ("0", False, False, 0)])
+def test_the_launchers_mode(monkeypatch, set, asked, made, warnings):
+    monkeypatch.setenv("POLYVERSO_SYNC", set)
+    with contextlib.ExitStack() as stack:
+        if warnings:
+            stack.enter_context(pytest.warns(RuntimeWarning, match="POLYVERSO_SYNC=1 overrules it"))
+        mv.init(asked)
+    assert polyverso.capi.mv_is_sync(0) == made
+    mv.shutdown()
 
 
 def test_before_init():

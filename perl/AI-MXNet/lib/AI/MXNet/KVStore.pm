@@ -26,21 +26,11 @@ has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be u
 
 # ------------------------------------------------------------------ creation and shutdown
 
-my ($node, $owner);
+my $node;
 
-# The node of the dist stores. It is opened for the first of them, and shut down when the program ends successfully. A
-# program that dies does not shut it down, so the other members detect the loss at once.
-sub node {
-    $owner //= $$;
-    return $node //= Polyverso->init;
-}
-
-END {
-    if ($node && $? == 0 && $owner == $$) {
-        local ($?, $@);
-        eval { $node->shutdown; 1 } or warn $@;
-    }
-}
+# The node of the dist stores. It is opened for the first of them, and ends with the program: a program that dies leaves
+# as lost, so that the other members detect that at once.
+sub node { return $node //= Polyverso->init }
 
 sub create {
     my ($class, @given) = @_;
@@ -225,9 +215,11 @@ sub _tell_factors {
 
 sub _set_updater {
     my ($self, $updater) = @_;
+    Polyverso::KVStore::_check_code('$kv->_set_updater', $updater);
     $self->_store->set_updater($updater && sub {
         my ($key, @tensors) = @_;
         $updater->($key, map { AI::MXNet::NDArray->_wrap($_) } @tensors);
+        return;    # MXNet ignores the result
     });
     $self->_updater($updater);
     $self->_native(undef) if $updater;

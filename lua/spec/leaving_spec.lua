@@ -1,0 +1,107 @@
+-- How scripts leave a cluster: what the others hear after errors, exits, and the ends of blocks.
+
+local polyverso = require("polyverso")
+local ranks = require("spec.ranks")
+
+-- What two workers print when worker 1 runs `script`, and worker 0 waits for it in a barrier.
+local function heard(script)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write([[
+    local polyverso = require("polyverso")
+    if os.getenv("POLYVERSO_RANK") == "0" then
+      local node = polyverso.init{log_level = "off"}
+      local ended, failure = pcall(node.barrier, node)
+      print("barrier: " .. (ended and "ended" or failure.name .. " " .. failure.text))
+      if ended then node:shutdown() else node:abort() end
+      os.exit(0)
+    end
+  ]] .. script)
+  file:close()
+  local command = "timeout 60 polyverso run -n 2 --keep-going --set log_level=off -- %s %s 2>&1"
+  local pipe = assert(io.popen(command:format(ranks.INTERPRETER, path)))
+  local text = pipe:read("*a")
+  pipe:close()
+  os.remove(path)
+  return text
+end
+
+local function lost(reason, script)
+  local text = heard(script)
+  local line = text:match("%[w0%] barrier: ([^\n]*)")
+  assert.truthy(line and line:find("MV_EPEERLOST", 1, true) and line:find(reason, 1, true), text)
+  return text
+end
+
+describe("a script that fails", function()
+  it("in polyverso.with() tells the others why, and the user", function()
+    local text = lost("a wrong rate", [[
+      polyverso.with({log_level = "off"}, function(node)
+        error("a wrong rate")
+      end)
+    ]])
+    assert.matches("%[w1%][^\n]*:%d+: a wrong rate", text)
+    text = lost('MV_EINVAL: unknown option "tiemout"', "polyverso.with(function(node) node:barrier{tiemout = 5} end)")
+    assert.matches('%[w1%][^\n]*:%d+: MV_EINVAL: unknown option "tiemout"', text)
+    assert.is_nil(text:find("not a string", 1, true))
+  end)
+
+  if _VERSION == "Lua 5.4" then
+    it("in a block with a node to close tells the others why", function()
+      -- The interpreter adds a traceback to the error, which the others have no use for.
+      lost("a wrong rate (rank 1", 'local node <close> = polyverso.init() error("a wrong rate")')
+      lost("in a table", [[
+        local failure = setmetatable({}, {__tostring = function() return "in a table" end})
+        local ended = pcall(function() local node <close> = polyverso.init() error(failure) end)
+        os.exit(0)
+      ]])
+    end)
+  end
+
+  it("or exits with a status is lost", function()
+    lost("exit status 1", 'polyverso.init() error("nobody catches this")')
+    lost("exit status 3", "polyverso.init() os.exit(3)")
+    lost("no rate was given", 'polyverso.init():abort("no rate was given")')
+    lost("two lines", 'polyverso.init():abort("two\\nlines")')
+  end)
+end)
+
+describe("a script that ends well", function()
+  it("is shut down", function()
+    local scripts = {
+      "polyverso.with(function(node) node:barrier() end)",
+      "polyverso.with({sync = false}, function(node) node:barrier() node:shutdown() end)",
+      "local node = polyverso.init() node:barrier()",
+      "local node = polyverso.init() node:barrier() os.exit(0)",
+    }
+    if _VERSION == "Lua 5.4" then scripts[#scripts + 1] = "do local node <close> = polyverso.init() node:barrier() end" end
+    for _, script in ipairs(scripts) do
+      local text = heard(script)
+      assert.truthy(text:find("[w0] barrier: ended", 1, true), text)
+      assert.is_nil(text:find("status", 1, true), text)
+    end
+  end)
+end)
+
+describe("polyverso.with", function()
+  it("returns what the function returns, and ends the node", function()
+    local seen
+    local results = {polyverso.with({log_level = "error"}, function(node)
+      seen = node
+      return 1, nil, "three"
+    end)}
+    assert.same({1, nil, "three"}, results)
+    assert.equal("<polyverso.Node worker 0 of 1, async, 0 tables, after shutdown>", tostring(seen))
+    local ended, failure = pcall(polyverso.with, {log_level = "off"}, function(node)
+      seen = node
+      error({code = 5})
+    end)
+    assert.is_false(ended)
+    assert.same({code = 5}, failure)
+    assert.matches("after abort>$", tostring(seen))
+    assert.matches("this node: node:rank%(%) after abort", select(2, pcall(seen.rank, seen)).text)
+    seen:abort("again")
+    assert.has_error(function() polyverso.with({log_level = "off"}, 5) end)
+    polyverso.with(function() end) -- a new node of this process
+  end)
+end)

@@ -1,0 +1,103 @@
+# How programs end: properly, or as lost, with what they died of.
+
+use strict;
+use warnings;
+
+use Test::More;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use TestCluster;
+
+my $BEGIN = 'my $node = Polyverso->init(log_level => "error"); my $t = $node->array(size => 1, name => "t"); $node->barrier;';
+
+# Runs a script as worker 1. Worker 0 waits for it, and prints the error of the barrier, or "all is well". Returns the
+# status of worker 1, what it printed, and what worker 0 printed.
+sub ended {
+    my ($script, $begin) = @_;
+    my $cluster = TestCluster->new(2);
+    my $BARRIER = 'print eval { $node->barrier; 1 } ? "all is well" : $@->name . ": " . $@->text; eval { $node->shutdown }';
+    my ($waiting, $seen) = $cluster->start("$BEGIN $BARRIER");
+    my ($pid, $output)   = $cluster->start(($begin // $BEGIN) . $script);
+    my $status = $cluster->finish($pid, 30);
+    is($cluster->finish($waiting, 30), 0, 'the other one ends');
+    return ($status, TestCluster::text($output), TestCluster::text($seen));
+}
+
+sub lost {
+    my ($name, $script, $reason, $wanted) = @_;
+    subtest $name => sub {
+        my ($status, $output, $seen) = ended($script);
+        ok($wanted ? $status == $wanted << 8 : $status >> 8 > 0, 'the exit status') or diag "$status: $output";
+        like($seen, qr/MV_EPEERLOST: worker 1: $reason/, 'the other one sees why');
+        like($output, $wanted ? qr/\A\z/ : qr/$reason/, 'what is printed');
+    };
+    return;
+}
+
+sub well {
+    my ($name, $script, $printed) = @_;
+    subtest $name => sub {
+        my ($status, $output, $seen) = ended($script);
+        is($status, 0,             'the exit status') or diag $output;
+        is($seen,   'all is well', 'the other one sees nothing');
+        is($output, $printed // '', 'what is printed');
+    };
+    return;
+}
+
+lost('die', 'die "no data for step 7\n"', qr/no data for step 7/);
+lost('an error of Perl', 'my $x; $x->method', qr/Can't call method "method" on an undefined value at -e line 1/);
+lost('an error of the library', '$t->add([1, 2])', qr/MV_ESHAPE: table "t": 2 values given/);
+lost('a node destroyed while dying', 'sub train { my $own = shift; undef $node; die "deep\n" } train($node)', qr/deep/);
+lost('a required file', '$SIG{ALRM} = 0; require "./no/such/file.pl"', qr/Can't locate/);
+lost('exit', 'exit 3', qr/its process ended with exit status 3 without calling shutdown/, 3);
+lost('a die that eval has caught before', 'eval { die "caught\n" }; exit 4', qr/its process ended with exit status 4/, 4);
+lost('text that eval could not compile', 'eval "1 +* 2; }"; exit 5', qr/its process ended with exit status 5/, 5);
+lost('abort', '$node->abort("a bad batch\n"); exit 6', qr/a bad batch/, 6);
+
+subtest 'a group destroyed while dying' => sub {
+    my ($status, $output, $seen) = ended('use Polyverso::Group; my $handle;
+         sub train { my $group = Polyverso::Group->open($node, 1); $handle = $group->handle; die "deep\n" }
+         END { print eval { Polyverso::mv_group_describe($handle); 1 } ? "still open\n" : "closed\n" } train()');
+    like($output, qr/^still open$/m, 'it does not leave properly');
+    like($seen, qr/MV_EPEERLOST: worker 1: deep/, 'the other one sees why');
+};
+
+subtest 'handlers of one\'s own' => sub {
+    my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';
+    my ($init, $rest) = $BEGIN =~ /\A(.*?;) (.*)/;
+    my $named = 'sub own { print "own handler: $_[0]" } $SIG{__DIE__} = "own";';
+    for my $case (['set before', "$own $BEGIN"], ['set after', "$init $own $rest"], ['by name', "$named $BEGIN"]) {
+        my ($status, $output, $seen) = ended('eval { die "caught\n" }; die "uncaught\n"', $case->[1]);
+        cmp_ok($status >> 8, '>', 0, $case->[0]);
+        is(join('', sort split /^/, $output), "own handler: caught\nown handler: uncaught\nuncaught\n", 'is called as before');
+        like($seen, qr/worker 1: uncaught/, 'and the text is told');
+    }
+    my ($loud, $trace) = ended('sub deep { die "traced\n" } deep()', "use Carp; \$SIG{__DIE__} = \\&Carp::confess; $BEGIN");
+    like($trace, qr/\Atraced\n at -e line 1\.\n\tmain::deep\(\) called/, 'a trace begins where the program died');
+    my ($status, $output, $seen) = ended('my $replaced = 1; $SIG{__DIE__} = sub { print "mine\n" }; die "unseen\n"');
+    is(join('', sort split /^/, $output), "mine\nunseen\n", 'a handler that replaces the library\'s is called');
+    like($seen, qr/worker 1: its process ended with exit status \d+/, 'and the other one sees that the program failed');
+};
+
+well('an end without shutdown', '$node->barrier');
+well('exit 0', '$node->barrier; exit');
+well('two inits', 'Polyverso->init; $node->barrier;');
+well('caught errors', 'eval { die "caught\n" }; eval { $t->add([1, 2]) }; $node->barrier; print "fine"', 'fine');
+well('after a shutdown', '$node->barrier; $node->shutdown; $node = undef; print "fine"; exit 0', 'fine');
+well('an END block of one\'s own', 'END { $node->barrier; print $t->get(as => "array")->[0] }', '0');
+well('a child', 'for my $end ("exit 0", "exit 3", "die qq(child\n)") {
+    my $pid = fork // die; if (!$pid) { close STDERR; eval $end if $end =~ /exit/; die "child\n" }
+    waitpid $pid, 0; print $? >> 8 ? "failed " : "fine " }
+    $node->barrier;', 'fine failed failed ');
+
+subtest 'an exit status is kept' => sub {
+    for my $status (0, 1, 7) {
+        system $^X, '-MPolyverso', '-e', "Polyverso->init(log_level => 'error'); exit $status";
+        is($? >> 8, $status, "exit $status");
+    }
+    system $^X, '-MPolyverso', '-e', 'exit 9';
+    is($? >> 8, 9, 'without a node');
+};
+
+done_testing;

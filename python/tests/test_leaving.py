@@ -1,0 +1,156 @@
+"""How a process ends, and what the others hear of it."""
+
+import contextlib
+import re
+import sys
+
+import pytest
+
+import polyverso
+from polyverso import leaving
+
+# The other worker waits for the failing one in a barrier, and prints the error.
+OTHER = """
+    import polyverso
+    node = polyverso.init()
+    try:
+        node.barrier()
+        print("well")
+    except polyverso.PeerError as error:
+        print(error.text)
+    node.shutdown()
+"""
+
+
+def heard(cluster, script, status):
+    """What the other worker prints when this one ends, and this one's standard error."""
+    other = cluster.start(OTHER, nodes=2)
+    failing = cluster.start(script, nodes=2)
+    output, errors = other.communicate(timeout=60)
+    _, failed = failing.communicate(timeout=60)
+    assert (other.returncode, failing.returncode) == (0, status), (output, errors, failed)
+    return output.strip(), failed
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("raise ValueError('7 is not\\n  a rate')", "ValueError: 7 is not a rate"),
+        ("raise ValueError", "ValueError"),
+        ("{}['a']", "KeyError: 'a'"),
+        ("class Own(Exception): pass\n        raise Own('x' * 1000)", "Own: " + "x" * 492 + "..."),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ],
+)
+@pytest.mark.parametrize("block", ["with polyverso.init() as node:", "node = polyverso.init()\n    if node:"])
+def test_an_exception_is_told_to_the_others(cluster, block, statement, reason):
+    script = f"""
+    import polyverso
+    {block}
+        {statement}
+    """
+    status = -2 if "Keyboard" in statement else 1  # Python then ends by the signal
+    text, errors = heard(cluster, script, status)
+    assert re.search(rf"worker \d: {re.escape(reason)} \(rank \d, pid \d+", text), text
+    assert reason.split(":")[0] in errors
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason", "status"),
+    [
+        ("sys.exit(3)", "SystemExit: 3", 3),
+        ("sys.exit('no data')", "SystemExit: no data", 1),
+        ("raise SystemExit(True)", "SystemExit: True", 1),
+    ],
+)
+def test_an_exit_with_a_status_in_the_block(cluster, statement, reason, status):
+    text, _ = heard(cluster, f"import sys, polyverso\n    \nwith polyverso.init():\n    {statement}", status)
+    assert f": {reason} (rank" in text
+
+
+def test_an_exit_with_a_status_without_a_block(cluster):
+    text, _ = heard(cluster, "import sys, polyverso; node = polyverso.init(); sys.exit(3)", 3)
+    assert "its process ended with exit status 3 without calling shutdown()" in text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "with polyverso.init(): sys.exit(0)",
+        "with polyverso.init(): sys.exit()",
+        "polyverso.init(); sys.exit(0)",
+        "node = polyverso.init()",
+        "polyverso.init(); polyverso.capi.mv_shutdown(0)",
+    ],
+)
+def test_a_good_end_leaves_properly(cluster, script):
+    text, errors = heard(cluster, f"import sys, polyverso\n{script}", 0)
+    assert (text, errors) == ("well", "")
+
+
+def test_a_caught_exception_is_no_end(cluster):
+    script = """
+    import contextlib, polyverso
+    with polyverso.init() as node:
+        with contextlib.suppress(ValueError):
+            raise ValueError
+        node.barrier()
+    """
+    assert heard(cluster, script, 0) == ("well", "")
+
+
+def test_an_open_node_is_told_of_too(cluster):
+    text, _ = heard(cluster, "import polyverso\nnode = polyverso.open_node()\nraise OSError('disk')", 1)
+    assert ": OSError: disk (rank" in text
+
+
+def test_abort(cluster):
+    script = "import polyverso\nnode = polyverso.init()\nnode.abort('no more data')\nnode.abort()\nprint(repr(node))"
+    text, _ = heard(cluster, script, 0)
+    assert ": no more data (rank" in text
+
+
+def test_a_closed_node_is_left_alone():
+    with pytest.raises(ValueError), polyverso.init() as node:
+        node.shutdown()
+        raise ValueError
+    with pytest.raises(ValueError), polyverso.init() as node:
+        raise ValueError
+    assert repr(node) == "<polyverso.Node after shutdown>"
+    with polyverso.init() as node:  # and the next one works
+        assert node.array(1).get().tolist() == [0]
+
+
+def test_a_generator_that_is_not_used_up_is_no_failure():
+    def batches():
+        with polyverso.init() as node:
+            yield node.rank
+            yield node.rank
+
+    made = batches()
+    assert next(made) == 0
+    with contextlib.closing(made):
+        pass
+    assert [error for error in (GeneratorExit(), SystemExit(), SystemExit(0), None) if leaving.is_failure(error)] == []
+
+
+@pytest.mark.parametrize(("interactive", "aborted"), [(False, True), (True, False)])
+def test_an_interactive_session_goes_on_after_an_exception(monkeypatch, interactive, aborted):
+    monkeypatch.setattr(sys, "last_value", ValueError("of an earlier line"), raising=False)
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    if interactive:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with polyverso.init() as node:
+        leaving._at_exit()
+        assert (repr(node) == "<polyverso.Node after shutdown>") == aborted
+        node.is_closed = aborted
+
+
+def test_reasons_are_one_line():
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert leaving.reason_of(Silent()) == "Silent"
+    assert leaving.reason_of(ValueError("a\n\tb ")) == "ValueError: a b"
+    assert len(leaving.reason_of(ValueError("x" * 9999))) == 500

@@ -1,0 +1,195 @@
+"""Messages name Python's functions and objects, and say what to do instead."""
+
+import numpy as np
+import pytest
+
+import polyverso
+from polyverso import capi, distlearn, gossip, kvstore, names
+from polyverso.group import Group
+from polyverso.optimizer import Updater
+
+OBJECTS = {
+    "node": polyverso.Node, "table": polyverso.Table, "tensor": polyverso.Tensor, "Tensor": polyverso.Tensor, "group": Group,
+    "Group": Group, "request": polyverso.Request, "kv": kvstore.KVStore, "strategy": distlearn.AllReduceSGD, "updater": Updater,
+    "polyverso": polyverso, "kvstore": kvstore, "distlearn": distlearn,
+}
+
+
+def functions():
+    return [name for name in dir(capi) if name.startswith(("mv_", "kv_")) and callable(getattr(capi, name))]
+
+
+@pytest.mark.parametrize("name", functions())
+def test_every_function_has_a_name_that_exists(name):
+    spoken = names.of_function(name)
+    if spoken == name or " " in spoken:
+        return
+    owner, member = spoken.removesuffix("()").split(".")
+    holders = [gossip, gossip.Gossip] if owner == "gossip" else [OBJECTS.get(owner) or getattr(distlearn, owner)]
+    found = [getattr(holder, member) for holder in holders if hasattr(holder, member)]
+    assert found, spoken
+    assert callable(found[0]) == spoken.endswith("()")
+
+
+def test_other_words_stay():
+    for text in ('there is no table "mv_table_add"', "mv_call_options", "mv_no_function() and kv_", 'key "kv_push"', "the dtype mv_dtype"):
+        assert names.in_python(text) == text
+    assert names.in_python("kv_pull: call kv_init() first, or mv_shutdown(0)") == "kv.pull(): call kv.init() first, or node.shutdown()"
+
+
+def failure(call):
+    with pytest.raises(polyverso.Error) as caught:
+        call()
+    assert "mv_" not in caught.value.text and "kv_" not in caught.value.text, caught.value.text
+    return caught.value.text
+
+
+def test_functions_are_pythons(node):
+    table, kv, group = node.matrix(2, 2, name="w"), kvstore.create("local"), Group(node)
+    for call, reason in (
+        (lambda: node.array(-1), r"node.array(): option size = -1"),
+        (lambda: node.matrix(2, -1), r"node.matrix(): option cols = -1"),
+        (lambda: node.sparse(2, 2, updater="sdg"), r"node.sparse(): unknown updater"),
+        (lambda: node.keyvalue(updater="sdg"), r"node.keyvalue(): unknown updater"),
+        (lambda: kv.push("x", np.ones(2)), r"kv.push(): there is no key"),
+        (lambda: kvstore.create("dst_sync"), r"kvstore.create(): there is no store"),
+        (lambda: group.allreduce([1]), r"group.allreduce(): data is a list"),
+        (lambda: Group(node, [3]), r"polyverso.Group(): 3 is not a worker"),
+        (lambda: polyverso.init(timeout_ms=-7), r"polyverso.init()"),
+        (lambda: gossip.Gossip({}, "a"), r"gossip.Gossip():"),
+        (lambda: polyverso.Tensor.zeros(3) + polyverso.Tensor.zeros(4), r"tensor arithmetic: (3,) and (4,)"),
+        (lambda: polyverso.Tensor.zeros(3).get(9), r"tensor.get():"),
+    ):
+        assert failure(call).startswith(reason)
+    with pytest.raises(TypeError, match=r"table.set_updater\(\): text is needed, not int"):
+        table.set_updater(3)
+
+
+def test_before_init_and_after_shutdown():
+    assert "call polyverso.init() " in failure(lambda: kvstore.create("dist"))
+    node = polyverso.init()
+    table, closed, group = node.array(2, name="weights"), node.array(2, name="other"), Group(node)
+    request, strategy = table.get_async(), distlearn.AllReduceSGD(group)
+    closed.close()
+    assert failure(closed.get) == 'table.get(): table "other" is closed'
+    node.shutdown()
+    assert failure(lambda: table.add([1, 2])) == 'table.add(): table "weights" is used after shutdown'
+    assert failure(table.get) == 'table.get(): table "weights" is used after shutdown'
+    assert failure(closed.get) == 'table.get(): table "other" is closed'
+    assert failure(lambda: group.allreduce(np.ones(1))) == "group.allreduce(): this Group is used after shutdown"
+    assert "AllReduceSGD is used after shutdown" in failure(lambda: strategy.sum_gradients([np.ones(2)]))
+    assert "polyverso.init() again first" in failure(node.barrier)
+    assert failure(lambda: node.rank).startswith("node.rank: ")
+    with polyverso.init() as again:  # a number is never used twice
+        other = again.array(2, name="weights")
+        assert "after shutdown" in failure(table.get)
+        assert other.get().tolist() == [0, 0]
+    assert request.handle is None or failure(request.wait)
+
+
+def test_what_is_closed_is_named(node):
+    group = Group(node)
+    group.close()
+    assert failure(group.barrier) == "group.barrier(): this Group is closed"
+    group.close()  # does nothing
+    with gossip.Gossip({"nodes": [{"name": "w1", "host": "127.0.0.1", "port": 0}]}, "w1") as peer:
+        pass
+    assert failure(lambda: peer.publish([np.ones(1)], 1)) == "gossip.publish(): this Gossip is closed"
+
+
+def test_representations(node):
+    table, keyed, column = node.matrix(3, 2, name="weights"), node.keyvalue(4, "bf16", "k"), node.array(5, name='a"b')
+    assert repr(node) == "<polyverso.Node worker 0 of 1, async, 3 tables>"
+    assert repr(table) == '<polyverso.Table "weights", 3 x 2 f32>'
+    assert repr(keyed) == '<polyverso.Table "k", keys x 4 bf16>'
+    column.close()
+    assert repr(column).endswith("5 f32, closed>")
+    group, kv = Group(node), kvstore.create("local")
+    assert repr(group) == f"<polyverso.Group rank 0 of 1, {group.info['transport']}>"
+    assert repr(kv) == "<polyverso.KVStore local, rank 0 of 1>"
+    strategy = distlearn.AllReduceSGD(group)
+    assert repr(strategy) == "<polyverso.AllReduceSGD>"
+    request = table.get_async()
+    assert repr(request) in ("<polyverso.Request unfinished>", "<polyverso.Request finished>")
+    request.wait()
+    assert repr(request) == "<polyverso.Request finished>"
+    peer = gossip.Gossip({"nodes": [{"name": "w1", "host": "127.0.0.1", "port": 0}]}, "w1")
+    assert repr(peer) == "<polyverso.Gossip w1, 0 peers>"
+    for one in (strategy, group, peer, kv):
+        one.close()
+        assert repr(one).endswith("closed>")
+    assert repr(node) == "<polyverso.Node worker 0 of 1, async, 2 tables>"
+    node.array(1)
+    assert "3 tables" in repr(node)
+
+
+def test_representations_after_shutdown():
+    node = polyverso.init(sync=True)
+    table, group = node.array(3, name="w"), Group(node)
+    assert repr(node) == "<polyverso.Node worker 0 of 1, sync, 1 table>"
+    node.shutdown()
+    assert repr(node) == "<polyverso.Node after shutdown>"
+    assert repr(table) == '<polyverso.Table "w", 3 f32, after shutdown>'
+    assert repr(group).endswith("after shutdown>")
+
+
+def test_lengths(node):
+    assert node.array(3.0).shape == (3,) and node.array((4,)).shape == (4,) and node.array(np.int64(2)).shape == (2,)
+    assert node.matrix(2.0, np.int32(3)).shape == (2, 3)
+    for call, reason in (
+        (lambda: node.array((3, 4)), r"node.array\(\(3, 4\)\): .* node.matrix\(3, 4\)"),
+        (lambda: node.array(3.5), "size is 3.5: a whole number"),
+        (lambda: node.array("3"), "size is '3'"),
+        (lambda: node.matrix(2, None), "cols is None"),
+        (lambda: node.matrix((2, 3), 1), r"rows is \(2, 3\)"),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match=reason):
+            call()
+
+
+def test_misspelled_parameters(node):
+    for call, reason in (
+        (lambda: polyverso.init(synch=True), "init.. has no parameter 'synch': did you mean 'sync'"),
+        (lambda: polyverso.open_node(log_levl="info"), "did you mean 'log_level'"),
+        (lambda: polyverso.init(sink=True), "known: sync, role"),
+        (lambda: node.array(3, updatr="add"), "array.. has no parameter 'updatr': did you mean 'updater'"),
+        (lambda: node.sparse(3, 3, stalenes=1), "did you mean 'staleness'"),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match=reason) as caught:
+            call()
+        assert isinstance(caught.value, TypeError)
+
+
+def test_a_codec_needs_a_type():
+    kv = kvstore.create("local")
+    with pytest.raises(polyverso.ArgumentError, match=r"has no type.*\{'type': '2bit', 'threshold': 1\}"):
+        kv.set_gradient_compression({"threshold": 1})
+    for wrong in (None, 3, ["2bit"]):
+        with pytest.raises(TypeError, match="a dict or text"):
+            kv.set_gradient_compression(wrong)
+    kv.set_gradient_compression({"type": "none"})
+
+
+@pytest.mark.parametrize("data", ["abc", {"a": 1}, (number for number in range(3)), lambda: 1, object(), ["a", "b", "c"], [[1], {}, 3]])
+def test_what_is_no_number(node, data):
+    table = node.array(3)
+    for call in (table.add, table.set, lambda given: node.array(3, init=given)):
+        with pytest.raises(polyverso.ArgumentError):
+            call(data)
+    assert not table.get().any()
+
+
+def test_wrong_types(node):
+    for call, reason in (
+        (lambda: node.array(3).get(timeout="5"), "timeout is '5': a number of seconds"),
+        (lambda: node.array(3, dtype="f31"), "'f31'"),
+        (lambda: node.open(3), r"node.open\(\): text is needed, not int"),
+        (lambda: kvstore.create("local").set_optimizer(None), "an optimizer is .* not NoneType"),
+    ):
+        with pytest.raises(TypeError, match=reason):
+            call()
+
+
+def test_settings_of_other_types():
+    with polyverso.init(metrics=0, log_level="error", timeout_ms=5000):
+        pass

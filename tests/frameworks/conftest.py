@@ -1,7 +1,10 @@
 """Nodes in one process, and configurations with free ports."""
 
+import os
 import pathlib
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -48,3 +51,11 @@ def sample(tmp_path):
     file = tmp_path / "dpwa.yaml"
     file.write_text(text)
     return str(file)
+
+
+def run_workers(count, script, timeout=200):
+    """Runs `script` in `count` workers. Returns what they have printed."""
+    command = [os.environ.get("POLYVERSO_COMMAND", "polyverso"), "run", "-n", str(count), "--", sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs tests/frameworks: gossip's adapters with the real PyTorch and Keras, and examples/gossip-cifar. Ends with the
-# same lines as test.sh.
+# Runs tests/frameworks with the real PyTorch, Keras, Theano, aesara, pytensor and Lasagne, and the examples for them.
+# Ends with the same lines as test.sh.
 #   frameworks.sh [TORCH]     TORCH, such as 2.6: PyPI's PyTorch of this version (gigabytes), instead of Debian's
 #
-# PyTorch is Debian's if Debian's Python can load the tree's module. Keras (on JAX) is PyPI's, in an environment of its
-# own (build/frameworks), because it needs a newer numpy than Debian's.
+# PyTorch is Debian's if Debian's Python can load the tree's module. The others are PyPI's, each in an environment of its
+# own (build/frameworks), because they need different versions of numpy.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 wanted=${1:-}
@@ -53,10 +53,32 @@ fi
 if [ -z "$torch_python" ]; then
   torch_python=$(environment torch "torch${wanted:+==$wanted.*}" numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
 fi
-keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pytest) || fail "there is no Keras"
+keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pytest matplotlib) || fail "there is no Keras"
+
+# Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
+old_numpy=
+if "$base" -c 'import sys; sys.exit(sys.version_info >= (3, 12))'; then
+  old_numpy=yes
+  theano_python=$(environment theano Theano==1.0.5 numpy==1.23.5 'scipy<1.11' 'setuptools<60' pytest) || fail "there is no Theano"
+  "$theano_python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("lasagne") is None)' ||
+    "$theano_python" -m pip install -q --disable-pip-version-check --no-deps Lasagne==0.1 || fail "there is no Lasagne"
+  aesara_python=$(environment aesara aesara==2.9.4 'numpy<1.24' 'setuptools<60' pytest) || fail "there is no aesara"
+else
+  echo "test-frameworks: without Theano, Lasagne and aesara, which need Python 3.11: this is $("$base" --version)"
+fi
+pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pytensor"
 
 tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
-tests keras "$keras_python" tests/frameworks/keras_test.py
+tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/multiverso_keras_test.py \
+  tests/frameworks/multiverso_examples_test.py
+# Models are compiled in the build folder, and Theano's default of float64 stays.
+export THEANO_FLAGS=base_compiledir=$PWD/build/frameworks/compiled
+if [ -n "$old_numpy" ]; then
+  tests theano "$theano_python" tests/frameworks/theano_test.py tests/frameworks/lasagne_test.py \
+    tests/frameworks/multiverso_examples_test.py
+  AESARA_FLAGS=$THEANO_FLAGS tests aesara "$aesara_python" tests/frameworks/theano_test.py
+fi
+PYTENSOR_FLAGS=$THEANO_FLAGS tests pytensor "$pytensor_python" tests/frameworks/theano_test.py
 
 printf '\n%s' "$summaries"
 [ -z "$failed" ] || fail "${failed# }"

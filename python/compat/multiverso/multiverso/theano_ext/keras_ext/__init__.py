@@ -1,0 +1,1 @@
+"""For Keras 3, on any of its backends."""

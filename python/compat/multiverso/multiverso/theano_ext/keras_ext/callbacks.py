@@ -1,0 +1,32 @@
+"""The callback that synchronises a Keras model while it trains.
+
+    model.fit(x, y, callbacks=[MVCallback(model, freq=1)])
+"""
+
+from typing import Any
+
+import keras
+
+from .param_manager import KerasParamManager
+
+
+class MVCallback(keras.callbacks.Callback):
+    """Synchronises the model after every `freq` batches."""
+
+    def __init__(self, model: Any, freq: int = 1) -> None:
+        """model: a built model, whose weights become the master worker's. freq: batches, at least 1, otherwise
+        ValueError. Collective: every worker makes one."""
+        super().__init__()
+        if not freq >= 1:
+            raise ValueError(f"freq={freq}: the number of batches between two syncs must be at least 1")
+        self.freq = freq
+        self.cur_n = 0
+        self.kpm = KerasParamManager(model)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.cur_n += 1
+        if self.cur_n % self.freq != 0:
+            return
+        # Reading `model` makes the JAX backend write its state into the model's weights, and read them again.
+        assert self.model is None or self.model is self.kpm.model, "the callback was made for another model"
+        self.kpm.sync_all_param()

@@ -1,0 +1,55 @@
+"""An array that each worker changes freely, and whose changes are summed in a table."""
+
+from typing import Any, Tuple
+
+import numpy as np
+
+from polyverso import capi
+from polyverso.arrays import code_of
+from polyverso.errors import Error, HandleError
+
+
+class SyncedArray:
+    """A table with the sum of all workers' changes to one array. Collective: every worker makes the same instances, in
+    the same order."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        """value: initial values of any shape; the dtype is the table's. Worker 0's are used: see `latest`. Raises
+        TypeError for a dtype that no table has."""
+        try:
+            dtype = code_of(value.dtype)
+        except (TypeError, ValueError, Error) as error:
+            raise TypeError(f"no table can hold values of dtype {value.dtype}") from error
+        self.latest = np.array(value, order="C")  # as of the last sync: changed only here
+        self._table = 0
+        if self.latest.size > 0:
+            spec = {"kind": capi.MV_ARRAY, "rows": self.latest.size, "dtype": dtype}
+            self._table = capi.mv_table_create(0, spec, self.latest.reshape(-1))
+            self._get()
+
+    def sync(self, value: np.ndarray) -> np.ndarray:
+        """Adds what has changed in `value` since the last sync to the table, and returns the table's values: this
+        object's own array, which the caller must not change."""
+        if value.shape != self.latest.shape:
+            raise ValueError(f"the shape was {self.latest.shape} and is now {value.shape}: it must stay the same")
+        if self._table:
+            change = np.ascontiguousarray(value - self.latest, self.latest.dtype)
+            capi.mv_table_add(self._table, change.reshape(-1), capi.MV_FORGET)
+            self._get()
+        return self.latest
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(None), ()  # a copy in another process, or of another variable, has no table: it is None
+
+    def is_open(self) -> bool:
+        """Whether the table still exists: a shutdown() ends it."""
+        if not self._table:
+            return True
+        try:
+            capi.mv_table_describe(self._table)
+        except HandleError:
+            return False
+        return True
+
+    def _get(self) -> None:
+        capi.mv_table_get(self._table, self.latest.reshape(-1))

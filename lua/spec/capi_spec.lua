@@ -3,14 +3,9 @@
 local globals = {}
 for name in pairs(_G) do globals[name] = true end
 
+local failure_of = require("spec.failures").of
 local polyverso = require("polyverso")
 local ffi = jit and require("ffi")
-
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
 
 local function numbers(count, value)
   local list = {}

@@ -1,6 +1,7 @@
 -- polyverso.kvstore: the examples of MXNet's manual, the accepted values, optimizers.
 
 local capi = require("polyverso.capi")
+local failure_of = require("spec.failures").of
 local kvstore = require("polyverso.kvstore")
 local lr_scheduler = require("polyverso.lr_scheduler")
 local optimizer = require("polyverso.optimizer")
@@ -18,12 +19,6 @@ local function several(count, make)
   local list = {}
   for i = 1, count do list[i] = make() end
   return list
-end
-
-local function failure_of(call, ...)
-  local ended, failure = pcall(call, ...)
-  assert.is_false(ended)
-  return failure
 end
 
 describe("MXNet's examples:", function()

@@ -1,5 +1,6 @@
 -- What errors and tostring() say: Lua's names, the script's line, what is closed, and guesses for misspelt options.
 
+local failures = require("spec.failures")
 local gossip = require("polyverso.gossip")
 local group = require("polyverso.group")
 local kvstore = require("polyverso.kvstore")
@@ -8,14 +9,8 @@ local polyverso = require("polyverso")
 local ranks = require("spec.ranks")
 local tensor = require("polyverso.tensor")
 
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
-
 local function says(pattern, f, ...)
-  local failure = failure_of(f, ...)
+  local failure = failures.from(pcall(f, ...))
   assert.matches(pattern, failure.text)
   assert.is_nil(failure.text:find("[mk]v_%l"))
   assert.matches("messages_spec.lua:%d+: $", failure.where)
@@ -65,7 +60,7 @@ end)
 
 describe("a caught error", function()
   it("is a table, which last_error() returns, too", function()
-    local failure = failure_of(polyverso.init, {no_such = 1})
+    local failure = failures.of(polyverso.init, {no_such = 1})
     assert.same({"MV_EINVAL", polyverso.MV_EINVAL}, {failure.name, failure.code})
     assert.equal(failure, polyverso.last_error())
     assert.equal("failed: " .. tostring(failure), "failed: " .. failure)
@@ -97,7 +92,7 @@ describe("messages", function()
     says("^tensor:reshape: ", tensor.ones({2}).reshape, tensor.ones({2}), {3})
     says("^group.open: ", group.open, node, {7})
     local named = node:array{size = 1, name = "mv_weights"}
-    assert.matches('"mv_weights"', failure_of(named.add, named, {1, 2}).text)
+    assert.matches('"mv_weights"', failures.of(named.add, named, {1, 2}).text)
   end)
 
   it("tell the colon from the dot", function()

@@ -1,12 +1,7 @@
 -- Nodes, tables and requests.
 
+local failure_of = require("spec.failures").of
 local polyverso = require("polyverso")
-
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
 
 describe("polyverso", function()
   local node

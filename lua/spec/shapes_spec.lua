@@ -1,18 +1,13 @@
 -- Data with the right number of values and the wrong dimensions, text and nil in lists.
 
+local failures = require("spec.failures")
 local gossip = require("polyverso.gossip")
 local polyverso = require("polyverso")
 local tensor = require("polyverso.tensor")
 local ffi = jit and require("ffi")
 
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
-
 local function refused(name, pattern, f, ...)
-  local failure = failure_of(f, ...)
+  local failure = failures.from(pcall(f, ...))
   assert.equal(name, failure.name)
   assert.matches(pattern, failure.text)
   assert.matches("shapes_spec.lua:%d+: ", failure.where)
@@ -94,7 +89,7 @@ describe("one dimension", function()
     a:add(tensor.ones({2, 3}))
     a:add{{1, 1}, {1, 1}, {1, 1}}
     assert.same({2, 2, 2, 2, 2, 2}, a:get())
-    assert.equal("MV_ESHAPE", failure_of(a.add, a, tensor.ones({2, 4})).name)
+    assert.equal("MV_ESHAPE", failures.of(a.add, a, tensor.ones({2, 4})).name)
     refused("MV_ESHAPE", "row 1 has 2 values, row 2 has 1", a.add, a, {{1, 2}, {3}, {4, 5, 6}})
     m:add(tensor.ones({2, 3, 2})) -- as the kernels of a convolution
     m:add(tensor.ones({2, 1, 2, 3}))

@@ -1,12 +1,7 @@
 -- Dtypes, sparse and key-value tables, updaters, staleness, checkpoints. Runs under Lua 5.1, LuaJIT and Lua 5.4.
 
+local failure_of = require("spec.failures").of
 local polyverso = require("polyverso")
-
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
 
 -- The results of a scan, as a table of values by key.
 local function scanned(t, how)

@@ -1,14 +1,9 @@
 -- polyverso.tensor: operators, views, FFI memory.
 
+local failure_of = require("spec.failures").of
 local polyverso = require("polyverso")
 local tensor = require("polyverso.tensor")
 local ffi = jit and require("ffi")
-
-local function error_of(call, ...)
-  local ended, failure = pcall(call, ...)
-  assert.is_false(ended)
-  return failure
-end
 
 describe("a tensor", function()
   local matrix
@@ -90,20 +85,20 @@ describe("a tensor", function()
     local got = tensor.zeros{2, 2}
     shared:get{out = got}
     assert.same({{2, 3}, {5, 6}}, got:to_list())
-    assert.equal("MV_ESHAPE", error_of(shared.add, shared, tensor.zeros(3)).name)
+    assert.equal("MV_ESHAPE", failure_of(shared.add, shared, tensor.zeros(3)).name)
     node:shutdown()
   end)
 
   it("refuses what does not fit", function()
-    assert.equal("MV_ESHAPE", error_of(function() return matrix + {1, 2} end).name)
-    assert.truthy(error_of(function() return matrix + {1, 2} end).text:find("(2, 3) and (2,)", 1, true))
-    assert.equal("MV_EDTYPE", error_of(function() return tensor.zeros(3, "i64") * 0.5 end).name)
-    assert.equal("MV_EINVAL", error_of(tensor.zeros, 3, "f8").name)
-    assert.equal("MV_ESHAPE", error_of(tensor.copy_of, {{1}, {1, 2}}).name)
-    assert.equal("MV_ERANGE", error_of(matrix.row, matrix, 2).name)
+    assert.equal("MV_ESHAPE", failure_of(function() return matrix + {1, 2} end).name)
+    assert.truthy(failure_of(function() return matrix + {1, 2} end).text:find("(2, 3) and (2,)", 1, true))
+    assert.equal("MV_EDTYPE", failure_of(function() return tensor.zeros(3, "i64") * 0.5 end).name)
+    assert.equal("MV_EINVAL", failure_of(tensor.zeros, 3, "f8").name)
+    assert.equal("MV_ESHAPE", failure_of(tensor.copy_of, {{1}, {1, 2}}).name)
+    assert.equal("MV_ERANGE", failure_of(matrix.row, matrix, 2).name)
     matrix:free()
     matrix:free()
-    assert.equal("MV_EHANDLE", error_of(matrix.sum, matrix).name)
+    assert.equal("MV_EHANDLE", failure_of(matrix.sum, matrix).name)
   end)
 
   if ffi then
@@ -119,7 +114,7 @@ describe("a tensor", function()
       collectgarbage()
       assert.same({3, 4}, row:to_list())
       assert.same({1, 2}, tensor.view(ffi.new("float[2]", {1, 2})):to_list())
-      assert.equal("MV_ESHAPE", error_of(tensor.view, ffi.new("float[2]"), {3}).name)
+      assert.equal("MV_ESHAPE", failure_of(tensor.view, ffi.new("float[2]"), {3}).name)
     end)
 
     it("is a forked child's own", function()
@@ -141,7 +136,7 @@ describe("a tensor", function()
     end)
   else
     it("takes no tables for memory", function()
-      assert.equal("MV_EDTYPE", error_of(tensor.view, {1, 2}, {2}).name)
+      assert.equal("MV_EDTYPE", failure_of(tensor.view, {1, 2}, {2}).name)
     end)
   end
 end)

@@ -1,14 +1,9 @@
 -- What stores do with updaters' results, and with parameters beside a name.
 
+local failure_of = require("spec.failures").of
 local kvstore = require("polyverso.kvstore")
 local polyverso = require("polyverso")
 local tensor = require("polyverso.tensor")
-
-local function failure_of(f, ...)
-  local ended, failure = pcall(f, ...)
-  assert.is_false(ended, "nothing was raised")
-  return failure
-end
 
 local function list_of(kv, key, count)
   local out = tensor.zeros({count or 2})

@@ -60,7 +60,9 @@ base::Frame empty(Body body, rpc::Seq seq, wire::FrameBuilder& builder, const ba
 
 /// One node's engines, and the messages that they send.
 struct Node {
-  explicit Node(cluster::Self self) : member(clock, link, std::move(self), {}, {[](const auto&) {}, [](const auto&) {}, [] {}}) { member.start(); }
+  explicit Node(cluster::Self self, bool starts = true) : member(clock, link, std::move(self), {}, {[](const auto&) {}, [](const auto&) {}, [] {}}) {
+    if (starts) member.start();
+  }
 
   template <typename Make>
   void hear(base::Peer from, Body body, rpc::Seq seq, Make make) {
@@ -386,6 +388,26 @@ void a_join_at_another_than_the_master_is_refused_at_once(void**) {
   assert_int_equal(node.answer_to(100, 1), MV_EDISAGREE);
 }
 
+/// The loop of a process may serve a connection before its engines start.
+void a_join_before_the_master_starts_is_compared_with_the_masters_settings(void**) {
+  cluster::Self self = self_of(kMaster, 0, 2, MV_ROLE_ALL);
+  self.sync = self.sync_said = true;
+  Node master(self, /*starts=*/false);
+  const auto join = [&](base::Peer peer, int32_t rank, wire::Mode mode) {
+    master.member.on_connected(peer, "worker");
+    master.hear(peer, Body::Join, 1, [&](auto& fbb) { return wire::CreateJoinDirect(fbb, 2, rank, MV_ROLE_ALL, mode, "w", "w", 7); });
+    return master.answer_to(peer, 1);
+  };
+  assert_int_equal(join(kWorker, 1, wire::Mode::Async), MV_EDISAGREE);
+  assert_int_equal(join(kOther, 0, wire::Mode::Sync), MV_EDISAGREE);  // rank 0 is the master's
+  assert_int_equal(join(kNewcomer, 1, wire::Mode::Sync), 1);          // no answer before the master takes part
+  assert_true(master.member.cluster().is_joining());
+  master.member.start();
+  master.member.flush();
+  assert_int_equal(master.answer_to(kNewcomer, 1), MV_OK);
+  assert_true(master.member.cluster().view().sync);
+}
+
 }  // namespace
 
 int main() {
@@ -406,6 +428,7 @@ int main() {
       cmocka_unit_test(a_member_that_connects_before_its_view_arrives_is_asked_again),
       cmocka_unit_test(a_process_that_never_becomes_a_member_gets_an_error),
       cmocka_unit_test(a_join_at_another_than_the_master_is_refused_at_once),
+      cmocka_unit_test(a_join_before_the_master_starts_is_compared_with_the_masters_settings),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -37,7 +37,12 @@ class Cluster::JoinPending final : public rpc::Pending {
 };
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {}
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {
+  if (!self_.is_master) return;
+  // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
+  master_ = self_.peer;
+  arrivals_.add_self();
+}
 
 void Cluster::start() {
   const base::Nanos now = clock_.now();
@@ -47,8 +52,6 @@ void Cluster::start() {
   last_beat_ = now;
   next_beat_ = now + interval();
   if (!self_.is_master) return call_master();
-  master_ = self_.peer;
-  arrivals_.add_self();
   complete_if_all_here();
 }
 
@@ -111,7 +114,7 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
 }
 
 void Cluster::complete_if_all_here() {
-  if (!arrivals_.all_here()) return;
+  if (started_ == base::kNever || !arrivals_.all_here()) return;
   View view = arrivals_.view();
   base::Status wrong;
   if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);

@@ -270,6 +270,29 @@ with pv.init() as node:
 """
 
 
+SYNC = """
+import os, sys
+import polyverso as pv
+
+with pv.init(sync=True) as node:
+    if os.path.exists(sys.argv[1]):
+        node.load(sys.argv[1])
+    table = node.array(2, name="weights")
+    print("begins at", table.info()["clock"], flush=True)
+    for step in range(3):
+        table.add([1, 1])
+        table.get()
+        table.clock()
+    node.save(sys.argv[1])
+"""
+
+
+def test_a_table_of_sync_mode_continues_at_its_clock(run, tmp_path):
+    for begins in (0, 3, 6):
+        status, out, err = run("-n", "2", "--", *script(tmp_path, SYNC), str(tmp_path / "run"), timeout=60)
+        assert status == 0 and out.count(f"begins at {begins}") == 2, (out, err)
+
+
 def test_checkpoints_are_made_by_the_clock(run, tmp_path):
     directory = tmp_path / "by-the-clock"
     settings = [f"checkpoint={directory}", "checkpoint_every_ms=50", "checkpoint_keep=2", "log_level=info"]

@@ -62,26 +62,18 @@ uint64_t Table::bytes_of(const HeldChange& change) const {
 // ---- the gate
 
 void Table::set_workers(const WorkerNames& names) {
-  if (sync_ != nullptr) return sync_->set_workers(*names);
-  stale_ != nullptr ? stale_->set_workers(names) : merge_gate_.set_workers(names);
+  if (sync_ != nullptr) sync_->set_workers(*names);
+  has_clocks() ? stale_->set_workers(names) : merge_gate_.set_workers(names);
 }
 
 void Table::finished(size_t worker) {
-  if (consistency == shard::Consistency::kSync)
-    sync_->finished(worker);
-  else if (consistency == shard::Consistency::kMerge)
-    merge_gate_.finished(worker);
-  else
-    stale_->finished(worker);
+  if (sync_ != nullptr) sync_->finished(worker);
+  has_clocks() ? stale_->finished(worker) : merge_gate_.finished(worker);
 }
 
 void Table::lost(size_t worker, const base::Status& why) {
-  if (consistency == shard::Consistency::kSync)
-    sync_->lost(worker, why);
-  else if (consistency == shard::Consistency::kMerge)
-    merge_gate_.lost(worker, why);
-  else
-    stale_->lost(worker, why);
+  if (sync_ != nullptr) sync_->lost(worker, why);
+  has_clocks() ? stale_->lost(worker, why) : merge_gate_.lost(worker, why);
 }
 
 void Table::joined(size_t worker) {
@@ -98,10 +90,7 @@ void Table::restart(uint64_t clock) {
 }
 
 void Table::begin_clock(size_t worker, uint64_t clock) {
-  if (consistency == shard::Consistency::kMerge)
-    merge_gate_.begins(worker, clock);
-  else if (consistency != shard::Consistency::kSync)
-    stale_->clock(worker, clock);
+  has_clocks() ? stale_->clock(worker, clock) : merge_gate_.begins(worker, clock);
   publish_clock();
 }
 

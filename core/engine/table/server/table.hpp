@@ -20,7 +20,8 @@ namespace mv::table {
 
 class GateDecisions;
 
-/// Only the gate of the table's consistency knows the workers. StaleGate keeps the clocks of asynchronous tables, too.
+/// The gate of the table's consistency holds its requests. StaleGate also keeps the clocks of asynchronous and sync
+/// tables, which checkpoints save.
 /// Loop thread only.
 class Table final : public SyncGate::Owner, public StaleGate::Owner, public MergeGate::Owner {
  public:
@@ -88,8 +89,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
 
   /// The clock of a worker that creates or opens the table.
   uint64_t clock_of(size_t worker) const {
-    if (consistency == shard::Consistency::kMerge) return merge_gate_.next_round(worker);
-    return consistency == shard::Consistency::kSync ? 0 : stale_->clock_of(worker);
+    return has_clocks() ? stale_->clock_of(worker) : merge_gate_.next_round(worker);
   }
   /// The clock that a checkpoint saves if its workers named none.
   uint64_t least_clock() const;
@@ -144,7 +144,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   static void fetch(const void* from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
   }
-  bool has_clocks() const { return consistency == shard::Consistency::kStale || consistency == shard::Consistency::kAsync; }
+  bool has_clocks() const { return consistency != shard::Consistency::kMerge; }
   /// The size of the fields that requests for many tables use: they lie together, at the beginning.
   size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }
 

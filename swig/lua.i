@@ -6,6 +6,14 @@
 #include "lua_values.h"
 
 #include "lua_memory.h"
+
+/* An argument of a wrong type raises an error value, like every other error, instead of SWIG's text. */
+#undef SWIG_fail_arg
+#define SWIG_fail_arg(function, argument, type)              \
+  do {                                                       \
+    pv_refuse_argument(L, function, argument, type);         \
+    SWIG_fail;                                               \
+  } while (0)
 %}
 
 %wrapper %{

@@ -119,6 +119,12 @@ static int pv_integer(lua_State *L, int index, const char *function, const char 
                    lua_type(L, index) == LUA_TNUMBER ? lua_tostring(L, index) : luaL_typename(L, index));
 }
 
+/* Refuses an argument that SWIG has checked: `type` is C's. */
+static int pv_refuse_argument(lua_State *L, const char *function, int index, const char *type) {
+  const char *needed = strstr(type, "char") ? "a string" : strstr(type, "int") ? "an integer" : "a number";
+  return pv_refuse(L, MV_EINVAL, function, "argument %d must be %s, not %s", index, needed, luaL_typename(L, index));
+}
+
 static int pv_integer32(lua_State *L, int index, const char *function, const char *type, int32_t *value) {
   int64_t wide;
   if (!pv_integer(L, index, function, type, &wide)) return 0;

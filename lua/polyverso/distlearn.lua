@@ -18,6 +18,7 @@
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local names = require("polyverso.names")
 local objects = require("polyverso.objects")
 local values = require("polyverso.values")
 
@@ -30,7 +31,16 @@ local function options(how, leaves, label)
   return values.call_options(0, values.checked(how, KNOWN).timeout, label or leaves and arrays.label(tensors, names))
 end
 
-local function handle_of(given) return type(given) == "table" and given.handle or given end
+-- The handle of the group, or of the table, that a strategy is made on.
+local function handle_of(given, call, kind)
+  if type(given) == "number" then return given end
+  if type(given) ~= "table" or type(given.handle) ~= "number" then
+    capi.raise(capi.MV_EINVAL, ("%s: a %s is needed, not %s"):format(call, kind, given == nil and "nil" or "a " .. type(given)))
+  end
+  local why = objects.end_of(given)
+  if why then capi.raise(capi.MV_EHANDLE, ("%s: %s: it was used %s"):format(call, given:described(), why)) end
+  return given.handle
+end
 
 -- Runs call(handle, arrays, ...) on nested arrays; more(leaves) returns the further arguments. After a signal it cancels
 -- the call, whose memory may soon be freed.
@@ -81,14 +91,16 @@ objects.finish("strategy", methods)
 local function class(open, close, own)
   objects.finish("strategy", own)
   own.closes_with = close
-  local index = {__index = setmetatable(own, {__index = methods})}
+  local index = {__index = setmetatable(own, {__index = methods}), __close = methods.__close}
   return function(...)
     local handle = open(...)
     return setmetatable({handle = handle, owner = values.owner(function() pcall(close, handle) end)}, index)
   end
 end
 
-local function on_group(open) return function(group, ...) return open(handle_of(group), ...) end end
+local function on_group(name, open)
+  return function(group, ...) return open(handle_of(group, "distlearn." .. name, "group"), ...) end
+end
 
 local distlearn = {}
 
@@ -96,7 +108,7 @@ local distlearn = {}
 -- ranks, or this sum divided by the number of ranks that contributed to the step. Both calls return this number.
 -- synchronize_parameters() waits for ranks that still step; then all ranks get the parameters of the rank with the most
 -- steps, or, if no rank has made a step, those of the lowest rank.
-distlearn.AllReduceSGD = class(on_group(capi.mv_sgd_open), capi.mv_sgd_close, {
+distlearn.AllReduceSGD = class(on_group("AllReduceSGD", capi.mv_sgd_open), capi.mv_sgd_close, {
   sum_gradients = method(capi.mv_sgd_sum_gradients),
   sum_and_normalize_gradients = method(capi.mv_sgd_sum_and_normalize),
   synchronize_parameters = method(capi.mv_sgd_synchronize),
@@ -106,7 +118,7 @@ distlearn.AllReduceSGD = class(on_group(capi.mv_sgd_open), capi.mv_sgd_close, {
 -- moves the parameters towards a centre, by `alpha` times the difference. The synchronize calls wait for ranks that
 -- still step; then all ranks have the same centre, and after synchronize_parameters() also the lowest rank's
 -- parameters.
-distlearn.AllReduceEA = class(on_group(capi.mv_ea_open), capi.mv_ea_close, {
+distlearn.AllReduceEA = class(on_group("AllReduceEA", capi.mv_ea_open), capi.mv_ea_close, {
   average_parameters = method(capi.mv_ea_average),
   synchronize_center = method(capi.mv_ea_synchronize_center),
   synchronize_parameters = method(capi.mv_ea_synchronize_parameters),
@@ -116,33 +128,46 @@ distlearn.AllReduceEA = class(on_group(capi.mv_ea_open), capi.mv_ea_close, {
 
 --- AsyncEA(table, tau, alpha): elastic averaging with a table as centre, to which each worker synchronizes
 -- independently.
-distlearn.AsyncEA = class(on_group(capi.mv_async_ea_open), capi.mv_async_ea_close, {
+distlearn.AsyncEA = class(function(centre, ...)
+  return capi.mv_async_ea_open(handle_of(centre, "distlearn.AsyncEA", "table"), ...)
+end, capi.mv_async_ea_close, {
   average_parameters = method_alone(capi.mv_async_ea_average),
   read_center = method_alone(capi.mv_async_ea_read),
 })
 
-local function settings_text(inner_steps, settings)
-  local words = {("inner_steps=%.17g"):format(inner_steps)}
-  for _, name in ipairs(arrays.sorted_keys(settings)) do words[#words + 1] = ("%s=%.17g"):format(name, settings[name]) end
-  return table.concat(words, " ")
+-- Opens LocalSGD by the name that the script calls.
+local function open_local(name, group, inner_steps, settings)
+  name = "distlearn." .. name
+  if type(inner_steps) ~= "number" then
+    local given = inner_steps == nil and "nil" or "a " .. type(inner_steps)
+    capi.raise(capi.MV_EINVAL, ("%s: inner_steps must be a number, not %s: write %s(group, 10)"):format(name, given, name))
+  end
+  if settings ~= nil and type(settings) ~= "table" then
+    capi.raise(capi.MV_EINVAL, ("%s: the settings must be a table, such as {fragments = 2}, not a %s"):format(name, type(settings)))
+  end
+  local all = {inner_steps = inner_steps}
+  for setting, value in pairs(settings or {}) do all[setting] = value end
+  names.called("mv_local_sgd_open", name)
+  return capi.mv_local_sgd_open(handle_of(group, name, "group"), values.settings_words(all))
 end
+
+local local_sgd = class(open_local, capi.mv_local_sgd_close, {
+  step = method(capi.mv_local_sgd_step),
+  synchronize_parameters = method(capi.mv_local_sgd_synchronize),
+})
 
 --- LocalSGD(group, inner_steps [, settings]): each rank trains by itself, and the ranks exchange their parameters every
 -- `inner_steps` steps. With an outer rate and momentum this is DiLoCo; with fragments and an overlap, Streaming DiLoCo.
 -- Settings: outer_rate, outer_momentum, fragments, overlap, mixing. Call step() after each inner step.
 -- synchronize_parameters() waits for ranks that still step; then all ranks have the same bits.
-distlearn.LocalSGD = class(function(group, inner_steps, settings)
-  return capi.mv_local_sgd_open(handle_of(group), settings_text(inner_steps, settings or {}))
-end, capi.mv_local_sgd_close, {
-  step = method(capi.mv_local_sgd_step),
-  synchronize_parameters = method(capi.mv_local_sgd_synchronize),
-})
+function distlearn.LocalSGD(group, inner_steps, settings) return local_sgd("LocalSGD", group, inner_steps, settings) end
 
 --- LocalSGD with DiLoCo's outer step.
 function distlearn.DiLoCo(group, inner_steps, settings)
+  if settings ~= nil and type(settings) ~= "table" then return local_sgd("DiLoCo", group, inner_steps, settings) end
   local all = {outer_rate = 0.7, outer_momentum = 0.9}
   for name, value in pairs(settings or {}) do all[name] = value end
-  return distlearn.LocalSGD(group, inner_steps, all)
+  return local_sgd("DiLoCo", group, inner_steps, all)
 end
 
 -- For each array, its number of rows as a matrix, 0 for a vector. A convolution's kernel has one row for each output.
@@ -164,9 +189,9 @@ end
 --- CompressedAllReduce(group, how): averages of gradients that are transferred compressed: "int8", "topk ratio=0.01",
 -- "powersgd rank=4". average_gradients() returns the number of contributors. finish() waits for ranks that still step,
 -- and ignores the gradients' values.
-distlearn.CompressedAllReduce = class(on_group(capi.mv_compressed_open), capi.mv_compressed_close, {
+distlearn.CompressedAllReduce = class(on_group("CompressedAllReduce", capi.mv_compressed_open), capi.mv_compressed_close, {
   average_gradients = method_with_rows(capi.mv_compressed_average),
   finish = method_with_rows(capi.mv_compressed_finish),
 })
 
-return distlearn
+return names.refuse_classes(distlearn, "strategy")

@@ -60,6 +60,11 @@ local function written(handle, array, call)
   end
 end
 
+local function checked_loss(loss)
+  if type(loss) == "number" then return loss end
+  capi.raise(capi.MV_EINVAL, ("gossip: the loss must be a number, not %s"):format(loss == nil and "nil" or "a " .. type(loss)))
+end
+
 --- Publishes these arrays as one snapshot, with this node's clock, which grows by 1.
 function Gossip:publish(list, loss)
   if type(list) ~= "table" or tensor.is_tensor(list) or foreign.is_tensor(list) then
@@ -67,7 +72,7 @@ function Gossip:publish(list, loss)
   end
   local published, why = pcall(function()
     for number, array in ipairs(list) do add(self.handle, array, number) end
-    capi.mv_gossip_publish(self.handle, loss)
+    capi.mv_gossip_publish(self.handle, checked_loss(loss))
   end)
   if published then return end
   pcall(capi.mv_gossip_publish, self.handle, 0 / 0)  -- a loss of NaN drops the snapshot that is being built
@@ -82,7 +87,7 @@ end
 
 --- Waits for the fetch. Returns a table with factor, peer, peer_clock, peer_loss and bytes; nil if no peer had one.
 function Gossip:fetch_wait(loss)
-  local fetched = capi.mv_gossip_fetch_wait(self.handle, loss)
+  local fetched = capi.mv_gossip_fetch_wait(self.handle, checked_loss(loss))
   self.fetching = false
   return fetched.got == 1 and fetched or nil
 end
@@ -121,12 +126,14 @@ function Gossip:add_peer(name, host, port) capi.mv_gossip_add_peer(self.handle, 
 function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) end
 --- Sets the node's clock, for example after loading a checkpoint.
 function Gossip:set_clock(clock) capi.mv_gossip_set_clock(self.handle, clock) end
+--- Closes the node and releases its port. A second close() does nothing.
 function Gossip:close()
+  if self.ended then return end
   self.guard.open, self.ended = false, "after close()"
   capi.mv_gossip_close(self.handle)
 end
 
-objects.finish("gossip", Gossip)
+objects.finish("gossip", Gossip, {close = true})
 
 --- Closes the node when it is garbage-collected, unless it was closed. Before Lua 5.2 only proxies have finalizers.
 local function guard(handle)

@@ -195,7 +195,14 @@ function Group:allreduce_custom(given, reduce, how)
     local made = {unpack(mine)} -- a copy, because the function may put new arrays into its list
     local result
     if is_one then result = reduce(made[1], theirs[1]) else result = reduce(made, {unpack(theirs)}) end
-    if result ~= nil then made = is_one and {result} or result end
+    if result ~= nil then
+      local kind = type(result)
+      if kind == "string" or kind == "boolean" or kind == "function" or not is_one and kind ~= "table" then
+        local needed = is_one and "a tensor" or "a list of tensors"
+        capi.raise(capi.MV_EINVAL, ("group:allreduce_custom: reduce must return nothing or %s, not a %s"):format(needed, kind))
+      end
+      made = is_one and {result} or result
+    end
     for i, own in ipairs(mine) do put(own, made[i]) end
   end, how, places)
   for i, leaf in ipairs(leaves) do
@@ -221,11 +228,20 @@ function Group:barrier(how) capi.mv_group_barrier(self.handle, options(values.ch
 --- After a rank is lost: makes a new group of the survivors, which must all call it.
 function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN))), self.life) end
 
---- Closes the group.
+--- Closes the group: ranks that wait for this one, now or later, get an error that names it.
 function Group:close()
   local handle, has_ended = self.handle, objects.end_of(self)
   self.handle, self.ended = 0, self.ended or "after close()"
   if handle ~= 0 and not has_ended then capi.mv_group_close(handle) end
+end
+
+--- The end of a block with `local group <close> = group.open(node)`, in Lua 5.4. After an error the group stays open
+-- until the node's own block ends or the script makes another call. If the error ends the node, too, the other ranks
+-- then hear its text, not only that this rank has left.
+function Group:__close(failure)
+  if failure == nil or objects.end_of(self) or not self.life then return self:close() end
+  self.life.failed = self.life.failed or {}
+  table.insert(self.life.failed, self)
 end
 
 function Group:described() return ("the group of rank %d of %d"):format(self.rank, self.size) end

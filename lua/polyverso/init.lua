@@ -52,6 +52,8 @@ local function options(settings)
   if settings ~= nil and type(settings) ~= "table" then
     capi.raise(capi.MV_EINVAL, "the settings must be a table, such as {sync = true}, not a " .. type(settings))
   end
+  local sync = settings and settings.sync
+  if type(sync) == "string" and not tonumber(sync) then capi.raise(capi.MV_EINVAL, ('polyverso.init: sync is true or false, not "%s"'):format(sync)) end
   local moved
   for key, value in pairs(settings or {}) do
     moved = moved or {}

@@ -38,7 +38,7 @@ local function tensors_of_key(value, copies)
   local one = tensor_of(value, copies)
   if one then return {one} end
   if type(value) ~= "table" then
-    refuse(capi.MV_EINVAL, "a value must be a tensor or FFI memory, not a %s", value == nil and "nil" or type(value))
+    refuse(capi.MV_EINVAL, "a value must be a tensor or FFI memory, not %s", value == nil and "nil" or "a " .. type(value))
   end
   local some = {}
   for i, item in ipairs(value) do
@@ -105,6 +105,7 @@ end
 
 --- Pulls values into `out`. They include this worker's earlier pushes, in a dist_sync store with their whole rounds.
 function KVStore:pull(key, out, how)
+  if out == nil then refuse(capi.MV_EINVAL, "store:pull: nothing to pull into: write store:pull(key, tensor)") end
   local copies = {}
   local request = updated(self, capi.kv_pull, key, with_priority(how, tensors(key, out, copies)), options(how))
   if request then return Request.new(request, function() copy_back(copies) end, "store:pull") end
@@ -328,8 +329,9 @@ function KVStore:barrier(how) capi.kv_barrier(self.handle, options(how)) end
 --- This worker stops pushing: rounds continue without it.
 function KVStore:leave() capi.kv_leave(self.handle) end
 
---- Closes the store.
+--- Closes the store. The values of a dist type stay on the servers. A second free() does nothing.
 function KVStore:free()
+  if objects.end_of(self) then return end
   capi.kv_free(self.handle)
   self.ended = "after free()"
 end
@@ -348,7 +350,7 @@ function KVStore:__tostring()
   return ("polyverso.kvstore %s%s%s"):format(self.name, self.place and ", " .. self.place or "", why and ", " .. why or "")
 end
 
-objects.finish("store", KVStore)
+objects.finish("store", KVStore, {free = true})
 
 -- A store in a process that is only a server: it has a type, a rank and a number of workers. All else is an error.
 local StoreOfServer = {}

@@ -7,6 +7,7 @@
 -- 100}(50). All schedules take base_lr, the rate at their start, and warmup_steps, warmup_begin_lr and warmup_mode.
 
 local capi = require("polyverso.capi")
+local names = require("polyverso.names")
 
 local COMMON = {base_lr = true, warmup_steps = true, warmup_begin_lr = true, warmup_mode = true}
 
@@ -49,7 +50,13 @@ for name, kind in pairs(KINDS) do
     local parameters = {lr_scheduler = kind.lr_scheduler, base_lr = 0.01}
     for key, value in pairs(settings or {}) do
       if not (kind.own[key] or COMMON[key]) then
-        capi.raise(capi.MV_EINVAL, ("a %s has no parameter '%s'"):format(name, tostring(key)))
+        local known = {}
+        for _, names_of in ipairs{kind.own, COMMON} do
+          for parameter in pairs(names_of) do known[#known + 1] = parameter end
+        end
+        table.sort(known)
+        local similar = names.did_you_mean(key, known)
+        capi.raise(capi.MV_EINVAL, ("a %s has no parameter '%s'; known: %s%s"):format(name, tostring(key), table.concat(known, " "), similar))
       end
       parameters[key] = type(value) == "table" and table.concat(value, ":") or value
     end
@@ -58,4 +65,4 @@ for name, kind in pairs(KINDS) do
     return made
   end
 end
-return module
+return names.refuse_classes(module, "schedule")

@@ -33,12 +33,14 @@ local EXCEPTIONS = {
   mv_local_sgd_synchronize = "LocalSGD:synchronize_parameters", mv_compressed_open = "distlearn.CompressedAllReduce",
   mv_compressed_average = "CompressedAllReduce:average_gradients", kv_create = "kvstore.create", kv_run_server = "kvstore.run_server",
   kv_set_controller = "kvstore.set_controller", kv_next_command = "kvstore.run_commands", kv_next_update = "store:update",
-  mv_abort = "node:abort",
+  mv_abort = "node:abort", mv_tensor_binary = "tensor arithmetic", mv_tensor_scalar = "tensor arithmetic",
+  mv_tensor_unary = "tensor arithmetic", mv_tensor_reduce = "tensor reduction",
 }
 for _, name in ipairs{"add", "get", "peek", "set", "erase"} do EXCEPTIONS["mv_table_" .. name .. "_rows"] = "table:" .. name end
 
---- The function by which the script makes the table that is being created, for messages: node:matrix.
-function names.creating(kind) EXCEPTIONS.mv_table_create = "node:" .. kind end
+--- Names the function by which the script calls a function of C from now on, for messages: node:matrix calls
+-- mv_table_create.
+function names.called(of_c, by) EXCEPTIONS[of_c] = by end
 
 local function of_function(name)
   for _, prefix in ipairs(PREFIXES) do
@@ -88,6 +90,21 @@ function names.did_you_mean(name, known)
   end
   if not best or least > math.max(1, math.floor(#best / 3)) then return "" end
   return ('; did you mean "%s"?'):format(best)
+end
+
+--- Makes a module refuse names of classes that it does not have: a nil would be "a nil value" without its name.
+function names.refuse_classes(module, kind)
+  return setmetatable(module, {__index = function(_, name)
+    if type(name) ~= "string" or not name:find("^%u") then return nil end
+    local known = {}
+    for class in pairs(module) do
+      if class:find("^%u") then known[#known + 1] = class end
+    end
+    table.sort(known)
+    local capi = require("polyverso.capi")
+    local similar = names.did_you_mean(name, known)
+    capi.raise(capi.MV_EINVAL, ('unknown %s "%s"; known: %s%s'):format(kind, name, table.concat(known, ", "), similar))
+  end})
 end
 
 --- The words of a text.

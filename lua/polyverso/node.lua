@@ -56,13 +56,17 @@ local function create(self, kind, spec)
     local given = (tensor.is_tensor(spec) or foreign.is_tensor(spec)) and "a tensor" or spec == nil and "nothing" or "a " .. type(spec)
     capi.raise(capi.MV_EINVAL, ("node:%s() takes a table such as %s, not %s"):format(kind, EXAMPLES[kind], given))
   end
+  if spec.rows == nil and spec.size == nil and kind ~= "keyvalue" then
+    local missing = kind == "array" and "size" or "rows"
+    capi.raise(capi.MV_EINVAL, ("node:%s: %s is missing: write node:%s%s"):format(kind, missing, kind, EXAMPLES[kind]))
+  end
   local passed = {kind = KINDS[kind], dtype = values.dtype(spec.dtype)}
   for key, value in pairs(spec) do
     if key ~= "init" and key ~= "dtype" then passed[key] = key == "updater" and tostring(value) or value end
   end
   local needed = {rows = tonumber(spec.rows or spec.size), cols = tonumber(spec.cols) or 1, is_flat = kind == "array", dtype = passed.dtype}
   local init = data.given(spec.init, needed, spec.name and ('init of table "%s"'):format(spec.name) or "init")
-  names.creating(kind)
+  names.called("mv_table_create", "node:" .. kind)
   return Table.new(capi.mv_table_create(self.handle, passed, values.with_dtype(init, passed.dtype, init ~= spec.init)), self.life)
 end
 

@@ -140,4 +140,4 @@ function module.create(name, settings)
   capi.raise(capi.MV_EINVAL, ('unknown optimizer "%s"%s; known: %s'):format(name, similar, table.concat(all, ", ")))
 end
 
-return module
+return names.refuse_classes(module, "optimizer")

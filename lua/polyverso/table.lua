@@ -51,6 +51,9 @@ local checked = values.checked
 local function ids_of(how)
   if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
   local ids = how.rows or how.keys
+  if how.keys and type(ids) == "table" and type(ids[1]) == "string" then
+    capi.raise(capi.MV_EDTYPE, ('keys are integers, not strings such as "%s": number or hash them'):format(ids[1]))
+  end
   return ids and data.ids(ids)
 end
 
@@ -123,6 +126,7 @@ end
 
 local function write(self, changes, how, whole, some)
   how = checked(how, KNOWN)
+  if changes == nil then capi.raise(capi.MV_EDTYPE, self:described() .. ": nil was given instead of values") end
   local ids, options = ids_of(how), values.call_options(flags_of(how), how.timeout)
   local given = data.given(changes, needed(self, ids and data.count(ids) or self.rows), self)
   local request
@@ -191,8 +195,9 @@ local function ended(self, why)
   self.ended = why
 end
 
---- Closes this handle; the table continues to exist.
+--- Closes this handle; the table continues to exist. A second close() does nothing.
 function Table:close()
+  if objects.end_of(self) then return end
   capi.mv_table_close(self.handle)
   ended(self, "after close()")
 end
@@ -212,4 +217,4 @@ function Table:__tostring()
   return ('<polyverso.Table "%s", %s %s%s%s>'):format(self.name, shape, tensor.name_of(self.dtype), sparse, why and ", " .. why or "")
 end
 
-return objects.finish("table", Table)
+return objects.finish("table", Table, {close = true})

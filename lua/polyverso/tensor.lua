@@ -25,6 +25,10 @@ local CTYPES = {f32 = "float *", f64 = "double *", i64 = "int64_t *", i32 = "int
 
 local function code(dtype)
   local known = CODES[dtype or "f32"]
+  if dtype ~= nil and type(dtype) ~= "string" then
+    local example = 'the dtype is a text such as "f64", not a %s: tensor.zeros({2, 3}, "f64"), tensor.full({2, 3}, 0.5, "f64")'
+    capi.raise(capi.MV_EINVAL, example:format(type(dtype)))
+  end
   if not known then
     capi.raise(capi.MV_EINVAL, ('a tensor holds f32, f64, i64, i32, u8, i8, f16 or bf16, not "%s"'):format(tostring(dtype)))
   end
@@ -58,14 +62,22 @@ function Tensor.range(count, start, step, dtype)
   return made
 end
 
+local function check_seed(call, seed, last)
+  if type(seed) == "number" then return end
+  local given = seed == nil and "nil" or "a " .. type(seed)
+  capi.raise(capi.MV_EINVAL, ("%s: the seed must be an integer, not %s: %s(shape, seed, %s, dtype)"):format(call, given, call, last))
+end
+
 --- Random numbers; a seed gives the same ones on every machine and in every language.
 function Tensor.uniform(shape, seed, low, high, dtype)
+  check_seed("tensor.uniform", seed, "low, high")
   local made = Tensor.zeros(shape, dtype)
   capi.mv_tensor_uniform(made, seed, low or 0, high or 1)
   return made
 end
 
 function Tensor.normal(shape, seed, mean, deviation, dtype)
+  check_seed("tensor.normal", seed, "mean, deviation")
   local made = Tensor.zeros(shape, dtype)
   capi.mv_tensor_normal(made, seed, mean or 0, deviation or 1)
   return made
@@ -85,10 +97,14 @@ end
 function Tensor.copy_of(data, dtype)
   if is_tensor(data) then return dtype and data:cast(dtype) or data:copy() end
   if foreign.is_tensor(data) then return Tensor.copy_of(require("polyverso.arrays").one(data), dtype) end
-  local shape, flat = {}, {}
-  if type(data) == "number" then
+  local shape, flat, kind = {}, {}, type(data)
+  if kind ~= "number" and kind ~= "table" and kind ~= "cdata" then
+    local given = data == nil and "nil" or "a " .. kind
+    capi.raise(capi.MV_EDTYPE, ("a tensor, a number, lists of numbers or FFI memory are needed, not %s"):format(given))
+  end
+  if kind == "number" then
     flat[1] = data
-  elseif type(data) == "table" and not data.pointer then
+  elseif kind == "table" and not data.pointer then
     lay_out(data, 1, shape, flat)
   else
     local view = Tensor.view(data)

@@ -66,6 +66,18 @@ describe("a group", function()
     ]]))
   end)
 
+  it("refuses results that are no tensors, and tells all ranks", function()
+    local told = "a tensor, not a string; a list of tensors, not a boolean"
+    assert.same({told, told, told}, seen([[
+      local texts = {}
+      for _, case in ipairs{{tensor.zeros({3}), "x"}, {{tensor.zeros({3})}, true}} do
+        local _, failure = pcall(group.allreduce_custom, group, case[1], function() return case[2] end)
+        texts[#texts + 1] = failure.text:match("reduce must return nothing or (a[%a ]-, not a %a+)")
+      end
+      see(table.concat(texts, "; "))
+    ]]))
+  end)
+
   it("lets ranks that are through drain", function()
     assert.same({
       "max,1i64,2f64 custom,1f64 max,3i64,2f64 custom,3f64",

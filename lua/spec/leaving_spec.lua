@@ -3,15 +3,19 @@
 local polyverso = require("polyverso")
 local ranks = require("spec.ranks")
 
--- What two workers print when worker 1 runs `script`, and worker 0 waits for it in a barrier.
-local function heard(script)
+local IN_NODE = "return pcall(node.barrier, node)"
+local IN_GROUP = 'local group = require("polyverso.group").open(node) return pcall(group.barrier, group)'
+
+-- What two workers print when worker 1 runs `script`, and worker 0 waits for it in a barrier of the node, or of a group.
+local function heard(script, waits)
   local path = os.tmpname()
   local file = assert(io.open(path, "w"))
   file:write([[
     local polyverso = require("polyverso")
     if os.getenv("POLYVERSO_RANK") == "0" then
       local node = polyverso.init{log_level = "off"}
-      local ended, failure = pcall(node.barrier, node)
+      local function wait() ]] .. (waits or IN_NODE) .. [[ end
+      local ended, failure = wait()
       print("barrier: " .. (ended and "ended" or failure.name .. " " .. failure.text))
       if ended then node:shutdown() else node:abort() end
       os.exit(0)
@@ -26,8 +30,8 @@ local function heard(script)
   return text
 end
 
-local function lost(reason, script)
-  local text = heard(script)
+local function lost(reason, script, waits)
+  local text = heard(script, waits)
   local line = text:match("%[w0%] barrier: ([^\n]*)")
   assert.truthy(line and line:find("MV_EPEERLOST", 1, true) and line:find(reason, 1, true), text)
   return text
@@ -58,6 +62,38 @@ describe("a script that fails", function()
     end)
   end
 
+  it("with a group open tells the ranks that wait in the group why", function()
+    lost("a wrong rate", [[
+      polyverso.with({log_level = "off"}, function(node)
+        local group = require("polyverso.group").open(node)
+        error("a wrong rate")
+      end)
+    ]], IN_GROUP)
+    if _VERSION ~= "Lua 5.4" then return end
+    lost("a wrong rate (rank 1", [[
+      local node <close> = polyverso.init{log_level = "off"}
+      local t <close> = node:keyvalue{}
+      local group <close> = require("polyverso.group").open(node)
+      local sgd <close> = require("polyverso.distlearn").AllReduceSGD(group)
+      error("a wrong rate")
+    ]], "node:keyvalue{} " .. IN_GROUP)
+  end)
+
+  if _VERSION == "Lua 5.4" then
+    it("in a group's block, and goes on, has left the group at its next call", function()
+      lost("has left the group", [[
+        polyverso.with({log_level = "off"}, function(node)
+          local ended = pcall(function()
+            local group <close> = require("polyverso.group").open(node)
+            error("a wrong rate")
+          end)
+          assert(not ended)
+          pcall(node.barrier, node) -- worker 0 never comes here
+        end)
+      ]], IN_GROUP)
+    end)
+  end
+
   it("or exits with a status is lost", function()
     lost("exit status 1", 'polyverso.init() error("nobody catches this")')
     lost("exit status 3", "polyverso.init() os.exit(3)")
@@ -80,6 +116,46 @@ describe("a script that ends well", function()
       assert.truthy(text:find("[w0] barrier: ended", 1, true), text)
       assert.is_nil(text:find("status", 1, true), text)
     end
+  end)
+end)
+
+if _VERSION == "Lua 5.4" then
+  describe("a block", function()
+    it("closes the objects that it declares", function()
+      local node = polyverso.init{log_level = "error"}
+      local seen = assert(load([[
+        local node, seen = ..., {}
+        do
+          local t <close> = node:array{size = 2}
+          local group <close> = require("polyverso.group").open(node)
+          local sgd <close> = require("polyverso.distlearn").AllReduceSGD(group)
+          local kv <close> = require("polyverso.kvstore").create("local")
+          local gossip <close> = require("polyverso.gossip").open_text("nodes: [{name: one, host: 127.0.0.1, port: 0}]", "one")
+          local closed <close> = node:open(t.name)
+          closed:close()
+          seen = {t, group, kv, gossip, closed}
+        end
+        return seen
+      ]]))(node)
+      for _, object in ipairs(seen) do assert.matches("after [cf]", tostring(object)) end
+      node:shutdown()
+    end)
+  end)
+end
+
+describe("objects", function()
+  it("may be closed twice", function()
+    local node = polyverso.init{log_level = "error"}
+    local t, group = node:array{size = 2}, require("polyverso.group").open(node)
+    local kv = require("polyverso.kvstore").create("local")
+    local gossip = require("polyverso.gossip").open_text("nodes: [{name: one, host: 127.0.0.1, port: 0}]", "one")
+    for _ = 1, 2 do
+      t:close()
+      group:close()
+      kv:free()
+      gossip:close()
+    end
+    node:shutdown()
   end)
 end)
 

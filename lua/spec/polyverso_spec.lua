@@ -51,7 +51,7 @@ describe("polyverso", function()
   it("refuses what does not fit", function()
     local a = node:array{size = 2, reject_nonfinite = true}
     assert.equal("MV_ESHAPE", failure_of(a.add, a, {1}).name)
-    assert.equal("MV_ESHAPE", failure_of(a.add, a, nil).name)
+    assert.equal("MV_EDTYPE", failure_of(a.add, a, nil).name)
     assert.equal("MV_ERANGE", failure_of(a.get, a, {rows = {2}}).name)
     assert.equal("MV_ENONFINITE", failure_of(a.add, a, {1, math.huge}).name)
     assert.equal("MV_EINVAL", failure_of(node.array, node, {length = 3}).name)

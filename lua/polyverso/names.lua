@@ -120,7 +120,7 @@ end
 function names.in_text(text)
   local misspelt, known = text:match('unknown %a+ "([^"]*)"; known: (.*)$')
   if known and not known:find("did you mean", 1, true) then text = text .. names.did_you_mean(misspelt, names.words(known)) end
-  text = text:gsub("mv_init_options%.", "the option ")
+  text = text:gsub("mv_init_options%.", "the option "):gsub(": ([%l_]+) is NULL", ": %1 is nil")
   text = text:gsub("%f[%w_]an (mv_[%w_]+)", function(name) return TYPES[name] and "a " .. TYPES[name] end)
   return (text:gsub("%f[%w_][mk]v_[%w_]+", of))
 end

@@ -64,6 +64,11 @@ local function create(self, kind, spec)
   for key, value in pairs(spec) do
     if key ~= "init" and key ~= "dtype" then passed[key] = key == "updater" and tostring(value) or value end
   end
+  local updater, class = spec.updater, type(spec.updater) == "table" and getmetatable(spec.updater)
+  if updater ~= nil and type(updater) ~= "string" and not (class and class.__tostring) then
+    local message = 'node:%s: updater is a text such as "sgd rate=0.1", or an optimizer of polyverso.optimizer, not a %s'
+    capi.raise(capi.MV_EINVAL, message:format(kind, type(updater)))
+  end
   local needed = {rows = tonumber(spec.rows or spec.size), cols = tonumber(spec.cols) or 1, is_flat = kind == "array", dtype = passed.dtype}
   local init = data.given(spec.init, needed, spec.name and ('init of table "%s"'):format(spec.name) or "init")
   names.called("mv_table_create", "node:" .. kind)

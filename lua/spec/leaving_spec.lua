@@ -34,6 +34,7 @@ local function lost(reason, script, waits)
   local text = heard(script, waits)
   local line = text:match("%[w0%] barrier: ([^\n]*)")
   assert.truthy(line and line:find("MV_EPEERLOST", 1, true) and line:find(reason, 1, true), text)
+  assert.equal(1, select(2, line:gsub("rank 1, pid", "")), line)
   return text
 end
 

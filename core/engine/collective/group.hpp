@@ -78,7 +78,7 @@ class Group {
   void on_note(const wire::GroupNote& note);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
 
-  /// The process of a rank is gone.
+  /// The process of a rank is gone; `why` names it.
   void lost(uint32_t rank, const base::Status& why);
   /// Breaks the group: operations that are running or begin later fail. `tell` notifies the other ranks.
   void break_group(const base::Status& why, bool tell);

@@ -24,7 +24,7 @@ sub open {
     return (bless { handle => $handle, name => $name }, $class)->_adopt;
 }
 
-sub _text { my ($self) = @_; return $self->{state} ? $self->SUPER::_text : $self->text }
+sub _text { my ($self) = @_; return $self->_state ? $self->SUPER::_text : $self->text }
 sub _details { my ($self) = @_; return qq{"$self->{name}"} }
 
 sub name { $_[0]{name} }

@@ -31,7 +31,7 @@ sub _instead { return 'the other process creates its own' }
 sub _details {
     my ($self) = @_;
     my $text = qq{"$self->{type}"};
-    return $self->{state} || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
+    return $self->_state || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
 }
 
 # A node's handle; without a node 0, the default node.

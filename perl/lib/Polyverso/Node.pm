@@ -23,7 +23,7 @@ sub _instead { return 'the other process calls Polyverso->init' }
 
 sub _details {
     my ($self) = @_;
-    return '' if $self->{state};
+    return '' if $self->_state;
     my $worker = $self->worker_id;
     my $place  = $worker < 0 ? 'server ' . $self->server_id . ' of ' . $self->num_servers : "worker $worker of " . $self->num_workers;
     return join ', ', $place, $self->is_sync ? 'sync' : ();

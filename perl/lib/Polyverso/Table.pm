@@ -202,8 +202,8 @@ sub clock   { Polyverso::CAPI::mv_table_clock($_[0]{handle}) }
 # A dropped table stays open: requests of it may be unfinished.
 sub DESTROY { $_[0]->_forget; return }
 
-sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->{state} = 'closed';    return }
-sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->{state} = 'destroyed'; return }
+sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->_has_ended('closed');    return }
+sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->_has_ended('destroyed'); return }
 
 1;
 
@@ -250,7 +250,7 @@ and references are errors that name the index. Data of a wrong size or type, and
 error of the family C<argument>, and nothing is sent.
 
 The table has a text, C<"$table"> is C<Polyverso::Table("weights", 10 x 64 f32)>, and C<==> and C<eq> compare two
-objects by identity. Storable refuses it, and a new thread gets C<undef> in its place.
+objects by identity. Storable refuses it, and a new thread gets a reference to C<undef> in its place.
 
 All options are optional:
 

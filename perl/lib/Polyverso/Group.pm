@@ -7,10 +7,10 @@ use warnings;
 
 use parent 'Polyverso::Handle';
 
-use Carp ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Node ();
 use Polyverso::Table ();
 use Polyverso::Tensor ();
 use Polyverso::Values ();
@@ -29,7 +29,8 @@ my %NAMES = reverse %OPERATIONS;
 sub operation {
     my ($named) = @_;
     my $op = $named->{op} // 'sum';
-    return $OPERATIONS{$op} // Carp::croak("op is $op: expected one of " . join ', ', sort keys %OPERATIONS);
+    return $OPERATIONS{$op} // Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        qq{unknown op "$op"; known: } . join ', ', sort keys %OPERATIONS);
 }
 
 # Options with the label of unnamed arrays, whose shapes the ranks compare.
@@ -38,7 +39,7 @@ sub _of_arrays { my ($options, @arrays) = @_; return Polyverso::Values::labelled
 # The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
-    Polyverso::Table::_check($named, { map { $_ => 1 } timeout => @known });
+    Polyverso::Values::check_options($named, { map { $_ => 1 } timeout => @known });
     return Polyverso::Table::_options(0, $named);
 }
 
@@ -52,26 +53,19 @@ sub from_handle {
 sub _instead { return 'the other process opens the group itself' }
 sub _details { my ($self) = @_; return "rank $self->{rank} of $self->{size}, $self->{transport}" }
 
-# A node's handle; without a node 0, the default node.
-sub _number {
-    my ($node, $method) = @_;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
-        "Polyverso::Group->$method: a Polyverso::Node is needed, not " . Polyverso::Lists::shown($node))
-        if defined $node && !UNIVERSAL::isa($node, 'Polyverso::Node');
-    return $node ? $node->handle : 0;
-}
 
 # open($node, $worker, ...): a group of these workers; without ids, of all workers.
 sub open {
     my ($class, $node, @workers) = @_;
-    my $number = _number($node, 'open');
+    @workers = @{ $workers[0] } if @workers == 1 && ref $workers[0] eq 'ARRAY';
+    my $number = Polyverso::Node::_number($node);
     return $class->from_handle(Polyverso::CAPI::mv_group_open($number, @workers ? Polyverso::Values::rows(\@workers) : undef), $number);
 }
 
 # A group of the workers on this machine.
 sub of_host {
     my ($class, $node) = @_;
-    my $number = _number($node, 'of_host');
+    my $number = Polyverso::Node::_number($node);
     return $class->from_handle(Polyverso::CAPI::mv_group_open_host($number), $number);
 }
 
@@ -91,7 +85,8 @@ sub members {
 
 # array = the reduction of all ranks' arrays, the same bits on every rank.
 sub allreduce {
-    my ($self, undef, %named) = @_;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(options(\%named, 'op'), $_[0])) }, $_[1]);
 }
@@ -99,7 +94,8 @@ sub allreduce {
 # Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
 # contributing.
 sub allreduce_many {
-    my ($self, $arrays, %named) = @_;
+    my ($self, $arrays, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
     return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
@@ -110,7 +106,7 @@ sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($valu
 sub _check_arrays {
     for my $value (@_) {
         next if _is_array($value);
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
             'a PDL or a tensor is needed, not ' . (!ref $value && defined $value ? $value : Polyverso::Lists::shown($value)));
     }
     return;
@@ -149,7 +145,8 @@ sub _reduce {
     my $result = $is_list ? $function->(\@made, [@$theirs]) : $function->($made[0], $theirs->[0]);
     @made = @$result  if $is_list  && ref $result eq 'ARRAY';
     @made = ($result) if !$is_list && _is_array($result);
-    Carp::croak(@made . ' values returned, expected ' . @$mine) if @made != @$mine;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE,
+        '$group->allreduce_custom: the function returned ' . @made . ' values, needed ' . @$mine) if @made != @$mine;
     _assign($mine->[$_], $made[$_]) for 0 .. $#made;
     return 1;
 }
@@ -171,7 +168,8 @@ sub _reduce_all {
 
 # Reduces all ranks' values pairwise by a function; returns the number of contributors.
 sub allreduce_custom {
-    my ($self, $values, $function, %named) = @_;
+    my ($self, $values, $function, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $is_list = ref $values eq 'ARRAY';
     my @given   = $is_list ? @$values : $values;
     _check_arrays(@given);
@@ -192,7 +190,8 @@ sub allreduce_custom {
 
 # Waits for the next operation of the other ranks and describes it; nothing if all ranks drain.
 sub drain {
-    my ($self, %named) = @_;
+    my ($self, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $next = Polyverso::CAPI::mv_allreduce_drain($self->{handle}, options(\%named));
     return if $next->{finished};
     my @arrays = map { { count => $_->{count}, dtype => Polyverso::Tensor::_name($_->{dtype}) } } @{ $next->{arrays} };
@@ -200,11 +199,12 @@ sub drain {
 }
 
 # Takes part in the other ranks' all-reduces, with zeros, until all ranks have called it.
-sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options(\%named)); return }
+sub allreduce_zeros { my ($self, @named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options({ Polyverso::Values::pairs(@named) })); return }
 
 # Like allreduce, but only the root gets the result.
 sub reduce {
-    my ($self, undef, %named) = @_;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $root = $named{root} // 0;
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, options(\%named, 'op', 'root')) }, $_[1]);
@@ -212,20 +212,23 @@ sub reduce {
 
 # array = the root's array, on all ranks.
 sub broadcast {
-    my ($self, undef, %named) = @_;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $root = $named{root} // 0;
     return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, options(\%named, 'root')) }, $_[1]);
 }
 
 sub broadcast_many {
-    my ($self, $arrays, %named) = @_;
+    my ($self, $arrays, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
     return;
 }
 
 # All ranks' arrays in one array with an additional dimension: a PDL's last, a tensor's first.
 sub allgather {
-    my ($self, $array, %named) = @_;
+    my ($self, $array, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
     my $all;
@@ -240,23 +243,25 @@ sub allgather {
 
 # Like allreduce, but each rank gets only its own part of the result; returns that part of the array.
 sub reduce_scatter {
-    my ($self, $array, %named) = @_;
+    my ($self, $array, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
     my $is_pdl = Polyverso::Values::is_pdl($array);
     my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
-    Carp::croak("$rows rows can't be divided evenly among $size ranks") if $rows % $size;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, "$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
     Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
     return $array->slice($first, $after) unless $is_pdl;
     return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
 }
 
-sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
+sub barrier { my ($self, @named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options({ Polyverso::Values::pairs(@named) })); return }
 
 # After the loss of a rank: makes a new group of the survivors, all of which call this.
 sub shrink {
-    my ($self, %named) = @_;
+    my ($self, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named)), $self->{node});
 }
 
@@ -309,7 +314,7 @@ F<docs/groups.md> has the details.
 
 =head2 open($node, @workers), of_host($node)
 
-C<open> opens a group of the workers with these ids, or of all workers. C<of_host> opens a group of the workers on this
+C<open> opens a group of the workers with these ids, a list or a reference to an array, or of all workers. C<of_host> opens a group of the workers on this
 machine. All members call it.
 
 =head2 rank, size, members, info, handle

@@ -11,6 +11,7 @@ use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::KVStore::Stored ();
 use Polyverso::KVStore::Values ();
+use Polyverso::Node ();
 use Polyverso::Request;
 use Polyverso::Table;
 use Polyverso::Tensor;
@@ -20,7 +21,7 @@ use overload ();
 
 sub create {
     my ($class, $type, $node) = @_;
-    my $number = _number($node);
+    my $number = Polyverso::Node::_number($node);
     my $handle = Polyverso::CAPI::kv_create($number, $type // 'local');
     return (bless { handle => $handle, node => $number, type => Polyverso::CAPI::kv_type($handle), keys => {} }, $class)->_adopt;
 }
@@ -34,9 +35,6 @@ sub _details {
     return $self->_state || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
 }
 
-# A node's handle; without a node 0, the default node.
-sub _number { my ($node) = @_; return ref $node ? $node->handle : $node // 0 }
-
 sub type        { Polyverso::CAPI::kv_type($_[0]{handle}) }
 sub rank        { Polyverso::CAPI::kv_rank($_[0]{handle}) }
 sub num_workers { Polyverso::CAPI::kv_num_workers($_[0]{handle}) }
@@ -45,7 +43,7 @@ my %KNOWN = map { $_ => 1 } qw(async priority sparse_too timeout);
 
 sub _how {
     my (%how) = @_;
-    Polyverso::Table::_check(\%how, \%KNOWN);
+    Polyverso::Values::check_options(\%how, \%KNOWN);
     my $flags = $how{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
     $flags |= $Polyverso::CAPI::KV_SPARSE_TOO if $how{sparse_too};
     return Polyverso::Table::_options($flags, \%how);
@@ -64,7 +62,7 @@ sub init {
 
 sub push {
     my ($self, $keys, $values, @how) = @_;
-    my %how = Polyverso::Values::named('$kv->push', @how);
+    my %how = Polyverso::Values::pairs(@how);
     my $tensors = Polyverso::KVStore::Values::to_send('$kv->push', $keys, $values, $self->{keys});
     Polyverso::CAPI::kv_push($self->{handle}, $keys, _values($tensors, \%how), _how(%how));
     return $self->update;
@@ -87,7 +85,7 @@ sub _updated {
 
 sub pull {
     my ($self, $keys, $out, @how) = @_;
-    my %how = Polyverso::Values::named('$kv->pull', @how);
+    my %how = Polyverso::Values::pairs(@how);
     my ($tensors, $fill) = Polyverso::KVStore::Values::to_fill('$kv->pull', $keys, $out, $self->{keys});
     return $self->_updated(\&Polyverso::CAPI::kv_pull, $fill, $keys, _values($tensors, \%how), _how(%how));
 }
@@ -102,7 +100,8 @@ sub _ids {
 }
 
 sub row_sparse_pull {
-    my ($self, $keys, $out, $row_ids, %how) = @_;
+    my ($self, $keys, $out, $row_ids, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     my $ids = _ids($row_ids);
     # One list of ids is used for all keys.
     $ids = [map { [$ids] } @$keys] if ref $keys && ref $ids ne 'ARRAY';
@@ -111,7 +110,8 @@ sub row_sparse_pull {
 
 # pushpull and broadcast make two calls each, which continue after a signal; kv_pushpull() and kv_broadcast() do not.
 sub pushpull {
-    my ($self, $keys, $values, $out, %how) = @_;
+    my ($self, $keys, $values, $out, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     $self->push($keys, $values, %how);
     return $self->pull($keys, $out // $values, %how);
 }
@@ -214,8 +214,9 @@ sub set_gradient_compression {
 }
 
 sub save_optimizer_states {
-    my ($self, $path, %how) = @_;
-    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how{dump_optimizer} ? $Polyverso::CAPI::KV_DUMP_OPTIMIZER : 0);
+    my ($self, $path, @how) = @_;
+    my $how = Polyverso::Values::options(['dump_optimizer'], @how);
+    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how->{dump_optimizer} ? $Polyverso::CAPI::KV_DUMP_OPTIMIZER : 0);
     return;
 }
 
@@ -230,7 +231,8 @@ my %controllers;
 my $MEANWHILE = 5;    # milliseconds between two polls of a request
 
 sub send_command {
-    my ($self, $head, $body, %how) = @_;
+    my ($self, $head, $body, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     my $node = $self->{node};
     if (!$controllers{$node}) {
         my $request = Polyverso::CAPI::kv_send_command($self->{handle}, $head, $body, _how(%how));
@@ -243,7 +245,7 @@ sub send_command {
 
 sub set_controller {
     my ($class, $controller, $node) = @_;
-    my $number = _number($node);
+    my $number = Polyverso::Node::_number($node);
     _check_code('Polyverso::KVStore->set_controller', $controller);
     Polyverso::CAPI::kv_set_controller($number, $controller ? 1 : 0);
     $controllers{$number} = $controller;
@@ -263,8 +265,9 @@ sub _run_commands {
 }
 
 sub run_commands {
-    my ($class, %how) = @_;
-    return _run_commands(_number($how{node}), $how{timeout} ? Polyverso::Table::milliseconds($how{timeout}) : 0);
+    my ($class, @how) = @_;
+    my $how = Polyverso::Values::options([qw(timeout node)], @how);
+    return _run_commands(Polyverso::Node::_number($how->{node}), $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0);
 }
 
 sub run_server {
@@ -275,7 +278,8 @@ sub run_server {
 }
 
 sub barrier {
-    my ($self, %how) = @_;
+    my ($self, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     Polyverso::CAPI::kv_barrier($self->{handle}, _how(%how));
     return;
 }

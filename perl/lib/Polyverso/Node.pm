@@ -29,6 +29,15 @@ sub _details {
     return join ', ', $place, $self->is_sync ? 'sync' : ();
 }
 
+# A node's handle; without a node 0, the default node. A handle is accepted as it is.
+sub _number {
+    my ($node) = @_;
+    return 0 unless defined $node;
+    return $node->handle if UNIVERSAL::isa($node, __PACKAGE__);
+    return $node if Polyverso::Values::is_integer($node);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'a Polyverso::Node is needed, not ' . Polyverso::Lists::shown($node));
+}
+
 sub handle      { $_[0]{handle} }
 sub rank        { Polyverso::CAPI::mv_rank($_[0]{handle}) }
 sub size        { Polyverso::CAPI::mv_size($_[0]{handle}) }
@@ -74,14 +83,14 @@ sub DESTROY { $_[0]->_forget; return }
 
 sub poll {
     my ($self, @how) = @_;
-    my $how  = Polyverso::Table::_named('$node->poll', [qw(capacity timeout)], @how);
+    my $how  = Polyverso::Values::options([qw(capacity timeout)], @how);
     my $wait = $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0;
     return Polyverso::CAPI::mv_poll($self->{handle}, $how->{capacity} // 64, $wait);
 }
 
 sub barrier {
     my ($self, @how) = @_;
-    my $how    = Polyverso::Table::_named('$node->barrier', [qw(timeout async)], @how);
+    my $how    = Polyverso::Values::options([qw(timeout async)], @how);
     my $flags  = $how->{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
     my $handle = Polyverso::CAPI::mv_barrier($self->{handle}, Polyverso::Table::_options($flags, $how));
     return $how->{async} ? Polyverso::Request->_new($handle) : ();
@@ -136,7 +145,7 @@ sub trace   { return Polyverso::CAPI::mv_trace_text($_[0]->{handle}) }
 
 sub save {
     my ($self, $directory, @how) = @_;
-    my $how     = Polyverso::Table::_named('$node->save', [qw(keep timeout async)], @how);
+    my $how     = Polyverso::Values::options([qw(keep timeout async)], @how);
     my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
     my $handle = Polyverso::CAPI::mv_checkpoint_save($self->{handle}, $directory, $how->{keep} // 0, $options);
     return $how->{async} ? Polyverso::Request->_new($handle) : ();
@@ -144,7 +153,7 @@ sub save {
 
 sub load {
     my ($self, $path, @how) = @_;
-    my $how     = Polyverso::Table::_named('$node->load', [qw(timeout async)], @how);
+    my $how     = Polyverso::Values::options([qw(timeout async)], @how);
     my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
     my $handle = Polyverso::CAPI::mv_checkpoint_load($self->{handle}, $path, $options);
     return $how->{async} ? Polyverso::Request->_new($handle) : ();

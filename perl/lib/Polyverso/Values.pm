@@ -8,6 +8,7 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Names ();
 use List::Util ();
 use Scalar::Util ();
 
@@ -55,11 +56,35 @@ my %STATUS = (
 
 sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $text) }
 
-# Named arguments. Perl would only warn of a name without a value.
+# Named arguments of the method that the program has called. Perl would only warn of a name without a value.
+sub pairs {
+    my (@named) = @_;
+    return @named if @named % 2 == 0;
+    return named(Polyverso::Names::method() // 'this call', @named);
+}
+
+# Named arguments of this function.
 sub named {
     my ($function, @named) = @_;
     return @named if @named % 2 == 0;
     _refuse(EINVAL => "$function: options are name => value pairs, and " . Polyverso::Lists::shown($named[-1]) . ' has no value');
+}
+
+# Refuses an option that the called method does not have: add($data, row => 3) would otherwise add to every row.
+sub check_options {
+    my ($how, $known) = @_;
+    for my $name (sort keys %$how) {
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, qq{unknown option "$name"; known: @{[sort keys %$known]}}) unless $known->{$name};
+    }
+    return;
+}
+
+# The options of a call, checked against the names of those that its method has.
+sub options {
+    my ($known, @named) = @_;
+    my %how = pairs(@named);
+    check_options(\%how, { map { $_ => 1 } @$known });
+    return \%how;
 }
 
 # A name with its parameters as text: ('mx.sgd', learning_rate => 0.5) is 'mx.sgd learning_rate=0.5'.
@@ -245,12 +270,13 @@ sub rows {
     if (is_pdl($rows)) {
         return $rows if $rows->type eq 'longlong' || $rows->type eq 'indx';
         my $ids = $rows->flat->longlong;
-        _refuse(EINVAL => 'row ids are not integers') unless PDL::all($ids == $rows->flat);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'row ids are not integers') unless PDL::all($ids == $rows->flat);
         return $ids;
     }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
-        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not a 64-bit integer') unless is_integer($id);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'an id is ' . Polyverso::Lists::shown($id) . ', not a 64-bit integer')
+            unless is_integer($id);
     }
     return pack 'q*', @ids;
 }

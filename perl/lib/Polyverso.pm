@@ -50,12 +50,14 @@ sub _settings {
 
 sub init {
     my $settings = _settings(init => @_);
+    local $Polyverso::Names::FURTHER_OPTIONS = ' log_level';
     Polyverso::CAPI::mv_init($settings);
     return Polyverso::Node->_new(0);
 }
 
 sub open_node {
     my $settings = _settings(open_node => @_);
+    local $Polyverso::Names::FURTHER_OPTIONS = ' log_level';
     return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open($settings));
 }
 

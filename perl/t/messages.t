@@ -65,6 +65,77 @@ answers('ids and nodes',
     qr/\A\$node->open: name is undef\z/,                                                       sub { $node->open },
     qr/\A\$node->load: path is undef\z/,                                                       sub { $node->load },
 );
+
+answers('init and tables',
+    qr/\APolyverso->init: unknown option "loglevel"; known: .* log_level; did you mean "log_level"\?\z/, sub { Polyverso->init(loglevel => 'error') },
+    qr/\APolyverso->open_node: .*\brank=1 is set, but nodes is not/,                       sub { Polyverso->open_node(rank => 1) },
+    qr/\A\$node->array: size is missing: pass size => \$number\z/,                          sub { $node->array(init => [1, 2]) },
+    qr/\A\$node->matrix: rows is missing/,                                                  sub { $node->matrix(cols => 3) },
+    qr/\A\$node->array: unknown option "nam"; known: dtype init merge name .*mean "name"/,  sub { $node->array(size => 3, nam => 'x') },
+    qr/\A\$node->sparse: unknown option "init"; known: cols .*initial /,                    sub { $node->sparse(rows => 3, init => [1]) },
+);
+
+answers('groups',
+    qr/\A\$group->broadcast: root is "me", not an integer\z/,                               sub { $group->broadcast($tensor, root => 'me') },
+    qr/\A\$group->reduce: root is "me", not an integer\z/,                                  sub { $group->reduce($tensor, root => 'me') },
+    qr/\A\$group->allreduce: bytes can't be reduced: .* dtype => 'f32'\z/,                  sub { my $bytes = pack 'f*', 1, 2; $group->allreduce($bytes) },
+    qr/\A\$group->allreduce_custom: a code reference is needed, not undef\z/,               sub { $group->allreduce_custom($tensor) },
+    qr/\A\$group->allreduce_many: a reference to an array .* is needed, not a reference/,   sub { $group->allreduce_many({}) },
+    qr/\A\$group->allreduce_many: a PDL or a tensor is needed, not a reference to array/,   sub { $group->allreduce_many([[1, 2]]) },
+    qr/\A\$group->broadcast_many: root is "x"/,                                             sub { $group->broadcast_many([$tensor], root => 'x') },
+);
+
+my $DistLearn = 'Polyverso::DistLearn';
+my $sgd       = "${DistLearn}::AllReduceSGD"->new($group);
+answers('strategies',
+    qr/\A${DistLearn}::AllReduceEA->new: tau is undef, not an integer\z/,                    sub { "${DistLearn}::AllReduceEA"->new($group) },
+    qr/\A${DistLearn}::AllReduceEA->new: unknown option "tua"; .*did you mean "tau"\?\z/,    sub { "${DistLearn}::AllReduceEA"->new($group, tua => 1, alpha => 1) },
+    qr/\A${DistLearn}::AsyncEA->new: alpha is "x", not a number\z/,                          sub { "${DistLearn}::AsyncEA"->new($table, tau => 1, alpha => 'x') },
+    qr/\A${DistLearn}::LocalSGD->new: .*"steps" has no value/,                               sub { "${DistLearn}::LocalSGD"->new($group, 'steps') },
+    qr/\A${DistLearn}::CompressedAllReduce->new: .*"ratio"/,                                 sub { "${DistLearn}::CompressedAllReduce"->new($group, 'int8', ratio => 0.1) },
+    qr/\A\$sgd->sum_gradients: unknown option "timout"; .*did you mean "timeout"/,          sub { $sgd->sum_gradients([$tensor], timout => 5) },
+);
+is($sgd->sum_gradients([$tensor], timeout => 5), 1, 'a time-out by its name');
+is($sgd->sum_gradients([$tensor], 5),            1, 'or by its place');
+ok("${DistLearn}::AllReduceEA"->new($group, tau => 2, alpha => 0.1), 'tau and alpha by their names');
+ok("${DistLearn}::DiLoCo"->new($group, 10, { fragments => 2 }),      'the number of steps by its place, settings in a hash');
+ok("${DistLearn}::CompressedAllReduce"->new($group, 'topk', ratio => 0.1), 'the parameters of a codec as pairs');
+
+my $yaml   = 'nodes: [{name: a, host: 127.0.0.1, port: 0}]';
+my $gossip = Polyverso::Gossip->open(\$yaml, 'a');
+answers('gossip',
+    qr/\APolyverso::Gossip->open: a text is given .*: pass a reference to it/,               sub { Polyverso::Gossip->open($yaml, 'a') },
+    qr/\APolyverso::Gossip->open: the path .* is needed, not a reference to hash\z/,         sub { Polyverso::Gossip->open({ nodes => [] }, 'a') },
+    qr/\A\$gossip->update_send: the loss is undef, not a number\z/,                         sub { $gossip->update_send([$tensor]) },
+    qr/\A\$gossip->update_send: the loss is "low", not a number\z/,                         sub { $gossip->update_send([$tensor], 'low') },
+    qr/\A\$gossip->update_send: data must be/,                                              sub { $gossip->update_send([1, 2], 0.5) },
+    qr/\A\$gossip->add_peer: the port is undef, not an integer\z/,                          sub { $gossip->add_peer('b', '127.0.0.1') },
+    qr/\A\$gossip->set_clock: the clock is undef, not a number\z/,                          sub { $gossip->set_clock },
+    qr/\A\$gossip->state: the gossip node is closed\z/,                                     sub { $gossip->close; $gossip->state },
+);
+
+answers('tensors',
+    qr/\APolyverso::Tensor->zeros: the shape is missing: pass a number, or several as/,      sub { Polyverso::Tensor->zeros },
+    qr/\APolyverso::Tensor->ones: .* not '3': several dimensions are one argument/,          sub { Polyverso::Tensor->ones(2, 3) },
+    qr/\A\$tensor->item: 2 elements/,                                                       sub { $tensor->item },
+);
+is_deeply(Polyverso::Tensor->ones(4)->reshape(2, 2)->shape, [2, 2], 'a shape as a list');
+
+SKIP: {
+    skip 'needs PDL', 1 unless Polyverso::Values::have_pdl();
+    my $counts = PDL->can('ushort')->(PDL->new([1, 300]));
+    my $refuse = qr/a PDL of ushort is not supported here: \$pdl->long has its integers/;
+    answers('ushort is not taken for the bits of bf16',
+        $refuse, sub { $group->allreduce($counts) },
+        $refuse, sub { $group->allreduce_many([$counts]) },
+        $refuse, sub { $group->allgather($counts) },
+        $refuse, sub { $group->broadcast($counts) },
+        $refuse, sub { $sgd->sum_gradients({ w => $counts }) },
+        $refuse, sub { $store->init('counts', $counts) },
+        $refuse, sub { $store->push('w', [$counts]) },
+    );
+}
+
 is(Polyverso::Group->open($node, [0])->size, 1, 'worker ids may be in an array');
 
 done_testing;

@@ -87,6 +87,7 @@ sub members {
 sub allreduce {
     my ($self, undef, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
+    _check_packed($_[1]) unless defined $named{dtype};
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(options(\%named, 'op'), $_[0])) }, $_[1]);
 }
@@ -97,6 +98,7 @@ sub allreduce_many {
     my ($self, $arrays, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
+    _check_list($arrays);
     my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
     return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
 }
@@ -104,6 +106,7 @@ sub allreduce_many {
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
 
 sub _check_arrays {
+    Polyverso::Values::check_bits(@_);
     for my $value (@_) {
         next if _is_array($value);
         Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
@@ -111,6 +114,25 @@ sub _check_arrays {
     }
     return;
 }
+
+# A reference to an array of arrays, which may also be packed bytes.
+sub _check_list {
+    my ($arrays) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        'a reference to an array of PDLs or tensors is needed, not ' . Polyverso::Lists::shown($arrays)) if ref $arrays ne 'ARRAY';
+    _check_arrays(grep { ref || !defined } @$arrays);
+    return;
+}
+
+# Only a string with a dtype holds numbers.
+sub _check_packed {
+    my ($array) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE, q{bytes can't be reduced: pass the dtype of a packed string, such as dtype => 'f32'})
+        if defined $array && !ref $array;
+    return;
+}
+
+sub _root { my ($named) = @_; return Polyverso::Values::integer('root', $named->{root} // 0) }
 
 # Calls $code with an array that C can use in place: a PDL or a tensor, or a tensor with the numbers of a packed string,
 # which then receives the result. Without a dtype a string is bytes, which can be broadcast but not reduced.
@@ -124,7 +146,7 @@ sub _in_place {
         $_[2] = $tensor->_packed;
     }
     else {
-        _check_arrays($_[2]) if ref $_[2] ? !_is_array($_[2]) : !defined $_[2];
+        _check_arrays($_[2]) if ref $_[2] || !defined $_[2];
         $code->($_[2]);
     }
     return $_[2];
@@ -170,6 +192,8 @@ sub _reduce_all {
 sub allreduce_custom {
     my ($self, $values, $function, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'a code reference is needed, not ' . Polyverso::Lists::shown($function))
+        unless Polyverso::Values::is_code($function);
     my $is_list = ref $values eq 'ARRAY';
     my @given   = $is_list ? @$values : $values;
     _check_arrays(@given);
@@ -205,7 +229,8 @@ sub allreduce_zeros { my ($self, @named) = @_; Polyverso::CAPI::mv_allreduce_zer
 sub reduce {
     my ($self, undef, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
-    my $root = $named{root} // 0;
+    _check_packed($_[1]) unless defined $named{dtype};
+    my $root = _root(\%named);
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, options(\%named, 'op', 'root')) }, $_[1]);
 }
@@ -214,14 +239,15 @@ sub reduce {
 sub broadcast {
     my ($self, undef, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
-    my $root = $named{root} // 0;
+    my $root = _root(\%named);
     return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, options(\%named, 'root')) }, $_[1]);
 }
 
 sub broadcast_many {
     my ($self, $arrays, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
-    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
+    _check_list($arrays);
+    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named), options(\%named, 'root'));
     return;
 }
 
@@ -305,7 +331,8 @@ Polyverso::Group - workers that reduce arrays together
 =head1 DESCRIPTION
 
 Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
-take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. All ranks make the same calls in
+take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. PDLs of ushort are refused:
+C<< Polyverso::Tensor->view($pdl) >> makes one an array of bf16. All ranks make the same calls in
 the same order. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
 of them; C<reduce> and C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>.
 F<docs/groups.md> has the details.
@@ -314,8 +341,8 @@ F<docs/groups.md> has the details.
 
 =head2 open($node, @workers), of_host($node)
 
-C<open> opens a group of the workers with these ids, a list or a reference to an array, or of all workers. C<of_host> opens a group of the workers on this
-machine. All members call it.
+C<open> opens a group of the workers with these ids, a list or a reference to an array, or of all workers. C<of_host>
+opens a group of the workers on this machine. All members call it.
 
 =head2 rank, size, members, info, handle
 

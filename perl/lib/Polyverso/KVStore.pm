@@ -17,7 +17,6 @@ use Polyverso::Table;
 use Polyverso::Tensor;
 use Polyverso::Values;
 use Scalar::Util ();
-use overload ();
 
 sub create {
     my ($class, $type, $node) = @_;
@@ -131,12 +130,10 @@ sub set_optimizer {
     return;
 }
 
-sub _is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
-
 # Refuses what can't be called, at once: a push would fail later.
 sub _check_code {
     my ($what, $code) = @_;
-    return if !defined $code || _is_code($code);
+    return if !defined $code || Polyverso::Values::is_code($code);
     Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
         "$what: a code reference is needed, or undef for none, not " . Polyverso::Lists::shown($code));
 }

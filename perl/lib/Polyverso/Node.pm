@@ -98,10 +98,23 @@ sub barrier {
 
 my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix sparse keyvalue);
 
+# The options of each kind of table, the required one first.
+my @SPEC = qw(name dtype updater staleness reject_nonfinite merge);
+my @INITIAL = qw(initial initial_range seed);
+my %SPEC = (
+    array    => [qw(size init),      @SPEC],
+    matrix   => [qw(rows cols init), @SPEC],
+    sparse   => [qw(rows cols),      @INITIAL, @SPEC],
+    keyvalue => [qw(cols capacity),  @INITIAL, @SPEC],
+);
+
 sub _create {
     my ($kind, $self, @spec) = @_;
     local $Polyverso::Names::FUNCTION{mv_table_create} = "\$node->$kind";
-    my %spec   = Polyverso::Values::named("\$node->$kind", @spec);
+    my %spec = %{ Polyverso::Values::options($SPEC{$kind}, @spec) };
+    my ($required) = @{ $SPEC{$kind} };
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$required is missing: pass $required => \$number")
+        unless defined $spec{$required} || $kind eq 'keyvalue';
     my $init   = delete $spec{init};
     my $dtype  = Polyverso::Values::dtype($spec{dtype});
     my $rows   = $spec{ $kind eq 'array' ? 'size' : 'rows' };

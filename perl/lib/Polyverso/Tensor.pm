@@ -8,6 +8,7 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Names ();
 use Polyverso::Values;
 
 my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 I8 F16 BF16);
@@ -48,8 +49,9 @@ use overload
 
 sub _code {
     my ($dtype) = @_;
-    return $CODE{ $dtype // 'f32' } // Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
-        "a tensor holds @{[sort keys %CODE]}, not '$dtype'");
+    return $CODE{ $dtype // 'f32' } // Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        "a tensor holds @{[sort keys %CODE]}, not '$dtype'"
+            . (Polyverso::Lists::is_number($dtype) ? ': several dimensions are one argument, such as [2, 3]' : ''));
 }
 
 # The name of an mv_dtype.
@@ -92,6 +94,7 @@ sub _reduce {
 
 sub zeros {
     my ($class, $shape, $dtype) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the shape is missing: pass a number, or several as [2, 3]') unless defined $shape;
     return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape));
 }
 
@@ -186,7 +189,7 @@ sub set {
     return;
 }
 
-sub item { $_[0]->reshape([])->get }
+sub item { local $Polyverso::Names::FUNCTION{mv_tensor_reshape} = '$tensor->item'; return $_[0]->reshape([])->get }
 
 sub to_list {
     my ($self) = @_;
@@ -208,7 +211,7 @@ sub slice {
 }
 
 sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_row($self, $row)) }
-sub reshape   { my ($self, $shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, $shape)) }
+sub reshape   { my ($self, @shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, @shape > 1 ? \@shape : $shape[0])) }
 sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
 sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }
 sub cast      { my ($self, $dtype) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_cast($self, _code($dtype))) }

@@ -11,6 +11,7 @@ use Polyverso::Lists ();
 use Polyverso::Names ();
 use List::Util ();
 use Scalar::Util ();
+use overload ();
 
 # For each dtype: pack's letter, size in bytes, PDL type of results, and range of an integer.
 my %TYPE = (
@@ -85,6 +86,32 @@ sub options {
     my %how = pairs(@named);
     check_options(\%how, { map { $_ => 1 } @$known });
     return \%how;
+}
+
+# A value that must be an integer, or a number; $what names it in the error.
+sub integer {
+    my ($what, $value) = @_;
+    return $value if is_integer($value);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$what is " . Polyverso::Lists::shown($value) . ', not an integer');
+}
+
+sub number {
+    my ($what, $value) = @_;
+    return $value if defined $value && Polyverso::Lists::is_number($value);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$what is " . Polyverso::Lists::shown($value) . ', not a number');
+}
+
+# Whether a value can be called.
+sub is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
+
+# Refuses PDLs of ushort where they would be taken for the bits of bf16: they may be integers.
+sub check_bits {
+    for my $array (@_) {
+        next unless is_pdl($array) && $array->type eq 'ushort';
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
+            'a PDL of ushort is not supported here: $pdl->long has its integers, Polyverso::Tensor->view($pdl) takes it for the bits of bf16');
+    }
+    return;
 }
 
 # A name with its parameters as text: ('mx.sgd', learning_rate => 0.5) is 'mx.sgd learning_rate=0.5'.

@@ -63,6 +63,28 @@ subtest 'a group destroyed while dying' => sub {
     like($seen, qr/MV_EPEERLOST: worker 1: deep/, 'the other one sees why');
 };
 
+# Worker 1 dies in a function with a node, a group and what is built on it, while worker 0 waits in an operation.
+for my $case (
+    ['an all-reduce',      '$group->allreduce(my $x = pack("f", 1), dtype => "f32")'],
+    ['a custom reduction', '$group->allreduce_custom(Polyverso::Tensor->ones([1]), sub { })'],
+    ['a drain',            '$group->drain'],
+    ['a barrier',          '$group->barrier'],
+    ['a strategy',         '$sgd->sum_gradients([Polyverso::Tensor->ones([2])])'],
+) {
+    my ($name, $waits) = @$case;
+    my $uses = 'use Polyverso::Group; use Polyverso::DistLearn; my $opened = sub { my $node = Polyverso->init(log_level => "error");
+        my $group = Polyverso::Group->open($node); my $sgd = Polyverso::DistLearn::AllReduceSGD->new($group); return ($node, $group, $sgd) };';
+    my $cluster = TestCluster->new(2);
+    my ($waiting, $seen) = $cluster->start("$uses my (\$node, \$group, \$sgd) = \$opened->(); \$group->barrier;
+        print eval { $waits; 1 } ? 'nothing' : \$\@->name . ': ' . \$\@->text; eval { \$node->abort('over') }");
+    my ($dying, $output) = $cluster->start("$uses sub train { my (\$node, \$group, \$sgd) = \$opened->(); \$group->barrier;
+        select undef, undef, undef, 0.01 until grep { \$_->{kind} eq 'collective' } \@{ \$node->status->{waits} };
+        die qq(no data for step 7\\n) } train()");
+    ok($cluster->finish($dying, 30), "worker 1 dies while worker 0 waits in $name");
+    is($cluster->finish($waiting, 30), 0, 'worker 0 ends');
+    like(TestCluster::text($seen), qr/\AMV_EPEERLOST: .*worker 1: no data for step 7/, 'and has heard why') or diag TestCluster::text($output);
+}
+
 subtest 'handlers of one\'s own' => sub {
     my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';
     my ($init, $rest) = $BEGIN =~ /\A(.*?;) (.*)/;

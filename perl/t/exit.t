@@ -85,6 +85,24 @@ for my $case (
     like(TestCluster::text($seen), qr/\AMV_EPEERLOST: .*worker 1: no data for step 7/, 'and has heard why') or diag TestCluster::text($output);
 }
 
+# A caught error: what worker 0 hears from within a barrier of a group, and how worker 1 ends.
+for my $case (
+    ['thrown again, with the group outside of the eval', '', 'my $g = Polyverso::Group->open($node); ', 'die $@', qr/worker 1: no data/, 1],
+    ['handled, with the group inside',                   'my $g = Polyverso::Group->open($node); ', '', '1',      qr/worker 1 .* has left the group/, 0],
+) {
+    my ($name, $inside, $outside, $then, $heard, $fails) = @$case;
+    my $use     = 'use Polyverso::Group; my $node = Polyverso->init(log_level => "error"); ';
+    my $cluster = TestCluster->new(2);
+    my ($waiting, $seen) = $cluster->start("$use my \$g = Polyverso::Group->open(\$node);
+        print eval { \$g->barrier; 1 } ? 'nothing' : \$\@->name . ': ' . \$\@->text; eval { \$node->abort('over') }");
+    my ($dying, $output) = $cluster->start("$use sub train { $outside eval { $inside
+        select undef, undef, undef, 0.01 until grep { \$_->{kind} eq 'collective' } \@{ \$node->status->{waits} };
+        die qq(no data\\n) } or $then } train(); \$node->abort");
+    is($cluster->finish($dying, 30) ? 1 : 0, $fails, $name) or diag TestCluster::text($output);
+    is($cluster->finish($waiting, 30), 0, 'the other one does not wait for ever');
+    like(TestCluster::text($seen), $heard, 'and has heard why');
+}
+
 subtest 'handlers of one\'s own' => sub {
     my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';
     my ($init, $rest) = $BEGIN =~ /\A(.*?;) (.*)/;

@@ -72,6 +72,9 @@ answers('init and tables',
     qr/\A\$node->array: size is missing: pass size => \$number\z/,                          sub { $node->array(init => [1, 2]) },
     qr/\A\$node->matrix: rows is missing/,                                                  sub { $node->matrix(cols => 3) },
     qr/\A\$node->array: unknown option "nam"; known: dtype init merge name .*mean "name"/,  sub { $node->array(size => 3, nam => 'x') },
+    qr/\A\$node->array: unknown updater "adam"; .*; did you mean "mx.adam"\?\z/,             sub { $node->array(size => 3, updater => 'adam') },
+    qr/\A\$kv->set_optimizer: updater sgd has no parameter "learning_rate"; .*; mx.sgd has/, sub { $store->set_optimizer('sgd', learning_rate => 1) },
+    qr/\APolyverso->open_node: option role = "wrker": a number or one of worker server all/, sub { Polyverso->open_node(role => 'wrker') },
     qr/\A\$node->sparse: unknown option "init"; known: cols .*initial /,                    sub { $node->sparse(rows => 3, init => [1]) },
 );
 

@@ -54,7 +54,11 @@ base::Status no_parameter(const Kind& kind, std::string_view name) {
   std::vector<std::string_view> names;
   for (const Parameter* one : parameters_of(kind)) names.push_back(one->name);
   if (kind.optimizer != nullptr) names.push_back(optimizer::kSteps);
-  return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}{}", kind.name, name, list_parameters(kind), base::did_you_mean(name, names));
+  // Programs for MXNet mean its sgd, which is mx.sgd here.
+  const Kind* of_mxnet = kind.optimizer == nullptr ? find_kind(fmt::format("mx.{}", kind.name)) : nullptr;
+  const bool has_it = of_mxnet != nullptr && std::ranges::any_of(parameters_of(*of_mxnet), [&](const Parameter* one) { return name == one->name; });
+  const std::string hint = has_it ? fmt::format("; {} has it", of_mxnet->name) : base::did_you_mean(name, names);
+  return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}{}", kind.name, name, list_parameters(kind), hint);
 }
 
 base::Status check_value(const Kind& kind, const Parameter& parameter, double value) {

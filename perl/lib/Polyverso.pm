@@ -62,8 +62,9 @@ sub open_node {
 }
 
 sub doctor {
-    my ($class, %how) = @_;
-    my $flags = Polyverso::CAPI::MV_JSON() | ($how{reach} ? Polyverso::CAPI::MV_REACH() : 0);
+    my ($class, @how) = @_;
+    my $how   = Polyverso::Values::options(['reach'], @how);
+    my $flags = $Polyverso::CAPI::MV_JSON | ($how->{reach} ? $Polyverso::CAPI::MV_REACH : 0);
     return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text(0, $flags));
 }
 

@@ -88,7 +88,7 @@ for my $case (
 # A caught error: what worker 0 hears from within a barrier of a group, and how worker 1 ends.
 for my $case (
     ['thrown again, with the group outside of the eval', '', 'my $g = Polyverso::Group->open($node); ', 'die $@', qr/worker 1: no data/, 1],
-    ['handled, with the group inside',                   'my $g = Polyverso::Group->open($node); ', '', '1',      qr/worker 1 .* has left the group/, 0],
+    ['handled, with the group inside', 'my $g = Polyverso::Group->open($node); ', '', '1',      qr/worker 1 .* has left the group/, 0],
 ) {
     my ($name, $inside, $outside, $then, $heard, $fails) = @$case;
     my $use     = 'use Polyverso::Group; my $node = Polyverso->init(log_level => "error"); ';

@@ -80,7 +80,7 @@ sub call {
     my $timeout = @$how == 1 ? $how->[0] : Polyverso::Values::options(['timeout'], @$how)->{timeout};
     my @named   = Polyverso::DistLearn::named_leaves($values, '');
     my $arrays  = [map { $_->[1] } @named];
-    Polyverso::Values::check_bits(@$arrays);
+    Polyverso::Values::check_pdls(@$arrays);
     my $options = Polyverso::Table::_options(0, { timeout => $timeout });
     $options = Polyverso::Values::labelled($options, [map { $_->[0] } @named], @$arrays) if $self->has_peers;
     my @result;
@@ -239,10 +239,11 @@ several, the lowest.
 
 =head2 Polyverso::DistLearn::AllReduceEA->new($group, tau => $tau, alpha => $alpha)
 
-Elastic averaging; C<< new($group, $tau, $alpha) >> is the same. Call C<average_parameters($parameters)> after each step: every C<$tau> steps it moves the parameters
-towards a common centre, by C<$alpha> times their difference from it. C<synchronize_center> and
-C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same centre, and after the
-latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the parameters.
+Elastic averaging; C<< new($group, $tau, $alpha) >> is the same. Call C<average_parameters($parameters)> after each
+step: every C<$tau> steps it moves the parameters towards a common centre, by C<$alpha> times their difference from it.
+C<synchronize_center> and C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same
+centre, and after the latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the
+parameters.
 
 =head2 Polyverso::DistLearn::AsyncEA->new($table, tau => $tau, alpha => $alpha)
 
@@ -259,8 +260,7 @@ C<inner_steps> may come first without its name: C<< DiLoCo->new($group, 100, {fr
 =head2 Polyverso::DistLearn::CompressedAllReduce->new($group, $how)
 
 Averages of gradients that are transferred compressed: C<'int8'>, C<'topk ratio=0.01'>, C<'powersgd rank=4'>, or with
-the parameters as pairs: C<< 'topk', ratio => 0.01 >>.
-C<average_gradients($gradients)> returns the number of contributors. C<finish($gradients)> waits for ranks that still
-make steps; it ignores the gradients' values.
+the parameters as pairs: C<< 'topk', ratio => 0.01 >>. C<average_gradients($gradients)> returns the number of
+contributors. C<finish($gradients)> waits for ranks that still make steps; it ignores the gradients' values.
 
 =cut

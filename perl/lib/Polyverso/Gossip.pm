@@ -59,6 +59,7 @@ sub publish {
     my ($self, $arrays, $loss) = @_;
     my $done = eval {
         my $number = _loss($loss);
+        Polyverso::Values::check_bad(_list($arrays));
         _add($self->{handle}, $_) for _list($arrays);
         Polyverso::CAPI::mv_gossip_publish($self->{handle}, $number);
         1;

@@ -106,7 +106,7 @@ sub allreduce_many {
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
 
 sub _check_arrays {
-    Polyverso::Values::check_bits(@_);
+    Polyverso::Values::check_pdls(@_);
     for my $value (@_) {
         next if _is_array($value);
         Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
@@ -139,8 +139,13 @@ sub _root { my ($named) = @_; return Polyverso::Values::integer('root', $named->
 sub _in_place {
     my ($named, $code) = @_;    # and the array, not copied
     my $dtype = delete $named->{dtype};
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'dtype is for packed strings: a PDL and a tensor have their own')
+        if defined $dtype && ref $_[2];
     if (!ref $_[2] && defined $_[2] && defined $dtype) {
-        my $size   = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the result needs a variable in place of a constant') if Scalar::Util::readonly($_[2]);
+        my $size = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, 'a string of ' . length($_[2]) . " bytes is not a whole number of $dtype values")
+            if length($_[2]) % $size;
         my $tensor = Polyverso::Tensor->_of_packed($_[2], [length($_[2]) / $size], $dtype);
         $code->($tensor);
         $_[2] = $tensor->_packed;
@@ -223,7 +228,11 @@ sub drain {
 }
 
 # Takes part in the other ranks' all-reduces, with zeros, until all ranks have called it.
-sub allreduce_zeros { my ($self, @named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options({ Polyverso::Values::pairs(@named) })); return }
+sub allreduce_zeros {
+    my ($self, @named) = @_;
+    Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options({ Polyverso::Values::pairs(@named) }));
+    return;
+}
 
 # Like allreduce, but only the root gets the result.
 sub reduce {
@@ -331,11 +340,11 @@ Polyverso::Group - workers that reduce arrays together
 =head1 DESCRIPTION
 
 Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
-take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. PDLs of ushort are refused:
-C<< Polyverso::Tensor->view($pdl) >> makes one an array of bf16. All ranks make the same calls in
-the same order. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
-of them; C<reduce> and C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>.
-F<docs/groups.md> has the details.
+take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. PDLs of ushort are refused: C<<
+Polyverso::Tensor->view($pdl) >> makes one an array of bf16. All ranks make the same calls in the same order. Arrays of
+several dimensions must have the same ones on all ranks, otherwise the operation fails on all of them; C<reduce> and
+C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has
+the details.
 
 =head1 METHODS
 

@@ -377,11 +377,12 @@ for.
 
 =head2 set_updater($code), update
 
-Sets the function that handles a push in a store of this process, instead of replacing the value:
-C<< $code->($key, $merged, $stored) >> changes C<$stored> in place, or returns a tensor or a PDL that replaces it. What
-it returns is ignored if it has changed C<$stored>. The updater has handled a push when C<push> returns. If it dies,
-C<push> throws its error, and the value stays as it was. A tensor that the updater keeps becomes a copy when the updater
-returns. C<update> processes the queued updates of other threads' pushes. C<undef> removes the updater.
+Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
+$merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers.
+Anything else is ignored, and so is what it returns after it has changed C<$stored>. The updater has handled a push when
+C<push> returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
+becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
+removes the updater.
 
 =head2 set_reject_nonfinite($on)
 

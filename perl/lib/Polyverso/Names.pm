@@ -95,6 +95,7 @@ sub _perl {
 # For each class, the name of an object, and the methods of the class itself.
 my $STRATEGY = [qw(new)];
 my %OBJECT = (
+    'Polyverso'          => ['', [qw(init open_node doctor inspect_checkpoint)]],
     'Polyverso::Node'    => ['$node'],
     'Polyverso::Table'   => ['$table'],
     'Polyverso::Request' => ['$request'],
@@ -151,12 +152,15 @@ sub did_you_mean {
 # Options of Perl's that the library does not list.
 our $FURTHER_OPTIONS = '';
 
+sub _quoted { my ($value) = @_; return $value eq 'undef' || $value eq 'a reference' ? $value : qq{"$value"} }
+
 # A message with Perl's names. A reduction's own name after the function's says nothing new.
 sub in_perl {
     my ($text) = @_;
     $text =~ s/(unknown option "[^"]*"; known: .*)\z/$1$FURTHER_OPTIONS/;
     $text .= did_you_mean($1, split /[ ,]+/, $2) if $text =~ /unknown \w+ "([^"]*)"; known: (.*)\z/ && $2 !~ /did you mean/;
     $text =~ s/\bis NULL\b/is undef/g;
+    $text =~ s/\bargument \d+(?: \(\w+\))? must be (an? \w+), not (.*)\z/"$1 is needed, not " . _quoted($2)/es;    # C's argument
     $text =~ s/\bmv_init_options\.(\w+)=/$1=/g;
     $text =~ s/ in mv_init_options\.text\b//;
     $text =~ s/(?<![\w"'.])((?:mv|kv)_[a-z_]+)(?![\w"'])/_perl($1)/ge;

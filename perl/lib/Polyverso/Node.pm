@@ -137,7 +137,7 @@ sub open {
 
 sub doctor {
     my ($self) = @_;
-    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text($self->{handle}, Polyverso::CAPI::MV_JSON()));
+    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text($self->{handle}, $Polyverso::CAPI::MV_JSON));
 }
 
 sub tables {

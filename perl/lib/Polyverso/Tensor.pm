@@ -111,14 +111,14 @@ sub range {
 sub uniform {
     my ($class, $shape, $seed, $low, $high, $dtype) = @_;
     my $self = $class->zeros($shape, $dtype);
-    Polyverso::CAPI::mv_tensor_uniform($self, $seed, $low // 0, $high // 1);
+    Polyverso::CAPI::mv_tensor_uniform($self, Polyverso::Values::integer('the seed', $seed), $low // 0, $high // 1);
     return $self;
 }
 
 sub normal {
     my ($class, $shape, $seed, $mean, $deviation, $dtype) = @_;
     my $self = $class->zeros($shape, $dtype);
-    Polyverso::CAPI::mv_tensor_normal($self, $seed, $mean // 0, $deviation // 1);
+    Polyverso::CAPI::mv_tensor_normal($self, Polyverso::Values::integer('the seed', $seed), $mean // 0, $deviation // 1);
     return $self;
 }
 
@@ -159,6 +159,7 @@ sub view {
 
 sub sparse {
     my ($class, $rows, $values, $height) = @_;
+    Polyverso::Values::integer('the height', $height);
     return $class->_new(Polyverso::CAPI::mv_tensor_sparse(Polyverso::Values::rows($rows), _tensor($values), $height));
 }
 
@@ -207,7 +208,7 @@ sub take {
 
 sub slice {
     my ($self, $begin, $end) = @_;
-    return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end));
+    return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end // $self->shape->[0]));
 }
 
 sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_row($self, $row)) }
@@ -343,7 +344,7 @@ a PDL on the same memory, with its dimensions in PDL's order.
 
 =head2 row($i), slice($begin, $end), reshape($shape)
 
-Views of the tensor's memory.
+Views of the tensor's memory. Without C<$end> a slice has all rows from C<$begin> on.
 
 =head2 copy, cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
 

@@ -104,8 +104,19 @@ sub number {
 # Whether a value can be called.
 sub is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
 
-# Refuses PDLs of ushort where they would be taken for the bits of bf16: they may be integers.
-sub check_bits {
+# Refuses PDLs with bad values: their numbers are arbitrary.
+sub check_bad {
+    for my $array (@_) {
+        next unless is_pdl($array) && $array->badflag && $array->nbad;
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
+            'a PDL has ' . $array->nbad . ' bad values: replace them, as by $pdl->setbadtoval(0)');
+    }
+    return;
+}
+
+# Refuses PDLs of ushort where they would be taken for the bits of bf16, because they may be integers, and bad values.
+sub check_pdls {
+    check_bad(@_);
     for my $array (@_) {
         next unless is_pdl($array) && $array->type eq 'ushort';
         Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
@@ -212,6 +223,7 @@ sub data {
     return _of_list($values, $dtype, $what, $rows, $cols) if ref $values eq 'ARRAY';
     if (is_pdl($values)) {
         _check_pdl($what, $values, $rows, $cols) if defined $cols && $values->ndims > 1;
+        check_bad($values);
         return _of_pdl($values, $dtype, $what);
     }
     _refuse(EDTYPE => "$what: a PDL, a tensor, an array reference or a packed string is needed, not " . Polyverso::Lists::shown($values))

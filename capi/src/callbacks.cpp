@@ -95,12 +95,6 @@ bool Control::run_due() {
   return ran;
 }
 
-base::Status check_outcome(const char* callback, mv_status outcome) {
-  if (outcome == MV_OK) return {};
-  if (outcome > 0) return base::error(MV_EINVAL, "the {} returned {}, which is not an mv_status", callback, outcome);
-  return base::error(outcome, "the {} returned {}", callback, mv_status_name(outcome));
-}
-
 void show_due_callbacks(State& state) {
   std::vector<NodeRef> nodes;
   state.nodes.for_each([&](const NodeTable::Pin& pin) { nodes.push_back(*pin); });

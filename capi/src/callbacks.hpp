@@ -85,8 +85,6 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
   std::vector<std::weak_ptr<Control>> controls_;
 };
 
-/// The return value of a callback, as a status of the call that it was made for.
-base::Status check_outcome(const char* callback, mv_status outcome);
 /// Makes the descriptors of all nodes readable while callbacks are due, and only then.
 void show_due_callbacks(State& state);
 

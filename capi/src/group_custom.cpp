@@ -10,6 +10,7 @@
 #include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
+#include "outcome.hpp"
 #include "state.hpp"
 
 namespace mv::capi {
@@ -47,9 +48,8 @@ base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64
     if (!theirs.ok()) return theirs.status();
     if (theirs.value() == nullptr) break;
     show(*theirs.value(), shown.data());
-    const mv_status outcome = reducer(user, values, shown.data(), arrays);
-    const base::Status told = outcome == MV_OK ? base::Status() : base::error(outcome, "the function returned {}", mv_status_name(outcome));
-    if (auto status = custom.done(told); !status.ok()) return status;
+    const base::Status outcome = check_outcome("reducer", reducer(user, values, shown.data(), arrays));
+    if (auto status = custom.done(outcome); !status.ok()) return status;
   }
   const auto ended = custom.end();
   if (ended.ok() && contributors != nullptr) *contributors = ended.value();
@@ -115,7 +115,7 @@ mv_status mv_custom_next(mv_custom custom, mv_array* theirs, int32_t* more) {
 mv_status mv_custom_done(mv_custom custom, mv_status status) {
   return with_custom("mv_custom_done", custom, [&](State&, const CustomTable::Pin& pin) -> base::Status {
     if (auto wrong = check_status(status); !wrong.ok()) return wrong;
-    return pin->reduction->done(status == MV_OK ? base::Status() : base::error(status, "the caller reported {}", mv_status_name(status)));
+    return pin->reduction->done(check_outcome("reducer", status));
   });
 }
 mv_status mv_custom_end(mv_custom custom, uint64_t* contributors) {

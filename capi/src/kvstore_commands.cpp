@@ -11,6 +11,7 @@
 #include "callbacks.hpp"
 #include "calls.hpp"
 #include "options.hpp"
+#include "outcome.hpp"
 #include "text_out.hpp"
 
 namespace mv::capi {

@@ -10,6 +10,7 @@
 
 #include "boundary.hpp"
 #include "callbacks.hpp"
+#include "outcome.hpp"
 #include "tensor_calls.hpp"
 #include "text_out.hpp"
 

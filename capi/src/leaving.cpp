@@ -11,13 +11,12 @@
 
 #include "base/log.hpp"
 #include "boundary.hpp"
+#include "outcome.hpp"
 #include "state.hpp"
 #include "transport/loop/loop.hpp"
 
 namespace mv::capi {
 namespace {
-
-constexpr size_t kLongestReason = 1000;  // bytes
 
 template <typename Table>
 void close_all(Table& table, const NodeEntry& entry) {
@@ -80,19 +79,6 @@ base::Status shutdown_opened(State& state, mv_node node) {
   std::lock_guard lock(entry.shutdown);
   if (state.nodes.fate(node) != Fate::kOpen) return not_a(state, "mv_shutdown", HandleKind::kNode, node);
   return end_node(state, pin.value());
-}
-
-/// The text as one line of at most kLongestReason bytes, which does not end inside a UTF-8 character.
-std::string one_line(const char* text) {
-  std::string line(text, strnlen(text, kLongestReason + 1));
-  if (line.size() > kLongestReason) {
-    size_t end = kLongestReason;
-    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
-    line.resize(end);
-  }
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  return line;
 }
 
 void abort_node(State& state, const NodeTable::Pin& pin, const std::string& reason) {

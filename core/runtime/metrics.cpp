@@ -41,7 +41,7 @@ void Runtime::take_peers(Metrics& metrics) {
   learn_ranks();
   for (const cluster::Member& member : cluster.view().members) {
     ++metrics.members[static_cast<size_t>(member.state)];
-    if (member.peer != member_->self()) metrics.peers[std::to_string(member.rank)].silence = cluster.silence(member.peer);
+    if (member.peer != member_->self()) metrics.peers[std::to_string(member.rank)].silence = cluster.contacts().silence(member.peer);
   }
   for (const auto& [peer, traffic] : router_->traffic()) {
     const auto rank = ranks_.find(peer);

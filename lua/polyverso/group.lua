@@ -16,6 +16,7 @@
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local failures = require("polyverso.failures")
 local foreign = require("polyverso.foreign")
 local names = require("polyverso.names")
 local objects = require("polyverso.objects")
@@ -141,6 +142,7 @@ local function steps(custom, theirs, reduce)
   while capi.mv_custom_next(custom, theirs) == 1 do
     local reduced, failure = pcall(reduce)
     if not reduced then
+      failures.report(failure)
       pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)
       pcall(capi.mv_custom_next, custom, theirs) -- waits for the failed operation, so that it is not withdrawn
       capi.raise_again(failure)

@@ -20,6 +20,7 @@
 
 local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
+local failures = require("polyverso.failures")
 local foreign = require("polyverso.foreign")
 local objects = require("polyverso.objects")
 local Request = require("polyverso.request")
@@ -227,11 +228,6 @@ function KVStore:set_updater(updater)
   if updater then self.optimizer = nil end
 end
 
--- The status code of an error that a user's function raised.
-local function code_of(failure)
-  return type(failure) == "table" and type(failure.code) == "number" and failure.code < 0 and failure.code or capi.MV_EINVAL
-end
-
 -- Runs the updater on one update, and assigns a tensor that it returns.
 local function run_updater(self, name, merged, stored)
   local made = self.updater(name, merged, stored)
@@ -250,7 +246,7 @@ function KVStore:update()
     local name = self.has_names and key or tonumber(key)
     self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- alive until the store has taken the value back
     local ended, raised = pcall(run_updater, self, name, self.is_updating[1], self.is_updating[2])
-    capi.kv_update_done(self.handle, ended and capi.MV_OK or code_of(raised))
+    capi.kv_update_done(self.handle, ended and capi.MV_OK or failures.report(raised))
     self.is_updating = nil
     if not ended and not failed then failed, failure = true, raised end
     merged, stored, key = capi.kv_next_update(self.handle)
@@ -301,7 +297,7 @@ local function run_commands(node, timeout_ms)
   local found, head, body = capi.kv_next_command(node, timeout_ms)
   while found == capi.KV_COMMAND_HERE do
     local ended, raised = pcall(controllers[node], head, body)
-    capi.kv_command_done(node, ended and capi.MV_OK or code_of(raised))
+    capi.kv_command_done(node, ended and capi.MV_OK or failures.report(raised))
     found, head, body = capi.kv_next_command(node, 0)
   end
   return found ~= capi.KV_COMMAND_NEVER

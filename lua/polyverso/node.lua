@@ -2,6 +2,7 @@
 
 local capi = require("polyverso.capi")
 local data = require("polyverso.data")
+local failures = require("polyverso.failures")
 local foreign = require("polyverso.foreign")
 local names = require("polyverso.names")
 local objects = require("polyverso.objects")
@@ -138,12 +139,6 @@ function Node:load(path, how)
   return request and Request.new(request, nil, "node:load")
 end
 
--- An error as one line for other processes.
-local function one_line(failure)
-  local text = tostring(failure):gsub("\nstack traceback:.*", "") -- which the interpreter `lua` has added
-  return (text:gsub("%z", " "):gsub("%s+", " "):sub(1, 500))
-end
-
 --- Leaves the cluster. A process that is also a server continues to serve until every worker has finished.
 function Node:shutdown()
   capi.mv_shutdown(self.handle)
@@ -155,7 +150,7 @@ end
 -- @param reason  an error or a text; nil: none
 function Node:abort(reason)
   if objects.end_of(self) then return end
-  capi.mv_abort(self.handle, reason ~= nil and one_line(reason) or nil)
+  capi.mv_abort(self.handle, reason ~= nil and failures.one_line(reason) or nil)
   objects.shut(self.handle, "after abort")
 end
 

@@ -69,12 +69,12 @@ is($_, "3 6,6,6,6\n3,3,3,3,3,3\n3 5 2\n", 'in place, returned, or put into the l
 @texts = printed('a function that fails', <<'RANK');
 for my $values (PDL->zeroes(3), [PDL->zeroes(3), PDL->zeroes(1)]) {
     eval { $group->allreduce_custom($values, sub { die "of one's own\n" }) };
-    print ref $@ ? $@->name . "\n" : $@;
+    print ref $@ ? $@->name . ($@->text =~ /failed: of one's own/ ? " with its text\n" : "\n") : $@;
 }
 print $group->allreduce(PDL->ones(1))->at(0), "\n";
 RANK
 is($texts[0], "of one's own\nof one's own\n3\n", 'dies where it died');
-is($_, "MV_ECANCELED\nMV_ECANCELED\n3\n", 'and fails on the others; the group goes on') for @texts[1, 2];
+is($_, "MV_ECANCELED with its text\nMV_ECANCELED with its text\n3\n", 'and fails on the others; the group goes on') for @texts[1, 2];
 
 @texts = printed('shapes are compared', <<'RANK');
 use Polyverso::DistLearn;

@@ -25,6 +25,7 @@ from .arrays import DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, 
 from .errors import Error
 from .foreign import memory_of
 from .handles import Handle, remember
+from .leaving import report
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
 
@@ -151,7 +152,8 @@ class Group(Handle):
             while manual.next(custom):
                 try:
                     manual.reduce()
-                except BaseException:
+                except BaseException as failure:
+                    report(failure)
                     with contextlib.suppress(Error):  # wait for the failure: mv_custom_end() would withdraw
                         capi.mv_custom_done(custom, capi.MV_ECANCELED)
                         manual.next(custom)

@@ -23,6 +23,7 @@ from .arrays import milliseconds
 from .errors import ArgumentError, Error, StateError
 from .handles import Handle, remember
 from .kvstore_values import Copies, Key, Values, keep_returned, row_ids_of, tensors_of
+from .leaving import report
 from .node import Node
 from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
 from .request import Request
@@ -342,7 +343,7 @@ class KVStore(Handle):
             keep_returned(self._updater(int(key) if self._has_numbers else key, *tensors), tensors[1])
             outcome = capi.MV_OK
         except Exception as failure:
-            outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
+            outcome = report(failure)
             return failure
         finally:
             tensors.clear()
@@ -543,7 +544,7 @@ def _execute(node: int, head: int, body: str) -> None:
         _controllers[node][1](head, body)
         outcome = capi.MV_OK
     except Exception as failure:
-        outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
+        outcome = report(failure)
     finally:
         capi.kv_command_done(node, outcome)
 

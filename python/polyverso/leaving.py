@@ -44,6 +44,14 @@ def reason_of(error: BaseException) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
+def report(error: BaseException) -> int:
+    """Gives the exception of a callback to the errors that it causes, also in other processes. Returns the status that
+    the callback ends with."""
+    with contextlib.suppress(Error):  # no memory: the errors have the status only
+        capi.mv_callback_error(reason_of(error))
+    return error.status if isinstance(error, Error) else capi.MV_EINVAL
+
+
 def abort(node: int, reason: str) -> None:
     """Leaves the cluster as lost; nothing if the node has ended. Never raises: another error is under way."""
     ended(node)

@@ -19,6 +19,7 @@ static mv_status control(void* user, int64_t head, const char* body) {
   assert_true(pthread_equal(server->thread, pthread_self()));
   server->heads[server->count++] = head;
   snprintf(server->body, sizeof(server->body), "%s", body);
+  expect_ok(mv_callback_error("no more space")); /* discarded if this command ends well */
   return server->outcome;
 }
 
@@ -57,7 +58,8 @@ static void command_each_other(struct member* self) {
   if (self->index == 1) server.outcome = MV_ENONFINITE;
   expect_ok(kv_barrier(kv, NULL));
   if (self->index == 0) {
-    expect_error(kv_send_command(kv, 7, "", NULL), MV_ENONFINITE, "rank 1");
+    expect_error(kv_send_command(kv, 7, "", NULL), MV_ENONFINITE, "the controller failed: no more space");
+    assert_non_null(strstr(mv_last_error(), "rank 1"));
     expect_ok(mv_barrier(self->node, NULL));
   } else {
     while (server.count == kNodes * kCommands) expect_ok(mv_poll(self->node, NULL, 0, &count, 60000));

@@ -95,6 +95,12 @@ MV_API const char *mv_status_family(mv_status status);
 /** The error of this thread's last failed call, as a sentence with names and numbers; "" if no call has failed.
  *  Thread-local storage, valid until this thread's next failing call. Never fails. */
 MV_API const char *mv_last_error(void);
+/** Before a callback fails: the reason, such as "ValueError: ...". It is part of the errors that the failure causes, also
+ *  in other processes. It counts for this thread's next updater, controller or reducer that returns a status other than
+ *  MV_OK, or is reported with one to kv_update_done(), kv_command_done() or mv_custom_done(). MV_OK discards it.
+ *  @param text one line, of which at most 1000 bytes are kept; control characters become spaces; NULL: discards
+ *  @return MV_OK, or MV_ENOMEM: the errors will have the status only */
+MV_API mv_status mv_callback_error(const char *text);
 
 /* ------------------------------------------------------------------ logging */
 

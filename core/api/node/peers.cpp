@@ -41,11 +41,11 @@ base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) 
       if (driven == transport::Driven::kInterrupted)
         return base::Status(MV_EINTR, "a signal interrupted the query of the other processes");
       if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return runtime_.ended();
-      runtime_.on_loop([&] { unanswered = runtime_.member().cluster().unanswered(); });
+      runtime_.on_loop([&] { unanswered = runtime_.member().cluster().contacts().unanswered(); });
     } while (unanswered > 0 && runtime_.loop().now() < until);
     runtime_.read_on_loop([&] {
       for (const cluster::Member& member : runtime_.member().cluster().view().members) {
-        const auto took = runtime_.member().cluster().round_trip(member.peer);
+        const auto took = runtime_.member().cluster().contacts().round_trip(member.peer);
         if (!took || *took == base::kNever) continue;
         const auto [entry, is_new] = shortest.try_emplace(member.peer, *took);
         if (!is_new) entry->second = std::min(entry->second, *took);

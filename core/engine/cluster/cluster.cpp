@@ -18,10 +18,6 @@ constexpr base::Nanos kNoticeAfter = 10s;
 constexpr uint32_t kMostOfStranger = 64;
 constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
 
-/// True for "127.x.y.z:port" and "[::1]:port". On another machine, such an address means that machine itself.
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
-bool is_tcp(const std::string& address) { return address.starts_with('[') || (!address.empty() && address.front() >= '0' && address.front() <= '9'); }
-
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
 
@@ -41,7 +37,7 @@ class Cluster::JoinPending final : public rpc::Pending {
 };
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
-    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_) {}
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {}
 
 void Cluster::start() {
   const base::Nanos now = clock_.now();
@@ -52,12 +48,7 @@ void Cluster::start() {
   next_beat_ = now + interval();
   if (!self_.is_master) return call_master();
   master_ = self_.peer;
-  sync_ = self_.sync;
-  sync_said_ = self_.sync_said;
-  Joiner self;
-  self.member = {0, self_.role, self_.peer, self_.address, self_.host, self_.pid, State::kHere, ""};
-  self.wants_rank = 0;
-  joiners_.push_back(std::move(self));
+  arrivals_.add_self();
   complete_if_all_here();
 }
 
@@ -89,39 +80,19 @@ Member* Cluster::vacancy(const wire::Join& request) {
 
 base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
   if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
-  if (view_.find(joiner) != nullptr || std::ranges::any_of(joiners_, [&](const Joiner& other) { return other.member.peer == joiner; }))
-    return base::error(MV_EPROTOCOL, "this process has joined already");
+  const bool joining = phase_ == Phase::kJoining;
+  if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
-  if (phase_ != Phase::kJoining && vacancy(request) == nullptr)
+  if (!joining && vacancy(request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its workers was lost", self_.nodes);
-  if (request.nodes() != self_.nodes)
-    return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
-  const std::string told = wire::text_of(request.address()), &seen = contacts_[joiner].address;
-  if (is_loopback(told) && !is_loopback(seen) && told != seen)
-    return base::error(MV_EINVAL, "this process advertises {} to the others, but its connection comes from another machine, {}: set bind "
-                       "(POLYVERSO_BIND) to its address or interface there, and advertise (POLYVERSO_ADVERTISE) if others see a different address", told, seen);
-  const bool sync_said = request.mode() != wire::Mode::Unsaid, sync = request.mode() == wire::Mode::Sync;
-  if (sync_said && sync_said_ && sync != sync_)
-    return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} in the cluster of the master (pid {} on {})", sync, sync_, self_.pid, self_.host);
-  if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "unknown role {}", request.role());
-  if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} does not exist in a cluster of {} processes", request.rank(), self_.nodes);
-  for (const Joiner& other : joiners_)
-    if (phase_ == Phase::kJoining && request.rank() >= 0 && other.wants_rank == request.rank())
-      return base::error(MV_EDISAGREE, "rank {} is taken by pid {} on {}", request.rank(), other.member.pid, other.member.host);
-  return {};
+  if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address); !wrong.ok()) return wrong;
+  return joining ? arrivals_.check_rank(request) : base::Status();
 }
 
 void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
   if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
-  Joiner joiner;
-  joiner.member = {0, request.role(), asked.client, wire::text_of(request.address()), wire::text_of(request.host()), request.pid(), State::kHere, ""};
-  joiner.wants_rank = request.rank();
-  joiner.asked = asked;
-  joiners_.push_back(std::move(joiner));
-  if (request.mode() != wire::Mode::Unsaid) sync_ = request.mode() == wire::Mode::Sync;
-  sync_said_ |= request.mode() != wire::Mode::Unsaid;
-  base::log_info("{} of {} processes have arrived", joiners_.size(), self_.nodes);
+  arrivals_.add(asked, request);
   complete_if_all_here();
 }
 
@@ -140,57 +111,17 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
 }
 
 void Cluster::complete_if_all_here() {
-  if (joiners_.size() < self_.nodes) return;
-  warn_of_loopback();
-  std::set<int64_t> taken;
-  for (const Joiner& joiner : joiners_)
-    if (joiner.wants_rank >= 0) taken.insert(joiner.wants_rank);
-  int64_t next = 0;
-  View view;
-  view.epoch = 1;
-  view.sync = sync_;
-  for (Joiner& joiner : joiners_) {
-    while (taken.contains(next)) ++next;
-    if (joiner.wants_rank < 0) taken.insert(joiner.wants_rank = next);
-    joiner.member.rank = static_cast<uint32_t>(joiner.wants_rank);
-    view.members.push_back(joiner.member);
-  }
-  std::sort(view.members.begin(), view.members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
+  if (!arrivals_.all_here()) return;
+  View view = arrivals_.view();
   base::Status wrong;
   if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);
   if (view.workers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a worker (role=worker or role=all)", self_.nodes);
-  for (const Joiner& joiner : joiners_) {
-    if (joiner.member.peer == self_.peer) continue;
-    if (!wrong.ok()) {
-      server_.fail(joiner.asked, wrong);
-      continue;
-    }
-    const auto written = write_view(builder_.fbb(), view);
-    server_.answer(joiner.asked, builder_.finish(wire::Body::View, written));
-  }
   if (!wrong.ok()) return fail(wrong);
-  adopt(std::move(view));
-}
-
-/// Warns if some members advertise loopback addresses and others do not. That works on one machine only.
-void Cluster::warn_of_loopback() const {
-  const Joiner *here = nullptr, *beyond = nullptr;
-  for (const Joiner& joiner : joiners_) {
-    if (joiner.member.peer == self_.peer || !is_tcp(joiner.member.address)) continue;  // all have reached the master
-    (is_loopback(joiner.member.address) ? here : beyond) = &joiner;
+  for (const rpc::Asked& joiner : arrivals_.asked()) {
+    const auto written = write_view(builder_.fbb(), view);
+    server_.answer(joiner, builder_.finish(wire::Body::View, written));
   }
-  if (here != nullptr && beyond != nullptr)
-    base::log_warn("pid {} on {} advertises {}, which other machines, such as that of {}, can't reach: set bind (POLYVERSO_BIND) there",
-                   here->member.pid, here->member.host, here->member.address, beyond->member.address);
-}
-
-std::string Cluster::arrivals() const {
-  std::set<int64_t> there;
-  for (const Joiner& joiner : joiners_) there.insert(joiner.wants_rank);
-  std::string ranks;
-  for (int64_t rank = 0; rank < static_cast<int64_t>(self_.nodes) && !there.contains(-1); ++rank)
-    if (!there.contains(rank)) ranks += fmt::format("{}{}", ranks.empty() ? "; missing: rank " : ", ", rank);
-  return fmt::format("only {} of {} processes have arrived{}", joiners_.size(), self_.nodes, ranks);
+  adopt(std::move(view));
 }
 
 void Cluster::leave_asked(const rpc::Asked& asked) {
@@ -202,7 +133,7 @@ void Cluster::leave_asked(const rpc::Asked& asked) {
 void Cluster::publish() {
   ++view_.epoch;
   for (const Member& member : view_.members)
-    if (member.peer != self_.peer && contacts_[member.peer].connected) send_view(member.peer);
+    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) send_view(member.peer);
 }
 
 void Cluster::send_view(base::Peer to) {
@@ -212,18 +143,16 @@ void Cluster::send_view(base::Peer to) {
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
-  const auto joiner = std::find_if(joiners_.begin(), joiners_.end(), [&](const Joiner& j) { return j.asked == asked; });
-  if (phase_ != Phase::kJoining || joiner == joiners_.end()) return;
-  const std::string missing = arrivals();
-  joiners_.erase(joiner);
-  server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
+  if (phase_ != Phase::kJoining) return;
+  const std::string missing = arrivals_.text();
+  if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
 }
 
 /// What a worker does that has not arrived at a barrier, as far as the master knows without asking it.
 std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) const {
   const auto wait = std::ranges::find(waits, peer, &Wait::who);
   if (wait != waits.end()) return fmt::format("waits in {}", describe(*wait));
-  const auto quiet = silence(peer);
+  const auto quiet = contacts_.silence(peer);
   if (quiet && *quiet >= kSilent) return fmt::format("has been silent for {:.1f} s", seconds(*quiet));
   return "is alive and has not called it";
 }
@@ -231,11 +160,7 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
 // ---- joining
 
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
-  Contact& contact = contacts_[peer];
-  contact.connected = true;
-  contact.address = address;
-  contact.heard = contact.noted = clock_.now();
-  if (contact.met == base::Nanos(0)) contact.met = clock_.now();
+  contacts_.connected(peer, address);
   client_.on_connected(peer);
   if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
     master_ = peer;
@@ -253,7 +178,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
   if (phase_ == Phase::kFailed) return;
   if (phase_ == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
-    const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_[m.peer].connected; };
+    const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_.is_connected(m.peer); };
     if (std::any_of(view_.members.begin(), view_.members.end(), wanted)) redial_[address] = clock_.now() + kRedialAfter;
     return;
   }
@@ -281,8 +206,7 @@ void Cluster::adopt(View view) {
   owner_.on_view(view_);
   for (const Member& member : view_.members) {
     if (member.peer == self_.peer) continue;
-    Contact& contact = contacts_[member.peer];
-    if (contact.connected)
+    if (contacts_.is_connected(member.peer))
       send_ping(member.peer);
     else if (needs(member) && self->rank > member.rank)
       link_.dial(member.address);
@@ -296,19 +220,12 @@ bool Cluster::needs(const Member& member) const {
   if (member.peer == self_.peer || member.state == State::kLost) return false;
   // A finished worker may still be a server.
   if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  return member.peer == master_ || self_.is_master || is_wanted(member.peer) || view_.need_each_other(*self, member);
+  return member.peer == master_ || self_.is_master || contacts_.is_wanted(member.peer) || view_.need_each_other(*self, member);
 }
 
 /// True for a finished member that is not connected and not needed: no connection to it will ever be made.
 bool Cluster::ended_unmet(const Member& member) const {
-  if (member.state != State::kFinished || member.peer == self_.peer || needs(member)) return false;
-  const auto contact = contacts_.find(member.peer);
-  return contact == contacts_.end() || !contact->second.connected;
-}
-
-bool Cluster::is_wanted(base::Peer peer) const {
-  const auto contact = contacts_.find(peer);
-  return contact != contacts_.end() && contact->second.wanted;
+  return member.state == State::kFinished && member.peer != self_.peer && !needs(member) && !contacts_.is_connected(member.peer);
 }
 
 void Cluster::want(base::Peer peer, Dialer dialer) {
@@ -336,16 +253,8 @@ void Cluster::fail(const base::Status& why) {
   phase_ = Phase::kFailed;
   give_up_ = base::kNever;
   redial_.clear();
-  for (const Joiner& joiner : joiners_)
-    if (joiner.member.peer != self_.peer) server_.fail(joiner.asked, why);
+  for (const rpc::Asked& joiner : arrivals_.asked()) server_.fail(joiner, why);
   owner_.on_failed(why);
-}
-
-// ---- liveness
-
-void Cluster::heard(base::Peer peer) {
-  const auto contact = contacts_.find(peer);
-  if (contact != contacts_.end()) contact->second.spoke = contact->second.spoke_lately = true;
 }
 
 // ---- admission
@@ -376,8 +285,8 @@ bool Cluster::may_send(base::Peer peer, Sender sender) const {
 }
 
 bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Sender sender) {
-  const auto contact = contacts_.find(from);
-  if (contact == contacts_.end()) return false;
+  Contact* const contact = contacts_.find(from);
+  if (contact == nullptr) return false;
   if (from == master_) return may_send(from, sender);  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
   const auto* inquire = message.body_as_Inquire();
@@ -385,7 +294,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   switch (sender) {
     case Sender::kAnyone:
       // Bounds the number and the cost of answers to non-members. The Join of an incarnation is its first request.
-      if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->second.messages <= kMostOfStranger;
+      if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->messages <= kMostOfStranger;
       break;
     case Sender::kAsked:
     case Sender::kMaster:
@@ -401,7 +310,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
     turn_away(from, message.seq(),
               base::error(MV_EAUTH, "this process is not a member of the cluster: it must join with mv_init() before it sends {}",
                           wire::EnumNameBody(message.body_type())));
-  else if (rpc::Seq& dropped = contact->second.dropped; dropped == 0 || message.seq() < dropped)
+  else if (rpc::Seq& dropped = contact->dropped; dropped == 0 || message.seq() < dropped)
     dropped = message.seq();
   return false;
 }
@@ -430,8 +339,7 @@ void Cluster::welcome() {
 /// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
 bool Cluster::may_yet_join(base::Peer peer) const {
   if (phase_ == Phase::kJoining && !self_.is_master) return true;
-  const bool waits = phase_ == Phase::kJoining && std::ranges::any_of(joiners_, [&](const Joiner& joiner) { return joiner.member.peer == peer; });
-  return waits || peer == master_;
+  return (phase_ == Phase::kJoining && arrivals_.has(peer)) || peer == master_;
 }
 
 void Cluster::watch_strangers(base::Nanos now) {
@@ -451,10 +359,7 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   contact.epoch = std::max(contact.epoch, ping.epoch());
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
   if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
-  if (ping.answers() != 0 && ping.answers() == contact.question) {
-    contact.question = 0;
-    contact.round_trip = clock_.now() - contact.asked;
-  }
+  contacts_.answered(contact, ping.answers());
   ready_if_all_ready();
 }
 
@@ -477,9 +382,9 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
 }
 
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
-  contacts_.erase(peer);
+  contacts_.forget(peer);
   if (aborted_) return abort_if_all_told();
-  std::erase_if(joiners_, [&](const Joiner& j) { return phase_ == Phase::kJoining && j.member.peer == peer; });
+  if (phase_ == Phase::kJoining) arrivals_.lost(peer);
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
   mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
@@ -488,7 +393,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
 }
 
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
-  contacts_.erase(peer);
+  contacts_.forget(peer);
   client_.on_lost(peer, why);
   Member* member = view_.find(peer);
   const bool needed = member != nullptr && needs(*member);
@@ -528,7 +433,7 @@ void Cluster::replace(const Member& member) {
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);
-  if (contacts_[member.peer].connected)
+  if (contacts_.is_connected(member.peer))
     send_ping(member.peer);
   else if (needs(*place) && view_.find(self_.peer)->rank > member.rank)
     link_.dial(member.address);
@@ -536,8 +441,7 @@ void Cluster::replace(const Member& member) {
 
 bool Cluster::all_workers_gone() const {
   if (self_.is_master) return view_.workers_gone();
-  const auto master = contacts_.find(master_);
-  return master != contacts_.end() && master->second.connected ? told_gone_ : view_.workers_gone();
+  return contacts_.is_connected(master_) ? told_gone_ : view_.workers_gone();
 }
 
 void Cluster::finish_self() { mark_finished(self_.peer); }
@@ -551,7 +455,7 @@ std::vector<base::Peer> Cluster::leave_targets() const {
   std::vector<base::Peer> targets;
   for (const Member& member : view_.members)
     if (member.peer != self_.peer && member.state != State::kLost && !ended_unmet(member) &&
-        (member.peer == master_ || member.is_server() || is_wanted(member.peer)))
+        (member.peer == master_ || member.is_server() || contacts_.is_wanted(member.peer)))
       targets.push_back(member.peer);
   return targets;
 }
@@ -594,24 +498,9 @@ void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
 }
 
 void Cluster::ask_all() {
-  ++questions_;
-  for (auto& [peer, contact] : contacts_) {
-    if (!contact.connected) continue;
-    contact.question = questions_;
-    contact.asked = clock_.now();
-    contact.round_trip = base::kNever;
-    send_ping(peer, questions_);
-  }
-}
-
-size_t Cluster::unanswered() const {
-  return static_cast<size_t>(std::count_if(contacts_.begin(), contacts_.end(), [](const auto& entry) { return entry.second.question != 0; }));
-}
-
-std::optional<base::Nanos> Cluster::round_trip(base::Peer peer) const {
-  const auto contact = contacts_.find(peer);
-  if (contact == contacts_.end() || !contact->second.connected) return std::nullopt;
-  return contact->second.round_trip;
+  const uint64_t question = contacts_.ask();
+  for (const auto& [peer, contact] : contacts_)
+    if (contact.connected) send_ping(peer, question);
 }
 
 base::Nanos Cluster::next_deadline() const {
@@ -637,7 +526,7 @@ void Cluster::tick() {
       joining_.reset();
       give_up_ = now + kLastWord;
     } else if (self_.is_master && phase_ == Phase::kJoining) {
-      fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", arrivals(), seconds(self_.init_timeout)));
+      fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", arrivals_.text(), seconds(self_.init_timeout)));
     } else if (last_dial_.ok()) {
       fail(base::error(MV_ETIMEOUT, "the cluster did not form within {:.3g} s", seconds(self_.init_timeout)));
     } else {
@@ -675,7 +564,7 @@ void Cluster::beat(base::Nanos now) {
 /// Logs which processes are missing when joining takes long.
 void Cluster::tell_of_arrivals(base::Nanos now) {
   if (!self_.is_master || phase_ != Phase::kJoining || now < notice_at_) return;
-  base::log_warn("after {:.0f} s {}", seconds(now - started_), arrivals());
+  base::log_warn("after {:.0f} s {}", seconds(now - started_), arrivals_.text());
   notice_at_ = now + 6 * kNoticeAfter;
 }
 
@@ -695,17 +584,6 @@ const char* Cluster::phase() const {
   return "failed";
 }
 
-std::optional<base::Nanos> Cluster::silence(base::Peer peer) const {
-  const auto contact = contacts_.find(peer);
-  if (contact == contacts_.end() || !contact->second.connected) return std::nullopt;
-  return contact->second.spoke_lately ? base::Nanos(0) : clock_.now() - contact->second.noted;
-}
-
-void Cluster::note_silence() {
-  for (auto& [peer, contact] : contacts_)
-    if (std::exchange(contact.spoke_lately, false)) contact.noted = clock_.now();
-}
-
-std::string Cluster::missing_joiners() const { return self_.is_master && phase_ == Phase::kJoining ? arrivals() : ""; }
+std::string Cluster::missing_joiners() const { return self_.is_master && phase_ == Phase::kJoining ? arrivals_.text() : ""; }
 
 }  // namespace mv::cluster

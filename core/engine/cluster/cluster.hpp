@@ -4,36 +4,20 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "engine/cluster/admission.hpp"
+#include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
+#include "engine/cluster/contacts.hpp"
+#include "engine/cluster/self.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::cluster {
-
-/// What this node brings to the cluster.
-struct Self {
-  base::Peer peer = base::kNobody;
-  int64_t rank = -1;  ///< the requested rank, -1 for any; the master has 0
-  int32_t role = MV_ROLE_ALL;
-  uint32_t nodes = 1;
-  bool sync = false;
-  bool sync_said = true;  ///< `sync` was set explicitly; otherwise the other processes decide it
-  bool is_master = true;
-  std::string master;   ///< the address of the master, if this node is not the master
-  std::string address;  ///< where this node listens
-  std::string host;
-  uint32_t pid = 0;
-  base::Nanos init_timeout = std::chrono::seconds(60);
-  base::Nanos heartbeat_timeout = std::chrono::seconds(5);
-  base::Nanos stuck_after = std::chrono::seconds(10);  ///< requests that wait this long are logged
-};
 
 /// The membership protocol of one node. All processes join at the master, rank 0, which answers when all of them have
 /// arrived. Then the members that need each other connect, the higher rank dialing the lower, and confirm to each other
@@ -91,7 +75,7 @@ class Cluster {
   void on_dial_failed(const std::string& address, const base::Status& why);
   void on_lost(base::Peer peer, const base::Status& why);
   /// A message came from this peer.
-  void heard(base::Peer peer);
+  void heard(base::Peer peer) { contacts_.heard(peer); }
   /// True for a member of the view that is not lost.
   bool is_member(base::Peer peer) const;
   /// Whether this peer is one of these senders.
@@ -107,10 +91,9 @@ class Cluster {
   bool is_joining() const { return view_.members.empty(); }
   bool is_master() const { return self_.is_master; }
   const Self& self() const { return self_; }
-  /// Time since the last message from a peer, at the resolution of note_silence(); nullopt if it is not connected.
-  std::optional<base::Nanos> silence(base::Peer peer) const;
-  /// Records which peers have sent messages since the last call. Called periodically, because messages are not timed.
-  void note_silence();
+  /// The connections of this node.
+  Contacts& contacts() { return contacts_; }
+  const Contacts& contacts() const { return contacts_; }
   /// On the master while joining: which processes have not arrived; otherwise "".
   std::string missing_joiners() const;
   /// On the master: the workers that wait in barriers.
@@ -127,45 +110,17 @@ class Cluster {
 
   /// Sends a ping that asks for an answer to all connected peers.
   void ask_all();
-  /// Number of those pings without an answer yet.
-  size_t unanswered() const;
-  /// Round-trip time of that ping; kNever without an answer yet, nullopt if the peer is not connected.
-  std::optional<base::Nanos> round_trip(base::Peer peer) const;
 
  private:
   class JoinPending;
-  struct Joiner {
-    Member member;
-    int64_t wants_rank = -1;
-    rpc::Asked asked;
-  };
-  struct Contact {
-    bool connected = false;
-    std::string address;  ///< the peer's address as the transport sees it
-    uint64_t epoch = 0;     ///< of the newest view that the peer is known to have
-    bool spoke = false;     ///< sent a message since the last beat
-    base::Nanos heard{0};
-    bool spoke_lately = false;  ///< sent a message since note_silence()
-    base::Nanos noted{0};       ///< when note_silence() last found such a message
-    bool wanted = false;    ///< see want()
-    // for peers that are not members:
-    base::Nanos met{0};     ///< when it first connected
-    rpc::Seq dropped = 0;   ///< its first dropped request, 0: none
-    uint32_t messages = 0;  ///< messages since the last beat
-    // for all peers:
-    uint64_t question = 0;  ///< number of the unanswered ping of ask_all(); 0: none
-    base::Nanos asked{0}, round_trip = base::kNever;
-  };
 
   // on the master
   void join(const rpc::Asked& asked, const wire::Join& request);
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
-  void warn_of_loopback() const;
   Member* vacancy(const wire::Join& request);
   void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
   void complete_if_all_here();
   void publish();
-  std::string arrivals() const;
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   // on every member
@@ -184,7 +139,6 @@ class Cluster {
   void abort_if_all_told();
   bool needs(const Member& member) const;
   bool ended_unmet(const Member& member) const;
-  bool is_wanted(base::Peer peer) const;
   void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
   void welcome();
   void watch_strangers(base::Nanos now);
@@ -203,10 +157,8 @@ class Cluster {
   bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
-  bool sync_ = false, sync_said_ = false;  ///< the master: as the joiners have set it so far
-  std::vector<Joiner> joiners_;
-  std::map<base::Peer, Contact> contacts_;
-  uint64_t questions_ = 0;
+  Arrivals arrivals_;  ///< on the master
+  Contacts contacts_;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;

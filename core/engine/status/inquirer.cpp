@@ -43,7 +43,7 @@ void Inquirer::start() {
 
 bool Inquirer::master_answers() const {
   if (cluster_.is_master()) return false;
-  const auto silence = cluster_.silence(cluster_.master());
+  const auto silence = cluster_.contacts().silence(cluster_.master());
   return silence.has_value() && *silence <= patience_with_master(cluster_.self());
 }
 
@@ -72,7 +72,7 @@ void Inquirer::gather(Asker asker) {
     gathering_->again = now + kAgain;
     gathering_->until = now + kPatience;
     for (const cluster::Member& member : cluster_.view().members)
-      if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.silence(member.peer))
+      if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.contacts().silence(member.peer))
         gathering_->awaited.insert(member.peer);
     for (const base::Peer peer : gathering_->awaited) send_inquire(peer, gathering_->number, false, false);
   }
@@ -97,7 +97,7 @@ const std::string& Inquirer::Picture::as(bool as_json) {
 Overview Inquirer::overview(std::map<base::Peer, Report> reports) const {
   Overview overview{cluster_.view(), cluster_.self().peer, cluster_.missing_joiners(), std::move(reports), {}};
   for (const cluster::Member& member : overview.view.members)
-    if (const auto silence = cluster_.silence(member.peer)) overview.silence.emplace(member.peer, *silence);
+    if (const auto silence = cluster_.contacts().silence(member.peer)) overview.silence.emplace(member.peer, *silence);
   return overview;
 }
 
@@ -180,7 +180,7 @@ std::vector<PeerState> Inquirer::peers() const {
   if (!paths_) return peers;
   const base::Nanos now = clock_.now();
   for (const cluster::Member& member : cluster_.view().members) {
-    const auto silence = cluster_.silence(member.peer);
+    const auto silence = cluster_.contacts().silence(member.peer);
     if (!silence) continue;
     PeerState state{member.peer, paths_(member.peer), 0, 0, *silence};
     const auto oldest = std::find_if(samples_.begin(), samples_.end(),
@@ -256,11 +256,11 @@ void Inquirer::tell_master(const std::set<std::string>& what) {
 void Inquirer::look() {
   const base::Nanos now = clock_.now();
   next_look_ = now + std::clamp(cluster_.self().stuck_after / 2, kLeastLook, kLook);
-  cluster_.note_silence();
+  cluster_.contacts().note_silence();
   if (paths_) {
     Sample sample{now, {}};
     for (const cluster::Member& member : cluster_.view().members)
-      if (cluster_.silence(member.peer)) sample.paths.emplace(member.peer, paths_(member.peer));
+      if (cluster_.contacts().silence(member.peer)) sample.paths.emplace(member.peer, paths_(member.peer));
     samples_.push_back(std::move(sample));
     if (samples_.size() > kSamples) samples_.pop_front();
   }

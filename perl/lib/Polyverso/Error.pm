@@ -3,6 +3,8 @@ package Polyverso::Error;
 use strict;
 use warnings;
 
+use Scalar::Util ();
+
 use Polyverso::Handle ();
 use Polyverso::Names ();
 
@@ -35,6 +37,17 @@ sub new {
         last;
     }
     return $self;
+}
+
+# Gives the error of a callback to the errors that it causes, also in other processes. Returns the status that the
+# callback ends with.
+sub _report {
+    my ($error) = @_;
+    local $@;
+    my $ours = Scalar::Util::blessed($error) && $error->isa(__PACKAGE__);
+    my $text = "$error" =~ s/\s+\z//r;
+    eval { Polyverso::CAPI::mv_callback_error($text) };    # without memory, the errors have the status only
+    return $ours ? $error->status : $Polyverso::CAPI::MV_EINVAL;
 }
 
 sub throw { my $class = shift; die $class->new(@_) }

@@ -184,6 +184,7 @@ sub _reduce_all {
     while (Polyverso::CAPI::mv_custom_next($custom, $theirs)) {
         if (!eval { _reduce($function, $is_list, $mine, $theirs) }) {
             my $failure = $@;
+            Polyverso::Error::_report($failure);
             # Fails the operation and waits for its end: before the end, mv_custom_end() would withdraw it.
             eval { Polyverso::CAPI::mv_custom_done($custom, $Polyverso::CAPI::MV_ECANCELED); Polyverso::CAPI::mv_custom_next($custom, $theirs) };
             die $failure;

@@ -146,12 +146,6 @@ sub set_updater {
     return;
 }
 
-# The status of a user's function that died, which the sender of the command, or the pusher on another thread, gets.
-sub _outcome {
-    my ($error) = @_;
-    return Scalar::Util::blessed($error) && $error->isa('Polyverso::Error') ? $error->status : $Polyverso::CAPI::MV_EINVAL;
-}
-
 # The store is about to take this tensor back. If the updater has kept a reference, puts a copy into the kept object,
 # and returns a new object that holds the original.
 sub _leave_copy {
@@ -173,7 +167,7 @@ sub update {
         my @tensors = (Polyverso::Tensor->_new($merged), Polyverso::KVStore::Stored->_new($stored));
         my $outcome = $Polyverso::CAPI::MV_OK;
         unless (eval { Polyverso::KVStore::Stored::update($self->{updater}, $key, @tensors); 1 }) {
-            $outcome = _outcome($@);
+            $outcome = Polyverso::Error::_report($@);
             $error   = $@ unless $failed++;
         }
         my @gone = map { _leave_copy($_) } @tensors;
@@ -255,7 +249,7 @@ sub _run_commands {
     my ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, $milliseconds);
     while ($found == $Polyverso::CAPI::KV_COMMAND_HERE) {
         my $fine = eval { $controllers{$node}->($head, $body); 1 };
-        Polyverso::CAPI::kv_command_done($node, $fine ? $Polyverso::CAPI::MV_OK : _outcome($@));
+        Polyverso::CAPI::kv_command_done($node, $fine ? $Polyverso::CAPI::MV_OK : Polyverso::Error::_report($@));
         ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, 0);
     }
     return $found != $Polyverso::CAPI::KV_COMMAND_NEVER;

@@ -1,0 +1,20 @@
+--- What the other processes hear of an error in this one. Internal.
+
+local capi = require("polyverso.capi")
+
+local failures = {}
+
+--- An error as one line.
+function failures.one_line(failure)
+  local text = tostring(failure):gsub("\nstack traceback:.*", "") -- which the interpreter `lua` has added
+  return (text:gsub("%z", " "):gsub("%s+", " "):sub(1, 500))
+end
+
+--- Gives the error of a callback to the errors that it causes, also in other processes. Returns the status that the
+-- callback ends with.
+function failures.report(failure)
+  pcall(capi.mv_callback_error, failures.one_line(failure)) -- without memory, the errors have the status only
+  return type(failure) == "table" and type(failure.code) == "number" and failure.code < 0 and failure.code or capi.MV_EINVAL
+end
+
+return failures

@@ -162,8 +162,11 @@ static inline int pv_field_text(void *options, const pv_field *field, const char
   }
   for (const pv_word *word = field->words; word && word->word; ++word)
     if (strcmp(word->word, text) == 0) return pv_field_number(options, field, word->value, message);
-  snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\": a number%s is needed", field->key, text,
-           field->words ? " or a known word" : "");
+  size_t used = (size_t)snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\": a number%s", field->key, text,
+                                 field->words ? " or one of" : "");
+  for (const pv_word *word = field->words; word && word->word && used < PV_MESSAGE_SIZE; ++word)
+    used += (size_t)snprintf(message + used, PV_MESSAGE_SIZE - used, " %s", word->word);
+  if (used < PV_MESSAGE_SIZE) snprintf(message + used, PV_MESSAGE_SIZE - used, " is needed");
   return 0;
 }
 

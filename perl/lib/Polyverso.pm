@@ -50,18 +50,21 @@ sub _settings {
 
 sub init {
     my $settings = _settings(init => @_);
+    local $Polyverso::Names::FURTHER_OPTIONS = ' log_level';
     Polyverso::CAPI::mv_init($settings);
     return Polyverso::Node->_new(0);
 }
 
 sub open_node {
     my $settings = _settings(open_node => @_);
+    local $Polyverso::Names::FURTHER_OPTIONS = ' log_level';
     return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open($settings));
 }
 
 sub doctor {
-    my ($class, %how) = @_;
-    my $flags = Polyverso::CAPI::MV_JSON() | ($how{reach} ? Polyverso::CAPI::MV_REACH() : 0);
+    my ($class, @how) = @_;
+    my $how   = Polyverso::Values::options(['reach'], @how);
+    my $flags = $Polyverso::CAPI::MV_JSON | ($how->{reach} ? $Polyverso::CAPI::MV_REACH : 0);
     return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text(0, $flags));
 }
 
@@ -99,9 +102,35 @@ cluster of four. Other members of a cluster may be written in Python, Lua or C.
 =head2 Polyverso->init(%settings)
 
 Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its
-processes have joined. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>,
-C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>; as pairs or in a hash. Each
-C<init> that succeeds requires one C<shutdown> of its node.
+processes have joined. The settings are pairs, or in a hash. Each C<init> that succeeds requires one C<shutdown> of its
+node. All settings have defaults; F<polyverso.h> describes these and further ones (C<mv_init_options>):
+
+=over
+
+=item sync
+
+1: all tables that do not set a staleness are in sync mode.
+
+=item role, rank, nodes, master, bind, secret
+
+The place in the cluster, which C<polyverso run> or another launcher sets. C<role> is C<all>, C<worker> or C<server>.
+
+=item timeout_ms, gate_timeout_ms, init_timeout_ms, heartbeat_timeout_ms
+
+The default time limits in milliseconds: of one request to one server (60,000); of calls that wait for other workers,
+such as C<barrier>, the creation of a table, and a C<get> in sync mode (600,000); of C<init> itself (60,000); and of the
+silence after which another process counts as lost (5,000). The C<timeout> of a single call is in seconds.
+
+=item log_level
+
+C<trace>, C<debug>, C<info>, C<warn>, C<error> or C<off>.
+
+=item checkpoint, metrics
+
+Worker 0 saves checkpoints in this directory (F<docs/checkpoints.md>). The process serves its metrics at this port
+(F<docs/operations.md>).
+
+=back
 
 =head2 Polyverso->open_node(%settings)
 

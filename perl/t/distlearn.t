@@ -102,7 +102,7 @@ $node->shutdown;
         [qr/AllReduceSGD->new: a Polyverso::Group is needed, not a Polyverso::Node/, sub { Polyverso::DistLearn::AllReduceSGD->new($node) }],
         [qr/AsyncEA->new: a Polyverso::Table is needed, not a Polyverso::Group/, sub { Polyverso::DistLearn::AsyncEA->new($group, 1, 0.1) }],
         [qr/AllReduceSGD->new: a Polyverso::Group is needed, not undef/, sub { Polyverso::DistLearn::AllReduceSGD->new }],
-        [qr/AllReduceEA->new: argument 3 must be a number, not fast/, sub { Polyverso::DistLearn::AllReduceEA->new($group, 1, 'fast') }],
+        [qr/AllReduceEA->new: alpha is "fast", not a number/, sub { Polyverso::DistLearn::AllReduceEA->new($group, 1, 'fast') }],
         [qr/Group->open: a Polyverso::Node is needed, not "node"/, sub { Polyverso::Group->open('node') }],
     );
     for my $call (@calls) {

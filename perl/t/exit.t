@@ -63,6 +63,46 @@ subtest 'a group destroyed while dying' => sub {
     like($seen, qr/MV_EPEERLOST: worker 1: deep/, 'the other one sees why');
 };
 
+# Worker 1 dies in a function with a node, a group and what is built on it, while worker 0 waits in an operation.
+for my $case (
+    ['an all-reduce',      '$group->allreduce(my $x = pack("f", 1), dtype => "f32")'],
+    ['a custom reduction', '$group->allreduce_custom(Polyverso::Tensor->ones([1]), sub { })'],
+    ['a drain',            '$group->drain'],
+    ['a barrier',          '$group->barrier'],
+    ['a strategy',         '$sgd->sum_gradients([Polyverso::Tensor->ones([2])])'],
+) {
+    my ($name, $waits) = @$case;
+    my $uses = 'use Polyverso::Group; use Polyverso::DistLearn; my $opened = sub { my $node = Polyverso->init(log_level => "error");
+        my $group = Polyverso::Group->open($node); my $sgd = Polyverso::DistLearn::AllReduceSGD->new($group); return ($node, $group, $sgd) };';
+    my $cluster = TestCluster->new(2);
+    my ($waiting, $seen) = $cluster->start("$uses my (\$node, \$group, \$sgd) = \$opened->(); \$group->barrier;
+        print eval { $waits; 1 } ? 'nothing' : \$\@->name . ': ' . \$\@->text; eval { \$node->abort('over') }");
+    my ($dying, $output) = $cluster->start("$uses sub train { my (\$node, \$group, \$sgd) = \$opened->(); \$group->barrier;
+        select undef, undef, undef, 0.01 until grep { \$_->{kind} eq 'collective' } \@{ \$node->status->{waits} };
+        die qq(no data for step 7\\n) } train()");
+    ok($cluster->finish($dying, 30), "worker 1 dies while worker 0 waits in $name");
+    is($cluster->finish($waiting, 30), 0, 'worker 0 ends');
+    like(TestCluster::text($seen), qr/\AMV_EPEERLOST: .*worker 1: no data for step 7/, 'and has heard why') or diag TestCluster::text($output);
+}
+
+# A caught error: what worker 0 hears from within a barrier of a group, and how worker 1 ends.
+for my $case (
+    ['thrown again, with the group outside of the eval', '', 'my $g = Polyverso::Group->open($node); ', 'die $@', qr/worker 1: no data/, 1],
+    ['handled, with the group inside', 'my $g = Polyverso::Group->open($node); ', '', '1',      qr/worker 1 .* has left the group/, 0],
+) {
+    my ($name, $inside, $outside, $then, $heard, $fails) = @$case;
+    my $use     = 'use Polyverso::Group; my $node = Polyverso->init(log_level => "error"); ';
+    my $cluster = TestCluster->new(2);
+    my ($waiting, $seen) = $cluster->start("$use my \$g = Polyverso::Group->open(\$node);
+        print eval { \$g->barrier; 1 } ? 'nothing' : \$\@->name . ': ' . \$\@->text; eval { \$node->abort('over') }");
+    my ($dying, $output) = $cluster->start("$use sub train { $outside eval { $inside
+        select undef, undef, undef, 0.01 until grep { \$_->{kind} eq 'collective' } \@{ \$node->status->{waits} };
+        die qq(no data\\n) } or $then } train(); \$node->abort");
+    is($cluster->finish($dying, 30) ? 1 : 0, $fails, $name) or diag TestCluster::text($output);
+    is($cluster->finish($waiting, 30), 0, 'the other one does not wait for ever');
+    like(TestCluster::text($seen), $heard, 'and has heard why');
+}
+
 subtest 'handlers of one\'s own' => sub {
     my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';
     my ($init, $rest) = $BEGIN =~ /\A(.*?;) (.*)/;

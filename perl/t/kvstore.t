@@ -83,6 +83,7 @@ for my $case (
     [sub { $_[2]->pdl + $_[1]->pdl },                       3, 'so does a PDL'],
     [sub { my $sum = $_[2] * 2; $sum += $_[1]; $sum },      5, 'one that was changed itself'],
     [sub { return $_[1] },                                  1, 'or what was pushed'],
+    [sub { [([3, 3, 3]) x 2] },                             3, 'or a list of numbers'],
     [sub { $_[2] += $_[1] },                                3, 'the stored tensor itself is in place'],
     [sub { $_[2] += $_[1]; $kept = $_[1] },                 3, 'after a change a result is ignored'],
     [sub { $_[2]->fill(7); $kept = $_[1] * 2 },             7, 'of any kind'],

@@ -116,10 +116,10 @@ for my $wrong (
     [qr/timeout is "soon", not a number of seconds/, sub { $m->get(timeout => 'soon') }],
     [qr/timeout is a reference/,                     sub { $node->barrier(timeout => []) }],
     [qr/\$node->barrier: .*"now" has no value/,      sub { $node->barrier('now') }],
-    [qr/unknown option 'timeuot'; known: async/,     sub { $node->barrier(timeuot => 1) }],
-    [qr/unknown option 'kep'/,                       sub { $node->save('/tmp', kep => 1) }],
-    [qr/unknown option 'keep'/,                      sub { $node->load('/tmp', keep => 1) }],
-    [qr/unknown option 'wait'/,                      sub { $node->poll(wait => 1) }],
+    [qr/\$node->barrier: unknown option "timeuot"; known: async/,     sub { $node->barrier(timeuot => 1) }],
+    [qr/unknown option "kep"; .*mean "keep"/,        sub { $node->save('/tmp', kep => 1) }],
+    [qr/unknown option "keep"/,                      sub { $node->load('/tmp', keep => 1) }],
+    [qr/unknown option "wait"/,                      sub { $node->poll(wait => 1) }],
 ) {
     like(eval { $wrong->[1]->(); 1 } ? 'nothing' : $@->text, $wrong->[0], 'a wrong option');
 }

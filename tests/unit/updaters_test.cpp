@@ -276,7 +276,11 @@ void wrong_schedules_are_refused(void**) {
   refuses("mx.lbsgd batch_scale=1.5", {"batch_scale=1.5", "whole number"});
   refuses("mx.adam beta2=1", {"beta2=1", "below 1"});
   refuses("mx.sgd lambda=1", {"lambda", "momentum=0", "clip_gradient=0", "step"});
-  refuses("adam", {"mx.adam"});
+  refuses("adam", {"did you mean \"mx.adam\"?"});
+  refuses("rmsprp", {"did you mean \"mx.rmsprop\"?"});
+  refuses("sdg", {"did you mean \"sgd\"?"});
+  refuses("sgd learning_rate=0.1", {"it has rate=0.01", "; mx.sgd has it"});
+  refuses("sgd rte=0.1", {"did you mean \"rate\"?"});
 
   UpdaterSpec spec = parse_updater("mx.sgd lr_scheduler=multifactor step=3:5").value();
   spec.parameters.back() = 2;

@@ -96,9 +96,11 @@ base::Status unknown_updater(std::string_view name) {
   std::string known;
   for (const Kind* kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind->name);
   const auto names = kKinds | std::views::transform([](const Kind* kind) { return std::string_view(kind->name); });
-  const std::string of_mxnet = fmt::format("mx.{}", name);  // "adam": MXNet's optimizers have a prefix here
-  const std::string meant = find_kind(of_mxnet) != nullptr ? fmt::format("; did you mean \"{}\"?", of_mxnet) : base::did_you_mean(name, names);
-  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}{}", name, known, meant);
+  std::string guess = base::did_you_mean(name, names);
+  // MXNet's own names lack the prefix.
+  const std::string of_mxnet = fmt::format("mx.{}", name);
+  if (guess.empty() || find_kind(of_mxnet) != nullptr) guess = base::did_you_mean(of_mxnet, names);
+  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}{}", name, known, guess);
 }
 
 std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage) {

@@ -54,7 +54,14 @@ base::Status no_parameter(const Kind& kind, std::string_view name) {
   std::vector<std::string_view> names;
   for (const Parameter* one : parameters_of(kind)) names.push_back(one->name);
   if (kind.optimizer != nullptr) names.push_back(optimizer::kSteps);
-  return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}{}", kind.name, name, list_parameters(kind), base::did_you_mean(name, names));
+  // Programs for MXNet mean its sgd, which is mx.sgd here.
+  const Kind* of_mxnet = kind.optimizer == nullptr ? find_kind(fmt::format("mx.{}", kind.name)) : nullptr;
+  const bool has_it = of_mxnet != nullptr && std::ranges::any_of(parameters_of(*of_mxnet), [&](const Parameter* one) {
+                        return name == one->name;
+                      });
+  const std::string hint = has_it ? fmt::format("; {} has it", of_mxnet->name) : base::did_you_mean(name, names);
+  return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}{}", kind.name, name, list_parameters(kind),
+                     hint);
 }
 
 base::Status check_value(const Kind& kind, const Parameter& parameter, double value) {
@@ -104,8 +111,7 @@ class Reader {
     const auto known = std::ranges::find_if(parameters_, [&](const Parameter* one) {
       return pair.key == one->name || (one->alias != nullptr && pair.key == one->alias);
     });
-    if (known == parameters_.end())
-      return no_parameter(kind_, pair.key);
+    if (known == parameters_.end()) return no_parameter(kind_, pair.key);
     const Parameter& parameter = **known;
     const auto index = static_cast<size_t>(known - parameters_.begin());
     double& number = spec_.parameters[index];
@@ -172,8 +178,7 @@ base::Status set_parameter(UpdaterSpec& spec, std::string_view name, double valu
   const auto parameters = parameters_of(*kind);
   const auto known = std::ranges::find_if(parameters, [&](const Parameter* one) { return name == one->name; });
   const auto index = static_cast<size_t>(known - parameters.begin());
-  if (known == parameters.end() || index >= spec.parameters.size())
-    return no_parameter(*kind, name);
+  if (known == parameters.end() || index >= spec.parameters.size()) return no_parameter(*kind, name);
   if (auto wrong = check_value(*kind, **known, value); !wrong.ok()) return wrong;
   spec.parameters[index] = value;
   return {};

@@ -10,6 +10,7 @@ use Polyverso::Error;
 use Polyverso::Handle ();
 use Polyverso::Lists ();
 use Polyverso::Table ();
+use Polyverso::Values ();
 use Scalar::Util ();
 
 # Sorts keys as all languages do: numbers before texts, each in ascending order. Perl's keys are all texts; those that
@@ -33,6 +34,21 @@ sub _name_below {
     my ($name, $key) = @_;
     return $name if $key =~ /\A-?[0-9]+\z/;
     return length $name ? "$name.$key" : $key;
+}
+
+# tau and alpha, in this order or as pairs.
+sub _elastic {
+    my (@given) = @_;
+    @given = (tau => $given[0], alpha => $given[1]) if @given == 2 && $given[0] !~ /\A(?:tau|alpha)\z/;
+    my %named = %{ Polyverso::Values::options([qw(tau alpha)], @given) };
+    return (Polyverso::Values::integer('tau', $named{tau}), Polyverso::Values::number('alpha', $named{alpha}));
+}
+
+# Settings as pairs or in a hash, after an optional value of inner_steps.
+sub _settings {
+    my (@given) = map { ref eq 'HASH' ? %$_ : $_ } @_;
+    unshift @given, 'inner_steps' if @given % 2 && Polyverso::Lists::is_number($given[0]);
+    return Polyverso::Values::pairs(@given);
 }
 
 sub leaves { my ($values) = @_; return map { $_->[1] } named_leaves($values, '') }
@@ -60,9 +76,11 @@ sub _label   { return 'the strategy' }
 sub _instead { return 'the other process makes its own, of its group' }
 
 sub call {
-    my ($self, $function, $values, $timeout, @more) = @_;
+    my ($self, $function, $values, $how, @more) = @_;
+    my $timeout = @$how == 1 ? $how->[0] : Polyverso::Values::options(['timeout'], @$how)->{timeout};
     my @named   = Polyverso::DistLearn::named_leaves($values, '');
     my $arrays  = [map { $_->[1] } @named];
+    Polyverso::Values::check_pdls(@$arrays);
     my $options = Polyverso::Table::_options(0, { timeout => $timeout });
     $options = Polyverso::Values::labelled($options, [map { $_->[0] } @named], @$arrays) if $self->has_peers;
     my @result;
@@ -92,23 +110,23 @@ sub new {
 sub closes_with { 'mv_sgd_close' }
 
 # Return the number of contributors.
-sub sum_gradients               { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_gradients',     $g, $timeout) }
-sub sum_and_normalize_gradients { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_and_normalize', $g, $timeout) }
+sub sum_gradients               { my ($self, $g, @how) = @_; return $self->call('mv_sgd_sum_gradients',     $g, \@how) }
+sub sum_and_normalize_gradients { my ($self, $g, @how) = @_; return $self->call('mv_sgd_sum_and_normalize', $g, \@how) }
 
-sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_sgd_synchronize', $p, $timeout); return }
+sub synchronize_parameters { my ($self, $p, @how) = @_; $self->call('mv_sgd_synchronize', $p, \@how); return }
 
 package Polyverso::DistLearn::AllReduceEA;
 our @ISA = ('Polyverso::DistLearn::Strategy');
 
 sub new {
-    my ($class, $group, $tau, $alpha) = @_;
-    return $class->_open($group, 'mv_ea_open', $tau, $alpha);
+    my ($class, $group, @given) = @_;
+    return $class->_open($group, 'mv_ea_open', Polyverso::DistLearn::_elastic(@given));
 }
 sub closes_with { 'mv_ea_close' }
 
-sub average_parameters     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_average',                $p, $timeout); return }
-sub synchronize_center     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_center',     $p, $timeout); return }
-sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_parameters', $p, $timeout); return }
+sub average_parameters     { my ($self, $p, @how) = @_; $self->call('mv_ea_average',                $p, \@how); return }
+sub synchronize_center     { my ($self, $p, @how) = @_; $self->call('mv_ea_synchronize_center',     $p, \@how); return }
+sub synchronize_parameters { my ($self, $p, @how) = @_; $self->call('mv_ea_synchronize_parameters', $p, \@how); return }
 
 # Copies the centre into the parameters.
 sub read_center { my ($self, $p) = @_; Polyverso::CAPI::mv_ea_read_center($self->{handle}, [Polyverso::DistLearn::leaves($p)]); return }
@@ -117,41 +135,44 @@ package Polyverso::DistLearn::AsyncEA;
 our @ISA = ('Polyverso::DistLearn::Strategy');
 
 sub new {
-    my ($class, $table, $tau, $alpha) = @_;
-    return $class->_open($table, 'mv_async_ea_open', $tau, $alpha);
+    my ($class, $table, @given) = @_;
+    return $class->_open($table, 'mv_async_ea_open', Polyverso::DistLearn::_elastic(@given));
 }
 sub closes_with { 'mv_async_ea_close' }
 sub has_peers   { return 0 }    # only a table
 
-sub average_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_average', $p, $timeout); return }
-sub read_center        { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_read',    $p, $timeout); return }
+sub average_parameters { my ($self, $p, @how) = @_; $self->call('mv_async_ea_average', $p, \@how); return }
+sub read_center        { my ($self, $p, @how) = @_; $self->call('mv_async_ea_read',    $p, \@how); return }
 
 package Polyverso::DistLearn::LocalSGD;
 our @ISA = ('Polyverso::DistLearn::Strategy');
 
 # new($group, inner_steps => 100, outer_rate => 0.7, outer_momentum => 0.9, fragments => 1, overlap => 0, mixing => 0)
 sub new {
-    my ($class, $group, %settings) = @_;
-    my $text = join ' ', map {"$_=$settings{$_}"} sort keys %settings;
-    return $class->_open($group, 'mv_local_sgd_open', $text);
+    my ($class, $group, @given) = @_;
+    my $text = Polyverso::Values::with_parameters("$class->new", '', Polyverso::DistLearn::_settings(@given));
+    return $class->_open($group, 'mv_local_sgd_open', $text =~ s/\A //r);
 }
 sub closes_with { 'mv_local_sgd_close' }
 
-sub step                   { my ($self, $p, $timeout) = @_; $self->call('mv_local_sgd_step',        $p, $timeout); return }
-sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_local_sgd_synchronize', $p, $timeout); return }
+sub step                   { my ($self, $p, @how) = @_; $self->call('mv_local_sgd_step',        $p, \@how); return }
+sub synchronize_parameters { my ($self, $p, @how) = @_; $self->call('mv_local_sgd_synchronize', $p, \@how); return }
 
 package Polyverso::DistLearn::DiLoCo;
 our @ISA = ('Polyverso::DistLearn::LocalSGD');
 
-sub new { my ($class, $group, %settings) = @_; return $class->SUPER::new($group, outer_rate => 0.7, outer_momentum => 0.9, %settings) }
+sub new {
+    my ($class, $group, @given) = @_;
+    return $class->SUPER::new($group, outer_rate => 0.7, outer_momentum => 0.9, Polyverso::DistLearn::_settings(@given));
+}
 
 package Polyverso::DistLearn::CompressedAllReduce;
 our @ISA = ('Polyverso::DistLearn::Strategy');
 
 # $how: "int8", "topk ratio=0.01", "powersgd rank=4"
 sub new {
-    my ($class, $group, $how) = @_;
-    return $class->_open($group, 'mv_compressed_open', $how);
+    my ($class, $group, $how, @parameters) = @_;
+    return $class->_open($group, 'mv_compressed_open', Polyverso::Values::with_parameters("$class->new", $how, @parameters));
 }
 sub closes_with { 'mv_compressed_close' }
 
@@ -161,8 +182,8 @@ sub rows {
     return pack 'q*', map { Scalar::Util::blessed($_) && $_->isa('PDL') && $_->ndims > 1 ? $_->dim(-1) : 0 } Polyverso::DistLearn::leaves($values);
 }
 
-sub average_gradients { my ($self, $g, $timeout) = @_; return $self->call('mv_compressed_average', $g, $timeout, rows($g)) }
-sub finish            { my ($self, $g, $timeout) = @_; $self->call('mv_compressed_finish', $g, $timeout, rows($g)); return }
+sub average_gradients { my ($self, $g, @how) = @_; return $self->call('mv_compressed_average', $g, \@how, rows($g)) }
+sub finish            { my ($self, $g, @how) = @_; $self->call('mv_compressed_finish', $g, \@how, rows($g)); return }
 
 1;
 
@@ -202,7 +223,7 @@ Polyverso::DistLearn - distributed training on the ranks of a group, for any tra
 torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or
 L<tensors|Polyverso::Tensor>, or references to arrays and hashes of them, and are changed in place. Hashes are processed
 in the order of their sorted keys, numbers first, in numerical order. The ranks compare the keys and the shapes. A group
-is a L<Polyverso::Group>. The calls below take a time-out in seconds as their last argument. F<docs/distlearn.md> has
+is a L<Polyverso::Group>. The calls below take C<< timeout => $seconds >> after their other arguments. F<docs/distlearn.md> has
 the details.
 
 =head1 CLASSES
@@ -216,14 +237,15 @@ C<sum_and_normalize_gradients($gradients)> return the number of contributors. C<
 waits for ranks that still make steps. Then all ranks get the parameters of the rank that made the most steps; of
 several, the lowest.
 
-=head2 Polyverso::DistLearn::AllReduceEA->new($group, $tau, $alpha)
+=head2 Polyverso::DistLearn::AllReduceEA->new($group, tau => $tau, alpha => $alpha)
 
-Elastic averaging. Call C<average_parameters($parameters)> after each step: every C<$tau> steps it moves the parameters
-towards a common centre, by C<$alpha> times their difference from it. C<synchronize_center> and
-C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same centre, and after the
-latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the parameters.
+Elastic averaging; C<< new($group, $tau, $alpha) >> is the same. Call C<average_parameters($parameters)> after each
+step: every C<$tau> steps it moves the parameters towards a common centre, by C<$alpha> times their difference from it.
+C<synchronize_center> and C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same
+centre, and after the latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the
+parameters.
 
-=head2 Polyverso::DistLearn::AsyncEA->new($table, $tau, $alpha)
+=head2 Polyverso::DistLearn::AsyncEA->new($table, tau => $tau, alpha => $alpha)
 
 Elastic averaging with a L<table|Polyverso::Table> as centre, to which each worker synchronizes independently:
 C<average_parameters>, C<read_center>.
@@ -232,12 +254,13 @@ C<average_parameters>, C<read_center>.
 
 Ranks train by themselves and exchange every C<inner_steps> steps. Call C<step($parameters)> after each step, and
 C<synchronize_parameters($parameters)> at the end. Further settings are outer_rate and outer_momentum, whose defaults
-are 0.7 and 0.9 for DiLoCo, and fragments, overlap and mixing for Streaming DiLoCo.
+are 0.7 and 0.9 for DiLoCo, and fragments, overlap and mixing for Streaming DiLoCo. They may be in a hash, and
+C<inner_steps> may come first without its name: C<< DiLoCo->new($group, 100, {fragments => 2}) >>.
 
 =head2 Polyverso::DistLearn::CompressedAllReduce->new($group, $how)
 
-Averages of gradients that are transferred compressed: "int8", "topk ratio=0.01", "powersgd rank=4".
-C<average_gradients($gradients)> returns the number of contributors. C<finish($gradients)> waits for ranks that still
-make steps; it ignores the gradients' values.
+Averages of gradients that are transferred compressed: C<'int8'>, C<'topk ratio=0.01'>, C<'powersgd rank=4'>, or with
+the parameters as pairs: C<< 'topk', ratio => 0.01 >>. C<average_gradients($gradients)> returns the number of
+contributors. C<finish($gradients)> waits for ranks that still make steps; it ignores the gradients' values.
 
 =cut

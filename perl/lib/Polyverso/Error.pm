@@ -10,7 +10,7 @@ use Polyverso::Names ();
 
 use overload '""' => 'message', bool => sub { 1 }, fallback => 1;
 
-my $OURS = qr/\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
+my $OURS = $Polyverso::Names::OURS;
 
 # Objects and methods in place of handles and C functions, for callers who use these.
 sub _in_perl {
@@ -51,6 +51,13 @@ sub _report {
 }
 
 sub throw { my $class = shift; die $class->new(@_) }
+
+# Like throw(). The text begins with the method that the program has called.
+sub _refuse {
+    my ($class, $status, $text) = @_;
+    my $method = Polyverso::Names::method();
+    die $class->new($status, defined $method ? "$method: $text" : $text);
+}
 
 sub status { $_[0]{status} }
 sub name   { $_[0]{name} }

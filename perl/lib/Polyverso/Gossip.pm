@@ -8,15 +8,22 @@ use warnings;
 
 use parent 'Polyverso::Handle';
 
-use Carp qw(croak);
 use JSON::PP ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Lists ();
+use Polyverso::Names ();
+use Polyverso::Values ();
 use Scalar::Util qw(blessed);
 
 # open($config, $name): $config is the path of a YAML file, or a reference to its text, \$text.
 sub open {
     my ($class, $config, $name) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        'the path of a YAML file or a reference to its text is needed, not ' . Polyverso::Lists::shown($config))
+        if ref $config ? ref $config ne 'SCALAR' : !defined $config;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'a text is given in place of the path of a file: pass a reference to it, \\$text')
+        if !ref $config && $config =~ /[\n{]/;
     my $handle =
         ref $config
         ? Polyverso::CAPI::mv_gossip_open_text($$config, $name)
@@ -24,15 +31,15 @@ sub open {
     return (bless { handle => $handle, name => $name }, $class)->_adopt;
 }
 
-sub _text { my ($self) = @_; return $self->{state} ? $self->SUPER::_text : $self->text }
+sub _text { my ($self) = @_; return $self->_state ? $self->SUPER::_text : $self->text }
 sub _details { my ($self) = @_; return qq{"$self->{name}"} }
 
 sub name { $_[0]{name} }
 
 sub _list { my ($arrays) = @_; return ref $arrays eq 'ARRAY' ? @$arrays : $arrays }
 
-# Rejects undef, which would be taken for 0.
-sub _loss { my ($loss) = @_; return $loss // croak('the loss is undef, not a number') }
+sub _label { return 'the gossip node' }
+sub _loss  { my ($loss) = @_; return Polyverso::Values::number('the loss', $loss) }
 
 # Passes two or more dimensions on in the order of the other languages: the last one varies fastest. In a PDL the first
 # one does.
@@ -52,6 +59,7 @@ sub publish {
     my ($self, $arrays, $loss) = @_;
     my $done = eval {
         my $number = _loss($loss);
+        Polyverso::Values::check_bad(_list($arrays));
         _add($self->{handle}, $_) for _list($arrays);
         Polyverso::CAPI::mv_gossip_publish($self->{handle}, $number);
         1;
@@ -80,6 +88,7 @@ sub read    { Polyverso::CAPI::mv_gossip_read($_[0]{handle}, $_[1]);    return }
 # The two calls around a training step. A fetch that is still running continues.
 sub update_send {
     my ($self, $arrays, $loss) = @_;
+    local @Polyverso::Names::FUNCTION{qw(mv_gossip_add mv_gossip_add_shaped mv_gossip_publish)} = ('$gossip->update_send') x 3;
     $self->publish($arrays, $loss);
     return $self->{fetching} || $self->fetch_start;
 }
@@ -87,6 +96,7 @@ sub update_send {
 # Returns the factor, which is the share of the peer's model; 0 if no peer had a snapshot.
 sub update_wait {
     my ($self, $arrays, $loss) = @_;
+    local @Polyverso::Names::FUNCTION{qw(mv_gossip_fetch_wait mv_gossip_average)} = ('$gossip->update_wait') x 2;
     my $fetched = $self->fetch_wait($loss) or return 0;
     $self->average($_) for _list($arrays);
     return $fetched->{factor};
@@ -96,7 +106,11 @@ sub update_wait {
 sub text  { return Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, 0) }
 sub state { return JSON::PP::decode_json(Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, $Polyverso::CAPI::MV_JSON)) }
 # Sets the node's clock, for example after loading a checkpoint.
-sub set_clock { my ($self, $clock) = @_; Polyverso::CAPI::mv_gossip_set_clock($self->{handle}, $clock); return }
+sub set_clock {
+    my ($self, $clock) = @_;
+    Polyverso::CAPI::mv_gossip_set_clock($self->{handle}, Polyverso::Values::number('the clock', $clock));
+    return;
+}
 # The state in Prometheus's text format.
 sub metrics { return Polyverso::CAPI::mv_gossip_metrics_text($_[0]{handle}) }
 sub peers { return @{ $_[0]->state->{peers} } }
@@ -104,7 +118,11 @@ sub peers { return @{ $_[0]->state->{peers} } }
 # status($file): the state of all nodes of a configuration, as a list of hashes. Nodes without an answer have `error`.
 sub status { return @{ JSON::PP::decode_json(Polyverso::CAPI::mv_gossip_status_text($_[-1], $Polyverso::CAPI::MV_JSON)) } }
 
-sub add_peer    { my ($self, @peer) = @_; Polyverso::CAPI::mv_gossip_add_peer($self->{handle}, @peer); return }
+sub add_peer {
+    my ($self, $name, $host, $port) = @_;
+    Polyverso::CAPI::mv_gossip_add_peer($self->{handle}, $name, $host, Polyverso::Values::integer('the port', $port));
+    return;
+}
 sub remove_peer { my ($self, $name) = @_; Polyverso::CAPI::mv_gossip_remove_peer($self->{handle}, $name); return }
 
 sub closes_with { 'mv_gossip_close' }

@@ -7,10 +7,10 @@ use warnings;
 
 use parent 'Polyverso::Handle';
 
-use Carp ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Node ();
 use Polyverso::Table ();
 use Polyverso::Tensor ();
 use Polyverso::Values ();
@@ -29,7 +29,8 @@ my %NAMES = reverse %OPERATIONS;
 sub operation {
     my ($named) = @_;
     my $op = $named->{op} // 'sum';
-    return $OPERATIONS{$op} // Carp::croak("op is $op: expected one of " . join ', ', sort keys %OPERATIONS);
+    return $OPERATIONS{$op} // Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        qq{unknown op "$op"; known: } . join ', ', sort keys %OPERATIONS);
 }
 
 # Options with the label of unnamed arrays, whose shapes the ranks compare.
@@ -38,7 +39,7 @@ sub _of_arrays { my ($options, @arrays) = @_; return Polyverso::Values::labelled
 # The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
-    Polyverso::Table::_check($named, { map { $_ => 1 } timeout => @known });
+    Polyverso::Values::check_options($named, { map { $_ => 1 } timeout => @known });
     return Polyverso::Table::_options(0, $named);
 }
 
@@ -52,26 +53,19 @@ sub from_handle {
 sub _instead { return 'the other process opens the group itself' }
 sub _details { my ($self) = @_; return "rank $self->{rank} of $self->{size}, $self->{transport}" }
 
-# A node's handle; without a node 0, the default node.
-sub _number {
-    my ($node, $method) = @_;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
-        "Polyverso::Group->$method: a Polyverso::Node is needed, not " . Polyverso::Lists::shown($node))
-        if defined $node && !UNIVERSAL::isa($node, 'Polyverso::Node');
-    return $node ? $node->handle : 0;
-}
 
 # open($node, $worker, ...): a group of these workers; without ids, of all workers.
 sub open {
     my ($class, $node, @workers) = @_;
-    my $number = _number($node, 'open');
+    @workers = @{ $workers[0] } if @workers == 1 && ref $workers[0] eq 'ARRAY';
+    my $number = Polyverso::Node::_number($node);
     return $class->from_handle(Polyverso::CAPI::mv_group_open($number, @workers ? Polyverso::Values::rows(\@workers) : undef), $number);
 }
 
 # A group of the workers on this machine.
 sub of_host {
     my ($class, $node) = @_;
-    my $number = _number($node, 'of_host');
+    my $number = Polyverso::Node::_number($node);
     return $class->from_handle(Polyverso::CAPI::mv_group_open_host($number), $number);
 }
 
@@ -91,7 +85,9 @@ sub members {
 
 # array = the reduction of all ranks' arrays, the same bits on every rank.
 sub allreduce {
-    my ($self, undef, %named) = @_;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    _check_packed($_[1]) unless defined $named{dtype};
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(options(\%named, 'op'), $_[0])) }, $_[1]);
 }
@@ -99,8 +95,10 @@ sub allreduce {
 # Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
 # contributing.
 sub allreduce_many {
-    my ($self, $arrays, %named) = @_;
+    my ($self, $arrays, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
+    _check_list($arrays);
     my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
     return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
 }
@@ -108,27 +106,52 @@ sub allreduce_many {
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
 
 sub _check_arrays {
+    Polyverso::Values::check_pdls(@_);
     for my $value (@_) {
         next if _is_array($value);
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
             'a PDL or a tensor is needed, not ' . (!ref $value && defined $value ? $value : Polyverso::Lists::shown($value)));
     }
     return;
 }
+
+# A reference to an array of arrays, which may also be packed bytes.
+sub _check_list {
+    my ($arrays) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        'a reference to an array of PDLs or tensors is needed, not ' . Polyverso::Lists::shown($arrays)) if ref $arrays ne 'ARRAY';
+    _check_arrays(grep { ref || !defined } @$arrays);
+    return;
+}
+
+# Only a string with a dtype holds numbers.
+sub _check_packed {
+    my ($array) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE, q{bytes can't be reduced: pass the dtype of a packed string, such as dtype => 'f32'})
+        if defined $array && !ref $array;
+    return;
+}
+
+sub _root { my ($named) = @_; return Polyverso::Values::integer('root', $named->{root} // 0) }
 
 # Calls $code with an array that C can use in place: a PDL or a tensor, or a tensor with the numbers of a packed string,
 # which then receives the result. Without a dtype a string is bytes, which can be broadcast but not reduced.
 sub _in_place {
     my ($named, $code) = @_;    # and the array, not copied
     my $dtype = delete $named->{dtype};
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'dtype is for packed strings: a PDL and a tensor have their own')
+        if defined $dtype && ref $_[2];
     if (!ref $_[2] && defined $_[2] && defined $dtype) {
-        my $size   = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the result needs a variable in place of a constant') if Scalar::Util::readonly($_[2]);
+        my $size = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, 'a string of ' . length($_[2]) . " bytes is not a whole number of $dtype values")
+            if length($_[2]) % $size;
         my $tensor = Polyverso::Tensor->_of_packed($_[2], [length($_[2]) / $size], $dtype);
         $code->($tensor);
         $_[2] = $tensor->_packed;
     }
     else {
-        _check_arrays($_[2]) if ref $_[2] ? !_is_array($_[2]) : !defined $_[2];
+        _check_arrays($_[2]) if ref $_[2] || !defined $_[2];
         $code->($_[2]);
     }
     return $_[2];
@@ -149,7 +172,8 @@ sub _reduce {
     my $result = $is_list ? $function->(\@made, [@$theirs]) : $function->($made[0], $theirs->[0]);
     @made = @$result  if $is_list  && ref $result eq 'ARRAY';
     @made = ($result) if !$is_list && _is_array($result);
-    Carp::croak(@made . ' values returned, expected ' . @$mine) if @made != @$mine;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE,
+        '$group->allreduce_custom: the function returned ' . @made . ' values, needed ' . @$mine) if @made != @$mine;
     _assign($mine->[$_], $made[$_]) for 0 .. $#made;
     return 1;
 }
@@ -172,7 +196,10 @@ sub _reduce_all {
 
 # Reduces all ranks' values pairwise by a function; returns the number of contributors.
 sub allreduce_custom {
-    my ($self, $values, $function, %named) = @_;
+    my ($self, $values, $function, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'a code reference is needed, not ' . Polyverso::Lists::shown($function))
+        unless Polyverso::Values::is_code($function);
     my $is_list = ref $values eq 'ARRAY';
     my @given   = $is_list ? @$values : $values;
     _check_arrays(@given);
@@ -193,7 +220,8 @@ sub allreduce_custom {
 
 # Waits for the next operation of the other ranks and describes it; nothing if all ranks drain.
 sub drain {
-    my ($self, %named) = @_;
+    my ($self, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my $next = Polyverso::CAPI::mv_allreduce_drain($self->{handle}, options(\%named));
     return if $next->{finished};
     my @arrays = map { { count => $_->{count}, dtype => Polyverso::Tensor::_name($_->{dtype}) } } @{ $next->{arrays} };
@@ -201,32 +229,42 @@ sub drain {
 }
 
 # Takes part in the other ranks' all-reduces, with zeros, until all ranks have called it.
-sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options(\%named)); return }
+sub allreduce_zeros {
+    my ($self, @named) = @_;
+    Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options({ Polyverso::Values::pairs(@named) }));
+    return;
+}
 
 # Like allreduce, but only the root gets the result.
 sub reduce {
-    my ($self, undef, %named) = @_;
-    my $root = $named{root} // 0;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    _check_packed($_[1]) unless defined $named{dtype};
+    my $root = _root(\%named);
     return _in_place(\%named,
         sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, options(\%named, 'op', 'root')) }, $_[1]);
 }
 
 # array = the root's array, on all ranks.
 sub broadcast {
-    my ($self, undef, %named) = @_;
-    my $root = $named{root} // 0;
+    my ($self, undef, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    my $root = _root(\%named);
     return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, options(\%named, 'root')) }, $_[1]);
 }
 
 sub broadcast_many {
-    my ($self, $arrays, %named) = @_;
-    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
+    my ($self, $arrays, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    _check_list($arrays);
+    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named), options(\%named, 'root'));
     return;
 }
 
 # All ranks' arrays in one array with an additional dimension: a PDL's last, a tensor's first.
 sub allgather {
-    my ($self, $array, %named) = @_;
+    my ($self, $array, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
     my $all;
@@ -241,23 +279,25 @@ sub allgather {
 
 # Like allreduce, but each rank gets only its own part of the result; returns that part of the array.
 sub reduce_scatter {
-    my ($self, $array, %named) = @_;
+    my ($self, $array, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
     my $is_pdl = Polyverso::Values::is_pdl($array);
     my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
-    Carp::croak("$rows rows can't be divided evenly among $size ranks") if $rows % $size;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, "$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
     Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
     return $array->slice($first, $after) unless $is_pdl;
     return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
 }
 
-sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
+sub barrier { my ($self, @named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options({ Polyverso::Values::pairs(@named) })); return }
 
 # After the loss of a rank: makes a new group of the survivors, all of which call this.
 sub shrink {
-    my ($self, %named) = @_;
+    my ($self, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
     return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named)), $self->{node});
 }
 
@@ -301,17 +341,18 @@ Polyverso::Group - workers that reduce arrays together
 =head1 DESCRIPTION
 
 Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
-take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. All ranks make the same calls in
-the same order. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
-of them; C<reduce> and C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>.
-F<docs/groups.md> has the details.
+take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. PDLs of ushort are refused: C<<
+Polyverso::Tensor->view($pdl) >> makes one an array of bf16. All ranks make the same calls in the same order. Arrays of
+several dimensions must have the same ones on all ranks, otherwise the operation fails on all of them; C<reduce> and
+C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has
+the details.
 
 =head1 METHODS
 
 =head2 open($node, @workers), of_host($node)
 
-C<open> opens a group of the workers with these ids, or of all workers. C<of_host> opens a group of the workers on this
-machine. All members call it.
+C<open> opens a group of the workers with these ids, a list or a reference to an array, or of all workers. C<of_host>
+opens a group of the workers on this machine. All members call it.
 
 =head2 rank, size, members, info, handle
 

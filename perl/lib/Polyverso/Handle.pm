@@ -26,9 +26,10 @@ sub _text {
     my ($self) = @_;
     local ($@, $SIG{__DIE__});
     my $details = eval { $self->_details } // '';
-    return ref($self) . '(' . join(', ', grep { length } $details, $self->{state} // '') . ')';
+    return ref($self) . '(' . join(', ', grep { length } $details, $self->_state // '') . ')';
 }
 sub _details { return '' }
+sub _state   { return undef }    # text, once the object is closed
 
 sub _instead { return 'open another one' }    # what to do where a copy is refused
 
@@ -46,48 +47,56 @@ package Polyverso::Handle;
 
 # Base class of objects that own a handle of the library. close() closes the handle, and so does the destructor.
 # Subclasses define closes_with(), the name of the C function that closes the handle. Fields: handle; node, the handle
-# of the object's node; state, text, once the object is closed.
+# of the object's node.
 
 our @ISA = ('Polyverso::Object');
 
 use Polyverso::CAPI ();
 use Polyverso::Exit ();
 
-my %live;    # address => the object, weakly
+# The address of each object => a hash of its handle, node, label, and state. Weak references to the objects in its place
+# would make Perl panic at the end of a thread, because threads do not get the objects (CLONE_SKIP).
+my %live;
+
+sub CLONE { %live = (); return }
 
 sub _adopt {
     my ($self) = @_;
     Polyverso::Exit::watch();
-    Scalar::Util::weaken($live{ Scalar::Util::refaddr($self) } = $self);
+    my %record = (handle => $self->{handle}, node => $self->{node} // -1, label => $self->_label);
+    $live{ Scalar::Util::refaddr($self) } = $self->{record} = \%record;
     return $self;
 }
+
+sub _state { my ($self) = @_; return $self->{record}{state} }
+sub _has_ended { my ($self, $state) = @_; $self->{record}{state} = $state; return }
 
 sub _forget { my ($self) = @_; delete $live{ Scalar::Util::refaddr($self) }; return }
 
 sub _label { my ($self) = @_; return 'the ' . lc(ref($self) =~ s/.*:://r) }
 
-sub handle { my ($self) = @_; return $self->{state} ? 0 : $self->{handle} }
+sub handle { my ($self) = @_; return $self->_state ? 0 : $self->{handle} }
 
 # What an error says about a closed handle, in place of its number; undef if no object has it.
 sub closed {
     my ($handle) = @_;
-    my ($self) = grep { defined && $_->{handle} == $handle } values %live;
-    return undef unless $self;
-    my $state = $self->{state} // 'closed';
-    return $self->_label . ($state eq 'after shutdown' ? ' can\'t be used after shutdown' : " is $state");
+    my ($record) = grep { $_->{handle} == $handle } values %live;
+    return undef unless $record;
+    my $state = $record->{state} // 'closed';
+    return $record->{label} . ($state eq 'after shutdown' ? ' can\'t be used after shutdown' : " is $state");
 }
 
 # The node has ended, and with it everything of it.
 sub ended {
     my ($node) = @_;
-    $_->{state} //= 'after shutdown' for grep { defined && ($_->{node} // -1) == $node } values %live;
+    $_->{state} //= 'after shutdown' for grep { $_->{node} == $node } values %live;
     return;
 }
 
 sub close {
     my ($self) = @_;
-    return if $self->{state};
-    $self->{state} = 'closed';
+    return if $self->_state;
+    $self->_has_ended('closed');
     Polyverso::CAPI->can($self->closes_with)->($self->{handle});
     return;
 }

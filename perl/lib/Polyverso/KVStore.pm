@@ -11,16 +11,16 @@ use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::KVStore::Stored ();
 use Polyverso::KVStore::Values ();
+use Polyverso::Node ();
 use Polyverso::Request;
 use Polyverso::Table;
 use Polyverso::Tensor;
 use Polyverso::Values;
 use Scalar::Util ();
-use overload ();
 
 sub create {
     my ($class, $type, $node) = @_;
-    my $number = _number($node);
+    my $number = Polyverso::Node::_number($node);
     my $handle = Polyverso::CAPI::kv_create($number, $type // 'local');
     return (bless { handle => $handle, node => $number, type => Polyverso::CAPI::kv_type($handle), keys => {} }, $class)->_adopt;
 }
@@ -31,11 +31,8 @@ sub _instead { return 'the other process creates its own' }
 sub _details {
     my ($self) = @_;
     my $text = qq{"$self->{type}"};
-    return $self->{state} || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
+    return $self->_state || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
 }
-
-# A node's handle; without a node 0, the default node.
-sub _number { my ($node) = @_; return ref $node ? $node->handle : $node // 0 }
 
 sub type        { Polyverso::CAPI::kv_type($_[0]{handle}) }
 sub rank        { Polyverso::CAPI::kv_rank($_[0]{handle}) }
@@ -45,7 +42,7 @@ my %KNOWN = map { $_ => 1 } qw(async priority sparse_too timeout);
 
 sub _how {
     my (%how) = @_;
-    Polyverso::Table::_check(\%how, \%KNOWN);
+    Polyverso::Values::check_options(\%how, \%KNOWN);
     my $flags = $how{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
     $flags |= $Polyverso::CAPI::KV_SPARSE_TOO if $how{sparse_too};
     return Polyverso::Table::_options($flags, \%how);
@@ -64,7 +61,7 @@ sub init {
 
 sub push {
     my ($self, $keys, $values, @how) = @_;
-    my %how = Polyverso::Values::named('$kv->push', @how);
+    my %how = Polyverso::Values::pairs(@how);
     my $tensors = Polyverso::KVStore::Values::to_send('$kv->push', $keys, $values, $self->{keys});
     Polyverso::CAPI::kv_push($self->{handle}, $keys, _values($tensors, \%how), _how(%how));
     return $self->update;
@@ -87,7 +84,7 @@ sub _updated {
 
 sub pull {
     my ($self, $keys, $out, @how) = @_;
-    my %how = Polyverso::Values::named('$kv->pull', @how);
+    my %how = Polyverso::Values::pairs(@how);
     my ($tensors, $fill) = Polyverso::KVStore::Values::to_fill('$kv->pull', $keys, $out, $self->{keys});
     return $self->_updated(\&Polyverso::CAPI::kv_pull, $fill, $keys, _values($tensors, \%how), _how(%how));
 }
@@ -102,7 +99,8 @@ sub _ids {
 }
 
 sub row_sparse_pull {
-    my ($self, $keys, $out, $row_ids, %how) = @_;
+    my ($self, $keys, $out, $row_ids, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     my $ids = _ids($row_ids);
     # One list of ids is used for all keys.
     $ids = [map { [$ids] } @$keys] if ref $keys && ref $ids ne 'ARRAY';
@@ -111,7 +109,8 @@ sub row_sparse_pull {
 
 # pushpull and broadcast make two calls each, which continue after a signal; kv_pushpull() and kv_broadcast() do not.
 sub pushpull {
-    my ($self, $keys, $values, $out, %how) = @_;
+    my ($self, $keys, $values, $out, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     $self->push($keys, $values, %how);
     return $self->pull($keys, $out // $values, %how);
 }
@@ -131,12 +130,10 @@ sub set_optimizer {
     return;
 }
 
-sub _is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
-
 # Refuses what can't be called, at once: a push would fail later.
 sub _check_code {
     my ($what, $code) = @_;
-    return if !defined $code || _is_code($code);
+    return if !defined $code || Polyverso::Values::is_code($code);
     Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
         "$what: a code reference is needed, or undef for none, not " . Polyverso::Lists::shown($code));
 }
@@ -208,8 +205,9 @@ sub set_gradient_compression {
 }
 
 sub save_optimizer_states {
-    my ($self, $path, %how) = @_;
-    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how{dump_optimizer} ? $Polyverso::CAPI::KV_DUMP_OPTIMIZER : 0);
+    my ($self, $path, @how) = @_;
+    my $how = Polyverso::Values::options(['dump_optimizer'], @how);
+    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how->{dump_optimizer} ? $Polyverso::CAPI::KV_DUMP_OPTIMIZER : 0);
     return;
 }
 
@@ -224,7 +222,8 @@ my %controllers;
 my $MEANWHILE = 5;    # milliseconds between two polls of a request
 
 sub send_command {
-    my ($self, $head, $body, %how) = @_;
+    my ($self, $head, $body, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     my $node = $self->{node};
     if (!$controllers{$node}) {
         my $request = Polyverso::CAPI::kv_send_command($self->{handle}, $head, $body, _how(%how));
@@ -237,7 +236,7 @@ sub send_command {
 
 sub set_controller {
     my ($class, $controller, $node) = @_;
-    my $number = _number($node);
+    my $number = Polyverso::Node::_number($node);
     _check_code('Polyverso::KVStore->set_controller', $controller);
     Polyverso::CAPI::kv_set_controller($number, $controller ? 1 : 0);
     $controllers{$number} = $controller;
@@ -257,8 +256,9 @@ sub _run_commands {
 }
 
 sub run_commands {
-    my ($class, %how) = @_;
-    return _run_commands(_number($how{node}), $how{timeout} ? Polyverso::Table::milliseconds($how{timeout}) : 0);
+    my ($class, @how) = @_;
+    my $how = Polyverso::Values::options([qw(timeout node)], @how);
+    return _run_commands(Polyverso::Node::_number($how->{node}), $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0);
 }
 
 sub run_server {
@@ -269,7 +269,8 @@ sub run_server {
 }
 
 sub barrier {
-    my ($self, %how) = @_;
+    my ($self, @how) = @_;
+    my %how = Polyverso::Values::pairs(@how);
     Polyverso::CAPI::kv_barrier($self->{handle}, _how(%how));
     return;
 }
@@ -370,11 +371,12 @@ for.
 
 =head2 set_updater($code), update
 
-Sets the function that handles a push in a store of this process, instead of replacing the value:
-C<< $code->($key, $merged, $stored) >> changes C<$stored> in place, or returns a tensor or a PDL that replaces it. What
-it returns is ignored if it has changed C<$stored>. The updater has handled a push when C<push> returns. If it dies,
-C<push> throws its error, and the value stays as it was. A tensor that the updater keeps becomes a copy when the updater
-returns. C<update> processes the queued updates of other threads' pushes. C<undef> removes the updater.
+Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
+$merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers.
+Anything else is ignored, and so is what it returns after it has changed C<$stored>. The updater has handled a push when
+C<push> returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
+becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
+removes the updater.
 
 =head2 set_reject_nonfinite($on)
 

@@ -5,6 +5,7 @@ package Polyverso::Names;
 use strict;
 use warnings;
 
+use List::Util qw(max min);
 use Polyverso::CAPI ();
 
 # Whatever the prefixes below do not translate.
@@ -89,9 +90,79 @@ sub _perl {
     return $name;
 }
 
+# ------------------------------------------------------------------ the method that the program has called
+
+# For each class, the name of an object, and the methods of the class itself.
+my $STRATEGY = [qw(new)];
+my %OBJECT = (
+    'Polyverso'          => ['', [qw(init open_node doctor inspect_checkpoint)]],
+    'Polyverso::Node'    => ['$node'],
+    'Polyverso::Table'   => ['$table'],
+    'Polyverso::Request' => ['$request'],
+    'Polyverso::Group'   => ['$group', [qw(open of_host)]],
+    'Polyverso::KVStore' => ['$kv', [qw(create set_controller run_commands run_server)]],
+    'Polyverso::Gossip'  => ['$gossip', [qw(open status)]],
+    'Polyverso::Tensor'  => ['$tensor', [qw(zeros ones full range uniform normal copy_of view sparse)]],
+    map({ ("Polyverso::DistLearn::$_" => ['$sgd', $STRATEGY]) } qw(AllReduceSGD LocalSGD DiLoCo)),
+    map({ ("Polyverso::DistLearn::$_" => ['$ea', $STRATEGY]) } qw(AllReduceEA AsyncEA)),
+    'Polyverso::DistLearn::CompressedAllReduce' => ['$compressed', $STRATEGY],
+);
+
+our $OURS = qr/\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
+
+# The method that the program has called, such as $table->add; undef for a function without such a name.
+sub method {
+    for (my $depth = 0; my ($package, undef, undef, $called) = caller $depth; $depth++) {
+        next if $package =~ $OURS;
+        my ($class, $method) = $called =~ /\A(.*)::(\w+)\z/ or return undef;
+        my ($object, $own) = @{ $OBJECT{$class} // return undef };
+        return grep({ $_ eq $method } @{ $own // [] }) ? "$class->$method" : "$object->$method";
+    }
+    return undef;
+}
+
+# ------------------------------------------------------------------ misspelt names
+
+# The number of letters to insert, remove, replace or swap with a neighbour to get from one word to the other.
+sub _distance {
+    my ($from, $to) = @_;
+    my @rows = ([0 .. length $to]);
+    for my $i (1 .. length $from) {
+        $rows[$i][0] = $i;
+        for my $j (1 .. length $to) {
+            my $same = substr($from, $i - 1, 1) eq substr($to, $j - 1, 1) ? 0 : 1;
+            $rows[$i][$j] = min($rows[$i - 1][$j] + 1, $rows[$i][$j - 1] + 1, $rows[$i - 1][$j - 1] + $same);
+            $rows[$i][$j] = min($rows[$i][$j], $rows[$i - 2][$j - 2] + 1)
+                if $i > 1 && $j > 1 && substr($from, $i - 2, 2) eq reverse substr $to, $j - 2, 2;
+        }
+    }
+    return $rows[-1][-1];
+}
+
+# '; did you mean "rows"?' for the most similar of the known names; nothing if none is similar.
+sub did_you_mean {
+    my ($name, @known) = @_;
+    my %far = map { $_ => _distance(lc substr($name, 0, 100), lc) } @known;
+    my ($best) = sort { $far{$a} <=> $far{$b} || $a cmp $b } @known;
+    return defined $best && $far{$best} <= max(1, int(length($best) / 3)) ? qq{; did you mean "$best"?} : '';
+}
+
+# ------------------------------------------------------------------ messages
+
+# Options of Perl's that the library does not list.
+our $FURTHER_OPTIONS = '';
+
+sub _quoted { my ($value) = @_; return $value eq 'undef' || $value eq 'a reference' ? $value : qq{"$value"} }
+
 # A message with Perl's names. A reduction's own name after the function's says nothing new.
 sub in_perl {
     my ($text) = @_;
+    $text =~ s/(unknown option "[^"]*"; known: .*)\z/$1$FURTHER_OPTIONS/;
+    $text .= did_you_mean($1, split /[ ,]+/, $2) if $text =~ /unknown \w+ "([^"]*)"; known: (.*)\z/ && $2 !~ /did you mean/;
+    $text =~ s/\bis NULL\b/is undef/g;
+    $text =~ s/\bargument \d+(?: \(\w+\))? must be (an? \w+), not (.*)\z/"$1 is needed, not " . _quoted($2)/es;    # C's argument
+    $text =~ s/\bmv_init_options\.(\w+)=/$1=/g;
+    $text =~ s/ in mv_init_options\.text\b//;
     $text =~ s/(?<![\w"'.])((?:mv|kv)_[a-z_]+)(?![\w"'])/_perl($1)/ge;
     $text =~ s/\A(\$group->(\w+): )\2: /$1/;
     return $text;

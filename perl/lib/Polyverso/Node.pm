@@ -23,10 +23,19 @@ sub _instead { return 'the other process calls Polyverso->init' }
 
 sub _details {
     my ($self) = @_;
-    return '' if $self->{state};
+    return '' if $self->_state;
     my $worker = $self->worker_id;
     my $place  = $worker < 0 ? 'server ' . $self->server_id . ' of ' . $self->num_servers : "worker $worker of " . $self->num_workers;
     return join ', ', $place, $self->is_sync ? 'sync' : ();
+}
+
+# A node's handle; without a node 0, the default node. A handle is accepted as it is.
+sub _number {
+    my ($node) = @_;
+    return 0 unless defined $node;
+    return $node->handle if UNIVERSAL::isa($node, __PACKAGE__);
+    return $node if Polyverso::Values::is_integer($node);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'a Polyverso::Node is needed, not ' . Polyverso::Lists::shown($node));
 }
 
 sub handle      { $_[0]{handle} }
@@ -74,14 +83,14 @@ sub DESTROY { $_[0]->_forget; return }
 
 sub poll {
     my ($self, @how) = @_;
-    my $how  = Polyverso::Table::_named('$node->poll', [qw(capacity timeout)], @how);
+    my $how  = Polyverso::Values::options([qw(capacity timeout)], @how);
     my $wait = $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0;
     return Polyverso::CAPI::mv_poll($self->{handle}, $how->{capacity} // 64, $wait);
 }
 
 sub barrier {
     my ($self, @how) = @_;
-    my $how    = Polyverso::Table::_named('$node->barrier', [qw(timeout async)], @how);
+    my $how    = Polyverso::Values::options([qw(timeout async)], @how);
     my $flags  = $how->{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
     my $handle = Polyverso::CAPI::mv_barrier($self->{handle}, Polyverso::Table::_options($flags, $how));
     return $how->{async} ? Polyverso::Request->_new($handle) : ();
@@ -89,10 +98,23 @@ sub barrier {
 
 my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix sparse keyvalue);
 
+# The options of each kind of table, the required one first.
+my @SPEC = qw(name dtype updater staleness reject_nonfinite merge);
+my @INITIAL = qw(initial initial_range seed);
+my %SPEC = (
+    array    => [qw(size init),      @SPEC],
+    matrix   => [qw(rows cols init), @SPEC],
+    sparse   => [qw(rows cols),      @INITIAL, @SPEC],
+    keyvalue => [qw(cols capacity),  @INITIAL, @SPEC],
+);
+
 sub _create {
     my ($kind, $self, @spec) = @_;
     local $Polyverso::Names::FUNCTION{mv_table_create} = "\$node->$kind";
-    my %spec   = Polyverso::Values::named("\$node->$kind", @spec);
+    my %spec = %{ Polyverso::Values::options($SPEC{$kind}, @spec) };
+    my ($required) = @{ $SPEC{$kind} };
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$required is missing: pass $required => \$number")
+        unless defined $spec{$required} || $kind eq 'keyvalue';
     my $init   = delete $spec{init};
     my $dtype  = Polyverso::Values::dtype($spec{dtype});
     my $rows   = $spec{ $kind eq 'array' ? 'size' : 'rows' };
@@ -115,7 +137,7 @@ sub open {
 
 sub doctor {
     my ($self) = @_;
-    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text($self->{handle}, Polyverso::CAPI::MV_JSON()));
+    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text($self->{handle}, $Polyverso::CAPI::MV_JSON));
 }
 
 sub tables {
@@ -136,7 +158,7 @@ sub trace   { return Polyverso::CAPI::mv_trace_text($_[0]->{handle}) }
 
 sub save {
     my ($self, $directory, @how) = @_;
-    my $how     = Polyverso::Table::_named('$node->save', [qw(keep timeout async)], @how);
+    my $how     = Polyverso::Values::options([qw(keep timeout async)], @how);
     my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
     my $handle = Polyverso::CAPI::mv_checkpoint_save($self->{handle}, $directory, $how->{keep} // 0, $options);
     return $how->{async} ? Polyverso::Request->_new($handle) : ();
@@ -144,7 +166,7 @@ sub save {
 
 sub load {
     my ($self, $path, @how) = @_;
-    my $how     = Polyverso::Table::_named('$node->load', [qw(timeout async)], @how);
+    my $how     = Polyverso::Values::options([qw(timeout async)], @how);
     my $options = Polyverso::Table::_options(Polyverso::Table::_flags($how), $how);
     my $handle = Polyverso::CAPI::mv_checkpoint_load($self->{handle}, $path, $options);
     return $how->{async} ? Polyverso::Request->_new($handle) : ();

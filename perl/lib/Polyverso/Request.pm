@@ -56,9 +56,10 @@ sub done {
 }
 
 sub wait {
-    my ($self, %how) = @_;
+    my ($self, @how) = @_;
+    my $how = Polyverso::Values::options(['timeout'], @how);
     if (defined $self->{handle}) {
-        my $milliseconds = Polyverso::Table::milliseconds($how{timeout});
+        my $milliseconds = Polyverso::Table::milliseconds($how->{timeout});
         if (eval { Polyverso::CAPI::mv_request_wait($self->{handle}, $milliseconds); 1 }) {
             $self->_finish;
         }

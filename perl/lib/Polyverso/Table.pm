@@ -48,7 +48,7 @@ sub size   { $_[0]{is_map} ? $_[0]->info->{stored} : $_[0]{rows} }
 sub milliseconds {
     my ($seconds) = @_;
     return 0 unless defined $seconds;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'timeout is ' . Polyverso::Lists::shown($seconds) . ', not a number of seconds')
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'timeout is ' . Polyverso::Lists::shown($seconds) . ', not a number of seconds')
         unless Polyverso::Lists::is_number($seconds) && $seconds == $seconds;
     return $Polyverso::CAPI::MV_FOREVER if $seconds < 0 || $seconds == 9**9**9;
     my $milliseconds = int($seconds * 1000);
@@ -62,46 +62,34 @@ sub _options {
     return { flags => $flags, timeout_ms => milliseconds($how->{timeout}) };
 }
 
-# The known options. Others are an error: add($data, row => 3) would otherwise add to every row.
-my %KNOWN = map { $_ => 1 } qw(rows keys as out timeout async forget);
-my %KNOWN_TO_SCAN = map { $_ => 1 } qw(as chunk);
-
-sub _check {
-    my ($how, $known) = @_;
-    for my $name (keys %$how) {
-        next if $known->{$name};
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
-            "unknown option '$name'; known: @{[sort keys %$known]}");
-    }
-    return;
-}
-
-# The options of a method that knows these.
-sub _named {
-    my ($function, $known, @named) = @_;
-    my %how = Polyverso::Values::named($function, @named);
-    _check(\%how, { map { $_ => 1 } @$known });
-    return \%how;
-}
+# The options of methods that read, and of those that write.
+my %READS  = map { $_ => 1 } qw(rows keys as out timeout async);
+my %WRITES = map { $_ => 1 } qw(rows keys timeout async forget);
+my @WAITS  = qw(timeout async forget);
 
 # The ids of a call, packed; undef for the whole table. `rows` and `keys` mean the same; the latter suits key-value
 # tables.
 sub _ids {
     my ($how) = @_;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'rows and keys mean the same: pass only one of them')
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'rows and keys mean the same: pass only one of them')
         if defined $how->{rows} && defined $how->{keys};
     my $rows = $how->{rows} // $how->{keys};
     return defined $rows ? Polyverso::Values::rows($rows) : undef;
 }
 
-sub _flags { $_[0]{async} ? $Polyverso::CAPI::MV_ASYNC : $_[0]{forget} ? $Polyverso::CAPI::MV_FORGET : 0 }
+sub _flags {
+    my ($how) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'async returns a request to wait for, forget returns nothing: pass only one of them')
+        if $how->{async} && $how->{forget};
+    return $how->{async} ? $Polyverso::CAPI::MV_ASYNC : $how->{forget} ? $Polyverso::CAPI::MV_FORGET : 0;
+}
 
 sub _read {
     my ($self, $how, $whole, $some) = @_;
     my ($handle, $dtype, $flat, $rows, $cols) = @$self{qw(handle dtype flat rows cols)};
     my ($ids, $options) = (undef, 0);
     if (%$how) {    # most calls have no options, and are short enough that this check pays
-        _check($how, \%KNOWN);
+        Polyverso::Values::check_options($how, \%READS);
         $ids     = _ids($how);
         $rows    = Polyverso::Values::row_count($ids) if defined $ids;
         $options = _options(_flags($how), $how);
@@ -132,10 +120,10 @@ sub peek {
 }
 
 sub scan {
-    my ($self, %how) = @_;
-    _check(\%how, \%KNOWN_TO_SCAN);
-    my $as     = Polyverso::Values::look($how{as});
-    my $chunk  = $how{chunk} // 16384;
+    my ($self, @how) = @_;
+    my $how    = Polyverso::Values::options([qw(as chunk)], @how);
+    my $as     = Polyverso::Values::look($how->{as});
+    my $chunk  = $how->{chunk} // 16384;
     my $ids    = "\0" x ($chunk * 8);
     my $values = "\0" x Polyverso::Values::bytes($self->{dtype}, $chunk * $self->{cols});
     my $cursor = 0;
@@ -157,7 +145,7 @@ sub _write {
     my ($self, $how, $whole, $some, $data) = @_;
     my ($handle, $ids, $rows, $options) = ($self->{handle}, undef, $self->{dense_rows}, 0);
     if (%$how) {
-        _check($how, \%KNOWN);
+        Polyverso::Values::check_options($how, \%WRITES);
         $ids     = _ids($how);
         $rows    = Polyverso::Values::row_count($ids) if defined $ids;
         $options = _options(_flags($how), $how);
@@ -180,18 +168,18 @@ sub set {
 }
 
 sub erase {
-    Polyverso::Values::named('$table->erase', @_[2 .. $#_]) if @_ % 2;    # throws
-    my ($self, $rows, %how) = @_;
-    _check(\%how, \%KNOWN);
+    my ($self, $rows, @how) = @_;
+    my $how = Polyverso::Values::options(\@WAITS, @how);
     my $ids = Polyverso::Values::rows($rows);
-    my $handle = Polyverso::CAPI::mv_table_erase_rows($self->{handle}, $ids, _options(_flags(\%how), \%how));
-    return $how{async} ? Polyverso::Request->_new($handle) : ();
+    my $handle = Polyverso::CAPI::mv_table_erase_rows($self->{handle}, $ids, _options(_flags($how), $how));
+    return $how->{async} ? Polyverso::Request->_new($handle) : ();
 }
 
 sub set_updater {
     my ($self, $updater, @more) = @_;
     my %how = Polyverso::Values::named('$table->set_updater', @more);
-    my %parameters = map { $_ => delete $how{$_} } grep { !$KNOWN{$_} } keys %how;
+    my %waits = map { $_ => 1 } @WAITS;
+    my %parameters = map { $_ => delete $how{$_} } grep { !$waits{$_} } keys %how;
     $updater = Polyverso::Values::with_parameters('$table->set_updater', $updater, %parameters);
     my $handle = Polyverso::CAPI::mv_table_set_updater($self->{handle}, $updater, _options(_flags(\%how), \%how));
     return $how{async} ? Polyverso::Request->_new($handle) : ();
@@ -202,8 +190,8 @@ sub clock   { Polyverso::CAPI::mv_table_clock($_[0]{handle}) }
 # A dropped table stays open: requests of it may be unfinished.
 sub DESTROY { $_[0]->_forget; return }
 
-sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->{state} = 'closed';    return }
-sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->{state} = 'destroyed'; return }
+sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->_has_ended('closed');    return }
+sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->_has_ended('destroyed'); return }
 
 1;
 
@@ -250,7 +238,7 @@ and references are errors that name the index. Data of a wrong size or type, and
 error of the family C<argument>, and nothing is sent.
 
 The table has a text, C<"$table"> is C<Polyverso::Table("weights", 10 x 64 f32)>, and C<==> and C<eq> compare two
-objects by identity. Storable refuses it, and a new thread gets C<undef> in its place.
+objects by identity. Storable refuses it, and a new thread gets a reference to C<undef> in its place.
 
 All options are optional:
 

@@ -8,6 +8,7 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Names ();
 use Polyverso::Values;
 
 my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 I8 F16 BF16);
@@ -48,8 +49,9 @@ use overload
 
 sub _code {
     my ($dtype) = @_;
-    return $CODE{ $dtype // 'f32' } // Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
-        "a tensor holds @{[sort keys %CODE]}, not '$dtype'");
+    return $CODE{ $dtype // 'f32' } // Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        "a tensor holds @{[sort keys %CODE]}, not '$dtype'"
+            . (Polyverso::Lists::is_number($dtype) ? ': several dimensions are one argument, such as [2, 3]' : ''));
 }
 
 # The name of an mv_dtype.
@@ -92,6 +94,7 @@ sub _reduce {
 
 sub zeros {
     my ($class, $shape, $dtype) = @_;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the shape is missing: pass a number, or several as [2, 3]') unless defined $shape;
     return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape));
 }
 
@@ -108,14 +111,14 @@ sub range {
 sub uniform {
     my ($class, $shape, $seed, $low, $high, $dtype) = @_;
     my $self = $class->zeros($shape, $dtype);
-    Polyverso::CAPI::mv_tensor_uniform($self, $seed, $low // 0, $high // 1);
+    Polyverso::CAPI::mv_tensor_uniform($self, Polyverso::Values::integer('the seed', $seed), $low // 0, $high // 1);
     return $self;
 }
 
 sub normal {
     my ($class, $shape, $seed, $mean, $deviation, $dtype) = @_;
     my $self = $class->zeros($shape, $dtype);
-    Polyverso::CAPI::mv_tensor_normal($self, $seed, $mean // 0, $deviation // 1);
+    Polyverso::CAPI::mv_tensor_normal($self, Polyverso::Values::integer('the seed', $seed), $mean // 0, $deviation // 1);
     return $self;
 }
 
@@ -156,6 +159,7 @@ sub view {
 
 sub sparse {
     my ($class, $rows, $values, $height) = @_;
+    Polyverso::Values::integer('the height', $height);
     return $class->_new(Polyverso::CAPI::mv_tensor_sparse(Polyverso::Values::rows($rows), _tensor($values), $height));
 }
 
@@ -186,7 +190,7 @@ sub set {
     return;
 }
 
-sub item { $_[0]->reshape([])->get }
+sub item { local $Polyverso::Names::FUNCTION{mv_tensor_reshape} = '$tensor->item'; return $_[0]->reshape([])->get }
 
 sub to_list {
     my ($self) = @_;
@@ -204,11 +208,11 @@ sub take {
 
 sub slice {
     my ($self, $begin, $end) = @_;
-    return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end));
+    return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end // $self->shape->[0]));
 }
 
 sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_row($self, $row)) }
-sub reshape   { my ($self, $shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, $shape)) }
+sub reshape   { my ($self, @shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, @shape > 1 ? \@shape : $shape[0])) }
 sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
 sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }
 sub cast      { my ($self, $dtype) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_cast($self, _code($dtype))) }
@@ -340,7 +344,7 @@ a PDL on the same memory, with its dimensions in PDL's order.
 
 =head2 row($i), slice($begin, $end), reshape($shape)
 
-Views of the tensor's memory.
+Views of the tensor's memory. Without C<$end> a slice has all rows from C<$begin> on.
 
 =head2 copy, cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
 

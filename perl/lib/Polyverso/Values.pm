@@ -8,8 +8,10 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Names ();
 use List::Util ();
 use Scalar::Util ();
+use overload ();
 
 # For each dtype: pack's letter, size in bytes, PDL type of results, and range of an integer.
 my %TYPE = (
@@ -55,11 +57,72 @@ my %STATUS = (
 
 sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $text) }
 
-# Named arguments. Perl would only warn of a name without a value.
+# Named arguments of the method that the program has called. Perl would only warn of a name without a value.
+sub pairs {
+    my (@named) = @_;
+    return @named if @named % 2 == 0;
+    return named(Polyverso::Names::method() // 'this call', @named);
+}
+
+# Named arguments of this function.
 sub named {
     my ($function, @named) = @_;
     return @named if @named % 2 == 0;
     _refuse(EINVAL => "$function: options are name => value pairs, and " . Polyverso::Lists::shown($named[-1]) . ' has no value');
+}
+
+# Refuses an option that the called method does not have: add($data, row => 3) would otherwise add to every row.
+sub check_options {
+    my ($how, $known) = @_;
+    for my $name (sort keys %$how) {
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, qq{unknown option "$name"; known: @{[sort keys %$known]}}) unless $known->{$name};
+    }
+    return;
+}
+
+# The options of a call, checked against the names of those that its method has.
+sub options {
+    my ($known, @named) = @_;
+    my %how = pairs(@named);
+    check_options(\%how, { map { $_ => 1 } @$known });
+    return \%how;
+}
+
+# A value that must be an integer, or a number; $what names it in the error.
+sub integer {
+    my ($what, $value) = @_;
+    return $value if is_integer($value);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$what is " . Polyverso::Lists::shown($value) . ', not an integer');
+}
+
+sub number {
+    my ($what, $value) = @_;
+    return $value if defined $value && Polyverso::Lists::is_number($value);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$what is " . Polyverso::Lists::shown($value) . ', not a number');
+}
+
+# Whether a value can be called.
+sub is_code { my ($value) = @_; return ref $value eq 'CODE' || (Scalar::Util::blessed($value) && overload::Method($value, '&{}')) }
+
+# Refuses PDLs with bad values: their numbers are arbitrary.
+sub check_bad {
+    for my $array (@_) {
+        next unless is_pdl($array) && $array->badflag && $array->nbad;
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
+            'a PDL has ' . $array->nbad . ' bad values: replace them, as by $pdl->setbadtoval(0)');
+    }
+    return;
+}
+
+# Refuses PDLs of ushort where they would be taken for the bits of bf16, because they may be integers, and bad values.
+sub check_pdls {
+    check_bad(@_);
+    for my $array (@_) {
+        next unless is_pdl($array) && $array->type eq 'ushort';
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EDTYPE,
+            'a PDL of ushort is not supported here: $pdl->long has its integers, Polyverso::Tensor->view($pdl) takes it for the bits of bf16');
+    }
+    return;
 }
 
 # A name with its parameters as text: ('mx.sgd', learning_rate => 0.5) is 'mx.sgd learning_rate=0.5'.
@@ -160,6 +223,7 @@ sub data {
     return _of_list($values, $dtype, $what, $rows, $cols) if ref $values eq 'ARRAY';
     if (is_pdl($values)) {
         _check_pdl($what, $values, $rows, $cols) if defined $cols && $values->ndims > 1;
+        check_bad($values);
         return _of_pdl($values, $dtype, $what);
     }
     _refuse(EDTYPE => "$what: a PDL, a tensor, an array reference or a packed string is needed, not " . Polyverso::Lists::shown($values))
@@ -245,12 +309,13 @@ sub rows {
     if (is_pdl($rows)) {
         return $rows if $rows->type eq 'longlong' || $rows->type eq 'indx';
         my $ids = $rows->flat->longlong;
-        _refuse(EINVAL => 'row ids are not integers') unless PDL::all($ids == $rows->flat);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'row ids are not integers') unless PDL::all($ids == $rows->flat);
         return $ids;
     }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
-        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not a 64-bit integer') unless is_integer($id);
+        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'an id is ' . Polyverso::Lists::shown($id) . ', not a 64-bit integer')
+            unless is_integer($id);
     }
     return pack 'q*', @ids;
 }

@@ -38,13 +38,13 @@ sub slice   { my ($self, @rest) = @_; return $self->_lends->SUPER::slice(@rest) 
 sub reshape { my ($self, @rest) = @_; return $self->_lends->SUPER::reshape(@rest) }
 sub parts   { my ($self, @rest) = @_; return $self->_lends->SUPER::parts(@rest) }
 
-# Calls an updater. A tensor or a PDL that it returns replaces the stored value, unless the updater has changed that in
-# place.
+# Calls an updater. A tensor, a PDL or a list of numbers that it returns replaces the stored value, unless the updater has
+# changed that in place.
 sub update {
     my ($updater, $key, $merged, $stored) = @_;
     ($current, $is_changed, $before) = ($$stored, 0, undef);
     my $result = $updater->($key, $merged, $stored);
-    return unless Polyverso::Values::is_pdl($result) || UNIVERSAL::isa($result, 'Polyverso::Tensor');
+    return unless Polyverso::Values::is_pdl($result) || UNIVERSAL::isa($result, 'Polyverso::Tensor') || ref $result eq 'ARRAY';
     return if $is_changed || ($before && !$stored->equal($before)) || _is_within($result, $stored);
     _replace($key, $result, $stored);
     return;
@@ -57,6 +57,7 @@ sub _is_within {
 
 sub _replace {
     my ($key, $result, $stored) = @_;
+    $result = Polyverso::Tensor->copy_of($result, $stored->dtype) if ref $result eq 'ARRAY';
     my ($given, $needed) = map { '(' . join(', ', @$_) . ')' }
         Polyverso::Values::is_pdl($result) ? [reverse $result->dims] : $result->shape, $stored->shape;
     Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, qq{key "$key" holds shape $needed, the updater returned $given})

@@ -40,6 +40,7 @@ sub _tensor {
     _refuse($Polyverso::CAPI::MV_EINVAL,
         "$what: a tensor, a PDL, an array reference or a packed string of the key's size is needed, not " . Polyverso::Lists::shown($value))
         unless Polyverso::Values::is_pdl($value) || ref $value eq 'ARRAY' || Polyverso::Lists::is_number($value);
+    Polyverso::Values::check_pdls($value);
     my $tensor = Polyverso::Tensor->copy_of($value, Polyverso::Values::is_pdl($value) ? undef : $dtype);
     $tensor = $tensor->cast($dtype) if defined $dtype && $tensor->dtype ne $dtype;
     return $known && ref $value eq 'ARRAY' && $tensor->dims == 1 && $tensor->count == _count(@$shape) ? $tensor->reshape($shape) : $tensor;

@@ -20,7 +20,9 @@ import operator
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from . import capi, updater_states
+from .errors import ArgumentError, ParameterError
 from .lr_scheduler import LRScheduler
+from .names import did_you_mean
 from .tensor import Tensor
 
 _known: Dict[str, Type["Optimizer"]] = {}
@@ -74,8 +76,11 @@ class Optimizer:
         parameters = {self.aliases.get(name, name): value for name, value in parameters.items()}
         for name, value in parameters.items():
             if name not in known:
-                also = "lr_scheduler, param_idx2name, param_dict"
-                raise TypeError(f"{type(self).__name__} has no parameter {name!r}; known: {', '.join(known)}, {also}")
+                every = [*known, "lr_scheduler", "param_idx2name", "param_dict"]
+                raise ParameterError(
+                    capi.MV_EINVAL,
+                    f"{type(self).__name__} has no parameter {name!r}{did_you_mean(name, every)}; known: {', '.join(every)}",
+                )
             setattr(self, name, value)
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
             raise TypeError("param_idx2name must be a dict from keys to names")
@@ -267,7 +272,9 @@ def create(name: str, **parameters: Any) -> Optimizer:
     """create("adam", learning_rate=0.01): the optimizer of that name, which is case-insensitive."""
     made = _known.get(name.lower())
     if made is None:
-        raise ValueError(f"unknown optimizer {name!r}; known: {', '.join(sorted(_known))}")
+        raise ArgumentError(
+            capi.MV_EINVAL, f"unknown optimizer {name!r}{did_you_mean(name.lower(), _known)}; known: {', '.join(sorted(_known))}"
+        )
     return made(**parameters)
 
 

@@ -276,9 +276,10 @@ class Table(handles.Handle):
         return f"pass the values of get(), or open the table by its name there: node.open({self._name!r})"
 
     def close(self) -> None:
-        """Closes this handle; the table remains."""
-        capi.mv_table_close(self._handle)
-        self._forget()
+        """Closes this handle; the table remains. A second call does nothing."""
+        if not self.is_closed:
+            capi.mv_table_close(self._handle)
+            self._forget()
 
     def destroy(self) -> None:
         """Frees the table on all servers. One worker calls it, when no worker uses the table any more."""

@@ -96,7 +96,9 @@ base::Status unknown_updater(std::string_view name) {
   std::string known;
   for (const Kind* kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind->name);
   const auto names = kKinds | std::views::transform([](const Kind* kind) { return std::string_view(kind->name); });
-  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}{}", name, known, base::did_you_mean(name, names));
+  const std::string optimizer = "mx." + std::string(name);
+  const std::string_view meant = find_kind(optimizer) != nullptr ? std::string_view(optimizer) : name;
+  return base::error(MV_EINVAL, "unknown updater \"{}\"; known: {}{}", name, known, base::did_you_mean(meant, names));
 }
 
 std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage) {

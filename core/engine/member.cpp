@@ -192,7 +192,7 @@ void Member::on_member_finished(const cluster::Member& member) {
   table_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
   // It has left its groups, and will open no others.
-  groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));
+  groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
   channels_.gone(member.peer);
   events_.on_change();
 }

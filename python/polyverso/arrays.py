@@ -176,6 +176,8 @@ def as_rows(rows: Any) -> np.ndarray:
         raise ArgumentError(
             capi.MV_EDTYPE, "row ids and keys must be 64-bit integers, not text: hash words, but not by hash(), as docs/tables.md shows"
         )
+    if ids.size and ids.dtype == bool:
+        raise ArgumentError(capi.MV_EDTYPE, "row ids and keys must be 64-bit integers, not bool: numpy.flatnonzero(mask) has the rows of a mask")
     if ids.size and ids.dtype.kind not in "iu":
         raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be 64-bit integers, not {ids.dtype}")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) >= 1 << 63:

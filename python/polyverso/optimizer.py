@@ -84,6 +84,8 @@ class Optimizer:
             setattr(self, name, value)
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
             raise TypeError("param_idx2name must be a dict from keys to names")
+        if lr_scheduler is not None and not callable(lr_scheduler):
+            raise TypeError(f"lr_scheduler is {lr_scheduler!r}: a schedule of polyverso.lr_scheduler is needed")
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and self.learning_rate is not None:
             lr_scheduler.base_lr = self.learning_rate
@@ -276,6 +278,15 @@ def create(name: str, **parameters: Any) -> Optimizer:
             capi.MV_EINVAL, f"unknown optimizer {name!r}{did_you_mean(name.lower(), _known)}; known: {', '.join(sorted(_known))}"
         )
     return made(**parameters)
+
+
+def updater_text(updater: Any) -> Optional[str]:
+    """A table's updater as the library takes it: the text itself, or an optimizer's."""
+    if updater is None or isinstance(updater, str):
+        return updater
+    if isinstance(updater, Optimizer):
+        return str(updater)
+    raise TypeError(f'updater is {updater!r}: text is needed, such as "sgd rate=0.1", or an optimizer of polyverso.optimizer')
 
 
 class Updater:

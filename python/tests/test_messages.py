@@ -61,7 +61,7 @@ def test_functions_are_pythons(node):
         (lambda: polyverso.Tensor.zeros(3).get(9), r"tensor.get():"),
     ):
         assert failure(call).startswith(reason)
-    with pytest.raises(TypeError, match=r"table.set_updater\(\): text is needed, not int"):
+    with pytest.raises(TypeError, match="updater is 3: text is needed"):
         table.set_updater(3)
 
 
@@ -180,6 +180,20 @@ def test_misspelled_names(node):
     assert (caught.value.name, caught.value.obj) == ("inti", polyverso)  # for Python's own "Did you mean"
 
 
+def test_an_optimizer_is_an_updater(node):
+    table = node.array(3, updater=optimizer.SGD(learning_rate=0.5))
+    table.add(np.ones(3))
+    assert table.get().tolist() == [-0.5] * 3
+    table.set_updater(optimizer.create("sgd", learning_rate=0.25))
+    table.add(np.ones(3))
+    assert table.get().tolist() == [-0.75] * 3
+    for call in (lambda: node.array(3, updater=0.1), lambda: table.set_updater(optimizer.SGD)):
+        with pytest.raises(TypeError, match='text is needed, such as "sgd rate=0.1", or an optimizer'):
+            call()
+    with pytest.raises(TypeError, match="lr_scheduler is 0.5: a schedule of polyverso.lr_scheduler"):
+        optimizer.create("sgd", lr_scheduler=0.5)
+
+
 def test_what_was_not_found(node, tmp_path):
     kv = kvstore.create("local")
     for call in (
@@ -220,6 +234,7 @@ def test_objects_of_another_kind(node):
         (lambda: node.array(3).add(["1", "2", "3"]), ValueError, "the data is text"),
         (lambda: node.keyvalue().add([1, 1], keys=["the", "fox"]), ValueError, r"not text: hash words, but not by hash\(\)"),
         (lambda: node.keyvalue().get(keys=np.array(["the"], object)), ValueError, "not text"),
+        (lambda: node.array(3).get(rows=np.array([True, False, True])), ValueError, r"numpy.flatnonzero\(mask\)"),
         (lambda: polyverso.Tensor.view([1.0]), TypeError, r"not list: Tensor.copy_of\(\) copies"),
         (lambda: gossip.ArrayAdapter(np.ones(2), "a", alone).update_send(None), TypeError, "loss is None: a number is needed"),
         (lambda: gossip.ArrayAdapter(np.ones(2), "a", alone).update_wait("low"), TypeError, "loss is 'low'"),

@@ -110,7 +110,10 @@ class _ManualReduction:
 
 
 class Group(Handle):
-    """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together."""
+    """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together.
+
+    The end of a `with` leaves the group. After an exception it waits a second for the node's abort(), which tells the
+    other ranks the exception's text, and then leaves the group; this object is closed at once."""
 
     _instead = "open a group in the other process, polyverso.Group(node)"
     _was_left = False  # by an exception

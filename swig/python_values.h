@@ -195,16 +195,17 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
   PyErr_Clear();
   const char *type = Py_TYPE(object)->tp_name;
   if (!PyObject_CheckBuffer(object))
-    return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: use numpy.asarray()", what, type);
+    return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: use numpy.asarray()%s", what, type,
+                     writable ? ", and take the results from that array" : "");
   if (writable && PyObject_GetBuffer(object, view, PyBUF_FULL_RO) == 0) {
     int readonly = view->readonly;
     PyBuffer_Release(view);
     if (readonly)
-      return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s: results need writable memory", what, type);
+      return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s: results need writable memory, such as a copy by numpy.array()", what, type);
   }
   PyErr_Clear();
-  return pv_refuse(MV_EDTYPE, function,
-                   "%s is a %.100s that is not C-contiguous: use numpy.ascontiguousarray()", what, type);
+  return pv_refuse(MV_EDTYPE, function, "%s is a %.100s that is not C-contiguous: use numpy.ascontiguousarray()%s", what, type,
+                   writable ? ", and take the results from that copy" : "");
 }
 
 /* A call's (data, count, dtype), without a copy: numbers of a table's dtype, or a bytes-like object's bytes as MV_RAW. */

@@ -19,6 +19,7 @@ except ImportError as missing:
     ) from missing
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 
 from . import capi, errors, lr_scheduler, optimizer
@@ -29,6 +30,7 @@ from .errors import (
     Error,
     HandleError,
     Interrupted,
+    NotFoundError,
     OutOfStepError,
     PeerError,
     StateError,
@@ -64,7 +66,10 @@ _LATER = {
 def __getattr__(name: str) -> _typing.Any:
     """Imports what _LATER names."""
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        text = f"module {__name__!r} has no attribute {name!r}"
+        if hasattr(Node, name):
+            text += f": it is a method of a node, as in node = polyverso.init(); node.{name}"
+        raise AttributeError(text, name=name, obj=_sys.modules[__name__])  # Python adds a similar name
     module = _importlib.import_module(f"polyverso.{_LATER[name]}")
     return getattr(module, name) if name[0].isupper() else module
 
@@ -85,6 +90,7 @@ __all__ = [
     "KVStore",
     "Kind",
     "Node",
+    "NotFoundError",
     "OutOfStepError",
     "PeerError",
     "Request",

@@ -14,6 +14,7 @@ import numpy as np
 from . import capi
 from .errors import ArgumentError
 from .foreign import memory_of, readable
+from .names import did_you_mean
 
 try:
     from ml_dtypes import bfloat16 as _bfloat16
@@ -57,8 +58,9 @@ def code_of(dtype: Any) -> int:
         for code, known in DTYPES.items():
             if known == wanted and known != BITS:
                 return code
+    hint = did_you_mean(dtype, [*_NAMES, *(known.name for known in DTYPES.values())]) if isinstance(dtype, str) else ""
     raise TypeError(
-        f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {dtype!r}"
+        f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {dtype!r}{hint}"
     )
 
 
@@ -88,6 +90,8 @@ def _numbers(data: Any) -> np.ndarray:
         raise ArgumentError(capi.MV_ESHAPE, str(failure)) from None
     if given.dtype.kind in "cmM":
         raise ArgumentError(capi.MV_EDTYPE, f"the data is {given.dtype}: convert it to real numbers")
+    if given.dtype.kind in "US":
+        raise ArgumentError(capi.MV_EDTYPE, "the data is text: convert it to numbers, as by numpy.asarray(data, dtype=float)")
     if given.dtype.kind == "O" and any(value is None for value in given.flat):
         raise ArgumentError(capi.MV_EDTYPE, "a value is None: all values must be numbers")
     return given
@@ -168,6 +172,12 @@ def in_place(array: Any) -> Any:
 def as_rows(rows: Any) -> np.ndarray:
     """Row ids or keys as int64. Floats and boolean masks are refused: ArgumentError."""
     ids = np.atleast_1d(np.asarray(readable(rows)))
+    if ids.size and (ids.dtype.kind in "US" or isinstance(ids.flat[0], (str, bytes))):
+        raise ArgumentError(
+            capi.MV_EDTYPE, "row ids and keys must be 64-bit integers, not text: hash words, but not by hash(), as docs/tables.md shows"
+        )
+    if ids.size and ids.dtype == bool:
+        raise ArgumentError(capi.MV_EDTYPE, "row ids and keys must be 64-bit integers, not bool: numpy.flatnonzero(mask) has the rows of a mask")
     if ids.size and ids.dtype.kind not in "iu":
         raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be 64-bit integers, not {ids.dtype}")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) >= 1 << 63:

@@ -26,6 +26,7 @@ from . import capi
 from .arrays import in_place, label_of, milliseconds
 from .errors import ArgumentError, Error
 from .foreign import memory_of
+from .group import Group
 from .handles import Handle, remember
 from .tensor import Tensor
 
@@ -150,6 +151,8 @@ class _Strategy(Handle):
 
 
 def _group(group: Any) -> int:
+    if not isinstance(group, (int, Group)):
+        raise TypeError(f"a polyverso.Group is needed, not {type(group).__name__}: Group(node) is one of all workers")
     return group if isinstance(group, int) else group.handle
 
 
@@ -241,7 +244,11 @@ class LocalSGD(_Strategy):
 
 def DiLoCo(group: Any, inner_steps: int, outer_rate: float = 0.7, outer_momentum: float = 0.9, **settings: float) -> LocalSGD:
     """LocalSGD with DiLoCo's outer step."""
-    return LocalSGD(group, inner_steps, outer_rate=outer_rate, outer_momentum=outer_momentum, **settings)
+    try:
+        return LocalSGD(group, inner_steps, outer_rate=outer_rate, outer_momentum=outer_momentum, **settings)
+    except Error as error:
+        error.rename("distlearn.LocalSGD", "distlearn.DiLoCo")
+        raise
 
 
 class CompressedAllReduce(_Strategy):

@@ -30,6 +30,10 @@ class ArgumentError(Error, ValueError):
     """Invalid data or an invalid argument: shape, dtype, a row id, a name, a value that is not finite."""
 
 
+class NotFoundError(ArgumentError, LookupError):
+    """There is no such table, key, file, or checkpoint."""
+
+
 class ParameterError(ArgumentError, TypeError):
     """A function has no parameter of this name."""
 
@@ -87,4 +91,6 @@ def wrong_type(text: str) -> TypeError:
 
 def from_status(status: int, text: str = "") -> Error:
     """The exception for a status; the C functions raise it."""
+    if status == capi.MV_ENOTFOUND:
+        return NotFoundError(status, in_python(text))
     return _FAMILIES.get(capi.mv_status_family(status), Error)(status, in_python(text))

@@ -24,7 +24,9 @@ def memory_of(array: Any) -> Any:
     if hasattr(array, "__array_interface__"):
         return np.asarray(array)
     if hasattr(array, "__dlpack__"):
-        return _of_dlpack(array)
+        memory = _of_dlpack(array)
+        memory.flags.writeable = not _is_constant(array)
+        return memory
     if hasattr(array, "to_numpy"):  # pandas: a view, or a copy whose changes would be lost
         view = array.to_numpy()
         return view if np.shares_memory(view, array.to_numpy()) else array
@@ -77,6 +79,15 @@ def _of_torch(tensor: Any, bits: bool) -> Any:
 def _of_dlpack(array: Any) -> np.ndarray:
     """An array over the memory of one with __dlpack__, which it keeps alive. bfloat16 becomes its bits as uint16."""
     return np.asarray(TensorMemory(tensor_from_dlpack(array.__dlpack__())))
+
+
+def _is_constant(array: Any) -> bool:
+    """Whether numpy may only read the array, as those of JAX. DLPack does not tell, and bfloat16 has no buffer that
+    would."""
+    try:
+        return hasattr(array, "__array__") and not np.asarray(array).flags.writeable
+    except Exception:  # of another library, for memory that numpy can't use
+        return False
 
 
 def _has_buffer(array: Any) -> bool:

@@ -20,9 +20,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 import numpy as np
 
-from . import capi
-from .arrays import DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, shape_of
-from .errors import Error
+from . import capi, leaving
+from .arrays import BF16, BITS, DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, shape_of
+from .errors import ArgumentError, Error, HandleError
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report
@@ -45,10 +45,29 @@ def _code(op: str) -> int:
     return OPERATIONS[op]
 
 
+def _lent(array: Any) -> Any:
+    """The memory of one array for results, as the C functions take it."""
+    if array is None:
+        raise ArgumentError(capi.MV_EDTYPE, "an array is needed, not None")
+    if isinstance(array, (list, tuple)) and any(hasattr(one, "shape") for one in array):
+        raise ArgumentError(
+            capi.MV_EDTYPE, f"one array is needed, not a {type(array).__name__} of arrays: allreduce_many() and broadcast_many() take several"
+        )
+    return in_place(array)
+
+
 def _own(array: Any) -> Any:
     """The array's memory, after a check of its dtype: uint16 is refused."""
-    in_place(array)
-    return memory_of(array)
+    _lent(array)
+    memory = memory_of(array)
+    return memory.view(BF16) if getattr(memory, "dtype", None) == BITS else memory  # of DLPack
+
+
+def _node_of(node: Any) -> int:
+    handle = getattr(node, "handle", node)
+    if not isinstance(handle, int):
+        raise TypeError(f"a node is needed, as polyverso.init() returns it, not {type(node).__name__}")
+    return handle
 
 
 def _options(timeout: Optional[float], *arrays: Any) -> Dict[str, int]:
@@ -92,14 +111,18 @@ class _ManualReduction:
 
 
 class Group(Handle):
-    """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together."""
+    """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together.
+
+    The end of a `with` leaves the group. After an exception it waits a second for the node's abort(), which tells the
+    other ranks the exception's text, and then leaves the group; this object is closed at once."""
 
     _instead = "open a group in the other process, polyverso.Group(node)"
+    _was_left = False  # by an exception
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
-        self._handle = handle or capi.mv_group_open(getattr(node, "handle", node), ids)
-        remember(self._handle, self)
+        self._number = handle or capi.mv_group_open(_node_of(node), ids)
+        remember(self._number, self)
         about = self.info
         self.rank: int = about["rank"]
         self.size: int = about["ranks"]
@@ -107,12 +130,18 @@ class Group(Handle):
     @classmethod
     def of_host(cls, node: Any = 0) -> Group:
         """Opens a group of the workers on this machine."""
-        return cls(handle=capi.mv_group_open_host(getattr(node, "handle", node)))
+        return cls(handle=capi.mv_group_open_host(_node_of(node)))
 
     @property
     def handle(self) -> int:
         """The mv_group, for functions of polyverso.capi."""
         return self._handle
+
+    @property
+    def _handle(self) -> int:
+        if self._was_left:
+            raise HandleError(capi.MV_EHANDLE, "this Group is closed: an exception has ended its with block")
+        return self._number
 
     @property
     def info(self) -> Dict[str, Any]:
@@ -126,14 +155,15 @@ class Group(Handle):
         return ids[: capi.mv_group_members(self._handle, ids)].tolist()
 
     def allreduce(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Any:
-        """array = the reduction of all ranks' arrays, the same bits on every rank. Returns the array."""
-        capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout, array))
+        """array = the reduction of all ranks' arrays, the same bits on every rank. Returns the array. allreduce_many() of
+        one array returns the number of contributors instead."""
+        capi.mv_allreduce(self._handle, _lent(array), _code(op), _options(timeout, array))
         return array
 
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
-        lent = as_bits if draining else in_place  # drain() may report bfloat16 as uint16
+        lent = as_bits if draining else _lent  # drain() may report bfloat16 as uint16
         given = list(arrays)
         options = _options(timeout, *(() if draining else given))
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)
@@ -179,17 +209,17 @@ class Group(Handle):
 
     def reduce(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Any:
         """Like allreduce(), but only `root` gets the result; the arrays of the other ranks stay unchanged."""
-        capi.mv_reduce(self._handle, in_place(array), _code(op), root, _options(timeout))
+        capi.mv_reduce(self._handle, _lent(array), _code(op), root, _options(timeout))
         return array
 
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = root's array, on all ranks. Returns the array."""
-        capi.mv_broadcast(self._handle, in_place(array), root, _options(timeout))
+        capi.mv_broadcast(self._handle, _lent(array), root, _options(timeout))
         return array
 
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
         """Broadcasts several arrays in one operation."""
-        capi.mv_broadcast_many(self._handle, [in_place(array) for array in arrays], root, _options(timeout))
+        capi.mv_broadcast_many(self._handle, [_lent(array) for array in arrays], root, _options(timeout))
 
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array."""
@@ -221,13 +251,17 @@ class Group(Handle):
         """Leaves the group. Ranks that wait for this one, now or later, get an error that names it."""
         if not self.is_closed:
             self.is_closed = True
-            capi.mv_group_close(self._handle)
+            capi.mv_group_close(self._number)
 
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        if self.is_closed or not leaving.is_failure(error):
+            return self.close()
+        self.is_closed = self._was_left = True
+        number = self._number
+        leaving.close_unless_aborted(lambda: capi.mv_group_close(number))
 
     def __repr__(self) -> str:
         try:

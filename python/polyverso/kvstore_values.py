@@ -33,12 +33,13 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
             return Tensor.from_dlpack(value.detach())
         given, value = value, array_of(value)
         if value is None:
+            numbers = isinstance(given, (int, float))
             raise TypeError(
                 "a value must be a polyverso.Tensor, a numpy array or an object with __dlpack__ or a buffer, not "
-                f"{type(given).__name__}"
+                f"{type(given).__name__}{': make an array of the list, as by numpy.array(); a list has one array for each device' if numbers else ''}"
             )
         if copies is not None and not value.flags.writeable:
-            raise ArgumentError(capi.MV_EINVAL, f"a {type(given).__name__} is read-only: pull into a numpy array")
+            raise ArgumentError(capi.MV_EINVAL, f"this {type(given).__name__} is read-only: pull into a numpy array")
         if value.dtype == BITS and hasattr(given, "__dlpack__"):  # bfloat16
             return Tensor.from_dlpack(given)
     fits = value.flags.c_contiguous and value.flags.writeable
@@ -54,7 +55,8 @@ def tensors_of(keys: Any, values: Values, copies: Optional[Copies] = None) -> Se
     copies: None = the values are only read.
     """
     if values is None:
-        raise ArgumentError(capi.MV_EINVAL, "no values given")
+        missing = "no value given" if copies is None else "no out given: pass an array for the value, out=numpy.empty(shape)"
+        raise ArgumentError(capi.MV_EINVAL, missing)
     if not isinstance(keys, (list, tuple)):
         values = [values]
     elif not isinstance(values, (list, tuple)) or len(values) != len(keys):

@@ -151,8 +151,9 @@ def in_python(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """": did you mean ...?" if a known word is similar, otherwise nothing."""
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f": did you mean {near[0]!r}?" if near else ""
+    near = difflib.get_close_matches(word, list(known), 3)
+    nearest = min(near, key=lambda one: abs(len(one) - len(word)), default=None)  # "adma" is adam rather than adamax
+    return f": did you mean {nearest!r}?" if nearest else ""
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

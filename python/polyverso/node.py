@@ -11,6 +11,7 @@ from . import capi, handles, leaving
 from .arrays import as_table_values, check_shape, code_of, milliseconds
 from .errors import ArgumentError, Error
 from .names import suggests
+from .optimizer import Optimizer, updater_text
 from .request import Request
 from .table import Table, call_options, forget_tables, open_tables
 
@@ -204,7 +205,7 @@ class Node(handles.Handle):
         reject_nonfinite: bool = False,
         merge: bool = False,
         *,
-        updater: Optional[str] = None,
+        updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker makes the same call.
@@ -213,7 +214,8 @@ class Node(handles.Handle):
         init: (size,) initial values; worker 0's are used; None = zeros.
         reject_nonfinite: refuse adds, sets and initial values with NaN or infinity.
         merge: every worker's i-th add is its part of round i; the sum of a round goes through the updater once.
-        updater: how the servers apply adds, "adagrad rate=0.1"; None = add. Table.set_updater() changes it.
+        updater: how the servers apply adds, "adagrad rate=0.1" or an optimizer of polyverso.optimizer; None = add.
+        Table.set_updater() changes it.
         staleness: how many clocks (Table.clock()) a worker may be ahead of the slowest one in its gets; 0 = sync mode
         for this table; None = the node's mode.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
@@ -232,7 +234,7 @@ class Node(handles.Handle):
         reject_nonfinite: bool = False,
         merge: bool = False,
         *,
-        updater: Optional[str] = None,
+        updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
     ) -> Table:
         """Creates a matrix of shape (rows, cols); otherwise like array()."""
@@ -251,7 +253,7 @@ class Node(handles.Handle):
         reject_nonfinite: bool = False,
         merge: bool = False,
         *,
-        updater: Optional[str] = None,
+        updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
         initial: float = 0.0,
         initial_range: float = 0.0,
@@ -278,7 +280,7 @@ class Node(handles.Handle):
         reject_nonfinite: bool = False,
         merge: bool = False,
         *,
-        updater: Optional[str] = None,
+        updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
         initial: float = 0.0,
         initial_range: float = 0.0,
@@ -297,6 +299,7 @@ class Node(handles.Handle):
 
     def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool, merge: bool) -> Table:
         spec["dtype"] = code_of(dtype)
+        spec["updater"] = updater_text(spec["updater"])
         spec.update(reject_nonfinite=int(reject_nonfinite), merge=int(merge))
         values = None if init is None else as_table_values(init, spec["dtype"])
         if values is not None and "cols" in spec:

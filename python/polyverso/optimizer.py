@@ -20,7 +20,9 @@ import operator
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from . import capi, updater_states
+from .errors import ArgumentError, ParameterError
 from .lr_scheduler import LRScheduler
+from .names import did_you_mean
 from .tensor import Tensor
 
 _known: Dict[str, Type["Optimizer"]] = {}
@@ -74,11 +76,16 @@ class Optimizer:
         parameters = {self.aliases.get(name, name): value for name, value in parameters.items()}
         for name, value in parameters.items():
             if name not in known:
-                also = "lr_scheduler, param_idx2name, param_dict"
-                raise TypeError(f"{type(self).__name__} has no parameter {name!r}; known: {', '.join(known)}, {also}")
+                every = [*known, "lr_scheduler", "param_idx2name", "param_dict"]
+                raise ParameterError(
+                    capi.MV_EINVAL,
+                    f"{type(self).__name__} has no parameter {name!r}{did_you_mean(name, every)}; known: {', '.join(every)}",
+                )
             setattr(self, name, value)
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
             raise TypeError("param_idx2name must be a dict from keys to names")
+        if lr_scheduler is not None and not callable(lr_scheduler):
+            raise TypeError(f"lr_scheduler is {lr_scheduler!r}: a schedule of polyverso.lr_scheduler is needed")
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is not None and self.learning_rate is not None:
             lr_scheduler.base_lr = self.learning_rate
@@ -267,8 +274,19 @@ def create(name: str, **parameters: Any) -> Optimizer:
     """create("adam", learning_rate=0.01): the optimizer of that name, which is case-insensitive."""
     made = _known.get(name.lower())
     if made is None:
-        raise ValueError(f"unknown optimizer {name!r}; known: {', '.join(sorted(_known))}")
+        raise ArgumentError(
+            capi.MV_EINVAL, f"unknown optimizer {name!r}{did_you_mean(name.lower(), _known)}; known: {', '.join(sorted(_known))}"
+        )
     return made(**parameters)
+
+
+def updater_text(updater: Any) -> Optional[str]:
+    """A table's updater as the library takes it: the text itself, or an optimizer's."""
+    if updater is None or isinstance(updater, str):
+        return updater
+    if isinstance(updater, Optimizer):
+        return str(updater)
+    raise TypeError(f'updater is {updater!r}: text is needed, such as "sgd rate=0.1", or an optimizer of polyverso.optimizer')
 
 
 class Updater:

@@ -10,6 +10,7 @@ from . import capi, handles
 from .arrays import BITS, CODES, DTYPES, as_bits, as_rows, as_table_values, check_shape, milliseconds, rows_or_keys
 from .enums import described
 from .errors import Error
+from .optimizer import Optimizer, updater_text
 from .request import Request
 from .table_view import TableView
 
@@ -253,17 +254,17 @@ class Table(handles.Handle):
 
     # ------------------------------------------------------------------ updater and clock
 
-    def set_updater(self, updater: str, timeout: Optional[float] = None) -> None:
+    def set_updater(self, updater: Union[str, Optimizer], timeout: Optional[float] = None) -> None:
         """Sets the updater, by which the servers apply adds from now on, or its parameters: "adagrad rate=0.05".
         mv_table_set_updater() in polyverso.h has the list. One worker calls it.
 
         Raises ArgumentError for an unknown updater or parameter, and lists the known ones.
         """
-        capi.mv_table_set_updater(self._handle, updater, call_options(0, timeout))
+        capi.mv_table_set_updater(self._handle, updater_text(updater), call_options(0, timeout))
 
-    def set_updater_async(self, updater: str, timeout: Optional[float] = None) -> Request:
+    def set_updater_async(self, updater: Union[str, Optimizer], timeout: Optional[float] = None) -> Request:
         """set_updater() without blocking: returns a request."""
-        handle = capi.mv_table_set_updater(self._handle, updater, call_options(capi.MV_ASYNC, timeout))
+        handle = capi.mv_table_set_updater(self._handle, updater_text(updater), call_options(capi.MV_ASYNC, timeout))
         return Request(self._node, handle)
 
     def clock(self) -> None:
@@ -276,9 +277,10 @@ class Table(handles.Handle):
         return f"pass the values of get(), or open the table by its name there: node.open({self._name!r})"
 
     def close(self) -> None:
-        """Closes this handle; the table remains."""
-        capi.mv_table_close(self._handle)
-        self._forget()
+        """Closes this handle; the table remains. A second call does nothing."""
+        if not self.is_closed:
+            capi.mv_table_close(self._handle)
+            self._forget()
 
     def destroy(self) -> None:
         """Frees the table on all servers. One worker calls it, when no worker uses the table any more."""

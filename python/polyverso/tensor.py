@@ -16,8 +16,9 @@ import numpy as np
 
 from . import capi
 from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
-from .arrays import CODES
+from .arrays import BF16, BITS, CODES
 from .enums import described
+from .foreign import memory_of
 
 _NAMES = {code: name for name, code in CODES.items()}
 _NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "i8": "int8", "f16": "float16"}
@@ -35,6 +36,8 @@ def _code(dtype: Any) -> int:
             return CODES[name]
     if wanted == np.bool_:
         return capi.MV_U8
+    if wanted == BF16 != BITS:
+        return capi.MV_BF16
     raise TypeError(f"a tensor holds {', '.join(CODES)}, not {wanted}")
 
 
@@ -111,8 +114,12 @@ class Tensor(TensorMemory):
     def view(cls, array: Any) -> "Tensor":
         """A tensor over an array's own memory, which it keeps alive. The array must be C-contiguous and writable, and
         have a dtype of tensors."""
-        view = memoryview(array)
-        return cls(capi.mv_tensor_view(array, view.shape))
+        memory = memory_of(array)
+        try:
+            shape = memoryview(memory).shape
+        except TypeError:
+            raise TypeError(f"an array whose memory can be shared is needed, not {type(array).__name__}: Tensor.copy_of() copies") from None
+        return cls(capi.mv_tensor_view(memory, shape))
 
     @classmethod
     def from_dlpack(cls, array: Any) -> "Tensor":

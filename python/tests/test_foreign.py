@@ -21,6 +21,15 @@ class ByDlpack:
         return self.values.__dlpack__()
 
 
+class Constant(ByDlpack):
+    """Like a JAX array of bfloat16: numpy gets a read-only view of it, and it has no buffer."""
+
+    def __array__(self, dtype=None, copy=None):
+        view = self.values.view()
+        view.flags.writeable = False
+        return view
+
+
 class ByInterface:
     """Known only by __array_interface__."""
 
@@ -94,6 +103,26 @@ def kind(request):
 
 def floats(*values):
     return np.array(values, "f4")
+
+
+def test_arrays_that_do_not_change(node, group):
+    values = floats(1, 2)
+    given = Constant(values)
+    table, kv = node.array(2), kvstore.create("local")
+    kv.init("w", given)
+    kv.push("w", given)
+    table.add(given)
+    for call in (
+        lambda: table.get(out=given),
+        lambda: group.allreduce(given),
+        lambda: group.allreduce_custom(given, lambda mine, theirs: mine),
+        lambda: kv.pull("w", out=given),
+        lambda: distlearn.AllReduceSGD(group).synchronize_parameters([given]),
+        lambda: gossip.ArrayAdapter(given, "a", {"nodes": [{"name": "a", "host": "127.0.0.1", "port": 0}]}),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match="read-only"):
+            call()
+    assert values.tolist() == table.get().tolist() == group.allgather(given)[0].tolist() == [1, 2]
 
 
 def test_tables(node, kind):

@@ -721,7 +721,7 @@ def test_what_is_wrong_leaves_the_store_alone(kv):
         lambda: kv.push(["a", "b"], ones()): "one value for 2 keys",
         lambda: kv.push(["a", "b"], [ones()] * 3): "3 values for 2 keys",
         lambda: kv.push("a", []): "0",
-        lambda: kv.pull("a"): "no values",
+        lambda: kv.pull("a"): "no out given",
         lambda: kv.set_optimizer("mx.adam learning_rat=3"): "learning_rate",
         lambda: kv.set_optimizer("mx.adom"): "adam",
     }.items():

@@ -88,6 +88,79 @@ def test_a_good_end_leaves_properly(cluster, script):
     assert (text, errors) == ("well", "")
 
 
+# The other worker waits for the failing one inside of a block, and prints the error.
+INSIDE = """
+    import numpy as np
+    import polyverso
+    from polyverso import distlearn, kvstore
+    from polyverso.group import Group
+    with polyverso.init() as node:
+        try:
+            with {block}:
+                {before}
+                {call}
+        except polyverso.PeerError as error:
+            print(error.text)
+"""
+FAILING = """
+    import numpy as np
+    import polyverso
+    from polyverso import distlearn, kvstore
+    from polyverso.group import Group
+    with polyverso.init() as node, {block}:
+        {before}
+        raise ValueError("7 is not a rate")
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "before", "call"),
+    [
+        ("Group(node) as group", "group.barrier()", "group.allreduce(np.ones(3))"),
+        ("Group(node) as group", "group.barrier()", "group.allreduce_zeros()"),
+        ("Group(node) as group", "group.barrier()", "group.allreduce_custom(np.ones(3), lambda mine, theirs: mine)"),
+        ("Group(node) as group, distlearn.AllReduceSGD(group) as sgd", "group.barrier()", "sgd.synchronize_parameters([np.ones(3)])"),
+        ("node.array(3, staleness=0) as table", "node.barrier()", "table.get(), table.add([1, 1, 1]), table.get()"),
+        ("kvstore.create('dist_sync') as kv", "kv.init('w', np.ones(3))", "kv.barrier()"),
+    ],
+)
+def test_the_reason_leaves_blocks_inside_of_the_nodes(cluster, block, before, call):
+    other = cluster.start(INSIDE.format(block=block, before=before, call=call), nodes=2)
+    failing = cluster.start(FAILING.format(block=block, before=before), nodes=2)
+    output, errors = other.communicate(timeout=60)
+    _, failed = failing.communicate(timeout=60)
+    assert (other.returncode, failing.returncode) == (0, 1), (output, errors, failed)
+    assert "ValueError: 7 is not a rate (rank 1" in output
+
+
+def test_an_exception_that_is_caught_outside_of_a_groups_block_leaves_the_group_only(cluster):
+    script = """
+    import numpy as np
+    import polyverso
+    from polyverso.group import Group
+    with polyverso.init() as node:
+        try:
+            with Group(node) as group:
+                group.barrier()
+                if node.rank == 1:
+                    raise ValueError
+                group.barrier()
+        except polyverso.PeerError as error:
+            print(error.text)
+        except ValueError:
+            try:
+                group.barrier()
+            except polyverso.errors.HandleError as error:
+                print(error.text)
+            group.close()
+        node.barrier()
+        print("well")
+    """
+    told, mine = (one.communicate(timeout=60)[0] for one in [cluster.start(script, nodes=2), cluster.start(script, nodes=2)])
+    assert "has left the group" in told and told.endswith("well\n")
+    assert mine == "this Group is closed: an exception has ended its with block\nwell\n"
+
+
 def test_a_caught_exception_is_no_end(cluster):
     script = """
     import contextlib, polyverso

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import capi, distlearn, gossip, kvstore, names
+from polyverso import capi, distlearn, gossip, kvstore, names, optimizer
 from polyverso.group import Group
 from polyverso.optimizer import Updater
 
@@ -61,7 +61,7 @@ def test_functions_are_pythons(node):
         (lambda: polyverso.Tensor.zeros(3).get(9), r"tensor.get():"),
     ):
         assert failure(call).startswith(reason)
-    with pytest.raises(TypeError, match=r"table.set_updater\(\): text is needed, not int"):
+    with pytest.raises(TypeError, match="updater is 3: text is needed"):
         table.set_updater(3)
 
 
@@ -158,6 +158,103 @@ def test_misspelled_parameters(node):
         with pytest.raises(polyverso.ArgumentError, match=reason) as caught:
             call()
         assert isinstance(caught.value, TypeError)
+
+
+def test_misspelled_names(node):
+    for call, kind, reason in (
+        (lambda: optimizer.create("Adma"), ValueError, r"unknown optimizer 'Adma': did you mean 'adam'\?; known: adadelta, "),
+        (lambda: optimizer.create("zzz"), ValueError, "unknown optimizer 'zzz'; known: adadelta, "),
+        (lambda: optimizer.Adam(learning_rat=1), TypeError, r"Adam has no parameter 'learning_rat': did you mean 'learning_rate'\?; known"),
+        (lambda: optimizer.create("sgd", lr_schedule=None), TypeError, "did you mean 'lr_scheduler'"),
+        (lambda: kvstore.create("local").set_optimizer("adam"), ValueError, 'unknown updater "adam".*did you mean "mx.adam"'),
+        (lambda: kvstore.create("dist-sync"), ValueError, 'did you mean "dist_sync"'),
+        (lambda: gossip.Gossip({"interpolaton": "clock"}, "a"), ValueError, 'did you mean "interpolation"'),
+        (lambda: node.array(3, dtype="flaot32"), TypeError, "'flaot32': did you mean 'float32'"),
+        (lambda: polyverso.array(3), AttributeError, r"a method of a node, as in node = polyverso.init\(\); node.array"),
+        (lambda: distlearn.DiLoCo(Group(node), 10, fragment=2), ValueError, r'distlearn.DiLoCo\(\):.*did you mean "fragments"'),
+    ):
+        with pytest.raises(kind, match=reason):
+            call()
+    with pytest.raises(AttributeError) as caught:
+        polyverso.inti
+    assert (caught.value.name, caught.value.obj) == ("inti", polyverso)  # for Python's own "Did you mean"
+
+
+def test_an_optimizer_is_an_updater(node):
+    table = node.array(3, updater=optimizer.SGD(learning_rate=0.5))
+    table.add(np.ones(3))
+    assert table.get().tolist() == [-0.5] * 3
+    table.set_updater(optimizer.create("sgd", learning_rate=0.25))
+    table.add(np.ones(3))
+    assert table.get().tolist() == [-0.75] * 3
+    for call in (lambda: node.array(3, updater=0.1), lambda: table.set_updater(optimizer.SGD)):
+        with pytest.raises(TypeError, match='text is needed, such as "sgd rate=0.1", or an optimizer'):
+            call()
+    with pytest.raises(TypeError, match="lr_scheduler is 0.5: a schedule of polyverso.lr_scheduler"):
+        optimizer.create("sgd", lr_scheduler=0.5)
+
+
+def test_what_was_not_found(node, tmp_path):
+    kv = kvstore.create("local")
+    for call in (
+        lambda: node.load(tmp_path),
+        lambda: node.open("none"),
+        lambda: kv.push("none", np.ones(1)),
+        lambda: polyverso.inspect_checkpoint(tmp_path / "none"),
+    ):
+        with pytest.raises(polyverso.NotFoundError) as caught:
+            call()
+        assert isinstance(caught.value, (polyverso.ArgumentError, LookupError)) and caught.value.name == "MV_ENOTFOUND"
+
+
+def test_a_damaged_checkpoint_is_found(node, tmp_path):
+    node.array(3, name="w")
+    node.save(tmp_path)
+    (part,) = tmp_path.glob("*/server-0.safetensors")
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(polyverso.ArgumentError, match="damaged") as caught:
+        node.load(tmp_path)
+    assert not isinstance(caught.value, polyverso.NotFoundError)
+
+
+def test_objects_of_another_kind(node):
+    group, kv, alone = Group(node), kvstore.create("local"), {"nodes": [{"name": "a", "host": "127.0.0.1", "port": 0}]}
+    kv.init("w", np.ones(2))
+    for call, kind, reason in (
+        (lambda: Group(None), TypeError, r"a node is needed, as polyverso.init\(\) returns it, not NoneType"),
+        (lambda: Group.of_host(group.members), TypeError, "a node is needed.*not list"),
+        (lambda: distlearn.AllReduceSGD(node), TypeError, "a polyverso.Group is needed, not Node"),
+        (lambda: group.allreduce(None), ValueError, "an array is needed, not None"),
+        (lambda: group.allreduce([1.0, 2.0]), ValueError, "list, not a buffer.*take the results from that array"),
+        (lambda: group.broadcast([np.ones(2), np.ones(1)]), ValueError, r"a list of arrays: allreduce_many\(\)"),
+        (lambda: group.allreduce(np.ones((3, 3))[:, 1]), ValueError, "take the results from that copy"),
+        (lambda: group.allreduce(np.broadcast_to(1.0, 3)), ValueError, r"read-only .* such as a copy by numpy.array\(\)"),
+        (lambda: kv.pull("w"), ValueError, "no out given"),
+        (lambda: kv.push("w", [1.0, 2.0]), TypeError, r"not float: make an array of the list, as by numpy.array\(\)"),
+        (lambda: node.array(3).add(["1", "2", "3"]), ValueError, "the data is text"),
+        (lambda: node.keyvalue().add([1, 1], keys=["the", "fox"]), ValueError, r"not text: hash words, but not by hash\(\)"),
+        (lambda: node.keyvalue().get(keys=np.array(["the"], object)), ValueError, "not text"),
+        (lambda: node.array(3).get(rows=np.array([True, False, True])), ValueError, r"numpy.flatnonzero\(mask\)"),
+        (lambda: polyverso.Tensor.view([1.0]), TypeError, r"not list: Tensor.copy_of\(\) copies"),
+        (lambda: gossip.ArrayAdapter(np.ones(2), "a", alone).update_send(None), TypeError, "loss is None: a number is needed"),
+        (lambda: gossip.ArrayAdapter(np.ones(2), "a", alone).update_wait("low"), TypeError, "loss is 'low'"),
+    ):
+        with pytest.raises(kind, match=reason):
+            call()
+
+
+def test_adapters_show_their_node():
+    with gossip.ArrayAdapter(np.ones(2), "w1", {"nodes": [{"name": "w1", "host": "127.0.0.1", "port": 0}]}) as adapter:
+        adapter.update_send(0.5)
+        assert str(adapter) == str(adapter.gossip) and "w1" in str(adapter)
+        assert repr(adapter) == "<polyverso.ArrayAdapter w1, 0 peers>"
+
+
+def test_closing_twice(node):
+    table, group = node.array(3), Group(node)
+    for one in (table, distlearn.AllReduceSGD(group), group, kvstore.create("local")):
+        one.close()
+        one.close()
 
 
 def test_a_codec_needs_a_type():

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs tests/frameworks with the real PyTorch, Keras, Theano, aesara, pytensor and Lasagne, and the examples for them.
+# Runs tests/frameworks with the real PyTorch, Keras, JAX, pandas, Theano, aesara, pytensor and Lasagne, and the examples for them.
 # Ends with the same lines as test.sh.
 #   frameworks.sh [TORCH]     TORCH, such as 2.6: PyPI's PyTorch of this version (gigabytes), instead of Debian's
 #
@@ -53,7 +53,7 @@ fi
 if [ -z "$torch_python" ]; then
   torch_python=$(environment torch "torch${wanted:+==$wanted.*}" numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
 fi
-keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pytest matplotlib) || fail "there is no Keras"
+keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pandas pytest matplotlib) || fail "there is no Keras"
 
 # Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
 old_numpy=
@@ -70,7 +70,7 @@ pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pyt
 
 tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
 tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/multiverso_keras_test.py \
-  tests/frameworks/multiverso_examples_test.py
+  tests/frameworks/multiverso_examples_test.py tests/frameworks/arrays_test.py
 # Models are compiled in the build folder, and Theano's default of float64 stays.
 export THEANO_FLAGS=base_compiledir=$PWD/build/frameworks/compiled
 if [ -n "$old_numpy" ]; then

@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <array>
+#include <charconv>
+#include <ranges>
+
+#include "base/similar.hpp"
 
 namespace mv::kvstore {
 
@@ -55,9 +58,10 @@ base::Result<Type> parse_type(std::string_view text, std::string_view van) {
     const bool sliced = known->sync && (name == kSlicing || van == kSlicing);
     return Type{std::move(name), known->dist, known->sync, sliced, 0};
   }
-  std::string names;
-  for (const Known& one : kKnown) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
-  return base::error(MV_EINVAL, "there is no store of type \"{}\"; known: {}", text, names);
+  std::string all;
+  for (const Known& one : kKnown) all += fmt::format("{}{}", all.empty() ? "" : ", ", one.name);
+  const std::string hint = base::did_you_mean(text, kKnown | std::views::transform(&Known::name));
+  return base::error(MV_EINVAL, "there is no store of type \"{}\"; known: {}{}", text, all, hint);
 }
 
 }  // namespace mv::kvstore

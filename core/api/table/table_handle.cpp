@@ -92,7 +92,7 @@ base::Status TableHandle::usable() {
   base::Status untold;
   calls_.on_loop([&] { untold = calls_.member().tables().take_untold(*table_); });
   if (untold.ok()) return {};
-  return base::error(untold.code(), "an earlier fire-and-forget add failed: {}", untold.text());
+  return base::error(untold.code(), "an earlier change, which did not wait for an answer, failed: {}", untold.text());
 }
 
 Started TableHandle::finished_here(const CallOptions& options) {

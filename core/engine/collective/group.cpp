@@ -453,7 +453,7 @@ bool Group::waits_beyond(uint64_t op) const {
 
 void Group::lost(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
-  if (!closed_.contains(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group, {}", rank, why.text()), true);
+  if (!closed_.contains(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group is lost: {}", rank, why.text()), true);
   agreement_.gone(rank);
 }
 

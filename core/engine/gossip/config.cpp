@@ -4,9 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <ranges>
 #include <set>
 #include <span>
 
+#include "base/similar.hpp"
 #include "engine/gossip/yaml.hpp"
 
 namespace mv::gossip {
@@ -96,7 +98,10 @@ class Reader {
       if (const auto [first, fresh] = lines_.try_emplace(name, line); !fresh)
         return wrong_at(line, shown(name), fmt::format("already given in line {}", first->second));
       const auto known = std::ranges::find(kKeys, name, &Key::name);
-      if (known == std::end(kKeys)) return wrong_at(line, shown(name), "no such setting; the settings are " + all_keys());
+      if (known == std::end(kKeys)) {
+        const auto names = kKeys | std::views::transform(&Key::name);
+        return wrong_at(line, shown(name), "no such setting; the settings are " + all_keys() + base::did_you_mean(name, names));
+      }
       wrong_line_ = line;
       if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(wrong_line_, name, status.text());
     }

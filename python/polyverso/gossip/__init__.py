@@ -57,7 +57,7 @@ class Gossip(Handle):
         """Makes these arrays visible to peers, as one snapshot, with `loss` and this node's clock, which grows by 1. A
         peer refuses the snapshot if an array has two or more dimensions on both sides and these differ, even with the
         same number of elements."""
-        loss = float(loss)
+        loss = _loss(loss)
         try:
             for array in arrays:
                 self._add(array)
@@ -71,10 +71,13 @@ class Gossip(Handle):
         if array is None:
             raise TypeError("an array or a payload is needed, not None")
         shape = [int(length) for length in getattr(array, "shape", ())]
+        values = as_bits(readable(array, bits=True))
+        if isinstance(values, np.ndarray):
+            values = np.ascontiguousarray(values)
         if 2 <= len(shape) <= MOST_DIMS:
-            capi.mv_gossip_add_shaped(self._handle, as_bits(readable(array, bits=True)), shape)
+            capi.mv_gossip_add_shaped(self._handle, values, shape)
         else:
-            capi.mv_gossip_add(self._handle, as_bits(readable(array, bits=True)))
+            capi.mv_gossip_add(self._handle, values)
 
     def fetch_start(self) -> bool:
         """Begins to fetch a peer's arrays, with the configuration's fetch_probability. Returns whether it did."""
@@ -83,7 +86,7 @@ class Gossip(Handle):
 
     def fetch_wait(self, loss: float) -> Optional[Dict[str, Any]]:
         """Waits for the fetched arrays: a dict of factor, peer, peer_clock, peer_loss and bytes; None without any."""
-        fetched = capi.mv_gossip_fetch_wait(self._handle, float(loss))
+        fetched = capi.mv_gossip_fetch_wait(self._handle, _loss(loss))
         self.fetching = False
         return fetched if fetched["got"] else None
 
@@ -171,6 +174,13 @@ def status(config: Union[str, "os.PathLike[str]"]) -> List[Dict[str, Any]]:
     return json.loads(capi.mv_gossip_status_text(os.fspath(config), capi.MV_JSON))
 
 
+def _loss(loss: Any) -> float:
+    try:
+        return float(loss)
+    except (TypeError, ValueError):
+        raise TypeError(f"loss is {loss!r}: a number is needed") from None
+
+
 class Adapter(Handle):
     """Base class of the adapters: dpwa's two calls around a training step. Subclasses supply the parameters."""
 
@@ -204,6 +214,12 @@ class Adapter(Handle):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __str__(self) -> str:
+        return str(self.gossip)
+
+    def __repr__(self) -> str:
+        return repr(self.gossip).replace("Gossip", type(self).__name__, 1)
 
 
 class ArrayAdapter(Adapter):

@@ -224,7 +224,7 @@ void Member::barrier(base::OperationRef operation, bool flushed) {
     entering->stage = Entering::Stage::kAsked;
     cluster_.barrier(entering);
   };
-  flushed ? table_client_.flush(enter) : enter({});
+  flushed ? table_client_.changes().flush(enter) : enter({});
 }
 
 void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
@@ -254,7 +254,7 @@ void Member::expire_barriers() {
 
 void Member::leave(std::function<void(const base::Status&)> left) {
   channels_.close_all();
-  table_client_.flush([this, left](const base::Status& flush_error) {
+  table_client_.changes().flush([this, left](const base::Status& flush_error) {
     checkpoint_client_.finish([this, left, flush_error] { groups_.leave([this, left, flush_error] { tell_all(left, flush_error); }); });
   });
 }

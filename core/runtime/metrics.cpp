@@ -57,9 +57,9 @@ Metrics Runtime::take_metrics() {
   if (watched_) metrics.busy = loop_.busy();
   take_peers(metrics);
   std::map<std::string_view, size_t> of_store;
-  for (const auto& [name, table] : member_->tables().tables()) ++of_store[table->spec.store()];
+  for (const auto& [name, table] : member_->tables().catalogue().tables()) ++of_store[table->spec.store()];
   std::map<std::string, table::Used> own;
-  for (const auto& [name, table] : member_->tables().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
+  for (const auto& [name, table] : member_->tables().catalogue().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
   for (auto& [label, used] : own) metrics.own.push_back({label, used});
   const auto parts = member_->shards().parts();
   of_store.clear();

@@ -24,7 +24,7 @@ void Script::tick_clock(size_t table) {
   const uint64_t clock = view.clock.fetch_add(1) + 1;
   say(fmt::format("begins iteration {} of \"{}\"", clock, view.spec.name));
   world_.ledger(table).ticked(life_, clock);
-  if (view.consistency == shard::Consistency::kStale) member_.tables().clock(tables_[table], clock);
+  if (view.consistency == shard::Consistency::kStale) member_.tables().catalogue().clock(tables_[table], clock);
   world_.touched(member_.self());
 }
 
@@ -53,7 +53,7 @@ void Script::set_updater(size_t table) {
       return violated("set_updater: " + failed.text());
   tables_[table]->open_changes.fetch_add(1, std::memory_order_relaxed);
   waiting_ = true;
-  member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : table::kNoServer,
+  member_.tables().catalogue().set_updater(tables_[table], updater, own != nullptr ? own_server() : table::kNoServer,
                                std::make_shared<Switch>(*this, table));
   world_.touched(member_.self());
 }
@@ -98,12 +98,12 @@ void Script::scan(size_t table) {
 }
 
 void Script::scan_on(const std::shared_ptr<Scan>& scan) {
-  member_.tables().scan(tables_[scan->table], scan->server, scan->cursor, scan->rows, scan->values, base::kNever,
-                        [this, scan](const base::Result<table::Client::Chunked>& chunk) { chunk_scanned(scan, chunk); });
+  member_.tables().inquiries().scan(tables_[scan->table], scan->server, scan->cursor, scan->rows, scan->values, base::kNever,
+                        [this, scan](const base::Result<table::ScannedRows>& chunk) { chunk_scanned(scan, chunk); });
   world_.touched(member_.self());
 }
 
-void Script::chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::Client::Chunked>& chunk) {
+void Script::chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::ScannedRows>& chunk) {
   if (!chunk.ok()) {
     waiting_ = false;
     if (chunk.status().code() != MV_EPEERLOST) violated("scan: " + chunk.status().text());

@@ -101,7 +101,7 @@ void Script::create_next() {
   if (first == all) return go();
   const size_t some = random_.chance(0.5) ? all - first : 1 + random_.below(all - first);
   const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
-  std::vector<table::Client::NewTable> tables;
+  std::vector<table::NewTable> tables;
   auto lent = std::make_shared<std::vector<std::vector<std::byte>>>();
   for (size_t table = first; table < first + some; ++table) {
     const std::vector<std::byte>& values = lent->emplace_back(world_.ledger(table).initial_values());
@@ -111,7 +111,7 @@ void Script::create_next() {
   }
   const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
   const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;
-  member_.tables().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<table::TableViewRef>> created) {
+  member_.tables().catalogue().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<table::TableViewRef>> created) {
     for (std::vector<std::byte>& values : *lent) world_.quarantine().add(std::move(values));
     say("creation: " + (created.ok() ? "done" : created.status().text()));
     if (!created.ok() && hasty && created.status().code() == MV_ETIMEOUT)
@@ -494,7 +494,7 @@ void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) 
 
 void Script::open(size_t table) {
   waiting_ = true;
-  member_.tables().open(tables_[table]->spec.name, base::kNever, [this, table](base::Result<table::TableViewRef> opened) {
+  member_.tables().catalogue().open(tables_[table]->spec.name, base::kNever, [this, table](base::Result<table::TableViewRef> opened) {
     waiting_ = false;
     if (!opened.ok()) {
       if (opened.status().code() != MV_EPEERLOST) violated("open: " + opened.status().text());

@@ -124,7 +124,7 @@ class Script : public std::enable_shared_from_this<Script> {
   void scan(size_t table);
   void updater_set(size_t table, const base::Status& status);
   void scan_on(const std::shared_ptr<Scan>& scan);
-  void chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::Client::Chunked>& chunk);
+  void chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::ScannedRows>& chunk);
   void enter_barrier();
   void barrier_over(size_t visit, bool hasty, const base::Status& status);
   void open(size_t table);

@@ -36,8 +36,8 @@ shard::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
 
 shard::SpecRef described(const std::string& name) { return std::make_shared<const shard::Spec>(spec_of(name)); }
 
-std::vector<table::Client::NewTable> many(std::vector<std::vector<float>>* values) {
-  std::vector<table::Client::NewTable> tables;
+std::vector<table::NewTable> many(std::vector<std::vector<float>>* values) {
+  std::vector<table::NewTable> tables;
   if (values != nullptr) values->resize(kMany);
   for (size_t i = 0; i < kMany; ++i) {
     base::PayloadRef initial;

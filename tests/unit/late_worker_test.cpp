@@ -43,7 +43,7 @@ struct LateWorker {
     unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
-    client.open("t", base::kNever, [this](auto opened) {
+    client.catalogue().open("t", base::kNever, [this](auto opened) {
       if (opened.ok()) table = opened.value();
     });
   }

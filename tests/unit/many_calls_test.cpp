@@ -35,7 +35,7 @@ class Ending final : public base::Operation {
 struct Store : Cluster {
   Store() {
     for (Worker& worker : workers) {
-      std::vector<table::Client::NewTable> tables;
+      std::vector<table::NewTable> tables;
       for (size_t i = 0; i < kTables; ++i) {
         shard::Spec spec;
         spec.name = "kv-0/" + std::to_string(i);
@@ -124,7 +124,7 @@ void a_get_whose_answer_got_lost_is_carried_out_again(void**) {
 void a_closed_table_fails_the_whole_message(void**) {
   Store store;
   const auto destroyed = std::make_shared<Ending>();
-  store.workers[1].client.destroy(store.workers[1].made[7], destroyed);
+  store.workers[1].client.catalogue().destroy(store.workers[1].made[7], destroyed);
   store.carry();
   store.add(0, 1);
   store.add(1, 2);

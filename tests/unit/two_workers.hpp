@@ -37,10 +37,10 @@ struct Worker {
     rpc.on_connected(kServer);
     client.start(view);
   }
-  void create(std::vector<table::Client::NewTable> tables) {
+  void create(std::vector<table::NewTable> tables) {
     ended = false;
     made.clear();
-    client.create(std::move(tables), base::kNever, [this](auto created) {
+    client.catalogue().create(std::move(tables), base::kNever, [this](auto created) {
       ended = true;
       status = created.ok() ? base::Status() : created.status();
       if (created.ok()) made = std::move(created).value();

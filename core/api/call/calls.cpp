@@ -113,7 +113,7 @@ base::Status Calls::wait(const CallRef& call, base::Nanos timeout, bool* alive) 
 void Calls::release(const CallRef& call) {
   if (call->done() && call->status().ok()) return;
   loop_.post([this, call] {
-    call->release([this](table::TableView* table, const base::Status& error) { member().tables().tell_later(table, error); });
+    call->release([this](table::TableView* table, const base::Status& error) { member().tables().changes().tell_later(table, error); });
   });
 }
 

@@ -9,7 +9,7 @@ Started MemberNode::send_command(int64_t head, const std::string& body, const Ca
   if (body.size() > wire::kMaxPayloadBytes)
     return {base::error(MV_EINVAL, "a command of {} bytes; the limit is {}", body.size(), wire::kMaxPayloadBytes), nullptr};
   const CallRef call = calls_.make_call(options, false);
-  return calls_.start(call, options, [this, head, body, call] { runtime_.member().tables().command(head, body, call); });
+  return calls_.start(call, options, [this, head, body, call] { runtime_.member().tables().inquiries().command(head, body, call); });
 }
 
 void MemberNode::set_controller(bool executes, std::function<void(int64_t)> waiting) {

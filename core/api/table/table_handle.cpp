@@ -90,7 +90,7 @@ base::Status TableHandle::usable() {
   if (own_ != nullptr && own_->destroyed) return base::error(MV_ENOTFOUND, "table \"{}\" was destroyed", spec_.name);
   if (!table_->has_untold) return {};
   base::Status untold;
-  calls_.on_loop([&] { untold = calls_.member().tables().take_untold(*table_); });
+  calls_.on_loop([&] { untold = calls_.member().tables().changes().take_untold(*table_); });
   if (untold.ok()) return {};
   return base::error(untold.code(), "an earlier change, which did not wait for an answer, failed: {}", untold.text());
 }
@@ -502,7 +502,7 @@ base::Status TableHandle::close() { return {}; }
 base::Status TableHandle::destroy() {
   const CallOptions options;
   const CallRef call = calls_.make_call(options, false);
-  calls_.loop().post([this, call] { calls_.member().tables().destroy(table_, call); });
+  calls_.loop().post([this, call] { calls_.member().tables().catalogue().destroy(table_, call); });
   bool alive = true;
   base::Status status;
   while (alive && status.code() != MV_ESTATE) status = calls_.wait(call, base::Nanos(0), &alive);

@@ -24,7 +24,7 @@ base::Result<TableInfo> TableHandle::info() {
   info.gets = used.calls(table::Use::kGet);
   info.clock = table_->clock;
   const auto stats = wait_for<table::TableStats>(calls_, [this, until = calls_.deadline({}, false)](auto told) {
-    calls_.member().tables().stat(table_, until, told);
+    calls_.member().tables().inquiries().stat(table_, until, told);
   });
   if (!stats.ok()) return stats.status();
   info.usage = stats.value().usage;
@@ -38,13 +38,13 @@ base::Status TableHandle::clock() {
   if (table_->consistency == shard::Consistency::kMerge) return {};  // its clock counts adds
   const uint64_t clock = table_->clock.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (table_->consistency == shard::Consistency::kStale)
-    calls_.loop().post([tables = &calls_.member().tables(), table = table_, clock] { tables->clock(table, clock); });
+    calls_.loop().post([tables = &calls_.member().tables().catalogue(), table = table_, clock] { tables->clock(table, clock); });
   return {};
 }
 
 base::Status TableHandle::leave_rounds() {
   if (table_->consistency == shard::Consistency::kMerge)
-    calls_.loop().post([tables = &calls_.member().tables(), table = table_] { tables->clock(table, UINT64_MAX); });
+    calls_.loop().post([tables = &calls_.member().tables().catalogue(), table = table_] { tables->clock(table, UINT64_MAX); });
   return {};
 }
 
@@ -56,7 +56,7 @@ Started TableHandle::set_updater(const shard::UpdaterSpec& updater, const CallOp
   table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   const CallRef call = calls_.make_call(options, false);
   const size_t skip = changes_own_ ? own_server() : table::kNoServer;
-  return calls_.start(call, options, [tables = &calls_.member().tables(), table = table_, updater, skip, call] {
+  return calls_.start(call, options, [tables = &calls_.member().tables().catalogue(), table = table_, updater, skip, call] {
     tables->set_updater(table, updater, skip, call);
   });
 }
@@ -73,8 +73,8 @@ base::Result<Scanned> TableHandle::scan(int64_t cursor, std::span<int64_t> rows,
 
   const auto server = static_cast<size_t>(cursor >> kServerShift);
   const std::span values(static_cast<std::byte*>(data.values), data.count > 0 ? rows.size() * spec_.row_bytes() : 0);
-  const auto chunk = wait_for<table::Client::Chunked>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
-    calls_.member().tables().scan(table_, server, cursor & kCursorMask, rows, values, until, told);
+  const auto chunk = wait_for<table::ScannedRows>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
+    calls_.member().tables().inquiries().scan(table_, server, cursor & kCursorMask, rows, values, until, told);
   });
   if (!chunk.ok()) return chunk.status();
   Scanned scanned{chunk.value().found, chunk.value().next};

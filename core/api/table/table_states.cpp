@@ -25,8 +25,8 @@ base::Result<TableStates> TableHandle::states() {
     if (!shard::has_part(spec_, table_->servers.size(), server)) continue;
     const auto fetched = fetch_states(server, states);
     if (fetched.ok()) continue;
-    static_cast<void>(wait_for<table::Client::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
-      calls_.member().tables().states(table_, server, table::Client::kNoMoreStates, until, told);
+    static_cast<void>(wait_for<table::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
+      calls_.member().tables().inquiries().states(table_, server, table::kNoMoreStates, until, told);
     }));
     return fetched.status();
   }
@@ -36,11 +36,11 @@ base::Result<TableStates> TableHandle::states() {
 base::Result<bool> TableHandle::fetch_states(size_t server, TableStates& into) {
   const uint64_t row_bytes = state_row_bytes(spec_);
   for (uint64_t number = 0;; ++number) {
-    const auto got = wait_for<table::Client::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
-      calls_.member().tables().states(table_, server, number, until, told);
+    const auto got = wait_for<table::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
+      calls_.member().tables().inquiries().states(table_, server, number, until, told);
     });
     if (!got.ok()) return got.status();
-    const table::Client::StatesChunk& chunk = got.value();
+    const table::StatesChunk& chunk = got.value();
     if (chunk.states == 0) {
       into.updater = chunk.updater;
       into.marks.push_back(chunk.mark);
@@ -77,15 +77,15 @@ base::Status TableHandle::set_states(const TableStates& states) {
 
 base::Status TableHandle::send_states(size_t server, const TableStates& states, const shard::Mark* mark) {
   const uint64_t row_bytes = state_row_bytes(spec_), at_once = std::max<uint64_t>(1, kChunkBytes / row_bytes);
-  const auto send = [&](const table::Client::StatesChunk& chunk) -> base::Status {
+  const auto send = [&](const table::StatesChunk& chunk) -> base::Status {
     const auto done = wait_for<bool>(calls_, [=, this, &chunk, until = calls_.deadline({}, false)](auto told) {
-      calls_.member().tables().set_states(table_, server, chunk, until, told);
+      calls_.member().tables().inquiries().set_states(table_, server, chunk, until, told);
     });
     return done.ok() ? base::Status() : done.status();
   };
   const shard::Range part = shard::part_of(spec_, table_->servers.size(), server);
   for (uint64_t row = part.first; row < part.end(); row += at_once) {
-    table::Client::StatesChunk chunk;
+    table::StatesChunk chunk;
     chunk.first = row;
     chunk.count = std::min(at_once, part.end() - row);
     chunk.states = static_cast<uint32_t>(states.states.size());
@@ -97,7 +97,7 @@ base::Status TableHandle::send_states(size_t server, const TableStates& states, 
     }
   }
   if (mark == nullptr) return {};
-  table::Client::StatesChunk last;
+  table::StatesChunk last;
   last.mark = *mark;
   return send(last);
 }

@@ -31,7 +31,7 @@ base::Result<std::vector<TableRef>> Tables::finish_opening(const std::shared_ptr
   bool interrupted = false;
   while (calls_.loop().drive_until(done, base::kNever) == transport::Driven::kInterrupted) {
     interrupted = true;
-    calls_.on_loop([&] { calls_.member().tables().give_up_creation(creating); });
+    calls_.on_loop([&] { calls_.member().tables().catalogue().give_up_creation(creating); });
   }
   if (!done()) return calls_.ended();
   if (!outcome->tables.ok()) {
@@ -57,7 +57,7 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
     if (base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
     bytes += spec.bytes();
   }
-  std::vector<table::Client::NewTable> asked;
+  std::vector<table::NewTable> asked;
   asked.reserve(tables.size());
   const bool counts = calls_.identity().worker_id == 0;
   const std::shared_ptr<std::byte[]> values = std::make_shared_for_overwrite<std::byte[]>(counts ? bytes : 0);  // for all tables
@@ -82,7 +82,7 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
     outcome->tables = std::move(views);
     outcome->done.store(true, std::memory_order_release);
   };
-  calls_.loop().post([this, asked = std::move(asked), until, created]() mutable { calls_.member().tables().create(std::move(asked), until, created); });
+  calls_.loop().post([this, asked = std::move(asked), until, created]() mutable { calls_.member().tables().catalogue().create(std::move(asked), until, created); });
   auto opened = finish_opening(outcome, first);
   if (!opened.ok() && opened.status().code() == MV_EINTR && calls_.loop().now() < until) return opened;
   std::lock_guard lock(creations_mutex_);
@@ -106,7 +106,7 @@ base::Result<TableRef> Tables::open(const std::string& name) {
   if (calls_.identity().worker_id < 0) return base::Status(MV_ESTATE, "only workers open tables; this process is only a server");
   const auto outcome = std::make_shared<Outcome>();
   calls_.loop().post([this, outcome, name, until = calls_.deadline({}, false)] {
-    calls_.member().tables().open(name, until, [this, outcome](base::Result<table::TableViewRef> view) {
+    calls_.member().tables().catalogue().open(name, until, [this, outcome](base::Result<table::TableViewRef> view) {
       if (view.ok()) outcome->shards.push_back(own_shard(*view.value()));
       outcome->tables = view.ok() ? base::Result(std::vector{view.value()}) : view.status();
       outcome->done.store(true, std::memory_order_release);
@@ -124,7 +124,7 @@ std::shared_ptr<shard::Shard> Tables::own_shard(const table::TableView& table) {
 
 base::Result<std::vector<TableSpec>> Tables::list() {
   return wait_for<std::vector<TableSpec>>(calls_, [this, until = calls_.deadline({}, false)](auto told) {
-    calls_.member().tables().list(until, told);
+    calls_.member().tables().catalogue().list(until, told);
   });
 }
 

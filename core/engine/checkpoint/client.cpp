@@ -54,7 +54,7 @@ void Client::begin(Request request) {
   const auto call = std::make_shared<Call>(*this, std::move(request), false);
   calls_.push_back(call);
   call->request.operation->begin(call);
-  tables_.flush([this, call](const base::Status& status) {
+  tables_.changes().flush([this, call](const base::Status& status) {
     if (call->over()) return;
     call->flush_error = status;
     ask(call);
@@ -62,7 +62,7 @@ void Client::begin(Request request) {
 }
 
 void Client::ask(const CallRef& call) {
-  const auto clocks = call->request.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
+  const auto clocks = call->request.loads ? base::PayloadRef() : write_clocks(tables_.catalogue().clocks());
   if (!clocks.ok()) return end(call, base::error(clocks.status().code(), "{}: {}; nothing was saved", call->what(), clocks.status().text()));
   call->stage = Call::Stage::kAsked;
   auto& fbb = builder_.fbb();
@@ -102,7 +102,7 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
     const auto clocks = read_clocks(payload);
     if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} sent a damaged list of clocks", call->what(), view_->name(server())));
     // All workers resume at the clocks of the checkpoint.
-    for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);
+    for (const auto& [name, clock] : *clocks) tables_.catalogue().set_clock(name, clock);
   }
   end(call, call->flush_error);
 }

@@ -68,7 +68,7 @@ void Worker::start() {
 void Worker::create(size_t table) {
   if (table == 2) return is_successor_ ? look(&Worker::leave) : after(&Worker::add_some);
   state(fmt::format("creates \"{}\"", spec_of(table).name));
-  member_.tables().create({{std::make_shared<const shard::Spec>(spec_of(table))}}, base::kNever,
+  member_.tables().catalogue().create({{std::make_shared<const shard::Spec>(spec_of(table))}}, base::kNever,
                           [weak = weak_from_this(), table](base::Result<std::vector<table::TableViewRef>> opened) {
                             const auto self = weak.lock();
                             if (self == nullptr || self->leaving_) return;

@@ -213,13 +213,13 @@ class Rounds {
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
     keeper_.later(node, 0s, [this, &node] {
-      std::vector<table::Client::NewTable> wanted;
+      std::vector<table::NewTable> wanted;
       for (size_t i = 0; i < tables_; ++i) {
         shard::Spec spec = model_->spec();
         if (i > 0) spec.name += std::to_string(i);
         wanted.push_back({std::make_shared<const shard::Spec>(std::move(spec))});
       }
-      node.member->tables().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<table::TableViewRef>>& made) {
+      node.member->tables().catalogue().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<table::TableViewRef>>& made) {
         if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
         node.tables = made.value();
         for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
@@ -237,7 +237,7 @@ class Rounds {
   static void start_at_common_round(Node& node, const table::TableViewRef& table) {
     if (table->clock == node.first) return;
     table->clock = node.first;
-    node.member->tables().clock(table, node.first);
+    node.member->tables().catalogue().clock(table, node.first);
   }
 
   /// Once all nodes have joined and opened the tables.
@@ -282,7 +282,7 @@ class Rounds {
     if (!node.left && random_.chance(0.5)) {  // leaves the rounds, not the cluster: it keeps reading for a while
       node.left = true;
       node.gets = 0;
-      for (const table::TableViewRef& table : node.tables) node.member->tables().clock(table, UINT64_MAX);
+      for (const table::TableViewRef& table : node.tables) node.member->tables().catalogue().clock(table, UINT64_MAX);
       keeper_.touch(node);
       return go(node);
     }
@@ -302,9 +302,9 @@ class Rounds {
     ++node.open;
     if (random_.chance(0.5)) {
       const int64_t head = CommandLog::head(node.number, node.commands++);
-      node.member->tables().command(head, CommandLog::body(head), std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
+      node.member->tables().inquiries().command(head, CommandLog::body(head), std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
     } else {
-      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX,
+      node.member->tables().catalogue().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX,
                                         std::make_shared<Order>(*this, node, MV_OK));
     }
     keeper_.touch(node);

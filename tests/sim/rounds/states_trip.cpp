@@ -10,7 +10,7 @@ void StatesTrip::go() {
   const auto self = shared_from_this();
   read(found_, [this, self] {
     other_ = found_;
-    for (table::Client::StatesChunk& chunk : other_) {
+    for (table::StatesChunk& chunk : other_) {
       std::ranges::transform(chunk.values, chunk.values.begin(), [](std::byte byte) { return byte ^ std::byte{0x55}; });
       chunk.mark.updates += 7;
     }
@@ -33,7 +33,7 @@ void StatesTrip::next_server() {
 }
 
 void StatesTrip::read(Chunks& into, std::function<void()> then) {
-  client_.states(table_, server_, into.size(), base::kNever, [this, self = shared_from_this(), &into, then = std::move(then)](const auto& told) {
+  client_.inquiries().states(table_, server_, into.size(), base::kNever, [this, self = shared_from_this(), &into, then = std::move(then)](const auto& told) {
     if (!told.ok()) return done_(fmt::format("states of server {}: {}", server_, told.status().text()));
     into.push_back(told.value());
     into.back().states == 0 ? then() : read(into, then);
@@ -43,7 +43,7 @@ void StatesTrip::read(Chunks& into, std::function<void()> then) {
 
 void StatesTrip::write(const Chunks& chunks, size_t next, std::function<void()> then) {
   if (next == chunks.size()) return then();
-  client_.set_states(table_, server_, chunks[next], base::kNever,
+  client_.inquiries().set_states(table_, server_, chunks[next], base::kNever,
                      [this, self = shared_from_this(), &chunks, next, then = std::move(then)](const auto& told) {
                        if (!told.ok())
                          return done_(fmt::format("states for server {}: {}", server_, told.status().text()));

@@ -20,7 +20,7 @@ class StatesTrip : public std::enable_shared_from_this<StatesTrip> {
   void go();
 
  private:
-  using Chunks = std::vector<table::Client::StatesChunk>;  ///< of a server's part; the last one has no states, only the mark
+  using Chunks = std::vector<table::StatesChunk>;  ///< of a server's part; the last one has no states, only the mark
   void read(Chunks& into, std::function<void()> then);
   void write(const Chunks& chunks, size_t next, std::function<void()> then);
   void next_server();

@@ -95,7 +95,7 @@ class StuckCluster {
       shard::Spec spec;
       spec.name = "weights";
       spec.rows = node.values.size();
-      node.member->tables().create({{std::make_shared<const shard::Spec>(spec)}}, base::kNever,
+      node.member->tables().catalogue().create({{std::make_shared<const shard::Spec>(spec)}}, base::kNever,
                                    [this, &node, i](const base::Result<std::vector<table::TableViewRef>>& table) {
                                      if (!table.ok() || i == culprit_) return;
                                      table::Request add;

@@ -1,23 +1,23 @@
-// Creates, opens, lists and destroys tables: the part of Client that addresses all servers at once.
+#include "engine/table/client/catalogue.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/undo.hpp"
-#include "engine/table/client/chunk.hpp"
 #include "engine/table/client/client.hpp"
-#include "engine/table/gates/round.hpp"
+#include "engine/table/client/gather.hpp"
+#include "engine/table/client/round.hpp"
 #include "engine/table/spec_wire.hpp"
 
 namespace mv::table {
 
-void Client::know(TableView& table) const {
-  table.consistency = table.spec.consistency(view_->sync, view_->workers().size());
+void Catalogue::know(TableView& table) const {
+  table.consistency = table.spec.consistency(servers_.view->sync, servers_.view->workers().size());
   if (shard::is_small_key(table.spec)) table.queue = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
 }
 
 /// Replaces a table of the same name that the servers have destroyed.
-void Client::remember(const TableViewRef& table) {
+void Catalogue::remember(const TableViewRef& table) {
   const auto [known, is_new] = tables_.try_emplace(table->spec.name, table);
   if (is_new) return;
   const TableViewRef before = known->second;  // owns the key's name
@@ -27,7 +27,7 @@ void Client::remember(const TableViewRef& table) {
 
 /// Takes over this worker's clock from the servers. A worker that replaces a lost one starts where the others were when
 /// each server noticed. It begins at the latest of these clocks, and reports that to all servers.
-void Client::take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks) {
+void Catalogue::take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks) {
   if (clocks.empty()) return;
   const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
   table->clock = *most;
@@ -60,18 +60,18 @@ class Heard final : public base::Operation {
 
 /// The creation of the tables of one call, all of them or none. There are three steps, each with all its messages at
 /// once: register the specs, with worker 0's small initial values; worker 0 sets the large ones; wait for all workers.
-class Client::Creation : public std::enable_shared_from_this<Creation> {
+class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
  public:
-  Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
-      : client_(client), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
+  Creation(Catalogue& catalogue, std::vector<NewTable> tables, base::Nanos deadline, Created created)
+      : catalogue_(catalogue), servers_(catalogue.servers_), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
 
   void start() {
     if (const std::string* const taken = claim_names())
       return created_(base::error(MV_EDISAGREE, "table \"{}\" is already being created by another call", *taken));
     tables_.reserve(asked_.size());
     for (const NewTable& asked : asked_) {
-      tables_.push_back(std::make_shared<TableView>(asked.spec, client_.shared_servers_));
-      client_.know(*tables_.back());
+      tables_.push_back(std::make_shared<TableView>(asked.spec, servers_.shared));
+      catalogue_.know(*tables_.back());
     }
     exists_.resize(tables_.size());
     step([this] { set_large_values(); });
@@ -97,14 +97,14 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   /// Claims the names: two views of one table would count this worker's calls twice. Returns a name that another
   /// creation has claimed, and then claims none.
   const std::string* claim_names() {
-    base::expect_names(client_.creating_, asked_.size());
+    base::expect_names(catalogue_.creating_, asked_.size());
     size_t claimed = 0;
     base::Undo unclaim([&] {
-      while (claimed > 0) client_.creating_.erase(asked_[--claimed].spec->name);
+      while (claimed > 0) catalogue_.creating_.erase(asked_[--claimed].spec->name);
     });
     for (; claimed < asked_.size(); ++claimed)
-      if (const std::string& name = asked_[claimed].spec->name; !client_.creating_.insert(name).second) return &name;
-    client_.creations_.push_back(shared_from_this());
+      if (const std::string& name = asked_[claimed].spec->name; !catalogue_.creating_.insert(name).second) return &name;
+    catalogue_.creations_.push_back(shared_from_this());
     unclaim.keep();
     return nullptr;
   }
@@ -132,7 +132,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
       const auto* created = answer.body_as_Created();
       if (created != nullptr && created->tables() != nullptr) self->registered(server, first, *created->tables());
     };
-    std::make_shared<Round>(client_, client_.servers_, each, part())
+    std::make_shared<Round>(servers_, servers_.peers, each, part())
         ->ask([this, first, end](wire::FrameBuilder& builder, size_t server) { return registration(builder, server, first, end); }, deadline_);
   }
 
@@ -145,7 +145,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
     for (size_t i = first; i < end; ++i) {
       const shard::Spec& spec = tables_[i]->spec;
       specs.push_back(writer.write(spec));
-      holds.push_back(client_.tables_.contains(spec.name) ? 1 : 0);
+      holds.push_back(catalogue_.tables_.contains(spec.name) ? 1 : 0);
       initial.push_back(asked_[i].given ? 1 : 0);
       values.push_back(travels_along(i) ? 1 : 0);
       if (travels_along(i)) bytes += part_of_initial(i, server).size();
@@ -155,7 +155,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
     };
     const auto body = wire::CreateCreate(fbb, fbb.CreateVector(specs), vector_of(holds), vector_of(initial), vector_of(values));
     if (bytes == 0) return builder.finish(wire::Body::Create, body);
-    const base::Pool::Block block = client_.pool_.take(bytes);
+    const base::Pool::Block block = servers_.pool.take(bytes);
     std::byte* to = block.bytes.data();
     for (size_t i = first; i < end; ++i) {
       if (!travels_along(i)) continue;
@@ -168,7 +168,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 
   std::span<const std::byte> part_of_initial(size_t at, size_t server) const {
     const shard::Spec& spec = tables_[at]->spec;
-    const shard::Range rows = shard::part_of(spec, client_.servers_.size(), server);
+    const shard::Range rows = shard::part_of(spec, servers_.peers.size(), server);
     return asked_[at].initial->bytes().subspan(rows.first * spec.row_bytes(), rows.count * spec.row_bytes());
   }
 
@@ -180,7 +180,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
       table.numbers[server] = one.table();
       if (one.exists()) exists_[first + i] = true;  // this worker has taken the place of a lost one
       if (one.clock() > 0 || !clocks_.empty()) clocks_.resize(tables_.size());
-      if (!clocks_.empty()) clocks_[first + i].resize(client_.servers_.size());
+      if (!clocks_.empty()) clocks_[first + i].resize(servers_.peers.size());
       if (!clocks_.empty()) clocks_[first + i][server] = one.clock();
     }
   }
@@ -197,7 +197,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
       request.operation = std::make_shared<Heard>(part());
       request.operation->set_deadline(deadline_);
       tables_[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
-      client_.begin(std::move(request));
+      catalogue_.client_.begin(std::move(request));
     }
     step_over({});
   }
@@ -205,7 +205,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   void wait_for_all() {
     step([this] { end(); });
     for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
-      const auto round = std::make_shared<Round>(client_, client_.servers_, Round::Each(), part());
+      const auto round = std::make_shared<Round>(servers_, servers_.peers, Round::Each(), part());
       rounds_.push_back(round);
       round->ask(
           [this, first](wire::FrameBuilder& builder, size_t server) {
@@ -225,16 +225,16 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 
   void end() {
     const auto self = shared_from_this();
-    for (const NewTable& asked : asked_) client_.creating_.erase(asked.spec->name);
-    std::erase(client_.creations_, self);
+    for (const NewTable& asked : asked_) catalogue_.creating_.erase(asked.spec->name);
+    std::erase(catalogue_.creations_, self);
     if (!error_.ok()) {
       give_up();
       return created_(error_);
     }
-    base::expect_names(client_.tables_, tables_.size());
+    base::expect_names(catalogue_.tables_, tables_.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
-      client_.remember(tables_[i]);
-      if (!clocks_.empty()) client_.take_clock(tables_[i], clocks_[i]);
+      catalogue_.remember(tables_[i]);
+      if (!clocks_.empty()) catalogue_.take_clock(tables_[i], clocks_[i]);
     }
     created_(std::move(tables_));
   }
@@ -242,19 +242,20 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   /// An error at one server, or with one table, fails everywhere. After a time-out the tables may still be created.
   void give_up() {
     if (error_.code() == MV_ETIMEOUT || error_.code() == MV_ECANCELED) return;
-    for (size_t server = 0; server < client_.servers_.size(); ++server)
+    for (size_t server = 0; server < servers_.peers.size(); ++server)
       for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
         const std::vector<uint32_t> numbers = numbers_on(server, first);
         if (numbers.empty()) continue;
-        auto& fbb = client_.builder_.fbb();
+        auto& fbb = servers_.builder.fbb();
         const auto text = fbb.CreateString(error_.text());
-        auto frame = client_.builder_.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers), error_.code(), text));
-        client_.rpc_.call(client_.servers_[server],
-                          {std::move(frame), std::make_shared<Gather>(client_.pool_, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
+        auto frame = servers_.builder.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers), error_.code(), text));
+        servers_.rpc.call(servers_.peers[server],
+                          {std::move(frame), std::make_shared<Gather>(servers_.pool, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
       }
   }
 
-  Client& client_;
+  Catalogue& catalogue_;
+  Servers& servers_;
   std::vector<NewTable> asked_;
   std::vector<TableViewRef> tables_;
   const base::Nanos deadline_;
@@ -267,17 +268,19 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   base::Status error_;
 };
 
-void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
+Catalogue::~Catalogue() = default;
+
+void Catalogue::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
   std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created))->start();
 }
 
-void Client::give_up_creation(const std::string& name) {
+void Catalogue::give_up_creation(const std::string& name) {
   if (!creating_.contains(name)) return;
   for (const auto& creation : std::vector(creations_))
     if (creation->makes(name)) creation->expire();
 }
 
-void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {
+void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opened) {
   /// The servers' answers.
   struct Found {
     explicit Found(size_t servers) : numbers(servers) {}
@@ -285,7 +288,7 @@ void Client::open(const std::string& name, base::Nanos deadline, Opened opened) 
     std::vector<uint64_t> clocks;
     shard::Spec spec;
   };
-  const auto found = std::make_shared<Found>(servers_.size());
+  const auto found = std::make_shared<Found>(servers_.peers.size());
   const auto each = [found](size_t server, const wire::Message& answer, std::span<const std::byte>) {
     const auto* created = answer.body_as_Created();
     if (created == nullptr || created->spec() == nullptr || created->tables() == nullptr || created->tables()->size() != 1) return;
@@ -300,14 +303,14 @@ void Client::open(const std::string& name, base::Nanos deadline, Opened opened) 
     }
     const auto known = tables_.find(name);
     if (known != tables_.end() && known->second->numbers == found->numbers) return opened(known->second);
-    const auto table = std::make_shared<TableView>(std::make_shared<const shard::Spec>(std::move(found->spec)), shared_servers_);
+    const auto table = std::make_shared<TableView>(std::make_shared<const shard::Spec>(std::move(found->spec)), servers_.shared);
     table->numbers = found->numbers;
     know(*table);
     remember(table);
     take_clock(table, found->clocks);
     opened(table);
   };
-  std::make_shared<Round>(*this, servers_, each, done)
+  std::make_shared<Round>(servers_, servers_.peers, each, done)
       ->ask(
           [name](wire::FrameBuilder& builder, size_t) {
             const auto written = builder.fbb().CreateString(name);
@@ -316,7 +319,7 @@ void Client::open(const std::string& name, base::Nanos deadline, Opened opened) 
           deadline);
 }
 
-void Client::list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed) {
+void Catalogue::list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed) {
   auto specs = std::make_shared<std::vector<shard::Spec>>();
   const auto each = [specs](size_t, const wire::Message& answer, std::span<const std::byte>) {
     const auto* listing = answer.body_as_Listing();
@@ -329,20 +332,59 @@ void Client::list(base::Nanos deadline, std::function<void(base::Result<std::vec
     else
       listed(status);
   };
-  const std::vector<base::Peer> first_server(servers_.begin(), servers_.begin() + 1);
-  std::make_shared<Round>(*this, first_server, each, done)
+  const std::vector<base::Peer> first_server(servers_.peers.begin(), servers_.peers.begin() + 1);
+  std::make_shared<Round>(servers_, first_server, each, done)
       ->ask([](wire::FrameBuilder& builder, size_t) { return builder.finish(wire::Body::List, wire::CreateList(builder.fbb())); }, deadline);
 }
 
-void Client::destroy(const TableViewRef& table, base::OperationRef operation) {
+void Catalogue::destroy(const TableViewRef& table, base::OperationRef operation) {
   const auto known = tables_.find(table->spec.name);
   if (known != tables_.end() && known->second == table) tables_.erase(known);
-  std::make_shared<Round>(*this, table->servers, Round::Each(), [operation](const base::Status& status) { operation->complete(status); })
+  std::make_shared<Round>(servers_, table->servers, Round::Each(), [operation](const base::Status& status) { operation->complete(status); })
       ->ask(
           [table](wire::FrameBuilder& builder, size_t server) {
             return builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), table->numbers[server]));
           },
           operation->deadline());
+}
+
+// ---- clocks and updaters
+
+void Catalogue::clock(const TableViewRef& table, uint64_t clock) {
+  const uint64_t id = changes_.begin();
+  table->open_changes.fetch_add(1, std::memory_order_relaxed);
+  const auto done = [this, table, id](const base::Status& status) {
+    changes_.note(*table, status);
+    changes_.over(*table, id);
+  };
+  const auto question = [table, clock](wire::FrameBuilder& builder, size_t server) {
+    return builder.finish(wire::Body::Clock, wire::CreateClock(builder.fbb(), table->numbers[server], clock));
+  };
+  std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question);
+}
+
+std::map<std::string, uint64_t> Catalogue::clocks() const {
+  std::map<std::string, uint64_t> clocks;
+  for (const auto& [name, table] : tables_) clocks.emplace(name, table->clock.load(std::memory_order_relaxed));
+  return clocks;
+}
+
+void Catalogue::set_clock(const std::string& table, uint64_t clock) {
+  const auto known = tables_.find(table);
+  if (known != tables_.end()) known->second->clock.store(clock, std::memory_order_release);
+}
+
+void Catalogue::set_updater(const TableViewRef& table, const shard::UpdaterSpec& updater, size_t skip, base::OperationRef operation) {
+  const uint64_t id = changes_.begin();
+  const auto done = [this, table, id, operation](const base::Status& status) {
+    operation->complete(status);
+    changes_.over(*table, id);
+  };
+  const auto question = [table, updater](wire::FrameBuilder& builder, size_t server) {
+    const auto written = write_updater(builder.fbb(), updater);
+    return builder.finish(wire::Body::SetUpdater, wire::CreateSetUpdater(builder.fbb(), table->numbers[server], written));
+  };
+  std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question, operation->deadline(), skip);
 }
 
 }  // namespace mv::table

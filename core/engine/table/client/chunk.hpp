@@ -8,7 +8,7 @@ namespace mv::table {
 /// A call on a table. The client holds it until its caller is notified; after that its chunks do, and rpc holds these
 /// until they are finished.
 struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableCall> {
-  TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.clock_.now()) {}
+  TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.servers_.clock.now()) {}
   void withdraw(mv_status code) override { client.withdraw(shared_from_this(), code); }
 
   /// How servers count the call: not at all; in sync mode each gated call, by `round` and `index`; in a merging table
@@ -73,24 +73,6 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
 
   Client& client_;
   base::SinkRef sink_;  ///< the one that writes into the caller's memory
-};
-
-/// A Pending that calls a function.
-class Client::Gather final : public rpc::Pending {
- public:
-  using Finish = std::function<void(const base::Status&, const wire::Message*, std::span<const std::byte>)>;
-  Gather(base::Pool& pool, Finish finish) : pool_(pool), finish_(std::move(finish)) {}
-  base::SinkRef place(const wire::Message&, size_t bytes) override {
-    const base::Pool::Block block = pool_.take(bytes);
-    return base::Sink::into(block.bytes, block.memory);
-  }
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
-    finish_(status, answer, payload);
-  }
-
- private:
-  base::Pool& pool_;
-  Finish finish_;
 };
 
 }  // namespace mv::table

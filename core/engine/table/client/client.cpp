@@ -42,7 +42,7 @@ base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
   // One answer at a time goes straight into the caller's memory: a repeated one must not write there once this call is over.
   const bool as_it_is = op->request.codec == nullptr;
   if (const auto memory = target(); as_it_is && !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
-  base::Pool::Block block = client_.pool_.take(size);
+  base::Pool::Block block = client_.servers_.pool.take(size);
   return base::Sink::into(block.bytes, block.memory);
 }
 
@@ -97,11 +97,6 @@ void Client::Chunk::let_go() {
 
 Client::~Client() = default;
 
-void Client::start(const cluster::View& view) {
-  view_ = &view;
-  for (const cluster::Member* server : view.servers()) servers_.push_back(server->peer);
-}
-
 void Client::begin(Request request) {
   auto op = std::make_shared<TableCall>(*this, std::move(request));
   Request& want = op->request;
@@ -117,8 +112,7 @@ void Client::begin(Request request) {
   if (op->counted()) ++(change ? table.index : table.round);
   if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only now it counts all earlier adds
   if (change) {
-    op->change_id = next_change_++;
-    changes_over_.push_back(false);
+    op->change_id = changes_.begin();
   }
   if (want.operation != nullptr) {
     op->place = waited_for_.insert(waited_for_.end(), op);
@@ -127,8 +121,8 @@ void Client::begin(Request request) {
 
   const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == shard::kReplacing;
   std::vector<ChunkRange> pieces = !want.many.empty() ? std::vector<ChunkRange>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
-                              : want.all ? plan_all(table.spec, servers_.size(), want.skip)
-                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged());
+                              : want.all ? plan_all(table.spec, servers_.peers.size(), want.skip)
+                                       : plan_rows(table.spec, servers_.peers.size(), want.rows, want.skip, replaces && !op->merged());
   // Other servers than those of the rows need the message only if it counts, waits for gates, or replaces the other
   // rows.
   if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const ChunkRange& piece) { return piece.count == 0 && piece.ids.empty(); });
@@ -136,7 +130,7 @@ void Client::begin(Request request) {
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
   if (const base::Nanos deadline = want.operation != nullptr ? want.operation->deadline() : base::kNever; deadline != base::kNever) {
-    op->timer = deadlines_.emplace(deadline, [this, weak = std::weak_ptr(op)] {
+    op->timer = servers_.timers.emplace(deadline, [this, weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) expire(late);
     });
     op->has_timer = true;
@@ -159,8 +153,8 @@ class Client::SmallChange final : public rpc::Pending {
       : client_(client), table_(std::move(table)), id_(id), reserved_(reserved) {}
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
-    client_.note_untold(*table_, status);
-    client_.change_over(*table_, id_);
+    client_.changes_.note(*table_, status);
+    client_.changes_.over(*table_, id_);
   }
 
  private:
@@ -178,14 +172,13 @@ void Client::set_order(rpc::Call& call, const TableView& table, size_t server, i
 }
 
 void Client::begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
-  changes_over_.push_back(false);
   rpc::Call call;
   call.cost = frame.bytes();
   call.frame = std::move(frame);
-  call.pending = std::make_shared<SmallChange>(*this, table, next_change_++, reserved);
+  call.pending = std::make_shared<SmallChange>(*this, table, changes_.begin(), reserved);
   call.wants_answer = false;
   set_order(call, *table, server);
-  rpc_.call(table->servers[server], std::move(call));
+  servers_.rpc.call(table->servers[server], std::move(call));
 }
 
 /// The same for many tables.
@@ -200,10 +193,10 @@ class Client::ManyChange final : public rpc::Pending {
     for (size_t i = 0; i < tables_.size(); ++i) {
       if (i + kAhead < tables_.size()) __builtin_prefetch(&tables_[i + kAhead]->open_changes, 1);
       const TableViewRef& table = tables_[i];
-      client_.note_untold(*table, status);
+      client_.changes_.note(*table, status);
       table->open_changes.fetch_sub(1, std::memory_order_release);
     }
-    client_.change_over(id_);
+    client_.changes_.over(id_);
   }
 
  private:
@@ -223,29 +216,15 @@ void Client::add_many(ManyAdds adds) {
     bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
     indexes.push_back(table->consistency == shard::Consistency::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
   }
-  auto& fbb = builder_.fbb();
+  auto& fbb = servers_.builder.fbb();
   const auto body = wire::CreateChangeMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(indexes), fbb.CreateVector(bytes));
   rpc::Call call;
-  call.frame = builder_.finish(wire::Body::ChangeMany, body, adds.values);
+  call.frame = servers_.builder.finish(wire::Body::ChangeMany, body, adds.values);
   call.cost = call.frame.bytes();
   call.wants_answer = false;
   set_order(call, *adds.tables.front(), adds.server);
-  changes_over_.push_back(false);
-  call.pending = std::make_shared<ManyChange>(*this, std::move(adds.tables), next_change_++, adds.reserved);
-  rpc_.call(servers_[adds.server], std::move(call));
-}
-
-void Client::note_untold(TableView& table, const base::Status& status) {
-  if (status.ok()) return;
-  any_untold_ = true;
-  if (table.untold.ok()) table.untold = status;
-  if (untold_.ok()) untold_ = status;
-  table.has_untold = true;
-}
-
-void Client::tell_later(TableView* table, const base::Status& error) {
-  if (table != nullptr) return note_untold(*table, error);
-  if (untold_.ok()) untold_ = error;
+  call.pending = std::make_shared<ManyChange>(*this, std::move(adds.tables), changes_.begin(), adds.reserved);
+  servers_.rpc.call(servers_.peers[adds.server], std::move(call));
 }
 
 base::PayloadRef Client::payload_of(const TableCall& op, const ChunkRange& piece) {
@@ -260,7 +239,7 @@ base::PayloadRef Client::payload_of(const TableCall& op, const ChunkRange& piece
   }
   const size_t ids_bytes = piece.ids.size() * sizeof(int64_t);
   const size_t row_bytes = op.request.write == wire::Write::Erase ? 0 : spec.row_bytes();
-  const base::Pool::Block block = pool_.take(ids_bytes + piece.ids.size() * row_bytes);
+  const base::Pool::Block block = servers_.pool.take(ids_bytes + piece.ids.size() * row_bytes);
   std::memcpy(block.bytes.data(), piece.ids.data(), ids_bytes);
   for (size_t i = 0; i < piece.from.size() && row_bytes > 0; ++i)
     std::memcpy(block.bytes.data() + ids_bytes + i * row_bytes, source->bytes().data() + piece.from[i] * row_bytes, row_bytes);
@@ -291,17 +270,17 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
     call.cost = offer ? 0 : call.frame.bytes();
     if (offer) call.offer = chunk->payload;
   }
-  rpc_.call(want.table->servers[piece.server], std::move(call));
+  servers_.rpc.call(want.table->servers[piece.server], std::move(call));
 }
 
 base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const TableCall& op = *chunk.op;
   const ChunkRange& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
-  const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
+  const auto body = wire::CreateChange(servers_.builder.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
                                        piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number,
-                                       codec::to_wire(builder_.fbb(), op.request.codec.get()));
-  return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
+                                       codec::to_wire(servers_.builder.fbb(), op.request.codec.get()));
+  return servers_.builder.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 
 base::Frame Client::many_frame(const TableCall& op) {
@@ -316,9 +295,9 @@ base::Frame Client::many_frame(const TableCall& op) {
     bytes.push_back(static_cast<uint32_t>(part.destination.size()));
     clocks.push_back(part.table->clock);  // only now it counts all earlier adds
   }
-  auto& fbb = builder_.fbb();
+  auto& fbb = servers_.builder.fbb();
   const auto body = wire::CreateGetMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(clocks), fbb.CreateVector(bytes), op.gated);
-  return builder_.finish(wire::Body::GetMany, body);
+  return servers_.builder.finish(wire::Body::GetMany, body);
 }
 
 void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk) {
@@ -330,17 +309,17 @@ void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chun
     call.pending = chunk;
     call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
     set_order(call, *want.table, want.server);
-    return rpc_.call(servers_[want.server], std::move(call));
+    return servers_.rpc.call(servers_.peers[want.server], std::move(call));
   }
-  const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
-                                    op->gated, op->round, op->index, want.clock, codec::to_wire(builder_.fbb(), want.codec.get()));
+  const auto body = wire::CreateGet(servers_.builder.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
+                                    op->gated, op->round, op->index, want.clock, codec::to_wire(servers_.builder.fbb(), want.codec.get()));
   const auto ids = std::as_bytes(std::span(piece.ids));
   rpc::Call call;
-  call.frame = builder_.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
+  call.frame = servers_.builder.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
   call.pending = chunk;
   call.cost = std::max<uint64_t>(chunk->wire_bytes(), call.frame.bytes());
   set_order(call, *want.table, piece.server, want.priority);
-  rpc_.call(want.table->servers[piece.server], std::move(call));
+  servers_.rpc.call(want.table->servers[piece.server], std::move(call));
 }
 
 // ---- ending
@@ -354,9 +333,9 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
     const bool refused = status.code() == MV_ENOMEM && op->request.kind == OpKind::kChange && op->counting == TableCall::Counting::kNone;
     if (refused) op->refused.push_back(chunk.shared_from_this());
     if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls; this one waited behind them",
-                                                                   op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
+                                                                   op->request.table->spec.name, servers_.name(op->request.table->servers[chunk.piece.server]));
   }
-  const bool lost = !op->error.ok() && !op->asked_back && rpc_.is_lost(op->request.table->servers[chunk.piece.server]);
+  const bool lost = !op->error.ok() && !op->asked_back && servers_.rpc.is_lost(op->request.table->servers[chunk.piece.server]);
   if (op->open == 0)
     settle(op);
   else if (lost && op->is_sent)
@@ -402,7 +381,7 @@ void Client::settle(const TableCallRef& op) {
     op->withdrawn.clear();
     table.index = op->index;
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
-    return change_over(table, op->change_id);
+    return changes_.over(table, op->change_id);
   }
   if (const auto refused = std::exchange(op->refused, {}); !refused.empty() && op->error.code() == MV_ENOMEM) {
     const bool any_applied = refused.size() < op->chunks.size() || op->request.skip != kNoServer || op->refusals > 0;
@@ -412,14 +391,14 @@ void Client::settle(const TableCallRef& op) {
     }
     if (any_applied) op->error = base::error(MV_ENOMEM, "{}; the other servers have applied their part of the change", op->error.text());
   }
-  if (op->request.operation == nullptr) note_untold(table, op->error);
+  if (op->request.operation == nullptr) changes_.note(table, op->error);
   complete(op, op->error);
-  change_over(table, op->change_id);
+  changes_.over(table, op->change_id);
 }
 
 void Client::complete(const TableCallRef& op, const base::Status& status) {
   if (op->open == 0) in_flight_.fetch_sub(std::exchange(op->request.reserved, 0), std::memory_order_relaxed);
-  if (op->has_timer) deadlines_.erase(op->timer);
+  if (op->has_timer) servers_.timers.erase(op->timer);
   op->has_timer = false;
   if (op->request.operation == nullptr || op->request.operation->done()) return;
   waited_for_.erase(op->place);
@@ -430,7 +409,7 @@ void Client::complete(const TableCallRef& op, const base::Status& status) {
 void Client::note_time(const TableCall& op) {
   const Request& request = op.request;
   const Use use = request.kind == OpKind::kChange ? static_cast<Use>(request.write) : request.gated ? Use::kGet : Use::kPeek;
-  const base::Nanos now = clock_.now();
+  const base::Nanos now = servers_.clock.now();
   call_times_[static_cast<size_t>(use)].record(now - op.begun);
   trace_->note({static_cast<uint64_t>(op.begun.count()), static_cast<uint64_t>(now.count()), base::kNobody, 0, 0, base::TraceKind::kCall,
                 static_cast<uint8_t>(use)});
@@ -440,9 +419,9 @@ void Client::send_got(const TableCall& op) {
   const TableView& table = *op.request.table;
   for (size_t server = 0; server < table.servers.size(); ++server) {
     if (!shard::has_part(table.spec, table.servers.size(), server)) continue;
-    auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
+    auto frame = servers_.builder.finish(wire::Body::Got, wire::CreateGot(servers_.builder.fbb(), table.numbers[server], op.round));
     // Adds of other workers wait for this, and a get of this worker that fills the window may wait for those adds.
-    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(pool_, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
+    servers_.rpc.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(servers_.pool, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
   }
 }
 
@@ -452,45 +431,6 @@ void Client::revert_counts(TableCall& op) {
     table.round = op.round;
   else
     send_got(op);  // later calls carry counts that include it, so it counts as made
-}
-
-void Client::change_over(TableView& table, uint64_t id) {
-  table.open_changes.fetch_sub(1, std::memory_order_release);
-  change_over(id);
-}
-
-void Client::change_over(uint64_t id) {
-  changes_over_[id - first_change_] = true;
-  while (!changes_over_.empty() && changes_over_.front()) {
-    changes_over_.pop_front();
-    ++first_change_;
-  }
-  pass_fences();
-}
-
-void Client::flush(std::function<void(const base::Status&)> passed) {
-  flushes_.push_back({next_change_, std::move(passed)});
-  pass_fences();
-}
-
-void Client::pass_fences() {
-  while (!flushes_.empty() && first_change_ >= flushes_.front().before) {
-    const auto passed = std::move(flushes_.front().passed);
-    flushes_.pop_front();
-    const base::Status untold = std::exchange(untold_, {});
-    if (std::exchange(any_untold_, false))
-      for (const auto& [name, table] : tables_) {
-        table->untold = {};
-        table->has_untold = false;
-      }
-    passed(untold);
-  }
-}
-
-base::Status Client::take_untold(TableView& table) {
-  if (!table.untold.ok()) untold_ = {};
-  table.has_untold = false;
-  return std::exchange(table.untold, {});
 }
 
 // ---- giving up
@@ -509,13 +449,13 @@ void Client::expire(const TableCallRef& op) {
   const bool whole_offer = !get && op->counted() && op->request.source->size() > kEagerBytes;
   if (op->gated && !op->asked_back && (get || whole_offer)) {
     op->asked_back = true;
-    op->timer = deadlines_.emplace(clock_.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
+    op->timer = servers_.timers.emplace(servers_.clock.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) expire(late);
     });
     op->has_timer = true;
     for (const auto& weak : op->chunks)
       if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over)
-        rpc_.cancel(op->request.table->servers[chunk->piece.server], chunk.get());
+        servers_.rpc.cancel(op->request.table->servers[chunk->piece.server], chunk.get());
     return;
   }
   if (get)
@@ -531,7 +471,7 @@ std::string Client::waiting_for(const TableCall& op) const {
     const auto chunk = weak.lock();
     if (chunk == nullptr || chunk->over || std::find(seen.begin(), seen.end(), chunk->piece.server) != seen.end()) continue;
     seen.push_back(chunk->piece.server);
-    names += (names.empty() ? "" : ", ") + view_->name(op.request.table->servers[chunk->piece.server]);
+    names += (names.empty() ? "" : ", ") + servers_.name(op.request.table->servers[chunk->piece.server]);
   }
   return names;
 }
@@ -542,8 +482,8 @@ void Client::drop_get(const TableCallRef& op, const base::Status& status) {
     if (chunk == nullptr || std::exchange(chunk->over, true)) continue;
     chunk->let_go();
     const base::Peer server = op->request.table->servers[chunk->piece.server];
-    rpc_.cancel(server, chunk.get());
-    rpc_.abandon(server, chunk.get(), status);
+    servers_.rpc.cancel(server, chunk.get());
+    servers_.rpc.abandon(server, chunk.get(), status);
   }
   op->open = 0;
   if (op->counted()) revert_counts(*op);
@@ -555,7 +495,7 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   bool any_left = op->request.skip != kNoServer;  // the caller has already applied its own part
   for (const auto& weak : op->chunks) {
     const auto chunk = weak.lock();
-    if (chunk == nullptr || chunk->over || !rpc_.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))
+    if (chunk == nullptr || chunk->over || !servers_.rpc.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))
       any_left = true;
     else
       open.push_back(chunk);
@@ -571,13 +511,13 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   for (const auto& chunk : open) {
     chunk->over = true;
     chunk->let_go();
-    rpc_.cancel(table.servers[chunk->piece.server], chunk.get());
+    servers_.rpc.cancel(table.servers[chunk->piece.server], chunk.get());
   }
   op->open = 0;
   if (op->counted()) table.index = op->index;
   if (op->merged()) table.clock = op->index;
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
-  change_over(table, op->change_id);
+  changes_.over(table, op->change_id);
 }
 
 void Client::send_withdrawn_again(const TableCallRef& op) {
@@ -600,11 +540,6 @@ void Client::leave_behind(const TableCallRef& op, mv_status code) {
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
   complete(op, base::error(code, "table \"{}\": outcome unknown: the change is still in transit to {} and may be applied later",
                            op->request.table->spec.name, who));
-}
-
-void Client::tick() {
-  const base::Nanos now = clock_.now();
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) deadlines_.extract(deadlines_.begin()).mapped()();
 }
 
 }  // namespace mv::table

@@ -7,7 +7,7 @@
 namespace mv::table {
 
 std::vector<cluster::Wait> Client::waits(base::Peer self) const {
-  const base::Nanos now = clock_.now();
+  const base::Nanos now = servers_.clock.now();
   std::vector<cluster::Wait> waits;
   for (const TableCallRef& op : waited_for_) {
     cluster::Wait wait{
@@ -26,7 +26,7 @@ std::vector<cluster::Wait> Client::waits(base::Peer self) const {
 
 std::vector<TableState> Client::states(uint32_t worker) const {
   std::vector<TableState> states;
-  for (const auto& [name, table] : tables_) {
+  for (const auto& [name, table] : catalogue_.tables()) {
     const Used used = table->uses.total(table->spec);
     states.push_back({table->spec.name,
                          table->spec.describe(),

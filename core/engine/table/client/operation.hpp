@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/operation.hpp"
 #include "codec/codec.hpp"
 #include "engine/rpc/pending.hpp"
@@ -38,10 +39,12 @@ struct TableView {
   uint64_t queue = 0;                ///< small keys of one store keep the order of calls among all of them; 0: only this table's own
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
-  base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
+  base::Status untold;              ///< of a fire-and-forget add that failed; taken by OpenChanges::take_untold()
   TableUses uses;
 };
 using TableViewRef = std::shared_ptr<TableView>;
+/// By name; the keys point into the views.
+using TablesByName = base::NameMap<TableViewRef>;
 
 enum class OpKind { kChange, kGet };
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/table/client/client.hpp"
+#include "engine/table/client/inquiries.hpp"
 #include "engine/table/spec_wire.hpp"
 #include "shard/updater/updater.hpp"
 
@@ -19,7 +19,7 @@ void StateTransfers::read(const rpc::Asked& asked, const wire::States& request) 
   if (table == nullptr) return;
   if (table->spec.is_keyed()) return rpc_.fail(asked, not_dense(table->spec));
   const auto transfer = std::pair(asked.client, request.table());
-  if (request.chunk() == Client::kNoMoreStates) {
+  if (request.chunk() == kNoMoreStates) {
     reading_.erase(transfer);
     return rpc_.answer(asked, builder_.answer({}));
   }

@@ -1,0 +1,44 @@
+#pragma once
+// The servers of the workers' side of tables, and the way to them.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/pool.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/rpc/client.hpp"
+
+namespace mv::table {
+
+/// Loop thread only.
+struct Servers {
+  using Timers = std::multimap<base::Nanos, std::function<void()>>;
+
+  Servers(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock(clock), rpc(rpc), pool(pool) {}
+  /// Call it once the ranks are known.
+  void start(const cluster::View& known) {
+    view = &known;
+    for (const cluster::Member* server : known.servers()) shared->push_back(server->peer);
+  }
+  std::string name(base::Peer peer) const { return view->name(peer); }
+  base::Nanos next_deadline() const { return timers.empty() ? base::kNever : timers.begin()->first; }
+  void tick() {
+    const base::Nanos now = clock.now();
+    while (!timers.empty() && timers.begin()->first <= now) timers.extract(timers.begin()).mapped()();
+  }
+
+  const base::Clock& clock;
+  rpc::Client& rpc;
+  base::Pool& pool;
+  wire::FrameBuilder builder;
+  const cluster::View* view = nullptr;
+  const std::shared_ptr<std::vector<base::Peer>> shared = std::make_shared<std::vector<base::Peer>>();
+  const std::vector<base::Peer>& peers = *shared;  ///< by server id
+  Timers timers;
+};
+
+}  // namespace mv::table

@@ -43,3 +43,47 @@ def test_keys_of_living_servers_go_on(cluster, kind):
     worker.hear_attempt()
     worker.ends()
     servers[0].kill()
+
+
+ROUNDS = """
+from polyverso import kvstore
+node = pv.init()
+kv = kvstore.create("dist_sync")
+ones, out = np.ones(SIZE, np.float32), np.zeros(SIZE, np.float32)
+kv.init("w", out)
+kv.push("w", ones)
+kv.pull("w", out=out)
+say("sum", out.min(), out.max())
+wait_for_word()
+if node.rank == 1:
+    node.abort("it ran out of data")
+    sys.exit(0)
+for step in range(2):
+    kv.push("w", ones)
+    try:
+        kv.pull("w", out=out)
+        say("sum", out.min(), out.max())
+    except pv.errors.PeerError as error:
+        say("told", "worker 1: it ran out of data" in str(error))
+node.shutdown()
+"""
+
+
+# Whole or by stripes; worker 0 reads its own part, mapped memory, or answers of a server. (Without servers, the lost
+# process would have some of the stripes.)
+@pytest.mark.parametrize("servers, size", [(0, 8), (1, 8), (1, 3_000_000)])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_no_sum_lacks_the_part_of_a_lost_worker_without_an_error(cluster, servers, size, transport):
+    job = cluster(2, servers, transport=transport)
+    workers = [job.python(rank, f"SIZE = {size}\n" + ROUNDS) for rank in range(2)]
+    stores = [job.server(number) for number in range(servers)]
+    for worker in workers:
+        assert worker.hear("sum") == "sum 2.0 2.0"
+    workers[1].tell("abort")
+    workers[1].ends()
+    workers[0].tell("go on")
+    assert workers[0].hear("told") == "told True"
+    assert workers[0].hear("sum") == "sum 1.0 1.0"
+    workers[0].ends()
+    for store in stores:
+        store.ends()

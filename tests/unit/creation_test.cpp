@@ -111,7 +111,7 @@ void a_call_that_was_given_up_can_be_made_again(void**) {
   cluster.workers[0].create(many(&values));
   cluster.carry();
   assert_false(cluster.workers[0].ended);
-  cluster.workers[0].client.give_up_creation("t7");
+  cluster.workers[0].client.catalogue().give_up_creation("t7");
   cluster.carry();
   assert_true(cluster.workers[0].ended);
   assert_int_equal(cluster.workers[0].status.code(), MV_ETIMEOUT);

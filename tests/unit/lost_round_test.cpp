@@ -1,5 +1,5 @@
-// engine/table: a round whose adds were acknowledged but cannot be merged. Every worker with a part in it gets the error from its next
-// call.
+// engine/table: a round whose adds were acknowledged but cannot be merged, and rounds without a lost worker. Every worker with a part in
+// such a round gets the error from its next call.
 
 #include <array>
 #include <cstring>
@@ -119,6 +119,51 @@ void the_next_add_reports_it_and_counts(void**) {
   for (const float value : cluster.got) assert_true(value == 2);
 }
 
+/// Worker 1 is lost when no call waits for it, and worker 0 makes a round without it.
+void a_loss_between_rounds_is_told_once(bool of_many) {
+  Merging cluster;
+  for (const size_t worker : {0, 1}) cluster.add(worker, kElements, 0, nullptr);
+  cluster.carry();
+  const std::shared_ptr<shard::Shard> shard = cluster.server.shard(0);
+  assert_int_equal(shard->least_clock, 1);
+  cluster.server.worker_lost(unit::kWorkers[1], base::Status(MV_EPEERLOST, "worker 1 is lost"));
+  cluster.add(0, kElements, 1, nullptr);
+  cluster.carry();
+  assert_int_equal(shard->least_clock, 0);  // nothing is read without a request
+  const auto told = cluster.get(0, of_many), next = cluster.get(0, of_many);
+  cluster.carry();
+  assert_true(told->done() && next->done());
+  assert_int_equal(told->status().code(), MV_EPEERLOST);
+  assert_non_null(strstr(told->status().text().c_str(), "worker 1 is lost"));
+  assert_true(next->status().ok());
+  for (const float value : cluster.got) assert_true(value == 3);
+  assert_int_equal(shard->least_clock, 2);
+}
+
+void the_next_get_of_one_table_reports_a_loss(void**) { a_loss_between_rounds_is_told_once(false); }
+void the_next_get_of_many_tables_reports_a_loss(void**) { a_loss_between_rounds_is_told_once(true); }
+
+void a_worker_whose_get_waited_is_told_once(void**) {
+  Merging cluster;
+  cluster.add(0, kElements, 0, nullptr);
+  const auto waiting = cluster.get(0);
+  cluster.carry();
+  cluster.server.worker_lost(unit::kWorkers[1], base::Status(MV_EPEERLOST, "worker 1 is lost"));
+  const auto next = cluster.get(0);
+  cluster.carry();
+  assert_int_equal(waiting->status().code(), MV_EPEERLOST);
+  assert_true(next->done() && next->status().ok());
+}
+
+void the_end_of_a_worker_is_no_loss(void**) {
+  Merging cluster;
+  cluster.server.worker_finished(unit::kWorkers[1]);
+  cluster.add(0, kElements, 0, nullptr);
+  const auto get = cluster.get(0);
+  cluster.carry();
+  assert_true(get->done() && get->status().ok());
+}
+
 }  // namespace
 
 int main() {
@@ -126,6 +171,10 @@ int main() {
       cmocka_unit_test(the_next_get_of_one_table_reports_it),
       cmocka_unit_test(the_next_get_of_many_tables_reports_it),
       cmocka_unit_test(the_next_add_reports_it_and_counts),
+      cmocka_unit_test(the_next_get_of_one_table_reports_a_loss),
+      cmocka_unit_test(the_next_get_of_many_tables_reports_a_loss),
+      cmocka_unit_test(a_worker_whose_get_waited_is_told_once),
+      cmocka_unit_test(the_end_of_a_worker_is_no_loss),
   };
   return cmocka_run_group_tests_name("ps/lost_round", tests, nullptr, nullptr);
 }

@@ -65,13 +65,17 @@ void MergeGate::begins(size_t worker, uint64_t round) {
   advance();
 }
 
-void MergeGate::lost(size_t worker, const base::Status& why) {
-  if (first_[worker] == UINT64_MAX) return;
+std::vector<base::Peer> MergeGate::lost(size_t worker, const base::Status& why) {
+  std::vector<base::Peer> told;
+  if (!counts_on(worker)) return told;
   uint64_t reached = merged_;  // rounds that have its complete part
   while (reached - merged_ < open_ && rounds_[reached - merged_].shares[worker].whole()) ++reached;
-  for (const rpc::Asked& asked : gets_.take_beyond(reached))
+  for (const rpc::Asked& asked : gets_.take_beyond(reached)) {
+    told.push_back(asked.client);
     owner_.fail_gated(asked, base::error(MV_EPEERLOST, "table \"{}\": {}", table_, why.text()));
+  }
   finished(worker);
+  return told;
 }
 
 void MergeGate::joined(size_t worker) {

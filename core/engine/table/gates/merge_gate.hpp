@@ -63,8 +63,10 @@ class MergeGate {
   void begins(size_t worker, uint64_t round);
   /// The gate no longer waits for the worker.
   void finished(size_t worker) { begins(worker, UINT64_MAX); }
-  /// Fails the gets that wait for the worker; later ones go on without it.
-  void lost(size_t worker, const base::Status& why);
+  /// Fails the gets that wait for the worker, and returns their workers; later gets go on without it.
+  std::vector<base::Peer> lost(size_t worker, const base::Status& why);
+  /// Whether later rounds wait for the worker: it has neither finished nor left the rounds, and is not lost.
+  bool counts_on(size_t worker) const { return first_[worker] != UINT64_MAX; }
   /// A process replaces a lost worker: it begins with the first round in which the lost one has no part.
   void joined(size_t worker);
   /// Sets the round of all workers, after a checkpoint was loaded. Fails the adds that wait here.

@@ -25,6 +25,7 @@ void Gets::get(const rpc::Asked& asked, const wire::Get& request, std::span<cons
   }
   const int64_t worker = roster_.worker_id(asked.client);
   if (table->consistency == shard::Consistency::kAsync || !request.gated() || worker < 0) return answers_.answer(asked, *table, get);
+  if (const auto loss = losses_.take(*table, asked.client)) return rpc_.fail(asked, *loss);
   held_.hold(asked, table->number, std::move(get));
   table->get(static_cast<size_t>(worker), asked, request.clock(), {request.round(), request.index()});
 }

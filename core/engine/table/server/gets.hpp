@@ -6,6 +6,7 @@
 #include "engine/rpc/server.hpp"
 #include "engine/table/server/answers.hpp"
 #include "engine/table/server/held_requests.hpp"
+#include "engine/table/server/losses.hpp"
 #include "engine/table/server/registry.hpp"
 
 namespace mv::table {
@@ -13,8 +14,8 @@ namespace mv::table {
 /// Loop thread only.
 class Gets {
  public:
-  Gets(rpc::Server& rpc, const Roster& roster, const Registry& registry, HeldRequests& held, Answers& answers)
-      : rpc_(rpc), roster_(roster), registry_(registry), held_(held), answers_(answers) {}
+  Gets(rpc::Server& rpc, const Roster& roster, const Registry& registry, HeldRequests& held, Losses& losses, Answers& answers)
+      : rpc_(rpc), roster_(roster), registry_(registry), held_(held), losses_(losses), answers_(answers) {}
 
   void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
   /// A worker has received the answer to a get.
@@ -25,6 +26,7 @@ class Gets {
   const Roster& roster_;
   const Registry& registry_;
   HeldRequests& held_;
+  Losses& losses_;
   Answers& answers_;
 };
 

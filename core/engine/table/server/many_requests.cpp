@@ -87,6 +87,10 @@ void ManyRequests::get(const rpc::Asked& asked, const wire::GetMany& request) {
       answers_.answer_part(part, *table);
       continue;
     }
+    if (const auto loss = losses_.take(*table, asked.client)) {
+      rpc_.fail(part, *loss);
+      continue;
+    }
     held_.hold(part, table->number, HeldGet{0, elements, {}});
     table->get(static_cast<size_t>(worker), part, request.clocks()->Get(i), {});
   }

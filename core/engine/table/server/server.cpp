@@ -12,8 +12,9 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
       decisions_(rpc, clock_, held_, applier_, merger_, answers_),
       registry_(rpc, roster_, decisions_, shares_memory),
       changes_(rpc, clock_, roster_, pool, registry_, held_, applier_),
-      gets_(rpc, roster_, registry_, held_, answers_),
-      many_requests_(rpc, clock_, roster_, registry_, held_, changes_, answers_),
+      losses_(registry_),
+      gets_(rpc, roster_, registry_, held_, losses_, answers_),
+      many_requests_(rpc, clock_, roster_, registry_, held_, losses_, changes_, answers_),
       creations_(rpc, clock_, roster_, registry_, held_),
       queries_(rpc, pool, registry_),
       state_transfers_(rpc, registry_),
@@ -23,6 +24,7 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
 void Server::worker_finished(base::Peer worker) {
   state_transfers_.forget(worker);
   roster_.ended(worker);
+  losses_.told(worker);
   const int64_t id = roster_.view().worker_id(worker);
   for (uint32_t number = 0; number < registry_.size(); ++number) {
     Table* const table = registry_.at(number);
@@ -37,10 +39,15 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   state_transfers_.forget(worker);
   if (!roster_.ended(worker)) return;
   const int64_t id = roster_.view().worker_id(worker);
+  bool is_awaited = false;
+  registry_.for_each([&](const Table& table) { is_awaited = is_awaited || (id >= 0 && table.counts_on(static_cast<size_t>(id))); });
+  losses_.told(worker);
+  if (is_awaited) losses_.note(roster_.active(), why);
   for (uint32_t number = 0; number < registry_.size(); ++number) {
     Table* const table = registry_.at(number);
     if (table == nullptr) continue;
-    if (id >= 0) table->lost(static_cast<size_t>(id), why);
+    if (id >= 0)
+      for (const base::Peer told : table->lost(static_cast<size_t>(id), why)) losses_.told(told);
     if (id >= 0 && table->shard != nullptr) table->shard->forget_pieces(id);
     table->publish_clock();
     if (!table->complete) creations_.break_off(number, why);

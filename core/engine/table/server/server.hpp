@@ -76,6 +76,7 @@ class Server {
   GateDecisions decisions_;
   Registry registry_;
   Changes changes_;
+  Losses losses_;
   Gets gets_;
   ManyRequests many_requests_;
   Creations creations_;

@@ -71,9 +71,17 @@ void Table::finished(size_t worker) {
   has_clocks() ? stale_->finished(worker) : merge_gate_.finished(worker);
 }
 
-void Table::lost(size_t worker, const base::Status& why) {
+std::vector<base::Peer> Table::lost(size_t worker, const base::Status& why) {
+  if (!has_clocks()) return merge_gate_.lost(worker, why);
   if (sync_ != nullptr) sync_->lost(worker, why);
-  has_clocks() ? stale_->lost(worker, why) : merge_gate_.lost(worker, why);
+  stale_->lost(worker, why);
+  return {};
+}
+
+void Table::show_clock(bool on) {
+  if (has_clocks()) return;
+  hides_clock_ = !on;
+  publish_clock();
 }
 
 void Table::joined(size_t worker) {
@@ -119,7 +127,8 @@ std::vector<GateWait> Table::waits() const {
 
 void Table::publish_clock() {
   if (shard == nullptr || (consistency != shard::Consistency::kStale && consistency != shard::Consistency::kMerge)) return;
-  const uint64_t clock = consistency == shard::Consistency::kMerge ? merge_gate_.merged() : stale_->least();
+  const uint64_t merged = hides_clock_ ? 0 : merge_gate_.merged();
+  const uint64_t clock = consistency == shard::Consistency::kMerge ? merged : stale_->least();
   shard->least_clock.store(clock, std::memory_order_release);
   shard->publish_clock(clock);
 }

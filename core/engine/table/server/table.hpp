@@ -54,7 +54,12 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
 
   void set_workers(const WorkerNames& names);
   void finished(size_t worker);
-  void lost(size_t worker, const base::Status& why);
+  /// Returns the workers that a merging table has told of the loss.
+  std::vector<base::Peer> lost(size_t worker, const base::Status& why);
+  /// Whether later rounds of a merging table wait for the worker.
+  bool counts_on(size_t worker) const { return !has_clocks() && merge_gate_.counts_on(worker); }
+  /// Shows a merging table's clock to readers, or hides it from them.
+  void show_clock(bool on);
   void joined(size_t worker);
   /// Sets the clock of all workers, after a checkpoint was loaded.
   void restart(uint64_t clock);
@@ -151,6 +156,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   GateDecisions& decisions_;
   MergeGate merge_gate_;                            ///< Consistency::kMerge
   std::map<base::Peer, base::Status> lost_rounds_;  ///< by worker
+  bool hides_clock_ = false;
   Creating creating_;
   // Only the gate of the table's consistency is allocated, since stores have very many tables. Merging needs neither.
   std::unique_ptr<SyncGate> sync_;    ///< Consistency::kSync

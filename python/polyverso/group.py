@@ -11,6 +11,10 @@
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
 dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
+
+Each operation whose name ends with `_async` returns a polyverso.Request: wait for it, or `await` it. Several may be
+unfinished at once; a group carries them out in the order of the calls, blocking ones included. The request keeps the
+arrays alive; their contents must not be read or changed until it has finished.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from .arrays import DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, 
 from .errors import Error
 from .foreign import memory_of
 from .handles import Handle, remember
+from .request import Request
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
 
@@ -50,10 +55,10 @@ def _own(array: Any) -> Any:
     return memory_of(array)
 
 
-def _options(timeout: Optional[float], *arrays: Any) -> Dict[str, int]:
+def _options(timeout: Optional[float], *arrays: Any, flags: int = 0) -> Dict[str, int]:
     """The call's options. The ranks compare the shapes of the arrays."""
     shapes = tuple(map(shape_of, arrays))
-    return {"timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
+    return {"flags": flags, "timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
 
 
 class Drained(NamedTuple):
@@ -97,7 +102,8 @@ class Group(Handle):
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
-        self._handle = handle or capi.mv_group_open(getattr(node, "handle", node), ids)
+        self._node: int = getattr(node, "handle", node)
+        self._handle = handle or capi.mv_group_open(self._node, ids)
         remember(self._handle, self)
         about = self.info
         self.rank: int = about["rank"]
@@ -106,7 +112,7 @@ class Group(Handle):
     @classmethod
     def of_host(cls, node: Any = 0) -> Group:
         """Opens a group of the workers on this machine."""
-        return cls(handle=capi.mv_group_open_host(getattr(node, "handle", node)))
+        return cls(node, handle=capi.mv_group_open_host(getattr(node, "handle", node)))
 
     @property
     def handle(self) -> int:
@@ -129,6 +135,10 @@ class Group(Handle):
         capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout, array))
         return array
 
+    def allreduce_async(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """allreduce() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_allreduce, in_place(array), _code(op), _options(timeout, array, flags=capi.MV_ASYNC))
+
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
@@ -136,6 +146,12 @@ class Group(Handle):
         given = list(arrays)
         options = _options(timeout, *(() if draining else given))
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)
+
+    def allreduce_many_async(self, arrays: Iterable[Any], op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """allreduce_many() without blocking. The request's result is the list of the arrays."""
+        given = list(arrays)
+        options = _options(timeout, *given, flags=capi.MV_ASYNC)
+        return self._begin(given, capi.mv_allreduce_many, [in_place(array) for array in given], _code(op), 0, options)
 
     def allreduce_custom(
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
@@ -180,40 +196,84 @@ class Group(Handle):
         capi.mv_reduce(self._handle, in_place(array), _code(op), root, _options(timeout))
         return array
 
+    def reduce_async(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Request:
+        """reduce() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_reduce, in_place(array), _code(op), root, _options(timeout, flags=capi.MV_ASYNC))
+
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = root's array, on all ranks. Returns the array."""
         capi.mv_broadcast(self._handle, in_place(array), root, _options(timeout))
         return array
 
+    def broadcast_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """broadcast() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_broadcast, in_place(array), root, _options(timeout, flags=capi.MV_ASYNC))
+
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
         """Broadcasts several arrays in one operation."""
         capi.mv_broadcast_many(self._handle, [in_place(array) for array in arrays], root, _options(timeout))
 
+    def broadcast_many_async(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> Request:
+        """broadcast_many() without blocking. The request's result is the list of the arrays."""
+        given = list(arrays)
+        options = _options(timeout, flags=capi.MV_ASYNC)
+        return self._begin(given, capi.mv_broadcast_many, [in_place(array) for array in given], root, options)
+
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array."""
-        mine = np.asarray(_own(array))
-        gathered = np.empty((self.size, *mine.shape), mine.dtype)
-        gathered[self.rank] = mine
-        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, mine))
+        gathered = self._with_mine(array)
+        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, gathered[0]))
         return gathered
+
+    def allgather_async(self, array: Any, timeout: Optional[float] = None) -> Request:
+        """allgather() without blocking. The request's result is the fresh (ranks, *shape) array. `array` is copied at
+        once."""
+        gathered = self._with_mine(array)
+        return self._begin(gathered, capi.mv_allgather, as_bits(gathered), _options(timeout, gathered[0], flags=capi.MV_ASYNC))
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
         """Like allreduce(), but each rank gets only its own part of the result: a view of the array, with an equal
         number of rows for each rank. The rest of the array stays unchanged."""
-        whole = np.asarray(_own(array))
-        rows, over = divmod(len(whole), self.size)
-        if over:
-            raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
+        whole, part = self._in_parts(array)
         capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout, whole))
-        return whole[self.rank * rows : (self.rank + 1) * rows]
+        return part
+
+    def reduce_scatter_async(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """reduce_scatter() without blocking. The request's result is this rank's part, a view of the array."""
+        whole, part = self._in_parts(array)
+        options = _options(timeout, whole, flags=capi.MV_ASYNC)
+        return self._begin(part, capi.mv_reduce_scatter, as_bits(whole), _code(op), options)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until all ranks have called it."""
         capi.mv_group_barrier(self._handle, _options(timeout))
 
+    def barrier_async(self, timeout: Optional[float] = None) -> Request:
+        """barrier() without blocking."""
+        return self._begin(None, capi.mv_group_barrier, _options(timeout, flags=capi.MV_ASYNC))
+
+    def _begin(self, result: Any, function: Callable[..., int], *arguments: Any) -> Request:
+        """The request of an asynchronous operation."""
+        return Request(self._node, function(self._handle, *arguments), result)
+
+    def _with_mine(self, array: Any) -> np.ndarray:
+        """A fresh array for an all-gather's result, with this rank's part in its place."""
+        mine = np.asarray(_own(array))
+        gathered = np.empty((self.size, *mine.shape), mine.dtype)
+        gathered[self.rank] = mine
+        return gathered
+
+    def _in_parts(self, array: Any) -> Tuple[np.ndarray, np.ndarray]:
+        """The array of a reduce-scatter, and this rank's part of it."""
+        whole = np.asarray(_own(array))
+        rows, over = divmod(len(whole), self.size)
+        if over:
+            raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
+        return whole, whole[self.rank * rows : (self.rank + 1) * rows]
+
     def shrink(self, timeout: Optional[float] = None) -> Group:
         """Opens a new group of the survivors after a rank was lost. All survivors call it."""
-        return type(self)(handle=capi.mv_group_shrink(self._handle, _options(timeout)))
+        return type(self)(self._node, handle=capi.mv_group_shrink(self._handle, _options(timeout)))
 
     def close(self) -> None:
         """Leaves the group. Ranks that wait for this one, now or later, get an error that names it."""

@@ -140,6 +140,72 @@ def test_ranks_that_are_through_drain(cluster):
     assert printed(cluster, script) == [f"{seen}\n" for seen in (steps, [2, 2, *steps[2:]], [2, 2, 1, 1])]
 
 
+def test_asynchronous_operations_run_in_the_order_of_the_calls(cluster):
+    script = """
+    import asyncio, gc
+    async def awaited():
+        return await asyncio.gather(group.allgather_async(rank), group.barrier_async())
+    sums = np.ones(2)
+    many = [np.full(3, rank + 1, "i4"), np.full((2, 2), rank, "f4")]
+    begun = [group.allreduce_async(sums) for _ in range(4)]  # each of the result before: 3, 9, 27, 81
+    begun.append(group.allreduce_many_async(many, op="max"))
+    most = np.array([float(rank)])
+    group.allreduce(most, op="max")  # a blocking operation waits for its turn
+    print(begun[3].done(), begun[4].done(), sums[0], most[0])
+    print([request.wait() is sums for request in begun[:4]], begun[4].wait()[1] is many[1], [float(array.max()) for array in many])
+    sent, at_root = np.full(2, rank), np.full(2, rank)
+    requests = [group.broadcast_async(sent, root=1), group.reduce_async(at_root, op="prod", root=2)]
+    requests += [group.broadcast_many_async([np.full(1, rank), np.zeros((2, 2))]), group.allgather_async(10.0 * rank)]
+    whole = np.arange(12.0).reshape(6, 2)
+    requests += [group.reduce_scatter_async(whole, op="avg")]
+    print(*[np.asarray(request.wait()[0]).tolist() for request in requests])
+    print(asyncio.run(awaited())[0].tolist())
+    group.barrier()
+    if rank == 0:  # the others come later: the array is kept although only the request knows it
+        request = group.allreduce_async(np.ones(1 << 18))
+        gc.collect()
+        junk = [np.full(1 << 18, 7.0) for _ in range(4)]
+        print(bool((request.wait() == 3).all()), all((array == 7).all() for array in junk))
+    else:
+        print(group.allreduce(np.ones(1 << 18))[0], True)
+    group.allreduce_async(np.ones(1 << 18))  # dropped, and carried out
+    group.barrier()
+    """
+    for rank, text in enumerate(printed(cluster, script)):
+        lines = text.splitlines()
+        assert lines[0] == "True True 81.0 2.0"
+        assert lines[1] == "[True, True, True, True] True [3.0, 2.0]"
+        part = np.arange(12.0).reshape(6, 2)[2 * rank].tolist()
+        assert lines[2] == f"1 {0 if rank == 2 else rank} [0] 0.0 {part}"
+        assert lines[3] == "[0, 1, 2]"
+        assert lines[4] == ("True True" if rank == 0 else "3.0 True")
+
+
+def test_a_request_of_a_group_tells_of_its_failure(cluster):
+    script = """
+    wrong = group.allreduce_async(np.ones(2 + (rank == 1)))
+    right = group.allreduce_async(np.ones(2))
+    try:
+        wrong.wait()
+    except polyverso.StateError as error:
+        print(error.name, right.wait().tolist())
+    if rank == 0:
+        try:
+            late = group.barrier_async(timeout=0.05)
+            late.wait()
+        except polyverso.TimeoutError as error:
+            print(error.name)
+    else:
+        import time
+        while not group.info["broken"]:
+            time.sleep(0.01)
+        print(group.info["broken"] == polyverso.capi.MV_ETIMEOUT)
+    """
+    first, *others = printed(cluster, script)
+    assert first == "MV_EDISAGREE [3.0, 3.0]\nMV_ETIMEOUT\n"
+    assert others == ["MV_EDISAGREE [3.0, 3.0]\nTrue\n"] * 2
+
+
 def test_a_group_of_one(group):
     assert group.allgather(np.float32(3)).tolist() == [3]
     assert group.reduce_scatter([[1.0, 2.0]]).tolist() == [[1, 2]]
@@ -155,7 +221,8 @@ def test_a_group_of_one(group):
 
 def test_integers_of_16_bits_are_not_taken_for_bfloat16(group):
     numbers = np.full(2, 1000, np.uint16)
-    for call in (group.allreduce, group.reduce, group.broadcast, group.allgather, group.reduce_scatter):
+    names = ["allreduce", "reduce", "broadcast", "allgather", "reduce_scatter"]
+    for call in [getattr(group, name + ending) for name in names for ending in ("", "_async")]:
         with pytest.raises(polyverso.ArgumentError, match="uint16"):
             call(numbers)
     for call in (group.allreduce_many, group.broadcast_many, lambda arrays: group.allreduce_custom(arrays, np.add)):

@@ -54,7 +54,9 @@ static int pv_counts_fit(mv_group group, const mv_array *values, const mv_array 
   return sum == values->count;
 }
 #define PV_NOT_TWO "a list of two arrays of one dtype and length is needed: send, receive"
-#define PV_NOT_FOUR "a list of four arrays is needed: send, send_counts, receive, receive_counts; counts are i64, one for each rank, and add up to the elements"
+#define PV_NOT_FOUR                                                                              \
+  "a list of four arrays is needed: send, send_counts, receive, receive_counts; counts are i64, " \
+  "one for each rank, and add up to the elements"
 
 /* Copies another rank's arrays to `places`. Returns how many were copied before one did not match, or `arrays`. */
 static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t arrays) {
@@ -82,16 +84,22 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
 }
 
 #if defined(SWIGPYTHON)
-%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0) {
+%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype)
+    (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype)
+    (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0) {
   if (!pv_lend_arrays($input, "$symname", &list)) SWIG_fail;
   given = list.arrays;
   number = (uint64_t)list.count;
 }
 %typemap(arginit) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { memset(&list$argnum, 0, sizeof list$argnum); }
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
+  memset(&list$argnum, 0, sizeof list$argnum);
+}
 %typemap(freearg) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { pv_release_arrays(&list$argnum); }
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
+  pv_release_arrays(&list$argnum);
+}
 %typemap(argout) int64_t *source {
   if ($1) $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong(*$1));
 }
@@ -173,13 +181,17 @@ static PyObject *pv_group_info(const mv_group_info *info) {
 #define PV_CUSTOM_ARRAYS pv_custom_arrays
 %}
 #elif defined(SWIGPERL)
-%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0) {
+%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype)
+    (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype)
+    (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0) {
   if (!(given = pv_lend_arrays($input, "$symname", &number))) SWIG_fail;
   written = $input;
 }
 %typemap(argout) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { pv_written_arrays(written$argnum); }
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
+  pv_written_arrays(written$argnum);
+}
 %typemap(argout) int64_t *source {
   if ($1) PV_PUSH(newSViv((IV)*$1));
 }
@@ -257,7 +269,8 @@ static SV *pv_group_info(const mv_group_info *info) {
 %}
 #elif defined(SWIGLUA)
 %typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (const mv_array *given = NULL, uint64_t number = 0),
-  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (const mv_array *given = NULL, uint64_t number = 0) {
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype)
+    (const mv_array *given = NULL, uint64_t number = 0) {
   if (!(given = pv_lend_arrays(L, $input, "$symname", &number))) SWIG_fail;
 }
 %typemap(argout) int64_t *source {

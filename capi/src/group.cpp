@@ -364,12 +364,14 @@ mv_status mv_alltoall(mv_group group, const void* send, void* receive, uint64_t 
 mv_status mv_alltoall_counts(mv_group group, const void* send, const uint64_t* send_counts, void* receive, const uint64_t* receive_counts,
                              mv_dtype dtype, const mv_call_options* options) {
   return operate("mv_alltoall_counts", group, options, [&](const GroupEntry& entry) -> base::Result<Operation> {
-    if (send_counts == nullptr || receive_counts == nullptr) return base::error(MV_EINVAL, "{} is NULL", send_counts == nullptr ? "send_counts" : "receive_counts");
+    if (send_counts == nullptr || receive_counts == nullptr)
+      return base::error(MV_EINVAL, "{} is NULL", send_counts == nullptr ? "send_counts" : "receive_counts");
     const size_t ranks = entry.group->members().size();
     for (const uint64_t* counts : {send_counts, receive_counts})
       for (size_t rank = 0; rank < ranks; ++rank)
         if (counts[rank] > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "the count of rank {} is {}", rank, counts[rank]);
-    auto operation = parts_of_ranks(entry, What::kAlltoallCounts, send, receive, std::accumulate(receive_counts, receive_counts + ranks, uint64_t{0}), false, dtype);
+    const uint64_t received = std::accumulate(receive_counts, receive_counts + ranks, uint64_t{0});
+    auto operation = parts_of_ranks(entry, What::kAlltoallCounts, send, receive, received, false, dtype);
     if (operation.ok()) {
       operation.value().send_counts.assign(send_counts, send_counts + ranks);
       operation.value().receive_counts.assign(receive_counts, receive_counts + ranks);
@@ -385,7 +387,8 @@ mv_status mv_send(mv_group group, const void* data, uint64_t count, mv_dtype dty
     return operation;
   });
 }
-mv_status mv_recv(mv_group group, void* data, uint64_t count, mv_dtype dtype, int64_t from, int64_t tag, int64_t* source, const mv_call_options* options) {
+mv_status mv_recv(mv_group group, void* data, uint64_t count, mv_dtype dtype, int64_t from, int64_t tag, int64_t* source,
+                  const mv_call_options* options) {
   return operate("mv_recv", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
     auto operation = one_array(What::kRecv, nullptr, data, count, dtype);
     operation.value().tag = tag;

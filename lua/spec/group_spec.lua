@@ -61,7 +61,8 @@ describe("a group", function()
       local previous = (rank + 2) % 3
       local rows = ({"0,10,20", "11,21,22", ""})[rank + 1]
       local wanted = "%s %d,%d %d,%d,%d %s %d %d MV_ESHAPE 3"
-      assert.equal(wanted:format(rank == 1 and "0,7,1,7,2,7" or "nil", 2 * rank, 2 * rank + 1, rank, rank + 10, rank + 20, rows, previous, previous), line)
+      local gathered = rank == 1 and "0,7,1,7,2,7" or "nil"
+      assert.equal(wanted:format(gathered, 2 * rank, 2 * rank + 1, rank, rank + 10, rank + 20, rows, previous, previous), line)
     end
   end)
 
@@ -96,7 +97,8 @@ describe("a group", function()
       see(failure.name, tostring(wrong), ("%d"):format(group:allreduce(tensor.ones({1}), {async = true}):wait():get(0)))
     ]])) do
       rank = rank - 1
-      local wanted = "19 3 30 true 1,1 true 3,3 0,1,2 3 %s %d,%d,%d 0 MV_EDISAGREE <polyverso.Request allreduce of the group of rank %d of 3, failed> 3"
+      local wanted = "19 3 30 true 1,1 true 3,3 0,1,2 3 %s %d,%d,%d 0 MV_EDISAGREE "
+        .. "<polyverso.Request allreduce of the group of rank %d of 3, failed> 3"
       assert.equal(wanted:format(rank == 0 and "0,1,2" or "nil", rank, rank, rank, rank), line)
     end
   end)

@@ -92,13 +92,18 @@ push @begun, $group->broadcast($one, root => 1, async => 1), $group->allreduce($
 $group->barrier;
 my $done = grep { $_->done } @begun;
 my @results = map { [$_->wait] } @begun;
-print "$done ", join(',', map { $_->at(4999) } @sums), ' ', $results[9][0]->at(0), ' ', join(',', $one->list, unpack('f*', $packed), $many->list,
-    $results[13][0]->list, $results[14][0]->list, $rank ? scalar @{ $results[15] } : $results[15][0]->list, $results[16][0]->list, $results[17][0][0]->list), "\n";
+my @gathered = $rank ? scalar @{ $results[15] } : $results[15][0]->list;
+print "$done ", join(',', map { $_->at(4999) } @sums), ' ', $results[9][0]->at(0), ' ',
+    join(',', $one->list, unpack('f*', $packed), $many->list, map({ $results[$_][0]->list } 13, 14), @gathered, $results[16][0]->list,
+        $results[17][0][0]->list), "\n";
 my $wrong = $group->allreduce(PDL->ones(2 + ($rank == 1)), async => 1);
 print eval { $wrong->wait; 1 } ? 'summed' : $@->name, ' ', $group->allreduce(PDL->ones(1), async => 1)->wait->at(0), "\n";
 RANK
-is($texts[$_], '20 ' . join(',', map { 3 * $_ } 0 .. 9) . ' 27 1,1,2,1,3,3,0,1,2,3,' . ($_ ? '0' : '0,1,2') . ",$_,$_,$_,0\nMV_EDISAGREE 3\n", "of rank $_")
-    for 0 .. 2;
+my $sums = join ',', map { 3 * $_ } 0 .. 9;
+for my $rank (0 .. 2) {
+    my $gathered = $rank ? '0' : '0,1,2';
+    is($texts[$rank], "20 $sums 27 1,1,2,1,3,3,0,1,2,3,$gathered,$rank,$rank,$rank,0\nMV_EDISAGREE 3\n", "of rank $rank");
+}
 
 @texts = printed('a function of one\'s own reduces', <<'RANK');
 my ($values, $whole) = (PDL->zeroes(2, 2)->float + $rank + 1, PDL->zeroes(3, 2) + $rank);

@@ -116,7 +116,8 @@ MV_API mv_status mv_gather(mv_group group, const void *mine, void *all, uint64_t
 /** mine = the rank-th `count` elements of root's `all`. Any dtype, including MV_RAW.
  *  @param all  ranks * count elements; not read, and may be NULL, on other ranks than root
  *  @param mine on root it may be root's own part of `all` */
-MV_API mv_status mv_scatter(mv_group group, const void *all, void *mine, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options *options);
+MV_API mv_status mv_scatter(mv_group group, const void *all, void *mine, uint64_t count, mv_dtype dtype, int64_t root,
+                            const mv_call_options *options);
 /** Every rank sends `count` elements to every rank: the r-th `count` of `receive` = this rank's of `send` on rank r. Any
  *  dtype, including MV_RAW. Both have ranks * count elements, and must not overlap. */
 MV_API mv_status mv_alltoall(mv_group group, const void *send, void *receive, uint64_t count, mv_dtype dtype, const mv_call_options *options);

@@ -53,7 +53,8 @@ bool overlaps(const collective::Operation& operation, size_t i, const Sizes& siz
 
 base::Status check_pairs(const collective::Operation& operation, uint64_t ranks) {
   const char* const name = collective::kind_name(operation.kind);
-  if (ranks > collective::kMostRanksOfPairs) return base::error(MV_EINVAL, "{}: a group of {} ranks; at most {}", name, ranks, collective::kMostRanksOfPairs);
+  if (ranks > collective::kMostRanksOfPairs)
+    return base::error(MV_EINVAL, "{}: a group of {} ranks; at most {}", name, ranks, collective::kMostRanksOfPairs);
   uint64_t most = operation.out.front().count / ranks;
   if (operation.kind == Kind::kAlltoallCounts) {
     most = 0;
@@ -71,7 +72,8 @@ base::Status check_operation(const collective::Operation& operation, int64_t ran
   const auto ranks = static_cast<uint64_t>(size), self = static_cast<uint64_t>(rank);
   if (collective::is_between_two(operation.kind)) {
     const bool any = operation.kind == Kind::kRecv && operation.root == collective::kAnyRank;
-    if (operation.root >= ranks && !any) return base::error(MV_EINVAL, "{}: {} is not a rank of a group of {}", name, static_cast<int64_t>(operation.root), size);
+    if (operation.root >= ranks && !any)
+      return base::error(MV_EINVAL, "{}: {} is not a rank of a group of {}", name, static_cast<int64_t>(operation.root), size);
     if (operation.root == self) return base::error(MV_EINVAL, "{}: rank {} is this rank itself; copy the values", name, operation.root);
     if (any && ranks == 1) return base::error(MV_EINVAL, "{}: this rank is the only one of its group", name);
   } else if (operation.root >= ranks) {

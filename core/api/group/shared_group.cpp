@@ -141,8 +141,8 @@ base::Status SharedGroup::close() {
 
 Started SharedGroup::run(Operation operation, const CallOptions& options) {
   if (collective::is_between_two(operation.kind)) return messages_->run(std::move(operation), options);
-  if (base::Status wrong = check_operation(operation, messages_->engine()->setting().rank, static_cast<int64_t>(members().size())); !wrong.ok())
-    return {std::move(wrong), nullptr};
+  const collective::Setting& setting = messages_->engine()->setting();
+  if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return {std::move(wrong), nullptr};
   const base::Nanos until = calls_.deadline(options, true);
   bool begun = false;
   if (options.mode == Mode::kBlocking) {
@@ -198,7 +198,8 @@ base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
 /// All ranks announce the operation and compare its shape in shared memory, as for any other.
 /// The values go by messages.
 base::Result<CustomReductionRef> SharedGroup::custom(Operation operation, const CallOptions& options) {
-  if (base::Status wrong = check_operation(operation, messages_->engine()->setting().rank, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
+  const collective::Setting& setting = messages_->engine()->setting();
+  if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return wrong;
   const base::Nanos until = calls_.deadline(options, true);
   const auto turn = queue_->turn(until);
   if (!turn.ok()) return turn.status();

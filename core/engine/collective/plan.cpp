@@ -108,7 +108,8 @@ std::string describe(const wire::Signature& signature) {
   if (kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter)
     text += fmt::format(" ({})", math::reduction_name(static_cast<math::Reduction>(signature.reduction())));
   text += kind == Kind::kAlltoallCounts ? " of" : fmt::format(" of {}", signature.elements());
-  text += fmt::format(" {}", signature.dtype() == kManyDtypes ? "elements of several dtypes" : tensor::dtype_name(static_cast<mv_dtype>(signature.dtype())));
+  text += " ";
+  text += signature.dtype() == kManyDtypes ? "elements of several dtypes" : tensor::dtype_name(static_cast<mv_dtype>(signature.dtype()));
   if (signature.arrays() != 1) text += fmt::format(" in {} arrays", signature.arrays());
   if (is_to_root(kind)) text += fmt::format(" to rank {}", signature.root());
   if (is_from_root(kind)) text += fmt::format(" from rank {}", signature.root());

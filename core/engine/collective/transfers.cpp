@@ -64,8 +64,8 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
     receives_.push_back(transfer);
     if (const auto found = first_for(*transfer); found != messages_.end()) return attach(found, transfer);
     if (transfer->peer == kAnyRank ? !all_left() : !group_.closed_.contains(static_cast<uint32_t>(transfer->peer))) return;
-    return group_.break_group(base::error(MV_EPEERLOST, "{}: {} left the group", describe(*transfer), transfer->peer == kAnyRank ? "all other ranks have" : "it has"),
-                              true);
+    const char* const who = transfer->peer == kAnyRank ? "all other ranks have" : "it has";
+    return group_.break_group(base::error(MV_EPEERLOST, "{}: {} left the group", describe(*transfer), who), true);
   }
   const auto to = static_cast<uint32_t>(transfer->peer);
   if (group_.closed_.contains(to)) {
@@ -103,10 +103,12 @@ void Group::Transfers::attach(Messages::iterator found, const TransferRef& recei
   receive->number = found->first.second;
   message.receive = receive;
   if (receive->operation.source != nullptr) *receive->operation.source = from;
-  const mv_status wrong = theirs.dtype() != mine.dtype() ? MV_EDTYPE : theirs.elements() != mine.elements() || !same_root(theirs, mine) ? MV_ESHAPE : MV_OK;
-  if (wrong != MV_OK) {
-    const bool alike = theirs.dtype() == mine.dtype() && theirs.elements() == mine.elements();
-    return drop(*receive, base::error(wrong, "{}: the message is a {}{}, and was dropped", describe(*receive), collective::describe(theirs), alike ? kOtherLabel : ""));
+  const bool same_dtype = theirs.dtype() == mine.dtype(), same_count = theirs.elements() == mine.elements();
+  if (!same_dtype || !same_count || !same_root(theirs, mine)) {
+    const char* const more = same_dtype && same_count ? kOtherLabel : "";
+    const std::string what = collective::describe(theirs);
+    const mv_status code = same_dtype ? MV_ESHAPE : MV_EDTYPE;
+    return drop(*receive, base::error(code, "{}: the message is a {}{}, and was dropped", describe(*receive), what, more));
   }
   receive->execute({receive_step(static_cast<int32_t>(from), receive->all(), Step::Arrival::kCopy)});
   for (Chunk& chunk : std::exchange(message.early, {})) {
@@ -192,7 +194,8 @@ void Group::Transfers::on_chunk(const rpc::Asked& asked, const wire::Collect& co
   chunk.keep();
   message.early.push_back(std::move(chunk));
   const auto fits = [&](const TransferRef& receive) {
-    return receive->execution == nullptr && receive->signature.hash() == message.signature.hash() && (receive->peer == kAnyRank || receive->peer == key.first);
+    const bool is_sender = receive->peer == kAnyRank || receive->peer == key.first;
+    return receive->execution == nullptr && is_sender && receive->signature.hash() == message.signature.hash();
   };
   const auto waiting = std::find_if(receives_.begin(), receives_.end(), fits);
   if (waiting != receives_.end()) attach(found, TransferRef(*waiting));
@@ -254,10 +257,12 @@ void Group::Transfers::add_waits(std::vector<cluster::Wait>& waits) const {
   const base::Nanos now = group_.clock_.now();
   const auto add = [&](const TransferRef& transfer) {
     const base::Nanos age = std::max(base::Nanos{0}, now - transfer->since);
-    cluster::Wait& wait = waits.emplace_back(cluster::Wait{
-        cluster::WaitKind::kCollective, group_.members_.peers[static_cast<size_t>(group_.setting_.rank)], collective::describe(transfer->signature), 0, age, age, {}});
-    const bool sends = transfer->operation.kind == Kind::kSend;
-    if (transfer->peer != kAnyRank) wait.awaited.push_back({group_.members_.peers[transfer->peer], sends ? "has not received it" : "has not sent it"});
+    const auto& peers = group_.members_.peers;
+    const base::Peer self = peers[static_cast<size_t>(group_.setting_.rank)];
+    cluster::Wait& wait =
+        waits.emplace_back(cluster::Wait{cluster::WaitKind::kCollective, self, collective::describe(transfer->signature), 0, age, age, {}});
+    const char* const what = transfer->operation.kind == Kind::kSend ? "has not received it" : "has not sent it";
+    if (transfer->peer != kAnyRank) wait.awaited.push_back({peers[transfer->peer], what});
   };
   for (const auto& [number, send] : sends_) add(send);
   for (const TransferRef& receive : receives_) add(receive);
@@ -273,7 +278,8 @@ base::Nanos Group::Transfers::next_deadline() const {
 void Group::Transfers::tick(base::Nanos now) {
   const auto is_late = [&](const TransferRef& transfer) { return transfer->call->deadline() <= now; };
   const auto gave_up = [&](const Transfer& transfer, const char* why) {
-    group_.break_group(base::error(MV_ETIMEOUT, "{} has given up a {}: {}", group_.name(static_cast<uint32_t>(group_.setting_.rank)), describe(transfer), why), true);
+    const std::string self = group_.name(static_cast<uint32_t>(group_.setting_.rank));
+    group_.break_group(base::error(MV_ETIMEOUT, "{} has given up a {}: {}", self, describe(transfer), why), true);
   };
   for (const auto& [number, send] : sends_)
     if (is_late(send)) return gave_up(*TransferRef(send), "the message was not received");

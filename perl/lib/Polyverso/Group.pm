@@ -399,13 +399,13 @@ Polyverso::Group - workers that reduce arrays together
 
 Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
 take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. All ranks make the same calls in
-the same order; only C<send> and C<recv> are between two ranks. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
-of them; C<reduce>, C<broadcast>, C<gather> and C<scatter> compare only the numbers of elements. Every call takes C<<
-timeout => $seconds >>. F<docs/groups.md> has the details.
+the same order; only C<send> and C<recv> are between two ranks. Arrays of several dimensions must have the same ones on
+all ranks, otherwise the operation fails on all of them; C<reduce>, C<broadcast>, C<gather> and C<scatter> compare only
+the numbers of elements. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has the details.
 
-With C<< async => 1 >> an operation returns a L<Polyverso::Request> at once; the C<wait> of the request returns the
-operation's result, for C<allreduce_many>, C<broadcast_many> and C<recv> the arrays. The arrays must not be used before.
-Several requests may be unfinished; the operations are made in the order of the calls.
+With C<< async => 1 >> an operation returns a L<Polyverso::Request> at once. The C<wait> of the request returns the
+operation's result; for C<allreduce_many>, C<broadcast_many> and C<recv> it returns the arrays. The arrays must not be
+used before. Several requests may be unfinished; the operations are made in the order of the calls.
 
 =head1 METHODS
 

@@ -105,7 +105,8 @@ int64_t Work::given_to(size_t from, size_t to, uint64_t element) const { return 
 
 std::string Work::check_pairs() const {
   const size_t ranks = script_.ranks();
-  if (operation_.kind == Kind::kRecv && source_ != static_cast<int64_t>((rank_ + ranks - 1) % ranks)) return fmt::format("received from rank {}", source_);
+  const auto previous = static_cast<int64_t>((rank_ + ranks - 1) % ranks);
+  if (operation_.kind == Kind::kRecv && source_ != previous) return fmt::format("received from rank {}", source_);
   uint64_t at = 0;
   for (size_t peer = 0; peer < ranks; ++peer)
     for (uint64_t element = 0; element < operation_.receive_counts[peer]; ++element, ++at)

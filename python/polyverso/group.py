@@ -7,10 +7,15 @@
         group.allreduce(loss, op="avg")
         group.broadcast(weights, root=0)
         losses = group.allgather(loss)          # of shape (ranks, *loss.shape)
+        group.send(activations, to=1)           # which calls group.recv(activations, 0)
 
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
 dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
+
+Each operation whose name ends with `_async` returns a polyverso.Request: wait for it, or `await` it. Several may be
+unfinished at once; a group carries them out in the order of the calls, blocking ones included. The request keeps the
+arrays alive; their contents must not be read or changed until it has finished.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from .errors import ArgumentError, Error, HandleError
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report
+from .request import Request
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
 
@@ -70,10 +76,20 @@ def _node_of(node: Any) -> int:
     return handle
 
 
-def _options(timeout: Optional[float], *arrays: Any) -> Dict[str, int]:
+def _to_lend(array: Any) -> np.ndarray:
+    """The array for a C function that only reads it, but takes what it could write: a copy if necessary."""
+    own = np.asarray(_own(array))
+    return own if own.flags.c_contiguous and own.flags.writeable else own.copy()
+
+
+def _options(timeout: Optional[float], *arrays: Any, flags: int = 0) -> Dict[str, int]:
     """The call's options. The ranks compare the shapes of the arrays."""
     shapes = tuple(map(shape_of, arrays))
-    return {"timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
+    return {"flags": flags, "timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
+
+
+def _source(rank: Optional[int]) -> int:
+    return capi.MV_ANY_RANK if rank is None else rank
 
 
 class Drained(NamedTuple):
@@ -121,7 +137,8 @@ class Group(Handle):
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
-        self._number = handle or capi.mv_group_open(_node_of(node), ids)
+        self._node: int = _node_of(node)
+        self._number = handle or capi.mv_group_open(self._node, ids)
         remember(self._number, self)
         about = self.info
         self.rank: int = about["rank"]
@@ -130,7 +147,7 @@ class Group(Handle):
     @classmethod
     def of_host(cls, node: Any = 0) -> Group:
         """Opens a group of the workers on this machine."""
-        return cls(handle=capi.mv_group_open_host(_node_of(node)))
+        return cls(node, handle=capi.mv_group_open_host(_node_of(node)))
 
     @property
     def handle(self) -> int:
@@ -160,6 +177,10 @@ class Group(Handle):
         capi.mv_allreduce(self._handle, _lent(array), _code(op), _options(timeout, array))
         return array
 
+    def allreduce_async(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """allreduce() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_allreduce, _lent(array), _code(op), _options(timeout, array, flags=capi.MV_ASYNC))
+
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
@@ -167,6 +188,12 @@ class Group(Handle):
         given = list(arrays)
         options = _options(timeout, *(() if draining else given))
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)
+
+    def allreduce_many_async(self, arrays: Iterable[Any], op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """allreduce_many() without blocking. The request's result is the list of the arrays."""
+        given = list(arrays)
+        options = _options(timeout, *given, flags=capi.MV_ASYNC)
+        return self._begin(given, capi.mv_allreduce_many, [_lent(array) for array in given], _code(op), 0, options)
 
     def allreduce_custom(
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
@@ -212,40 +239,190 @@ class Group(Handle):
         capi.mv_reduce(self._handle, _lent(array), _code(op), root, _options(timeout))
         return array
 
+    def reduce_async(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Request:
+        """reduce() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_reduce, _lent(array), _code(op), root, _options(timeout, flags=capi.MV_ASYNC))
+
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = root's array, on all ranks. Returns the array."""
         capi.mv_broadcast(self._handle, _lent(array), root, _options(timeout))
         return array
 
+    def broadcast_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """broadcast() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_broadcast, _lent(array), root, _options(timeout, flags=capi.MV_ASYNC))
+
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
         """Broadcasts several arrays in one operation."""
         capi.mv_broadcast_many(self._handle, [_lent(array) for array in arrays], root, _options(timeout))
 
+    def broadcast_many_async(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> Request:
+        """broadcast_many() without blocking. The request's result is the list of the arrays."""
+        given = list(arrays)
+        options = _options(timeout, flags=capi.MV_ASYNC)
+        return self._begin(given, capi.mv_broadcast_many, [_lent(array) for array in given], root, options)
+
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array."""
-        mine = np.asarray(_own(array))
-        gathered = np.empty((self.size, *mine.shape), mine.dtype)
-        gathered[self.rank] = mine
-        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, mine))
+        gathered = self._with_mine(array)
+        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, gathered[0]))
         return gathered
+
+    def allgather_async(self, array: Any, timeout: Optional[float] = None) -> Request:
+        """allgather() without blocking. The request's result is the fresh (ranks, *shape) array. `array` is copied at
+        once."""
+        gathered = self._with_mine(array)
+        return self._begin(gathered, capi.mv_allgather, as_bits(gathered), _options(timeout, gathered[0], flags=capi.MV_ASYNC))
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
         """Like allreduce(), but each rank gets only its own part of the result: a view of the array, with an equal
         number of rows for each rank. The rest of the array stays unchanged."""
-        whole = np.asarray(_own(array))
-        rows, over = divmod(len(whole), self.size)
-        if over:
-            raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
+        whole, part = self._in_parts(array)
         capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout, whole))
-        return whole[self.rank * rows : (self.rank + 1) * rows]
+        return part
+
+    def reduce_scatter_async(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Request:
+        """reduce_scatter() without blocking. The request's result is this rank's part, a view of the array."""
+        whole, part = self._in_parts(array)
+        options = _options(timeout, whole, flags=capi.MV_ASYNC)
+        return self._begin(part, capi.mv_reduce_scatter, as_bits(whole), _code(op), options)
+
+    def gather(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+        """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array on
+        `root`, None on the other ranks."""
+        given = self._to_gather(array, root)
+        capi.mv_gather(self._handle, as_bits(given), root, _options(timeout))
+        return given if self.rank == root else None
+
+    def gather_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """gather() without blocking. The request's result is that of gather()."""
+        given = self._to_gather(array, root)
+        result = given if self.rank == root else None
+        return self._begin(result, capi.mv_gather, as_bits(given), root, _options(timeout, flags=capi.MV_ASYNC))
+
+    def scatter(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Any:
+        """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype.
+        The other ranks' `parts` is not used. Returns the array."""
+        capi.mv_scatter(self._handle, self._to_scatter(array, parts, root), root, _options(timeout))
+        return array
+
+    def scatter_async(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """scatter() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_scatter, self._to_scatter(array, parts, root), root, _options(timeout, flags=capi.MV_ASYNC))
+
+    def alltoall(
+        self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
+    ) -> np.ndarray:
+        """Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks: a fresh
+        array, or `out`, an array of the result's shape and dtype that does not overlap `array`.
+
+        send_rows, receive_rows: by rank, the number of rows for and from that rank; an equal number for all ranks by
+        default. A rank must receive as many rows as the other one sends, otherwise all ranks raise StateError.
+        """
+        function, arrays, result, labelled = self._to_exchange(array, send_rows, receive_rows, out)
+        function(self._handle, arrays, _options(timeout, *labelled))
+        return result
+
+    def alltoall_async(
+        self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
+    ) -> Request:
+        """alltoall() without blocking. The request's result is that of alltoall()."""
+        function, arrays, result, labelled = self._to_exchange(array, send_rows, receive_rows, out)
+        return self._begin(result, function, arrays, _options(timeout, *labelled, flags=capi.MV_ASYNC))
+
+    def send(self, array: Any, to: int, tag: int = 0, timeout: Optional[float] = None) -> None:
+        """Sends the array to rank `to`, which calls recv() with this tag. Other ranks do not take part. A small array
+        is sent before it is received; send() of a large one returns when it has been received."""
+        capi.mv_send(self._handle, _lent(array), to, tag, _options(timeout, array))
+
+    def send_async(self, array: Any, to: int, tag: int = 0, timeout: Optional[float] = None) -> Request:
+        """send() without blocking."""
+        return self._begin(None, capi.mv_send, _lent(array), to, tag, _options(timeout, array, flags=capi.MV_ASYNC))
+
+    def recv(self, array: Any, source: Optional[int] = None, tag: int = 0, timeout: Optional[float] = None) -> int:
+        """array = the next array that rank `source`, by default any rank, has sent to this rank with this tag. Returns
+        the sender's rank. An array of another shape or dtype raises ArgumentError; it is lost, and the group
+        continues. A time-out does not break the group if nothing has arrived."""
+        return capi.mv_recv(self._handle, _lent(array), _source(source), tag, _options(timeout, array))
+
+    def recv_async(self, array: Any, source: Optional[int] = None, tag: int = 0, timeout: Optional[float] = None) -> Request:
+        """recv() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_recv, _lent(array), _source(source), tag, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until all ranks have called it."""
         capi.mv_group_barrier(self._handle, _options(timeout))
 
+    def barrier_async(self, timeout: Optional[float] = None) -> Request:
+        """barrier() without blocking."""
+        return self._begin(None, capi.mv_group_barrier, _options(timeout, flags=capi.MV_ASYNC))
+
+    def _begin(self, result: Any, function: Callable[..., int], *arguments: Any) -> Request:
+        """The request of an asynchronous operation."""
+        return Request(self._node, function(self._handle, *arguments), result)
+
+    def _with_mine(self, array: Any) -> np.ndarray:
+        """A fresh array for an all-gather's result, with this rank's part in its place."""
+        mine = np.asarray(_own(array))
+        gathered = np.empty((self.size, *mine.shape), mine.dtype)
+        gathered[self.rank] = mine
+        return gathered
+
+    def _to_gather(self, array: Any, root: int) -> np.ndarray:
+        """The array that mv_gather() takes: on the root that of all ranks."""
+        mine = _to_lend(array)
+        if self.rank != root:
+            return mine
+        gathered = np.empty((self.size, *mine.shape), mine.dtype)
+        gathered[root] = mine
+        return gathered
+
+    def _to_scatter(self, array: Any, parts: Any, root: int) -> Any:
+        """The array that mv_scatter() takes: on the root that of all ranks, from which its own part is copied."""
+        if self.rank != root:
+            return _lent(array)
+        own, whole = np.asarray(_own(array)), _to_lend(parts)
+        if whole.shape != (self.size, *own.shape) or whole.dtype != own.dtype:
+            text = f"parts is {whole.dtype} of shape {whole.shape}: {own.dtype} of shape {(self.size, *own.shape)} is needed"
+            raise ArgumentError(capi.MV_ESHAPE, text)
+        own[...] = whole[root]
+        return as_bits(whole)
+
+    def _to_exchange(
+        self, array: Any, send_rows: Any, receive_rows: Any, out: Any
+    ) -> Tuple[Callable[..., Any], List[Any], np.ndarray, List[np.ndarray]]:
+        """The function of an alltoall, its arrays, the result, and the arrays whose shapes the ranks compare."""
+        mine = _to_lend(array)
+        if (send_rows is None) != (receive_rows is None):
+            raise ValueError("send_rows and receive_rows are needed both, or none of them")
+        rows = [None if counts is None else np.asarray(as_rows(list(counts)), np.int64) for counts in (send_rows, receive_rows)]
+        if send_rows is None and len(mine) % self.size:
+            raise ValueError(f"{len(mine)} rows can't be divided evenly among {self.size} ranks")
+        for name, counts in zip(("send_rows", "receive_rows"), rows):
+            if counts is not None and (len(counts) != self.size or counts.min() < 0):
+                raise ValueError(f"{name}: a number of rows for each of {self.size} ranks is needed")
+        shape = mine.shape if rows[1] is None else (int(rows[1].sum()), *mine.shape[1:])
+        result = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
+        if result.shape != shape or result.dtype != mine.dtype:
+            raise ArgumentError(capi.MV_ESHAPE, f"out is {result.dtype} of shape {result.shape}: {mine.dtype} of shape {shape} is needed")
+        if rows[0] is None:
+            return capi.mv_alltoall, [as_bits(mine), as_bits(result)], result, [mine]
+        if rows[0].sum() != len(mine):
+            raise ValueError(f"send_rows has {rows[0].sum()} rows, and the array {len(mine)}")
+        row = int(np.prod(mine.shape[1:]))
+        return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, []
+
+    def _in_parts(self, array: Any) -> Tuple[np.ndarray, np.ndarray]:
+        """The array of a reduce-scatter, and this rank's part of it."""
+        whole = np.asarray(_own(array))
+        rows, over = divmod(len(whole), self.size)
+        if over:
+            raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")
+        return whole, whole[self.rank * rows : (self.rank + 1) * rows]
+
     def shrink(self, timeout: Optional[float] = None) -> Group:
         """Opens a new group of the survivors after a rank was lost. All survivors call it."""
-        return type(self)(handle=capi.mv_group_shrink(self._handle, _options(timeout)))
+        return type(self)(self._node, handle=capi.mv_group_shrink(self._handle, _options(timeout)))
 
     def close(self) -> None:
         """Leaves the group. Ranks that wait for this one, now or later, get an error that names it."""

@@ -518,7 +518,7 @@ static mv_status use_group(struct thread* t) {
   const mv_group group = pick(t, GROUP);
   struct how how;
   mv_call_options* const options = how_of(t, &how);
-  const uint64_t count = 1 + below(t, kFloats / 2);
+  const uint64_t count = 1 + below(t, kFloats / 2), counts[2] = {count, count};
   const int32_t reduction = (int32_t)(1 + below(t, 6));
   float* const out = buffer();
   mv_array arrays[2] = {{out, count / 2, MV_F32, 0}, {out + count / 2, count - count / 2, MV_F32, 0}};
@@ -529,7 +529,13 @@ static mv_status use_group(struct thread* t) {
   int64_t members[4];
   uint64_t contributors = 0;
   options->flags &= ~(uint32_t)MV_FORGET;
-  switch (below(t, 14)) {
+  switch (below(t, 20)) {
+    case 13: return hold(t, &how, mv_gather(group, ones, out, count, MV_F32, (int64_t)below(t, 2), options));
+    case 14: return hold(t, &how, mv_scatter(group, ones, out, count, MV_F32, (int64_t)below(t, 2), options));
+    case 15: return hold(t, &how, mv_alltoall(group, ones, out, count, MV_F32, options));
+    case 16: return hold(t, &how, mv_alltoall_counts(group, ones, counts, out, counts, MV_F32, options));
+    case 17: return hold(t, &how, mv_send(group, ones, count, MV_F32, (int64_t)below(t, 2), 0, options));
+    case 18: return hold(t, &how, mv_recv(group, out, count, MV_F32, (int64_t)below(t, 3) - 1, 0, NULL, options));
     case 0:
     case 1: return hold(t, &how, mv_allreduce(group, NULL, out, count, MV_F32, reduction, options));
     case 2: return hold(t, &how, mv_allreduce_many(group, NULL, arrays, 2, reduction, 0, NULL, options));

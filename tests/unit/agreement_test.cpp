@@ -78,6 +78,16 @@ void a_decision_known_to_a_survivor_holds(void**) {
   for (const uint32_t rank : {1U, 2U}) assert_true(group.ranks[rank].decided() == (Agreement::Ranks{0, 1, 2}));
 }
 
+/// The reports come before rank 0 has the group, which drops them. It asks for them later.
+void a_coordinator_that_asks_gets_a_report_again(void**) {
+  Three group;
+  group.words[{1, 0}].clear();
+  group.words[{2, 0}].clear();
+  for (const uint32_t rank : {1U, 2U}) group.deliver(0, rank);
+  for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
+  assert_true(group.ranks[0].decided() == (Agreement::Ranks{0, 1, 2}));
+}
+
 }  // namespace
 
 int main() {
@@ -86,6 +96,7 @@ int main() {
       cmocka_unit_test(nonsense_of_a_peer_is_passed_over),
       cmocka_unit_test(a_lost_ranks_decision_does_not_overtake_a_report),
       cmocka_unit_test(a_decision_known_to_a_survivor_holds),
+      cmocka_unit_test(a_coordinator_that_asks_gets_a_report_again),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

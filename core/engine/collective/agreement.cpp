@@ -28,6 +28,7 @@ void Agreement::heard(uint32_t from, const Word& word) {
   const Ranks gone = known(word.gone);
   gone_.insert(gone.begin(), gone.end());
   reported_.insert(from);
+  if (word.asks) told_ = UINT32_MAX;  // it may not have known the group when this rank's report came
   proceed();
 }
 

@@ -120,6 +120,11 @@ class Group(Handle):
         return self._handle
 
     @property
+    def node(self) -> int:
+        """The mv_node, for functions of polyverso.capi, and for opening another group: Group(group.node)."""
+        return self._node
+
+    @property
     def info(self) -> Dict[str, Any]:
         """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations; if it is broken, the reason."""
         return capi.mv_group_describe(self._handle)

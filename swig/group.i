@@ -1,5 +1,7 @@
 /* Groups, for every language. Arrays are reduced in place, so one argument is both `in` and `out`; for an all-gather
- * and a reduce-scatter it is the larger one, and the other is the rank's own part of it. mv_custom_next() copies
+ * and a reduce-scatter, and for a gather and a scatter on the root, it is the larger one, and the other is the rank's
+ * own part of it. An alltoall takes a list: [send, receive], or [send, send_counts, receive, receive_counts] with
+ * counts of dtype i64. mv_custom_next() copies
  * another rank's values into the caller's arrays, because the originals are invalid after mv_custom_done(). Only
  * mv_allreduce_custom(), which takes a function for C to call, is not available. */
 %ignore mv_group_info;
@@ -25,6 +27,35 @@ static int pv_own_place(mv_group group, void *whole, uint64_t *count, mv_dtype d
 }
 #define PV_NO_PARTS "%" PRIu64 " elements can't be divided evenly among the ranks"
 
+/* pv_own_place() on the root; on another rank the array is its own part. */
+static int pv_root_place(mv_group group, int64_t root, void *whole, uint64_t *count, mv_dtype dtype, void **own, int *is_root) {
+  mv_group_info info = MV_GROUP_INFO_INIT;
+  mv_status status;
+  while ((status = mv_group_describe(group, &info)) == MV_EINTR) continue;
+  *is_root = status == MV_OK && info.rank == root;
+  *own = whole;
+  return !*is_root || pv_own_place(group, whole, count, dtype, own);
+}
+
+/* Whether `counts` has a count for each rank, and they add up to the elements of `values`. If there is no such group,
+ * the call itself will report it. */
+static int pv_counts_fit(mv_group group, const mv_array *values, const mv_array *counts) {
+  mv_group_info info = MV_GROUP_INFO_INIT;
+  uint64_t sum = 0;
+  mv_status status;
+  while ((status = mv_group_describe(group, &info)) == MV_EINTR) continue;
+  if (status != MV_OK) return 1;
+  if (counts->dtype != MV_I64 || counts->count != (uint64_t)info.ranks) return 0;
+  for (uint64_t i = 0; i < counts->count; ++i) {
+    const int64_t count = ((const int64_t *)counts->data)[i];
+    if (count < 0 || (uint64_t)count > values->count) return 0;
+    sum += (uint64_t)count;
+  }
+  return sum == values->count;
+}
+#define PV_NOT_TWO "a list of two arrays of one dtype and length is needed: send, receive"
+#define PV_NOT_FOUR "a list of four arrays is needed: send, send_counts, receive, receive_counts; counts are i64, one for each rank, and add up to the elements"
+
 /* Copies another rank's arrays to `places`. Returns how many were copied before one did not match, or `arrays`. */
 static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t arrays) {
   for (uint64_t i = 0; i < arrays; ++i) {
@@ -46,7 +77,24 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
   if ($2->flags & MV_ASYNC) $1 = NULL;
 }
 
+%typemap(check) (int64_t *source, const mv_call_options *options) {
+  if ($2->flags & MV_ASYNC) $1 = NULL;
+}
+
 #if defined(SWIGPYTHON)
+%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (pv_array_list list, const mv_array *given = NULL, uint64_t number = 0) {
+  if (!pv_lend_arrays($input, "$symname", &list)) SWIG_fail;
+  given = list.arrays;
+  number = (uint64_t)list.count;
+}
+%typemap(arginit) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { memset(&list$argnum, 0, sizeof list$argnum); }
+%typemap(freearg) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { pv_release_arrays(&list$argnum); }
+%typemap(argout) int64_t *source {
+  if ($1) $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong(*$1));
+}
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) (Py_buffer view, int lent = 0) {
   if (!pv_lend($input, "$symname", PyBUF_WRITABLE, &view, &lent, &$3, &$4)) SWIG_fail;
   $1 = NULL;
@@ -125,6 +173,16 @@ static PyObject *pv_group_info(const mv_group_info *info) {
 #define PV_CUSTOM_ARRAYS pv_custom_arrays
 %}
 #elif defined(SWIGPERL)
+%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (SV *written = NULL, const mv_array *given = NULL, uint64_t number = 0) {
+  if (!(given = pv_lend_arrays($input, "$symname", &number))) SWIG_fail;
+  written = $input;
+}
+%typemap(argout) (const void *send, void *receive, uint64_t count, mv_dtype dtype),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) { pv_written_arrays(written$argnum); }
+%typemap(argout) int64_t *source {
+  if ($1) PV_PUSH(newSViv((IV)*$1));
+}
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) (SV *written = NULL) {
   $1 = NULL;
   if (!pv_lend($input, "$symname", 1, &$2, &$3, &$4)) SWIG_fail;
@@ -198,6 +256,16 @@ static SV *pv_group_info(const mv_group_info *info) {
 #define PV_CUSTOM_ARRAYS pv_custom_arrays
 %}
 #elif defined(SWIGLUA)
+%typemap(in) (const void *send, void *receive, uint64_t count, mv_dtype dtype) (const mv_array *given = NULL, uint64_t number = 0),
+  (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) (const mv_array *given = NULL, uint64_t number = 0) {
+  if (!(given = pv_lend_arrays(L, $input, "$symname", &number))) SWIG_fail;
+}
+%typemap(argout) int64_t *source {
+  if ($1) {
+    pv_push_integer(L, *$1);
+    SWIG_arg++;
+  }
+}
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) {
   $1 = NULL;
   if (!pv_lend_in_place(L, $input, "$symname", &$2, &$3, &$4)) SWIG_fail;
@@ -379,6 +447,58 @@ MV_READS(function, options, 1)
   }
   if (is_scattered) $1 = $2, $2 = own;
 }
+%apply (const void *in, void *out, uint64_t count, mv_dtype dtype) {
+  (const void *mine, void *all, uint64_t count, mv_dtype dtype), (const void *all, void *mine, uint64_t count, mv_dtype dtype)
+};
+%typemap(check) (const void *mine, void *all, uint64_t count, mv_dtype dtype) {
+  const uint64_t all = $3;
+  void *own = NULL;
+  int is_root = 0;
+  if (!pv_root_place(arg1, arg6, $2, &$3, $4, &own, &is_root)) {
+    PV_REFUSE(MV_ESHAPE, "$symname", PV_NO_PARTS, all);
+    SWIG_fail;
+  }
+  $1 = own;
+  if (!is_root) $2 = NULL;
+}
+%typemap(check) (const void *all, void *mine, uint64_t count, mv_dtype dtype) {
+  const uint64_t all = $3;
+  void *own = NULL;
+  int is_root = 0;
+  if (!pv_root_place(arg1, arg6, $2, &$3, $4, &own, &is_root)) {
+    PV_REFUSE(MV_ESHAPE, "$symname", PV_NO_PARTS, all);
+    SWIG_fail;
+  }
+  $1 = is_root ? $2 : NULL;
+  $2 = own;
+}
+%typemap(check) (const void *send, void *receive, uint64_t count, mv_dtype dtype) {
+  void *own = NULL;
+  if (number$argnum != 2 || given$argnum[0].dtype != given$argnum[1].dtype || given$argnum[0].count != given$argnum[1].count) {
+    PV_REFUSE(MV_ESHAPE, "$symname", PV_NOT_TWO);
+    SWIG_fail;
+  }
+  $1 = given$argnum[0].data;
+  $2 = given$argnum[1].data;
+  $3 = given$argnum[0].count;
+  $4 = given$argnum[0].dtype;
+  if (!pv_own_place(arg1, $2, &$3, $4, &own)) {
+    PV_REFUSE(MV_ESHAPE, "$symname", PV_NO_PARTS, given$argnum[0].count);
+    SWIG_fail;
+  }
+}
+%typemap(check) (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
+  if (number$argnum != 4 || given$argnum[0].dtype != given$argnum[2].dtype || !pv_counts_fit(arg1, &given$argnum[0], &given$argnum[1]) ||
+      !pv_counts_fit(arg1, &given$argnum[2], &given$argnum[3])) {
+    PV_REFUSE(MV_ESHAPE, "$symname", PV_NOT_FOUR);
+    SWIG_fail;
+  }
+  $1 = given$argnum[0].data;
+  $2 = (uint64_t *)given$argnum[1].data;
+  $3 = given$argnum[2].data;
+  $4 = (uint64_t *)given$argnum[3].data;
+  $5 = given$argnum[0].dtype;
+}
 /* As many as it was begun with. For one that was not begun here, the C function checks. */
 %typemap(check) mv_array *theirs {
   const int64_t wanted = PV_CUSTOM_ARRAYS(arg1);
@@ -412,6 +532,12 @@ MV_READS(mv_broadcast, arg6, 1)
 MV_READS_MANY(mv_broadcast_many, arg5)
 MV_READS(mv_allgather, arg6, 1)
 MV_READS(mv_reduce_scatter, arg7, 1)
+MV_READS(mv_gather, arg7, 1)
+MV_READS(mv_scatter, arg7, 1)
+MV_READS_MANY(mv_alltoall, arg6)
+MV_READS_MANY(mv_alltoall_counts, arg7)
+MV_READS(mv_send, arg7, 1)
+MV_READS(mv_recv, arg8, 1)
 MV_CALLS(mv_group_barrier, arg2)
 MV_DRAINS(mv_allreduce_drain)
 MV_RESUMES(mv_allreduce_zeros)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ using What = collective::Kind;
 using collective::Operation;
 using math::Reduction;
 
+static_assert(static_cast<uint64_t>(MV_ANY_RANK) == collective::kAnyRank);
 static_assert(static_cast<int>(Reduction::kSum) == MV_REDUCE_SUM && static_cast<int>(Reduction::kAverage) == MV_REDUCE_AVG);
 
 base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t count) {
@@ -100,6 +102,15 @@ base::Result<Operation> one_array(What kind, const void* in, void* out, uint64_t
   operation.kind = kind;
   operation.out = {{static_cast<std::byte*>(out), count, dtype}};
   if (in != nullptr && in != out) operation.in = {static_cast<const std::byte*>(in)};
+  return operation;
+}
+
+/// An operation on a part for each rank, out of place. `all_out`: `count` is of each part of `out`; otherwise of `out`.
+base::Result<Operation> parts_of_ranks(const GroupEntry& entry, What kind, const void* in, void* out, uint64_t count, bool all_out, mv_dtype dtype) {
+  const uint64_t ranks = entry.group->members().size();
+  if (count > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "count is {}", count);
+  auto operation = one_array(kind, nullptr, out, all_out ? count * ranks : count, dtype);
+  operation.value().in = {static_cast<const std::byte*>(in)};
   return operation;
 }
 
@@ -329,6 +340,57 @@ mv_status mv_reduce_scatter(mv_group group, const void* in, void* out, uint64_t 
     auto how = read_reduction(reduction);
     if (!how.ok()) return how.status();
     operation.value().reduction = how.value();
+    return operation;
+  });
+}
+mv_status mv_gather(mv_group group, const void* mine, void* all, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options* options) {
+  return operate("mv_gather", group, options, [&](const GroupEntry& entry) {
+    auto operation = parts_of_ranks(entry, What::kGather, mine, all, count, true, dtype);
+    if (auto status = operation.ok() ? set_root(operation.value(), root) : base::Status(); !status.ok()) return base::Result<Operation>(status);
+    return operation;
+  });
+}
+mv_status mv_scatter(mv_group group, const void* all, void* mine, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options* options) {
+  return operate("mv_scatter", group, options, [&](const GroupEntry& entry) {
+    auto operation = parts_of_ranks(entry, What::kScatter, all, mine, count, false, dtype);
+    if (auto status = operation.ok() ? set_root(operation.value(), root) : base::Status(); !status.ok()) return base::Result<Operation>(status);
+    return operation;
+  });
+}
+mv_status mv_alltoall(mv_group group, const void* send, void* receive, uint64_t count, mv_dtype dtype, const mv_call_options* options) {
+  return operate("mv_alltoall", group, options,
+                 [&](const GroupEntry& entry) { return parts_of_ranks(entry, What::kAlltoall, send, receive, count, true, dtype); });
+}
+mv_status mv_alltoall_counts(mv_group group, const void* send, const uint64_t* send_counts, void* receive, const uint64_t* receive_counts,
+                             mv_dtype dtype, const mv_call_options* options) {
+  return operate("mv_alltoall_counts", group, options, [&](const GroupEntry& entry) -> base::Result<Operation> {
+    if (send_counts == nullptr || receive_counts == nullptr) return base::error(MV_EINVAL, "{} is NULL", send_counts == nullptr ? "send_counts" : "receive_counts");
+    const size_t ranks = entry.group->members().size();
+    for (const uint64_t* counts : {send_counts, receive_counts})
+      for (size_t rank = 0; rank < ranks; ++rank)
+        if (counts[rank] > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "the count of rank {} is {}", rank, counts[rank]);
+    auto operation = parts_of_ranks(entry, What::kAlltoallCounts, send, receive, std::accumulate(receive_counts, receive_counts + ranks, uint64_t{0}), false, dtype);
+    if (operation.ok()) {
+      operation.value().send_counts.assign(send_counts, send_counts + ranks);
+      operation.value().receive_counts.assign(receive_counts, receive_counts + ranks);
+    }
+    return operation;
+  });
+}
+mv_status mv_send(mv_group group, const void* data, uint64_t count, mv_dtype dtype, int64_t to, int64_t tag, const mv_call_options* options) {
+  return operate("mv_send", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
+    auto operation = one_array(What::kSend, nullptr, const_cast<void*>(data), count, dtype);  // only read
+    operation.value().tag = tag;
+    operation.value().root = static_cast<uint64_t>(to);
+    return operation;
+  });
+}
+mv_status mv_recv(mv_group group, void* data, uint64_t count, mv_dtype dtype, int64_t from, int64_t tag, int64_t* source, const mv_call_options* options) {
+  return operate("mv_recv", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
+    auto operation = one_array(What::kRecv, nullptr, data, count, dtype);
+    operation.value().tag = tag;
+    operation.value().root = static_cast<uint64_t>(from);
+    operation.value().source = source;
     return operation;
   });
 }

@@ -14,7 +14,7 @@ constexpr size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * k
 
 Plan::Plan(const collective::Operation& operation, size_t ranks) {
   const Kind kind = operation.kind;
-  if (kind == Kind::kCustom) return;  // only agreed upon; its values are exchanged elsewhere
+  if (collective::is_by_messages(kind)) return;  // only agreed upon
   from_all = kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   copied = kind == Kind::kAllreduce || kind == Kind::kBroadcast || kind == Kind::kAllgather;
   has_root_ = kind == Kind::kReduce || kind == Kind::kBroadcast;

@@ -48,7 +48,8 @@ RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::ve
 
 uint64_t RankContext::signature() const {
   uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
-  for (const collective::Array& array : what_.out) hash = mix(mix(hash, array.count), static_cast<uint64_t>(array.dtype));
+  for (const collective::Array& array : what_.out)
+    hash = mix(mix(hash, what_.kind == Kind::kAlltoallCounts ? 0 : array.count), static_cast<uint64_t>(array.dtype));
   return hash;
 }
 
@@ -216,11 +217,12 @@ std::string RankContext::describe(size_t rank) const {
   const size_t arrays = std::min<size_t>(header.arrays, kMostArrays);
   for (size_t i = 0; i < std::min(arrays, kShown); ++i) {
     const Described array = described(rank, i);
-    text += fmt::format("{}{} {}", i == 0 ? " of " : ", ", array.count, tensor::dtype_name(static_cast<mv_dtype>(array.dtype)));
+    const std::string count = header.kind == Kind::kAlltoallCounts ? "" : fmt::format("{} ", array.count);
+    text += fmt::format("{}{}{}", i == 0 ? " of " : ", ", count, tensor::dtype_name(static_cast<mv_dtype>(array.dtype)));
   }
   if (arrays > kShown) text += fmt::format(" and {} more", arrays - kShown);
-  if (header.kind == Kind::kReduce) text += fmt::format(" to rank {}", header.root);
-  if (header.kind == Kind::kBroadcast) text += fmt::format(" from rank {}", header.root);
+  if (collective::is_to_root(header.kind)) text += fmt::format(" to rank {}", header.root);
+  if (collective::is_from_root(header.kind)) text += fmt::format(" from rank {}", header.root);
   return text;
 }
 

@@ -47,7 +47,8 @@ class RankContext {
   // One thread at a time.
 
   /// Borrows what `operation` points to until finish() returns something other than MV_EINTR. After an error nothing
-  /// has begun. A kCustom operation is only agreed upon here.
+  /// has begun. An operation whose values go by messages
+  /// (collective::is_by_messages()) is only agreed upon here.
   base::Status begin(const collective::Operation& operation);
   /// MV_EINTR after a signal: call it again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on.
   /// Any other error ends the group: MV_EPEERLOST if a rank is lost or has left, MV_ETIMEOUT with the names of the late

@@ -5,12 +5,17 @@
 --     group:allreduce(loss, {op = "avg"})
 --     group:broadcast(weights, {root = 0})
 --     local losses = group:allgather(loss)                      -- of shape {ranks, ...}
+--     group:send(activations, 1)                                -- which calls group:recv(activations, 0)
 --
 -- Arrays are polyverso.tensor's tensors, Torch's (or its stand-in's) tensors, and FFI memory. They are changed in
 -- place; only a Torch tensor that is not contiguous is copied. All ranks make the same calls in the same order. `how`
 -- is nil or a table:
 --   op = "sum"            or "prod", "min", "max", "avg"
---   root = 0              the rank that receives the result of reduce(), or whose array broadcast() sends
+--   root = 0              the rank that receives the result of reduce() or gather(), or whose array broadcast() or
+--                         scatter() sends
+--   tag = 0               send(), recv(): any integer; recv() takes only arrays with its own tag
+--   async = true          returns a request at once. Its wait() returns the result. Until then the arrays must not be
+--                         used, and a Torch tensor that is not contiguous is unchanged
 --   draining = true       this rank only takes part: it does not count as a contributor
 --   timeout = seconds     instead of the node's default
 
@@ -19,6 +24,7 @@ local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
 local names = require("polyverso.names")
 local objects = require("polyverso.objects")
+local Request = require("polyverso.request")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
@@ -30,7 +36,8 @@ local OPERATIONS = {
 local NAMES = {}
 for name, code in pairs(OPERATIONS) do NAMES[code] = name end
 
-local KNOWN = values.set_of("op, root, draining, timeout")
+local KNOWN = values.set_of("op, root, draining, tag, async, timeout")
+local KNOWN_TO_EXCHANGE = values.set_of("send_rows, receive_rows, async, timeout")
 
 local function code(how)
   local found = OPERATIONS[how.op or "sum"]
@@ -45,7 +52,7 @@ local function flags(how) return how.draining and capi.MV_DRAINING or 0 end
 
 -- The ranks compare the shapes of the tensors.
 local function options(how, tensors)
-  return values.call_options(0, how.timeout, tensors and not how.draining and arrays.label(tensors) or nil)
+  return values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout, tensors and not how.draining and arrays.label(tensors) or nil)
 end
 
 local Group = {}
@@ -67,24 +74,58 @@ function Group:members()
   return ids
 end
 
--- Runs call(tensors, how) on one array or several, which it changes in place; returns the call's result.
-local function in_place(found, given, how, call)
+-- The result of a call: result(), or the request whose result it is. `made` is what the C function has returned.
+local function finished(self, name, how, made, result)
+  if how.async then return Request.new(made, result, name, self) end
+  return result()
+end
+
+-- Runs call(tensors, how) on one array or several, which it changes in place. Returns the arrays, or the call's own
+-- result; if it is asynchronous, a request.
+local function in_place(self, name, found, given, how, call)
   local copies = {}
   how = values.checked(how, KNOWN)
-  local result = call(found(given, copies), how)
-  arrays.copy_back(copies)
-  return result
+  local made = call(found(given, copies), how)
+  return finished(self, name, how, made, function()
+    arrays.copy_back(copies)
+    copies = {} -- a second wait() must not overwrite later changes
+    if made ~= nil and not how.async then return made end
+    return given
+  end)
+end
+
+-- A new array for results, of the kind of `array`, and its tensor.
+local function fresh(array, shape)
+  if not foreign.is_tensor(array) then
+    local made = tensor.zeros(shape, arrays.one(array):dtype())
+    return made, made
+  end
+  local made = array:clone():resize(foreign.torch().LongStorage(shape))
+  return made, arrays.one(made)
+end
+
+-- An array of shape {ranks, ...} with this rank's own in its place.
+local function with_own(self, array)
+  local mine = arrays.one(array)
+  local shape = mine:shape()
+  table.insert(shape, 1, 1)
+  local own = mine:reshape(shape)
+  shape[1] = self.size
+  local made, all = fresh(array, shape)
+  all:slice(self.rank, self.rank + 1):assign(own)
+  return made, all, mine
 end
 
 --- array = the reduction of all ranks' arrays, with the same bits on all ranks. Returns the array.
 function Group:allreduce(array, how)
-  in_place(arrays.one, array, how, function(one, said) capi.mv_allreduce(self.handle, one, code(said), options(said, {one})) end)
-  return array
+  return in_place(self, "allreduce", arrays.one, array, how, function(one, said)
+    return capi.mv_allreduce(self.handle, one, code(said), options(said, {one}))
+  end)
 end
 
---- Reduces several arrays in one operation; returns the number of contributors.
+--- Reduces several arrays in one operation; returns the number of contributors. The result of a request is the list.
 function Group:allreduce_many(list, how)
-  return in_place(arrays.tensors, list, how, function(all, said)
+  return in_place(self, "allreduce_many", arrays.tensors, list, how, function(all, said)
     return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said, all))
   end)
 end
@@ -94,33 +135,107 @@ function Group:allreduce_zeros(how) capi.mv_allreduce_zeros(self.handle, options
 
 --- Like allreduce(), but only the root gets the result; the arrays of the other ranks stay unchanged.
 function Group:reduce(array, how)
-  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said)) end)
-  return array
+  return in_place(self, "reduce", arrays.one, array, how, function(one, said)
+    return capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said))
+  end)
 end
 
 --- array = the root's array, on all ranks. Returns it.
 function Group:broadcast(array, how)
-  in_place(arrays.one, array, how, function(one, said) capi.mv_broadcast(self.handle, one, said.root or 0, options(said)) end)
-  return array
+  return in_place(self, "broadcast", arrays.one, array, how, function(one, said)
+    return capi.mv_broadcast(self.handle, one, said.root or 0, options(said))
+  end)
 end
 
+--- Broadcasts several arrays in one operation. Returns the list.
 function Group:broadcast_many(list, how)
-  in_place(arrays.tensors, list, how, function(all, said) capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said)) end)
+  return in_place(self, "broadcast_many", arrays.tensors, list, how, function(all, said)
+    return capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said))
+  end)
 end
 
 --- The arrays of all ranks, in the order of ranks; all have the same shape. Returns a tensor of shape {ranks, ...},
 -- which is a Torch tensor if `array` is one.
 function Group:allgather(array, how)
+  how = values.checked(how, KNOWN)
+  local made, all, mine = with_own(self, array)
+  return finished(self, "allgather", how, capi.mv_allgather(self.handle, all, options(how, {mine})), function() return made end)
+end
+
+--- Like allgather(), but only the root gets the result; the other ranks get nil.
+function Group:gather(array, how)
+  how = values.checked(how, KNOWN)
+  local root = how.root or 0
+  local made, all
+  if self.rank == root then made, all = with_own(self, array) else all = arrays.one(array) end
+  return finished(self, "gather", how, capi.mv_gather(self.handle, all, root, options(how)), function() return made end)
+end
+
+--- array = this rank's part of the root's `parts`, an array of shape {ranks, ...}. The other ranks' `parts` is not used.
+-- Returns the array.
+function Group:scatter(array, parts, how)
+  return in_place(self, "scatter", arrays.one, array, how, function(one, said)
+    local root = said.root or 0
+    local all = one
+    if self.rank == root then
+      all = arrays.one(parts)
+      local shape = all:shape()
+      if shape[1] ~= self.size or all:count() ~= self.size * one:count() then
+        capi.raise(capi.MV_ESHAPE, ("parts has %d elements in %s rows: %d rows of %d elements are needed"):format(
+          all:count(), tostring(shape[1] or "no"), self.size, one:count()))
+      end
+      one:assign(all:slice(root, root + 1):reshape(one:shape()))
+    end
+    return capi.mv_scatter(self.handle, all, root, options(said))
+  end)
+end
+
+--- Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks. Returns a new
+-- array. send_rows, receive_rows: the numbers of rows for and from each rank; as many for all by default. If a rank does
+-- not receive as many rows as the other one sends, all ranks get an error (MV_EDISAGREE).
+function Group:alltoall(array, how)
+  how = values.checked(how, KNOWN_TO_EXCHANGE)
   local mine = arrays.one(array)
   local shape = mine:shape()
-  table.insert(shape, 1, 1)
-  local own = mine:reshape(shape)
-  shape[1] = self.size
-  local made = foreign.is_tensor(array) and array:clone():resize(foreign.torch().LongStorage(shape))
-  local all = made and arrays.one(made) or tensor.zeros(shape, mine:dtype())
-  all:slice(self.rank, self.rank + 1):assign(own)
-  capi.mv_allgather(self.handle, all, options(values.checked(how, KNOWN), {mine}))
-  return made or all
+  local rows = shape[1] or 1
+  local function sum(list)
+    local all = 0
+    for _, count in ipairs(list) do all = all + count end
+    return all
+  end
+  if (how.send_rows == nil) ~= (how.receive_rows == nil) then
+    capi.raise(capi.MV_EINVAL, "send_rows and receive_rows are needed both, or none of them")
+  end
+  if how.receive_rows then shape[1] = sum(how.receive_rows) end
+  local made, all = fresh(array, shape)
+  local function result() return made end
+  if not how.send_rows then
+    return finished(self, "alltoall", how, capi.mv_alltoall(self.handle, {mine, all}, options(how, {mine})), result)
+  end
+  local each = rows > 0 and mine:count() / rows or 0
+  local function elements(list)
+    local counts = {}
+    for rank, count in ipairs(list) do counts[rank] = count * each end
+    return tensor.copy_of(counts, "i64")
+  end
+  local given = {mine, elements(how.send_rows), all, elements(how.receive_rows)}
+  return finished(self, "alltoall", how, capi.mv_alltoall_counts(self.handle, given, options(how)), result)
+end
+
+--- Sends the array to rank `to`, which calls recv() with the same tag. Other ranks do not take part. A small array is
+-- sent before it is received; send() of a large one returns when it has been received.
+function Group:send(array, to, how)
+  how = values.checked(how, KNOWN)
+  local one = arrays.one(array)
+  return finished(self, "send", how, capi.mv_send(self.handle, one, to, how.tag or 0, options(how, {one})), function() end)
+end
+
+--- array = the next array that rank `source` (nil: any rank) has sent to this rank with this tag. Returns the sender's
+-- rank; the result of a request is the array. An array of another shape or dtype is an error; it is lost.
+function Group:recv(array, source, how)
+  return in_place(self, "recv", arrays.one, array, how, function(one, said)
+    return capi.mv_recv(self.handle, one, source or capi.MV_ANY_RANK, said.tag or 0, options(said, {one}))
+  end)
 end
 
 --- Like allreduce(), but each rank gets only its own part of the result: an equal number of rows for each rank. Returns
@@ -130,9 +245,15 @@ function Group:reduce_scatter(array, how)
   local rows = math.floor(all / self.size)
   if rows * self.size ~= all then capi.raise(capi.MV_ESHAPE, ("%d rows can't be divided evenly among %d ranks"):format(all, self.size)) end
   local first = self.rank * rows
-  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce_scatter(self.handle, one, code(said), options(said, {one})) end)
-  if foreign.is_tensor(array) then return array:narrow(1, first + 1, rows) end
-  return arrays.one(array):slice(first, first + rows)
+  local copies = {}
+  how = values.checked(how, KNOWN)
+  local one = arrays.one(array, copies)
+  return finished(self, "reduce_scatter", how, capi.mv_reduce_scatter(self.handle, one, code(how), options(how, {one})), function()
+    arrays.copy_back(copies)
+    copies = {}
+    if foreign.is_tensor(array) then return array:narrow(1, first + 1, rows) end
+    return arrays.one(array):slice(first, first + rows)
+  end)
 end
 
 -- ------------------------------------------------------------------ custom reductions
@@ -214,7 +335,11 @@ function Group:drain(how)
   return {op = NAMES[told.reduction], arrays = told.arrays}
 end
 
-function Group:barrier(how) capi.mv_group_barrier(self.handle, options(values.checked(how, KNOWN))) end
+--- Waits until all ranks have called it.
+function Group:barrier(how)
+  how = values.checked(how, KNOWN)
+  return finished(self, "barrier", how, capi.mv_group_barrier(self.handle, options(how)), function() end)
+end
 
 --- After a rank is lost: makes a new group of the survivors, which must all call it.
 function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN))), self.life) end

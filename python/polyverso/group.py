@@ -7,6 +7,7 @@
         group.allreduce(loss, op="avg")
         group.broadcast(weights, root=0)
         losses = group.allgather(loss)          # of shape (ranks, *loss.shape)
+        group.send(activations, to=1)           # which calls group.recv(activations, 0)
 
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
@@ -59,6 +60,10 @@ def _options(timeout: Optional[float], *arrays: Any, flags: int = 0) -> Dict[str
     """The call's options. The ranks compare the shapes of the arrays."""
     shapes = tuple(map(shape_of, arrays))
     return {"flags": flags, "timeout_ms": milliseconds(timeout), "label": label_of(("",) * len(shapes), shapes)}
+
+
+def _source(rank: Optional[int]) -> int:
+    return capi.MV_ANY_RANK if rank is None else rank
 
 
 class Drained(NamedTuple):
@@ -250,6 +255,68 @@ class Group(Handle):
         options = _options(timeout, whole, flags=capi.MV_ASYNC)
         return self._begin(part, capi.mv_reduce_scatter, as_bits(whole), _code(op), options)
 
+    def gather(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+        """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array on
+        `root`, None on the other ranks."""
+        given = self._to_gather(array, root)
+        capi.mv_gather(self._handle, as_bits(given), root, _options(timeout))
+        return given if self.rank == root else None
+
+    def gather_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """gather() without blocking. The request's result is that of gather()."""
+        given = self._to_gather(array, root)
+        result = given if self.rank == root else None
+        return self._begin(result, capi.mv_gather, as_bits(given), root, _options(timeout, flags=capi.MV_ASYNC))
+
+    def scatter(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Any:
+        """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype.
+        The other ranks' `parts` is not used. Returns the array."""
+        capi.mv_scatter(self._handle, self._to_scatter(array, parts, root), root, _options(timeout))
+        return array
+
+    def scatter_async(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Request:
+        """scatter() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_scatter, self._to_scatter(array, parts, root), root, _options(timeout, flags=capi.MV_ASYNC))
+
+    def alltoall(
+        self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
+    ) -> np.ndarray:
+        """Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks: a fresh
+        array, or `out`, an array of the result's shape and dtype that does not overlap `array`.
+
+        send_rows, receive_rows: by rank, the number of rows for and from that rank; an equal number for all ranks by
+        default. A rank must receive as many rows as the other one sends, otherwise all ranks raise StateError.
+        """
+        function, arrays, result, labelled = self._to_exchange(array, send_rows, receive_rows, out)
+        function(self._handle, arrays, _options(timeout, *labelled))
+        return result
+
+    def alltoall_async(
+        self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
+    ) -> Request:
+        """alltoall() without blocking. The request's result is that of alltoall()."""
+        function, arrays, result, labelled = self._to_exchange(array, send_rows, receive_rows, out)
+        return self._begin(result, function, arrays, _options(timeout, *labelled, flags=capi.MV_ASYNC))
+
+    def send(self, array: Any, to: int, tag: int = 0, timeout: Optional[float] = None) -> None:
+        """Sends the array to rank `to`, which calls recv() with this tag. Other ranks do not take part. A small array
+        is sent before it is received; send() of a large one returns when it has been received."""
+        capi.mv_send(self._handle, in_place(array), to, tag, _options(timeout, array))
+
+    def send_async(self, array: Any, to: int, tag: int = 0, timeout: Optional[float] = None) -> Request:
+        """send() without blocking."""
+        return self._begin(None, capi.mv_send, in_place(array), to, tag, _options(timeout, array, flags=capi.MV_ASYNC))
+
+    def recv(self, array: Any, source: Optional[int] = None, tag: int = 0, timeout: Optional[float] = None) -> int:
+        """array = the next array that rank `source`, by default any rank, has sent to this rank with this tag. Returns
+        the sender's rank. An array of another shape or dtype raises ArgumentError; it is lost, and the group
+        continues. A time-out does not break the group if nothing has arrived."""
+        return capi.mv_recv(self._handle, in_place(array), _source(source), tag, _options(timeout, array))
+
+    def recv_async(self, array: Any, source: Optional[int] = None, tag: int = 0, timeout: Optional[float] = None) -> Request:
+        """recv() without blocking. The request's result is the array."""
+        return self._begin(array, capi.mv_recv, in_place(array), _source(source), tag, _options(timeout, array, flags=capi.MV_ASYNC))
+
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until all ranks have called it."""
         capi.mv_group_barrier(self._handle, _options(timeout))
@@ -272,6 +339,50 @@ class Group(Handle):
             raise ArgumentError(capi.MV_ESHAPE, text)
         gathered[self.rank] = mine
         return gathered
+
+    def _to_gather(self, array: Any, root: int) -> np.ndarray:
+        """The array that mv_gather() takes: on the root that of all ranks."""
+        mine = np.ascontiguousarray(_own(array))
+        if self.rank != root:
+            return mine
+        gathered = np.empty((self.size, *mine.shape), mine.dtype)
+        gathered[root] = mine
+        return gathered
+
+    def _to_scatter(self, array: Any, parts: Any, root: int) -> Any:
+        """The array that mv_scatter() takes: on the root that of all ranks, from which its own part is copied."""
+        if self.rank != root:
+            return in_place(array)
+        own, whole = np.asarray(_own(array)), np.ascontiguousarray(memory_of(parts))
+        if whole.shape != (self.size, *own.shape) or whole.dtype != own.dtype:
+            text = f"parts is {whole.dtype} of shape {whole.shape}: {own.dtype} of shape {(self.size, *own.shape)} is needed"
+            raise ArgumentError(capi.MV_ESHAPE, text)
+        own[...] = whole[root]
+        return as_bits(whole)
+
+    def _to_exchange(
+        self, array: Any, send_rows: Any, receive_rows: Any, out: Any
+    ) -> Tuple[Callable[..., Any], List[Any], np.ndarray, List[np.ndarray]]:
+        """The function of an alltoall, its arrays, the result, and the arrays whose shapes the ranks compare."""
+        mine = np.ascontiguousarray(_own(array))
+        if (send_rows is None) != (receive_rows is None):
+            raise ValueError("send_rows and receive_rows are needed both, or none of them")
+        rows = [None if counts is None else np.asarray(as_rows(list(counts)), np.int64) for counts in (send_rows, receive_rows)]
+        if send_rows is None and len(mine) % self.size:
+            raise ValueError(f"{len(mine)} rows can't be divided evenly among {self.size} ranks")
+        for name, counts in zip(("send_rows", "receive_rows"), rows):
+            if counts is not None and (len(counts) != self.size or counts.min() < 0):
+                raise ValueError(f"{name}: a number of rows for each of {self.size} ranks is needed")
+        shape = mine.shape if rows[1] is None else (int(rows[1].sum()), *mine.shape[1:])
+        result = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
+        if result.shape != shape or result.dtype != mine.dtype:
+            raise ArgumentError(capi.MV_ESHAPE, f"out is {result.dtype} of shape {result.shape}: {mine.dtype} of shape {shape} is needed")
+        if rows[0] is None:
+            return capi.mv_alltoall, [as_bits(mine), as_bits(result)], result, [mine]
+        if rows[0].sum() != len(mine):
+            raise ValueError(f"send_rows has {rows[0].sum()} rows, and the array {len(mine)}")
+        row = int(np.prod(mine.shape[1:]))
+        return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, []
 
     def _in_parts(self, array: Any) -> Tuple[np.ndarray, np.ndarray]:
         """The array of a reduce-scatter, and this rank's part of it."""

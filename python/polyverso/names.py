@@ -26,10 +26,11 @@ _OBJECTS = {
     "mv_": "node.",
     "kv_": "kv.",
 }
-_OF_GROUPS = ("mv_allreduce", "mv_allgather", "mv_broadcast", "mv_reduce")
+_OF_GROUPS = ("mv_allreduce", "mv_allgather", "mv_alltoall", "mv_broadcast", "mv_gather", "mv_recv", "mv_reduce", "mv_scatter", "mv_send")
 # Functions that the rule would give a wrong name.
 _NAMES = {
     "mv_allreduce_drain": "group.drain",
+    "mv_alltoall_counts": "group.alltoall",
     "mv_async_ea_open": "distlearn.AsyncEA",
     "mv_async_ea_average": "AsyncEA.average_parameters",
     "mv_async_ea_read": "AsyncEA.read_center",

@@ -164,6 +164,212 @@ static void reduce_broadcast_allgather_and_reduce_scatter(void** state) {
   for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, makes_the_others);
 }
 
+/** The value of element i that rank `from` has for rank `to`. */
+static int64_t piece(int from, int to, uint64_t i) { return from * 1000000 + to * 10000 + (int64_t)(i % 9973); }
+
+static void gathers_and_scatters(struct member* self) {
+  static const uint64_t kCounts[] = {0, 1, 100, 80001};
+  const mv_group group = open_all(self);
+  for (size_t c = 0; c < COUNT_OF(kCounts); ++c) {
+    const uint64_t count = kCounts[c], ranks = (uint64_t)self->nodes;
+    int64_t* const mine = malloc(8 * count + 1);
+    int64_t* const all = malloc(8 * count * ranks + 1);
+    assert_true(mine != NULL && all != NULL);
+    for (int root = 0; root < self->nodes; ++root) {
+      const int here = self->index == root;
+      for (uint64_t i = 0; i < count; ++i) mine[i] = piece(self->index, root, i);
+      expect_ok(mv_gather(group, mine, here ? all : NULL, count, MV_I64, root, NULL));
+      for (uint64_t i = 0; here && i < count * ranks; ++i) assert_true(all[i] == piece((int)(i / count), root, i % count));
+      for (uint64_t i = 0; i < count; ++i) assert_true(mine[i] == piece(self->index, root, i));
+      for (uint64_t i = 0; i < count * ranks; ++i) all[i] = here ? piece(root, (int)(i / count), i % count) : -1;
+      expect_ok(mv_scatter(group, here ? all : NULL, mine, count, MV_I64, root, NULL));
+      for (uint64_t i = 0; i < count; ++i) assert_true(mine[i] == piece(root, self->index, i));
+      /* on the root, in its own part */
+      int64_t* const own = here ? all + (uint64_t)root * count : mine;
+      expect_ok(mv_scatter(group, all, own, count, MV_I64, root, NULL));
+      for (uint64_t i = 0; i < count; ++i) assert_true(own[i] == piece(root, self->index, i));
+      expect_ok(mv_gather(group, own, all, count, MV_I64, root, NULL));
+      for (uint64_t i = 0; here && i < count * ranks; ++i) assert_true(all[i] == piece(root, (int)(i / count), i % count));
+    }
+    free(mine);
+    free(all);
+  }
+  uint8_t bytes[kNodes] = {0}, byte = (uint8_t)(10 + self->index);
+  expect_ok(mv_gather(group, &byte, bytes, 1, MV_RAW, 0, NULL));
+  for (int rank = 0; self->index == 0 && rank < self->nodes; ++rank) assert_int_equal(bytes[rank], 10 + rank);
+}
+static void a_gather_collects_and_a_scatter_distributes(void** state) {
+  (void)state;
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, gathers_and_scatters);
+}
+
+/** The elements from rank `from` to rank `to`: some pairs exchange nothing, some much. */
+static uint64_t pair_count(int from, int to, int turn) { return (uint64_t)((from * 5 + to * 3 + turn) % 4) * (turn % 2 == 0 ? 3 : 30011); }
+
+static void exchanges_with_all(struct member* self) {
+  static const uint64_t kCounts[] = {0, 1, 50, 70001};
+  const mv_group group = open_all(self);
+  const int nodes = self->nodes;
+  for (size_t c = 0; c < COUNT_OF(kCounts); ++c) {
+    const uint64_t count = kCounts[c];
+    int64_t* const send = malloc(8 * count * (uint64_t)nodes + 1);
+    int64_t* const receive = malloc(8 * count * (uint64_t)nodes + 1);
+    assert_true(send != NULL && receive != NULL);
+    for (uint64_t i = 0; i < count * (uint64_t)nodes; ++i) send[i] = piece(self->index, (int)(i / count), i % count);
+    expect_ok(mv_alltoall(group, send, receive, count, MV_I64, NULL));
+    for (uint64_t i = 0; i < count * (uint64_t)nodes; ++i) {
+      assert_true(receive[i] == piece((int)(i / count), self->index, i % count));
+      assert_true(send[i] == piece(self->index, (int)(i / count), i % count));
+    }
+    free(send);
+    free(receive);
+  }
+  for (int turn = 0; turn < 4; ++turn) {
+    uint64_t sends[kNodes], receives[kNodes], sent = 0, received = 0;
+    for (int rank = 0; rank < nodes; ++rank) {
+      sent += sends[rank] = pair_count(self->index, rank, turn);
+      received += receives[rank] = pair_count(rank, self->index, turn);
+    }
+    int64_t* const send = malloc(8 * sent + 1);
+    int64_t* const receive = malloc(8 * received + 1);
+    assert_true(send != NULL && receive != NULL);
+    for (int64_t rank = 0, at = 0; rank < nodes; ++rank)
+      for (uint64_t i = 0; i < sends[rank]; ++i) send[at++] = piece(self->index, (int)rank, i);
+    expect_ok(mv_alltoall_counts(group, send, sends, receive, receives, MV_I64, NULL));
+    for (int64_t rank = 0, at = 0; rank < nodes; ++rank)
+      for (uint64_t i = 0; i < receives[rank]; ++i) assert_true(receive[at++] == piece((int)rank, self->index, i));
+    free(send);
+    free(receive);
+  }
+}
+static void an_alltoall_exchanges_a_part_of_each_pair(void** state) {
+  (void)state;
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, exchanges_with_all);
+}
+
+static void sends_around(struct member* self) {
+  static const uint64_t kCounts[] = {0, 1, 5000, 300007};
+  const mv_group group = open_all(self);
+  const int next = (self->index + 1) % self->nodes, previous = (self->index + self->nodes - 1) % self->nodes;
+  for (size_t c = 0; c < COUNT_OF(kCounts); ++c) {
+    const uint64_t count = kCounts[c];
+    int64_t* const mine = malloc(8 * count + 1);
+    int64_t* const theirs = malloc(8 * count + 1);
+    assert_true(mine != NULL && theirs != NULL);
+    for (uint64_t i = 0; i < count; ++i) mine[i] = piece(self->index, next, i);
+    mv_request sent = 0;
+    mv_call_options later = MV_CALL_OPTIONS_INIT;
+    later.flags = MV_ASYNC;
+    later.request = &sent;
+    int64_t source = -1;
+    expect_ok(mv_send(group, mine, count, MV_I64, next, -7, &later));
+    expect_ok(mv_recv(group, theirs, count, MV_I64, c % 2 == 0 ? previous : MV_ANY_RANK, -7, &source, NULL));
+    expect_ok(mv_request_wait(sent, 0));
+    assert_int_equal(source, previous);
+    for (uint64_t i = 0; i < count; ++i) assert_true(theirs[i] == piece(previous, self->index, i));
+    free(mine);
+    free(theirs);
+  }
+  /* By tag, whatever the order of the calls; with one tag in order. Collectives in between do not matter. */
+  enum { kEach = 20 };
+  int64_t values[2][kEach], found = 0;
+  for (int i = 0; i < kEach; ++i) {
+    for (int tag = 0; tag < 2; ++tag) {
+      values[tag][i] = piece(self->index, tag, (uint64_t)i);
+      expect_ok(mv_send(group, &values[tag][i], 1, MV_I64, next, tag, NULL)); /* small: does not wait */
+    }
+    if (i % 5 == 0) expect_ok(mv_group_barrier(group, NULL));
+  }
+  for (int tag = 1; tag >= 0; --tag)
+    for (int i = 0; i < kEach; ++i) {
+      expect_ok(mv_recv(group, &found, 1, MV_I64, previous, tag, NULL, NULL));
+      assert_true(found == piece(previous, tag, (uint64_t)i));
+    }
+  expect_ok(mv_group_barrier(group, NULL));
+  expect_ok(mv_group_close(group));
+}
+static void sends_are_received_by_tag_and_in_order(void** state) {
+  (void)state;
+  for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, sends_around);
+}
+
+/** Long messages that are received in another order than sent; receives that wait side by side. */
+static void sends_many_at_once(struct member* self) {
+  enum { kMessages = 6, kCount = 200001 };
+  const mv_group group = open_all(self);
+  const int other = 1 - self->index;
+  int64_t* values[2 * kMessages];
+  mv_request requests[2 * kMessages];
+  for (int i = 0; i < 2 * kMessages; ++i) {
+    const int tag = i < kMessages ? i : 2 * kMessages - 1 - i;
+    mv_call_options later = MV_CALL_OPTIONS_INIT;
+    later.flags = MV_ASYNC;
+    later.request = &requests[i];
+    values[i] = malloc(8 * kCount);
+    assert_non_null(values[i]);
+    for (uint64_t k = 0; k < kCount; ++k) values[i][k] = i < kMessages ? piece(self->index, tag, k) : -1;
+    if (i < kMessages)
+      expect_ok(mv_send(group, values[i], kCount, MV_I64, other, tag, &later));
+    else
+      expect_ok(mv_recv(group, values[i], kCount, MV_I64, other, tag, NULL, &later));
+  }
+  for (int i = 2 * kMessages - 1; i >= 0; --i) {
+    expect_ok(mv_request_wait(requests[i], 0));
+    for (uint64_t k = 0; i >= kMessages && k < kCount; ++k) assert_true(values[i][k] == piece(other, 2 * kMessages - 1 - i, k));
+    free(values[i]);
+  }
+  expect_ok(mv_group_barrier(group, NULL));
+}
+static void many_transfers_run_side_by_side(void** state) {
+  (void)state;
+  run_nodes(2, transport, sends_many_at_once);
+}
+
+static void runs_all_kinds_at_once(struct member* self) {
+  enum { kCount = 5000, kKinds = 5 };
+  const mv_group group = open_all(self);
+  const uint64_t ranks = (uint64_t)self->nodes;
+  int64_t *in[kKinds], *out[kKinds];
+  uint64_t counts[kNodes];
+  mv_request requests[kKinds];
+  for (int rank = 0; rank < self->nodes; ++rank) counts[rank] = kCount;
+  for (int kind = 0; kind < kKinds; ++kind) {
+    mv_call_options later = MV_CALL_OPTIONS_INIT;
+    later.flags = MV_ASYNC;
+    later.request = &requests[kind];
+    in[kind] = malloc(8 * kCount * ranks);
+    out[kind] = malloc(8 * kCount * ranks);
+    assert_true(in[kind] != NULL && out[kind] != NULL);
+    for (uint64_t i = 0; i < kCount * ranks; ++i) in[kind][i] = piece(self->index, (int)(i / kCount), i % kCount);
+    expect_ok(kind == 0   ? mv_alltoall(group, in[kind], out[kind], kCount, MV_I64, &later)
+              : kind == 1 ? mv_allreduce(group, in[kind], out[kind], kCount, MV_I64, MV_REDUCE_MAX, &later)
+              : kind == 2 ? mv_gather(group, in[kind], out[kind], kCount, MV_I64, 1, &later)
+              : kind == 3 ? mv_scatter(group, in[kind], out[kind], kCount, MV_I64, 1, &later)
+                          : mv_alltoall_counts(group, in[kind], counts, out[kind], counts, MV_I64, &later));
+  }
+  int64_t first = 1;
+  expect_ok(mv_allreduce(group, NULL, &first, 1, MV_I64, MV_REDUCE_SUM, NULL)); /* behind the others */
+  assert_true(first == (int64_t)ranks);
+  for (int kind = 0; kind < kKinds; ++kind) {
+    expect_ok(mv_request_wait(requests[kind], 0));
+    const uint64_t made = kind == 1 || kind == 3 ? kCount : kind == 2 && self->index != 1 ? 0 : kCount * ranks;
+    for (uint64_t i = 0; i < made; ++i) {
+      const int part = (int)(i / kCount);
+      const int64_t wanted = kind == 1   ? piece(self->nodes - 1, 0, i)
+                             : kind == 2 ? piece(part, 0, i % kCount)
+                             : kind == 3 ? piece(1, self->index, i)
+                                         : piece(part, self->index, i % kCount);
+      assert_true(out[kind][i] == wanted);
+    }
+    free(in[kind]);
+    free(out[kind]);
+  }
+}
+static void asynchronous_ones_of_all_kinds_keep_their_order(void** state) {
+  (void)state;
+  for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, runs_all_kinds_at_once);
+}
+
 static void fuses_many(struct member* self) {
   enum { kArrays = 100 };
   const mv_group group = open_all(self);
@@ -276,6 +482,26 @@ static void bad_arguments(void** state) {
   expect_error(mv_allreduce(group, row, row + 1, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
   expect_error(mv_allreduce(group, row + 3, row, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
   expect_error(mv_allgather(group, row + 1, 4, row, MV_F32, NULL), MV_EINVAL, "overlap");
+  uint64_t one[1] = {1}, two[1] = {2};
+  expect_error(mv_gather(group, row + 1, row, 4, MV_F32, 0, NULL), MV_EINVAL, "overlap");
+  expect_error(mv_gather(group, row, NULL, 4, MV_F32, 0, NULL), MV_EINVAL, "data is NULL");
+  expect_error(mv_gather(group, row, row, 4, MV_F32, 1, NULL), MV_EINVAL, "root 1");
+  expect_error(mv_scatter(group, NULL, row, 4, MV_F32, 0, NULL), MV_EINVAL, "data is NULL");
+  expect_error(mv_scatter(group, row, row, 4, MV_F32, -1, NULL), MV_EINVAL, "root -1");
+  expect_error(mv_scatter(group, row, row + 3, UINT64_MAX, MV_F32, 0, NULL), MV_EINVAL, "count is");
+  expect_error(mv_alltoall(group, row, row, 1, MV_F32, NULL), MV_EINVAL, "overlap");
+  expect_error(mv_alltoall(group, row, NULL, 1, MV_F32, NULL), MV_EINVAL, "data is NULL");
+  expect_error(mv_alltoall(group, row, row + 1, 1, 77, NULL), MV_EINVAL, "77 is not an mv_dtype");
+  expect_error(mv_alltoall_counts(group, row, NULL, row + 3, one, MV_F32, NULL), MV_EINVAL, "send_counts is NULL");
+  expect_error(mv_alltoall_counts(group, row, one, row + 3, two, MV_F32, NULL), MV_EDISAGREE, "rank 0 sends 1 elements to rank 0, which receives 2");
+  expect_ok(mv_alltoall_counts(group, row, two, row + 3, two, MV_F32, NULL));
+  assert_true(row[3] == row[0] && row[4] == row[1]);
+  expect_error(mv_send(group, row, 1, MV_F32, 0, 0, NULL), MV_EINVAL, "this rank itself");
+  expect_error(mv_send(group, row, 1, MV_F32, 1, 0, NULL), MV_EINVAL, "1 is not a rank of a group of 1");
+  expect_error(mv_send(group, row, 1, MV_F32, -1, 0, NULL), MV_EINVAL, "-1 is not a rank");
+  expect_error(mv_recv(group, row, 1, MV_F32, MV_ANY_RANK, 0, NULL, NULL), MV_EINVAL, "the only one");
+  expect_error(mv_recv(group, row, 1, MV_F32, -2, 0, NULL, NULL), MV_EINVAL, "-2 is not a rank");
+  expect_error(mv_recv(group, NULL, 1, MV_F32, 1, 0, NULL, NULL), MV_EINVAL, "1 is not a rank");
   expect_ok(mv_allreduce(group, row, row + 3, 3, MV_F32, 1, NULL));
   expect_ok(mv_allreduce(group, row, row, 6, MV_F32, 1, NULL));
   expect_ok(mv_broadcast(group, &value, 4, MV_RAW, 0, NULL));
@@ -303,6 +529,117 @@ static void disagrees(struct member* self) {
 static void ranks_that_disagree_are_named(void** state) {
   (void)state;
   run_nodes(2, transport, disagrees);
+}
+
+static void disagrees_on_the_others(struct member* self) {
+  const mv_group group = open_all(self);
+  int64_t values[8] = {0}, results[8];
+  const int odd = self->index == 1;
+  expect_error(mv_alltoall(group, values, results, odd ? 1 : 2, MV_I64, NULL), MV_EDISAGREE, "alltoall of 2 i64");
+  expect_error(odd ? mv_alltoall(group, values, results, 1, MV_I64, NULL) : mv_allgather(group, values, 1, results, MV_I64, NULL), MV_EDISAGREE, "alltoall");
+  const uint64_t sends[2] = {1, 2}, receives[2] = {1, odd ? 3 : 2};
+  expect_error(mv_alltoall_counts(group, values, sends, results, odd ? sends : receives, MV_I64, NULL), MV_EDISAGREE,
+               "rank 0 sends 2 elements to rank 1, which receives 1");
+  values[0] = 1;
+  expect_ok(mv_allreduce(group, NULL, values, 1, MV_I64, MV_REDUCE_SUM, NULL)); /* they are in step nevertheless */
+  assert_true(values[0] == 2);
+}
+static void ranks_that_disagree_on_exchanges_are_named(void** state) {
+  (void)state;
+  run_nodes(2, transport, disagrees_on_the_others);
+}
+
+/** A message that does not fit is lost, and nothing else. */
+static void sends_what_does_not_fit(struct member* self) {
+  enum { kCount = 300000 };
+  static int64_t long_one[kCount];
+  const mv_group group = open_all(self);
+  int64_t value = 7;
+  float real = 1;
+  if (self->index == 0) {
+    mv_call_options labelled = MV_CALL_OPTIONS_INIT;
+    labelled.label = 5;
+    expect_ok(mv_send(group, long_one, kCount, MV_I64, 1, 0, NULL));
+    expect_ok(mv_send(group, &real, 1, MV_F32, 1, 0, NULL));
+    expect_ok(mv_send(group, &value, 1, MV_I64, 1, 0, &labelled));
+    expect_ok(mv_send(group, &value, 0, MV_I64, 1, 0, NULL));
+    expect_ok(mv_send(group, &value, 1, MV_I64, 1, 0, NULL));
+  } else {
+    mv_call_options soon = MV_CALL_OPTIONS_INIT, labelled = MV_CALL_OPTIONS_INIT;
+    soon.timeout_ms = 20;
+    labelled.label = 6;
+    expect_error(mv_recv(group, &value, 1, MV_I64, 0, 99, NULL, &soon), MV_ETIMEOUT, "tag 99 from rank 0 of the group, worker 0");
+    expect_error(mv_recv(group, &value, 1, MV_I64, 0, 0, NULL, NULL), MV_ESHAPE, "send of 300000 i64");
+    expect_error(mv_recv(group, &value, 1, MV_I64, 0, 0, NULL, NULL), MV_EDTYPE, "send of 1 f32");
+    expect_error(mv_recv(group, &value, 1, MV_I64, 0, 0, NULL, &labelled), MV_ESHAPE, "other names or shapes");
+    expect_error(mv_recv(group, &value, 1, MV_I64, 0, 0, NULL, NULL), MV_ESHAPE, "send of 0 i64");
+    value = 0;
+    expect_ok(mv_recv(group, &value, 1, MV_I64, 0, 0, NULL, NULL));
+    assert_true(value == 7);
+  }
+  mv_request request = 0;
+  mv_call_options later = MV_CALL_OPTIONS_INIT;
+  later.flags = MV_ASYNC;
+  later.request = &request;
+  expect_ok(mv_recv(group, &value, 1, MV_I64, 1 - self->index, 3, NULL, &later));
+  expect_ok(mv_request_cancel(request));
+  expect_ok(mv_group_barrier(group, NULL)); /* the group works */
+}
+static void a_message_that_does_not_fit_is_dropped(void** state) {
+  (void)state;
+  run_nodes(2, transport, sends_what_does_not_fit);
+}
+
+/** What a rank has sent before it leaves is received; a receive that waits for it fails. */
+static void leaves_after_a_send(struct member* self) {
+  const mv_group group = open_all(self);
+  int64_t value = 5, source = -1;
+  if (self->index == 2) {
+    expect_ok(mv_send(group, &value, 1, MV_I64, 0, 0, NULL));
+    expect_ok(mv_group_close(group));
+    return;
+  }
+  if (self->index == 0) {
+    expect_ok(mv_recv(group, &value, 1, MV_I64, 2, 0, &source, NULL));
+    assert_true(value == 5 && source == 2);
+  }
+  expect_error(mv_recv(group, &value, 1, MV_I64, self->index == 0 ? 2 : 0, 1, NULL, NULL), MV_EPEERLOST, "worker 2");
+  expect_error(mv_send(group, &value, 1, MV_I64, 1 - self->index, 1, NULL), MV_EPEERLOST, "broken");
+  mv_group survivors = 0;
+  expect_ok(mv_group_shrink(group, NULL, &survivors));
+  mv_request sent = 0;
+  mv_call_options later = MV_CALL_OPTIONS_INIT;
+  later.flags = MV_ASYNC;
+  later.request = &sent;
+  value = self->index;
+  expect_ok(mv_send(survivors, &value, 1, MV_I64, 1 - self->index, 0, &later));
+  expect_ok(mv_request_wait(sent, 0));
+  expect_ok(mv_recv(survivors, &value, 1, MV_I64, MV_ANY_RANK, 0, NULL, NULL));
+  assert_true(value == 1 - self->index);
+  expect_ok(mv_group_barrier(survivors, NULL));
+}
+static void a_receive_from_a_rank_that_leaves_fails(void** state) {
+  (void)state;
+  run_nodes(3, transport, leaves_after_a_send);
+}
+
+/** A long send that is never received ends at its deadline, and the group with it. */
+static void sends_in_vain(struct member* self) {
+  enum { kCount = 300000 };
+  static int64_t values[kCount];
+  const mv_group group = open_all(self);
+  if (self->index == 0) {
+    mv_call_options soon = MV_CALL_OPTIONS_INIT;
+    soon.timeout_ms = 50;
+    expect_error(mv_send(group, values, kCount, MV_I64, 1, 4, &soon), MV_ETIMEOUT, "send of 300000 i64 with tag 4 to rank 1");
+  } else {
+    expect_error(mv_recv(group, values, 1, MV_I64, 0, 5, NULL, NULL), MV_ETIMEOUT, "worker 0");
+  }
+  expect_error(mv_group_barrier(group, NULL), MV_ETIMEOUT, "broken");
+}
+static void a_send_that_is_not_received_breaks_the_group(void** state) {
+  (void)state;
+  run_nodes(2, transport, sends_in_vain);
 }
 
 /** The first rank that enters the next operation breaks the group there, and also the operation that a slower rank is still in. */
@@ -337,9 +674,10 @@ static int leaver, waits_in;
 
 static void ends_without_a_word(struct member* self) {
   enum { kCount = 20000 };
-  static float values[kMostNodes][kCount];
+  static float values[kMostNodes][kCount], parts[kMostNodes][3 * kCount];
+  static const uint64_t counts[3] = {100, 100, 100};
   const mv_group group = open_all(self);
-  float* const value = values[self->index];
+  float *const value = values[self->index], *const all = parts[self->index];
   expect_ok(mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL));
   pthread_barrier_wait(&all_through);
   if (self->index == leaver) return;
@@ -347,7 +685,12 @@ static void ends_without_a_word(struct member* self) {
     mv_drained next = MV_DRAINED_INIT;
     mv_status status = MV_OK;
     while (status == MV_OK) /* a rank that only sends to a root may finish before it learns of the end */
-      status = waits_in == 0   ? mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL)
+      status = waits_in == 3   ? mv_gather(group, value, all, kCount, MV_F32, 1, NULL)
+               : waits_in == 4 ? mv_scatter(group, all, value, kCount, MV_F32, 1, NULL)
+               : waits_in == 5 ? mv_alltoall(group, all, value, kCount / 4, MV_F32, NULL)
+               : waits_in == 6 ? mv_alltoall_counts(group, all, counts, value, counts, MV_F32, NULL)
+               : waits_in == 7 ? mv_recv(group, value, kCount, MV_F32, leaver, 0, NULL, NULL)
+               : waits_in == 0 ? mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL)
                : waits_in == 1 ? mv_reduce(group, value, value, 1, MV_F32, MV_REDUCE_SUM, 1, NULL)
                                : mv_allreduce_drain(group, NULL, 0, &next, NULL);
     char name[16];
@@ -362,7 +705,7 @@ static void a_rank_that_ends_without_closing_is_named_too(void** state) {
   (void)state;
   pthread_barrier_init(&all_through, NULL, 3);
   for (leaver = 0; leaver < 3; leaver += 2)
-    for (waits_in = 0; waits_in < 3; ++waits_in) run_nodes(3, transport, ends_without_a_word);
+    for (waits_in = 0; waits_in < 8; ++waits_in) run_nodes(3, transport, ends_without_a_word);
   pthread_barrier_destroy(&all_through);
 }
 
@@ -612,6 +955,15 @@ int main(int count, char** arguments) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_dtypes_reductions_and_sizes),
       cmocka_unit_test(reduce_broadcast_allgather_and_reduce_scatter),
+      cmocka_unit_test(a_gather_collects_and_a_scatter_distributes),
+      cmocka_unit_test(an_alltoall_exchanges_a_part_of_each_pair),
+      cmocka_unit_test(sends_are_received_by_tag_and_in_order),
+      cmocka_unit_test(many_transfers_run_side_by_side),
+      cmocka_unit_test(asynchronous_ones_of_all_kinds_keep_their_order),
+      cmocka_unit_test(ranks_that_disagree_on_exchanges_are_named),
+      cmocka_unit_test(a_message_that_does_not_fit_is_dropped),
+      cmocka_unit_test(a_receive_from_a_rank_that_leaves_fails),
+      cmocka_unit_test(a_send_that_is_not_received_breaks_the_group),
       cmocka_unit_test(many_arrays_are_one_operation),
       cmocka_unit_test(halves_are_summed_as_floats),
       cmocka_unit_test(asynchronous_ones_run_side_by_side),

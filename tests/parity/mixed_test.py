@@ -101,10 +101,12 @@ def test_stores_are_shared_by_languages(languages):
 
 @pytest.mark.parametrize("languages", [["python", "perl", "lua5.4"], ["luajit", "python", "perl"], ["perl", "lua5.1", "python"]])
 def test_ranks_reduce_together(languages):
-    """All-gather, reduce-scatter, custom functions, uneven endings, a function that fails, and the order of keys."""
+    """All-gather, reduce-scatter, gather, scatter, alltoall, asynchronous operations, send and recv, custom functions, uneven endings, a function that fails, and the order of keys."""
     lines = [
         "gathered 0 0 1 10 2 20",
         "scattered 0 6 12 18 24 30",
+        "exchanged 15 900 12 9 0 0 18 18",
+        "gathered at 1 0 5 1 5 2 5",
         "best 3 3 1",
         "steps 6 14 3",
         "failed",

@@ -23,6 +23,26 @@ show("gathered", group:allgather(tensor.copy_of({{rank, 10 * rank}})))
 local part = group:reduce_scatter(tensor.range(2 * size, 0, rank + 1, "f64"))
 show("scattered", group:allgather(part))
 
+local gathered = group:gather(tensor.copy_of({rank, 5}), {root = 1})
+local own = tensor.zeros({2}, "f64")
+group:scatter(own, rank == 0 and tensor.range(2 * size, 0, 1, "f64"):reshape({size, 2}) or nil)
+local given = group:alltoall(tensor.range(size, 100 * rank, 1, "f64"))
+local rows, all = {}, 0 -- as many from each rank as for it
+for to = 0, size - 1 do
+  rows[to + 1] = (rank + to) % 3
+  all = all + rows[to + 1]
+end
+local uneven = group:alltoall(tensor.full({all}, rank, "i32"), {send_rows = rows, receive_rows = rows})
+local request = group:allreduce(tensor.full({2}, rank + 1, "f64"), {async = true})
+group:send(tensor.copy_of({rank}, "i64"), (rank + 1) % size, {tag = 3})
+local taken = tensor.zeros({1}, "i64")
+local source = group:recv(taken, nil, {tag = 3})
+local reduced = request:wait()
+local function sum(list) return list:count() > 0 and list:sum():item() or 0 end
+show("exchanged", group:allreduce(tensor.copy_of({sum(own), sum(given) - rank * size, sum(uneven) + rank, uneven:count(), taken:get(0) - source,
+  (source + 1 - rank) % size, reduced:get(0), reduced:get(1)}, "f64")))
+show("gathered at 1", group:broadcast(gathered or tensor.zeros({size, 2}), {root = 1}))
+
 local best = {tensor.copy_of({(rank * 7 + 1) % 5}, "f64"), tensor.copy_of({rank}, "i64")}
 local kept = group:allreduce_custom(best, keep_greater)
 show("best", kept, best[1], best[2])

@@ -18,6 +18,23 @@ show(gathered => $group->allgather(PDL::float([[$rank, 10 * $rank]])));
 my $part = $group->reduce_scatter(PDL->sequence(2 * $size) * ($rank + 1));
 show(scattered => $group->allgather($part));
 
+my $gathered = $group->gather(PDL::float([$rank, 5]), root => 1);
+my $own = PDL->zeroes(2);
+$group->scatter($own, $rank == 0 ? PDL->sequence(2, $size) : undef);
+my $given = $group->alltoall(PDL->sequence($size) + 100 * $rank);
+my @rows = map { ($rank + $_) % 3 } 0 .. $size - 1;    # as many from each rank as for it
+my $uneven = 0;
+$uneven += $_ for @rows;
+$uneven = $group->alltoall(PDL->zeroes(PDL::long(), $uneven) + $rank, send_rows => \@rows, receive_rows => \@rows);
+my $request = $group->allreduce(PDL->zeroes(2) + $rank + 1, async => 1);
+$group->send(PDL::longlong([$rank]), ($rank + 1) % $size, tag => 3);
+my $taken  = PDL->zeroes(PDL::longlong(), 1);
+my $source = $group->recv($taken, undef, tag => 3);
+my $reduced = $request->wait;
+show(exchanged => $group->allreduce(PDL->pdl($own->sum, $given->sum - $rank * $size, $uneven->sum + $rank, $uneven->nelem, $taken->at(0) - $source,
+    ($source + 1 - $rank) % $size, $reduced->list)));
+show('gathered at 1' => $group->broadcast($gathered // PDL->zeroes(PDL::float(), 2, $size), root => 1));
+
 my @best = (PDL::double([($rank * 7 + 1) % 5]), PDL::longlong([$rank]));
 my $kept = $group->allreduce_custom(\@best, \&keep_greater);
 show(best => $kept, @best);

@@ -25,6 +25,21 @@ with polyverso.init() as node, Group(node) as group:
     part = group.reduce_scatter(np.arange(2 * size, dtype="f8") * (rank + 1))
     show("scattered", group.allgather(part))
 
+    gathered = group.gather(np.array([rank, 5.0], "f4"), root=1)
+    own = np.zeros(2)
+    group.scatter(own, None if rank else np.arange(2.0 * size).reshape(size, 2))
+    given = group.alltoall(np.arange(size, dtype="f8") + 100 * rank)
+    rows = [(rank + to) % 3 for to in range(size)]  # as many from each rank as for it
+    uneven = group.alltoall(np.full(sum(rows), rank, "i4"), rows, rows)
+    request = group.allreduce_async(np.full(2, rank + 1.0))
+    group.send(np.array([rank]), (rank + 1) % size, tag=3)
+    taken = np.zeros(1, "i8")
+    source = group.recv(taken, tag=3)
+    word = np.zeros(8)
+    word[:] = own.sum(), given.sum() - rank * size, uneven.sum() + rank, len(uneven), taken[0] - source, (source + 1 - rank) % size, *request.wait()
+    show("exchanged", group.allreduce(word))
+    show("gathered at 1", group.broadcast(np.zeros((size, 2), "f4") if gathered is None else gathered, root=1))
+
     best = [np.array([(rank * 7 + 1) % 5], "f8"), np.array([rank])]
     show("best", [group.allreduce_custom(best, keep_greater), *best[0], *best[1]])
 

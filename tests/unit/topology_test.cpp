@@ -123,6 +123,48 @@ void the_halves_of_a_ring_are_operations_themselves(void**) {
   });
 }
 
+void a_star_gathers_to_its_root_and_scatters_from_it(void**) {
+  for (int32_t size = 1; size <= kLargest; ++size)
+    for (const uint64_t each : {0U, 1U, 5U})
+      for (int32_t root = 0; root < size; ++root) {
+        const uint64_t count = each * static_cast<uint64_t>(size);
+        const SymbolicRun gathered = run(size, count, [&](int32_t rank) { return star_gather(rank, size, each, root); });
+        const SymbolicRun scattered = run(size, count, [&](int32_t rank) { return star_scatter(rank, size, each, root); });
+        for (uint64_t i = 0; i < count; ++i) {
+          const auto owner = static_cast<size_t>(i / each);
+          assert_int_equal(gathered.values[static_cast<size_t>(root)][i], owner);
+          assert_int_equal(scattered.values[owner][i], root);
+        }
+      }
+}
+
+/// Each rank sends to each other one once, in `size - 1` steps in which every rank sends and receives.
+void an_alltoall_exchanges_every_pair_once(void**) {
+  for (int32_t size = 1; size <= kLargest; ++size) {
+    const auto of = [&](int32_t from, int32_t to) { return static_cast<uint64_t>((from * 3 + to) % 4); };
+    std::vector<Schedule> schedules;
+    for (int32_t rank = 0; rank < size; ++rank) {
+      std::vector<uint64_t> sends, receives;
+      for (int32_t peer = 0; peer < size; ++peer) {
+        sends.push_back(of(rank, peer));
+        receives.push_back(of(peer, rank));
+      }
+      schedules.push_back(pairwise_alltoall(rank, size, sends, receives));
+      assert_int_equal(schedules.back().size(), size - 1);
+    }
+    for (int32_t rank = 0; rank < size; ++rank)
+      for (size_t s = 0; s < schedules[static_cast<size_t>(rank)].size(); ++s) {
+        const Step& step = schedules[static_cast<size_t>(rank)][s];
+        const Step& theirs = schedules[static_cast<size_t>(step.to)][s];
+        assert_int_equal(theirs.from, rank);
+        assert_true(theirs.receive == step.send);
+        assert_true(step.send.first == first_of_pair(rank, step.to, size) && step.send.count == of(rank, step.to));
+      }
+  }
+  const auto largest = static_cast<int32_t>(kMostRanksOfPairs);
+  assert_true(first_of_pair(largest - 1, largest - 1, largest) + ((uint64_t{1} << kPairBits) - 1) == UINT64_MAX);
+}
+
 void hosts_in_any_order_reduce_to_all(void**) {
   const std::vector<std::vector<int32_t>> layouts = {
       {7}, {1, 1}, {1, 2}, {0, 0, 0, 1, 1, 1}, {3, 1, 3, 1, 2, 3, 2, 2, 1}, {5, 5, 5, 5, 5, 4}, {0, 1, 2, 3, 4, 5, 6}};
@@ -179,6 +221,8 @@ int main() {
       cmocka_unit_test(levels_of_a_tree_work_side_by_side),
       cmocka_unit_test(doubling_ring_and_rabenseifner_reduce_to_all),
       cmocka_unit_test(the_halves_of_a_ring_are_operations_themselves),
+      cmocka_unit_test(a_star_gathers_to_its_root_and_scatters_from_it),
+      cmocka_unit_test(an_alltoall_exchanges_every_pair_once),
       cmocka_unit_test(hosts_in_any_order_reduce_to_all),
       cmocka_unit_test(between_hosts_travels_only_what_leaders_exchange),
       cmocka_unit_test(a_ring_sends_the_least_there_is),

@@ -1,5 +1,5 @@
 /** Groups: workers that reduce arrays together. Every rank of a group makes the same calls in the same order; each call
- *  is one operation.
+ *  is one operation. Only mv_send() and mv_recv() are between two ranks.
  *
  *    mv_group_open(0, NULL, 0, &group);                                                  all workers
  *    mv_allreduce(group, NULL, gradients, count, MV_F32, MV_REDUCE_AVG, NULL);           in place; equal bits on all ranks
@@ -109,8 +109,47 @@ MV_API mv_status mv_allgather(mv_group group, const void *in, uint64_t count, vo
  *  @param out  may be this rank's own part of `in` */
 MV_API mv_status mv_reduce_scatter(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
                                    const mv_call_options *options);
+/** all = all ranks' `mine`, of `count` elements each, in the order of ranks, on `root`. Any dtype, including MV_RAW.
+ *  @param all  ranks * count elements; not touched, and may be NULL, on other ranks than root
+ *  @param mine on root it may be root's own part of `all` */
+MV_API mv_status mv_gather(mv_group group, const void *mine, void *all, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options *options);
+/** mine = the rank-th `count` elements of root's `all`. Any dtype, including MV_RAW.
+ *  @param all  ranks * count elements; not read, and may be NULL, on other ranks than root
+ *  @param mine on root it may be root's own part of `all` */
+MV_API mv_status mv_scatter(mv_group group, const void *all, void *mine, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options *options);
+/** Every rank sends `count` elements to every rank: the r-th `count` of `receive` = this rank's of `send` on rank r. Any
+ *  dtype, including MV_RAW. Both have ranks * count elements, and must not overlap. */
+MV_API mv_status mv_alltoall(mv_group group, const void *send, void *receive, uint64_t count, mv_dtype dtype, const mv_call_options *options);
+/** mv_alltoall() with a number of elements for each pair of ranks. Elements for and from rank 0 come first, then those
+ *  of rank 1, and so on, without gaps.
+ *  @param send_counts     by rank: the elements that this rank sends to it
+ *  @param receive_counts  by rank: the elements that this rank receives from it, as many as that rank sends to this one;
+ *                         otherwise MV_EDISAGREE. Both arrays are copied */
+MV_API mv_status mv_alltoall_counts(mv_group group, const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts,
+                                    mv_dtype dtype, const mv_call_options *options);
 /** Returns when all ranks have called it. */
 MV_API mv_status mv_group_barrier(mv_group group, const mv_call_options *options);
+
+/* ---------------------------------------------------------- between two ranks */
+
+/** Sends `count` elements to rank `to`, which receives them with mv_recv(). The other ranks do not take part. A send may
+ *  overlap with all other operations of the group. mv_group_info.operations does not count it. A value of up to 64 KiB
+ *  may be sent before the other rank receives it; a longer one returns when it has been received. Any dtype, including
+ *  MV_RAW.
+ *  @param tag  any number; a receive takes only messages with its own tag
+ *  @return MV_EINVAL if `to` is this rank. MV_OK does not mean that a rank that leaves the group has received it */
+MV_API mv_status mv_send(mv_group group, const void *data, uint64_t count, mv_dtype dtype, int64_t to, int64_t tag, const mv_call_options *options);
+
+#define MV_ANY_RANK (-1) /**< of mv_recv(): from any rank */
+
+/** Receives `count` elements from rank `from`. Messages of one rank with the same tag are received in the order in which
+ *  they were sent. A time-out, a signal or a cancellation does not break the group if no message has arrived yet.
+ *  @param from    a rank, or MV_ANY_RANK: the message that arrived first
+ *  @param source  out: the rank that sent it; may be NULL. With MV_ASYNC written when the request is done
+ *  @return MV_ESHAPE, MV_EDTYPE: the message has another number of elements, label or dtype. The message is lost, and the
+ *          group continues. MV_EPEERLOST if `from`, or with MV_ANY_RANK every other rank, has left the group */
+MV_API mv_status mv_recv(mv_group group, void *data, uint64_t count, mv_dtype dtype, int64_t from, int64_t tag, int64_t *source,
+                         const mv_call_options *options);
 
 /* ---------------------------------------------------------- uneven endings */
 

@@ -21,8 +21,8 @@ struct GroupInfo {
   base::Status broken;              ///< why the group is broken; ok while it is not
 };
 
-/// MV_EINVAL or MV_EDTYPE if a group of `size` ranks cannot carry out the operation.
-base::Status check_operation(const collective::Operation& operation, int64_t size);
+/// MV_EINVAL or MV_EDTYPE if rank `rank` of a group of `size` ranks cannot carry out the operation.
+base::Status check_operation(const collective::Operation& operation, int64_t rank, int64_t size);
 
 /// An all-reduce in which the caller combines the values, one neighbour's after another's. One thread at a time.
 class CustomReduction {
@@ -58,7 +58,8 @@ class Group {
   /// Worker ids, by rank.
   virtual const std::vector<int64_t>& members() const = 0;
 
-  /// Any operation except kCustom and kDrain. Its memory is lent until the call ends.
+  /// Any operation except kCustom and kDrain. Its memory is lent until the call ends. Only the two ranks of a kSend or
+  /// kRecv make it; it may overlap with other operations.
   virtual Started run(collective::Operation operation, const CallOptions& options) = 0;
   /// Waits for the other ranks' next operation. If they reduce, run() of that shape must follow. Blocking only.
   virtual base::Result<collective::Shape> drain(const CallOptions& options) = 0;

@@ -74,8 +74,11 @@ base::Status MessageGroup::close() {
 
 /// Posts the close, because messages on the loop may still refer to the group.
 MessageGroup::~MessageGroup() {
-  if (group_ == nullptr) return;
-  calls_.loop().post_or_break([calls = &calls_, group = std::move(group_)] { calls->member().groups().close(group); });
+  if (group_ != nullptr) leave();
+}
+
+void MessageGroup::leave() noexcept {
+  calls_.loop().post_or_break([calls = &calls_, group = group_] { calls->member().groups().close(group); });
 }
 
 void MessageGroup::abandon(const base::Status& why) noexcept { abandon(calls_, std::move(group_), why); }
@@ -116,7 +119,7 @@ GroupInfo MessageGroup::info() {
 // ---- operations
 
 Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
-  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
+  if (base::Status wrong = check_operation(operation, group_->setting().rank, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
   const auto call = calls_.make_call(options, true);
   return calls_.start(call, options, [group = group_, operation = std::move(operation), call]() mutable {
     group->begin(std::move(operation), call);
@@ -182,7 +185,7 @@ class MessageGroup::ManualReduction final : public CustomReduction {
 };
 
 base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
-  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
+  if (base::Status wrong = check_operation(operation, group_->setting().rank, group_->setting().size); !wrong.ok()) return wrong;
   const auto reduction = std::make_shared<ManualReduction>(calls_, group_, calls_.make_call(blocking(options), true));
   reduction->begin(std::move(operation));
   return CustomReductionRef(reduction);

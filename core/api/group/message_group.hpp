@@ -28,6 +28,8 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
+  /// close() without waiting for it.
+  void leave() noexcept;
   void give_up(const base::Status& why) noexcept override;
   /// Abandons a group that could not be returned to the caller that opened or shrank it. No other call follows.
   void abandon(const base::Status& why) noexcept;

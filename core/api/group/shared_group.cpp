@@ -95,7 +95,8 @@ SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, c
     : calls_(calls), messages_(std::move(messages)),
       context_(std::make_shared<intranode::RankContext>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
                                                           std::chrono::microseconds(calls.settings().spin_us))),
-      queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine())) {
+      queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine(),
+                                           [this](const Operation& operation, base::Nanos deadline) { return by_messages(operation, deadline); })) {
   calls_.runtime().when_broken(context_, [context = context_.get()](const base::Status& why) { context->give_up(why); });
   const auto broken = [weak = std::weak_ptr(context_)](const base::Status& why) {
     if (const auto context = weak.lock()) context->end(why);
@@ -114,6 +115,7 @@ SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, c
 
 SharedGroup::~SharedGroup() {
   context_->leave();
+  messages_->leave();  // its thread may be in an operation by messages
   queue_->end();
 }
 
@@ -138,12 +140,15 @@ base::Status SharedGroup::close() {
 // ------------------------------------------------------------ operations
 
 Started SharedGroup::run(Operation operation, const CallOptions& options) {
-  if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return {std::move(wrong), nullptr};
+  if (collective::is_between_two(operation.kind)) return messages_->run(std::move(operation), options);
+  if (base::Status wrong = check_operation(operation, messages_->engine()->setting().rank, static_cast<int64_t>(members().size())); !wrong.ok())
+    return {std::move(wrong), nullptr};
   const base::Nanos until = calls_.deadline(options, true);
   bool begun = false;
   if (options.mode == Mode::kBlocking) {
     if (const SharedQueue::Turn turn = queue_->try_turn()) {
       base::Status status = queue_->carry_out(operation, until);
+      if (status.ok() && collective::is_by_messages(operation.kind)) return messages_->run(std::move(operation), options);
       if (status.code() != MV_EINTR) return {queue_->settle(std::move(status)), nullptr};
       if (!options.keep_on_interrupt) return {interrupted(), nullptr};
       begun = true;
@@ -156,6 +161,13 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
   queue_->push({std::move(operation), call, begun, nullptr});
   if (options.mode != Mode::kBlocking) return {{}, call};
   return await(call, options);
+}
+
+/// For the queue's thread, which waits for the end: operations keep their order.
+base::Status SharedGroup::by_messages(const Operation& operation, base::Nanos deadline) {
+  CallOptions options;
+  options.timeout = deadline == base::kNever ? base::kNever : std::max(base::Nanos{1}, deadline - calls_.loop().now());
+  return messages_->run(operation, options).status;
 }
 
 /// Waits for a call that is queued behind others.
@@ -186,7 +198,7 @@ base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
 /// All ranks announce the operation and compare its shape in shared memory, as for any other.
 /// The values go by messages.
 base::Result<CustomReductionRef> SharedGroup::custom(Operation operation, const CallOptions& options) {
-  if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
+  if (base::Status wrong = check_operation(operation, messages_->engine()->setting().rank, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
   const base::Nanos until = calls_.deadline(options, true);
   const auto turn = queue_->turn(until);
   if (!turn.ok()) return turn.status();

@@ -1,6 +1,7 @@
 #pragma once
 // SharedGroup: a group whose ranks all share memory. Its operations run through intranode/ on the callers' own threads.
-// Opening, shrinking, custom reductions and the detection of losses stay with the message group below.
+// Opening, shrinking, the detection of losses, sends and receives stay with the message group below. The ranks agree on
+// custom reductions, gathers, scatters and alltoalls in shared memory, and exchange their values by messages.
 
 #include <memory>
 
@@ -30,6 +31,7 @@ class SharedGroup final : public Group {
 
  private:
   static base::Result<GroupRef> over(Calls& calls, const std::shared_ptr<MessageGroup>& messages, const CallOptions& options);
+  base::Status by_messages(const collective::Operation& operation, base::Nanos deadline);
   Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
   base::Status interrupted();
 

@@ -128,7 +128,9 @@ void SharedQueue::serve() noexcept {
     try {
       base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
       while (status.code() == MV_EINTR && context_->broken().ok()) status = context_->finish(job.call->deadline());
-      job.call->complete(settle(std::move(status)));
+      status = settle(std::move(status));
+      if (status.ok() && collective::is_by_messages(job.operation.kind)) status = by_messages_(job.operation, job.call->deadline());
+      job.call->complete(status);
     } catch (...) {
       give_up(no_memory());
       job.call->complete(no_memory());
@@ -169,7 +171,7 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
 
 /// Ends this call and, because the other ranks count on this one, the group. Returns when the call has ended.
 void SharedQueue::withdraw(const Call& call, mv_status code) {
-  context_->give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
+  give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
 }

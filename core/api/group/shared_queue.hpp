@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -19,10 +20,13 @@ namespace mv::api {
 /// Shared by the group, its thread, and withdrawals of its calls, which may follow the close of the group. Any thread.
 class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
  public:
-  /// The loop must outlive end(). `messages` is the message group below, which is notified when an
-  /// operation breaks this one.
-  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages)
-      : loop_(loop), context_(std::move(context)), messages_(std::move(messages)) {}
+  /// Carries out an operation by messages; returns when it is over.
+  using ByMessages = std::function<base::Status(const collective::Operation& operation, base::Nanos deadline)>;
+
+  /// The loop must outlive end(), and `by_messages` must be callable until then. `messages` is the message group below,
+  /// which is notified when an operation breaks this one.
+  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages, ByMessages by_messages)
+      : loop_(loop), context_(std::move(context)), messages_(std::move(messages)), by_messages_(std::move(by_messages)) {}
   ~SharedQueue();
 
   /// The right to use the context; the destructor returns it.
@@ -74,6 +78,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   transport::Loop& loop_;
   const std::shared_ptr<intranode::RankContext> context_;
   const collective::GroupRef messages_;
+  const ByMessages by_messages_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -42,7 +42,7 @@ bool Execution::done() const {
 
 /// Takes one chunk or ends one step. False if neither is possible.
 bool Execution::receive_more(base::Status* wrong) {
-  if (receiving_ == schedule_.size() || handed_) return false;
+  if (receiving_ == schedule_.size() || waits_for_owner()) return false;
   const Step& step = schedule_[receiving_];
   if (step.from == Step::kNone || step_received_ == step.receive.count) {
     ++receiving_;
@@ -125,7 +125,8 @@ bool Execution::send_more() {
   }
   const Range chunk = {left.first, value_.chunk(left)};
   if (!is_final(chunk, sending_)) return false;
-  if (under_way_ > 0 && under_way_ + value_.bytes(chunk) > kWindow) return false;
+  const size_t window = first_alone_ && moves_ == 0 ? 0 : kWindow;
+  if (under_way_ > 0 && under_way_ + value_.bytes(chunk) > window) return false;
   emit(step, chunk, false);
   return true;
 }
@@ -163,7 +164,7 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
 }
 
 void Execution::received(int32_t from, Chunk chunk) {
-  const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !handed_;
+  const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !waits_for_owner();
   if (!now) chunk.keep();  // otherwise it is used before this returns to the transport
   waiting_[from].push_back(std::move(chunk));
 }
@@ -178,7 +179,7 @@ void Execution::sent(uint64_t number) {
 }
 
 base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
-  if (stopped_ || handed_ || receiving_ == schedule_.size()) return nullptr;
+  if (stopped_ || waits_for_owner() || receiving_ == schedule_.size()) return nullptr;
   const Step& step = schedule_[receiving_];
   const auto queue = waiting_.find(from);
   if (step.from != from || step.arrival != Step::Arrival::kCopy || (queue != waiting_.end() && !queue->second.empty())) return nullptr;
@@ -191,7 +192,7 @@ base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
   return direct_.back().sink;
 }
 
-int32_t Execution::awaited() const { return receiving_ < schedule_.size() && !handed_ ? schedule_[receiving_].from : Step::kNone; }
+int32_t Execution::awaited() const { return receiving_ < schedule_.size() && !waits_for_owner() ? schedule_[receiving_].from : Step::kNone; }
 
 void Execution::stop() {
   if (std::exchange(stopped_, true)) return;

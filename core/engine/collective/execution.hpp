@@ -56,6 +56,13 @@ class Execution {
   /// resume().
   bool handed() const { return handed_; }
   void resume();
+  /// Receives no further than this step until go_on() is called. Sends continue.
+  void pause_at(size_t step) { pause_at_ = step; }
+  bool paused() const { return receiving_ == pause_at_; }
+  void go_on() { pause_at_ = kNoPause; }
+  /// Sends the second chunk only after the first one was taken: the receiver may not expect the message yet.
+  void send_first_alone() { first_alone_ = true; }
+
   /// Where values to be reduced manually arrive: as many arrays as the value has. The owner owns their memory.
   void set_scratch(Value scratch) { scratch_ = std::move(scratch); }
 
@@ -88,6 +95,8 @@ class Execution {
   bool is_final(const Range& range, size_t step) const;
   void vacate(const Range& range);
   void emit(const Step& step, const Range& chunk, bool written_over);
+  /// Whether its owner must act before it receives more.
+  bool waits_for_owner() const { return handed_ || paused(); }
   bool is_manual(const Step& step) const { return manual_ && step.arrival == Step::Arrival::kReduce; }
 
   Owner& owner_;
@@ -103,7 +112,9 @@ class Execution {
   size_t under_way_ = 0;                           ///< bytes of those
   uint64_t emitted_ = 0;                           ///< chunks so far
   std::vector<Direct> direct_;                     ///< being received into the caller's memory
-  bool handed_ = false, stopped_ = false;
+  static constexpr size_t kNoPause = SIZE_MAX;
+  size_t pause_at_ = kNoPause;
+  bool handed_ = false, stopped_ = false, first_alone_ = false;
   uint64_t moves_ = 0;
 };
 

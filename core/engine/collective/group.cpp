@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/collective/shape.hpp"
+#include "engine/collective/transfers.hpp"
 
 namespace mv::collective {
 
@@ -25,6 +26,11 @@ constexpr const char *kHasCome = "has arrived, but has not done its part", *kHas
 
 /// A signal interrupts one rank only; for the others the operation is cancelled.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
+
+/// Whether it is a part of a message for one rank.
+bool is_transfer(const wire::Collect& collect) {
+  return collect.signature() != nullptr && static_cast<Kind>(collect.signature()->kind()) == Kind::kSend;
+}
 }  // namespace
 
 /// A running operation. When one of its messages has been taken, it is found again by its number.
@@ -39,14 +45,6 @@ struct Group::Active final : Execution::Owner, base::Work {
   }
 
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
-    // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
-    // saves it a copy.
-    if (payload->size() > wire::kSmallPayloadBytes) group.server_.acknowledge(group.members_.peers[static_cast<size_t>(to)]);
-    auto& fbb = group.sender_.builder().fbb();
-    const auto collect = wire::CreateCollect(fbb, group.members_.id, op, static_cast<uint32_t>(group.setting_.rank), range.first, range.count,
-                                             &running.signature());
-    base::Frame frame = group.sender_.builder().finish(wire::Body::Collect, collect, payload);
-    group.sent_ += payload->size();
     const auto taken = [here = std::weak_ptr<bool>(group.here_), group = &group, op = op, number] {
       if (here.expired()) return;
       const auto found = group->numbers_.find(op);
@@ -56,7 +54,7 @@ struct Group::Active final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    group.sender_.send(group.members_.peers[static_cast<size_t>(to)], std::move(frame), taken);
+    group.send_collect(static_cast<uint32_t>(to), op, range, running.signature(), payload, taken);
   }
   void chunk_taken(const rpc::Asked& asked) override {
     if (!group.forgotten_) group.server_.finish(asked);
@@ -78,7 +76,8 @@ Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base
       made_(clock.now()),
       setting_(std::move(setting)),
       agreement_(static_cast<uint32_t>(setting_.rank), static_cast<uint32_t>(setting_.size),
-                 [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }) {}
+                 [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }),
+      transfers_(std::make_unique<Transfers>(*this)) {}
 
 Group::~Group() { forget(); }
 
@@ -90,11 +89,26 @@ void Group::choose_by(const Basis& basis) {
 void Group::forget() {
   forgotten_ = true;
   numbers_.clear();
+  transfers_->forget();
 }
 
 std::string Group::name(uint32_t rank) const { return fmt::format("rank {} of the group, {}", rank, members_.names[rank]); }
 
 // ---- words to the others
+
+/// Sends elements of an operation, or of a message to one rank.
+void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
+                         std::function<void()> taken) {
+  // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
+  // saves it a copy.
+  if (payload->size() > wire::kSmallPayloadBytes) server_.acknowledge(members_.peers[to]);
+  auto& builder = sender_.builder();
+  const auto collect =
+      wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), range.first, range.count, &signature);
+  base::Frame frame = builder.finish(wire::Body::Collect, collect, payload);
+  sent_ += payload->size();
+  sender_.send(members_.peers[to], std::move(frame), std::move(taken));
+}
 
 template <typename Fill>
 void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
@@ -139,12 +153,13 @@ void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
 base::Status Group::refusal(const Operation& operation) const {
   if (is_closed_) return base::Status(MV_ESTATE, "the group is closed");
   if (!broken_.ok()) return base::error(broken_.code(), "the group is broken ({}): {}", kAfterBreak, broken_.text());
-  if (draining_at_ == begun_ + 1 && !operation.draining) return base::Status(MV_ESTATE, kOnlyDraining);
+  if (draining_at_ == begun_ + 1 && !operation.draining && !is_between_two(operation.kind)) return base::Status(MV_ESTATE, kOnlyDraining);
   return {};
 }
 
 void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   if (const base::Status refused = refusal(operation); !refused.ok()) return call->complete(refused);
+  if (is_between_two(operation.kind)) return transfers_->begin(std::move(operation), call);
   const uint64_t op = ++begun_;
   Numbered& numbered = numbers_[op];
   if (!numbered.failed.ok()) {
@@ -179,7 +194,15 @@ bool Group::settle(uint64_t op) {
   Active& active = *found->second.active;
   if (std::exchange(active.busy, true)) return true;
   Running& running = active.running;
-  const base::Status wrong = running.execution().advance();
+  base::Status wrong = running.execution().advance();
+  if (wrong.ok() && running.execution().paused()) {
+    if (const base::Status uneven = running.check_counts(); !uneven.ok()) {
+      active.busy = false;
+      fail(op, base::error(uneven.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), uneven.text()), true);
+      return false;
+    }
+    wrong = running.execution().advance();
+  }
   active.busy = false;
   if (!wrong.ok()) {
     break_group(base::error(wrong.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), wrong.text()), true);
@@ -202,6 +225,7 @@ void Group::keep_up() {
   for (const auto& [op, numbered] : numbers_)
     if (numbered.active != nullptr && numbered.active->running.execution().done()) done.push_back(op);
   for (const uint64_t op : done) settle(op);
+  transfers_->keep_up();
 }
 
 void Group::finish(uint64_t op, const base::Status& status) {
@@ -340,6 +364,10 @@ void Group::drop_drain(const base::Status& why) {
 void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const uint64_t op = collect.op();
   const uint32_t from = collect.from();
+  if (is_transfer(collect)) {
+    if (!broken_.ok() || is_closed_) return server_.finish(asked);
+    return transfers_->on_chunk(asked, collect, payload, staged);
+  }
   const auto found = numbers_.find(op);
   const bool over = (op <= begun_ && found == numbers_.end()) || (found != numbers_.end() && !found->second.failed.ok());
   if (over || !broken_.ok() || is_closed_ || collect.signature() == nullptr) {
@@ -369,8 +397,9 @@ void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs)
 }
 
 base::SinkRef Group::place(const wire::Collect& collect, size_t bytes) {
-  const auto found = numbers_.find(collect.op());
+  const auto found = is_transfer(collect) ? numbers_.end() : numbers_.find(collect.op());
   base::SinkRef sink;
+  if (is_transfer(collect)) sink = transfers_->place(collect, bytes);
   if (found != numbers_.end() && found->second.active != nullptr && collect.signature() != nullptr &&
       same(*collect.signature(), found->second.active->running.signature())) {
     Active& active = *found->second.active;
@@ -397,7 +426,7 @@ void Group::on_note(const wire::GroupNote& note) {
       if (watcher_.left) watcher_.left(from);
       if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
       agreement_.gone(from);
-      if (waits_beyond(op))
+      if (waits_beyond(op) || transfers_->await(from))
         break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
       return;
     case wire::GroupWord::Waits:
@@ -476,6 +505,7 @@ void Group::break_group(const base::Status& why, bool tell) {
   }
   for (auto& [op, numbered] : numbers)
     if (numbered.active != nullptr) numbered.active->running.call()->complete(told);
+  transfers_->end(told);
   drop_drain(told);
 }
 
@@ -527,6 +557,7 @@ std::vector<cluster::Wait> Group::waits() const {
     for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
       if (static_cast<int32_t>(rank) != setting_.rank && (found == numbers_.end() || !found->second.drainers.contains(rank))) await(wait, rank, kHasNotCome);
   }
+  transfers_->add_waits(waits);
   if (!watcher_.look) return waits;
   const Elsewhere seen = watcher_.look();
   if (seen.awaited < 0 || static_cast<size_t>(seen.awaited) >= members_.peers.size()) return waits;
@@ -537,7 +568,7 @@ std::vector<cluster::Wait> Group::waits() const {
 // ---- time
 
 base::Nanos Group::next_deadline() const {
-  base::Nanos next = drain_ ? drain_->deadline : base::kNever;
+  base::Nanos next = std::min(drain_ ? drain_->deadline : base::kNever, transfers_->next_deadline());
   for (const auto& [op, numbered] : numbers_) {
     if (numbered.active == nullptr) continue;
     const Running& running = numbered.active->running;
@@ -557,6 +588,7 @@ void Group::tick(base::Nanos now) {
     if (active.running.look_at <= now) look(op, active, now);
     if (active.running.deadline <= now) expire(op, active, now);
   }
+  transfers_->tick(now);
   expire_drain(now);
 }
 

@@ -66,6 +66,8 @@ class Group {
   /// choose the same algorithm.
   void choose_by(const Basis& basis);
 
+  /// A kSend or kRecv has no number. Messages to or from a rank are received in the order in which they were sent, by
+  /// tag; a time-out or withdrawal of a receive that has no message yet does not break the group.
   void begin(Operation operation, base::OperationRef call, Handed handed = {});
   /// Continues a custom operation: its caller has reduced the values, or could not.
   void resume(const base::Operation& call, const base::Status& status);
@@ -113,6 +115,7 @@ class Group {
   void tick(base::Nanos now);
 
  private:
+  class Transfers;
   struct Active;
   struct Early {
     uint32_t from;
@@ -154,6 +157,8 @@ class Group {
   std::string name(uint32_t rank) const;
   void keep_up();
 
+  void send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
+                    std::function<void()> taken);
   template <typename Fill>
   void tell(uint32_t to, wire::GroupWord word, Fill fill);
   template <typename Fill>
@@ -173,6 +178,7 @@ class Group {
   Lineage lineage_;
   uint64_t begun_ = 0;
   std::map<uint64_t, Numbered> numbers_;
+  const std::unique_ptr<Transfers> transfers_;
   std::map<uint64_t, wire::Signature> done_;  ///< the newest kRemembered ones
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
   std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations

@@ -19,18 +19,36 @@ inline constexpr auto kOnlyDraining =
 /// The end of the error message for ranks that differ in nothing but their labels.
 inline constexpr auto kOtherLabel = ", with arrays of other names or shapes";
 
-enum class Kind : uint8_t { kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kCustom, kDrain };
+enum class Kind : uint8_t {
+  kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kGather, kScatter, kAlltoall, kAlltoallCounts, kCustom, kDrain, kSend, kRecv
+};
 
 constexpr const char* kind_name(Kind kind) {
-  constexpr const char* kNames[] = {"barrier", "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "custom allreduce", "drain"};
-  return kind <= Kind::kDrain ? kNames[static_cast<size_t>(kind)] : "unknown";
+  constexpr const char* kNames[] = {"barrier", "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "gather",
+                                    "scatter", "alltoall", "alltoall_counts", "custom allreduce", "drain", "send", "recv"};
+  return kind <= Kind::kRecv ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
-/// Whether the operation is by or for one rank.
-constexpr bool has_root(Kind kind) { return kind == Kind::kReduce || kind == Kind::kBroadcast; }
+/// Whether all ranks send their values to one rank.
+constexpr bool is_to_root(Kind kind) { return kind == Kind::kReduce || kind == Kind::kGather; }
+/// Whether one rank sends values to all ranks.
+constexpr bool is_from_root(Kind kind) { return kind == Kind::kBroadcast || kind == Kind::kScatter; }
+constexpr bool has_root(Kind kind) { return is_to_root(kind) || is_from_root(kind); }
+/// Whether only two ranks take part. Such an operation has no number among those of the group.
+constexpr bool is_between_two(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
+/// Whether the values go by messages even if the ranks share memory.
+constexpr bool is_by_messages(Kind kind) {
+  return kind == Kind::kGather || kind == Kind::kScatter || kind == Kind::kAlltoall || kind == Kind::kAlltoallCounts || kind == Kind::kCustom;
+}
 
 /// Whether the labels of two ranks fit.
 constexpr bool labels_fit(uint64_t a, uint64_t b) { return a == b || a == 0 || b == 0; }
+
+/// kRecv: any rank.
+inline constexpr uint64_t kAnyRank = UINT64_MAX;
+/// Limits of an alltoall: ranks, and elements from one rank to another. Its elements are numbered by pairs of ranks.
+inline constexpr int kPairBits = 40;
+inline constexpr uint64_t kMostRanksOfPairs = uint64_t{1} << (64 - kPairBits) / 2;
 
 /// The greatest note on an array.
 inline constexpr uint32_t kMostNote = 15;
@@ -53,10 +71,15 @@ struct Operation {
   uint32_t label = 0;     ///< what the arrays are: ranks that set it must agree. Compared where there is no root
   bool draining = false;  ///< takes part without counting as a contributor
   /// The results, and also the inputs if `in` is empty. An allgather has size * count elements, a reduce_scatter count.
+  /// A gather has size * count elements, which only the root writes; a scatter count. For a send, the values.
   std::vector<Array> out;
-  /// The inputs for out[i], if they are not in `out` already: as many elements, but count for an allgather and
-  /// size * count for a reduce_scatter.
+  /// The inputs for out[i], if they are not in `out` already: as many elements, but count for an allgather or a gather,
+  /// and size * count for a reduce_scatter or a scatter, of which only the root reads them.
   std::vector<const std::byte*> in;
+  std::vector<uint64_t> send_counts, receive_counts;  ///< kAlltoallCounts: elements, by rank
+  /// kSend, kRecv: the other rank is `root`. kAnyRank: any rank that sends with this tag.
+  int64_t tag = 0;
+  int64_t* source = nullptr;         ///< out: the rank that has sent the values of a kRecv; may be null
   uint64_t* contributors = nullptr;  ///< out: the ranks of an allreduce that did not drain; may be null
 };
 

@@ -50,6 +50,19 @@ Plan plan(const Setting& at, const Operation& operation, const Value& value) {
       return {ring_allgather(at.rank, at.size, count), 0};
     case Kind::kReduceScatter:
       return {ring_reduce_scatter(at.rank, at.size, count), 0};
+    case Kind::kGather:
+      return {star_gather(at.rank, at.size, operation.out.front().count / static_cast<uint64_t>(at.size), static_cast<int32_t>(operation.root)), 0};
+    case Kind::kScatter:
+      return {star_scatter(at.rank, at.size, operation.out.front().count, static_cast<int32_t>(operation.root)), 0};
+    case Kind::kAlltoall: {
+      const std::vector<uint64_t> each(static_cast<size_t>(at.size), operation.out.front().count / static_cast<uint64_t>(at.size));
+      return {pairwise_alltoall(at.rank, at.size, each, each), 0};
+    }
+    case Kind::kAlltoallCounts: {
+      Schedule schedule = ring_allgather_of_pairs(at.rank, at.size, 2 * static_cast<uint64_t>(at.size));
+      append(schedule, pairwise_alltoall(at.rank, at.size, operation.send_counts, operation.receive_counts));
+      return {std::move(schedule), 0};
+    }
     case Kind::kCustom:
       return {tree_allreduce(at.rank, at.size, count, {}), kBinaryTree};
     default:
@@ -62,11 +75,13 @@ wire::Signature sign(const Operation& operation, uint8_t algorithm) {
   uint64_t elements = 0;
   uint8_t dtype = operation.out.empty() ? 0 : static_cast<uint8_t>(operation.out.front().dtype);
   for (const Array& array : operation.out) {
-    hash.add(array.count);
+    const uint64_t count = operation.kind == Kind::kAlltoallCounts ? 0 : array.count;  // the ranks' own
+    hash.add(count);
     hash.add(static_cast<uint64_t>(array.dtype));
-    elements += array.count;
+    elements += count;
     if (array.dtype != operation.out.front().dtype) dtype = kManyDtypes;
   }
+  if (is_between_two(operation.kind)) hash.value = static_cast<uint64_t>(operation.tag);
   const uint32_t root = has_root(operation.kind) ? static_cast<uint32_t>(operation.root) : operation.label;
   return {elements, hash.value, static_cast<uint32_t>(operation.out.size()), root, static_cast<uint8_t>(operation.kind),
           static_cast<uint8_t>(operation.reduction), dtype, algorithm};
@@ -92,11 +107,12 @@ std::string describe(const wire::Signature& signature) {
   if (kind == Kind::kBarrier || kind == Kind::kDrain) return text;
   if (kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter)
     text += fmt::format(" ({})", math::reduction_name(static_cast<math::Reduction>(signature.reduction())));
-  text += fmt::format(" of {} {}", signature.elements(),
-                      signature.dtype() == kManyDtypes ? "elements of several dtypes" : tensor::dtype_name(static_cast<mv_dtype>(signature.dtype())));
+  text += kind == Kind::kAlltoallCounts ? " of" : fmt::format(" of {}", signature.elements());
+  text += fmt::format(" {}", signature.dtype() == kManyDtypes ? "elements of several dtypes" : tensor::dtype_name(static_cast<mv_dtype>(signature.dtype())));
   if (signature.arrays() != 1) text += fmt::format(" in {} arrays", signature.arrays());
-  if (kind == Kind::kReduce) text += fmt::format(" to rank {}", signature.root());
-  if (kind == Kind::kBroadcast) text += fmt::format(" from rank {}", signature.root());
+  if (is_to_root(kind)) text += fmt::format(" to rank {}", signature.root());
+  if (is_from_root(kind)) text += fmt::format(" from rank {}", signature.root());
+  if (is_between_two(kind)) text += fmt::format(" with tag {}", static_cast<int64_t>(signature.hash()));
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/collective/running.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,7 @@ Running::Running(Execution::Owner& owner, const Setting& setting, Operation oper
   signature_ = sign(operation_, made.algorithm);
   const bool manual = operation_.kind == Kind::kCustom;
   execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, manual);
+  if (operation_.kind == Kind::kAlltoallCounts) execution_->pause_at(static_cast<size_t>(setting_.size) - 1);
   if (!manual) return;
   theirs_arrays_ = scratch_for(operation_.out);
   Value theirs;
@@ -39,7 +41,90 @@ std::vector<Array> Running::scratch_for(const std::vector<Array>& arrays) {
   return found;
 }
 
+/// A gather or a scatter: the root's value is all parts, the value of another rank its own part.
+Value Running::lay_out_parts() {
+  const auto size = static_cast<uint64_t>(setting_.size), rank = static_cast<uint64_t>(setting_.rank);
+  const bool gathers = operation_.kind == Kind::kGather;
+  Array all = operation_.out.front(), own = all;
+  std::byte* const in = operation_.in.empty() ? nullptr : const_cast<std::byte*>(operation_.in.front());  // only read
+  (gathers ? own.count : all.count) = gathers ? all.count / size : own.count * size;
+  (gathers ? own.data : all.data) = in;
+  Value value;
+  if (rank == operation_.root) {
+    std::byte* const part = all.data + rank * own.bytes();
+    if (own.count > 0 && own.data != part) gathers ? std::memmove(part, own.data, own.bytes()) : std::memmove(own.data, part, own.bytes());
+    value.add(all, math::Reduction::kSum);
+  } else {
+    value.skip_to(rank * own.count);
+    value.add(own, math::Reduction::kSum);
+  }
+  return value;
+}
+
+/// An alltoall: the elements from and to each rank, in the order of their numbers. With counts, those of rank r are its
+/// elements for itself.
+Value Running::lay_out_pairs() {
+  const auto size = static_cast<size_t>(setting_.size), rank = static_cast<size_t>(setting_.rank);
+  const bool has_counts = operation_.kind == Kind::kAlltoallCounts;
+  const Array& out = operation_.out.front();
+  std::vector<uint64_t> sends(size, out.count / size), receives = sends;
+  if (has_counts) {
+    sends = operation_.send_counts;
+    receives = operation_.receive_counts;
+    counts_.resize(2 * size * size);
+    std::copy(sends.begin(), sends.end(), counts_.begin() + static_cast<ptrdiff_t>(2 * size * rank));
+    std::copy(receives.begin(), receives.end(), counts_.begin() + static_cast<ptrdiff_t>(2 * size * rank + size));
+  }
+  Value value;
+  const auto place = [&](size_t from, size_t to, const Array& array) {
+    value.skip_to(first_of_pair(static_cast<int32_t>(from), static_cast<int32_t>(to), setting_.size));
+    value.add(array, math::Reduction::kSum);
+  };
+  const size_t element = tensor::dtype_bytes(out.dtype);
+  std::byte* in = operation_.in.empty() ? nullptr : const_cast<std::byte*>(operation_.in.front());  // only read
+  std::byte* to = out.data;
+  const auto place_counts = [&](size_t of) {
+    if (has_counts) place(of, of, {reinterpret_cast<std::byte*>(&counts_[2 * size * of]), 2 * size, MV_I64});
+  };
+  for (size_t peer = 0; peer < size; ++peer) {
+    if (peer < rank) place_counts(peer);
+    if (peer != rank) {
+      place(peer, rank, {to, receives[peer], out.dtype});
+    } else {
+      std::byte* own = nullptr;
+      for (size_t other = 0; other < size; ++other) {
+        if (other == rank) {
+          own = in;
+          place_counts(rank);
+        } else {
+          place(rank, other, {in, sends[other], out.dtype});
+        }
+        in += sends[other] * element;
+      }
+      if (const uint64_t count = std::min(sends[rank], receives[rank]); count > 0) std::memcpy(to, own, count * element);
+    }
+    to += receives[peer] * element;
+    if (peer > rank) place_counts(peer);
+  }
+  return value;
+}
+
+base::Status Running::check_counts() {
+  if (!execution_->paused()) return {};
+  const auto size = static_cast<size_t>(setting_.size);
+  for (size_t from = 0; from < size; ++from)
+    for (size_t to = 0; to < size; ++to) {
+      const uint64_t sent = counts_[2 * size * from + to], received = counts_[2 * size * to + size + from];
+      if (sent != received)
+        return base::error(MV_EDISAGREE, "rank {} sends {} elements to rank {}, which receives {}", from, sent, to, received);
+    }
+  execution_->go_on();
+  return {};
+}
+
 Value Running::lay_out() {
+  if (operation_.kind == Kind::kGather || operation_.kind == Kind::kScatter) return lay_out_parts();
+  if (operation_.kind == Kind::kAlltoall || operation_.kind == Kind::kAlltoallCounts) return lay_out_pairs();
   const auto size = static_cast<uint64_t>(setting_.size), rank = static_cast<uint64_t>(setting_.rank);
   std::vector<Array> arrays = operation_.out;
   const bool aside = operation_.kind == Kind::kReduceScatter || (operation_.kind == Kind::kReduce && rank != operation_.root);

@@ -27,6 +27,9 @@ class Running {
   const base::OperationRef& call() const { return call_; }
   /// Writes the remaining results: averages, this rank's part, the number of contributors.
   void finish();
+  /// kAlltoallCounts: once the counts of all ranks are here, checks that each rank sends what the other one receives.
+  /// MV_EDISAGREE is the same on all ranks.
+  base::Status check_counts();
   /// For custom reductions: passes values to the caller to reduce, each only once.
   void hand();
   /// The caller has reduced them.
@@ -40,6 +43,8 @@ class Running {
 
  private:
   Value lay_out();
+  Value lay_out_parts();
+  Value lay_out_pairs();
   std::vector<Array> scratch_for(const std::vector<Array>& arrays);
   bool counts() const;
 
@@ -51,6 +56,7 @@ class Running {
   int64_t contributors_ = 1, theirs_ = 0;
   std::vector<std::byte> scratch_;
   std::vector<Array> theirs_arrays_;
+  std::vector<uint64_t> counts_;  ///< kAlltoallCounts: of each rank what it sends to each rank, and then what it receives
   wire::Signature signature_;
   std::unique_ptr<Execution> execution_;
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/collective/operation.hpp"
 #include "engine/collective/schedule.hpp"
 
 namespace mv::collective {
@@ -31,6 +32,22 @@ Schedule ring_reduce_scatter(int32_t rank, int32_t size, uint64_t count);
 Schedule ring_allgather(int32_t rank, int32_t size, uint64_t count);
 /// Both of them: a rank sends 2 (size - 1) / size of the value, the minimum, in 2 (size - 1) steps.
 Schedule ring_allreduce(int32_t rank, int32_t size, uint64_t count);
+
+/// The root ends with `each` elements of every rank; rank r's are the r-th of the value.
+Schedule star_gather(int32_t rank, int32_t size, uint64_t each, int32_t root);
+/// Each rank ends with the rank-th `each` elements of the root's value.
+Schedule star_scatter(int32_t rank, int32_t size, uint64_t each, int32_t root);
+
+/// The first element of those that rank `from` sends to rank `to` in an alltoall. A rank holds only the elements that
+/// it sends or receives.
+constexpr uint64_t first_of_pair(int32_t from, int32_t to, int32_t size) {
+  return (static_cast<uint64_t>(from) * static_cast<uint64_t>(size) + static_cast<uint64_t>(to)) << kPairBits;
+}
+/// Pairs of ranks exchange their elements directly, `size - 1` steps. sends[r]: the number of elements for rank r;
+/// receives[r]: those from rank r.
+Schedule pairwise_alltoall(int32_t rank, int32_t size, const std::vector<uint64_t>& sends, const std::vector<uint64_t>& receives);
+/// An allgather of `each` elements of every rank, those of rank r numbered as its pair with itself.
+Schedule ring_allgather_of_pairs(int32_t rank, int32_t size, uint64_t each);
 
 /// Recursive halving, then doubling: the ring's bytes in 2 log2(size) steps if size is a power of two, otherwise up to
 /// twice the bytes.

@@ -11,6 +11,7 @@ use Carp ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Lists ();
+use Polyverso::Request ();
 use Polyverso::Table ();
 use Polyverso::Tensor ();
 use Polyverso::Values ();
@@ -35,11 +36,17 @@ sub operation {
 # Options with the label of unnamed arrays, whose shapes the ranks compare.
 sub _of_arrays { my ($options, @arrays) = @_; return Polyverso::Values::labelled($options, [], @arrays) }
 
-# The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
+# The options of a call that takes @known, async and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
-    Polyverso::Table::_check($named, { map { $_ => 1 } timeout => @known });
-    return Polyverso::Table::_options(0, $named);
+    Polyverso::Table::_check($named, { map { $_ => 1 } qw(timeout async), @known });
+    return Polyverso::Table::_options($named->{async} ? $Polyverso::CAPI::MV_ASYNC : 0, $named);
+}
+
+# The result of a call: $result->(), or the request whose result it is. $made is what the C function has returned.
+sub _finished {
+    my ($named, $made, $result) = @_;
+    return $named->{async} ? Polyverso::Request->_new($made, $result) : $result->();
 }
 
 sub from_handle {
@@ -102,7 +109,8 @@ sub allreduce_many {
     my ($self, $arrays, %named) = @_;
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
-    return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
+    my $made = Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
+    return _finished(\%named, $made, sub { $named{async} ? $arrays : $made });
 }
 
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
@@ -117,21 +125,21 @@ sub _check_arrays {
 }
 
 # Calls $code with an array that C can use in place: a PDL or a tensor, or a tensor with the numbers of a packed string,
-# which then receives the result. Without a dtype a string is bytes, which can be broadcast but not reduced.
+# which then receives the result. Without a dtype a string is bytes, which can be broadcast but not reduced. Returns the
+# array, or a request of it.
 sub _in_place {
     my ($named, $code) = @_;    # and the array, not copied
+    my $place = \$_[2];
     my $dtype = delete $named->{dtype};
-    if (!ref $_[2] && defined $_[2] && defined $dtype) {
+    if (!ref $$place && defined $$place && defined $dtype) {
         my $size   = Polyverso::Values::bytes(Polyverso::Values::dtype($dtype), 1);
-        my $tensor = Polyverso::Tensor->_of_packed($_[2], [length($_[2]) / $size], $dtype);
-        $code->($tensor);
-        $_[2] = $tensor->_packed;
+        my $tensor = Polyverso::Tensor->_of_packed($$place, [length($$place) / $size], $dtype);
+        my $made   = $code->($tensor);
+        return _finished($named, $made, sub { return $$place = $tensor->_packed });
     }
-    else {
-        _check_arrays($_[2]) if ref $_[2] ? !_is_array($_[2]) : !defined $_[2];
-        $code->($_[2]);
-    }
-    return $_[2];
+    _check_arrays($$place) if ref $$place ? !_is_array($$place) : !defined $$place;
+    my $made = $code->($$place);
+    return _finished($named, $made, sub { return $$place });
 }
 
 sub _assign {
@@ -219,23 +227,111 @@ sub broadcast {
 
 sub broadcast_many {
     my ($self, $arrays, %named) = @_;
-    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
-    return;
+    my $made = Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
+    return _finished(\%named, $made, sub { return $named{async} ? $arrays : () });
+}
+
+# An array for those of all ranks, with this rank's own in its place.
+sub _with_own {
+    my ($self, $array) = @_;
+    my ($rank, $size) = @$self{qw(rank size)};
+    return $array->dummy($array->ndims, $size)->copy if Polyverso::Values::is_pdl($array);
+    my $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype);
+    $all->slice($rank, $rank + 1)->assign($array->reshape([1, @{ $array->shape }]));
+    return $all;
 }
 
 # All ranks' arrays in one array with an additional dimension: a PDL's last, a tensor's first.
 sub allgather {
     my ($self, $array, %named) = @_;
-    my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
-    my $all;
-    if (Polyverso::Values::is_pdl($array)) { $all = $array->dummy($array->ndims, $size)->copy }
-    else {
-        $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype);
-        $all->slice($rank, $rank + 1)->assign($array->reshape([1, @{ $array->shape }]));
+    my $all  = $self->_with_own($array);
+    my $made = Polyverso::CAPI::mv_allgather($self->{handle}, $all, _of_arrays(options(\%named), $array));
+    return _finished(\%named, $made, sub { return $all });
+}
+
+# Like allgather, but only the root gets the result.
+sub gather {
+    my ($self, $array, %named) = @_;
+    my $root = $named{root} // 0;
+    _check_arrays($array);
+    my $options = options(\%named, 'root');
+    my $is_root = $self->{rank} == $root;
+    my $all     = $is_root ? $self->_with_own($array) : $array;
+    my $made    = Polyverso::CAPI::mv_gather($self->{handle}, $all, $root, $options);
+    return _finished(\%named, $made, sub { return $is_root ? $all : () });
+}
+
+# The rows from $first to before $after: a PDL's last dimension, a tensor's first.
+sub _rows {
+    my ($array, $first, $after) = @_;
+    return $array->slice($first, $after) unless Polyverso::Values::is_pdl($array);
+    return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
+}
+
+sub _row_count { my ($array) = @_; return Polyverso::Values::is_pdl($array) ? $array->dim(-1) : $array->shape->[0] }
+sub _elements  { my ($array) = @_; return Polyverso::Values::is_pdl($array) ? $array->nelem : $array->count }
+
+# array = this rank's part of the root's $parts.
+sub scatter {
+    my ($self, $array, $parts, %named) = @_;
+    my ($rank, $size) = @$self{qw(rank size)};
+    my $root = $named{root} // 0;
+    _check_arrays($array);
+    my $options = options(\%named, 'root');
+    if ($rank == $root) {
+        _check_arrays($parts);
+        Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE,
+            'parts has ' . _elements($parts) . " elements: $size rows of " . _elements($array) . ' elements are needed')
+            if _row_count($parts) != $size || _elements($parts) != $size * _elements($array);
+        my $own = _rows($parts, $rank, $rank + 1);
+        if   (Polyverso::Values::is_pdl($array)) { $array .= $own->reshape($array->dims) }
+        else                                     { $array->assign($own->reshape($array->shape)) }
     }
-    Polyverso::CAPI::mv_allgather($self->{handle}, $all, _of_arrays(options(\%named), $array));
-    return $all;
+    my $made = Polyverso::CAPI::mv_scatter($self->{handle}, $rank == $root ? $parts : $array, $root, $options);
+    return _finished(\%named, $made, sub { return $array });
+}
+
+# Every rank sends some rows of its array to every rank, and receives theirs. Returns a new array.
+sub alltoall {
+    my ($self, $array, %named) = @_;
+    _check_arrays($array);
+    my $options = options(\%named, qw(send_rows receive_rows));
+    my ($sends, $receives) = @named{qw(send_rows receive_rows)};
+    Carp::croak('send_rows and receive_rows are needed both, or none of them') if !defined $sends != !defined $receives;
+    my $is_pdl = Polyverso::Values::is_pdl($array);
+    my $rows   = _row_count($array);
+    my $result_rows = $rows;
+    if ($receives) { $result_rows = 0; $result_rows += $_ for @$receives }
+    my $result = $is_pdl
+        ? PDL->zeroes($array->type, ($array->dims)[0 .. $array->ndims - 2], $result_rows)
+        : Polyverso::Tensor->zeros([$result_rows, @{ $array->shape }[1 .. $#{ $array->shape }]], $array->dtype);
+    my $made;
+    if ($sends) {
+        my $each   = $rows ? _elements($array) / $rows : 0;
+        my @counts = map { Polyverso::Tensor->copy_of([map { $_ * $each } @$_], 'i64') } $sends, $receives;
+        $made = Polyverso::CAPI::mv_alltoall_counts($self->{handle}, [$array, $counts[0], $result, $counts[1]], $options);
+    }
+    else { $made = Polyverso::CAPI::mv_alltoall($self->{handle}, [$array, $result], _of_arrays($options, $array)) }
+    return _finished(\%named, $made, sub { return $result });
+}
+
+# Sends the array to rank $to, which calls recv with the same tag.
+sub send {
+    my ($self, $array, $to, %named) = @_;
+    _check_arrays($array);
+    my $options = _of_arrays(options(\%named, 'tag'), $array);
+    my $made = Polyverso::CAPI::mv_send($self->{handle}, $array, $to, $named{tag} // 0, $options);
+    return _finished(\%named, $made, sub { return });
+}
+
+# array = the next one that rank $source (undef: any rank) has sent with this tag. Returns the sender's rank.
+sub recv {
+    my ($self, $array, $source, %named) = @_;
+    _check_arrays($array);
+    my $options = _of_arrays(options(\%named, 'tag'), $array);
+    my $made = Polyverso::CAPI::mv_recv($self->{handle}, $array, $source // $Polyverso::CAPI::MV_ANY_RANK, $named{tag} // 0, $options);
+    return _finished(\%named, $made, sub { return $named{async} ? $array : $made });
 }
 
 # Like allreduce, but each rank gets only its own part of the result; returns that part of the array.
@@ -243,16 +339,18 @@ sub reduce_scatter {
     my ($self, $array, %named) = @_;
     my ($rank, $size) = @$self{qw(rank size)};
     _check_arrays($array);
-    my $is_pdl = Polyverso::Values::is_pdl($array);
-    my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
+    my $rows = _row_count($array);
     Carp::croak("$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
-    Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
-    return $array->slice($first, $after) unless $is_pdl;
-    return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
+    my $made = Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
+    return _finished(\%named, $made, sub { return _rows($array, $first, $after) });
 }
 
-sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
+sub barrier {
+    my ($self, %named) = @_;
+    my $made = Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named));
+    return _finished(\%named, $made, sub { return });
+}
 
 # After the loss of a rank: makes a new group of the survivors, all of which call this.
 sub shrink {
@@ -301,9 +399,13 @@ Polyverso::Group - workers that reduce arrays together
 
 Arrays are PDLs or L<tensors|Polyverso::Tensor>, and are changed in place. C<allreduce>, C<reduce> and C<broadcast> also
 take a packed string with its dtype: C<< $group->allreduce($packed, dtype => 'f32') >>. All ranks make the same calls in
-the same order. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
-of them; C<reduce> and C<broadcast> compare only the numbers of elements. Every call takes C<< timeout => $seconds >>.
-F<docs/groups.md> has the details.
+the same order; only C<send> and C<recv> are between two ranks. Arrays of several dimensions must have the same ones on all ranks, otherwise the operation fails on all
+of them; C<reduce>, C<broadcast>, C<gather> and C<scatter> compare only the numbers of elements. Every call takes C<<
+timeout => $seconds >>. F<docs/groups.md> has the details.
+
+With C<< async => 1 >> an operation returns a L<Polyverso::Request> at once; the C<wait> of the request returns the
+operation's result, for C<allreduce_many>, C<broadcast_many> and C<recv> the arrays. The arrays must not be used before.
+Several requests may be unfinished; the operations are made in the order of the calls.
 
 =head1 METHODS
 
@@ -347,6 +449,27 @@ dimension, a PDL's last or a tensor's first.
 
 Like C<allreduce>, but each rank gets only its own part of the result; all parts have the same number of rows. Returns
 that part of the array, the rest of which is unchanged. Rows are a PDL's last dimension, a tensor's first.
+
+=head2 gather($array, root => 0)
+
+Like C<allgather>, but only the root gets the result; nothing on the other ranks.
+
+=head2 scatter($array, $parts, root => 0)
+
+Replaces the array by this rank's part of the root's C<$parts>, which has as many rows as there are ranks. The other
+ranks pass C<undef>. Returns the array.
+
+=head2 alltoall($array, send_rows => \@rows, receive_rows => \@rows)
+
+Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks. Returns a new array.
+The options are the numbers of rows for and from each rank; by default the rows are divided evenly.
+
+=head2 send($array, $rank, tag => 0), recv($array, $rank, tag => 0)
+
+C<send> sends the array to a rank, which calls C<recv> with the same tag. C<recv> writes the next array of that rank, or
+with C<undef> of any rank, into C<$array>, and returns the sender's rank. The other ranks do not take part. An array of
+another shape or dtype is an error of C<recv>, and is lost. A small array is sent before it is received; C<send> of a
+large one returns when it has been received.
 
 =head2 drain
 

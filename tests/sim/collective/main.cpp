@@ -238,13 +238,20 @@ class Swarm {
   void reduce(Node& node, std::unique_ptr<Work> work) {
     node.work = std::move(work);
     node.doing = collective::kind_name(node.work->operation().kind);
-    const auto over = std::make_shared<Over>([this, &node](const base::Status& status) {
-      keeper_.later(node, 0s, [this, &node, status] { reduced(node, status); });
-    });
-    over->set_deadline(timeline_.now() + kPatience);
-    node.group->begin(node.work->operation(), over);
+    const std::vector<collective::Operation> operations = node.work->operations();
+    const auto left = std::make_shared<size_t>(operations.size());
+    const auto first = std::make_shared<base::Status>();
+    base::OperationRef over;
+    for (const collective::Operation& operation : operations) {
+      over = std::make_shared<Over>([this, &node, left, first](const base::Status& status) {
+        if (first->ok()) *first = status;
+        if (--*left == 0) keeper_.later(node, 0s, [this, &node, first] { reduced(node, *first); });
+      });
+      over->set_deadline(timeline_.now() + kPatience);
+      node.group->begin(operation, over);
+    }
     if (index(node) == gives_up_ && node.at > 2 && node.withdrawn < kMostWithdrawn) {
-      const std::weak_ptr<Over> weak = over;
+      const std::weak_ptr<base::Operation> weak = over;
       keeper_.later(node, Nanos(random_.between(0, 30'000'000)), [this, &node, weak] {
         const auto still = weak.lock();
         if (still != nullptr) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "random.hpp"
 
@@ -23,17 +24,20 @@ size_t Script::longest() const {
 Work::Work(const Script& script, size_t rank, size_t at, bool drains) : script_(script), rank_(rank), at_(at) {
   const uint64_t random = script.number(1000 + at);
   const bool uneven = at >= script.common();
-  static constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce,     Kind::kReduce, Kind::kBroadcast,
-                                    Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier};
+  static constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce, Kind::kReduce,  Kind::kBroadcast,      Kind::kAllgather, Kind::kReduceScatter,
+                                    Kind::kBarrier,   Kind::kGather,    Kind::kScatter, Kind::kAlltoallCounts, Kind::kAlltoall,  Kind::kRecv};
   static constexpr uint64_t kSizes[] = {0, 1, 5, 300, 3000, 70'000};
-  operation_.kind = uneven ? Kind::kAllreduce : kKinds[random % 7];
+  operation_.kind = uneven ? Kind::kAllreduce : kKinds[random % 12];
   operation_.reduction = uneven ? Reduction::kSum : static_cast<Reduction>(1 + random / 7 % 4);
   if (operation_.reduction == Reduction::kProd) operation_.reduction = Reduction::kMax;
   operation_.root = random / 100 % script.ranks();
   operation_.draining = drains;
   dtype_ = random / 30 % 2 == 0 ? MV_I64 : MV_F64;
   const uint64_t size = kSizes[random / 1000 % (script.ranks() > 20 ? 5 : 6)];
-  if (operation_.kind == Kind::kAllreduce)
+  if (operation_.kind == Kind::kRecv && script.ranks() == 1) operation_.kind = Kind::kBarrier;
+  if (operation_.kind == Kind::kAlltoall || operation_.kind == Kind::kAlltoallCounts || operation_.kind == Kind::kRecv)
+    lay_out_pairs(size);
+  else if (operation_.kind == Kind::kAllreduce)
     lay_out({size, random / 50 % 7, size / 3});
   else if (operation_.kind != Kind::kBarrier)
     lay_out({size});
@@ -43,8 +47,10 @@ Work::Work(const Script& script, size_t rank, size_t at, bool drains) : script_(
 void Work::lay_out(std::vector<uint64_t> counts) {
   const bool root = rank_ == operation_.root;
   for (size_t i = 0; i < counts.size(); ++i) {
-    const uint64_t ins = operation_.kind == Kind::kReduceScatter ? counts[i] * script_.ranks() : counts[i];
-    const uint64_t outs = operation_.kind == Kind::kAllgather ? counts[i] * script_.ranks() : counts[i];
+    const bool has_parts_in = operation_.kind == Kind::kReduceScatter || operation_.kind == Kind::kScatter;
+    const bool has_parts_out = operation_.kind == Kind::kAllgather || operation_.kind == Kind::kGather;
+    const uint64_t ins = has_parts_in ? counts[i] * script_.ranks() : counts[i];
+    const uint64_t outs = has_parts_out ? counts[i] * script_.ranks() : counts[i];
     in_.emplace_back(8 * ins + 1);
     out_.emplace_back(8 * outs + 1);
     for (uint64_t element = 0; element < ins; ++element) set(in_.back().data(), element, operation_.draining ? 0 : given(rank_, i, element));
@@ -52,6 +58,61 @@ void Work::lay_out(std::vector<uint64_t> counts) {
     operation_.out.push_back({out_.back().data(), outs, dtype_});
     if (operation_.kind != Kind::kBroadcast) operation_.in.push_back(in_.back().data());
   }
+}
+
+/// The elements of an alltoall, or of a ring in which each rank sends to the next.
+void Work::lay_out_pairs(uint64_t size) {
+  const bool ring = operation_.kind == Kind::kRecv;
+  const size_t ranks = script_.ranks(), next = (rank_ + 1) % ranks, previous = (rank_ + ranks - 1) % ranks;
+  operation_.reduction = Reduction::kSum;
+  operation_.root = 0;
+  std::vector<uint64_t> sends(ranks, size / ranks), receives = sends;
+  for (size_t peer = 0; peer < ranks; ++peer) {
+    if (operation_.kind == Kind::kAlltoall) continue;
+    sends[peer] = !ring || peer == next ? pair_count(rank_, peer) : 0;
+    receives[peer] = !ring || peer == previous ? pair_count(peer, rank_) : 0;
+  }
+  in_.emplace_back(8 * std::accumulate(sends.begin(), sends.end(), uint64_t{0}) + 1);
+  out_.emplace_back(8 * std::accumulate(receives.begin(), receives.end(), uint64_t{0}) + 1);
+  uint64_t at = 0;
+  for (size_t peer = 0; peer < ranks; ++peer)
+    for (uint64_t element = 0; element < sends[peer]; ++element) set(in_.back().data(), at++, given_to(rank_, peer, element));
+  operation_.out = {{out_.back().data(), out_.back().size() / 8, dtype_}};
+  if (!ring) operation_.in = {in_.back().data()};
+  operation_.send_counts = sends;
+  operation_.receive_counts = receives;
+  if (!ring) return;
+  operation_.tag = static_cast<int64_t>(at_ % 2);
+  operation_.root = script_.number(at_) % 3 == 0 ? collective::kAnyRank : previous;  // no other rank sends to this one
+  operation_.source = &source_;
+  send_.kind = Kind::kSend;
+  send_.root = next;
+  send_.tag = operation_.tag;
+  send_.out = {{in_.back().data(), in_.back().size() / 8, dtype_}};
+}
+
+std::vector<collective::Operation> Work::operations() const {
+  if (operation_.kind != Kind::kRecv) return {operation_};
+  return script_.number(at_ + rank_) % 2 == 0 ? std::vector{operation_, send_} : std::vector{send_, operation_};
+}
+
+uint64_t Work::pair_count(size_t from, size_t to) const {
+  static constexpr uint64_t kSizes[] = {0, 1, 7, 400, 9000, 150'000};
+  return kSizes[(script_.number(at_) + 3 * from + to) % (script_.ranks() > 5 ? 5 : 6)];
+}
+
+int64_t Work::given_to(size_t from, size_t to, uint64_t element) const { return given(from, to, element); }
+
+std::string Work::check_pairs() const {
+  const size_t ranks = script_.ranks();
+  if (operation_.kind == Kind::kRecv && source_ != static_cast<int64_t>((rank_ + ranks - 1) % ranks)) return fmt::format("received from rank {}", source_);
+  uint64_t at = 0;
+  for (size_t peer = 0; peer < ranks; ++peer)
+    for (uint64_t element = 0; element < operation_.receive_counts[peer]; ++element, ++at)
+      if (const int64_t got = value_at(out_.back().data(), at); got != given_to(peer, rank_, element))
+        return fmt::format("{}, element {} from rank {}: {} instead of {}", collective::kind_name(operation_.kind), element, peer, got,
+                           given_to(peer, rank_, element));
+  return "";
 }
 
 int64_t Work::given(size_t rank, size_t array, uint64_t element) const {
@@ -66,7 +127,8 @@ bool Work::contributes(size_t rank) const {
 
 int64_t Work::expected(size_t array, uint64_t element) const {
   if (operation_.kind == Kind::kBroadcast) return given(operation_.root, array, element);
-  if (operation_.kind == Kind::kAllgather) {
+  if (operation_.kind == Kind::kScatter) return given(operation_.root, array, element + rank_ * operation_.out[array].count);
+  if (operation_.kind == Kind::kAllgather || operation_.kind == Kind::kGather) {
     const uint64_t each = operation_.out[array].count / script_.ranks();
     return given(element / each, array, element % each);
   }
@@ -96,7 +158,8 @@ void Work::set(std::byte* data, uint64_t element, int64_t value) const {
 }
 
 std::string Work::check() const {
-  if (operation_.kind == Kind::kReduce && rank_ != operation_.root) return "";
+  if (collective::is_to_root(operation_.kind) && rank_ != operation_.root) return "";
+  if (!operation_.receive_counts.empty()) return check_pairs();
   for (size_t i = 0; i < operation_.out.size(); ++i)
     for (uint64_t element = 0; element < operation_.out[i].count; ++element)
       if (const int64_t got = value_at(operation_.out[i].data, element); got != expected(i, element))

@@ -29,6 +29,8 @@ class Script {
 class Work {
  public:
   Work(const Script& script, size_t rank, size_t at, bool drains);
+  /// More than one only if it sends and receives.
+  std::vector<collective::Operation> operations() const;
   const collective::Operation& operation() const { return operation_; }
   bool drains() const { return operation_.draining; }
   /// "", or the difference from the expected result.
@@ -39,7 +41,10 @@ class Work {
 
  private:
   void lay_out(std::vector<uint64_t> counts);
-  std::vector<std::byte>& memory(std::vector<std::vector<std::byte>>& list, uint64_t elements);
+  void lay_out_pairs(uint64_t size);
+  uint64_t pair_count(size_t from, size_t to) const;
+  int64_t given_to(size_t from, size_t to, uint64_t element) const;
+  std::string check_pairs() const;
   int64_t given(size_t rank, size_t array, uint64_t element) const;
   int64_t expected(size_t array, uint64_t element) const;
   bool contributes(size_t rank) const;
@@ -52,6 +57,8 @@ class Work {
   mv_dtype dtype_ = MV_I64;
   std::vector<std::vector<std::byte>> in_, out_;
   uint64_t contributors_ = 0;
+  collective::Operation send_;  ///< besides a kRecv
+  int64_t source_ = -1;
 };
 
 }  // namespace mv::sim

@@ -93,7 +93,52 @@ def objects(group):
     dist.broadcast_object_list(several, src=0, group=group)
     return [torch.tensor([len(str(part)) for part in into + several])]
 
-for operation in (broadcast, reduced, gathered, objects):
+def gathered_at_one(group):
+    results = []
+    for dtype in (torch.float32, torch.int64, torch.int8):
+        into = [torch.zeros(3, 4, dtype=dtype) for _ in range(ranks)] if rank == 1 else None
+        dist.gather(tensor(dtype), into, dst=1, group=group)
+        results += into or []
+    return results
+
+def scattered(group):
+    value = torch.zeros(4)
+    dist.scatter(value, [tensor(torch.float32, (4,), seed=r) for r in range(ranks)] if rank == 0 else None, src=0, group=group)
+    return [value]
+
+def exchanged(group):
+    even, uneven = torch.zeros(2 * ranks, 3), torch.zeros(sum(r + rank for r in range(ranks)), 2)
+    dist.all_to_all_single(even, tensor(torch.float32, (2 * ranks, 3)), group=group)
+    splits = [r + rank for r in range(ranks)]
+    dist.all_to_all_single(uneven, tensor(torch.float32, (sum(splits), 2)), splits, splits, group=group)
+    return [even, uneven]
+
+def passed_on(group):
+    if ranks == 1:
+        return []
+    values = [torch.zeros(3), torch.zeros(50_000, dtype=torch.int64)]
+    for tag, value in enumerate(values):
+        work = dist.isend(torch.full_like(value, rank + 1), (rank + 1) % ranks, group=group, tag=tag)
+        dist.recv(value, (rank - 1) % ranks, group=group, tag=tag)
+        work.wait()
+    sent, got = torch.full((3,), rank + 10.0), torch.zeros(3)
+    ends = [dist.P2POp(dist.isend, sent, (rank + 1) % ranks, group), dist.P2POp(dist.irecv, got, (rank - 1) % ranks, group)]
+    for work in dist.batch_isend_irecv(ends):
+        work.wait()
+    assert got.tolist() == [(rank - 1) % ranks + 10] * 3
+    return [*values, got]
+
+def received_from_any(group):
+    values = [torch.zeros(2) for _ in range(ranks - 1)]
+    if rank > 0:
+        dist.send(torch.full((2,), float(rank)), 0, group=group)
+    else:
+        sources = [dist.recv(value, group=group) for value in values]
+        assert sources == [int(value[0]) for value in values] and sorted(sources) == list(range(1, ranks)), sources
+        return sorted(values, key=lambda value: value[0])
+    return []
+
+for operation in (broadcast, reduced, gathered, objects, gathered_at_one, scattered, exchanged, passed_on, received_from_any):
     same(operation.__name__, operation)
 
 # What Gloo of some version lacks.
@@ -119,6 +164,17 @@ assert flags.tolist() == [True, True, False]
 into = [torch.zeros(2, dtype=torch.int16) for _ in range(ranks)]
 dist.all_gather(into, torch.tensor([rank, -rank], dtype=torch.int16))
 assert [part.tolist() for part in into] == [[r, -r] for r in range(ranks)]
+for dtype in (torch.float32, torch.bfloat16, torch.int16, torch.bool):
+    into = [torch.zeros(1 + rank, 2, dtype=dtype) for _ in range(ranks)]  # rank r gets 1 + r rows from all
+    dist.all_to_all(into, [torch.full((1 + r, 2), rank + r, dtype=dtype) for r in range(ranks)])
+    assert [part.tolist() for part in into] == [torch.full((1 + rank, 2), r + rank, dtype=dtype).tolist() for r in range(ranks)]
+    value = torch.zeros(2, dtype=dtype)
+    dist.scatter(value, [torch.full((2,), r, dtype=dtype) for r in range(ranks)] if rank == 0 else None)
+    assert value.tolist() == torch.full((2,), rank, dtype=dtype).tolist()
+    into = [torch.zeros(2, dtype=dtype) for _ in range(ranks)] if rank == 0 else None
+    dist.gather(value, into)
+    if rank == 0:
+        assert [part.tolist() for part in into] == [torch.full((2,), r, dtype=dtype).tolist() for r in range(ranks)]
 dist.all_reduce_coalesced([whole, part])
 assert whole[:, 0].tolist() == [ranks * (r + 1.0) for r in range(ranks)]
 dist.barrier()
@@ -128,7 +184,7 @@ print("same", dist.get_backend(), flush=True)
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_collectives_have_gloo_s_results(ranks):
-    script = COLLECTIVES if ranks > 1 else COLLECTIVES.replace("dst=1", "dst=0").replace("rank == 1", "rank == 0")
+    script = COLLECTIVES if ranks > 1 else COLLECTIVES.replace("dst=1", "dst=0").replace("rank == 1", "rank == 0").replace("ranks == 0", "ranks == 1")
     assert run(ranks, script).count("same polyverso") == ranks
 
 
@@ -336,7 +392,7 @@ def test_several_hosts(tmp_path, processes):
 # ------------------------------------------------------------------ lost ranks
 
 
-@pytest.mark.parametrize("what", ["dist.all_reduce(torch.zeros(1000))", "step()"])
+@pytest.mark.parametrize("what", ["dist.all_reduce(torch.zeros(1000))", "step()", "dist.recv(torch.zeros(2), 1)"])
 def test_a_killed_rank_is_named_within_a_second(what, tmp_path, processes):
     processes += start(f"""
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))

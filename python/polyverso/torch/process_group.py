@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ..group import Group
 from . import rendezvous
-from .work import Futures, Work
+from .work import Futures, Received, Work
 
 # What the library reduces. Its float16 and bfloat16 are summed in float32.
 _REDUCED = {
@@ -124,7 +124,7 @@ class ProcessGroup(dist.ProcessGroup):
         function = _BITWISE[op]
         theirs = torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype)
 
-        def finish() -> None:
+        def finish(_: Any = None) -> None:
             tensor.detach().copy_(theirs[0])
             for rank in range(1, self.size()):
                 tensor.detach().copy_(function(tensor.detach(), theirs[rank]))
@@ -146,7 +146,7 @@ class ProcessGroup(dist.ProcessGroup):
         whole = torch.stack([tensor.detach().reshape(-1) for tensor in inputs])
         place = _Place(whole)
         part = place.flat.view(self.size(), -1)[self.rank()]
-        finish = lambda: output.detach().copy_(part.view(output.shape))
+        finish = lambda _: output.detach().copy_(part.view(output.shape))
         return self._begin("reduce_scatter", opts, [output], finish, place.reducible(), _name_of(_op_of(opts), place))
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
@@ -157,7 +157,7 @@ class ProcessGroup(dist.ProcessGroup):
         part = place.flat.view(self.size(), -1)[self.rank()]
         taken.flat.copy_(part)
 
-        def finish() -> None:
+        def finish(_: Any = None) -> None:
             reduced = part.clone()
             part.copy_(taken.flat)
             taken.flat.copy_(reduced)
@@ -183,7 +183,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise ValueError(f"all_gather: the input has {given.numel()} elements, the outputs {[tensor.numel() for tensor in outputs]}")
         whole = torch.empty((self.size(), given.numel()), dtype=given.dtype)
 
-        def finish() -> None:
+        def finish(_: Any = None) -> None:
             for tensor, part in zip(outputs, whole):
                 tensor.detach().copy_(part.view(tensor.shape))
 
@@ -195,7 +195,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._gather_into(output, input, opts, [output])
 
     def _gather_into(
-        self, output: torch.Tensor, given: torch.Tensor, opts: Any, result: List[Any], finish: Optional[Callable[[], None]] = None
+        self, output: torch.Tensor, given: torch.Tensor, opts: Any, result: List[Any], finish: Optional[Callable[[Any], None]] = None
     ) -> Work:
         whole, mine = _Place(output), _Place(given)
         ends = whole.write_back if finish is None else finish
@@ -208,8 +208,86 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather_into_tensor_coalesced(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
         return self._last([self._allgather_base(output, given, opts) for output, given in zip(outputs, inputs)], list(outputs))
 
+    def gather(self, output_tensors: Sequence[Sequence[torch.Tensor]], input_tensors: Sequence[torch.Tensor], opts: Any) -> Work:
+        (given,), outputs = input_tensors, output_tensors[0] if output_tensors else []
+
+        def finish(gathered: Any) -> None:
+            for tensor, part in zip(outputs, gathered if opts.rootRank == self.rank() else []):
+                tensor.detach().copy_(_as_tensor(part, given.dtype).view(tensor.shape))
+
+        return self._begin("gather", opts, list(outputs), finish, _Place(given).any_dtype(), opts.rootRank)
+
+    def gather_single(self, output: Optional[torch.Tensor], input: torch.Tensor, opts: Any) -> Work:
+        outputs = [] if output is None or opts.rootRank != self.rank() else list(output.view(self.size(), *input.shape))
+        return self.gather([outputs], [input], opts)
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[Sequence[torch.Tensor]], opts: Any) -> Work:
+        (output,), parts = output_tensors, None
+        place = _Place(output)
+        if opts.rootRank == self.rank():
+            whole = torch.stack([tensor.detach().reshape(-1) for tensor in input_tensors[0]])
+            parts = _Place(whole).any_dtype().reshape(self.size(), -1)
+        return self._begin("scatter", opts, [output], place.write_back, place.any_dtype(), parts, opts.rootRank)
+
+    def alltoall_base(
+        self, output: torch.Tensor, input: torch.Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any = None
+    ) -> Work:
+        """Splits are numbers of rows for each rank; none: equal ones."""
+        return self._exchange(output, self._elements(output, output_splits), input, self._elements(input, input_splits), opts, [output])
+
+    def alltoall(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        sizes = [tensor.numel() for tensor in outputs]
+        whole = torch.empty(sum(sizes), dtype=outputs[0].dtype)
+        given = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
+
+        def finish(_: Any) -> None:
+            for tensor, part in zip(outputs, whole.split(sizes)):
+                tensor.detach().copy_(part.view(tensor.shape))
+
+        return self._exchange(whole, sizes, given, [tensor.numel() for tensor in inputs], opts, list(outputs), finish)
+
+    all_to_all_single = alltoall_base
+
+    def _elements(self, tensor: torch.Tensor, rows: Sequence[int]) -> List[int]:
+        length = tensor.shape[0] if tensor.dim() else 1
+        if not rows and length % self.size():
+            raise ValueError(f"all_to_all_single: {length} rows can't be divided evenly among {self.size()} ranks")
+        each = tensor.numel() // length if length else 0
+        return [count * each for count in rows or [length // self.size()] * self.size()]
+
+    def _exchange(
+        self, output: torch.Tensor, receives: List[int], given: torch.Tensor, sends: List[int], opts: Any, result: List[Any],
+        finish: Optional[Callable[[Any], None]] = None,
+    ) -> Work:
+        whole, mine = _Place(output), _Place(given)
+        sends, receives = ([count * mine.units for count in counts] for counts in (sends, receives))
+        return self._begin("alltoall", opts, result, finish or whole.write_back, mine.any_dtype(), sends, receives, out=whole.any_dtype())
+
     def barrier(self, opts: Any = None) -> Work:
         return self._begin("barrier", opts, [], None)
+
+    # ------------------------------------------------------------------ between two ranks
+
+    def send(self, tensors: Sequence[torch.Tensor], destination: int, tag: int) -> Work:
+        (tensor,) = tensors
+        return self._begin("send", None, list(tensors), None, _Place(tensor).any_dtype(), destination, tag)
+
+    def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int) -> Work:
+        place = _Place(tensors[0])
+        return self._begin("recv", None, list(tensors), place.write_back, place.any_dtype(), source, tag)
+
+    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
+        """Received by the thread that waits for it."""
+        place = _Place(tensors[0])
+
+        def receive() -> int:
+            source = self.group.recv(place.any_dtype(), None, tag, timeout=self._timeout.total_seconds())
+            place.write_back()
+            return source
+
+        return self._kept(Received(self._futures, receive, list(tensors)))
 
     # Other names of PyTorch 2.15.
     all_gather_single = _allgather_base
@@ -219,7 +297,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ------------------------------------------------------------------ how an operation begins
 
-    def _begin(self, name: str, opts: Any, result: List[Any], finish: Optional[Callable[[], None]], *arguments: Any, **named: Any) -> Work:
+    def _begin(self, name: str, opts: Any, result: List[Any], finish: Optional[Callable[[Any], None]], *arguments: Any, **named: Any) -> Work:
         """Begins the group's operation of this name. A call that its caller waits for at once runs on this thread."""
         timeout = getattr(opts, "timeout", None)
         if timeout is None or timeout.total_seconds() <= 0:  # not set
@@ -228,9 +306,9 @@ class ProcessGroup(dist.ProcessGroup):
         if getattr(opts, "asyncOp", True):
             request = getattr(self.group, f"{name}_async")(*arguments, **named)
             return self._kept(Work(self._futures, request, result, finish))
-        getattr(self.group, name)(*arguments, **named)
+        made = getattr(self.group, name)(*arguments, **named)
         if finish is not None:
-            finish()
+            finish(made)
         return self._kept(Work(self._futures, None, result))
 
     def _last(self, works: List[Work], result: List[Any]) -> Work:
@@ -270,7 +348,7 @@ class _Place:
         self._tensor = tensor.detach()
         self.flat = self._tensor.contiguous().view(-1)
 
-    def write_back(self) -> None:
+    def write_back(self, _: Any = None) -> None:
         if self.flat.data_ptr() != self._tensor.data_ptr():
             self._tensor.copy_(self.flat.view(self._tensor.shape))
 
@@ -284,19 +362,29 @@ class _Place:
         return self._memory()
 
     def any_dtype(self) -> Any:
-        """The memory for a copy."""
+        """The memory for a copy, whose elements are bytes if the library lacks the dtype."""
         return self._memory() if self.flat.dtype in _REDUCED else self.flat.view(torch.uint8).numpy()
+
+    @property
+    def units(self) -> int:
+        """Elements of any_dtype() for each of the tensor."""
+        return 1 if self.flat.dtype in _REDUCED else self.flat.element_size()
 
     def _memory(self) -> Any:
         return self.flat if self.flat.dtype == torch.bfloat16 else self.flat.numpy()
 
 
-def _all(places: List[_Place]) -> Callable[[], None]:
-    def write_back() -> None:
+def _all(places: List[_Place]) -> Callable[[Any], None]:
+    def write_back(_: Any = None) -> None:
         for place in places:
             place.write_back()
 
     return write_back
+
+
+def _as_tensor(array: Any, dtype: torch.dtype) -> torch.Tensor:
+    """An array over the memory of such elements, as a tensor of one dimension."""
+    return torch.from_numpy(array.reshape(-1).view("uint8")).view(dtype)
 
 
 def _op_of(opts: Any) -> Any:

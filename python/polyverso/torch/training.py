@@ -12,7 +12,7 @@ from ..group import Group
 from ..node import Node, init
 from ..request import Request
 from .process_group import ProcessGroup
-from .work import Futures, Work
+from .work import Call, Futures, Work
 
 
 def _group_of(group: Any) -> Tuple[Group, bool]:
@@ -113,7 +113,7 @@ class CompressedGradients:
         if key not in self._strategies:
             self._strategies[key] = distlearn.CompressedAllReduce(self._group, self._how)
         average = self._strategies[key].average_gradients
-        future = Work(self._futures, _Call(lambda: average(gradients)), [buffer]).get_future()
+        future = Work(self._futures, Call(lambda: average(gradients)), [buffer]).get_future()
         return future.then(lambda ended: ended.value()[0])
 
     @property
@@ -128,21 +128,6 @@ class CompressedGradients:
         for strategy in self._strategies.values():
             strategy.close()
         self._group.close()
-
-
-class _Call:
-    """A blocking call as a request: its first wait makes it."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self.handle: Optional[int] = 0
-
-    def done(self) -> bool:
-        return self.handle is None
-
-    def wait(self, timeout: Optional[float] = None) -> None:
-        self.handle = None
-        self._function()
 
 
 # ------------------------------------------------------------------ parameter servers

@@ -14,16 +14,17 @@ from ..errors import Error, TimeoutError
 
 
 class Work(dist.Work):
-    """An operation of a process group. `finish` runs once when it has succeeded: it copies results to where the caller
-    wants them. Any thread may wait."""
+    """An operation of a process group. `finish` runs once when it has succeeded, with the request's result: it copies
+    results to where the caller wants them. Any thread may wait."""
 
-    def __init__(self, futures: Futures, request: Any, tensors: List[Any], finish: Optional[Callable[[], None]] = None) -> None:
+    def __init__(self, futures: Futures, request: Any, tensors: List[Any], finish: Optional[Callable[[Any], None]] = None) -> None:
         super().__init__()
         self._futures = futures
         self._request = request  # None: it has ended
         self._tensors = tensors
         self._finish = finish
         self._error: Optional[Error] = None
+        self._source: Optional[int] = None
         self._future: Optional[torch.futures.Future] = None
         self._lock = threading.Lock()
 
@@ -53,7 +54,12 @@ class Work(dist.Work):
         return self._tensors
 
     def source_rank(self) -> int:
-        raise NotImplementedError("polyverso's Work knows a source only for a receive")
+        """The sender of what a receive from any rank has received."""
+        if self._source is None:
+            raise RuntimeError("work.source_rank() is for a finished receive from any rank")
+        return self._source
+
+    _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future:
         """A future of the tensors, as DistributedDataParallel needs it."""
@@ -78,14 +84,14 @@ class Work(dist.Work):
 
     def _wait(self, seconds: Optional[float]) -> None:
         try:
-            self._request.wait(seconds)
+            result = self._request.wait(seconds)
         except Error as error:
             if self._request.handle is not None:  # this wait has failed, not the operation
                 raise
             self._error = error
         else:
             if self._finish is not None:
-                self._finish()
+                self._finish(result)
         self._request = self._finish = None
 
 
@@ -100,6 +106,31 @@ def _outcome(ended: torch.futures.Future) -> List[Any]:
     if error is not None:
         raise error
     return tensors
+
+
+class Received(Work):
+    """A receive from any rank."""
+
+    def __init__(self, futures: Futures, receive: Callable[[], int], tensors: List[Any]) -> None:
+        super().__init__(futures, Call(receive), tensors, self._sent_by)
+
+    def _sent_by(self, source: int) -> None:
+        self._source = source
+
+
+class Call:
+    """A blocking call as a request: its first wait makes it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self.handle: Optional[int] = 0
+
+    def done(self) -> bool:
+        return self.handle is None
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        self.handle = None
+        return self._function()
 
 
 class Futures:

@@ -237,6 +237,17 @@ def test_asynchronous_works_end_in_order():
     assert said.count("in order") == 3
 
 
+def test_a_script_may_end_right_after_a_future():
+    """The thread that sets futures was inside PyTorch when the interpreter ended, which aborted every fourth process."""
+    for _ in range(4):
+        run_workers(2, BEGIN + textwrap.dedent("""
+        value = torch.ones(2)
+        works = [dist.all_reduce(value, async_op=True) for _ in range(20)]
+        futures = [work.get_future() for work in works]
+        futures[-1].wait()
+        """))
+
+
 def test_groups_of_some_ranks():
     said = run(3, """
     pair, alone = dist.new_group([0, 2]), dist.new_group([1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import queue
 import threading
+import weakref
 from typing import Any, Callable, List, Optional
 
 import torch
@@ -133,6 +135,17 @@ class Call:
         return self._function()
 
 
+_running: weakref.WeakSet[Futures] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """A thread that is inside PyTorch's C++ when the interpreter ends would abort the process. One that still waits for
+    another rank is outside of it, and is left alone."""
+    for futures in list(_running):
+        futures.close(0.2)
+
+
 class Futures:
     """Sets the futures of a group's operations, in the order in which they were asked for, on a thread of its own. The
     thread starts with the first future."""
@@ -148,13 +161,14 @@ class Futures:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="polyverso futures", daemon=True)
                 self._thread.start()
+                _running.add(self)
 
-    def close(self) -> None:
-        """Ends the thread. Call it when no operation can run any more."""
+    def close(self, seconds: Optional[float] = None) -> None:
+        """Ends the thread, and waits for its end, at most so many seconds. Call it when no operation can run any more."""
         with self._lock:
             if self._thread is not None and self._thread is not threading.current_thread():
                 self._asked.put(None)
-                self._thread.join()
+                self._thread.join(seconds)
             self._thread = None
 
     def _serve(self) -> None:

@@ -155,6 +155,11 @@ class Group(Handle):
         return self._handle
 
     @property
+    def node(self) -> int:
+        """The mv_node, for functions of polyverso.capi, and for opening another group: Group(group.node)."""
+        return self._node
+
+    @property
     def _handle(self) -> int:
         if self._was_left:
             raise HandleError(capi.MV_EHANDLE, "this Group is closed: an exception has ended its with block")
@@ -262,16 +267,17 @@ class Group(Handle):
         options = _options(timeout, flags=capi.MV_ASYNC)
         return self._begin(given, capi.mv_broadcast_many, [_lent(array) for array in given], root, options)
 
-    def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
-        """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array."""
-        gathered = self._with_mine(array)
+    def allgather(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> np.ndarray:
+        """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array, or
+        `out`, memory of this shape and of the array's dtype."""
+        gathered = self._with_mine(array, out)
         capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, gathered[0]))
         return gathered
 
-    def allgather_async(self, array: Any, timeout: Optional[float] = None) -> Request:
-        """allgather() without blocking. The request's result is the fresh (ranks, *shape) array. `array` is copied at
+    def allgather_async(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> Request:
+        """allgather() without blocking. The request's result is the (ranks, *shape) array. `array` is copied at
         once."""
-        gathered = self._with_mine(array)
+        gathered = self._with_mine(array, out)
         return self._begin(gathered, capi.mv_allgather, as_bits(gathered), _options(timeout, gathered[0], flags=capi.MV_ASYNC))
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
@@ -361,10 +367,14 @@ class Group(Handle):
         """The request of an asynchronous operation."""
         return Request(self._node, function(self._handle, *arguments), result)
 
-    def _with_mine(self, array: Any) -> np.ndarray:
-        """A fresh array for an all-gather's result, with this rank's part in its place."""
+    def _with_mine(self, array: Any, out: Any) -> np.ndarray:
+        """The array for an all-gather's result, a fresh one or `out`, with this rank's part in its place."""
         mine = np.asarray(_own(array))
-        gathered = np.empty((self.size, *mine.shape), mine.dtype)
+        shape = (self.size, *mine.shape)
+        gathered = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
+        if gathered.shape != shape or gathered.dtype != mine.dtype:
+            text = f"out is {gathered.dtype} of shape {gathered.shape}: {mine.dtype} of shape {shape} is needed"
+            raise ArgumentError(capi.MV_ESHAPE, text)
         gathered[self.rank] = mine
         return gathered
 

@@ -341,6 +341,11 @@ def test_a_group_of_one(group):
         group.scatter(np.zeros(2), np.zeros(2))
     with pytest.raises(polyverso.ArgumentError, match="group.send.*: rank 0 is this rank itself"):
         group.send(np.zeros(2), 0)
+    whole = np.zeros((1, 2), np.float32)
+    assert group.allgather(np.array([1, 2], np.float32), out=whole) is whole and whole.tolist() == [[1, 2]]
+    for wrong in (np.zeros(2, np.float32), np.zeros((1, 2))):
+        with pytest.raises(polyverso.ArgumentError, match="float32 of shape .1, 2. is needed"):
+            group.allgather_async(np.ones(2, np.float32), out=wrong)
     assert group.reduce_scatter([[1.0, 2.0]]).tolist() == [[1, 2]]
     assert group.allreduce_custom([], lambda mine, theirs: None) == 1
     assert group.allreduce_custom(np.zeros(2), lambda mine, theirs: None, draining=True) == 0

@@ -68,7 +68,8 @@ else
 fi
 pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pytensor"
 
-tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
+tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \
+  tests/frameworks/torch_training_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
 tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/multiverso_keras_test.py \
   tests/frameworks/multiverso_examples_test.py tests/frameworks/arrays_test.py
 # Models are compiled in the build folder, and Theano's default of float64 stays.

@@ -1,0 +1,250 @@
+"""Training of a torch.nn.Module in many processes without DistributedDataParallel, or with less traffic."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+
+from .. import distlearn, kvstore, optimizer
+from ..group import Group
+from ..node import Node, init
+from ..request import Request
+from .process_group import ProcessGroup
+from .work import Call, Futures, Work
+
+
+def _group_of(group: Any) -> Tuple[Group, bool]:
+    """A group of the library, and whether it was opened here: of a ProcessGroup, or of the default one, or of all workers."""
+    if isinstance(group, Group):
+        return group, False
+    if group is None and dist.is_initialized():
+        group = dist.group.WORLD
+    if isinstance(group, ProcessGroup):
+        return group.group, False
+    if group is not None:
+        raise TypeError(f"group is a {type(group).__name__}: a process group of the back-end polyverso or a polyverso.Group is needed")
+    return Group(), True
+
+
+def _trained(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+    return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+# ------------------------------------------------------------------ rare exchanges
+
+
+class LocalSGD:
+    """Each rank trains `model` with an optimizer of its own; every `inner_steps` steps the ranks exchange parameters.
+
+        local = polyverso.torch.LocalSGD(model, inner_steps=50)
+        for batch in batches:                   # ranks may have different numbers of batches
+            ...
+            optimizer.step()
+            local.step()
+        local.synchronize()                     # waits for the other ranks; all have the same bits
+
+    All ranks begin with rank 0's parameters. Buffers stay each rank's own. `group`: a process group of this back-end, a
+    polyverso.Group, or None: the default process group, without one all workers of the cluster. `settings` as for
+    polyverso.distlearn.LocalSGD: outer_rate, outer_momentum, fragments, overlap and others."""
+
+    def __init__(self, model: torch.nn.Module, inner_steps: int, group: Any = None, **settings: float) -> None:
+        self._model = model
+        self._group, self._is_own = _group_of(group)
+        self._group.broadcast_many(_trained(model).values())
+        self._strategy = distlearn.LocalSGD(self._group, inner_steps, **settings)
+        self.synchronize()  # the first call's parameters are what the first exchange starts from
+
+    def step(self) -> None:
+        """Call after each step of the optimizer."""
+        self._strategy.step(_trained(self._model))
+
+    def synchronize(self) -> None:
+        """Waits for ranks that still make steps. Then all ranks have the same parameters."""
+        self._strategy.synchronize_parameters(_trained(self._model))
+
+    @property
+    def meter(self) -> distlearn.Meter:
+        """The traffic so far, and what an all-reduce in every step would have sent."""
+        return self._strategy.meter
+
+    def close(self) -> None:
+        self._strategy.close()
+        if self._is_own:
+            self._group.close()
+
+
+class DiLoCo(LocalSGD):
+    """LocalSGD with DiLoCo's outer step. With `fragments` and `overlap` it is Streaming DiLoCo."""
+
+    def __init__(
+        self, model: torch.nn.Module, inner_steps: int, group: Any = None, *, outer_rate: float = 0.7, outer_momentum: float = 0.9, **settings: float
+    ) -> None:
+        super().__init__(model, inner_steps, group, outer_rate=outer_rate, outer_momentum=outer_momentum, **settings)
+
+
+# ------------------------------------------------------------------ compressed gradients of DDP
+
+
+class CompressedGradients:
+    """The communication hook of a DistributedDataParallel model whose gradients are averaged compressed.
+
+        compressed = polyverso.torch.CompressedGradients(model, "int8")
+        ...
+        print(compressed.meter)
+
+    `how` is a codec as for polyverso.distlearn.CompressedAllReduce: "fp16", "bf16", "int8", "2bit threshold=0.5",
+    "topk ratio=0.01", "powersgd rank=4". Each rank keeps what a codec has left out, and adds it to its next gradients. The
+    process group must be one of this back-end. Collective among its ranks. Parameters are on the CPU and not sparse."""
+
+    def __init__(self, model: torch.nn.parallel.DistributedDataParallel, how: str) -> None:
+        group, _ = _group_of(model.process_group)
+        # A group for the hook's thread alone: DDP may use the other one at the same time.
+        self._group = Group(group.node, group.members)
+        self._how = how
+        self._strategies: Dict[Any, distlearn.CompressedAllReduce] = {}
+        self._futures = Futures()
+        model.register_comm_hook(None, self._hook)
+
+    def _hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text
+        gradients, buffer = bucket.gradients(), bucket.buffer()
+        key = (bucket.index(), *(gradient.shape for gradient in gradients))  # DDP changes its buckets after the first step
+        if key not in self._strategies:
+            self._strategies[key] = distlearn.CompressedAllReduce(self._group, self._how)
+        average = self._strategies[key].average_gradients
+        future = Work(self._futures, Call(lambda: average(gradients)), [buffer]).get_future()
+        return future.then(lambda ended: ended.value()[0])
+
+    @property
+    def meter(self) -> distlearn.Meter:
+        """The traffic so far, and what an all-reduce in every step would have sent. Steps are those of single buckets."""
+        meters = [strategy.meter for strategy in self._strategies.values()]
+        return distlearn.Meter(*(sum(numbers) for numbers in zip(*meters))) if meters else distlearn.Meter(0, 0, 0, 0)
+
+    def close(self) -> None:
+        """Call it when the model has made its last step."""
+        self._futures.close()
+        for strategy in self._strategies.values():
+            strategy.close()
+        self._group.close()
+
+
+# ------------------------------------------------------------------ parameter servers
+
+
+class ServerOptimizer:
+    """An optimizer whose steps the servers make: gradients are pushed to them, and weights pulled.
+
+        optimizer = polyverso.torch.ServerOptimizer(model, "adam", learning_rate=0.001)
+        for batch in batches:
+            optimizer.zero_grad()
+            loss(model(batch)).backward()       # pushes each gradient as soon as it is complete, and pulls its weight
+            optimizer.step()                    # waits for the weights
+
+    name, parameters: one of polyverso.optimizer's, with its parameters. The workers' gradients are averaged.
+    kind: "dist_sync" (a step is one of all workers' gradients, merged), "dist_async" (each push is a step of its own), or
+    "local". Weights of the first layers are transferred first, because the next forward pass needs them first.
+    compression: of the gradients, as for KVStore.set_gradient_compression().
+    All workers make it together, and begin with worker 0's weights. One backward() per step()."""
+
+    def __init__(
+        self, model: torch.nn.Module, name: str = "sgd", *, kind: str = "dist_sync", compression: Any = None, **parameters: Any
+    ) -> None:
+        self._node: Optional[Node] = None if kind == "local" else init()
+        self.store = kvstore.create(kind)
+        self._weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self._pulls: List[Request] = []
+        self.store.init(list(self._weights), [weight.detach() for weight in self._weights.values()])
+        if compression is not None:
+            self.store.set_gradient_compression(compression)
+        if self.store.rank == 0:
+            rescale = 1 / self.store.num_workers if kind == "dist_sync" else 1.0
+            self.store.set_optimizer(optimizer.create(name, **{"rescale_grad": rescale, **parameters}))
+        if self._node is not None:
+            self.store.barrier()  # no push before the optimizer is set
+        self._hooks = [_when_complete(weight, self._exchange(key, -place)) for place, (key, weight) in enumerate(self._weights.items())]
+        for key, weight in self._weights.items():
+            self._pulls.append(self.store.pull_async(key, weight.detach()))
+        self.step()
+
+    def _exchange(self, key: str, priority: int) -> Callable[[torch.Tensor], None]:
+        def exchange(weight: torch.Tensor) -> None:
+            assert weight.grad is not None
+            self.store.push(key, weight.grad, priority)
+            self._pulls.append(self.store.pull_async(key, weight.detach(), priority=priority))
+
+        return exchange
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Waits until the model has the weights after the step of the gradients of the last backward(). `closure`, if any,
+        is called first, and its result returned."""
+        loss = None if closure is None else closure()
+        pulls, self._pulls = self._pulls, []
+        for pull in pulls:
+            pull.wait()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for weight in self._weights.values():
+            if weight.grad is not None:
+                weight.grad = None if set_to_none else weight.grad.zero_()
+
+    def close(self) -> None:
+        """Ends this worker's part: the others' steps continue without it."""
+        for hook in self._hooks:
+            hook.remove()
+        if self._node is not None:
+            self.store.leave()
+        self.store.close()
+        if self._node is not None:
+            self._node.shutdown()
+
+
+def _when_complete(weight: torch.Tensor, function: Callable[[torch.Tensor], None]) -> Any:
+    """Calls function(weight) when a backward pass has completed weight.grad. Returns a handle with remove()."""
+    if hasattr(weight, "register_post_accumulate_grad_hook"):  # PyTorch 2.1
+        return weight.register_post_accumulate_grad_hook(function)
+    accumulation = weight.expand_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    handle = accumulation.register_hook(lambda *_: function(weight))
+    handle.accumulation = accumulation  # the hook lives as long as this object
+    return handle
+
+
+class ParameterServer:
+    """Asynchronous training in Multiverso's way: each worker trains `model` with an optimizer of its own, and
+    synchronizes when it likes. The servers hold the sum of all workers' changes.
+
+        server = polyverso.torch.ParameterServer(model)
+        for step, batch in enumerate(batches):
+            ...
+            optimizer.step()
+            if step % 10 == 9:
+                server.sync()
+
+    All workers make it together, and begin with worker 0's parameters. name: of the table on the servers, float32."""
+
+    def __init__(self, model: torch.nn.Module, name: str = "model") -> None:
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._node = init()
+        mine = self._vector()
+        self.table = self._node.array(mine.numel(), name=name, init=mine)
+        self._load()
+        self._node.barrier()  # no change before all have loaded
+
+    def sync(self) -> None:
+        """Adds what has changed since the last sync() to the servers' parameters, and loads the sum."""
+        self.table.add(self._vector() - self._last)
+        self._load()
+
+    def _load(self) -> None:
+        self._last = torch.from_numpy(self.table.get())
+        with torch.no_grad():
+            torch.nn.utils.vector_to_parameters(self._last.clone(), self._parameters)
+
+    def _vector(self) -> torch.Tensor:
+        return torch.cat([parameter.detach().reshape(-1).float() for parameter in self._parameters])
+
+    def close(self) -> None:
+        self.table.close()
+        self._node.shutdown()

@@ -1,0 +1,185 @@
+"""What an operation of the back-end returns: torch.distributed's Work, over a request of the library."""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import queue
+import threading
+import weakref
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from ..errors import Error, TimeoutError
+
+
+class Work(dist.Work):
+    """An operation of a process group. `finish` runs once when it has succeeded, with the request's result: it copies
+    results to where the caller wants them. Any thread may wait."""
+
+    def __init__(self, futures: Futures, request: Any, tensors: List[Any], finish: Optional[Callable[[Any], None]] = None) -> None:
+        super().__init__()
+        self._futures = futures
+        self._request = request  # None: it has ended
+        self._tensors = tensors
+        self._finish = finish
+        self._error: Optional[Error] = None
+        self._source: Optional[int] = None
+        self._future: Optional[torch.futures.Future] = None
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
+        """Waits until the tensors have their results. Raises the operation's error; TimeoutError after `timeout`, with
+        which the operation goes on."""
+        self.settle(timeout.total_seconds() if timeout else None)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if self._request is not None and self._request.done():
+            self.settle()
+        return self._request is None
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[Error]:
+        return self._error
+
+    def result(self) -> List[Any]:
+        return self._tensors
+
+    def source_rank(self) -> int:
+        """The sender of what a receive from any rank has received."""
+        if self._source is None:
+            raise RuntimeError("work.source_rank() is for a finished receive from any rank")
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the tensors, as DistributedDataParallel needs it."""
+        with self._lock:
+            if self._future is None:
+                ended: torch.futures.Future = torch.futures.Future()
+                # Only an exception in then() is an error for C++, too.
+                self._future = ended.then(_outcome)
+                self._futures.put(self, ended)
+        return self._future
+
+    def settle(self, seconds: Optional[float] = None) -> Optional[Error]:
+        """Waits until it has ended. Returns its error."""
+        if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
+            raise _still_running(seconds)
+        try:
+            if self._request is not None:
+                self._wait(seconds)
+        finally:
+            self._lock.release()
+        return self._error
+
+    def _wait(self, seconds: Optional[float]) -> None:
+        try:
+            result = self._request.wait(seconds)
+        except Error as error:
+            if self._request.handle is not None:  # this wait has failed, not the operation
+                raise
+            self._error = error
+        else:
+            if self._finish is not None:
+                self._finish(result)
+        self._request = self._finish = None
+
+
+def _still_running(seconds: Optional[float]) -> TimeoutError:
+    from .. import capi
+
+    return TimeoutError(capi.MV_ETIMEOUT, f"work.wait(): not finished within {seconds} s; the operation goes on")
+
+
+def _outcome(ended: torch.futures.Future) -> List[Any]:
+    error, tensors = ended.value()
+    if error is not None:
+        raise error
+    return tensors
+
+
+class Received(Work):
+    """A receive from any rank."""
+
+    def __init__(self, futures: Futures, receive: Callable[[], int], tensors: List[Any]) -> None:
+        super().__init__(futures, Call(receive), tensors, self._sent_by)
+
+    def _sent_by(self, source: int) -> None:
+        self._source = source
+
+
+class Call:
+    """A blocking call as a request: its first wait makes it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self.handle: Optional[int] = 0
+
+    def done(self) -> bool:
+        return self.handle is None
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        self.handle = None
+        return self._function()
+
+
+_running: weakref.WeakSet[Futures] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """A thread that is inside PyTorch's C++ when the interpreter ends would abort the process. One that still waits for
+    another rank is outside of it, and is left alone."""
+    for futures in list(_running):
+        futures.close(0.2)
+
+
+class Futures:
+    """Sets the futures of a group's operations, in the order in which they were asked for, on a thread of its own. The
+    thread starts with the first future."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue = queue.SimpleQueue()
+        self._thread: Optional[threading.Thread] = None
+        self._lock = threading.Lock()
+
+    def put(self, work: Work, ended: torch.futures.Future) -> None:
+        self._asked.put((work, ended))
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="polyverso futures", daemon=True)
+                self._thread.start()
+                _running.add(self)
+
+    def close(self, seconds: Optional[float] = None) -> None:
+        """Ends the thread, and waits for its end, at most so many seconds. Call it when no operation can run any more."""
+        with self._lock:
+            if self._thread is not None and self._thread is not threading.current_thread():
+                self._asked.put(None)
+                self._thread.join(seconds)
+            self._thread = None
+
+    def _serve(self) -> None:
+        while True:
+            asked = self._asked.get()
+            if asked is None:
+                return
+            work, ended = asked
+            try:
+                error = work.settle()
+            except BaseException as failure:  # of copying the results
+                error = failure
+            ended.set_result((error, work.result()))
+            del asked, work, ended  # the tensors

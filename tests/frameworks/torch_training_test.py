@@ -1,0 +1,163 @@
+"""polyverso.torch's ways of training without DistributedDataParallel, and its hook for it, with the real PyTorch."""
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import ROOT, run_workers
+
+BEGIN = """
+import torch
+import torch.distributed as dist
+import polyverso
+import polyverso.torch
+torch.set_num_threads(1)
+
+def network(seed=3):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+
+def batches(rank, steps):
+    made = torch.Generator().manual_seed(rank)
+    for _ in range(steps):
+        inputs = torch.randn(32, 8, generator=made)
+        yield inputs, inputs[:, :4].sum(1, keepdim=True)
+
+def loss_of(net, batch):
+    return torch.nn.functional.mse_loss(net(batch[0]), batch[1])
+
+def train(net, optimizer, rank, steps, after=lambda: None):
+    for batch in batches(rank, steps):
+        optimizer.zero_grad()
+        loss = loss_of(net, batch)
+        loss.backward()
+        optimizer.step()
+        after()
+    return loss_of(net, next(batches(99, 1))).item()
+
+def bits(net):
+    return [parameter.tolist() for parameter in net.parameters()]
+"""
+
+
+def run(ranks, script):
+    return run_workers(ranks, BEGIN + textwrap.dedent(script))
+
+
+@pytest.mark.parametrize("how", ["LocalSGD(net, 4)", "DiLoCo(net, 5)", "DiLoCo(net, 6, fragments=2, overlap=1)"])
+def test_rare_exchanges(how):
+    said = run(2, f"""
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = network(seed=rank)  # of which rank 0's counts
+        local = polyverso.torch.{how}
+        assert bits(net) == bits(network(seed=0))
+        loss = train(net, torch.optim.SGD(net.parameters(), lr=0.05), rank, 60 + 7 * rank, local.step)
+        local.synchronize()
+        print("bits", bits(net)[3], flush=True)
+        assert loss < 1 and local.meter.payload_bytes < local.meter.dense_bytes / 3, (loss, local.meter)
+        local.close()
+    """)
+    lines = {line.partition("bits ")[2] for line in said.splitlines() if "bits" in line}
+    assert len(lines) == 1 and said.count("bits") == 2, said
+
+
+def test_a_server_s_steps_are_those_of_one_process_with_all_batches():
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net, alone = network(seed=3 + rank), network()
+        optimizer = polyverso.torch.ServerOptimizer(net, "sgd", learning_rate=0.05, momentum=0.9)
+        local = torch.optim.SGD(alone.parameters(), lr=0.05, momentum=0.9)
+        for one, other in zip(batches(0, 20), batches(1, 20)):
+            optimizer.zero_grad()
+            loss_of(net, (one, other)[rank]).backward()
+            optimizer.step()
+            local.zero_grad()
+            ((loss_of(alone, one) + loss_of(alone, other)) / 2).backward()
+            local.step()
+        for mine, its in zip(net.parameters(), alone.parameters()):
+            assert torch.allclose(mine, its, atol=1e-5), (mine, its)
+        optimizer.close()
+        print("equal", flush=True)
+    """).count("equal") == 2
+
+
+def test_asynchronous_servers_and_other_optimizers():
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = network()
+        optimizer = polyverso.torch.ServerOptimizer(net, "adam", kind="dist_async", learning_rate=0.01, compression="int8")
+        before = loss_of(net, next(batches(99, 1))).item()
+        after = train(net, optimizer, rank, 80)
+        assert after < before / 3, (before, after)
+        node.barrier()
+        optimizer.close()
+        print("learned", flush=True)
+    """).count("learned") == 2
+
+
+def test_a_server_of_one_process():
+    assert run(1, """
+    net = network()
+    optimizer = polyverso.torch.ServerOptimizer(net, "sgd", kind="local", learning_rate=0.05)
+    before = loss_of(net, next(batches(99, 1))).item()
+    assert train(net, optimizer, 0, 80) < before / 3
+    optimizer.close()
+    assert train(net, torch.optim.SGD(net.parameters(), lr=0.05), 0, 2) < before / 3  # no hook is left
+    print("learned", flush=True)
+    """).count("learned") == 1
+
+
+def test_the_servers_hold_the_sum_of_all_changes():
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = torch.nn.Linear(3, 1, bias=False)
+        torch.nn.init.constant_(net.weight, 5.0 + rank)
+        server = polyverso.torch.ParameterServer(net)
+        assert net.weight.tolist() == [[5, 5, 5]]  # worker 0's
+        net.weight.data += 10 ** rank
+        server.sync()
+        node.barrier()
+        server.sync()
+        assert net.weight.tolist() == [[16, 16, 16]], net.weight
+        server.close()
+        print("summed", flush=True)
+    """).count("summed") == 2
+
+
+@pytest.mark.parametrize("how", ["fp16", "bf16", "int8", "2bit threshold=0.05", "topk ratio=0.25", "powersgd rank=2"])
+def test_compressed_gradients(how):
+    said = run(2, f"""
+    dist.init_process_group("polyverso")
+    rank = dist.get_rank()
+    net = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=0.0004)
+    compressed = polyverso.torch.CompressedGradients(net, "{how}")
+    before = loss_of(net, next(batches(99, 1))).item()
+    after = train(net, torch.optim.SGD(net.parameters(), lr=0.05), rank, 80)
+    print("bits", bits(net)[3], flush=True)
+    assert after < before / 2, (before, after)
+    assert 0 < compressed.meter.payload_bytes < compressed.meter.dense_bytes, compressed.meter
+    compressed.close()
+    dist.destroy_process_group()
+    """)
+    lines = {line.partition("bits ")[2] for line in said.splitlines() if "bits" in line}
+    assert len(lines) == 1 and said.count("bits") == 2, said
+
+
+def test_the_example(tmp_path):
+    picture = tmp_path / "losses.svg"
+    command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "torch" / "compare.py"), "--steps", "200", "--plot", str(picture)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^(\S.*?) +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+)$", done.stdout, re.MULTILINE)
+    loss, sent = {name: float(loss) for name, loss, _ in rows}, {name: float(sent) for name, _, sent in rows}
+    assert loss["DDP, Polyverso"] == loss["DDP, Gloo"]
+    assert abs(loss["DDP, Polyverso, int8"] - loss["DDP, Gloo"]) < 0.01 and loss["DiLoCo, H = 50"] < 2
+    assert sent["DDP, Polyverso, int8"] < 0.27 * sent["DDP, Gloo"]
+    assert sent["DiLoCo, H = 50"] < 0.03 * sent["DDP, Gloo"]
+    assert "<svg" in picture.read_text()

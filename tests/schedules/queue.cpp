@@ -52,7 +52,7 @@ struct Rank {
       : silence(loop, static_cast<int>(rank)),
         finished([this] { loop.wake_waiters(); }),
         context(std::make_shared<intranode::RankContext>(rank, memory, test::rank_names(2), 0us)),
-        queue(std::make_shared<SharedQueue>(loop, context, silence.group)) {
+        queue(std::make_shared<SharedQueue>(loop, context, silence.group, nullptr)) {  // nothing here goes by messages
     EXPECT(loop.start().ok());
   }
   transport::Loop loop;

@@ -76,7 +76,7 @@ struct Operation {
   /// The inputs for out[i], if they are not in `out` already: as many elements, but count for an allgather or a gather,
   /// and size * count for a reduce_scatter or a scatter, of which only the root reads them.
   std::vector<const std::byte*> in;
-  std::vector<uint64_t> send_counts, receive_counts;  ///< kAlltoallCounts: elements, by rank
+  std::vector<uint64_t> send_counts = {}, receive_counts = {};  ///< kAlltoallCounts: elements, by rank
   /// kSend, kRecv: the other rank is `root`. kAnyRank: any rank that sends with this tag.
   int64_t tag = 0;
   int64_t* source = nullptr;         ///< out: the rank that has sent the values of a kRecv; may be null

@@ -41,6 +41,66 @@ describe("a group", function()
     end
   end)
 
+  it("gathers, scatters, exchanges and sends", function()
+    for rank, line in ipairs(seen([[
+      local gathered = group:gather(tensor.copy_of({rank, 7}, "i32"), {root = 1})
+      see(tostring(gathered and list(gathered:reshape({6}):to_list())))
+      local own = tensor.zeros({2}, "i64")
+      group:scatter(own, rank == 2 and tensor.range(6, 0, 1, "i64"):reshape({3, 2}) or nil, {root = 2})
+      see(list(own:to_list()), list(group:alltoall(tensor.range(3, 10 * rank, 1, "i64")):to_list()))
+      local rows = {{1, 1, 1}, {0, 1, 2}, {0, 0, 0}}
+      see(list(group:alltoall(tensor.range(1 + rank, 10 * rank, 1, "i64"), {send_rows = {1, rank, 0}, receive_rows = rows[rank + 1]}):to_list()))
+      local long, back = tensor.full({200000}, rank), tensor.zeros({200000})
+      local sent = group:send(long, (rank + 1) % 3, {tag = 4, async = true})
+      see(group:recv(back, (rank + 2) % 3, {tag = 4}), ("%d"):format(back:sum():item() / 200000), sent:wait())
+      group:send(tensor.zeros({2}), (rank + 1) % 3)
+      local _, failure = pcall(group.recv, group, tensor.zeros({3}))
+      see(failure.name, ("%d"):format(group:allreduce(tensor.ones({1})):get(0)))
+    ]])) do
+      rank = rank - 1
+      local previous = (rank + 2) % 3
+      local rows = ({"0,10,20", "11,21,22", ""})[rank + 1]
+      local wanted = "%s %d,%d %d,%d,%d %s %d %d MV_ESHAPE 3"
+      assert.equal(wanted:format(rank == 1 and "0,7,1,7,2,7" or "nil", 2 * rank, 2 * rank + 1, rank, rank + 10, rank + 20, rows, previous, previous), line)
+    end
+  end)
+
+  it("runs asynchronous operations in the order of the calls", function()
+    for rank, line in ipairs(seen([[
+      local sums, begun = {}, {}
+      for i = 1, 10 do
+        sums[i] = tensor.full({5000}, i, "i64")
+        begun[i] = group:allreduce(sums[i], {async = true})
+      end
+      local one, many = tensor.full({2}, rank, "i64"), {tensor.ones({2}, "i64")}
+      begun[11] = group:broadcast(one, {root = 1, async = true})
+      begun[12] = group:allreduce_many(many, {async = true})
+      begun[13] = group:allgather(tensor.full({1}, rank, "i64"), {async = true})
+      begun[14] = group:reduce_scatter(tensor.ones({3}, "i64"), {async = true})
+      begun[15] = group:gather(tensor.full({1}, rank, "i64"), {async = true})
+      begun[16] = group:alltoall(tensor.range(3, 0, 1, "i64"), {async = true})
+      begun[17] = group:broadcast_many({tensor.full({1}, rank, "i64")}, {async = true})
+      begun[18] = group:reduce(tensor.ones({1}, "i64"), {async = true})
+      begun[19] = group:barrier({async = true})
+      group:barrier()
+      local done, results = 0, {}
+      for i, request in ipairs(begun) do
+        if request:done() then done = done + 1 end
+        results[i] = request:wait()
+      end
+      see(done, sums[1]:get(4999), sums[10]:get(4999), results[10] == sums[10], list(one:to_list()), results[12] == many, list(many[1]:to_list()))
+      see(list(results[13]:reshape({3}):to_list()), results[14]:get(0), tostring(results[15] and list(results[15]:reshape({3}):to_list())))
+      see(list(results[16]:to_list()), results[17][1]:get(0))
+      local wrong = group:allreduce(tensor.ones({2 + (rank == 1 and 1 or 0)}), {async = true})
+      local _, failure = pcall(wrong.wait, wrong)
+      see(failure.name, tostring(wrong), ("%d"):format(group:allreduce(tensor.ones({1}), {async = true}):wait():get(0)))
+    ]])) do
+      rank = rank - 1
+      local wanted = "19 3 30 true 1,1 true 3,3 0,1,2 3 %s %d,%d,%d 0 MV_EDISAGREE <polyverso.Request allreduce of the group of rank %d of 3, failed> 3"
+      assert.equal(wanted:format(rank == 0 and "0,1,2" or "nil", rank, rank, rank, rank), line)
+    end
+  end)
+
   it("reduces by a function of one's own", function()
     for _, line in ipairs(seen([[
       local values = tensor.full({2, 2}, rank + 1)

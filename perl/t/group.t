@@ -54,6 +54,52 @@ for my $rank (0 .. 2) {
     like($texts[$rank], qr/^$own tensor $sum\n2,1\n77\nrefused\n/m, 'its part');
 }
 
+@texts = printed('arrays are gathered, scattered, exchanged, sent', <<'RANK');
+my $gathered = $group->gather(PDL::long([$rank, 7]), root => 1);
+print defined $gathered ? join(',', $gathered->list) : 'nothing', ' ';
+my ($own, $tensor) = (PDL->zeroes(2), Polyverso::Tensor->zeros([2]));
+$group->scatter($own, $rank == 2 ? PDL->sequence(2, 3) : undef, root => 2);
+$group->scatter($tensor, $rank == 0 ? Polyverso::Tensor->range(6)->reshape([3, 2]) : undef);
+print join(',', $own->list, @{ $tensor->to_list }), ' ', join(',', $group->alltoall(PDL->sequence(3) + 10 * $rank)->list), ' ';
+my @sends = (1, $rank, 0);
+my $count = 1 + $rank;
+print join(',', $group->alltoall(PDL->sequence($count) + 10 * $rank, send_rows => \@sends,
+    receive_rows => $rank == 0 ? [1, 1, 1] : $rank == 1 ? [0, 1, 2] : [0, 0, 0])->list), "\n";
+my $long = PDL->zeroes(200_000) + $rank;
+my $sent = $group->send($long, ($rank + 1) % 3, tag => 4, async => 1);
+my $back = PDL->zeroes(200_000);
+print join(',', $group->recv($back, ($rank + 2) % 3, tag => 4), $back->min, $back->max, scalar(my @none = $sent->wait)), ' ';
+$group->send(PDL->pdl(1, 2), ($rank + 1) % 3);
+eval { $group->recv(PDL->zeroes(3), undef) };
+print $@->name, ' ', $group->allreduce(PDL->ones(1))->at(0), "\n";
+RANK
+for my $rank (0 .. 2) {
+    my ($previous, @own) = (($rank + 2) % 3, map { 2 * $rank + $_ } 0, 1);
+    my @rows = @{ [[0, 10, 20], [11, 21, 22], []]->[$rank] };
+    is($texts[$rank], join(' ', $rank == 1 ? '0,7,1,7,2,7' : 'nothing', join(',', @own, @own), join(',', map { $rank + 10 * $_ } 0 .. 2),
+        join(',', @rows)) . "\n$previous,$previous,$previous,0 MV_ESHAPE 3\n", "of rank $rank");
+}
+
+@texts = printed('asynchronous operations keep their order', <<'RANK');
+my @sums  = map { PDL->zeroes(5000) + $_ } 0 .. 9;
+my @begun = map { $group->allreduce($_, async => 1) } @sums;
+my ($one, $packed) = (PDL->zeroes(2) + $rank, pack 'f*', $rank, 1);
+push @begun, $group->broadcast($one, root => 1, async => 1), $group->allreduce($packed, op => 'max', dtype => 'f32', async => 1),
+    $group->allreduce_many([my $many = PDL->ones(2)], async => 1), $group->allgather(PDL->pdl($rank), async => 1),
+    $group->reduce_scatter(PDL->ones(3), async => 1), $group->gather(PDL->pdl($rank), async => 1),
+    $group->alltoall(PDL->sequence(3), async => 1), $group->broadcast_many([PDL->pdl($rank)], async => 1),
+    $group->reduce(PDL->ones(2), async => 1), $group->barrier(async => 1);
+$group->barrier;
+my $done = grep { $_->done } @begun;
+my @results = map { [$_->wait] } @begun;
+print "$done ", join(',', map { $_->at(4999) } @sums), ' ', $results[9][0]->at(0), ' ', join(',', $one->list, unpack('f*', $packed), $many->list,
+    $results[13][0]->list, $results[14][0]->list, $rank ? scalar @{ $results[15] } : $results[15][0]->list, $results[16][0]->list, $results[17][0][0]->list), "\n";
+my $wrong = $group->allreduce(PDL->ones(2 + ($rank == 1)), async => 1);
+print eval { $wrong->wait; 1 } ? 'summed' : $@->name, ' ', $group->allreduce(PDL->ones(1), async => 1)->wait->at(0), "\n";
+RANK
+is($texts[$_], '20 ' . join(',', map { 3 * $_ } 0 .. 9) . ' 27 1,1,2,1,3,3,0,1,2,3,' . ($_ ? '0' : '0,1,2') . ",$_,$_,$_,0\nMV_EDISAGREE 3\n", "of rank $_")
+    for 0 .. 2;
+
 @texts = printed('a function of one\'s own reduces', <<'RANK');
 my ($values, $whole) = (PDL->zeroes(2, 2)->float + $rank + 1, PDL->zeroes(3, 2) + $rank);
 print $group->allreduce_custom($values, \&add), ' ', join(',', $values->list), "\n";

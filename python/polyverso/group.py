@@ -56,6 +56,12 @@ def _own(array: Any) -> Any:
     return memory_of(array)
 
 
+def _to_lend(array: Any) -> np.ndarray:
+    """The array for a C function that only reads it, but takes what it could write: a copy if necessary."""
+    own = np.asarray(_own(array))
+    return own if own.flags.c_contiguous and own.flags.writeable else own.copy()
+
+
 def _options(timeout: Optional[float], *arrays: Any, flags: int = 0) -> Dict[str, int]:
     """The call's options. The ranks compare the shapes of the arrays."""
     shapes = tuple(map(shape_of, arrays))
@@ -342,7 +348,7 @@ class Group(Handle):
 
     def _to_gather(self, array: Any, root: int) -> np.ndarray:
         """The array that mv_gather() takes: on the root that of all ranks."""
-        mine = np.ascontiguousarray(_own(array))
+        mine = _to_lend(array)
         if self.rank != root:
             return mine
         gathered = np.empty((self.size, *mine.shape), mine.dtype)
@@ -353,7 +359,7 @@ class Group(Handle):
         """The array that mv_scatter() takes: on the root that of all ranks, from which its own part is copied."""
         if self.rank != root:
             return in_place(array)
-        own, whole = np.asarray(_own(array)), np.ascontiguousarray(memory_of(parts))
+        own, whole = np.asarray(_own(array)), _to_lend(parts)
         if whole.shape != (self.size, *own.shape) or whole.dtype != own.dtype:
             text = f"parts is {whole.dtype} of shape {whole.shape}: {own.dtype} of shape {(self.size, *own.shape)} is needed"
             raise ArgumentError(capi.MV_ESHAPE, text)
@@ -364,7 +370,7 @@ class Group(Handle):
         self, array: Any, send_rows: Any, receive_rows: Any, out: Any
     ) -> Tuple[Callable[..., Any], List[Any], np.ndarray, List[np.ndarray]]:
         """The function of an alltoall, its arrays, the result, and the arrays whose shapes the ranks compare."""
-        mine = np.ascontiguousarray(_own(array))
+        mine = _to_lend(array)
         if (send_rows is None) != (receive_rows is None):
             raise ValueError("send_rows and receive_rows are needed both, or none of them")
         rows = [None if counts is None else np.asarray(as_rows(list(counts)), np.int64) for counts in (send_rows, receive_rows)]

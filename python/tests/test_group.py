@@ -25,9 +25,9 @@ def group(node):
         yield group
 
 
-def printed(cluster, script, nodes=3):
+def printed(cluster, script, nodes=3, **settings):
     """The output of each rank of a cluster, in the order of ranks."""
-    ranks = [cluster.start(BEGIN + script + END, nodes=nodes) for _ in range(nodes)]
+    ranks = [cluster.start(BEGIN + script + END, nodes=nodes, **settings) for _ in range(nodes)]
     outputs = [rank.communicate(timeout=60) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * nodes, outputs
     return [text for text, _ in outputs]
@@ -50,6 +50,131 @@ def test_all_get_what_each_has_and_each_a_part(cluster):
         assert lines[0] == "[[[0, 0]], [[1, 1]], [[2, 2]]] [0.0, 10.0, 20.0]"
         assert lines[1] == f"{np.arange(12.0).reshape(6, 2)[2 * rank : 2 * rank + 2].tolist()} True"
         assert lines[2:] == ["4 rows can't be divided evenly among 3 ranks", "2 rows can't be divided evenly among 3 ranks"]
+
+
+TRANSPORTS = {"shm": {}, "messages": {"POLYVERSO_TRANSPORT": "tcp"}}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_arrays_are_gathered_scattered_and_exchanged(cluster, transport):
+    script = """
+    assert group.info["transport"] == "%s"
+    for begin in (lambda name, *more, **named: getattr(group, name)(*more, **named),
+                  lambda name, *more, **named: getattr(group, name + "_async")(*more, **named).wait()):
+        gathered = begin("gather", np.full((1, 2), rank, "i4"), root=1)
+        print(None if gathered is None else gathered.tolist())
+        part = np.zeros(2, "f4")
+        assert begin("scatter", part, np.arange(6.0, dtype="f4").reshape(3, 2) if rank == 2 else None, root=2) is part
+        print(part.tolist(), begin("alltoall", np.arange(3.0) + 10 * rank).tolist())
+        rows = [rank + 1, 0, 1]  # for the ranks
+        theirs = [[1, 0, 1], [2, 0, 1], [3, 0, 1]]
+        out = np.zeros((sum(row[rank] for row in theirs), 2), "i4")
+        given = np.repeat(np.arange(3), rows).reshape(-1, 1) + np.array([[10 * rank, 0]])
+        made = begin("alltoall", given.astype("i4"), rows, [row[rank] for row in theirs], out=out)
+        print(made is out, out.tolist())
+    for wrong in (lambda: group.alltoall(np.zeros(4)), lambda: group.alltoall(np.zeros(3), [1, 1], [1, 1, 1]),
+                  lambda: group.alltoall(np.zeros(3), [1, 1, 0], [1, 1, 1]), lambda: group.alltoall(np.zeros(3), [1, 1, 1])):
+        try:
+            wrong()
+        except ValueError as error:
+            print(error)
+    try:  # rank 1 wants one row more of each
+        group.alltoall(np.zeros(6), [2, 2, 2], [2 + (rank == 1)] * 3)
+    except polyverso.StateError as error:
+        print(error.name)
+    print(group.allreduce(np.ones(1))[0])
+    """ % transport
+    for rank, text in enumerate(printed(cluster, script, **TRANSPORTS[transport])):
+        rows = [[[0, 0], [10, 0], [10, 0], [20, 0], [20, 0], [20, 0]], [], [[2, 2], [12, 2], [22, 2]]][rank]
+        once = [
+            "[[[0, 0]], [[1, 1]], [[2, 2]]]" if rank == 1 else "None",
+            f"{[2.0 * rank, 2.0 * rank + 1]} {[float(rank), 10.0 + rank, 20.0 + rank]}",
+            f"True {[[row[0], row[1]] for row in rows]}",
+        ]
+        assert text.splitlines() == once * 2 + [
+            "4 rows can't be divided evenly among 3 ranks",
+            "send_rows: a number of rows for each of 3 ranks is needed",
+            "send_rows has 2 rows, and the array 3",
+            "send_rows and receive_rows are needed both, or none of them",
+            "MV_EDISAGREE",
+            "3.0",
+        ]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_two_ranks_send_and_receive(cluster, transport):
+    script = """
+    long = np.full(1 << 18, float(rank))
+    sent = group.send_async(long, (rank + 1) % 3, tag=5)
+    other = np.zeros(1 << 18)
+    print(group.recv(other, (rank + 2) % 3, tag=5), other.min(), other.max(), sent.wait())
+    for to in range(3):
+        if to != rank:
+            group.send(np.array([rank, to]), to)
+    received = [np.zeros(2, "i8") for _ in range(2)]
+    print(sorted(group.recv(array) for array in received), sorted(array.tolist() for array in received))
+    group.barrier()
+    group.send(np.zeros((2, 3)), (rank + 1) % 3)
+    group.send(np.zeros(6, "f4"), (rank + 1) % 3)
+    request = group.send_async(np.full(6, float(rank)), (rank + 1) % 3)
+    whole = np.zeros((3, 2))
+    for _ in range(2):
+        try:
+            group.recv(whole)
+        except polyverso.ArgumentError as error:
+            print(error.name)
+    print(group.recv_async(whole, (rank + 2) % 3).wait() is whole, whole.max(), request.wait())
+    try:
+        group.recv(whole, (rank + 2) % 3, tag=9, timeout=0.05)
+    except polyverso.TimeoutError as error:
+        print("tag 9" in str(error))
+    print(group.allreduce(np.ones(1))[0])
+    """
+    for rank, text in enumerate(printed(cluster, script, **TRANSPORTS[transport])):
+        previous = (rank + 2) % 3
+        others = [other for other in range(3) if other != rank]
+        assert text.splitlines() == [
+            f"{previous} {previous}.0 {previous}.0 None",
+            f"{others} {[[other, rank] for other in others]}",
+            "MV_ESHAPE",
+            "MV_EDTYPE",
+            f"True {previous}.0 None",
+            "True",
+            "3.0",
+        ]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "group.gather(np.ones(50000), root=0)",
+        "group.scatter(np.ones(50000), np.ones((3, 50000)), root=0)",
+        "group.alltoall(np.ones(150000))",
+        "group.alltoall(np.ones(9), [3, 3, 3], [3, 3, 3])",
+        "group.recv(np.ones(3), 2)",
+        "group.send(np.ones(150000), 2)",
+    ],
+)
+def test_a_rank_that_dies_ends_what_waits_for_it(cluster, transport, call):
+    script = f"""
+    import os, signal
+    group.barrier()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:  # a rank that only sends may not notice at once
+            {call}
+    except polyverso.PeerError as error:
+        print(error.name, "worker 2" in str(error))
+    survivors = group.shrink()
+    print(survivors.size, survivors.alltoall(np.full(2, float(rank))).tolist())
+    survivors.close()
+    """
+    ranks = [cluster.start(BEGIN + script + END, nodes=3, **TRANSPORTS[transport]) for _ in range(3)]
+    for rank in ranks[:2]:
+        text, errors = rank.communicate(timeout=60)
+        assert text == "MV_EPEERLOST True\n2 [0.0, 1.0]\n", errors
 
 
 def test_a_function_of_ones_own_reduces(cluster):
@@ -213,6 +338,14 @@ def test_a_group_of_one(group):
     for wrong in (np.zeros(2, np.float32), np.zeros((1, 2))):
         with pytest.raises(polyverso.ArgumentError, match="float32 of shape .1, 2. is needed"):
             group.allgather_async(np.ones(2, np.float32), out=wrong)
+    assert group.gather(np.float32(3)).tolist() == [3]
+    fixed = np.arange(6.0).reshape(2, 3).T
+    fixed.flags.writeable = False
+    assert group.alltoall(fixed).tolist() == group.gather(fixed)[0].tolist() == fixed.tolist()
+    with pytest.raises(polyverso.ArgumentError, match=r"parts is float64 of shape \(2,\)"):
+        group.scatter(np.zeros(2), np.zeros(2))
+    with pytest.raises(polyverso.ArgumentError, match="group.send.*: rank 0 is this rank itself"):
+        group.send(np.zeros(2), 0)
     assert group.reduce_scatter([[1.0, 2.0]]).tolist() == [[1, 2]]
     assert group.allreduce_custom([], lambda mine, theirs: None) == 1
     assert group.allreduce_custom(np.zeros(2), lambda mine, theirs: None, draining=True) == 0

@@ -270,6 +270,18 @@ static void sends_around(struct member* self) {
     free(mine);
     free(theirs);
   }
+  /* A short message does not wait for its receiver. */
+  enum { kShort = (64 << 10) / 8 };
+  int64_t* const mine = malloc(8 * kShort);
+  int64_t* const theirs = malloc(8 * kShort);
+  assert_true(mine != NULL && theirs != NULL);
+  for (uint64_t i = 0; i < kShort; ++i) mine[i] = piece(self->index, next, i);
+  expect_ok(mv_send(group, mine, kShort, MV_I64, next, 0, NULL));
+  for (uint64_t i = 0; i < kShort; ++i) mine[i] = -1; /* the caller's again */
+  expect_ok(mv_recv(group, theirs, kShort, MV_I64, previous, 0, NULL, NULL));
+  for (uint64_t i = 0; i < kShort; ++i) assert_true(theirs[i] == piece(previous, self->index, i));
+  free(mine);
+  free(theirs);
   /* By tag, whatever the order of the calls; with one tag in order. Collectives in between do not matter. */
   enum { kEach = 20 };
   int64_t values[2][kEach], found = 0;

@@ -6,6 +6,9 @@
 namespace mv::collective {
 
 namespace {
+/// Sends up to this size are copied, and do not wait until they are received.
+constexpr size_t kCopied = 64 << 10;
+
 Value value_of(const Operation& operation) {
   Value value;
   for (const Array& array : operation.out) value.add(array, math::Reduction::kSum);
@@ -124,6 +127,7 @@ void Group::Transfers::settle_send(uint64_t number) {
   if (found == sends_.end() || std::exchange(found->second->busy, true)) return;
   const TransferRef send = found->second;
   static_cast<void>(send->execution->advance());  // it receives nothing that could be wrong
+  if (send->operation.out.front().bytes() <= kCopied) send->execution->stop();
   send->busy = false;
   const base::Peer to = group_.members_.peers[send->peer];
   if (!send->execution->done() || (!group_.lost_.contains(static_cast<uint32_t>(send->peer)) && !group_.sender_.keeps_up(to))) return;

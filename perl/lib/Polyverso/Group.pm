@@ -37,12 +37,15 @@ sub operation {
 # Options with the label of unnamed arrays, whose shapes the ranks compare.
 sub _of_arrays { my ($options, @arrays) = @_; return Polyverso::Values::labelled($options, [], @arrays) }
 
-# The options of a call that takes @known, async and timeout. A misspelt name is an error, not ignored.
+# The options of a call that takes @known and timeout. A misspelt name is an error, not ignored.
 sub options {
     my ($named, @known) = @_;
-    Polyverso::Values::check_options($named, { map { $_ => 1 } qw(timeout async), @known });
+    Polyverso::Values::check_options($named, { map { $_ => 1 } timeout => @known });
     return Polyverso::Table::_options($named->{async} ? $Polyverso::CAPI::MV_ASYNC : 0, $named);
 }
+
+# The same for a call that also takes async.
+sub _async_options { my ($named, @known) = @_; return options($named, async => @known) }
 
 # The result of a call: $result->(), or the request whose result it is. $made is what the C function has returned.
 sub _finished {
@@ -96,7 +99,7 @@ sub allreduce {
     my %named = Polyverso::Values::pairs(@named);
     _check_packed($_[1]) unless defined $named{dtype};
     return _in_place(\%named,
-        sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(options(\%named, 'op'), $_[0])) }, $_[1]);
+        sub { Polyverso::CAPI::mv_allreduce($self->{handle}, $_[0], operation(\%named), _of_arrays(_async_options(\%named, 'op'), $_[0])) }, $_[1]);
 }
 
 # Reduces several arrays in one operation; returns the number of contributors. A draining rank takes part without
@@ -106,7 +109,7 @@ sub allreduce_many {
     my %named = Polyverso::Values::pairs(@named);
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     _check_list($arrays);
-    my $options = _of_arrays(options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
+    my $options = _of_arrays(_async_options(\%named, 'op', 'draining'), ref $arrays eq 'ARRAY' && !$flags ? @$arrays : ());
     my $made = Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, $options);
     return _finished(\%named, $made, sub { $named{async} ? $arrays : $made });
 }
@@ -250,7 +253,7 @@ sub reduce {
     _check_packed($_[1]) unless defined $named{dtype};
     my $root = _root(\%named);
     return _in_place(\%named,
-        sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, options(\%named, 'op', 'root')) }, $_[1]);
+        sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, _async_options(\%named, 'op', 'root')) }, $_[1]);
 }
 
 # array = the root's array, on all ranks.
@@ -258,14 +261,14 @@ sub broadcast {
     my ($self, undef, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     my $root = _root(\%named);
-    return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, options(\%named, 'root')) }, $_[1]);
+    return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, _async_options(\%named, 'root')) }, $_[1]);
 }
 
 sub broadcast_many {
     my ($self, $arrays, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     _check_list($arrays);
-    my $made = Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named), options(\%named, 'root'));
+    my $made = Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named), _async_options(\%named, 'root'));
     return _finished(\%named, $made, sub { return $named{async} ? $arrays : () });
 }
 
@@ -285,7 +288,7 @@ sub allgather {
     my %named = Polyverso::Values::pairs(@named);
     _check_arrays($array);
     my $all  = $self->_with_own($array);
-    my $made = Polyverso::CAPI::mv_allgather($self->{handle}, $all, _of_arrays(options(\%named), $array));
+    my $made = Polyverso::CAPI::mv_allgather($self->{handle}, $all, _of_arrays(_async_options(\%named), $array));
     return _finished(\%named, $made, sub { return $all });
 }
 
@@ -295,7 +298,7 @@ sub gather {
     my %named = Polyverso::Values::pairs(@named);
     my $root = _root(\%named);
     _check_arrays($array);
-    my $options = options(\%named, 'root');
+    my $options = _async_options(\%named, 'root');
     my $is_root = $self->{rank} == $root;
     my $all     = $is_root ? $self->_with_own($array) : $array;
     my $made    = Polyverso::CAPI::mv_gather($self->{handle}, $all, $root, $options);
@@ -319,7 +322,7 @@ sub scatter {
     my ($rank, $size) = @$self{qw(rank size)};
     my $root = _root(\%named);
     _check_arrays($array);
-    my $options = options(\%named, 'root');
+    my $options = _async_options(\%named, 'root');
     if ($rank == $root) {
         _check_arrays($parts);
         Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE,
@@ -338,7 +341,7 @@ sub alltoall {
     my ($self, $array, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     _check_arrays($array);
-    my $options = options(\%named, qw(send_rows receive_rows));
+    my $options = _async_options(\%named, qw(send_rows receive_rows));
     my ($sends, $receives) = @named{qw(send_rows receive_rows)};
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'send_rows and receive_rows are needed both, or none of them')
         if !defined $sends != !defined $receives;
@@ -364,7 +367,7 @@ sub send {
     my ($self, $array, $to, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     _check_arrays($array);
-    my $options = _of_arrays(options(\%named, 'tag'), $array);
+    my $options = _of_arrays(_async_options(\%named, 'tag'), $array);
     my $made = Polyverso::CAPI::mv_send($self->{handle}, $array, $to, $named{tag} // 0, $options);
     return _finished(\%named, $made, sub { return });
 }
@@ -374,7 +377,7 @@ sub recv {
     my ($self, $array, $source, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     _check_arrays($array);
-    my $options = _of_arrays(options(\%named, 'tag'), $array);
+    my $options = _of_arrays(_async_options(\%named, 'tag'), $array);
     my $made = Polyverso::CAPI::mv_recv($self->{handle}, $array, $source // $Polyverso::CAPI::MV_ANY_RANK, $named{tag} // 0, $options);
     return _finished(\%named, $made, sub { return $named{async} ? $array : $made });
 }
@@ -388,14 +391,14 @@ sub reduce_scatter {
     my $rows = _row_count($array);
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, "$rows rows can't be divided evenly among $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
-    my $made = Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(options(\%named, 'op'), $array));
+    my $made = Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), _of_arrays(_async_options(\%named, 'op'), $array));
     return _finished(\%named, $made, sub { return _rows($array, $first, $after) });
 }
 
 sub barrier {
     my ($self, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
-    my $made = Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named));
+    my $made = Polyverso::CAPI::mv_group_barrier($self->{handle}, _async_options(\%named));
     return _finished(\%named, $made, sub { return });
 }
 

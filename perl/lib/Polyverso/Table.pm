@@ -190,7 +190,13 @@ sub clock   { Polyverso::CAPI::mv_table_clock($_[0]{handle}) }
 # A dropped table stays open: requests of it may be unfinished.
 sub DESTROY { $_[0]->_forget; return }
 
-sub close   { my ($self) = @_; Polyverso::CAPI::mv_table_close($self->{handle});   $self->_has_ended('closed');    return }
+sub close {
+    my ($self) = @_;
+    return if $self->_state;
+    Polyverso::CAPI::mv_table_close($self->{handle});
+    $self->_has_ended('closed');
+    return;
+}
 sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->_has_ended('destroyed'); return }
 
 1;

@@ -426,5 +426,5 @@ def test_a_killed_rank_is_named_within_a_second(what, tmp_path, processes):
         line = processes[place].stdout.readline()
         assert line, processes[place].stderr.read()
         assert float(line.split()[0]) - killed < 1, line
-        assert "rank 1 of the group, worker 1" in line, line
+        assert "rank 1 of the group is lost: worker 1" in line, line
         assert processes[place].stdout.readline() == "2 2.0\n", processes[place].communicate()

@@ -43,12 +43,17 @@ def test_changes_are_added():
 
 
 WORKER = f"""
+import time
 import multiverso as mv
 from multiverso.theano_ext.lasagne_ext import param_manager
 import numpy as np
 mv.init()
 np.random.seed(mv.worker_id())
 {NETWORK}
+if mv.worker_id() == 1:
+    import multiverso.theano_ext.synced as synced
+    get = synced.SyncedArray._get
+    synced.SyncedArray._get = lambda self: (time.sleep(0.5), get(self))  # a slow worker
 manager = param_manager.LasagneParamManager(network)
 start = [np.array(value) for value in lasagne.layers.get_all_param_values(network)]
 lasagne.layers.set_all_param_values(network, [value + mv.worker_id() + 1 for value in start])

@@ -26,6 +26,7 @@ class SyncedArray:
             spec = {"kind": capi.MV_ARRAY, "rows": self.latest.size, "dtype": dtype}
             self._table = capi.mv_table_create(0, spec, self.latest.reshape(-1))
             self._get()
+            capi.mv_barrier(0)  # otherwise the first change of a fast worker would be among a slow one's initial values
 
     def sync(self, value: np.ndarray) -> np.ndarray:
         """Adds what has changed in `value` since the last sync to the table, and returns the table's values: this

@@ -83,7 +83,8 @@ class KVStore(Handle):
         remember(handle, self)
         self._has_numbers = False
         self._keys: List[Key] = []
-        self._is_dist = capi.kv_type(handle).startswith(("dist", "p3"))
+        self._type: str = capi.kv_type(handle)
+        self._is_dist = self._type.startswith(("dist", "p3"))
         self._optimizer: Optional[Optimizer] = None  # the one that this process has set
         self._told: Tuple[Any, ...] = ()  # its settings and multipliers, as last passed to the library
         self._factors: Dict[Key, Tuple[float, float]] = {}  # multipliers of rate and weight decay, if not 1
@@ -419,7 +420,7 @@ class KVStore(Handle):
         try:
             return f"<polyverso.KVStore {self.type}, rank {self.rank} of {self.num_workers}>"
         except Error:
-            return f"<polyverso.KVStore {self._end}>"
+            return f"<polyverso.KVStore {self._type}, {self._end}>"
 
 
 class KVStoreOfServer(KVStore):

@@ -46,6 +46,7 @@ def reason_of(error: BaseException) -> str:
     except Exception:  # of a __str__() of the program's own
         text = ""
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    line = line.encode("utf-8", "backslashreplace").decode()  # the name of a file may have surrogates
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 

@@ -106,7 +106,7 @@ _ONLY_IN_C = set(
 )
 # Outside of quotes: a function of C, with or without "()" or "(0)"; a handle that is closed.
 _FUNCTION = re.compile(r'"[^"]*"|\b((?:mv|kv)_[a-z0-9_]+)\b(?:\((?:0|NULL)?\))?')
-_CLOSED = re.compile(r"\b(\d+) is a closed ([\w ]+) handle")
+_CLOSED = re.compile(r"\b(\d+) is a closed ([\w -]+) handle")
 # A field of an option struct, which is a parameter of the same name.
 _FIELD = re.compile(r"\bmv_[a-z_]+\.(?=[a-z])")
 

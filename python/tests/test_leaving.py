@@ -227,3 +227,4 @@ def test_reasons_are_one_line():
     assert leaving.reason_of(Silent()) == "Silent"
     assert leaving.reason_of(ValueError("a\n\tb ")) == "ValueError: a b"
     assert len(leaving.reason_of(ValueError("x" * 9999))) == 500
+    assert leaving.reason_of(ValueError("caf\udce9")) == "ValueError: caf\\udce9"

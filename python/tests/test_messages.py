@@ -92,6 +92,10 @@ def test_what_is_closed_is_named(node):
     group.close()
     assert failure(group.barrier) == "group.barrier(): this Group is closed"
     group.close()  # does nothing
+    kv = kvstore.create("local")
+    kv.close()
+    assert failure(lambda: kv.push("w", np.ones(1))) == "kv.push(): this KVStore is closed"
+    assert repr(kv) == "<polyverso.KVStore local, closed>"
     with gossip.Gossip({"nodes": [{"name": "w1", "host": "127.0.0.1", "port": 0}]}, "w1") as peer:
         pass
     assert failure(lambda: peer.publish([np.ones(1)], 1)) == "gossip.publish(): this Gossip is closed"

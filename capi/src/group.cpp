@@ -15,6 +15,7 @@
 #include "calls.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
+#include "outcome.hpp"
 #include "state.hpp"
 
 namespace mv::capi {
@@ -236,6 +237,13 @@ base::Status close_group(State& state, mv_group handle) {
   return named("mv_group_close", pin.value()->group->close());
 }
 
+base::Status abort_group(State& state, mv_group handle, const char* reason) {
+  auto pin = find_group(state, "mv_group_abort", handle, Broken::kFound);
+  if (!pin.ok()) return pin.status();
+  if (!state.groups.close(pin.value())) return not_a(state, "mv_group_abort", HandleKind::kGroup, handle);
+  return named("mv_group_abort", pin.value()->group->abort(reason_line(reason)));
+}
+
 }  // namespace
 }  // namespace mv::capi
 
@@ -257,6 +265,9 @@ mv_status mv_group_open_host(mv_node node, mv_group* group) {
 }
 mv_status mv_group_close(mv_group group) {
   return boundary("mv_group_close", [&](State& state) { return close_group(state, group); });
+}
+mv_status mv_group_abort(mv_group group, const char* reason) {
+  return boundary("mv_group_abort", [&](State& state) { return abort_group(state, group, reason); });
 }
 mv_status mv_group_describe(mv_group group, mv_group_info* info) {
   return with_group("mv_group_describe", group, [&](State&, const GroupEntry& entry) { return describe(entry, info); });

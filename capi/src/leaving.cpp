@@ -160,7 +160,7 @@ mv_status mv_shutdown(mv_node node) {
 
 mv_status mv_abort(mv_node node, const char* reason) {
   return boundary("mv_abort", [&](State& state) {
-    const std::string line = one_line(reason != nullptr && *reason != '\0' ? reason : "it gave no reason");
+    const std::string line = reason_line(reason);
     return node == 0 ? abort_default(state, line) : abort_opened(state, node, line);
   });
 }

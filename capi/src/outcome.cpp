@@ -31,6 +31,8 @@ std::string one_line(const char* text) {
   return line;
 }
 
+std::string reason_line(const char* reason) { return one_line(reason != nullptr && *reason != '\0' ? reason : "it gave no reason"); }
+
 base::Status check_outcome(const char* callback, mv_status outcome) {
   const std::string text = std::exchange(callback_text(), {});
   if (outcome == MV_OK) return {};

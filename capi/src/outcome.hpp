@@ -11,6 +11,8 @@ namespace mv::capi {
 
 /// A text from the program, as one line of at most 1000 bytes that does not end inside a UTF-8 character.
 std::string one_line(const char* text);
+/// The reason of an abort as one line, also if the caller gave none.
+std::string reason_line(const char* reason);
 
 /// The end of a callback, as a status of the call that it was made for, with the text that this thread has given to
 /// mv_callback_error().

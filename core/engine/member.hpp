@@ -103,6 +103,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_joined(const cluster::Member& member) override;
   void on_news() override { events_.on_change(); }
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
+  std::string own_wait() const override { return inquirer_.own_wait(); }
 
   const base::Clock& clock_;
   base::Link& link_;

@@ -68,8 +68,7 @@ base::Status RankContext::begin(const collective::Operation& operation) {
 void RankContext::post() {
   const uint64_t number = operation_ + 1;
   operation_ = number;
-  const uint64_t root = collective::has_root(what_.kind) ? what_.root : what_.label;
-  announced_[rank_] = {signature(), root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
+  announced_[rank_] = {signature(), what_.root, what_.label, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
   inline_ ? post_values() : find_own_places();
   const size_t shown = std::min(what_.out.size(), kMostArrays);
   Item* const items = regions_[rank_].items(number);
@@ -199,11 +198,10 @@ base::Status RankContext::agree() const {
   };
   for (size_t peer = 1; peer < ranks(); ++peer)
     if (announced_[peer].signature != announced_[0].signature) return disagree(0, peer, "");
-  if (collective::has_root(what_.kind)) return {};
   size_t labelled = 0;
-  while (labelled + 1 < ranks() && announced_[labelled].root == 0) ++labelled;
+  while (labelled + 1 < ranks() && announced_[labelled].label == 0) ++labelled;
   for (size_t peer = labelled + 1; peer < ranks(); ++peer)
-    if (!collective::labels_fit(announced_[labelled].root, announced_[peer].root)) return disagree(labelled, peer, collective::kOtherLabel);
+    if (!collective::labels_fit(announced_[labelled].label, announced_[peer].label)) return disagree(labelled, peer, collective::kOtherLabel);
   return {};
 }
 

@@ -59,7 +59,8 @@ constexpr uint64_t progress(uint64_t operation, uint64_t groups) { return operat
 /// A rank's announcement of an operation: a copy of its Header.
 struct Announcement {
   uint64_t signature = 0;  ///< a hash of all that must be the same on all ranks
-  uint64_t root = 0;  ///< of an operation without a root: its label
+  uint64_t root = 0;
+  uint32_t label = 0;
   uint32_t arrays = 0;
   collective::Kind kind = collective::Kind::kBarrier;  ///< from another rank: any value of its type
   math::Reduction reduction = math::Reduction::kSum;   ///< likewise
@@ -71,12 +72,13 @@ struct Announcement {
 struct alignas(kLine) Header {
   std::atomic<uint64_t> posted;  ///< the operation's number, written last; all operations before it are over for this rank
   std::atomic<uint64_t> signature, root;
-  std::atomic<uint32_t> arrays;
+  std::atomic<uint32_t> label, arrays;
   std::atomic<uint32_t> about;  ///< kind, reduction, flags
 
   void write(const Announcement& what) {
     signature.store(what.signature, std::memory_order_relaxed);
     root.store(what.root, std::memory_order_relaxed);
+    label.store(what.label, std::memory_order_relaxed);
     arrays.store(what.arrays, std::memory_order_relaxed);
     const uint32_t flags = (what.draining ? 1U : 0U) | (what.direct_in ? 2U : 0U) | (what.direct_out ? 4U : 0U);
     about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
@@ -84,7 +86,8 @@ struct alignas(kLine) Header {
   /// Call after `posted` was seen. Reads each word once.
   Announcement read() const {
     const uint32_t all = about.load(std::memory_order_relaxed);
-    return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), arrays.load(std::memory_order_relaxed),
+    return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), label.load(std::memory_order_relaxed),
+            arrays.load(std::memory_order_relaxed),
             static_cast<collective::Kind>(all & 0xff), static_cast<math::Reduction>(all >> 8 & 0xff),
             (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0};
   }

@@ -137,21 +137,21 @@ function Group:allreduce_zeros(how) capi.mv_allreduce_zeros(self.handle, options
 --- Like allreduce(), but only the root gets the result; the arrays of the other ranks stay unchanged.
 function Group:reduce(array, how)
   return in_place(self, "reduce", arrays.one, array, how, function(one, said)
-    return capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said))
+    return capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said, {one}))
   end)
 end
 
 --- array = the root's array, on all ranks. Returns it.
 function Group:broadcast(array, how)
   return in_place(self, "broadcast", arrays.one, array, how, function(one, said)
-    return capi.mv_broadcast(self.handle, one, said.root or 0, options(said))
+    return capi.mv_broadcast(self.handle, one, said.root or 0, options(said, {one}))
   end)
 end
 
 --- Broadcasts several arrays in one operation. Returns the list.
 function Group:broadcast_many(list, how)
   return in_place(self, "broadcast_many", arrays.tensors, list, how, function(all, said)
-    return capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said))
+    return capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said, all))
   end)
 end
 
@@ -167,9 +167,9 @@ end
 function Group:gather(array, how)
   how = values.checked(how, KNOWN)
   local root = how.root or 0
-  local made, all
-  if self.rank == root then made, all = with_own(self, array) else all = arrays.one(array) end
-  return finished(self, "gather", how, capi.mv_gather(self.handle, all, root, options(how)), function() return made end)
+  local mine, made, all = arrays.one(array)
+  if self.rank == root then made, all = with_own(self, array) end
+  return finished(self, "gather", how, capi.mv_gather(self.handle, all or mine, root, options(how, {mine})), function() return made end)
 end
 
 --- array = this rank's part of the root's `parts`, an array of shape {ranks, ...}. The other ranks' `parts` is not used.
@@ -187,7 +187,7 @@ function Group:scatter(array, parts, how)
       end
       one:assign(all:slice(root, root + 1):reshape(one:shape()))
     end
-    return capi.mv_scatter(self.handle, all, root, options(said))
+    return capi.mv_scatter(self.handle, all, root, options(said, {one}))
   end)
 end
 
@@ -220,7 +220,8 @@ function Group:alltoall(array, how)
     return tensor.copy_of(counts, "i64")
   end
   local given = {mine, elements(how.send_rows), all, elements(how.receive_rows)}
-  return finished(self, "alltoall", how, capi.mv_alltoall_counts(self.handle, given, options(how)), result)
+  local row = rows > 0 and {mine:slice(0, 1)} or nil
+  return finished(self, "alltoall", how, capi.mv_alltoall_counts(self.handle, given, options(how, row)), result)
 end
 
 --- Sends the array to rank `to`, which calls recv() with the same tag. Other ranks do not take part. A small array is
@@ -360,13 +361,20 @@ function Group:close()
   if handle ~= 0 and not has_ended then capi.mv_group_close(handle) end
 end
 
---- The end of a block with `local group <close> = group.open(node)`, in Lua 5.4. After an error the group stays open
--- until the node's own block ends or the script makes another call. If the error ends the node, too, the other ranks
--- then hear its text, not only that this rank has left.
+--- Leaves the group because this rank has failed: the operations of the other ranks, also later ones, fail with this
+-- reason. They can continue without this rank: shrink(). Does nothing on a group that is closed.
+-- @param reason  an error or a text; nil: none
+function Group:abort(reason)
+  if objects.end_of(self) then return end
+  local handle = self.handle
+  self.handle, self.ended = 0, "after abort()"
+  capi.mv_group_abort(handle, reason ~= nil and failures.one_line(reason) or nil)
+end
+
+--- The end of a block with `local group <close> = group.open(node)`, in Lua 5.4: closes the group, or aborts after an
+-- error.
 function Group:__close(failure)
-  if failure == nil or objects.end_of(self) or not self.life then return self:close() end
-  self.life.failed = self.life.failed or {}
-  table.insert(self.life.failed, self)
+  if failure == nil then self:close() else self:abort(failure) end
 end
 
 function Group:described() return ("the group of rank %d of %d"):format(self.rank, self.size) end
@@ -374,7 +382,7 @@ function Group:described() return ("the group of rank %d of %d"):format(self.ran
 --- <polyverso.Group rank 0 of 4, shm>
 function Group:__tostring() return objects.text(self, "Group", ("rank %d of %d"):format(self.rank, self.size), self.transport) end
 
-objects.finish("group", Group, {close = true})
+objects.finish("group", Group, {close = true, abort = true})
 
 local function handle_of(node) return values.node_handle("group.open", node) end
 

@@ -8,20 +8,12 @@ local objects = {}
 -- The lives of the running nodes, by handle: tables shared by a node and all that was made with it. Fields:
 --   ended   nil while the node runs, then "after shutdown" or "after abort"
 --   tables  the number of open handles for each table's name
---   failed  groups whose block has ended with an error, and which are not closed yet; nil if there are none
 local lives = {}
 
 function objects.life_of(node)
   local life = lives[node] or {tables = {}}
   lives[node] = life
   return life
-end
-
---- Closes the groups of a life whose blocks have ended with errors that did not end the node.
-function objects.close_failed(life)
-  local failed = life.failed
-  life.failed = nil
-  for _, group in ipairs(failed) do group:close() end
 end
 
 --- Called after a shutdown or an abort: ends the node's life, unless other calls of init() still need the node.
@@ -50,8 +42,6 @@ end
 local function checked(kind, class, name, method, works_ended)
   return function(self, ...)
     if type(self) ~= "table" or getmetatable(self) ~= class and type(self.handle) ~= "number" then refuse_call(kind, class, name, self) end
-    local life = self.life
-    if life and life.failed and name ~= "abort" then objects.close_failed(life) end
     if not works_ended and objects.end_of(self) then refuse_call(kind, class, name, self) end
     return method(self, ...)
   end
@@ -65,7 +55,7 @@ function objects.finish(kind, class, works_ended)
   for name, method in pairs(class) do
     if type(method) == "function" and not name:find("^__") and name ~= "new" and name ~= "described" then all[name] = method end
   end
-  -- The end of a block with `local object <close> = ...`, in Lua 5.4. Not the checked method, which closes failed groups.
+  -- The end of a block with `local object <close> = ...`, in Lua 5.4.
   local close = class.close or class.free
   class.__close = class.__close or close and function(self) close(self) end
   for name, method in pairs(all) do class[name] = checked(kind, class, name, method, works_ended and works_ended[name]) end

@@ -71,7 +71,7 @@ describe("a script that fails", function()
       end)
     ]], IN_GROUP)
     if _VERSION ~= "Lua 5.4" then return end
-    lost("a wrong rate (rank 1", [[
+    lost("a wrong rate", [[
       local node <close> = polyverso.init{log_level = "off"}
       local t <close> = node:keyvalue{}
       local group <close> = require("polyverso.group").open(node)
@@ -81,8 +81,8 @@ describe("a script that fails", function()
   end)
 
   if _VERSION == "Lua 5.4" then
-    it("in a group's block, and goes on, has left the group at its next call", function()
-      lost("has left the group", [[
+    it("in a group's block, and goes on, has left the group with its error", function()
+      lost("a wrong rate; the group is broken", [[
         polyverso.with({log_level = "off"}, function(node)
           local ended = pcall(function()
             local group <close> = require("polyverso.group").open(node)

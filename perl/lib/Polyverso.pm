@@ -55,6 +55,24 @@ sub init {
     return Polyverso::Node->_new(0);
 }
 
+# Calls $work->($node) between init and shutdown, or abort if it dies.
+sub with {
+    my ($class, @settings) = @_;
+    my $work = pop @settings;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the last argument must be a code reference, not ' . Polyverso::Lists::shown($work))
+        unless Polyverso::Values::is_code($work);
+    my $node = $class->init(@settings);
+    my ($in_list, @results) = wantarray;
+    my $done = eval { @results = $in_list ? $work->($node) : scalar $work->($node); 1 };
+    if (!$done) {
+        my $failure = $@;
+        $node->abort($failure);
+        die $failure;
+    }
+    $node->shutdown if $node->_is_open;
+    return $in_list ? @results : $results[0];
+}
+
 sub open_node {
     my $settings = _settings(open_node => @_);
     local $Polyverso::Names::FURTHER_OPTIONS = ' log_level';
@@ -131,6 +149,11 @@ Worker 0 saves checkpoints in this directory (F<docs/checkpoints.md>). The proce
 (F<docs/operations.md>).
 
 =back
+
+=head2 Polyverso->with(%settings, sub { my ($node) = @_; ... })
+
+Calls the code with the node of C<init(%settings)>, returns its result, and shuts the node down. If the code dies, it
+aborts the node, so that the other processes get the text, and dies again: also inside of an C<eval>.
 
 =head2 Polyverso->open_node(%settings)
 

@@ -7,6 +7,7 @@ use Test::More;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use TestCluster;
+use Polyverso;
 
 my $BEGIN = 'my $node = Polyverso->init(log_level => "error"); my $t = $node->array(size => 1, name => "t"); $node->barrier;';
 
@@ -89,6 +90,7 @@ for my $case (
 for my $case (
     ['thrown again, with the group outside of the eval', '', 'my $g = Polyverso::Group->open($node); ', 'die $@', qr/worker 1: no data/, 1],
     ['handled, with the group inside', 'my $g = Polyverso::Group->open($node); ', '', '1',      qr/worker 1 .* has left the group/, 0],
+    ['handled, and the group aborted', '', 'my $g = Polyverso::Group->open($node); ', '$g->abort($@)', qr/worker 1 .* has left the group: no data/, 0],
 ) {
     my ($name, $inside, $outside, $then, $heard, $fails) = @$case;
     my $use     = 'use Polyverso::Group; my $node = Polyverso->init(log_level => "error"); ';
@@ -102,6 +104,19 @@ for my $case (
     is($cluster->finish($waiting, 30), 0, 'the other one does not wait for ever');
     like(TestCluster::text($seen), $heard, 'and has heard why');
 }
+
+subtest 'with' => sub {
+    my $with = 'Polyverso->with({ log_level => "error" }, sub { my ($node) = @_; my $t = $node->array(size => 1, name => "t"); $node->barrier; ';
+    my ($status, $output, $seen) = ended('print $@', "eval { $with die qq(no rates\n) }); 1 };");
+    is($status, 0, 'the error can be caught') or diag $output;
+    is($output, "no rates\n", 'and is the same');
+    like($seen, qr/worker 1: no rates \(rank 1/, 'but the other one has heard it');
+    ($status, $output, $seen) = ended('', "print $with \$node->barrier; return 'fine' });");
+    is_deeply([$status, $output, $seen], [0, 'fine', 'all is well'], 'without an error, a result');
+    my @list = Polyverso->with(sub { (1, 2) });
+    is_deeply(\@list, [1, 2], 'without settings, in list context');
+    like(eval { Polyverso->with(3) } // $@, qr/with: the last argument must be a code reference, not "3"/, 'without code');
+};
 
 subtest 'handlers of one\'s own' => sub {
     my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';

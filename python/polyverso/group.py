@@ -129,11 +129,9 @@ class _ManualReduction:
 class Group(Handle):
     """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together.
 
-    The end of a `with` leaves the group. After an exception it waits a second for the node's abort(), which tells the
-    other ranks the exception's text, and then leaves the group; this object is closed at once."""
+    The end of a `with` leaves the group: after an exception by abort(), which tells the other ranks its text."""
 
     _instead = "open a group in the other process, polyverso.Group(node)"
-    _was_left = False  # by an exception
 
     def __init__(self, node: Any = 0, workers: Optional[Iterable[int]] = None, *, handle: int = 0) -> None:
         ids = None if workers is None else as_rows(list(workers))
@@ -161,8 +159,6 @@ class Group(Handle):
 
     @property
     def _handle(self) -> int:
-        if self._was_left:
-            raise HandleError(capi.MV_EHANDLE, "this Group is closed: an exception has ended its with block")
         return self._number
 
     @property
@@ -241,30 +237,31 @@ class Group(Handle):
 
     def reduce(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Any:
         """Like allreduce(), but only `root` gets the result; the arrays of the other ranks stay unchanged."""
-        capi.mv_reduce(self._handle, _lent(array), _code(op), root, _options(timeout))
+        capi.mv_reduce(self._handle, _lent(array), _code(op), root, _options(timeout, array))
         return array
 
     def reduce_async(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Request:
         """reduce() without blocking. The request's result is the array."""
-        return self._begin(array, capi.mv_reduce, _lent(array), _code(op), root, _options(timeout, flags=capi.MV_ASYNC))
+        return self._begin(array, capi.mv_reduce, _lent(array), _code(op), root, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = root's array, on all ranks. Returns the array."""
-        capi.mv_broadcast(self._handle, _lent(array), root, _options(timeout))
+        capi.mv_broadcast(self._handle, _lent(array), root, _options(timeout, array))
         return array
 
     def broadcast_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
         """broadcast() without blocking. The request's result is the array."""
-        return self._begin(array, capi.mv_broadcast, _lent(array), root, _options(timeout, flags=capi.MV_ASYNC))
+        return self._begin(array, capi.mv_broadcast, _lent(array), root, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
         """Broadcasts several arrays in one operation."""
-        capi.mv_broadcast_many(self._handle, [_lent(array) for array in arrays], root, _options(timeout))
+        given = list(arrays)
+        capi.mv_broadcast_many(self._handle, [_lent(array) for array in given], root, _options(timeout, *given))
 
     def broadcast_many_async(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> Request:
         """broadcast_many() without blocking. The request's result is the list of the arrays."""
         given = list(arrays)
-        options = _options(timeout, flags=capi.MV_ASYNC)
+        options = _options(timeout, *given, flags=capi.MV_ASYNC)
         return self._begin(given, capi.mv_broadcast_many, [_lent(array) for array in given], root, options)
 
     def allgather(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> np.ndarray:
@@ -297,24 +294,25 @@ class Group(Handle):
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array on
         `root`, None on the other ranks."""
         given = self._to_gather(array, root)
-        capi.mv_gather(self._handle, as_bits(given), root, _options(timeout))
+        capi.mv_gather(self._handle, as_bits(given), root, _options(timeout, array))
         return given if self.rank == root else None
 
     def gather_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
         """gather() without blocking. The request's result is that of gather()."""
         given = self._to_gather(array, root)
         result = given if self.rank == root else None
-        return self._begin(result, capi.mv_gather, as_bits(given), root, _options(timeout, flags=capi.MV_ASYNC))
+        return self._begin(result, capi.mv_gather, as_bits(given), root, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def scatter(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype.
         The other ranks' `parts` is not used. Returns the array."""
-        capi.mv_scatter(self._handle, self._to_scatter(array, parts, root), root, _options(timeout))
+        capi.mv_scatter(self._handle, self._to_scatter(array, parts, root), root, _options(timeout, array))
         return array
 
     def scatter_async(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Request:
         """scatter() without blocking. The request's result is the array."""
-        return self._begin(array, capi.mv_scatter, self._to_scatter(array, parts, root), root, _options(timeout, flags=capi.MV_ASYNC))
+        options = _options(timeout, array, flags=capi.MV_ASYNC)
+        return self._begin(array, capi.mv_scatter, self._to_scatter(array, parts, root), root, options)
 
     def alltoall(
         self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
@@ -420,7 +418,7 @@ class Group(Handle):
         if rows[0].sum() != len(mine):
             raise ValueError(f"send_rows has {rows[0].sum()} rows, and the array {len(mine)}")
         row = int(np.prod(mine.shape[1:]))
-        return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, []
+        return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, [mine[:1]] if len(mine) else []
 
     def _in_parts(self, array: Any) -> Tuple[np.ndarray, np.ndarray]:
         """The array of a reduce-scatter, and this rank's part of it."""
@@ -440,15 +438,21 @@ class Group(Handle):
             self.is_closed = True
             capi.mv_group_close(self._number)
 
+    def abort(self, reason: str = "") -> None:
+        """Leaves the group because this rank has failed: the operations of the other ranks, also later ones, raise
+        PeerLost with the reason. They can continue without this rank: shrink()."""
+        if not self.is_closed:
+            self.is_closed = True
+            capi.mv_group_abort(self._number, reason)
+
     def __enter__(self) -> Group:
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
-        if self.is_closed or not leaving.is_failure(error):
+        if error is None or not leaving.is_failure(error):
             return self.close()
-        self.is_closed = self._was_left = True
-        number = self._number
-        leaving.close_unless_aborted(lambda: capi.mv_group_close(number))
+        with contextlib.suppress(Error):  # the node has ended
+            self.abort(leaving.reason_of(error))
 
     def __repr__(self) -> str:
         try:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import sys
-import threading
-from typing import Callable, Optional, Set
+from typing import Optional, Set
 
 from . import capi
 from .errors import Error
 
 _LONGEST = 500
-# Seconds from an exception's way out of a group's block to its way out of the node's, at most.
-_ON_ITS_WAY = 1.0
 
 # The nodes of open_node() that have not ended. mv_init()'s is 0, whoever has called it.
 _opened: Set[int] = set()
-# Of close_unless_aborted(), not yet run.
-_waiting: Set[threading.Timer] = set()
 
 
 def opened(node: int) -> None:
@@ -65,25 +60,8 @@ def abort(node: int, reason: str) -> None:
         capi.mv_abort(node, reason)
 
 
-def close_unless_aborted(close: Callable[[], None]) -> None:
-    """Closes what an exception has left, but gives the node's abort() the time to come first: only an abort tells the
-    other processes the reason. If the program catches the exception, they hear of the close() a moment later."""
-
-    def late() -> None:
-        _waiting.discard(timer)
-        with contextlib.suppress(Error):  # the abort has come, or the process has left
-            close()
-
-    timer = threading.Timer(_ON_ITS_WAY, late)
-    timer.daemon = True
-    _waiting.add(timer)
-    timer.start()
-
-
 def _at_exit() -> None:
     """An uncaught exception ends the process. Without one, the library's own exit handler looks at the exit status."""
-    for timer in list(_waiting):
-        timer.cancel()
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if sys.flags.interactive or hasattr(sys, "ps1") or not is_failure(error):
         return

@@ -49,11 +49,47 @@ def printed(cluster, request):
         "group.allreduce_custom(np.ones(shape), lambda mine, theirs: mine + theirs)",
         "group.allgather(np.ones(shape))",
         "group.reduce_scatter(np.ones(shape))",
+        "group.alltoall(np.ones(shape))",
+        "group.alltoall(np.ones((2, *shape)), [1, 1], [1, 1])",
     ],
 )
 def test_shapes_differ(printed, call):
-    for lines in printed(f"shape = (2, 6) if rank == 0 else (6, 2)\nsaid(lambda: {call})"):
-        assert len(lines) == 1 and lines[0].startswith("MV_EDISAGREE") and "other names or shapes" in lines[0], lines
+    script = f"shape = (2, 6) if rank == 0 else (6, 2)\nsaid(lambda: {call})\nsaid(lambda: group.allreduce(np.ones(1))[0])"
+    for lines in printed(script):
+        assert lines[0].startswith("MV_EDISAGREE") and "other names or shapes" in lines[0], lines
+        assert lines[1:] == ["2.0"]  # the group goes on
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "group.reduce(np.ones(shape), root=1)",
+        "group.broadcast(np.ones(shape), root=1)",
+        "group.broadcast_many([np.ones(3), np.ones(shape)])",
+        "group.gather(np.ones(shape))",
+        "group.scatter(np.ones(shape), np.ones((2, *shape)))",
+    ],
+)
+def test_shapes_differ_from_the_roots(printed, call):
+    # By messages, a rank may have done its part before the other one comes. It then hears of it in its next operation,
+    # and the group is broken: the ranks continue in another one.
+    script = f"""
+    shape = (2, 6) if rank == 0 else (6, 2)
+    said(lambda: str({call})[:1])
+    said(lambda: group.allreduce(np.ones(1)))
+    group = Group(node)
+    """
+    for lines in printed(script):
+        error = next(line for line in lines if line.startswith("MV_EDISAGREE"))
+        assert "other names or shapes" in error, lines
+
+
+def test_ranks_exchange_different_numbers_of_rows(printed):
+    script = """
+    mine = np.full(([3, 0][rank], 2), rank + 1.0)
+    said(lambda: group.alltoall(mine, [[1, 2], [0, 0]][rank], [[1, 0], [2, 0]][rank]).shape)
+    """
+    assert printed(script) == [["(1, 2)"], ["(2, 2)"]]
 
 
 def test_one_dimension_fits_all(printed):

@@ -130,7 +130,7 @@ def test_the_reason_leaves_blocks_inside_of_the_nodes(cluster, block, before, ca
     output, errors = other.communicate(timeout=60)
     _, failed = failing.communicate(timeout=60)
     assert (other.returncode, failing.returncode) == (0, 1), (output, errors, failed)
-    assert "ValueError: 7 is not a rate (rank 1" in output
+    assert "ValueError: 7 is not a rate" in output
 
 
 def test_an_exception_that_is_caught_outside_of_a_groups_block_leaves_the_group_only(cluster):
@@ -157,8 +157,50 @@ def test_an_exception_that_is_caught_outside_of_a_groups_block_leaves_the_group_
         print("well")
     """
     told, mine = (one.communicate(timeout=60)[0] for one in [cluster.start(script, nodes=2), cluster.start(script, nodes=2)])
-    assert "has left the group" in told and told.endswith("well\n")
-    assert mine == "this Group is closed: an exception has ended its with block\nwell\n"
+    assert "has left the group: ValueError" in told and told.endswith("well\n")
+    assert mine == "group.barrier(): this Group is closed\nwell\n"
+
+
+def test_the_others_continue_without_a_rank_that_has_aborted_the_group(cluster):
+    script = """
+    import numpy as np
+    import polyverso
+    with polyverso.init() as node, polyverso.Group(node) as group:
+        if node.rank == 1:
+            group.abort("its data has a mistake")
+            group.abort()
+            print(repr(group))
+        else:
+            try:
+                group.allreduce(np.ones(2))
+            except polyverso.PeerError as error:
+                print(error.text)
+            with group.shrink() as survivors:
+                print(survivors.members, survivors.allreduce(np.ones(2)))
+        node.barrier()
+    """
+    ranks = [cluster.start(script, nodes=3) for _ in range(3)]
+    printed = sorted(rank.communicate(timeout=60)[0] for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0, 0]
+    assert printed[0].startswith("<polyverso.Group rank 1 of 3, closed>")
+    for text in printed[1:]:
+        assert "rank 1 of the group, worker 1" in text and "has left the group: its data has a mistake" in text
+        assert text.endswith("[0, 2] [2. 2.]\n")
+
+
+def test_a_barrier_says_what_the_others_do_instead(cluster):
+    script = """
+    import polyverso
+    with polyverso.init(heartbeat_timeout_ms=2000) as node, polyverso.Group(node) as group:
+        if node.rank == 0:
+            try:
+                node.barrier(timeout=3)
+            except TimeoutError as error:
+                print(error)
+        group.barrier()
+    """
+    waits, _ = (one.communicate(timeout=60)[0] for one in [cluster.start(script, nodes=2), cluster.start(script, nodes=2)])
+    assert "worker 1" in waits and "waits in barrier" in waits
 
 
 def test_a_caught_exception_is_no_end(cluster):

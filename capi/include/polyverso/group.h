@@ -9,8 +9,10 @@
  *
  *  Errors of every function below that takes part in an operation:
  *    MV_EDISAGREE  the ranks do not make the same operation; the message names two of them and their operations. All
- *                  ranks get it, and the group continues with the next operation.
- *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_shutdown()): the message names it;
+ *                  ranks get it, and the group continues with the next operation. Without shared memory, a rank may
+ *                  have done its part of a reduce, broadcast, gather or scatter before: it gets the error from its next
+ *                  operation, and the group is broken.
+ *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_group_abort(), mv_shutdown()): the message names it;
  *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms;
  *    MV_EINTR      after a signal, if the call had no pointer for a request;
  *    MV_ECANCELED  on the other ranks, if a rank has cancelled, or a signal has ended its call.
@@ -40,6 +42,11 @@ MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t co
 MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);
 /** Closes the handle. Other ranks that wait for this one in later operations get MV_EPEERLOST. */
 MV_API mv_status mv_group_close(mv_group group);
+/** Closes the handle because this rank has failed, and breaks the group: the operations of the other ranks, running and
+ *  later ones, fail with MV_EPEERLOST and a message that names this rank and has `reason`. They can continue without
+ *  this rank: mv_group_shrink(). The node continues.
+ *  @param reason as in mv_abort() */
+MV_API mv_status mv_group_abort(mv_group group, const char *reason);
 
 typedef struct mv_group_info {
   uint32_t size;            /**< sizeof(mv_group_info), set by MV_GROUP_INFO_INIT */

@@ -274,8 +274,7 @@ typedef struct mv_call_options {
                             that no work is lost or done twice: handle the signal, then call mv_request_wait() or
                             _cancel(). If not given: the call is withdrawn. Set to 0 if no handle is left */
   uint64_t label;      /**< for operations of groups and strategies, otherwise 0: what the arrays are, such as a hash of
-                            their names and shapes. MV_EDISAGREE if another rank has another label; 0 fits all. A
-                            reduce and a broadcast of a group do not compare it */
+                            their names and shapes. MV_EDISAGREE if another rank has another label; 0 fits all */
 } mv_call_options;
 
 #define MV_CALL_OPTIONS_INIT \

@@ -70,6 +70,8 @@ class Group {
   virtual base::Result<GroupRef> shrink(const CallOptions& options) = 0;
   /// Leaves the group. Ranks that wait for this rank, now or later, get an error that names it. Idempotent.
   virtual base::Status close() = 0;
+  /// close(), and breaks the group: the other ranks get an error that names this rank and has the reason. Idempotent.
+  virtual base::Status abort(const std::string& reason) = 0;
   /// Breaks the group and notifies the other ranks at once. For a rank that ran out of memory before an operation
   /// began, and so cannot carry out what the others expect.
   virtual void give_up(const base::Status& why) noexcept = 0;

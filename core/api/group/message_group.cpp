@@ -72,6 +72,11 @@ base::Status MessageGroup::close() {
   return {};
 }
 
+base::Status MessageGroup::abort(const std::string& reason) {
+  calls_.on_loop([&] { calls_.member().groups().abort(group_, reason); });
+  return {};
+}
+
 /// Posts the close, because messages on the loop may still refer to the group.
 MessageGroup::~MessageGroup() {
   if (group_ != nullptr) leave();

@@ -30,6 +30,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   base::Status close() override;
   /// close() without waiting for it.
   void leave() noexcept;
+  base::Status abort(const std::string& reason) override;
   void give_up(const base::Status& why) noexcept override;
   /// Abandons a group that could not be returned to the caller that opened or shrank it. No other call follows.
   void abandon(const base::Status& why) noexcept;

@@ -137,6 +137,13 @@ base::Status SharedGroup::close() {
   return messages_->close();
 }
 
+/// The message comes first: what shared memory says of a rank has no text.
+base::Status SharedGroup::abort(const std::string& reason) {
+  base::Status status = messages_->abort(reason);
+  context_->leave();
+  return status;
+}
+
 // ------------------------------------------------------------ operations
 
 Started SharedGroup::run(Operation operation, const CallOptions& options) {

@@ -27,6 +27,7 @@ class SharedGroup final : public Group {
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
+  base::Status abort(const std::string& reason) override;
   void give_up(const base::Status& why) noexcept override { queue_->give_up(why); }
 
  private:

@@ -18,6 +18,7 @@ void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
     rpc_.fail(asked, untold.front());
     return untold.pop_front();
   }
+  given_up_.erase(asked.client);
   waiting_[asked.client].push_back({asked, now});
   settle();
 }
@@ -30,6 +31,7 @@ bool Barrier::withdraw(const rpc::Asked& asked, const std::function<std::string(
   size_t named = 0;
   const auto peers = awaited();  // before the caller's arrival is erased: it is not one of them
   mine.erase(found);
+  given_up_.insert(asked.client);
   for (const base::Peer peer : peers) {
     if (++named > kNamed) break;
     missing += fmt::format("{}{}, which {}", missing.empty() ? "" : "; ", view_.name(peer), doing(peer));
@@ -42,12 +44,14 @@ bool Barrier::withdraw(const rpc::Asked& asked, const std::function<std::string(
 void Barrier::finished(base::Peer peer) {
   waiting_.erase(peer);
   untold_.erase(peer);
+  given_up_.erase(peer);
   settle();
 }
 
 void Barrier::lost(base::Peer peer, const base::Status& why) {
   waiting_.erase(peer);
   untold_.erase(peer);
+  given_up_.erase(peer);
   for (const Member* worker : view_.workers()) {
     if (worker->state != State::kHere) continue;
     auto& theirs = waiting_[worker->peer];

@@ -25,6 +25,8 @@ class Barrier {
   /// True if the request waited here. It is then answered with MV_ETIMEOUT, the names of the missing workers, and
   /// `doing(worker)`, what each does instead.
   bool withdraw(const rpc::Asked& asked, const std::function<std::string(base::Peer)>& doing);
+  /// Whether the last thing that this worker did here is that it withdrew.
+  bool has_given_up(base::Peer worker) const { return given_up_.contains(worker); }
   /// The view has changed: a member has finished, or is lost because of `why`.
   void finished(base::Peer peer);
   void lost(base::Peer peer, const base::Status& why);
@@ -43,6 +45,7 @@ class Barrier {
   const View& view_;
   wire::FrameBuilder builder_;
   std::map<base::Peer, std::deque<Arrival>> waiting_;  ///< a worker with several threads may wait several times
+  std::set<base::Peer> given_up_;
   std::map<base::Peer, std::deque<base::Status>> untold_;  ///< unreported losses; each fails one barrier
 };
 

@@ -13,6 +13,8 @@ namespace {
 constexpr base::Nanos kRedialAfter = 50ms;
 /// How long a member waits beyond its own deadline for the master's list of the missing processes.
 constexpr base::Nanos kLastWord = 2s;
+/// Bytes of the text of a wait.
+constexpr size_t kLongestWait = 200;
 constexpr base::Nanos kNoticeAfter = 10s;
 /// Messages that a non-member may send between two beats: a joiner sends pings, and probes for its Join.
 constexpr uint32_t kMostOfStranger = 64;
@@ -157,7 +159,8 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
   if (wait != waits.end()) return fmt::format("waits in {}", describe(*wait));
   const auto quiet = contacts_.silence(peer);
   if (quiet && *quiet >= kSilent) return fmt::format("has been silent for {:.1f} s", seconds(*quiet));
-  return "is alive and has not called it";
+  if (const Contact* contact = contacts_.find(peer); contact != nullptr && !contact->waits.empty()) return "waits in " + contact->waits;
+  return barrier_.has_given_up(peer) ? "has given up waiting in it" : "is alive and has not called it";
 }
 
 // ---- joining
@@ -360,6 +363,7 @@ void Cluster::watch_strangers(base::Nanos now) {
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
+  if (self_.is_master) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
   if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
@@ -497,7 +501,8 @@ void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
 // ---- time
 
 void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePing(builder_.fbb(), view_.epoch, asks, answers)));
+  const std::string waits = to == master_ ? owner_.own_wait() : "";
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str())));
 }
 
 void Cluster::ask_all() {

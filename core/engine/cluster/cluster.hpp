@@ -43,6 +43,8 @@ class Cluster {
     virtual void on_news() = 0;
     /// The waits of all members that this node knows of, for messages.
     virtual std::vector<Wait> known_waits() const { return {}; }
+    /// The call in which this node's program waits, for messages of other nodes; empty if there is none.
+    virtual std::string own_wait() const { return {}; }
   };
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);

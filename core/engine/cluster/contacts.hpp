@@ -16,6 +16,7 @@ struct Contact {
   bool connected = false;
   std::string address;  ///< the peer's address as the transport sees it
   uint64_t epoch = 0;     ///< of the newest view that the peer is known to have
+  std::string waits;      ///< at the master: the call in which the peer waits, by its last Ping
   bool spoke = false;     ///< sent a message since the last beat
   base::Nanos heard{0};
   bool spoke_lately = false;  ///< sent a message since note_silence()

@@ -263,7 +263,7 @@ void Group::fail(uint64_t op, const base::Status& why, bool tell) {
 void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second) {
   const char* difference = "";
   if (describe(first) == describe(second))
-    difference = same_root(first, second) ? ", with different arrays or different algorithm costs" : kOtherLabel;
+    difference = labels_fit(first.label(), second.label()) ? ", with different arrays or different algorithm costs" : kOtherLabel;
   fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} calls {}, {} calls {}{}", op, name(a), describe(first), name(b), describe(second),
                        difference), true);
 }
@@ -525,6 +525,11 @@ void Group::close(const base::Status& gave_up) {
   break_group(base::Status(MV_ESTATE, "this rank has closed the group"), false);
   is_closed_ = true;
   agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
+}
+
+void Group::abort(const std::string& reason) {
+  break_group(base::error(MV_EPEERLOST, "{} has left the group: {}", name(static_cast<uint32_t>(setting_.rank)), reason), true);
+  close();
 }
 
 // ---- state

@@ -103,6 +103,8 @@ class Group {
   /// This rank begins no further operations. With an error, the group was never open here: this rank has given up
   /// opening it.
   void close(const base::Status& gave_up = {});
+  /// Breaks the group for all ranks, with this reason in their errors, and closes it.
+  void abort(const std::string& reason);
   /// Drops everything without notifying the peers, because the node ends.
   void forget();
 

@@ -213,6 +213,11 @@ void Groups::close(const GroupRef& group, const base::Status& gave_up) {
   if (const GroupRef next = survivors_of(*group); next != nullptr && next->lineage().abandoned) close(next);
 }
 
+void Groups::abort(const GroupRef& group, const std::string& reason) {
+  group->abort(reason);
+  close(group);
+}
+
 void Groups::abandon(const GroupRef& group, const base::Status& why) {
   group->break_group(why, true);
   group->lineage().abandoned = true;

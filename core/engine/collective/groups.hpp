@@ -45,6 +45,8 @@ class Groups {
   /// with the other ranks, which know that it broke.
   void abandon(const GroupRef& group, const base::Status& why);
   void close(const GroupRef& group, const base::Status& gave_up = {});
+  /// Breaks a group for all ranks, with this reason, and closes it.
+  void abort(const GroupRef& group, const std::string& reason);
   /// Closes all groups. `left` runs once all sent messages have been taken.
   void leave(std::function<void()> left);
 

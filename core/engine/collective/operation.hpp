@@ -68,7 +68,7 @@ struct Operation {
   Kind kind = Kind::kBarrier;
   math::Reduction reduction = math::Reduction::kSum;
   uint64_t root = 0;      ///< a rank of the group
-  uint32_t label = 0;     ///< what the arrays are: ranks that set it must agree. Compared where there is no root
+  uint32_t label = 0;     ///< what the arrays are: ranks that set it must agree
   bool draining = false;  ///< takes part without counting as a contributor
   /// The results, and also the inputs if `in` is empty. An allgather has size * count elements, a reduce_scatter count.
   /// A gather has size * count elements, which only the root writes; a scatter count. For a send, the values.

@@ -82,18 +82,14 @@ wire::Signature sign(const Operation& operation, uint8_t algorithm) {
     if (array.dtype != operation.out.front().dtype) dtype = kManyDtypes;
   }
   if (is_between_two(operation.kind)) hash.value = static_cast<uint64_t>(operation.tag);
-  const uint32_t root = has_root(operation.kind) ? static_cast<uint32_t>(operation.root) : operation.label;
+  const uint32_t root = has_root(operation.kind) ? static_cast<uint32_t>(operation.root) : 0;
   return {elements, hash.value, static_cast<uint32_t>(operation.out.size()), root, static_cast<uint8_t>(operation.kind),
-          static_cast<uint8_t>(operation.reduction), dtype, algorithm};
+          static_cast<uint8_t>(operation.reduction), dtype, algorithm, operation.label};
 }
 
 bool same(const wire::Signature& a, const wire::Signature& b) {
-  return a.elements() == b.elements() && a.hash() == b.hash() && a.arrays() == b.arrays() && a.kind() == b.kind() && same_root(a, b) &&
-         a.reduction() == b.reduction() && a.algorithm() == b.algorithm();
-}
-
-bool same_root(const wire::Signature& a, const wire::Signature& b) {
-  return has_root(static_cast<Kind>(a.kind())) ? a.root() == b.root() : labels_fit(a.root(), b.root());
+  return a.elements() == b.elements() && a.hash() == b.hash() && a.arrays() == b.arrays() && a.kind() == b.kind() && a.root() == b.root() &&
+         a.reduction() == b.reduction() && a.algorithm() == b.algorithm() && labels_fit(a.label(), b.label());
 }
 
 bool can_be_drained(const wire::Signature& signature) {

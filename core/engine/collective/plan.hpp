@@ -29,8 +29,6 @@ Plan plan(const Setting& setting, const Operation& operation, const Value& value
 
 wire::Signature sign(const Operation& operation, uint8_t algorithm);
 bool same(const wire::Signature& a, const wire::Signature& b);
-/// Of two operations of the same kind: whether they have the same root, or labels that fit.
-bool same_root(const wire::Signature& a, const wire::Signature& b);
 /// Whether draining ranks can take part in such an operation.
 bool can_be_drained(const wire::Signature& signature);
 /// "allreduce (sum) of 1000 f32".

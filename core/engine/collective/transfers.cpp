@@ -104,7 +104,7 @@ void Group::Transfers::attach(Messages::iterator found, const TransferRef& recei
   message.receive = receive;
   if (receive->operation.source != nullptr) *receive->operation.source = from;
   const bool same_dtype = theirs.dtype() == mine.dtype(), same_count = theirs.elements() == mine.elements();
-  if (!same_dtype || !same_count || !same_root(theirs, mine)) {
+  if (!same_dtype || !same_count || !labels_fit(theirs.label(), mine.label())) {
     const char* const more = same_dtype && same_count ? kOtherLabel : "";
     const std::string what = collective::describe(theirs);
     const mv_status code = same_dtype ? MV_ESHAPE : MV_EDTYPE;

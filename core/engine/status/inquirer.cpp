@@ -207,13 +207,25 @@ Report Inquirer::report() const {
   const base::Peer self = cluster_.self().peer;
   if (const int64_t worker = cluster_.view().worker_id(self); worker >= 0) {
     report.own = client_.states(static_cast<uint32_t>(worker));
-    const auto calls = client_.waits(self);
-    report.waits.insert(report.waits.end(), calls.begin(), calls.end());
     report.groups = groups_.reports();
-    const auto operations = groups_.waits();
-    report.waits.insert(report.waits.end(), operations.begin(), operations.end());
+    const auto calls = own_waits();
+    report.waits.insert(report.waits.end(), calls.begin(), calls.end());
   }
   return report;
+}
+
+/// The calls of this node's program, as far as it knows by itself what they wait for.
+std::vector<cluster::Wait> Inquirer::own_waits() const {
+  auto waits = client_.waits(cluster_.self().peer);
+  const auto operations = groups_.waits();
+  waits.insert(waits.end(), operations.begin(), operations.end());
+  return waits;
+}
+
+std::string Inquirer::own_wait() const {
+  const auto waits = own_waits();
+  const auto oldest = std::ranges::max_element(waits, {}, &cluster::Wait::age);
+  return oldest != waits.end() ? cluster::describe(*oldest) : "";
 }
 
 // ---- detection of stalls

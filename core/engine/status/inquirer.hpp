@@ -65,6 +65,8 @@ class Inquirer {
 
   /// What this node knows by itself.
   Report report() const;
+  /// The oldest call in which this node's program waits; empty if there is none.
+  std::string own_wait() const;
 
   base::Nanos next_deadline() const;
   void tick();
@@ -108,6 +110,7 @@ class Inquirer {
   void send_overview(base::Peer to, uint64_t number, const std::string& text);
   void relay_over(uint64_t number);
   std::vector<cluster::Wait> waits() const;
+  std::vector<cluster::Wait> own_waits() const;
   std::vector<PeerState> peers() const;
 
   void look();

@@ -252,8 +252,9 @@ sub reduce {
     my %named = Polyverso::Values::pairs(@named);
     _check_packed($_[1]) unless defined $named{dtype};
     my $root = _root(\%named);
-    return _in_place(\%named,
-        sub { Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, _async_options(\%named, 'op', 'root')) }, $_[1]);
+    return _in_place(\%named, sub {
+        Polyverso::CAPI::mv_reduce($self->{handle}, $_[0], operation(\%named), $root, _of_arrays(_async_options(\%named, 'op', 'root'), $_[0]));
+    }, $_[1]);
 }
 
 # array = the root's array, on all ranks.
@@ -261,14 +262,16 @@ sub broadcast {
     my ($self, undef, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     my $root = _root(\%named);
-    return _in_place(\%named, sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, _async_options(\%named, 'root')) }, $_[1]);
+    return _in_place(\%named,
+        sub { Polyverso::CAPI::mv_broadcast($self->{handle}, $_[0], $root, _of_arrays(_async_options(\%named, 'root'), $_[0])) }, $_[1]);
 }
 
 sub broadcast_many {
     my ($self, $arrays, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     _check_list($arrays);
-    my $made = Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named), _async_options(\%named, 'root'));
+    my $made = Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, _root(\%named),
+        _of_arrays(_async_options(\%named, 'root'), @$arrays));
     return _finished(\%named, $made, sub { return $named{async} ? $arrays : () });
 }
 
@@ -298,7 +301,7 @@ sub gather {
     my %named = Polyverso::Values::pairs(@named);
     my $root = _root(\%named);
     _check_arrays($array);
-    my $options = _async_options(\%named, 'root');
+    my $options = _of_arrays(_async_options(\%named, 'root'), $array);
     my $is_root = $self->{rank} == $root;
     my $all     = $is_root ? $self->_with_own($array) : $array;
     my $made    = Polyverso::CAPI::mv_gather($self->{handle}, $all, $root, $options);
@@ -322,7 +325,7 @@ sub scatter {
     my ($rank, $size) = @$self{qw(rank size)};
     my $root = _root(\%named);
     _check_arrays($array);
-    my $options = _async_options(\%named, 'root');
+    my $options = _of_arrays(_async_options(\%named, 'root'), $array);
     if ($rank == $root) {
         _check_arrays($parts);
         Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE,
@@ -356,7 +359,8 @@ sub alltoall {
     if ($sends) {
         my $each   = $rows ? _elements($array) / $rows : 0;
         my @counts = map { Polyverso::Tensor->copy_of([map { $_ * $each } @$_], 'i64') } $sends, $receives;
-        $made = Polyverso::CAPI::mv_alltoall_counts($self->{handle}, [$array, $counts[0], $result, $counts[1]], $options);
+        $made = Polyverso::CAPI::mv_alltoall_counts($self->{handle}, [$array, $counts[0], $result, $counts[1]],
+            $rows ? _of_arrays($options, _rows($array, 0, 1)) : $options);
     }
     else { $made = Polyverso::CAPI::mv_alltoall($self->{handle}, [$array, $result], _of_arrays($options, $array)) }
     return _finished(\%named, $made, sub { return $result });
@@ -407,6 +411,15 @@ sub shrink {
     my ($self, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named)), $self->{node});
+}
+
+# Closes the group because this rank has failed.
+sub abort {
+    my ($self, $reason) = @_;
+    return if $self->_state;
+    $self->_has_ended('closed');
+    Polyverso::CAPI::mv_group_abort($self->{handle}, defined $reason ? "$reason" =~ s/\s+\z//r : undef);
+    return;
 }
 
 sub closes_with { 'mv_group_close' }
@@ -544,5 +557,10 @@ After the loss of a rank: makes a new group of the survivors, all of which call 
 =head2 close
 
 Closes the group; so does dropping its last reference.
+
+=head2 abort($reason)
+
+Closes the group because this rank has failed. The operations of the other ranks, running and later ones, die with
+C<MV_EPEERLOST> and the reason. They can continue without this rank: C<shrink>. The node continues.
 
 =cut

@@ -97,7 +97,7 @@ sub _perl {
 # For each class, the name of an object, and the methods of the class itself.
 my $STRATEGY = [qw(new)];
 my %OBJECT = (
-    'Polyverso'          => ['', [qw(init open_node doctor inspect_checkpoint)]],
+    'Polyverso'          => ['', [qw(init with open_node doctor inspect_checkpoint)]],
     'Polyverso::Node'    => ['$node'],
     'Polyverso::Table'   => ['$table'],
     'Polyverso::Request' => ['$request'],

@@ -196,9 +196,9 @@ void Launcher::on_exited(Child& child) {
   if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   any_failed_ = any_failed_ || failed;
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (failed) failed_.add(child);
   if (settled_) return follow_failure();
   if (failed) {
-    failed_.push_back(&child);
     if (failed_.size() > 1) return;
     if (phase_ == Phase::kInterrupted) return arm_timer(kGraceMs);
     uv_timer_start(
@@ -216,6 +216,7 @@ void Launcher::on_closed(Child& child) {
 /// It is known who failed first.
 void Launcher::settle() {
   settled_ = true;
+  failed_.settle();
   if (phase_ != Phase::kRunning) return;
   if (!options_.keep_going) {
     uv_timer_start(
@@ -326,10 +327,9 @@ int Launcher::conclude() {
     raise(interrupted_by_);
   }
   if (failed_.empty()) return 0;
-  const auto killed = std::ranges::find_if(failed_, [](const Child* child) { return child->ending()->signal != 0; });
-  const Child& culprit = killed != failed_.end() ? **killed : *failed_.front();
-  if (!was_told(culprit)) output_.say(fmt::format("{} {}", culprit.who(), describe(*culprit.ending())));
-  return culprit.ending()->exit_status();
+  const std::vector<const Child*> causes = failed_.unexplained();
+  if (!was_told(*causes.front())) output_.say(describe(causes));
+  return causes.front()->ending()->exit_status();
 }
 
 }  // namespace mv::tools

@@ -28,9 +28,11 @@ from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .group import Group
 from .handles import Handle, remember
+from .names import listing
 from .tensor import Tensor
 
 __all__ = ["AllReduceEA", "AllReduceSGD", "AsyncEA", "CompressedAllReduce", "DiLoCo", "LocalSGD", "Meter"]
+__dir__ = listing(__all__)
 
 
 class Meter(NamedTuple):

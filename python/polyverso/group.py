@@ -31,9 +31,11 @@ from .errors import ArgumentError, Error, HandleError
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report
+from .names import listing
 from .request import Request
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
+__dir__ = listing(__all__)
 
 OPERATIONS = {
     "sum": capi.MV_REDUCE_SUM,

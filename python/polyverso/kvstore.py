@@ -24,6 +24,7 @@ from .errors import ArgumentError, Error, StateError
 from .handles import Handle, remember
 from .kvstore_values import Copies, Key, Values, keep_returned, row_ids_of, tensors_of
 from .leaving import report
+from .names import listing
 from .node import Node
 from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
 from .request import Request
@@ -31,6 +32,7 @@ from .table import call_options
 from .tensor import Tensor
 
 __all__ = ["KVStore", "KVStoreOfServer", "create", "run_commands", "set_controller"]
+__dir__ = listing(__all__)
 
 # updater(key, merged, stored) changes `stored` in place, or returns its new values.
 Updater = Callable[[Any, Tensor, Tensor], Any]
@@ -435,6 +437,7 @@ class KVStoreOfServer(KVStore):
 
     @property
     def type(self) -> str:
+        """The type passed to create(), in lower case."""
         return self._type
 
     @property

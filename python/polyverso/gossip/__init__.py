@@ -28,8 +28,10 @@ from ..arrays import BITS, DTYPES, as_bits
 from ..errors import ArgumentError, Error
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
+from ..names import listing
 
 __all__ = ["Adapter", "ArrayAdapter", "Connection", "Gossip", "status"]
+__dir__ = listing(__all__)
 
 MOST_DIMS = 8  # of a shape that is published; arrays with more have none
 

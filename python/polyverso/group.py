@@ -447,7 +447,9 @@ class Group(Handle):
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if self.is_closed or not leaving.is_failure(error):
-            return self.close()
+            with leaving.unless_forked():
+                self.close()
+            return
         self.is_closed = self._was_left = True
         number = self._number
         leaving.close_unless_aborted(lambda: capi.mv_group_close(number))

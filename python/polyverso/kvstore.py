@@ -23,7 +23,7 @@ from .arrays import milliseconds
 from .errors import ArgumentError, Error, StateError
 from .handles import Handle, remember
 from .kvstore_values import Copies, Key, Values, keep_returned, row_ids_of, tensors_of
-from .leaving import report
+from .leaving import report, unless_forked
 from .names import listing
 from .node import Node
 from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
@@ -111,7 +111,8 @@ class KVStore(Handle):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     @property
     def handle(self) -> int:

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import sys
 import threading
-from typing import Callable, Optional, Set
+from typing import Callable, Iterator, Optional, Set
 
 from . import capi
 from .errors import Error
@@ -63,6 +63,16 @@ def abort(node: int, reason: str) -> None:
     ended(node)
     with contextlib.suppress(Error):  # a forked child, whose parent has the node
         capi.mv_abort(node, reason)
+
+
+@contextlib.contextmanager
+def unless_forked() -> Iterator[None]:
+    """For the end of a block: a child that was forked inside of it has nothing to close, its parent does so."""
+    try:
+        yield
+    except Error as failure:
+        if failure.status != capi.MV_EFORK:
+            raise
 
 
 def close_unless_aborted(close: Callable[[], None]) -> None:

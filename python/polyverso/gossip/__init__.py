@@ -28,6 +28,7 @@ from ..arrays import BITS, DTYPES, as_bits
 from ..errors import ArgumentError, Error
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
+from ..leaving import unless_forked
 from ..names import listing
 
 __all__ = ["Adapter", "ArrayAdapter", "Connection", "Gossip", "status"]
@@ -154,7 +155,8 @@ class Gossip(Handle):
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     def __str__(self) -> str:
         return capi.mv_gossip_state_text(self._handle, 0)
@@ -215,7 +217,8 @@ class Adapter(Handle):
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     def __str__(self) -> str:
         return str(self.gossip)

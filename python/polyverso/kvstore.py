@@ -344,7 +344,8 @@ class KVStore(Handle):
         tensors = [_Lent(merged), _Lent(stored)]
         lent = [weakref.ref(tensor) for tensor in tensors]
         try:
-            keep_returned(self._updater(int(key) if self._has_numbers else key, *tensors), tensors[1])
+            name = int(key) if self._has_numbers else key
+            keep_returned(name, self._updater(name, *tensors), tensors[1])
             outcome = capi.MV_OK
         except Exception as failure:
             outcome = report(failure)

@@ -14,7 +14,7 @@ namespace mv::tools {
 class Failures {
  public:
   void add(const Child& child) { children_.push_back(&child); }
-  /// Those from now on are later than the first one; the order of those before is not known.
+  /// Those from now on have nothing to do with the first ones.
   void settle() { at_once_ = children_.size(); }
 
   bool empty() const { return children_.empty(); }
@@ -26,7 +26,7 @@ class Failures {
 
  private:
   std::vector<const Child*> children_;
-  std::optional<size_t> at_once_;  ///< so many failed at the same time as the first, as far as the kernel tells
+  std::optional<size_t> at_once_;  ///< so many may have failed because of each other; unset: all
 };
 
 /// "worker 1 (pid 123, rank 1) exited with 3; then worker 0 exited with 4, worker 2 was killed by SIGABRT, and 7 more"

@@ -22,8 +22,8 @@ namespace {
 constexpr uint64_t kGraceMs = 5000;
 /// Servers end by themselves once the workers have; they are given this long.
 constexpr uint64_t kServerGraceMs = 10000;
-/// One death makes others fail within milliseconds, and the kernel does not tell their order. Whoever was killed by a signal
-/// during this time is to blame, before those that merely gave up.
+/// One death makes others fail within milliseconds, and the kernel does not tell their order. With --keep-going, whoever was killed by
+/// a signal during this time is to blame, before those that merely gave up; without it, during the whole time of the reports.
 constexpr uint64_t kSettleMs = 20;
 /// Those that are left are given this long after the first failure to say by themselves what they miss, and to end.
 constexpr uint64_t kReportMs = 2000;
@@ -216,7 +216,7 @@ void Launcher::on_closed(Child& child) {
 /// It is known who failed first.
 void Launcher::settle() {
   settled_ = true;
-  failed_.settle();
+  if (options_.keep_going) failed_.settle();
   if (phase_ != Phase::kRunning) return;
   if (!options_.keep_going) {
     uv_timer_start(

@@ -31,6 +31,7 @@ typedef struct {
   size_t offset;
   const pv_word *words; /* NULL: none */
   uint32_t bit;         /* PV_FIELD_BIT: the bit of the uint32_t at offset */
+  int from_zero;        /* refuses negative numbers: C's MV_UNSET, -1, would silently mean "not given" */
 } pv_field;
 
 #define PV_MESSAGE_SIZE 512
@@ -45,11 +46,12 @@ static const pv_word pv_dtype_words[] = {
     {"int64", MV_I64},     {"int32", MV_I32},   {"uint8", MV_U8},    {"int8", MV_I8},     {"float16", MV_F16},
     {"bfloat16", MV_BF16}, {NULL, 0}};
 
-#define PV_FIELD(type, member, kind, words) {#member, kind, offsetof(type, member), words, 0}
+#define PV_FIELD(type, member, kind, words) {#member, kind, offsetof(type, member), words, 0, 0}
+#define PV_FIELD_FROM_0(type, member, kind) {#member, kind, offsetof(type, member), NULL, 0, 1}
 
 static const pv_field pv_init_fields[] = {
     PV_FIELD(mv_init_options, text, PV_FIELD_TEXT, NULL),
-    PV_FIELD(mv_init_options, sync, PV_FIELD_I32, NULL),
+    PV_FIELD_FROM_0(mv_init_options, sync, PV_FIELD_I32),
     PV_FIELD(mv_init_options, role, PV_FIELD_I32, pv_role_words),
     PV_FIELD(mv_init_options, rank, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, nodes, PV_FIELD_I64, NULL),
@@ -63,13 +65,13 @@ static const pv_field pv_init_fields[] = {
     PV_FIELD(mv_init_options, init_timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, heartbeat_timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, inflight_bytes, PV_FIELD_U64, NULL),
-    PV_FIELD(mv_init_options, spin_us, PV_FIELD_I64, NULL),
+    PV_FIELD_FROM_0(mv_init_options, spin_us, PV_FIELD_I64),
     PV_FIELD(mv_init_options, checkpoint, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, checkpoint_every_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, checkpoint_keep, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, advertise, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, metrics, PV_FIELD_TEXT, NULL),
-    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+    {NULL, PV_FIELD_I32, 0, NULL, 0, 0}};
 
 static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, name, PV_FIELD_TEXT, NULL),
@@ -79,21 +81,21 @@ static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, cols, PV_FIELD_U64, NULL),
     PV_FIELD(mv_table_spec, flags, PV_FIELD_U32, NULL),
     PV_FIELD(mv_table_spec, updater, PV_FIELD_TEXT, NULL),
-    PV_FIELD(mv_table_spec, staleness, PV_FIELD_I64, NULL),
+    PV_FIELD_FROM_0(mv_table_spec, staleness, PV_FIELD_I64),
     PV_FIELD(mv_table_spec, initial, PV_FIELD_REAL, NULL),
     PV_FIELD(mv_table_spec, initial_range, PV_FIELD_REAL, NULL),
     PV_FIELD(mv_table_spec, seed, PV_FIELD_I64, NULL), /* the 64 bits; no language has wider integers */
     PV_FIELD(mv_table_spec, capacity, PV_FIELD_U64, NULL),
-    {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0}, /* an array's, as in mv_table_create_text() */
-    {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE},
-    {"merge", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_MERGE},
-    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+    {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0, 0}, /* an array's, as in mv_table_create_text() */
+    {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE, 0},
+    {"merge", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_MERGE, 0},
+    {NULL, PV_FIELD_I32, 0, NULL, 0, 0}};
 
 static const pv_field pv_call_fields[] = {
     PV_FIELD(mv_call_options, flags, PV_FIELD_U32, NULL),
     PV_FIELD(mv_call_options, timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_call_options, label, PV_FIELD_U64, NULL),
-    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+    {NULL, PV_FIELD_I32, 0, NULL, 0, 0}};
 
 /* The field of that name; NULL, with a message that lists the known ones, if there is none. */
 static inline const pv_field *pv_field_find(const pv_field *fields, const char *key, char message[PV_MESSAGE_SIZE]) {
@@ -109,18 +111,19 @@ static inline const pv_field *pv_field_find(const pv_field *fields, const char *
 /* Stores a number. Returns 0, with a message, if the field takes text or the number does not fit. */
 static inline int pv_field_number(void *options, const pv_field *field, int64_t value, char message[PV_MESSAGE_SIZE]) {
   void *at = (char *)options + field->offset;
-  int fits = 1;
+  const char *needed = NULL; /* what the field takes instead */
   switch (field->kind) {
-    case PV_FIELD_I32: fits = value >= INT32_MIN && value <= INT32_MAX; break;
-    case PV_FIELD_U32: fits = value >= 0 && value <= UINT32_MAX; break;
-    case PV_FIELD_U64: fits = value >= 0; break;
-    case PV_FIELD_BIT: fits = value == 0 || value == 1; break;
+    case PV_FIELD_I32: needed = value < INT32_MIN || value > INT32_MAX ? "a 32-bit integer" : NULL; break;
+    case PV_FIELD_U32: needed = value < 0 || value > UINT32_MAX ? "a number of 0 .. 4294967295" : NULL; break;
+    case PV_FIELD_U64: needed = value < 0 ? "0 or more" : NULL; break;
+    case PV_FIELD_BIT: needed = value != 0 && value != 1 ? "0 or 1" : NULL; break;
     case PV_FIELD_TEXT: snprintf(message, PV_MESSAGE_SIZE, "option %s takes text", field->key); return 0;
     case PV_FIELD_I64:
     case PV_FIELD_REAL: break;
   }
-  if (!fits) {
-    snprintf(message, PV_MESSAGE_SIZE, "option %s = %" PRId64 " is out of range", field->key, value);
+  if (field->from_zero && value < 0) needed = "0 or more";
+  if (needed) {
+    snprintf(message, PV_MESSAGE_SIZE, "option %s = %" PRId64 " is out of range: %s is needed", field->key, value, needed);
     return 0;
   }
   switch (field->kind) {

@@ -27,6 +27,7 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
   for (int i = 0; i < kGlobals; ++i) lua_getglobal(L, globals[i]);
   luaopen_capi(L);
   pv_find_catchers(L);
+  pv_extend_errors(L);
   lua_insert(L, 1);
   lua_settop(L, kGlobals + 1);
   for (int i = kGlobals; i-- > 0;) lua_setglobal(L, globals[i]);

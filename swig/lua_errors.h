@@ -191,17 +191,62 @@ static int pv_last_raised(lua_State *L) {
   return 1;
 }
 
+/* Whether the value at an index is an error value. */
+static int pv_is_error(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TTABLE || !lua_getmetatable(L, index)) return 0;
+  pv_push_error_class(L);
+  const int is_own = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return is_own;
+}
+
 /* raise_again(failure): raises what pcall() has returned. */
 static int pv_raise_again(lua_State *L) {
   lua_settop(L, 1);
-  if (lua_type(L, 1) == LUA_TTABLE && lua_getmetatable(L, 1)) {
-    pv_push_error_class(L);
-    const int is_own = lua_rawequal(L, -1, -2);
-    lua_settop(L, 1);
-    if (is_own) pv_make_printable(L);
-  }
+  if (pv_is_error(L, 1)) pv_make_printable(L);
   return lua_error(L);
 }
+
+#if LUA_VERSION_NUM < 502
+
+/* error() of plain Lua 5.1. An error value that no pcall() waits for is raised as its text. */
+static int pv_error_51(lua_State *L) {
+  const int level = luaL_optint(L, 2, 1);
+  lua_settop(L, 1);
+  if (lua_isstring(L, 1) && level > 0) {
+    luaL_where(L, level);
+    lua_insert(L, 1);
+    lua_concat(L, 2);
+  }
+  return pv_raise_again(L);
+}
+
+/* assert() of plain Lua 5.1. It raises an error value like its text, for assert(pcall(...)). */
+static int pv_assert_51(lua_State *L) {
+  luaL_checkany(L, 1);
+  if (lua_toboolean(L, 1)) return lua_gettop(L);
+  if (!pv_is_error(L, 2)) return luaL_error(L, "%s", luaL_optstring(L, 2, "assertion failed!"));
+  lua_remove(L, 1);
+  return pv_raise_again(L);
+}
+
+/* Puts them in the place of the interpreter's own. */
+static void pv_extend_errors(lua_State *L) {
+  static const luaL_Reg functions[] = {{"error", pv_error_51}, {"assert", pv_assert_51}};
+  pv_registry(L, &pv_catchers_key);
+  const int is_plain = !lua_isnil(L, -1); /* not LuaJIT */
+  lua_pop(L, 1);
+  for (size_t i = 0; is_plain && i < sizeof functions / sizeof *functions; ++i) {
+    lua_getglobal(L, functions[i].name);
+    const int is_own = lua_iscfunction(L, -1); /* otherwise the program or another library has replaced it */
+    lua_pop(L, 1);
+    if (is_own) lua_register(L, functions[i].name, functions[i].func);
+  }
+}
+
+#else
+static void pv_extend_errors(lua_State *L) { (void)L; }
+#endif
 
 /* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. Run an empty
  * function, so that the hook raises its error there, and not in an error handler, where it would become an error in

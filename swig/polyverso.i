@@ -8,7 +8,9 @@
  *   mv_call_options             nothing, flags as a number, or a mapping; with MV_ASYNC the handle is the call's result
  * Results that C returns through pointers are the call's results; a status other than MV_OK is raised as an error. */
 #if defined(SWIGPYTHON)
-%module(package="polyverso", threads="1") capi
+%module(package="polyverso", threads="1",
+        docstring="The functions and constants of polyverso.h and the headers beside it, under their own names.") capi
+%feature("autodoc", "1"); /* a signature as each function's docstring */
 #elif defined(SWIGPERL)
 %module "Polyverso::CAPI"
 #else
@@ -110,3 +112,13 @@ MV_RESUMES(mv_cluster_status_text)
 %include "gossip.i"
 %include "group.i"
 %include "distlearn.i"
+
+#if defined(SWIGPYTHON)
+%pythoncode %{
+__all__ = sorted(name for name in globals() if name.startswith(("mv_", "kv_", "MV_", "KV_")))
+
+
+def __dir__():
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__"]
+%}
+#endif

@@ -36,11 +36,12 @@ constexpr const char* kRunFooter = R"(examples:
   polyverso run -n 2 --set heartbeat_timeout_ms=2000 --set log_level=debug -- ./train
 
 When a process fails, the others are ended two seconds later, which gives them time to report their own errors; the last line names
-the process that failed first, and how it ended. With --keep-going the others continue.
+the cause, and how it ended: a process that a signal killed, or else the first failure, apart from those that report the loss of
+another process. Further failures with a reason of their own follow. With --keep-going the others continue.
 Output is printed in whole lines, with the prefix [w0] for worker 0 and [s1] for server 1. Standard input goes to worker 0, unless it
 is a terminal. Ctrl-C is passed on to the workers, and the last line names those that it stopped; what Python and Lua print about the
 interruption is left out, unless --verbose is given. A second Ctrl-C kills all processes. No process outlives the launcher.
-The exit status is 0, or that of the process that failed first (128 + signal if one killed it).
+The exit status is 0, or that of the process that the last line names (128 + signal if one killed it).
 Processes get their place in the cluster from POLYVERSO_MASTER, _NODES, _RANK, _ROLE, _SYNC and _SECRET, which mv_init() reads.)";
 
 constexpr const char* kServerHelp = "Holds shards of a cluster's tables until all workers have finished";

@@ -367,6 +367,11 @@ base::Result<runtime::Settings> InitRequest::resolve(SettingsReport& report) con
   for (const SettingUse& use : report.settings)
     for (const std::string& loser : use.unused) base::log_info("{}", loser);
   if (!verdict.ok()) return verdict;
+  // `polyverso run --sync` was a wish of the user, who may not know the script. Once, not for each process.
+  const auto *sync = explicit_.find(kSync), *wish = environment.find(kSync);
+  if (sync != nullptr && wish != nullptr && sync->value != wish->value && settings.rank <= 0 && !leaves_cluster(explicit_, environment))
+    base::log_warn("this program's init() sets sync={}, which overrides {}, as of `polyverso run --sync`: the mode is {}", sync->value.number,
+                   wish->where, sync->value.number != 0 ? "sync" : "async");
   return settings;
 }
 

@@ -22,15 +22,11 @@ local function written(shape)
   return table.concat(words, " x ")
 end
 
--- Whether more than two dimensions divide the rows or the columns, as those of a convolution's kernels do.
+-- Whether the dimensions behind the first one divide the columns, as those of a convolution's kernels do.
 local function divides(shape, needed)
-  local d, rows, cols = 1, shape[1], 1
-  while rows < needed.rows and d < #shape - 1 do
-    d = d + 1
-    rows = rows * shape[d]
-  end
-  for k = d + 1, #shape do cols = cols * shape[k] end
-  return rows == needed.rows and cols == needed.cols
+  local cols = 1
+  for k = 2, #shape do cols = cols * shape[k] end
+  return shape[1] == needed.rows and cols == needed.cols
 end
 
 --- One dimension fits everything, and everything fits one dimension: the C functions count the values.

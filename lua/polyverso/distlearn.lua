@@ -88,10 +88,12 @@ end
 objects.finish("strategy", methods)
 
 -- A constructor of strategies: open(...) returns a handle, close(handle) closes it.
-local function class(open, close, own)
+local function class(kind, open, close, own)
   objects.finish("strategy", own)
   own.closes_with = close
   local index = {__index = setmetatable(own, {__index = methods}), __close = methods.__close}
+  --- <polyverso.AllReduceSGD>
+  function index:__tostring() return ("<polyverso.%s%s>"):format(kind, self.handle == 0 and ", after close()" or "") end
   return function(...)
     local handle = open(...)
     return setmetatable({handle = handle, owner = values.owner(function() pcall(close, handle) end)}, index)
@@ -108,7 +110,7 @@ local distlearn = {}
 -- ranks, or this sum divided by the number of ranks that contributed to the step. Both calls return this number.
 -- synchronize_parameters() waits for ranks that still step; then all ranks get the parameters of the rank with the most
 -- steps, or, if no rank has made a step, those of the lowest rank.
-distlearn.AllReduceSGD = class(on_group("AllReduceSGD", capi.mv_sgd_open), capi.mv_sgd_close, {
+distlearn.AllReduceSGD = class("AllReduceSGD", on_group("AllReduceSGD", capi.mv_sgd_open), capi.mv_sgd_close, {
   sum_gradients = method(capi.mv_sgd_sum_gradients),
   sum_and_normalize_gradients = method(capi.mv_sgd_sum_and_normalize),
   synchronize_parameters = method(capi.mv_sgd_synchronize),
@@ -118,7 +120,7 @@ distlearn.AllReduceSGD = class(on_group("AllReduceSGD", capi.mv_sgd_open), capi.
 -- moves the parameters towards a centre, by `alpha` times the difference. The synchronize calls wait for ranks that
 -- still step; then all ranks have the same centre, and after synchronize_parameters() also the lowest rank's
 -- parameters.
-distlearn.AllReduceEA = class(on_group("AllReduceEA", capi.mv_ea_open), capi.mv_ea_close, {
+distlearn.AllReduceEA = class("AllReduceEA", on_group("AllReduceEA", capi.mv_ea_open), capi.mv_ea_close, {
   average_parameters = method(capi.mv_ea_average),
   synchronize_center = method(capi.mv_ea_synchronize_center),
   synchronize_parameters = method(capi.mv_ea_synchronize_parameters),
@@ -128,7 +130,7 @@ distlearn.AllReduceEA = class(on_group("AllReduceEA", capi.mv_ea_open), capi.mv_
 
 --- AsyncEA(table, tau, alpha): elastic averaging with a table as centre, to which each worker synchronizes
 -- independently.
-distlearn.AsyncEA = class(function(centre, ...)
+distlearn.AsyncEA = class("AsyncEA", function(centre, ...)
   return capi.mv_async_ea_open(handle_of(centre, "distlearn.AsyncEA", "table"), ...)
 end, capi.mv_async_ea_close, {
   average_parameters = method_alone(capi.mv_async_ea_average),
@@ -151,7 +153,7 @@ local function open_local(name, group, inner_steps, settings)
   return capi.mv_local_sgd_open(handle_of(group, name, "group"), values.settings_words(all))
 end
 
-local local_sgd = class(open_local, capi.mv_local_sgd_close, {
+local local_sgd = class("LocalSGD", open_local, capi.mv_local_sgd_close, {
   step = method(capi.mv_local_sgd_step),
   synchronize_parameters = method(capi.mv_local_sgd_synchronize),
 })
@@ -189,7 +191,7 @@ end
 --- CompressedAllReduce(group, how): averages of gradients that are transferred compressed: "int8", "topk ratio=0.01",
 -- "powersgd rank=4". average_gradients() returns the number of contributors. finish() waits for ranks that still step,
 -- and ignores the gradients' values.
-distlearn.CompressedAllReduce = class(on_group("CompressedAllReduce", capi.mv_compressed_open), capi.mv_compressed_close, {
+distlearn.CompressedAllReduce = class("CompressedAllReduce", on_group("CompressedAllReduce", capi.mv_compressed_open), capi.mv_compressed_close, {
   average_gradients = method_with_rows(capi.mv_compressed_average),
   finish = method_with_rows(capi.mv_compressed_finish),
 })

@@ -19,8 +19,8 @@
 -- polyverso.MV_F64. Row ids count from 0, as in C.
 --
 -- Errors are tables {code, name, family, text, where}; tostring() gives their message. The interpreter of Lua 5.1
--- prints only strings: there, an error that no pcall() in the script will catch is raised as its message instead. A
--- script that raises an error again does it by error(tostring(failure), 0). last_error() returns the table in both
+-- prints only strings: there, an error that no pcall() in the script will catch is raised as its message instead, also
+-- by error(failure) and assert(pcall(...)), which this module extends there. last_error() returns the table in both
 -- cases.
 
 local capi = require("polyverso.capi")
@@ -81,7 +81,7 @@ local function finish(node, ended, ...)
     pcall(node.abort, node, (...))
     capi.raise_again((...))
   end
-  if not objects.end_of(node) then node:shutdown() end
+  if not objects.end_of(node) then objects.end_block(node) end
   return ...
 end
 

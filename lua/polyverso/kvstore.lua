@@ -234,7 +234,13 @@ local function run_updater(self, name, merged, stored)
   local made = self.updater(name, merged, stored)
   if made == nil or rawequal(made, stored) then return end
   local value = tensor_of(made)
-  if not value then refuse(capi.MV_EINVAL, "the updater must return nothing or a tensor, not a %s", type(made)) end
+  if not value then
+    refuse(capi.MV_EINVAL, 'key "%s": the updater must return nothing or a tensor, not a %s', tostring(name), type(made))
+  end
+  local given, needed = table.concat(value:shape(), ", "), table.concat(stored:shape(), ", ")
+  if given ~= needed then
+    refuse(capi.MV_ESHAPE, 'key "%s" holds shape (%s), the updater returned (%s)', tostring(name), needed, given)
+  end
   stored:assign(value)
 end
 
@@ -344,11 +350,8 @@ end
 
 function KVStore:described() return ("the %s store"):format(self.name) end
 
---- polyverso.kvstore local; with a cluster, polyverso.kvstore dist_sync, worker 0 of 2
-function KVStore:__tostring()
-  local why = objects.end_of(self)
-  return ("polyverso.kvstore %s%s%s"):format(self.name, self.place and ", " .. self.place or "", why and ", " .. why or "")
-end
+--- <polyverso.KVStore local>; with a cluster, <polyverso.KVStore dist_sync, worker 0 of 2>
+function KVStore:__tostring() return objects.text(self, "KVStore", self.name, self.place) end
 
 objects.finish("store", KVStore, {free = true})
 
@@ -360,6 +363,7 @@ function StoreOfServer.__index(_, name)
   if of_server[name] then return of_server[name] end
   refuse(capi.MV_ESTATE, "this process is only a server: call polyverso.kvstore_server's KVStoreServer(kv):run()")
 end
+function StoreOfServer:__tostring() return ("<polyverso.KVStore %s, on a server>"):format(self.name) end
 function of_server:type() return self.name end
 function of_server:rank() return capi.mv_server_id(self.node) end
 function of_server:num_workers() return capi.mv_num_workers(self.node) end

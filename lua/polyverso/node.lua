@@ -166,7 +166,7 @@ end
 --- The end of a block with `local node <close> = polyverso.init()`, in Lua 5.4: shuts down, or aborts after an error.
 function Node:__close(failure)
   if objects.end_of(self) then return end
-  if failure == nil then self:shutdown() else self:abort(failure) end
+  if failure == nil then objects.end_block(self) else self:abort(failure) end
 end
 
 function Node:described() return "this node" end

@@ -23,6 +23,14 @@ function objects.shut(node, why)
   lives[node] = nil
 end
 
+--- A node's shutdown() at the end of a block. A child that was forked inside of the block has nothing to end: its
+-- parent has the node.
+function objects.end_block(node)
+  local ended, failure = pcall(capi.mv_shutdown, node.handle)
+  if ended then return objects.shut(node.handle) end
+  if failure.code ~= capi.MV_EFORK then capi.raise_again(failure) end
+end
+
 --- Why an object can't be used any more; nil if it can.
 function objects.end_of(self)
   local life = self.life

@@ -126,13 +126,17 @@ function values.node_handle(call, node)
   capi.raise(capi.MV_EINVAL, ("%s: a node is needed, or nil for that of polyverso.init(), not a %s"):format(call, type(node)))
 end
 
---- Converts seconds to the C API's milliseconds: nil = the node's default, negative or infinite = no deadline.
+--- Converts seconds to the C API's milliseconds: nil = the node's default, infinite or -1 (MV_FOREVER) = no limit.
 function values.milliseconds(seconds)
   if seconds == nil then return 0 end
   if type(seconds) ~= "number" then
     capi.raise(capi.MV_EINVAL, ("timeout must be a number of seconds, not a %s"):format(type(seconds)))
   end
-  if seconds < 0 or seconds == math.huge then return capi.MV_FOREVER end
+  if seconds == capi.MV_FOREVER or seconds == math.huge then return capi.MV_FOREVER end
+  if not (seconds >= 0) then
+    local message = "timeout is %s: a number of seconds is needed, 0 or more; math.huge means no limit, nil the node's default"
+    capi.raise(capi.MV_EINVAL, message:format(tostring(seconds)))
+  end
   return math.max(1, math.ceil(seconds * 1000))
 end
 

@@ -182,3 +182,25 @@ describe("polyverso.with", function()
     polyverso.with(function() end) -- a new node of this process
   end)
 end)
+
+if jit then -- the others have no fork()
+  describe("a forked child", function()
+    it("leaves the block of its parent's node without a word", function()
+      local lines = ranks.lines(1, [[
+        local ffi = require("ffi")
+        ffi.cdef("int fork(void); int waitpid(int, int *, int);")
+        local is_child = false
+        require("polyverso").with({log_level = "error"}, function(node)
+          local t = node:array{size = 1, init = {7}}
+          local pid, status = ffi.C.fork(), ffi.new("int[1]")
+          is_child = pid == 0
+          if is_child then return end
+          ffi.C.waitpid(pid, status, 0)
+          print(status[0], t:get()[1])
+        end)
+        if is_child then os.exit(0) end
+      ]])
+      assert.same({"0\t7"}, lines)
+    end)
+  end)
+end

@@ -37,10 +37,11 @@ describe("a store's updater", function()
   it("returns nothing else, and nothing of another shape", function()
     for _, wrong in ipairs{5, "text", true, {1, 2}} do
       kv:set_updater(function() return wrong end)
-      assert.matches("the updater must return nothing or a tensor", failure_of(kv.push, kv, "w", tensor.ones({2})).text)
+      assert.matches('^key "w": the updater must return nothing or a tensor', failure_of(kv.push, kv, "w", tensor.ones({2})).text)
     end
     kv:set_updater(function() return tensor.ones({3}) end)
-    assert.equal("MV_ESHAPE", failure_of(kv.push, kv, "w", tensor.ones({2})).name)
+    local failure = failure_of(kv.push, kv, "w", tensor.ones({2}))
+    assert.same({"MV_ESHAPE", 'key "w" holds shape (2), the updater returned (3)'}, {failure.name, failure.text})
     assert.same({1, 2}, list_of(kv, "w"))
   end)
 

@@ -29,7 +29,7 @@ my $request  = $table->add([1 .. 6], async => 1);
 my $tensor   = Polyverso::Tensor->ones([2]);
 
 subtest 'texts' => sub {
-    is("$node",     'Polyverso::Node(worker 0 of 1, sync)',              'a node');
+    is("$node",     'Polyverso::Node(worker 0 of 1, sync, 3 tables)',    'a node');
     is("$table",    'Polyverso::Table("weights", 3 x 2 f32)',            'a matrix');
     is("$array",    'Polyverso::Table("a", 3 i64)',                      'an array');
     is("$map",      'Polyverso::Table("k", keys x 4 f32)',               'a key-value table');
@@ -39,6 +39,18 @@ subtest 'texts' => sub {
     is("$strategy", 'Polyverso::DistLearn::AllReduceSGD()',              'a strategy');
     $request->wait;
     is("$request", 'Polyverso::Request(done)', 'a request');
+};
+
+subtest 'a local store needs no node' => sub {
+    my $own   = Polyverso->open_node(log_level => 'error');
+    my $alone = Polyverso::KVStore->create('local', $own);
+    $alone->init('w', [1, 2]);
+    $own->shutdown;
+    is("$alone", 'Polyverso::KVStore("local")', 'its text after a shutdown');
+    $alone->push('w', [3, 4]);
+    $alone->pull('w', my $out = Polyverso::Tensor->zeros([2]));
+    is_deeply($out->to_list, [3, 4], 'it works');
+    $alone->free;
 };
 
 subtest 'comparison' => sub {

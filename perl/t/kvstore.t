@@ -91,7 +91,8 @@ for my $case (
     [sub { $_[2]->pdl->inplace->plus(1, 0); $_[1] * 9 },    3, 'in its memory too'],
     [sub { my $p = $_[2]->pdl; $p += 4; $p },               6, 'whose PDL is in place'],
     [sub { $_[2]->row(0)->fill(2); $_[2]->row(1)->fill(2); $_[2]->row(1) }, 2, 'and whose rows are'],
-    [sub { 5 },                                             2, 'numbers are ignored'],
+    [sub { $_[2] += $_[1]; 5 },                             3, 'a number too'],
+    [sub { my $p = $_[2]->pdl; $p += 0; 5 },                2, 'even if its memory has the same values as before'],
     [sub { return },                                        2, 'and nothing changes nothing'],
 ) {
     my ($updater, $expected, $name) = @$case;
@@ -104,6 +105,9 @@ for my $case (
 }
 $kv->set_updater(sub { $_[2]->row(0) + 1 });
 like(failure(sub { $kv->push(3, ones()) }), qr/MV_ESHAPE: key "3" holds shape \(2, 3\), the updater returned \(3\)/, 'a result of another shape');
+$kv->set_updater(sub { return 5 });
+like(failure(sub { $kv->push(3, ones()) }),
+    qr/MV_EINVAL: key "3": the updater returned 5 and did not change .* of shape \(2, 3\)/, 'a single number');
 $kv->set_updater(undef);
 $kv->push(3, ones() * 8);
 $kv->set_optimizer('mx.sgd learning_rate=0.5');

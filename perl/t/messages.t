@@ -55,6 +55,15 @@ answers('options',
     qr/\A\$kv->save_optimizer_states: unknown option "dump"; known: dump_optimizer/, sub { $store->save_optimizer_states('/dev/null', dump => 1) },
     qr/\APolyverso::KVStore->run_commands: unknown option "time"; known: node timeout/, sub { Polyverso::KVStore->run_commands(time => 1) },
     qr/\A\$table->get: timeout is "soon", not a number of seconds\z/, sub { $table->get(timeout => 'soon') },
+    map({
+        my $wrong = $_;
+        (qr/\A\$table->get: timeout is $wrong: a number of seconds is needed, 0 or more/i, sub { $table->get(timeout => $wrong) },
+         qr/\A\$node->barrier: timeout is $wrong: /i, sub { $node->barrier(timeout => $wrong) });
+    } -5, -0.5, 'nan', '-inf'),
+    qr/\A\$node->array: option staleness = -1 is out of range: 0 or more is needed\z/, sub { $node->array(size => 3, staleness => -1) },
+    qr/\APolyverso->open_node: option sync = -1 is out of range: 0 or more/, sub { Polyverso->open_node(sync => -1) },
+    qr/\APolyverso->open_node: timeout_ms=-5 .* at least 1 ms, or -1 for none\z/, sub { Polyverso->open_node(timeout_ms => -5) },
+    qr/\APolyverso->open_node: option timeout_ms = -?nan: a 64-bit integer/, sub { Polyverso->open_node(timeout_ms => 'nan' + 0) },
 );
 
 answers('ids and nodes',
@@ -64,6 +73,7 @@ answers('ids and nodes',
     qr/\APolyverso::Group->open: a Polyverso::Node is needed, not "node"\z/, sub { Polyverso::Group->open('node') },
     qr/\A\$group->allgather: a PDL or a tensor is needed, not 5\z/, sub { $group->allgather(5) },
     qr/\A\$node->open: name is undef\z/, sub { $node->open },
+    qr/\Athere is no table "kk"; did you mean "k"\?\z/, sub { $node->open('kk') },
     qr/\A\$node->load: path is undef\z/, sub { $node->load },
 );
 

@@ -77,4 +77,26 @@ subtest 'a forked child' => sub {
     $node->shutdown;
 };
 
+subtest 'a forked child exits without a word' => sub {
+    for my $case (['exit', 0, ''], ['exit 3', 3, ''], ['$! = 9; die "of itself\n"', 9, "of itself\n"]) {
+        my ($end, $wanted, $said) = @$case;
+        my $cluster = TestCluster->new(1);
+        my ($pid, $output) = $cluster->start(<<"SCRIPT");
+use Polyverso::Group; use Polyverso::KVStore;
+sub main {
+    my \$node = Polyverso->init(log_level => 'error');
+    my (\$group, \$kv, \$t) = (Polyverso::Group->open(\$node), Polyverso::KVStore->create('dist_sync'), \$node->array(size => 1, init => [7]));
+    my \$pid = fork // die "fork: \$!";
+    if (!\$pid) { $end }
+    waitpid \$pid, 0;
+    print \$? >> 8, ' ', \$t->get(as => 'array')->[0], "\n";
+    \$node->shutdown;
+}
+main();
+SCRIPT
+        is($cluster->finish($pid, 30), 0, "$end: the parent ends well");
+        is(TestCluster::text($output), "$said$wanted 7\n", 'and sees the status of the child');
+    }
+};
+
 done_testing;

@@ -37,6 +37,8 @@ subtest 'shapes' => sub {
     refused(qr/a string of 5 bytes given/, sub { $m->add('abcde') }, 'text');
     refused(qr/the number 3 given/, sub { $m->add(3) }, 'a number');
     refused(qr/MV_EDTYPE.*a reference to hash/, sub { $m->add({ a => 1 }) }, 'a hash');
+    refused(qr/shape \(1, 3, 2\) given, \(3, 2\) needed/, sub { $m->add([[[1, 2], [3, 4], [5, 6]]]) }, 'rows in a further list');
+    refused(qr/shape \(3, 1, 3\) given/, sub { $m->add([map { [[1, 2, 3]] } 1 .. 3]) }, 'too many columns');
     $m->add([1 .. 6]);
     $m->add([[[1, 2]], [[3, 4]], [[5, 6]]]);    # further dimensions divide the columns
     $m->add(pack 'f*', map { -2 * $_ } 1 .. 6);
@@ -104,7 +106,8 @@ SKIP: {
         $m->set(PDL->sequence(2, 3));
         is_deeply($m->get(as => 'array'), [[0, 1], [2, 3], [4, 5]], 'columns come first');
         $m->set(PDL->sequence(6));
-        $m->set(PDL->sequence(2, 3, 1));
+        like(failure(sub { $m->set(PDL->sequence(2, 3, 1)) }), qr/a PDL of dims \(2, 3, 1\) given, \(2, 3\) needed/, 'a further dimension of rows');
+        $m->set(PDL->sequence(2, 1, 3));
         $m->set([map { $m->get->slice(":,($_)") } 0 .. 2]);
         is_deeply($m->get(as => 'array'), [[0, 1], [2, 3], [4, 5]], 'one dimension, further ones, and a list of PDLs');
         $a->set(PDL->sequence(2, 3));

@@ -37,6 +37,7 @@ from .errors import (
     SystemFailure,
     TimeoutError,
 )
+from .names import listing as _listing
 from .node import Node, doctor, init, inspect_checkpoint, open_node
 from .request import Request
 from .table import Table
@@ -72,10 +73,6 @@ def __getattr__(name: str) -> _typing.Any:
         raise AttributeError(text, name=name, obj=_sys.modules[__name__])  # Python adds a similar name
     module = _importlib.import_module(f"polyverso.{_LATER[name]}")
     return getattr(module, name) if name[0].isupper() else module
-
-
-def __dir__() -> _typing.List[str]:
-    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])
 
 
 __version__ = capi.mv_version_text()
@@ -116,3 +113,4 @@ __all__ = [
     "open_node",
     "optimizer",
 ]
+__dir__ = _listing(__all__, "__path__", "__version__")

@@ -198,11 +198,14 @@ def rows_or_keys(rows: Any, keys: Any) -> Any:
 
 
 def milliseconds(timeout: Optional[float]) -> int:
-    """Seconds as the milliseconds of the C API: None = the node's default, infinite or negative = for ever."""
+    """Seconds as the milliseconds of the C API: None = the node's default, infinite or -1 (MV_FOREVER) = no limit."""
     if timeout is None:
         return 0
     if not isinstance(timeout, numbers.Real):
         raise TypeError(f"timeout is {timeout!r}: a number of seconds is needed, or None for the node's default")
-    if timeout < 0 or math.isinf(timeout):
+    if timeout in (math.inf, capi.MV_FOREVER):
         return capi.MV_FOREVER
+    if not timeout >= 0:
+        text = "a number of seconds is needed, 0 or more; math.inf means no limit, None the node's default"
+        raise ArgumentError(capi.MV_EINVAL, f"timeout is {timeout!r}: {text}")
     return max(1, math.ceil(timeout * 1000))

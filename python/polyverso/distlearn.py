@@ -28,9 +28,12 @@ from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .group import Group
 from .handles import Handle, remember
+from .leaving import unless_forked
+from .names import listing
 from .tensor import Tensor
 
 __all__ = ["AllReduceEA", "AllReduceSGD", "AsyncEA", "CompressedAllReduce", "DiLoCo", "LocalSGD", "Meter"]
+__dir__ = listing(__all__)
 
 
 class Meter(NamedTuple):
@@ -144,7 +147,8 @@ class _Strategy(Handle):
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     def __repr__(self) -> str:
         return f"<polyverso.{type(self).__name__}{' closed' if self.is_closed else ''}>"

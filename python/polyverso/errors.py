@@ -5,7 +5,22 @@ from __future__ import annotations
 import builtins
 
 from . import capi
-from .names import in_python
+from .names import in_python, listing
+
+__all__ = [
+    "ArgumentError",
+    "Error",
+    "HandleError",
+    "Interrupted",
+    "NotFoundError",
+    "OutOfStepError",
+    "ParameterError",
+    "PeerError",
+    "StateError",
+    "SystemFailure",
+    "TimeoutError",
+]
+__dir__ = listing(__all__)
 
 
 class Error(Exception):

@@ -31,9 +31,11 @@ from .errors import ArgumentError, Error, HandleError
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report
+from .names import listing
 from .request import Request
 
 __all__ = ["Drained", "Group", "OPERATIONS"]
+__dir__ = listing(__all__)
 
 OPERATIONS = {
     "sum": capi.MV_REDUCE_SUM,
@@ -440,7 +442,7 @@ class Group(Handle):
 
     def abort(self, reason: str = "") -> None:
         """Leaves the group because this rank has failed: the operations of the other ranks, also later ones, raise
-        PeerLost with the reason. They can continue without this rank: shrink()."""
+        PeerError with the reason. They can continue without this rank: shrink()."""
         if not self.is_closed:
             self.is_closed = True
             capi.mv_group_abort(self._number, reason)
@@ -450,7 +452,9 @@ class Group(Handle):
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if error is None or not leaving.is_failure(error):
-            return self.close()
+            with leaving.unless_forked():
+                self.close()
+            return
         with contextlib.suppress(Error):  # the node has ended
             self.abort(leaving.reason_of(error))
 

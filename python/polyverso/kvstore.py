@@ -23,7 +23,8 @@ from .arrays import milliseconds
 from .errors import ArgumentError, Error, StateError
 from .handles import Handle, remember
 from .kvstore_values import Copies, Key, Values, keep_returned, row_ids_of, tensors_of
-from .leaving import report
+from .leaving import report, unless_forked
+from .names import listing
 from .node import Node
 from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
 from .request import Request
@@ -31,6 +32,7 @@ from .table import call_options
 from .tensor import Tensor
 
 __all__ = ["KVStore", "KVStoreOfServer", "create", "run_commands", "set_controller"]
+__dir__ = listing(__all__)
 
 # updater(key, merged, stored) changes `stored` in place, or returns its new values.
 Updater = Callable[[Any, Tensor, Tensor], Any]
@@ -109,7 +111,8 @@ class KVStore(Handle):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     @property
     def handle(self) -> int:
@@ -341,7 +344,8 @@ class KVStore(Handle):
         tensors = [_Lent(merged), _Lent(stored)]
         lent = [weakref.ref(tensor) for tensor in tensors]
         try:
-            keep_returned(self._updater(int(key) if self._has_numbers else key, *tensors), tensors[1])
+            name = int(key) if self._has_numbers else key
+            keep_returned(name, self._updater(name, *tensors), tensors[1])
             outcome = capi.MV_OK
         except Exception as failure:
             outcome = report(failure)
@@ -435,6 +439,7 @@ class KVStoreOfServer(KVStore):
 
     @property
     def type(self) -> str:
+        """The type passed to create(), in lower case."""
         return self._type
 
     @property

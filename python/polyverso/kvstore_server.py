@@ -22,8 +22,13 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Callable, Optional
 
+from .names import listing
+
 if TYPE_CHECKING:
     from .kvstore import KVStore
+
+__all__ = ["KVStoreServer", "controller"]
+__dir__ = listing(__all__)
 
 # controller(head, body)
 Controller = Callable[[int, str], None]

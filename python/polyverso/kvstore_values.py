@@ -99,13 +99,14 @@ def _ids(ids: Any) -> Tensor:
     return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))
 
 
-def keep_returned(returned: Any, stored: Tensor) -> None:
-    """Stores what an updater returned. None: it has changed `stored` itself."""
+def keep_returned(key: Key, returned: Any, stored: Tensor) -> None:
+    """Stores what an updater returned for a key. None: it has changed `stored` itself."""
     if returned is None or returned is stored:
         return
     values = returned if isinstance(returned, Tensor) else readable(returned)
     shape = getattr(values, "shape", None)
     if shape is None or tuple(shape) != stored.shape:
         what = type(returned).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
-        raise TypeError(f"the updater returned a {what}: return the new values, of shape {stored.shape}, or change `stored` and return None")
+        needed = f"return the new values, of shape {stored.shape}, or change `stored` and return None"
+        raise TypeError(f"key {key!r}: the updater returned a {what}: {needed}")
     stored.assign(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import sys
-from typing import Optional, Set
+from typing import Iterator, Optional, Set
 
 from . import capi
 from .errors import Error
@@ -58,6 +58,16 @@ def abort(node: int, reason: str) -> None:
     ended(node)
     with contextlib.suppress(Error):  # a forked child, whose parent has the node
         capi.mv_abort(node, reason)
+
+
+@contextlib.contextmanager
+def unless_forked() -> Iterator[None]:
+    """For the end of a block: a child that was forked inside of it has nothing to close, its parent does so."""
+    try:
+        yield
+    except Error as failure:
+        if failure.status != capi.MV_EFORK:
+            raise
 
 
 def _at_exit() -> None:

@@ -15,6 +15,16 @@ from __future__ import annotations
 from typing import Any, Dict, Sequence, Union
 
 from . import capi
+from .names import listing
+
+__all__ = [
+    "CosineScheduler",
+    "FactorScheduler",
+    "LRScheduler",
+    "MultiFactorScheduler",
+    "PolyScheduler",
+]
+__dir__ = listing(__all__)
 
 
 class LRScheduler:
@@ -79,6 +89,7 @@ class FactorScheduler(LRScheduler):
         self.stop_factor_lr = stop_factor_lr
 
     def parameters(self) -> Dict[str, Any]:
+        """This schedule as parameters of the optimizer's text."""
         own = {"step": self.step, "factor": self.factor, "stop_factor_lr": self.stop_factor_lr}
         return {**super().parameters(), **own}
 
@@ -98,6 +109,7 @@ class MultiFactorScheduler(LRScheduler):
         self.factor = factor
 
     def parameters(self) -> Dict[str, Any]:
+        """This schedule as parameters of the optimizer's text."""
         return {**super().parameters(), "step": ":".join(map(str, self.step)), "factor": self.factor}
 
 
@@ -115,6 +127,7 @@ class PolyScheduler(LRScheduler):
         self.final_lr = final_lr
 
     def parameters(self) -> Dict[str, Any]:
+        """This schedule as parameters of the optimizer's text."""
         own = {"max_update": self.max_update, "final_lr": self.final_lr, "pwr": self.power}
         return {**super().parameters(), **own}
 
@@ -130,6 +143,7 @@ class CosineScheduler(LRScheduler):
         self.final_lr = final_lr
 
     def parameters(self) -> Dict[str, Any]:
+        """This schedule as parameters of the optimizer's text."""
         return {**super().parameters(), "max_update": self.max_update, "final_lr": self.final_lr}
 
 

@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from typing import Any, Callable, Iterable, Match, TypeVar
+from typing import Any, Callable, Iterable, List, Match, Sequence, TypeVar
 
 from . import capi, handles
 
@@ -147,6 +147,15 @@ def in_python(text: str) -> str:
     return _CLOSED.sub(_closed, text) if " is a closed " in text else text
 
 
+# ------------------------------------------------------------------ names of modules
+
+
+def listing(names: Sequence[str], *further: str) -> Callable[[], List[str]]:
+    """A module's __dir__(): its public names, without those that it imports."""
+    listed = sorted([*names, *further, "__all__", "__doc__", "__file__", "__name__"])
+    return lambda: listed
+
+
 # ------------------------------------------------------------------ names that callers misspell
 
 
@@ -161,8 +170,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def suggests(function: _Function) -> _Function:
-    """Adds the most similar parameter to the error of an unknown keyword."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    """Makes errors of unknown and of missing parameters say what is expected."""
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
+    known = [one.name for one in parameters]
+    required = [one.name for one in parameters if one.default is one.empty]
+    has_self = len(parameters) < len(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*values: Any, **named: Any) -> Any:
@@ -172,6 +184,16 @@ def suggests(function: _Function) -> _Function:
 
                 hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
                 raise ParameterError(capi.MV_EINVAL, f"{function.__name__}() has no parameter {name!r}{hint}")
+        given = values[1:] if has_self else values
+        missing = [name for name in required[len(given) :] if name not in named]
+        if missing:
+            from .errors import ParameterError
+
+            # A shape was given, as numpy takes it.
+            shape = given[0] if given and isinstance(given[0], (tuple, list)) and len(given[0]) == len(required) else required
+            name = ("node." if has_self else "") + function.__name__
+            example = f"{name}({', '.join(map(str, shape))})"
+            raise ParameterError(capi.MV_EINVAL, f"{name}(): {' and '.join(missing)} must be given: write {example}")
         return function(*values, **named)
 
     return checked  # type: ignore[return-value]

@@ -399,7 +399,9 @@ class Node(handles.Handle):
         if self.is_closed:
             return
         if not leaving.is_failure(error):
-            return self.shutdown()
+            with leaving.unless_forked():
+                self.shutdown()
+            return
         leaving.abort(self._handle, leaving.reason_of(error))
         self.is_closed = True
         self._forget()

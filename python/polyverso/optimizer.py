@@ -22,10 +22,37 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tupl
 from . import capi, updater_states
 from .errors import ArgumentError, ParameterError
 from .lr_scheduler import LRScheduler
-from .names import did_you_mean
+from .names import did_you_mean, listing
 from .tensor import Tensor
 
 _known: Dict[str, Type["Optimizer"]] = {}
+
+__all__ = [
+    "AdaDelta",
+    "AdaGrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "DCASGD",
+    "FTML",
+    "Ftrl",
+    "LAMB",
+    "LBSGD",
+    "Lion",
+    "NAG",
+    "Nadam",
+    "Optimizer",
+    "RMSProp",
+    "SGD",
+    "SGLD",
+    "Signum",
+    "Test",
+    "Updater",
+    "create",
+    "get_updater",
+    "register",
+]
+__dir__ = listing(__all__)
 
 Key = Union[int, str]
 

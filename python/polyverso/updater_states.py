@@ -12,15 +12,20 @@ import numpy as np
 
 from . import capi
 from .errors import ArgumentError, Error
+from .names import listing
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .optimizer import Updater
 
+__all__ = ["from_bytes", "to_bytes"]
+__dir__ = listing(__all__)
+
 _FORMAT = "polyverso-python-updater-1"
 
 
 def to_bytes(updater: "Updater", dump_optimizer: bool) -> bytes:
+    """The states of all keys, and the update counts; with `dump_optimizer` also the optimizer's parameters."""
     optimizer = updater.optimizer
     arrays: List[Tensor] = []
     states = [[key, _described(state, arrays)] for key, state in updater.states.items()]
@@ -32,6 +37,7 @@ def to_bytes(updater: "Updater", dump_optimizer: bool) -> bytes:
 
 
 def from_bytes(updater: "Updater", data: bytes) -> None:
+    """Gives an updater the states of to_bytes(). Raises ArgumentError, and changes nothing, if they do not fit."""
     try:
         text, handles = capi.kv_decode_states(_FORMAT, bytes(data))
         arrays, about = dict(enumerate(map(Tensor, handles))), json.loads(text)

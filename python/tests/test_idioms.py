@@ -160,24 +160,6 @@ from polyverso import *
     subprocess.run([sys.executable, "-c", script.replace(', "asyncio"', "")], check=True)
 
 
-def modules():
-    return [getattr(polyverso, name) for name in polyverso.__all__ if inspect.ismodule(getattr(polyverso, name)) and name != "capi"]
-
-
-def test_every_public_member_has_a_docstring():
-    missing = []
-    classes = {member for module in [polyverso, *modules()] for member in vars(module).values() if inspect.isclass(member)}
-    functions = {member for module in [polyverso, *modules()] for member in vars(module).values() if inspect.isfunction(member)}
-    for one in classes | functions:
-        if not one.__module__.startswith("polyverso") or one.__name__.startswith("_"):
-            continue
-        missing += [one.__qualname__] if not inspect.getdoc(one) else []
-        for name, member in vars(one).items() if inspect.isclass(one) else ():
-            if name[0] != "_" and (inspect.isroutine(member) or isinstance(member, property)) and not inspect.getdoc(getattr(one, name)):
-                missing.append(f"{one.__qualname__}.{name}")
-    assert missing == []
-
-
 def test_settings_are_named_parameters():
     for function in (polyverso.init, polyverso.open_node):
         parameters = inspect.signature(function).parameters.values()

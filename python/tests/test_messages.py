@@ -151,6 +151,56 @@ def test_lengths(node):
             call()
 
 
+def test_missing_parameters(node):
+    for call, reason in (
+        (lambda: node.matrix((3, 4)), r"^MV_EINVAL: node.matrix\(\): cols must be given: write node.matrix\(3, 4\)$"),
+        (lambda: node.sparse([3, 4], dtype="f64"), r"node.sparse\(\): cols must be given: write node.sparse\(3, 4\)$"),
+        (lambda: node.matrix(3), r"cols must be given: write node.matrix\(rows, cols\)$"),
+        (lambda: node.matrix(cols=3), r"rows must be given: write node.matrix\(rows, cols\)$"),
+        (lambda: node.array(), r"node.array\(\): size must be given: write node.array\(size\)$"),
+        (lambda: node.keyvalue((3, 4)), r"cols is \(3, 4\): a whole number is needed"),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match=reason) as caught:
+            call()
+        assert caught.value.status == polyverso.capi.MV_EINVAL
+
+
+def test_numbers_that_are_out_of_range(node):
+    table = node.array(3)
+    for wrong in (-5, -0.5, float("nan"), float("-inf")):
+        for call in (table.get, node.barrier, Group(node).barrier, lambda timeout: node.poll(timeout=timeout)):
+            with pytest.raises(polyverso.ArgumentError, match=f"timeout is {wrong}: a number of seconds is needed, 0 or more"):
+                call(timeout=wrong)
+    assert table.get(timeout=float("inf")).tolist() == table.get(timeout=-1).tolist() == [0] * 3
+    for settings, reason in (
+        ({"timeout_ms": -5}, "timeout_ms=-5 is not a valid timeout: use at least 1 ms, or -1 for none"),
+        ({"timeout_ms": float("nan")}, "option timeout_ms = nan: a 64-bit integer is needed"),
+        ({"sync": -1}, "option sync = -1 is out of range: 0 or more is needed"),
+        ({"spin_us": -1}, "option spin_us = -1 is out of range: 0 or more is needed"),
+        ({"inflight_bytes": -1}, "option inflight_bytes = -1 is out of range: 0 or more is needed"),
+        ({"checkpoint_keep": -1}, "checkpoint_keep=-1 is less than 1"),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match=reason):
+            polyverso.open_node(**settings)
+    for settings, reason in (
+        ({"staleness": -1}, "option staleness = -1 is out of range: 0 or more is needed"),
+        ({"staleness": float("nan")}, "option staleness = nan: a 64-bit integer is needed"),
+        ({"capacity": -1}, "option capacity = -1 is out of range: 0 or more is needed"),
+        ({"initial": float("nan")}, "initial=nan .*: expected finite numbers"),
+        ({"initial_range": -1}, "initial_range=-1: expected finite numbers and a range of at least 0"),
+    ):
+        with pytest.raises(polyverso.ArgumentError, match=reason):
+            node.keyvalue(3, **settings)
+
+
+def test_a_table_that_is_not_there(node):
+    node.array(3, name="weights")
+    with pytest.raises(polyverso.NotFoundError, match=r'there is no table "wieghts"; did you mean "weights"\?$'):
+        node.open("wieghts")
+    with pytest.raises(polyverso.NotFoundError, match='there is no table "biases"$'):
+        node.open("biases")
+
+
 def test_misspelled_parameters(node):
     for call, reason in (
         (lambda: polyverso.init(synch=True), "init.. has no parameter 'synch': did you mean 'sync'"),

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -163,6 +165,26 @@ def test_a_forked_child_may_begin_anew(node):
     assert (size, values) == (1, [6, 7])
     table.add([1, 1, 1])
     assert table.get().tolist() == [2, 3, 4]
+
+
+LEAVES_BLOCKS = """
+import os, sys, polyverso
+from polyverso import distlearn, kvstore
+from polyverso.group import Group
+with polyverso.init() as node, Group(node) as group, kvstore.create("dist_sync") as kv, node.array(1, init=[7]) as table:
+    with distlearn.AllReduceSGD(group):
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(STATUS)
+        print(os.waitpid(pid, 0)[1] >> 8, table.get().tolist())
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_forked_child_leaves_blocks_without_a_word(status):
+    script = LEAVES_BLOCKS.replace("STATUS", str(status))
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{status} [7.0]\n", "")
 
 
 def test_a_forked_child_exits_without_a_word(node):

@@ -99,7 +99,7 @@ def test_what_an_updater_returns_is_the_new_value():
         assert out.tolist() == [value] * 2
     for wrong in (7.0, "text", True, np.ones(3, "f4"), np.ones((1, 2), "f4")):
         kv.set_updater(lambda key, merged, stored, wrong=wrong: wrong)
-        with pytest.raises(TypeError, match=r"the updater returned a .* shape \(2,\)"):
+        with pytest.raises(TypeError, match=r"key 'w': the updater returned a .* shape \(2,\)"):
             kv.push("w", np.ones(2, "f4"))
         kv.pull("w", out=out)
         assert out.tolist() == [12] * 2

@@ -81,6 +81,14 @@ def test_settings_reach_all_processes(run):
     assert lines(out) == ["[w0] 1 500 debug", "[w1] 1 500 debug"]
 
 
+@pytest.mark.parametrize("script, warnings", [("sync=False", 1), ("sync=True", 0), ("", 0), ("sync=False, nodes=1", 0)])
+def test_a_script_that_overrides_the_launchers_sync_warns_once(run, script, warnings):
+    status, _, err = run("-n", "2", "--sync", "--", "python3", "-c", f"import polyverso; polyverso.init({script}).shutdown()")
+    assert status == 0
+    assert err.count("sets sync=0, which overrides POLYVERSO_SYNC=1 in the environment, as of `polyverso run --sync`: the mode is async") == warnings
+    assert len(err.splitlines()) == warnings, err
+
+
 def test_each_worker_may_have_its_own_command(run):
     status, out, _ = run("--", "echo", "A", "--", "x", "---", "echo", "B", "---", "sh", "-c", "echo C")
     assert status == 0
@@ -100,8 +108,10 @@ def test_each_worker_may_have_its_own_command(run):
         (["-n", "0", "--servers", "-1", "--", "true"], "--servers -1"),
         (["-n", "-2", "--", "true"], "at least one worker"),
         (["-n", "two", "--", "true"], "two"),
-        (["-n", "2", "--", "no-such-program"], 'can\'t run "no-such-program"'),
-        (["-n", "2", "--", "/etc/passwd"], 'can\'t run "/etc/passwd"'),
+        (["-n", "2", "--", "no-such-program"], 'can\'t run "no-such-program": no such program'),
+        (["-n", "2", "--", "/no/such/program"], 'can\'t run "/no/such/program": no such program'),
+        (["-n", "2", "--", "/etc/passwd"], 'can\'t run "/etc/passwd": it is not executable: use chmod +x /etc/passwd'),
+        (["-n", "2", "--", "/etc"], 'can\'t run "/etc": it is a directory'),
         (["--set", "timeout=5", "--", "true"], "there is no setting timeout"),
         (["--set", "timeout_ms", "--", "true"], "expected key=value"),
         (["--set", "rank=1", "--", "true"], "itself sets rank"),
@@ -242,6 +252,27 @@ def test_the_others_may_report_and_end_by_themselves_after_a_failure(start):
     assert status == 3 and "exited with 3" in last_line(err)
     assert lines(out) == ["[w0] misses 1", "[w2] misses 1"]
     assert time.monotonic() - begun < 2
+
+
+def test_the_cause_is_named_even_if_its_victims_end_before_it(start, tmp_path):
+    script = f"""case $POLYVERSO_RANK in
+      0) echo "MV_EPEERLOST: worker 1: a wrong rate" >&2; exit 1;;
+      1) while ! test -e {tmp_path}/over; do sleep 0.02; done; exit 3;;
+      2) echo "MV_EPEERLOST: worker 1: a wrong rate" >&2; touch {tmp_path}/over; exit 1;;
+    esac"""
+    status, _, err = start("run", "-n", "3", "--", "sh", "-c", script).finish()
+    assert status == 3
+    assert re.fullmatch(r"polyverso run: worker 1 \(pid \d+, rank 1\) exited with 3", last_line(err))
+
+
+def test_failures_of_unknown_cause_are_listed_in_their_order(start, tmp_path):
+    script = f"""cd {tmp_path}; case $POLYVERSO_RANK in
+      0) while ! test -s pid || kill -0 $(cat pid) 2>/dev/null; do sleep 0.02; done; exit 4;;
+      1) echo $$ > part; mv part pid; exit 6;;
+    esac"""
+    status, _, err = start("run", "-n", "2", "--", "sh", "-c", script).finish()
+    assert status == 6
+    assert re.fullmatch(r"polyverso run: worker 1 \(pid \d+, rank 1\) exited with 6; then worker 0 exited with 4", last_line(err))
 
 
 def test_with_keep_going_the_others_go_on_to_their_ends(start):

@@ -50,6 +50,9 @@ class Child {
   void hide_interrupt_traces();
   bool had_interrupt_trace() const { return streams_[1].source.traces.found(); }
 
+  /// Whether it has reported on standard error that another process is gone.
+  bool names_lost_peer() const { return streams_[1].source.names_lost_peer; }
+
   const Process& process() const { return process_; }
   pid_t pid() const { return handle_.pid; }
   bool running() const { return started_ && !ending_.has_value(); }

@@ -22,8 +22,8 @@ namespace {
 constexpr uint64_t kGraceMs = 5000;
 /// Servers end by themselves once the workers have; they are given this long.
 constexpr uint64_t kServerGraceMs = 10000;
-/// One death makes others fail within milliseconds, and the kernel does not tell their order. Whoever was killed by a signal
-/// during this time is to blame, before those that merely gave up.
+/// One death makes others fail within milliseconds, and the kernel does not tell their order. With --keep-going, whoever was killed by
+/// a signal during this time is to blame, before those that merely gave up; without it, during the whole time of the reports.
 constexpr uint64_t kSettleMs = 20;
 /// Those that are left are given this long after the first failure to say by themselves what they miss, and to end.
 constexpr uint64_t kReportMs = 2000;
@@ -196,9 +196,9 @@ void Launcher::on_exited(Child& child) {
   if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   any_failed_ = any_failed_ || failed;
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (failed) failed_.add(child);
   if (settled_) return follow_failure();
   if (failed) {
-    failed_.push_back(&child);
     if (failed_.size() > 1) return;
     if (phase_ == Phase::kInterrupted) return arm_timer(kGraceMs);
     uv_timer_start(
@@ -216,6 +216,7 @@ void Launcher::on_closed(Child& child) {
 /// It is known who failed first.
 void Launcher::settle() {
   settled_ = true;
+  if (options_.keep_going) failed_.settle();
   if (phase_ != Phase::kRunning) return;
   if (!options_.keep_going) {
     uv_timer_start(
@@ -326,10 +327,9 @@ int Launcher::conclude() {
     raise(interrupted_by_);
   }
   if (failed_.empty()) return 0;
-  const auto killed = std::ranges::find_if(failed_, [](const Child* child) { return child->ending()->signal != 0; });
-  const Child& culprit = killed != failed_.end() ? **killed : *failed_.front();
-  if (!was_told(culprit)) output_.say(fmt::format("{} {}", culprit.who(), describe(*culprit.ending())));
-  return culprit.ending()->exit_status();
+  const std::vector<const Child*> causes = failed_.unexplained();
+  if (!was_told(*causes.front())) output_.say(describe(causes));
+  return causes.front()->ending()->exit_status();
 }
 
 }  // namespace mv::tools

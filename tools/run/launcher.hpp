@@ -11,6 +11,7 @@
 
 #include "run/child.hpp"
 #include "run/exits.hpp"
+#include "run/failures.hpp"
 #include "run/options.hpp"
 #include "run/output.hpp"
 #include "run/plan.hpp"
@@ -25,7 +26,7 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  /// The exit status: 0 if all workers ended with 0, else that of the process that failed first. Does not return
+  /// The exit status: 0 if all workers ended with 0, else that of the process whose failure caused the others. Does not return
   /// when a signal ended the run: the launcher then dies of it, so that a shell's loop around it ends, too.
   int run();
 
@@ -74,9 +75,9 @@ class Launcher {
   uv_process_t guard_{};
   int guard_fd_ = -1;
   std::vector<std::unique_ptr<Child>> children_;
-  std::vector<const Child*> failed_;  ///< of their own accord, in the order in which we heard of it
-  bool any_failed_ = false;           ///< those that were told to end included
-  bool settled_ = false;              ///< the first failure is known, and who fails from now on does so because of it
+  Failures failed_;
+  bool any_failed_ = false;  ///< those that were told to end included
+  bool settled_ = false;     ///< the first failure is known, and who fails from now on does so because of it
   Phase phase_ = Phase::kRunning;
   int interrupted_by_ = 0;
   int start_error_ = 0;

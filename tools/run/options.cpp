@@ -26,27 +26,36 @@ constexpr auto kSettings = std::to_array<std::string_view>({
     "trace_events", "transport"});
 constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
-bool is_program(const std::string& path) {
+/// Why execvp() will not start this file; empty if it will.
+std::string obstacle(const std::string& path) {
   struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+  if (stat(path.c_str(), &info) != 0) return "no such program";
+  if (S_ISDIR(info.st_mode)) return "it is a directory";
+  if (S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0) return "";
+  return fmt::format("it is not executable: use chmod +x {}, or put its interpreter in front, as in python3 {}", path, path);
 }
 
-/// Whether execvp() will find the program. Asked beforehand, so that a mistyped name is one message instead of one a worker.
-bool can_be_run(const std::string& program) {
-  if (program.find('/') != std::string::npos) return is_program(program);
+/// Why execvp() will not start the program. Asked beforehand, so that a mistyped name is one message instead of one a worker.
+std::string obstacle_in_path(const std::string& program) {
+  if (program.find('/') != std::string::npos) return obstacle(program);
   const char* path = std::getenv("PATH");
   std::string_view folders = path != nullptr ? path : "/bin:/usr/bin";
+  std::string first = "no such program";
   while (true) {
     const size_t colon = folders.find(':');
     const std::string_view folder = folders.substr(0, colon);
-    if (is_program(fmt::format("{}/{}", folder.empty() ? "." : folder, program))) return true;
-    if (colon == std::string_view::npos) return false;
+    const std::string file = fmt::format("{}/{}", folder.empty() ? "." : folder, program);
+    const std::string found = obstacle(file);
+    if (found.empty()) return "";
+    if (first == "no such program") first = found;
+    if (colon == std::string_view::npos) return first;
     folders.remove_prefix(colon + 1);
   }
 }
 
 void check_program(const Command& command) {
-  if (!can_be_run(command[0])) throw UsageError{fmt::format("can't run \"{}\": no such program", command[0])};
+  const std::string reason = obstacle_in_path(command[0]);
+  if (!reason.empty()) throw UsageError{fmt::format("can't run \"{}\": {}", command[0], reason)};
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 namespace mv::tools {
 namespace {
 
+/// In the message of every error of this status, in all languages.
+constexpr std::string_view kLostPeer = "MV_EPEERLOST";
 constexpr std::string_view kEraseLine = "\x1b[K";
 constexpr std::array kColors = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};
 
@@ -50,6 +52,7 @@ void Output::feed(Source& source, std::string_view bytes) {
   const Channel channel = source.channel;
   const auto line = [&](std::string_view text) { append(channel, source.prefix, text, '\n'); };
   source.splitter.feed(bytes, [&](std::string_view text, LineSplitter::End end) {
+    source.names_lost_peer = source.names_lost_peer || text.find(kLostPeer) != std::string_view::npos;
     end == LineSplitter::End::kReturn ? append(channel, source.prefix, text, '\r') : source.traces.pass(text, line);
   });
   const std::string_view progress = source.splitter.progress();

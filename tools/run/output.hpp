@@ -70,6 +70,7 @@ struct Source {
   std::string prefix;
   LineSplitter splitter;
   InterruptTraces traces;
+  bool names_lost_peer = false;  ///< a line has MV_EPEERLOST: the process has failed because another one is gone
 };
 
 /// The launcher's own standard output and error. A line is written whole.

@@ -22,8 +22,12 @@ sub create {
     my ($class, $type, $node) = @_;
     my $number = Polyverso::Node::_number($node);
     my $handle = Polyverso::CAPI::kv_create($number, $type // 'local');
-    return (bless { handle => $handle, node => $number, type => Polyverso::CAPI::kv_type($handle), keys => {} }, $class)->_adopt;
+    my $self = (bless { handle => $handle, node => $number, type => Polyverso::CAPI::kv_type($handle), keys => {} }, $class)->_adopt;
+    $self->{record}{node} = -1 unless $self->_is_dist;    # it works without a node, and so after a shutdown
+    return $self;
 }
+
+sub _is_dist { my ($self) = @_; return $self->{type} =~ /\A(?:dist|p3)/ }
 
 sub _label   { my ($self) = @_; return "the $self->{type} store" }
 sub _instead { return 'the other process creates its own' }
@@ -31,7 +35,7 @@ sub _instead { return 'the other process creates its own' }
 sub _details {
     my ($self) = @_;
     my $text = qq{"$self->{type}"};
-    return $self->_state || $self->{type} !~ /dist|p3/ ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
+    return $self->_state || !$self->_is_dist ? $text : "$text, worker " . $self->rank . ' of ' . $self->num_workers;
 }
 
 sub type        { Polyverso::CAPI::kv_type($_[0]{handle}) }
@@ -334,7 +338,7 @@ return a L<Polyverso::Request> at once; the tensors must not be used before it h
 
 =head2 Polyverso::KVStore->create($type, $node)
 
-C<local>, the default, needs no node. C<dist_sync>, C<dist_async> and MXNet's other dist types need a
+C<local>, the default, needs no node, and works after C<< $node->shutdown >>, too. C<dist_sync>, C<dist_async> and MXNet's other dist types need a
 C<< Polyverso->init >> first, or a C<$node>. Workers create their stores in the same order.
 
 =head2 type, rank, num_workers, handle
@@ -372,8 +376,9 @@ for.
 =head2 set_updater($code), update
 
 Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
-$merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers.
-Anything else is ignored, and so is what it returns after it has changed C<$stored>. The updater has handled a push when
+$merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers, of
+the same shape. What it returns after it has changed C<$stored> is ignored. A single number from an updater that has not
+used C<$stored> is an error; C<return;> keeps the value. The updater has handled a push when
 C<push> returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
 becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
 removes the updater.

@@ -26,7 +26,8 @@ sub _details {
     return '' if $self->_state;
     my $worker = $self->worker_id;
     my $place  = $worker < 0 ? 'server ' . $self->server_id . ' of ' . $self->num_servers : "worker $worker of " . $self->num_workers;
-    return join ', ', $place, $self->is_sync ? 'sync' : ();
+    my $tables = Polyverso::Table::_count($self->{handle});
+    return join ', ', $place, $self->is_sync ? 'sync' : 'async', "$tables table" . ($tables == 1 ? '' : 's');
 }
 
 # A node's handle; without a node 0, the default node. A handle is accepted as it is.
@@ -68,6 +69,7 @@ sub _ended {
     my ($self) = @_;
     Polyverso::Exit::closed($self->{handle});
     Polyverso::Handle::ended($self->{handle});
+    Polyverso::Table::_forget_all($self->{handle});
     return;
 }
 

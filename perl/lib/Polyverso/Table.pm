@@ -11,10 +11,19 @@ use Polyverso::Lists ();
 use Polyverso::Request;
 use Polyverso::Values;
 
+my %open;    # node => { handle => name } of its open tables
+
+# The number of a node's open tables.
+sub _count { my ($node) = @_; my %names = reverse %{ $open{$node} // {} }; return scalar keys %names }
+
+# The node has ended.
+sub _forget_all { my ($node) = @_; delete $open{$node}; return }
+
 sub _new {
     my ($class, $handle, $node) = @_;
     my $info = Polyverso::CAPI::mv_table_describe($handle);
     my $is_map = $info->{kind} == $Polyverso::CAPI::MV_KEYVALUE;
+    $open{$node}{$handle} = $info->{name};
     my $flat   = $info->{kind} == $Polyverso::CAPI::MV_ARRAY || ($is_map && $info->{cols} == 1) ? 1 : 0;
     return (bless {
         handle => $handle,
@@ -44,13 +53,15 @@ sub cols   { $_[0]{cols} }
 sub info   { Polyverso::CAPI::mv_table_describe($_[0]{handle}) }
 sub size   { $_[0]{is_map} ? $_[0]->info->{stored} : $_[0]{rows} }
 
-# Converts seconds to a time-out of the C API: undef = the node's default, negative or infinite = for ever.
+# Converts seconds to a time-out of the C API: undef = the node's default, infinite or -1 (MV_FOREVER) = no limit.
 sub milliseconds {
     my ($seconds) = @_;
     return 0 unless defined $seconds;
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'timeout is ' . Polyverso::Lists::shown($seconds) . ', not a number of seconds')
-        unless Polyverso::Lists::is_number($seconds) && $seconds == $seconds;
-    return $Polyverso::CAPI::MV_FOREVER if $seconds < 0 || $seconds == 9**9**9;
+        unless Polyverso::Lists::is_number($seconds);
+    return $Polyverso::CAPI::MV_FOREVER if $seconds == $Polyverso::CAPI::MV_FOREVER || $seconds == 9**9**9;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
+        "timeout is $seconds: a number of seconds is needed, 0 or more; 'inf' means no limit, undef the node's default") unless $seconds >= 0;
     my $milliseconds = int($seconds * 1000);
     return $milliseconds < 1 ? 1 : $milliseconds;
 }
@@ -194,10 +205,21 @@ sub close {
     my ($self) = @_;
     return if $self->_state;
     Polyverso::CAPI::mv_table_close($self->{handle});
-    $self->_has_ended('closed');
+    return $self->_is_gone('closed');
+}
+
+sub destroy {
+    my ($self) = @_;
+    Polyverso::CAPI::mv_table_destroy($self->{handle});
+    return $self->_is_gone('destroyed');
+}
+
+sub _is_gone {
+    my ($self, $state) = @_;
+    delete $open{ $self->{node} }{ $self->{handle} };
+    $self->_has_ended($state);
     return;
 }
-sub destroy { my ($self) = @_; Polyverso::CAPI::mv_table_destroy($self->{handle}); $self->_has_ended('destroyed'); return }
 
 1;
 
@@ -238,10 +260,11 @@ column.
 
 Data is a PDL, a L<tensor|Polyverso::Tensor>, a reference to a (nested) array of numbers, or a packed string such as
 C<pack 'f*', @numbers>. Data with several dimensions must have the table's rows and columns; further dimensions may
-divide them. One dimension with the right number of values fits every table, in the order of its rows, and everything
-of the right size fits a one-dimensional table. Texts of numbers such as C<"3.5"> are numbers; any other text, C<undef>
-and references are errors that name the index. Data of a wrong size or type, and row ids outside the table, throw an
-error of the family C<argument>, and nothing is sent.
+divide the columns, so that a table of 8 rows and 27 columns takes 8 x 3 x 3 x 3 values. One dimension with the right
+number of values fits every table, in the order of its rows, and everything of the right size fits a one-dimensional
+table. Texts of numbers such as C<"3.5"> are numbers; any other text, C<undef> and references are errors that name the
+index. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>, and
+nothing is sent.
 
 The table has a text, C<"$table"> is C<Polyverso::Table("weights", 10 x 64 f32)>, and C<==> and C<eq> compare two
 objects by identity. Storable refuses it, and a new thread gets a reference to C<undef> in its place.

@@ -150,7 +150,7 @@ sub dtype_name { my ($dtype) = @_; return $NAME{$dtype} }
 
 # Refuses data of the wrong shape for a table of $rows rows with $cols columns; without $cols it has one dimension. The C
 # functions compare the numbers of elements. One dimension fits everything, and everything fits one dimension; further
-# dimensions may divide the rows or the columns.
+# dimensions may divide the columns, as those of a convolution's kernels do.
 sub check_shape {
     my ($what, $shape, $rows, $cols) = @_;
     return if @$shape < 2 || !defined $cols || _divides($shape, $rows, $cols);
@@ -159,9 +159,8 @@ sub check_shape {
 
 sub _divides {
     my ($shape, $rows, $cols) = @_;
-    my $first = shift(@{ $shape = [@$shape] });
-    $first *= shift @$shape while $first < $rows && @$shape > 1;
-    return $first == $rows && List::Util::product(@$shape) == $cols;
+    my ($first, @further) = @$shape;
+    return $first == $rows && List::Util::product(@further) == $cols;
 }
 
 # A PDL with several dimensions, of which the first one is the columns.

@@ -28,8 +28,11 @@ from ..arrays import BITS, DTYPES, as_bits
 from ..errors import ArgumentError, Error
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
+from ..leaving import unless_forked
+from ..names import listing
 
 __all__ = ["Adapter", "ArrayAdapter", "Connection", "Gossip", "status"]
+__dir__ = listing(__all__)
 
 MOST_DIMS = 8  # of a shape that is published; arrays with more have none
 
@@ -152,7 +155,8 @@ class Gossip(Handle):
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     def __str__(self) -> str:
         return capi.mv_gossip_state_text(self._handle, 0)
@@ -213,7 +217,8 @@ class Adapter(Handle):
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.close()
+        with unless_forked():
+            self.close()
 
     def __str__(self) -> str:
         return str(self.gossip)

@@ -1,8 +1,10 @@
 #include "engine/table/server/creations.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "base/similar.hpp"
 #include "engine/table/spec_wire.hpp"
 
 namespace mv::table {
@@ -194,7 +196,11 @@ void Creations::open(const rpc::Asked& asked, const wire::Open& request) {
   const std::string name = request.name() != nullptr ? request.name()->str() : "";
   const uint32_t number = registry_.number_of(name);
   const Table* const table = registry_.at(number);  // null for kNoTable
-  if (table == nullptr || !table->complete) return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"", name));
+  if (table == nullptr || !table->complete) {
+    std::vector<std::string_view> names;
+    for (const Table* known : registry_.complete_tables()) names.push_back(known->spec.name);
+    return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"{}", name, base::did_you_mean(name, names)));
+  }
   answer_created(asked, {&number, 1}, &table->spec);
 }
 

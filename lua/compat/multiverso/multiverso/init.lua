@@ -11,38 +11,61 @@
 local capi = require("polyverso.capi")
 local data = require("polyverso.data")
 local foreign = require("polyverso.foreign")
+local names = require("polyverso.names")
 local objects = require("polyverso.objects")
 local tensors = require("multiverso.tensors")
 local values = require("polyverso.values")
 
 local multiverso = {}
 
+-- Polyverso's names in the messages of its errors, as patterns, and this module's.
+local NAMES = {
+  {"polyverso%.init", "multiverso.init"}, {"node:shutdown", "multiverso.shutdown"}, {"node:barrier", "multiverso.barrier"},
+  {"node:num_workers", "multiverso.num_workers"}, {"node:worker_id", "multiverso.worker_id"}, {"node:server_id", "multiverso.server_id"},
+  {"node:array", "multiverso.ArrayTableHandler:new"}, {"node:matrix", "multiverso.MatrixTableHandler:new"},
+}
+
+-- The results of pcall(), or its error with this module's names.
+local function finish(ended, ...)
+  if ended then return ... end
+  local failure = ...
+  if type(failure) == "table" and type(failure.text) == "string" then
+    for _, name in ipairs(NAMES) do failure.text = failure.text:gsub(name[1], name[2]) end
+  end
+  capi.raise_again(failure)
+end
+
+-- The function, with errors that have this module's names.
+local function in_our_words(call)
+  return function(...) return finish(pcall(call, ...)) end
+end
+
 --- Joins the cluster; call it once, before training.
 -- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async. All workers pass
 -- the same. `polyverso run --sync` overrules false, with a warning
-function multiverso.init(sync)
+multiverso.init = in_our_words(function(sync)
   local launchers = not sync and os.getenv("POLYVERSO_SYNC")
   capi.mv_init(not launchers and {sync = sync and 1 or 0} or nil)
   if launchers and sync == false and capi.mv_is_sync(0) == 1 then
     io.stderr:write(("multiverso.init(false): POLYVERSO_SYNC=%s overrules it: sync mode\n"):format(launchers))
   end
-end
+end)
 
 --- Waits until all workers have called it and all their earlier adds are in the tables.
-function multiverso.barrier() capi.mv_barrier(0) end
+multiverso.barrier = in_our_words(function() capi.mv_barrier(0) end)
 
 --- Leaves the cluster; call it once, after training.
-function multiverso.shutdown()
+multiverso.shutdown = in_our_words(function()
   capi.mv_shutdown(0)
   objects.shut(0)
-end
+end)
 
-function multiverso.num_workers() return capi.mv_num_workers(0) end
+multiverso.num_workers = in_our_words(function() return capi.mv_num_workers(0) end)
 
 --- This worker's number, from 0.
-function multiverso.worker_id() return capi.mv_worker_id(0) end
+multiverso.worker_id = in_our_words(function() return capi.mv_worker_id(0) end)
 
-function multiverso.server_id() return capi.mv_server_id(0) end
+multiverso.server_id = in_our_words(function() return capi.mv_server_id(0) end)
 
 -- Data in a form that the C API accepts: a tensor, or a flat table of numbers. Arrays take data of any dimensions, as
 -- Multiverso does; those of a matrix, `needed`, must fit.
@@ -71,11 +94,12 @@ local function share_of(init_value, workers, needed)
   return map(flat, function(value) return value / workers end), map(flat, function() return 0 end)
 end
 
-local function create(class, spec, init_value, init)
+local create = in_our_words(function(class, spec, init_value, init)
   local handle
   if type(class) ~= "table" or class.add == nil then
     capi.raise(capi.MV_EINVAL, "new() is called with a colon, multiverso.ArrayTableHandler:new(size), not with a dot")
   end
+  names.called("mv_table_create", spec.kind == capi.MV_MATRIX and "node:matrix" or "node:array")
   if init ~= nil and init ~= "master" and init ~= "average" then
     capi.raise(capi.MV_EINVAL, ('init is "%s": "master" or "average" is expected'):format(tostring(init)))
   elseif init ~= "average" or init_value == nil then
@@ -87,6 +111,11 @@ local function create(class, spec, init_value, init)
     capi.mv_barrier(0)
   end
   return setmetatable({handle = handle, life = objects.life_of(0), rows = spec.rows, cols = spec.cols or 1}, class)
+end)
+
+local function text_of(self, kind, shape)
+  local why = objects.end_of(self)
+  return ("<multiverso.%s %s%s>"):format(kind, shape, why and ", " .. why or "")
 end
 
 local function add_flags(sync) return sync and 0 or capi.MV_FORGET end
@@ -118,6 +147,9 @@ function ArrayTableHandler:get()
   result.n = nil
   return result
 end
+
+--- <multiverso.ArrayTableHandler 100>
+function ArrayTableHandler:__tostring() return text_of(self, "ArrayTableHandler", ("%.0f"):format(self.rows)) end
 
 objects.finish("ArrayTableHandler", ArrayTableHandler)
 
@@ -162,6 +194,9 @@ function MatrixTableHandler:get(row_ids)
   if tensor then return tensor end
   return values.rows_of(fill{n = count * self.cols}, count, self.cols)
 end
+
+--- <multiverso.MatrixTableHandler 3 x 2>
+function MatrixTableHandler:__tostring() return text_of(self, "MatrixTableHandler", ("%.0f x %.0f"):format(self.rows, self.cols)) end
 
 objects.finish("MatrixTableHandler", MatrixTableHandler)
 MatrixTableHandler.New = MatrixTableHandler.new -- the name in Multiverso's documentation

@@ -8,6 +8,28 @@ local function ramp(count, factor)
   return list
 end
 
+describe("multiverso without a node", function()
+  it("names its own functions", function()
+    local function says(text, call, ...)
+      local ended, failure = pcall(call, ...)
+      assert.is_false(ended)
+      assert.equal(text, failure.text)
+    end
+    says("multiverso.barrier: call multiverso.init() first", multiverso.barrier)
+    says("multiverso.shutdown: call multiverso.init() first", multiverso.shutdown)
+    says("multiverso.num_workers: call multiverso.init() first", multiverso.num_workers)
+    says("multiverso.worker_id: call multiverso.init() first", multiverso.worker_id)
+    says("multiverso.server_id: call multiverso.init() first", multiverso.server_id)
+    says("multiverso.ArrayTableHandler:new: call multiverso.init() first", multiverso.ArrayTableHandler.new, multiverso.ArrayTableHandler, 3)
+    says("multiverso.MatrixTableHandler:new: call multiverso.init() first", multiverso.MatrixTableHandler.new, multiverso.MatrixTableHandler, 3, 2)
+    multiverso.init()
+    local array, matrix = multiverso.ArrayTableHandler:new(3), multiverso.MatrixTableHandler:new(3, 2)
+    assert.equal("<multiverso.ArrayTableHandler 3> <multiverso.MatrixTableHandler 3 x 2>", tostring(array) .. " " .. tostring(matrix))
+    multiverso.shutdown()
+    assert.equal("<multiverso.ArrayTableHandler 3, after shutdown>", tostring(array))
+  end)
+end)
+
 for _, sync in ipairs{false, true} do
   describe(sync and "multiverso, sync" or "multiverso, async", function()
     before_each(function() multiverso.init(sync) end)

@@ -9,6 +9,8 @@
     mv.shutdown()
 """
 
+from polyverso.names import listing as _listing
+
 from .api import barrier, init, is_master_worker, server_id, shutdown, worker_id, workers_num
 from .tables import ArrayTableHandler, MatrixTableHandler, TableHandler
 
@@ -24,3 +26,4 @@ __all__ = [
     "worker_id",
     "workers_num",
 ]
+__dir__ = _listing(__all__, "__path__")

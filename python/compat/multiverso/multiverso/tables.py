@@ -7,8 +7,10 @@ import numpy as np
 
 from polyverso import capi
 from polyverso.arrays import as_rows, as_values, check_shape
-from polyverso.errors import ArgumentError
-from polyverso.handles import Handle
+from polyverso.errors import ArgumentError, Error
+from polyverso.handles import Handle, remember
+
+from .api import in_our_words
 
 _F32 = np.dtype(np.float32)
 
@@ -32,24 +34,35 @@ class TableHandler(Handle):
 
     _instead = "pass the values of get()"
 
+    @in_our_words
     def __init__(self, spec: dict, shape: Tuple[int, ...], init_value: Any, init: str) -> None:
         if init not in ("master", "average"):
             raise ArgumentError(capi.MV_EINVAL, f'init is "{init}": "master" or "average" is expected')
         values = None if init_value is None else as_values(init_value, _F32)
         if values is not None:
             check_shape("init_value", values.shape, shape)
-        if init == "master" or values is None:
-            self._table = capi.mv_table_create(0, spec, values)
-        else:
-            self._table = capi.mv_table_create(0, spec, np.zeros_like(values))
+        averages = init == "average" and values is not None
+        try:
+            self._table = capi.mv_table_create(0, spec, np.zeros_like(values) if averages else values)
+        except Error as failure:
+            failure.rename("node.array()", f"multiverso.{type(self).__name__}()")
+            raise
+        if averages:
             capi.mv_table_add(self._table, values / np.float32(capi.mv_num_workers(0)))
             capi.mv_barrier(0)
+        self._shape = shape
+        remember(self._table, self)
 
     def get(self) -> np.ndarray:
+        """The table's values, a fresh array."""
         raise NotImplementedError
 
     def add(self, data: Any, sync: bool = False) -> None:
+        """Adds `data` to the table; with `sync`, returns when the servers have applied it."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<multiverso.{type(self).__name__} {' x '.join(map(str, self._shape))}>"
 
 
 class ArrayTableHandler(TableHandler):

@@ -5,6 +5,8 @@ import copy
 import inspect
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -37,6 +39,30 @@ def test_signatures_are_multiversos():
 def test_ones_place(joined):
     mv.barrier()
     assert (mv.workers_num(), mv.worker_id(), mv.server_id(), mv.is_master_worker()) == (1, 0, 0, True)
+
+
+def test_without_init_its_own_functions_are_named():
+    script = """
+import multiverso as mv
+for call in (lambda: mv.ArrayTableHandler(3), lambda: mv.MatrixTableHandler(3, 2), mv.barrier, mv.shutdown, mv.workers_num,
+             mv.worker_id, mv.server_id, mv.is_master_worker, lambda: mv.ArrayTableHandler(1, [2], init="average")):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+"""
+    lines = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    names = "ArrayTableHandler MatrixTableHandler barrier shutdown workers_num worker_id server_id is_master_worker ArrayTableHandler"
+    assert lines == [f"MV_ESTATE: multiverso.{name}(): call multiverso.init() first" for name in names.split()]
+
+
+def test_tables_after_shutdown():
+    mv.init()
+    table = mv.MatrixTableHandler(3, 2)
+    assert repr(table) == "<multiverso.MatrixTableHandler 3 x 2>"
+    mv.shutdown()
+    with pytest.raises(ValueError, match="this MatrixTableHandler is used after shutdown"):
+        table.get()
 
 
 def test_array(joined):

@@ -202,7 +202,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._begin("allgather", opts, result, ends, mine.any_dtype(), out=whole.any_dtype().reshape(self.size(), -1))
 
     def allgather_coalesced(self, output_lists: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
-        works = [self.allgather([outputs], [given], opts) for outputs, given in zip(output_lists, inputs)]
+        """output_lists: by rank, as many tensors as there are inputs."""
+        works = [self.allgather([list(outputs)], [given], opts) for outputs, given in zip(zip(*output_lists), inputs)]
         return self._last(works, [list(outputs) for outputs in output_lists])
 
     def allgather_into_tensor_coalesced(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
@@ -279,15 +280,9 @@ class ProcessGroup(dist.ProcessGroup):
         return self._begin("recv", None, list(tensors), place.write_back, place.any_dtype(), source, tag)
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
-        """Received by the thread that waits for it."""
         place = _Place(tensors[0])
-
-        def receive() -> int:
-            source = self.group.recv(place.any_dtype(), None, tag, timeout=self._timeout.total_seconds())
-            place.write_back()
-            return source
-
-        return self._kept(Received(self._futures, receive, list(tensors)))
+        request = self.group.recv_async(place.any_dtype(), None, tag, timeout=self._timeout.total_seconds())
+        return self._kept(Received(self._futures, request, list(tensors), place.write_back))
 
     # Other names of PyTorch 2.15.
     all_gather_single = _allgather_base
@@ -346,10 +341,12 @@ class _Place:
             what = "sparse" if tensor.layout != torch.strided else f"on {tensor.device}"
             raise NotImplementedError(f'back-end "polyverso": dense tensors on the CPU only; this one is {what}')
         self._tensor = tensor.detach()
-        self.flat = self._tensor.contiguous().view(-1)
+        self._is_copy = not tensor.is_contiguous()
+        flat = self._tensor.contiguous() if self._is_copy else self._tensor
+        self.flat = flat if tensor.dim() == 1 else flat.view(-1)
 
     def write_back(self, _: Any = None) -> None:
-        if self.flat.data_ptr() != self._tensor.data_ptr():
+        if self._is_copy:
             self._tensor.copy_(self.flat.view(self._tensor.shape))
 
     def reducible(self) -> Any:

@@ -111,13 +111,15 @@ def _outcome(ended: torch.futures.Future) -> List[Any]:
 
 
 class Received(Work):
-    """A receive from any rank."""
+    """A receive from any rank. The result of its request is the sender's rank."""
 
-    def __init__(self, futures: Futures, receive: Callable[[], int], tensors: List[Any]) -> None:
-        super().__init__(futures, Call(receive), tensors, self._sent_by)
+    def __init__(self, futures: Futures, request: Any, tensors: List[Any], write_back: Callable[[], None]) -> None:
+        super().__init__(futures, request, tensors, self._received)
+        self._write_back = write_back
 
-    def _sent_by(self, source: int) -> None:
+    def _received(self, source: int) -> None:
         self._source = source
+        self._write_back()
 
 
 class Call:

@@ -23,6 +23,7 @@ _NAMES = {_ReduceOp.SUM: "sum", _ReduceOp.AVG: "avg", _ReduceOp.PRODUCT: "prod",
 _OF_BOOL = {
     _ReduceOp.SUM: "max", _ReduceOp.PRODUCT: "min", _ReduceOp.MIN: "min", _ReduceOp.MAX: "max", _ReduceOp.BAND: "min", _ReduceOp.BOR: "max"
 }
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _BITWISE = {_ReduceOp.BAND: torch.bitwise_and, _ReduceOp.BOR: torch.bitwise_or, _ReduceOp.BXOR: torch.bitwise_xor}
 # C++ of earlier versions keeps a Work, but not the Python object that does its work.
 _CPP_FORGETS_WORKS = tuple(int(number) for number in torch.__version__.split(".")[:2]) < (2, 8)
@@ -106,11 +107,11 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
-        op = _op_of(opts)
-        if op in _BITWISE and tensors[0].dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
-            return self._allreduce_bits(tensors[0], op, opts)
-        place = _Place(tensors[0])
-        return self._begin("allreduce", opts, list(tensors), place.write_back, place.reducible(), _name_of(op, place))
+        op, tensor = _op_of(opts), tensors[0]
+        if not tensor.is_floating_point() and op in _BITWISE and tensor.dtype in _INTEGERS:
+            return self._allreduce_bits(tensor, op, opts)
+        place = _Place(tensor)
+        return self._begin("allreduce", opts, list(tensors), place.ending, place.reducible(), _name_of(op, place))
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         places = [_Place(tensor) for tensor in tensors]
@@ -340,10 +341,15 @@ class _Place:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
             what = "sparse" if tensor.layout != torch.strided else f"on {tensor.device}"
             raise NotImplementedError(f'back-end "polyverso": dense tensors on the CPU only; this one is {what}')
-        self._tensor = tensor.detach()
+        self._tensor = tensor.detach() if tensor.requires_grad else tensor
         self._is_copy = not tensor.is_contiguous()
         flat = self._tensor.contiguous() if self._is_copy else self._tensor
         self.flat = flat if tensor.dim() == 1 else flat.view(-1)
+
+    @property
+    def ending(self) -> Optional[Callable[[Any], None]]:
+        """write_back() if it has something to do."""
+        return self.write_back if self._is_copy else None
 
     def write_back(self, _: Any = None) -> None:
         if self._is_copy:
@@ -392,9 +398,10 @@ def _op_of(opts: Any) -> Any:
 
 def _name_of(op: Any, place: _Place) -> str:
     names: Dict[Any, str] = _OF_BOOL if place.flat.dtype == torch.bool else _NAMES
-    if op not in names:
+    name = names.get(op)
+    if name is None:
         raise ValueError(f'back-end "polyverso": {op} of {place.flat.dtype} is not supported')
-    return names[op]
+    return name
 
 
 def create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:

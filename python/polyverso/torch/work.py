@@ -19,15 +19,17 @@ class Work(dist.Work):
     """An operation of a process group. `finish` runs once when it has succeeded, with the request's result: it copies
     results to where the caller wants them. Any thread may wait."""
 
+    # Most works have no values of their own here.
+    _error: Optional[Error] = None
+    _source: Optional[int] = None
+    _future: Optional[torch.futures.Future] = None
+
     def __init__(self, futures: Futures, request: Any, tensors: List[Any], finish: Optional[Callable[[Any], None]] = None) -> None:
         super().__init__()
         self._futures = futures
         self._request = request  # None: it has ended
         self._tensors = tensors
         self._finish = finish
-        self._error: Optional[Error] = None
-        self._source: Optional[int] = None
-        self._future: Optional[torch.futures.Future] = None
         self._lock = threading.Lock()
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:

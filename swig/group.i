@@ -79,8 +79,12 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
   if ($2->flags & MV_ASYNC) $1 = NULL;
 }
 
-%typemap(check) (int64_t *source, const mv_call_options *options) {
-  if ($2->flags & MV_ASYNC) $1 = NULL;
+/* mv_recv()'s source: an array of one int64, or nothing. It is kept with the data while a request is unfinished. */
+%typemap(check) int64_t *source {
+  if ($1 && places$argnum != 1) {
+    PV_REFUSE(MV_ESHAPE, "$symname", "source has %" PRIu64 " elements: one int64 is needed", places$argnum);
+    SWIG_fail;
+  }
 }
 
 #if defined(SWIGPYTHON)
@@ -100,8 +104,22 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
   (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
   pv_release_arrays(&list$argnum);
 }
-%typemap(argout) int64_t *source {
-  if ($1) $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong(*$1));
+%typemap(in, numinputs = 1) int64_t *source (Py_buffer view, int lent = 0, uint64_t places = 0) {
+  $1 = NULL;
+  if ($input != Py_None) {
+    if (!pv_view($input, "$symname", "source", PyBUF_WRITABLE, &view)) SWIG_fail;
+    lent = 1;
+    if (pv_dtype(&view) != MV_I64) {
+      PV_REFUSE(MV_EDTYPE, "$symname", "source must have elements of int64");
+      SWIG_fail;
+    }
+    places = (uint64_t)view.len / sizeof *$1;
+    $1 = view.buf;
+  }
+}
+%typemap(argout) int64_t *source ""
+%typemap(freearg) int64_t *source {
+  if (lent$argnum) PyBuffer_Release(&view$argnum);
 }
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) (Py_buffer view, int lent = 0) {
   if (!pv_lend($input, "$symname", PyBUF_WRITABLE, &view, &lent, &$3, &$4)) SWIG_fail;
@@ -192,9 +210,16 @@ static PyObject *pv_group_info(const mv_group_info *info) {
   (const void *send, const uint64_t *send_counts, void *receive, const uint64_t *receive_counts, mv_dtype dtype) {
   pv_written_arrays(written$argnum);
 }
-%typemap(argout) int64_t *source {
-  if ($1) PV_PUSH(newSViv((IV)*$1));
+%typemap(in, numinputs = 1) int64_t *source (uint64_t places = 0) {
+  mv_dtype dtype = MV_I64;
+  $1 = NULL;
+  SvGETMAGIC($input);
+  if (SvOK($input) && (pv_lend_tensor($input, (void **)&$1, &places, &dtype) <= 0 || dtype != MV_I64)) {
+    PV_REFUSE(MV_EDTYPE, "$symname", "source must be a tensor of dtype i64");
+    SWIG_fail;
+  }
 }
+%typemap(argout) int64_t *source ""
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) (SV *written = NULL) {
   $1 = NULL;
   if (!pv_lend($input, "$symname", 1, &$2, &$3, &$4)) SWIG_fail;
@@ -273,12 +298,19 @@ static SV *pv_group_info(const mv_group_info *info) {
     (const mv_array *given = NULL, uint64_t number = 0) {
   if (!(given = pv_lend_arrays(L, $input, "$symname", &number))) SWIG_fail;
 }
-%typemap(argout) int64_t *source {
-  if ($1) {
-    pv_push_integer(L, *$1);
-    SWIG_arg++;
+%typemap(in, numinputs = 1) int64_t *source (uint64_t places = 0) {
+  mv_dtype dtype = MV_I64;
+  $1 = NULL;
+  if (!lua_isnil(L, $input)) {
+    const int lent = pv_lend_memory(L, $input, "$symname", 1, (void **)&$1, &places, &dtype);
+    if (lent == 0) SWIG_fail;
+    if (lent < 0 || dtype != MV_I64 || lua_isuserdata(L, 2)) { /* a userdata replaces a table of numbers */
+      PV_REFUSE(MV_EDTYPE, "$symname", "source must be a tensor or FFI memory of int64, and data no table of numbers");
+      SWIG_fail;
+    }
   }
 }
+%typemap(argout) int64_t *source ""
 %typemap(in) (const void *in, void *out, uint64_t count, mv_dtype dtype) {
   $1 = NULL;
   if (!pv_lend_in_place(L, $input, "$symname", &$2, &$3, &$4)) SWIG_fail;
@@ -359,7 +391,8 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
 }
 #endif
 
-/* MV_READS_MANY(function, options) is MV_READS() for a list of arrays as the second argument. MV_DRAINS(function) is
+/* MV_READS_MANY(function, options) is MV_READS() for a list of arrays as the second argument. MV_RECEIVES(function,
+ * options) is MV_READS() for data as the second argument, and a place for the sender as the fifth. MV_DRAINS(function) is
  * MV_RESUMES() that retries with more room on demand. MV_BEGINS(function) keeps its arrays until mv_custom_end(). */
 #if defined(SWIGLUA)
 %define MV_READS_MANY(function, options)
@@ -370,6 +403,17 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
     SWIG_fail;
   }
   if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_arrays(L, *options->request, 2);
+}
+%enddef
+%define MV_RECEIVES(function, options)
+%exception function {
+  $action
+  if (result == MV_EINTR) {
+    pv_withdraw(L, options);
+    SWIG_fail;
+  }
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_with_place(L, *options->request, 2, 5);
+  if (result == MV_OK && !(options->flags & MV_ASYNC) && !pv_written(L, 2, "$symname")) SWIG_fail;
 }
 %enddef
 %define MV_DRAINS(function)
@@ -394,6 +438,14 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
   if (result == MV_OK && (options->flags & MV_ASYNC) && !pv_hold_arrays(*options->request, swig_obj[1])) SWIG_fail;
 }
 %enddef
+%define MV_RECEIVES(function, options)
+%thread function;
+%exception function {
+  $action
+  if (result == MV_EINTR) result = pv_resume(options);
+  if (result == MV_OK && (options->flags & MV_ASYNC) && !pv_hold_with_place(*options->request, swig_obj[1], swig_obj[4])) SWIG_fail;
+}
+%enddef
 %define MV_DRAINS(function)
 %thread function;
 %exception function {
@@ -415,6 +467,13 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
 #else
 %define MV_READS_MANY(function, options)
 MV_READS(function, options, 1)
+%enddef
+%define MV_RECEIVES(function, options)
+%exception function {
+  $action
+  if (result == MV_EINTR) result = pv_resume(options);
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_with_place(*options->request, ST(1), ST(4));
+}
 %enddef
 %define MV_DRAINS(function)
 %exception function {
@@ -551,7 +610,7 @@ MV_READS(mv_scatter, arg7, 1)
 MV_READS_MANY(mv_alltoall, arg6)
 MV_READS_MANY(mv_alltoall_counts, arg7)
 MV_READS(mv_send, arg7, 1)
-MV_READS(mv_recv, arg8, 1)
+MV_RECEIVES(mv_recv, arg8)
 MV_CALLS(mv_group_barrier, arg2)
 MV_DRAINS(mv_allreduce_drain)
 MV_RESUMES(mv_allreduce_zeros)

@@ -47,6 +47,21 @@ static void pv_hold_arrays(lua_State *L, mv_request request, int index) {
   lua_pop(L, 1);
 }
 
+/* pv_hold() of a receive's data, and of the place for its sender's rank, which may be nil. */
+static void pv_hold_with_place(lua_State *L, mv_request request, int data, int place) {
+  if (lua_isnoneornil(L, place)) {
+    pv_hold(L, request, data);
+    return;
+  }
+  lua_createtable(L, 2, 0);
+  lua_pushvalue(L, data);
+  lua_rawseti(L, -2, 1);
+  lua_pushvalue(L, place);
+  lua_rawseti(L, -2, 2);
+  pv_hold(L, request, lua_gettop(L));
+  lua_pop(L, 1);
+}
+
 /* ------------------------------------------------------------------ custom reductions */
 
 /* A key of Lua's registry: {custom = the userdata of pv_lend_arrays()}, from begin to end. */

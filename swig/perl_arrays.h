@@ -34,6 +34,14 @@ static void pv_written_arrays(SV *sv) {
   }
 }
 
+/* pv_hold() of a receive's data, and of the place for its sender's rank: undef, or a tensor. */
+static void pv_hold_with_place(mv_request request, SV *data, SV *place) {
+  pv_hold(request, SvOK(data) ? data : place);
+  if (!SvOK(data) || !SvOK(place)) return;
+  SV **held = hv_fetch(pv_held(), (const char *)&request, sizeof request, 0);
+  av_push((AV *)SvRV(*held), newSVsv(place));
+}
+
 /* ------------------------------------------------------------------ custom reductions */
 
 /* %Polyverso::CAPI::customs: custom => a list of its arrays, from begin to end. */

@@ -268,7 +268,7 @@ static mv_status pv_resume(const mv_call_options *options) {
 
 /* ------------------------------------------------------------------ buffers of unfinished requests */
 
-/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. During a get its PDL can't be
+/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here, what else lives as long]. During a get its PDL can't be
  * reallocated and its string can't be assigned to. */
 static HV *pv_held(void) { return get_hv("Polyverso::CAPI::held", GV_ADD); }
 

@@ -67,6 +67,17 @@ static int pv_hold_arrays(mv_request request, PyObject *object) {
   return held;
 }
 
+/* pv_hold() of a receive's data, and of the place for its sender's rank. Either may be None. */
+static int pv_hold_with_place(mv_request request, PyObject *data, PyObject *place) {
+  if (place == Py_None) return pv_hold(request, data);
+  if (data == Py_None) return pv_hold(request, place);
+  PyObject *const both = PyTuple_Pack(2, data, place);
+  const int held = both && pv_hold_arrays(request, both);
+  if (!both) mv_request_cancel(request);
+  Py_XDECREF(both);
+  return held;
+}
+
 /* ------------------------------------------------------------------ custom reductions */
 
 /* {custom: its arrays' memoryviews}, from begin to end. */

@@ -41,10 +41,11 @@ def at_most(limit):
 @dataclass
 class Row:
     """One claim. `ratio` is the median of the pairs' ratios, not the ratio of the medians, so noise that lasts longer
-    than a pair cancels. A row without a target is for information, and its `met` is null."""
+    than a pair cancels. A row without a target is for information, and its `met` is null, as if `ours` is None: then the
+    note says why nothing was measured."""
 
     name: str
-    ours: Spread
+    ours: Optional[Spread]
     unit: str
     peer: str = ""
     peer_value: Optional[Spread] = None
@@ -55,14 +56,14 @@ class Row:
 
     @property
     def met(self):
-        if self.target is None:
+        if self.target is None or self.ours is None:
             return None
         return self.target.met(self.ours.median, median(self.peer_value), median(self.ratio))
 
     def as_json(self):
         return {
             "name": self.name,
-            "ours": rounded(self.ours.median),
+            "ours": rounded(median(self.ours)),
             "unit": self.unit,
             "peer": self.peer,
             "peer_value": rounded(median(self.peer_value)),
@@ -112,7 +113,9 @@ def number(value):
 
 
 def cells(row):
-    ours = f"{number(row['ours'])} {row['unit']} ({number(row['ours_range'][0])}–{number(row['ours_range'][1])})"
+    ours = number(row["ours"])
+    if row["ours_range"] is not None:
+        ours += f" {row['unit']} ({number(row['ours_range'][0])}–{number(row['ours_range'][1])})"
     peer = f"{number(row['peer_value'])} {row['peer']}" if row["peer"] else ""
     ratio = ""
     if row["ratio"] is not None:

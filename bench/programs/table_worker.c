@@ -1,14 +1,15 @@
 /* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`). Operations: add, get,
  * add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, and at the end of each BLOCK the wait until
- * the last is applied. After every batch the table is compared with its expected content. */
+ * the last is applied; sync: Multiverso's scheme, which adds what has changed in private values since the last sync, and copies the table
+ * to them. After every batch the table is compared with its expected content. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "programs/batch.h"
 
-enum operation { kAdd, kGet, kAddGet, kOneWay };
-static const char *const kNames[] = {"add", "get", "add_get", "forget"};
+enum operation { kAdd, kGet, kAddGet, kOneWay, kSync };
+static const char *const kNames[] = {"add", "get", "add_get", "forget", "sync"};
 
 /* Numbers of both signs whose magnitudes differ by ten orders: their sum in floats depends on the order. */
 enum { kWild = 4096 };
@@ -17,7 +18,7 @@ typedef struct worker {
   enum operation operation;
   mv_table table;
   uint64_t bytes, count; /* of the table; elements */
-  float *delta, *values;
+  float *delta, *values, *trained; /* trained: the private values of sync, which changes delta */
   float wild[kWild];
   uint64_t adds; /* since the batch began */
 } worker;
@@ -31,10 +32,12 @@ static void make_table(worker *w, uint64_t bytes) {
   if (w->table) expect_ok(mv_table_destroy(w->table), "mv_table_destroy");
   free(w->delta);
   free(w->values);
+  free(w->trained);
   w->bytes = bytes;
   w->count = bytes / sizeof(float);
   w->delta = batch_memory(bytes);
   w->values = batch_memory(bytes);
+  w->trained = NULL;
   for (uint64_t i = 0; i < w->count; ++i) w->delta[i] = (float)(1 + i % 3);
   mv_table_spec spec = MV_TABLE_SPEC_INIT;
   spec.rows = w->count;
@@ -44,13 +47,17 @@ static void make_table(worker *w, uint64_t bytes) {
 static void prepare(void *self, const char *operation, uint64_t bytes) {
   worker *w = self;
   size_t found = 0;
-  while (found <= kOneWay && strcmp(operation, kNames[found]) != 0) ++found;
-  if (found > kOneWay) batch_fail("table_worker: unknown operation %s", operation);
+  while (found <= kSync && strcmp(operation, kNames[found]) != 0) ++found;
+  if (found > kSync) batch_fail("table_worker: unknown operation %s", operation);
   w->operation = (enum operation)found;
   make_table(w, bytes);
   memset(w->values, 0, bytes);
   expect_ok(mv_table_set(w->table, w->values, w->count, MV_F32, NULL), "mv_table_set");
   w->adds = 0;
+  if (w->operation == kSync) {
+    if (w->trained == NULL) w->trained = batch_memory(bytes);
+    memset(w->trained, 0, bytes);
+  }
 }
 
 static void add(worker *w) {
@@ -59,6 +66,15 @@ static void add(worker *w) {
 }
 
 static void get(worker *w) { expect_ok(mv_table_get(w->table, w->values, w->count, MV_F32, NULL), "mv_table_get"); }
+
+/* With a change of the first element. */
+static void synchronize(worker *w) {
+  w->trained[0] += 1;
+  for (uint64_t i = 0; i < w->count; ++i) w->delta[i] = w->trained[i] - w->values[i];
+  add(w);
+  get(w);
+  memcpy(w->trained, w->values, w->bytes);
+}
 
 static void forget(worker *w, uint64_t times) {
   mv_call_options options = MV_CALL_OPTIONS_INIT;
@@ -78,6 +94,10 @@ static void repeat(void *self, uint64_t times) {
     return;
   }
   for (uint64_t i = 0; i < times; ++i) {
+    if (w->operation == kSync) {
+      synchronize(w);
+      continue;
+    }
     if (w->operation != kGet) add(w);
     if (w->operation != kAdd) get(w);
   }
@@ -94,12 +114,13 @@ static float expected(const worker *w, uint64_t element) {
 static void check(void *self) {
   worker *w = self;
   get(w);
-  float sums[3];
-  for (uint64_t i = 0; i < 3 && i < w->count; ++i) sums[i] = expected(w, i);
+  float sums[3] = {(float)w->adds, 0, 0}; /* of sync */
+  for (uint64_t i = 0; i < 3 && i < w->count && w->operation != kSync; ++i) sums[i] = expected(w, i);
   for (uint64_t i = 0; i < w->count; ++i) {
-    if (memcmp(&w->values[i], &sums[i % 3], sizeof(float)) == 0) continue;
+    const float *sum = w->operation == kSync ? &sums[i > 0] : &sums[i % 3];
+    if (memcmp(&w->values[i], sum, sizeof(float)) == 0) continue;
     batch_fail("%s: after %llu adds element %llu is %.9g, not %.9g: adds are lost, doubled or out of order",
-               kNames[w->operation], (unsigned long long)w->adds, (unsigned long long)i, w->values[i], sums[i % 3]);
+               kNames[w->operation], (unsigned long long)w->adds, (unsigned long long)i, w->values[i], *sum);
   }
 }
 

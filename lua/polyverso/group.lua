@@ -233,10 +233,16 @@ function Group:send(array, to, how)
 end
 
 --- array = the next array that rank `source` (nil: any rank) has sent to this rank with this tag. Returns the sender's
--- rank; the result of a request is the array. An array of another shape or dtype is an error; it is lost.
+-- rank. An array of another shape or dtype is an error; it is lost.
 function Group:recv(array, source, how)
-  return in_place(self, "recv", arrays.one, array, how, function(one, said)
-    return capi.mv_recv(self.handle, one, source or capi.MV_ANY_RANK, said.tag or 0, options(said, {one}))
+  local copies, sender = {}, tensor.zeros({1}, "i64")
+  how = values.checked(how, KNOWN)
+  local one = arrays.one(array, copies)
+  local made = capi.mv_recv(self.handle, one, source or capi.MV_ANY_RANK, how.tag or 0, sender, options(how, {one}))
+  return finished(self, "recv", how, made, function()
+    arrays.copy_back(copies)
+    copies = {}
+    return sender:item()
   end)
 end
 

@@ -67,6 +67,9 @@ print join(',', $group->alltoall(PDL->sequence($count) + 10 * $rank, send_rows =
     receive_rows => $rank == 0 ? [1, 1, 1] : $rank == 1 ? [0, 1, 2] : [0, 0, 0])->list), "\n";
 my $long = PDL->zeroes(200_000) + $rank;
 my $sent = $group->send($long, ($rank + 1) % 3, tag => 4, async => 1);
+my $from_any = $group->recv(PDL->zeroes(2), undef, tag => 5, async => 1);
+$group->send(PDL->ones(2), ($rank + 1) % 3, tag => 5);
+die 'the sender of a request' if grep { $from_any->wait != ($rank + 2) % 3 } 1, 2;
 my $back = PDL->zeroes(200_000);
 print join(',', $group->recv($back, ($rank + 2) % 3, tag => 4), $back->min, $back->max, scalar(my @none = $sent->wait)), ' ';
 $group->send(PDL->pdl(1, 2), ($rank + 1) % 3);

@@ -201,7 +201,7 @@ def milliseconds(timeout: Optional[float]) -> int:
     """Seconds as the milliseconds of the C API: None = the node's default, infinite or -1 (MV_FOREVER) = no limit."""
     if timeout is None:
         return 0
-    if not isinstance(timeout, numbers.Real):
+    if type(timeout) is not float and not isinstance(timeout, numbers.Real):  # the second test is slow
         raise TypeError(f"timeout is {timeout!r}: a number of seconds is needed, or None for the node's default")
     if timeout in (math.inf, capi.MV_FOREVER):
         return capi.MV_FOREVER

@@ -128,6 +128,13 @@ class _ManualReduction:
                 array[...] = value
 
 
+class _Receive(Request):
+    """A receive. Its result is the sender's rank."""
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        return int(super().wait(timeout)[0])
+
+
 class Group(Handle):
     """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together.
 
@@ -349,11 +356,15 @@ class Group(Handle):
         """array = the next array that rank `source`, by default any rank, has sent to this rank with this tag. Returns
         the sender's rank. An array of another shape or dtype raises ArgumentError; it is lost, and the group
         continues. A time-out does not break the group if nothing has arrived."""
-        return capi.mv_recv(self._handle, _lent(array), _source(source), tag, _options(timeout, array))
+        sender = np.empty(1, np.int64)
+        capi.mv_recv(self._handle, _lent(array), _source(source), tag, sender, _options(timeout, array))
+        return int(sender[0])
 
     def recv_async(self, array: Any, source: Optional[int] = None, tag: int = 0, timeout: Optional[float] = None) -> Request:
-        """recv() without blocking. The request's result is the array."""
-        return self._begin(array, capi.mv_recv, _lent(array), _source(source), tag, _options(timeout, array, flags=capi.MV_ASYNC))
+        """recv() without blocking. The request's result is the sender's rank."""
+        sender = np.empty(1, np.int64)
+        options = _options(timeout, array, flags=capi.MV_ASYNC)
+        return _Receive(self._node, capi.mv_recv(self._handle, _lent(array), _source(source), tag, sender, options), sender)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until all ranks have called it."""

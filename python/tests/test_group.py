@@ -123,7 +123,13 @@ def test_two_ranks_send_and_receive(cluster, transport):
             group.recv(whole)
         except polyverso.ArgumentError as error:
             print(error.name)
-    print(group.recv_async(whole, (rank + 2) % 3).wait() is whole, whole.max(), request.wait())
+    print(group.recv_async(whole, (rank + 2) % 3).wait() == (rank + 2) % 3, whole.max(), request.wait())
+    from_any = group.recv_async(whole, tag=7)
+    group.send(np.full(6, rank + 10.0), (rank + 1) % 3, tag=7)
+    assert (from_any.wait(), from_any.wait(), whole.max()) == ((rank + 2) % 3, (rank + 2) % 3, (rank + 2) % 3 + 10)
+    dropped = group.recv_async(np.zeros(6), tag=8)  # its places live as long as the operation
+    del dropped
+    group.send(np.zeros(6), (rank + 1) % 3, tag=8)
     try:
         group.recv(whole, (rank + 2) % 3, tag=9, timeout=0.05)
     except polyverso.TimeoutError as error:

@@ -212,6 +212,26 @@ def test_what_is_refused():
     assert "accepted" not in said
 
 
+def test_a_barrier_whose_time_runs_out_names_the_missing_ranks():
+    """PyTorch's own tests of this want Gloo's words."""
+    said = run(3, """
+    import datetime
+    limit = datetime.timedelta(seconds=0.5)
+    for group in (dist.new_group([0, 2], timeout=limit), dist.new_group(timeout=limit)):
+        if rank == 0:
+            began = time.monotonic()
+            try:
+                dist.barrier(group=group)
+            except polyverso.TimeoutError as error:
+                assert time.monotonic() - began >= 0.49
+                print(error)
+        dist.barrier()
+    """)
+    first, second = [line for line in said.splitlines() if "MV_ETIMEOUT" in line]
+    assert "waits for worker 2 (rank 2" in first and "worker 1" not in first, first
+    assert "waits for worker 1 (rank 1" in second and "worker 2 (rank 2" in second, second
+
+
 def test_asynchronous_works_end_in_order():
     said = run(3, """
     values = [torch.full((1 << shift,), 1.0) for shift in range(16)]

@@ -53,6 +53,9 @@ fi
 if [ -z "$torch_python" ]; then
   torch_python=$(environment torch "torch${wanted:+==$wanted.*}" numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
 fi
+# PyTorch's own tests need expecttest, which Debian lacks.
+has "$torch_python" expecttest || [ -d build/frameworks/expecttest ] ||
+  "$base" -m pip install -q --disable-pip-version-check --target build/frameworks/expecttest expecttest || fail "there is no expecttest"
 keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pandas pytest matplotlib) || fail "there is no Keras"
 
 # Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
@@ -68,8 +71,9 @@ else
 fi
 pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pytensor"
 
-tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \
-  tests/frameworks/torch_training_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
+PYTHONPATH=$PYTHONPATH:$PWD/build/frameworks/expecttest \
+  tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \
+  tests/frameworks/torch_own_test.py tests/frameworks/torch_training_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
 tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/multiverso_keras_test.py \
   tests/frameworks/multiverso_examples_test.py tests/frameworks/arrays_test.py
 # Models are compiled in the build folder, and Theano's default of float64 stays.

@@ -382,8 +382,9 @@ sub recv {
     my %named = Polyverso::Values::pairs(@named);
     _check_arrays($array);
     my $options = _of_arrays(_async_options(\%named, 'tag'), $array);
-    my $made = Polyverso::CAPI::mv_recv($self->{handle}, $array, $source // $Polyverso::CAPI::MV_ANY_RANK, $named{tag} // 0, $options);
-    return _finished(\%named, $made, sub { return $named{async} ? $array : $made });
+    my $sender = Polyverso::Tensor->zeros([1], 'i64');
+    my $made = Polyverso::CAPI::mv_recv($self->{handle}, $array, $source // $Polyverso::CAPI::MV_ANY_RANK, $named{tag} // 0, $sender, $options);
+    return _finished(\%named, $made, sub { return $sender->item });
 }
 
 # Like allreduce, but each rank gets only its own part of the result; returns that part of the array.

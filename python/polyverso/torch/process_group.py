@@ -23,6 +23,7 @@ _NAMES = {_ReduceOp.SUM: "sum", _ReduceOp.AVG: "avg", _ReduceOp.PRODUCT: "prod",
 _OF_BOOL = {
     _ReduceOp.SUM: "max", _ReduceOp.PRODUCT: "min", _ReduceOp.MIN: "min", _ReduceOp.MAX: "max", _ReduceOp.BAND: "min", _ReduceOp.BOR: "max"
 }
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _BITWISE = {_ReduceOp.BAND: torch.bitwise_and, _ReduceOp.BOR: torch.bitwise_or, _ReduceOp.BXOR: torch.bitwise_xor}
 # C++ of earlier versions keeps a Work, but not the Python object that does its work.
 _CPP_FORGETS_WORKS = tuple(int(number) for number in torch.__version__.split(".")[:2]) < (2, 8)
@@ -106,11 +107,11 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
-        op = _op_of(opts)
-        if op in _BITWISE and tensors[0].dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
-            return self._allreduce_bits(tensors[0], op, opts)
-        place = _Place(tensors[0])
-        return self._begin("allreduce", opts, list(tensors), place.write_back, place.reducible(), _name_of(op, place))
+        op, tensor = _op_of(opts), tensors[0]
+        if not tensor.is_floating_point() and op in _BITWISE and tensor.dtype in _INTEGERS:
+            return self._allreduce_bits(tensor, op, opts)
+        place = _Place(tensor)
+        return self._begin("allreduce", opts, list(tensors), place.ending, place.reducible(), _name_of(op, place))
 
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
         places = [_Place(tensor) for tensor in tensors]
@@ -202,7 +203,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._begin("allgather", opts, result, ends, mine.any_dtype(), out=whole.any_dtype().reshape(self.size(), -1))
 
     def allgather_coalesced(self, output_lists: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
-        works = [self.allgather([outputs], [given], opts) for outputs, given in zip(output_lists, inputs)]
+        """output_lists: by rank, as many tensors as there are inputs."""
+        works = [self.allgather([list(outputs)], [given], opts) for outputs, given in zip(zip(*output_lists), inputs)]
         return self._last(works, [list(outputs) for outputs in output_lists])
 
     def allgather_into_tensor_coalesced(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
@@ -279,15 +281,9 @@ class ProcessGroup(dist.ProcessGroup):
         return self._begin("recv", None, list(tensors), place.write_back, place.any_dtype(), source, tag)
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
-        """Received by the thread that waits for it."""
         place = _Place(tensors[0])
-
-        def receive() -> int:
-            source = self.group.recv(place.any_dtype(), None, tag, timeout=self._timeout.total_seconds())
-            place.write_back()
-            return source
-
-        return self._kept(Received(self._futures, receive, list(tensors)))
+        request = self.group.recv_async(place.any_dtype(), None, tag, timeout=self._timeout.total_seconds())
+        return self._kept(Received(self._futures, request, list(tensors), place.write_back))
 
     # Other names of PyTorch 2.15.
     all_gather_single = _allgather_base
@@ -345,11 +341,18 @@ class _Place:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
             what = "sparse" if tensor.layout != torch.strided else f"on {tensor.device}"
             raise NotImplementedError(f'back-end "polyverso": dense tensors on the CPU only; this one is {what}')
-        self._tensor = tensor.detach()
-        self.flat = self._tensor.contiguous().view(-1)
+        self._tensor = tensor.detach() if tensor.requires_grad else tensor
+        self._is_copy = not tensor.is_contiguous()
+        flat = self._tensor.contiguous() if self._is_copy else self._tensor
+        self.flat = flat if tensor.dim() == 1 else flat.view(-1)
+
+    @property
+    def ending(self) -> Optional[Callable[[Any], None]]:
+        """write_back() if it has something to do."""
+        return self.write_back if self._is_copy else None
 
     def write_back(self, _: Any = None) -> None:
-        if self.flat.data_ptr() != self._tensor.data_ptr():
+        if self._is_copy:
             self._tensor.copy_(self.flat.view(self._tensor.shape))
 
     def reducible(self) -> Any:
@@ -395,9 +398,10 @@ def _op_of(opts: Any) -> Any:
 
 def _name_of(op: Any, place: _Place) -> str:
     names: Dict[Any, str] = _OF_BOOL if place.flat.dtype == torch.bool else _NAMES
-    if op not in names:
+    name = names.get(op)
+    if name is None:
         raise ValueError(f'back-end "polyverso": {op} of {place.flat.dtype} is not supported')
-    return names[op]
+    return name
 
 
 def create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:

@@ -19,15 +19,17 @@ class Work(dist.Work):
     """An operation of a process group. `finish` runs once when it has succeeded, with the request's result: it copies
     results to where the caller wants them. Any thread may wait."""
 
+    # Most works have no values of their own here.
+    _error: Optional[Error] = None
+    _source: Optional[int] = None
+    _future: Optional[torch.futures.Future] = None
+
     def __init__(self, futures: Futures, request: Any, tensors: List[Any], finish: Optional[Callable[[Any], None]] = None) -> None:
         super().__init__()
         self._futures = futures
         self._request = request  # None: it has ended
         self._tensors = tensors
         self._finish = finish
-        self._error: Optional[Error] = None
-        self._source: Optional[int] = None
-        self._future: Optional[torch.futures.Future] = None
         self._lock = threading.Lock()
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
@@ -111,13 +113,15 @@ def _outcome(ended: torch.futures.Future) -> List[Any]:
 
 
 class Received(Work):
-    """A receive from any rank."""
+    """A receive from any rank. The result of its request is the sender's rank."""
 
-    def __init__(self, futures: Futures, receive: Callable[[], int], tensors: List[Any]) -> None:
-        super().__init__(futures, Call(receive), tensors, self._sent_by)
+    def __init__(self, futures: Futures, request: Any, tensors: List[Any], write_back: Callable[[], None]) -> None:
+        super().__init__(futures, request, tensors, self._received)
+        self._write_back = write_back
 
-    def _sent_by(self, source: int) -> None:
+    def _received(self, source: int) -> None:
         self._source = source
+        self._write_back()
 
 
 class Call:

@@ -26,7 +26,12 @@ def _mv_sync(self: Any) -> None:
     if synced is None:
         raise StateError(capi.MV_ESTATE, f"{self!s}: a pickled or copied variable has no table; make a new "
                                    "one with mv_shared(value=variable.get_value())")
-    self.set_value(synced.sync(np.asarray(self.get_value(borrow=True))))
+    value = self.get_value(borrow=True)
+    latest = synced.sync(np.asarray(value))
+    if isinstance(value, np.ndarray) and value.flags.writeable and value.dtype == latest.dtype:
+        np.copyto(value, latest)  # on the CPU this is the variable's own memory: set_value() would allocate a copy
+    else:
+        self.set_value(latest)
 
 
 def _reduce_ex(self: Any, protocol: Any) -> Tuple[Any, ...]:

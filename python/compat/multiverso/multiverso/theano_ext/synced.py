@@ -21,6 +21,7 @@ class SyncedArray:
         except (TypeError, ValueError, Error) as error:
             raise TypeError(f"no table can hold values of dtype {value.dtype}") from error
         self.latest = np.array(value, order="C")  # as of the last sync: changed only here
+        self._change = np.empty_like(self.latest)  # a fresh array for each sync would take twice the time
         self._table = 0
         if self.latest.size > 0:
             spec = {"kind": capi.MV_ARRAY, "rows": self.latest.size, "dtype": dtype}
@@ -34,8 +35,8 @@ class SyncedArray:
         if value.shape != self.latest.shape:
             raise ValueError(f"the shape was {self.latest.shape} and is now {value.shape}: it must stay the same")
         if self._table:
-            change = np.ascontiguousarray(value - self.latest, self.latest.dtype)
-            capi.mv_table_add(self._table, change.reshape(-1), capi.MV_FORGET)
+            np.subtract(value, self.latest, out=self._change, casting="unsafe")
+            capi.mv_table_add(self._table, self._change.reshape(-1), capi.MV_FORGET)
             self._get()
         return self.latest
 

@@ -51,7 +51,7 @@ if [ -z "$wanted" ]; then
   done
 fi
 if [ -z "$torch_python" ]; then
-  torch_python=$(environment torch "torch${wanted:+==$wanted.*}" numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
+  torch_python=$(environment torch "torch${wanted:+==$wanted.*}" 'keras>=3.6,<4' numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
 fi
 # PyTorch's own tests need expecttest, which Debian lacks.
 has "$torch_python" expecttest || [ -d build/frameworks/expecttest ] ||
@@ -74,8 +74,14 @@ pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pyt
 PYTHONPATH=$PYTHONPATH:$PWD/build/frameworks/expecttest \
   tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \
   tests/frameworks/torch_own_test.py tests/frameworks/torch_training_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
-tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/multiverso_keras_test.py \
-  tests/frameworks/multiverso_examples_test.py tests/frameworks/arrays_test.py
+tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/keras_training_test.py \
+  tests/frameworks/multiverso_keras_test.py tests/frameworks/multiverso_examples_test.py tests/frameworks/jax_test.py \
+  tests/frameworks/arrays_test.py
+# Keras needs a later PyTorch than Debian's.
+if KERAS_BACKEND=torch has "$torch_python" torch.func keras; then
+  KERAS_BACKEND=torch tests keras-torch "$torch_python" tests/frameworks/keras_test.py tests/frameworks/keras_training_test.py \
+    tests/frameworks/multiverso_keras_test.py
+fi
 # Models are compiled in the build folder, and Theano's default of float64 stays.
 export THEANO_FLAGS=base_compiledir=$PWD/build/frameworks/compiled
 if [ -n "$old_numpy" ]; then

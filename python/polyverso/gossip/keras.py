@@ -29,16 +29,16 @@ class KerasAdapter(Adapter):
         return variables
 
     def _published(self) -> Iterable[np.ndarray]:
-        return (_array_of(np.ascontiguousarray(_values_of(variable))) for variable in self._variables())
+        return (_array_of(np.ascontiguousarray(values_of(variable))) for variable in self._variables())
 
     def _average(self) -> None:
         for variable in self._variables():
-            values = np.array(_values_of(variable), order="C")  # a copy: the backend must not see its memory change
+            values = np.array(values_of(variable), order="C")  # a copy: the backend must not see its memory change
             self.gossip.average(_array_of(values))
             variable.assign(values)
 
 
-def _values_of(variable: Any) -> np.ndarray:
+def values_of(variable: Any) -> np.ndarray:
     """A view if possible; Keras's own function copies on JAX."""
     return np.asarray(variable.value) if keras.backend.backend() == "jax" else keras.ops.convert_to_numpy(variable)
 

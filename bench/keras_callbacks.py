@@ -2,7 +2,7 @@
 
     source build/activate
     polyverso run -n 2 -- python3 bench/keras_callbacks.py              # KERAS_BACKEND=jax by default
-    polyverso run -n 2 -- python3 bench/keras_callbacks.py --hidden 512 --batch 128
+    polyverso run -n 2 -- python3 bench/keras_callbacks.py --inputs 784 --hidden 512 512 --batch 128   # the MLP of the examples
 
 All ranks train at the same time, in each way in turns: epochs with a callback and the ones without stand beside each
 other, so that other work on the machine meets both alike. Prints the medians, and the median of the pairs' ratios. The
@@ -41,16 +41,18 @@ WAYS = {
 }
 
 
-def build(hidden):
+def build(inputs, hidden):
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(hidden, activation="relu"), keras.layers.Dense(10, activation="softmax")])
+    layers = [keras.layers.Dense(units, activation="relu") for units in hidden]
+    model = keras.Sequential([keras.layers.Input((inputs,)), *layers, keras.layers.Dense(10, activation="softmax")])
     model.compile(keras.optimizers.SGD(0.05), "sparse_categorical_crossentropy")
     return model
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=64, help="units of the hidden layer (default: %(default)s)")
+    parser.add_argument("--inputs", type=int, default=64, help="the images' 64 pixels are repeated (default: %(default)s)")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[64], help="units of the hidden layers (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=10, help="times that the images are in an epoch (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=9, help="pairs of epochs for each callback (default: %(default)s)")
@@ -60,6 +62,7 @@ def main():
         numbers = np.loadtxt(file, delimiter=",", dtype="float32")
     numbers = np.tile(numbers, (arguments.repeats, 1))[mv.worker_id() :: mv.workers_num()]
     x, y = numbers[:, :64] / 16, numbers[:, 64].astype("int32")
+    x = np.tile(x, -(-arguments.inputs // 64))[:, : arguments.inputs]
 
     def seconds(model, callbacks):
         mv.barrier()
@@ -69,10 +72,10 @@ def main():
 
     if mv.is_master_worker():
         steps = -(-len(y) // arguments.batch)
-        print(f"{keras.backend.backend()}, {mv.workers_num()} ranks, 64-{arguments.hidden}-10, {steps} steps of {arguments.batch}")
+        print(f"{keras.backend.backend()}, {mv.workers_num()} ranks, {'-'.join(map(str, [arguments.inputs, *arguments.hidden, 10]))}, {steps} steps of {arguments.batch}")
         print(f"{'':32} {'alone ms':>9} {'with ms':>9} {'ratio':>6}")
     for name, make in WAYS.items():
-        alone, together = build(arguments.hidden), build(arguments.hidden)
+        alone, together = (build(arguments.inputs, arguments.hidden) for _ in range(2))
         callback = make(together)
         pairs = [(seconds(alone, []), seconds(together, [callback])) for _ in range(1 + arguments.epochs)][1:]
         if hasattr(callback, "close"):

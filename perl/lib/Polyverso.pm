@@ -67,6 +67,7 @@ sub with {
     if (!$done) {
         my $failure = $@;
         $node->abort($failure);
+        Polyverso::Exit::caught();
         die $failure;
     }
     $node->shutdown if $node->_is_open;

@@ -118,6 +118,18 @@ subtest 'with' => sub {
     like(eval { Polyverso->with(3) } // $@, qr/with: the last argument must be a code reference, not "3"/, 'without code');
 };
 
+# Worker 1 dies inside of `with`, with a group open, while worker 0 waits in the group.
+{
+    my $with = 'use Polyverso::Group; Polyverso->with(log_level => "error", sub { my ($node) = @_; my $group = Polyverso::Group->open($node); $group->barrier; ';
+    my $cluster = TestCluster->new(2);
+    my ($waiting, $seen) = $cluster->start("$with print eval { \$group->barrier; 1 } ? 'nothing' : \$\@->text; \$node->abort });");
+    my ($dying) = $cluster->start("eval { $with eval { die qq(caught\n) };
+        select undef, undef, undef, 0.01 until grep { \$_->{kind} eq 'collective' } \@{ \$node->status->{waits} }; die qq(a wrong rate\n) }) }; exit 0");
+    is($cluster->finish($dying, 30), 0, 'a program that goes on after with');
+    $cluster->finish($waiting, 30);
+    like(TestCluster::text($seen), qr/worker 1: a wrong rate/, 'a rank that waits in a group hears why');
+}
+
 subtest 'handlers of one\'s own' => sub {
     my $own = '$SIG{__DIE__} = sub { print "own handler: $_[0]" };';
     my ($init, $rest) = $BEGIN =~ /\A(.*?;) (.*)/;

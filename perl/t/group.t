@@ -177,6 +177,20 @@ my $node  = Polyverso->init;
 my $group = Polyverso::Group->open($node);
 is($group->drain, undef, 'alone nobody drains with anybody');
 is($group->allreduce_custom(PDL->zeroes(2), sub { die }), 1, 'and nothing is reduced');
+
+# Two ranks: what a reducer returns.
+{
+    my $cluster = TestCluster->new(2);
+    my @ranks = map { [$cluster->start('use PDL; use Polyverso::Group; my $node = Polyverso->init; my $group = Polyverso::Group->open($node);
+        for my $reduce (sub { 99 }, sub { "abc" }, sub { [1, 2] }, sub { my ($mine, $theirs) = @_; $mine += $theirs; 1 }) {
+            my $x = pdl(1, 2);
+            print eval { $group->allreduce_custom($x, $reduce); 1 } ? "$x\n" : $@->text =~ /changed nothing: it must return a PDL/ ? "refused\n" : "$@";
+        } $node->shutdown;')] } 1, 2;
+    for my $rank (@ranks) {
+        is($cluster->finish($rank->[0], 30), 0, 'the rank ends');
+        is(TestCluster::text($rank->[1]), "refused\n" x 3 . "[2 4]\n", 'what is no array and changes nothing is refused');
+    }
+}
 like(text_of_error(sub { $group->allreduce_custom([3], sub { }) }), qr/a PDL or a tensor is needed, not 3/, 'numbers are refused');
 like(text_of_error(sub { $group->allgather('text') }),              qr/a PDL or a tensor is needed/,        'and texts');
 like(text_of_error(sub { $group->reduce_scatter(PDL->zeroes(2), op => 'mean') }), qr/\$group->reduce_scatter: unknown op "mean"; known: avg/, 'op is checked');

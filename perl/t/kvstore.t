@@ -107,7 +107,11 @@ $kv->set_updater(sub { $_[2]->row(0) + 1 });
 like(failure(sub { $kv->push(3, ones()) }), qr/MV_ESHAPE: key "3" holds shape \(2, 3\), the updater returned \(3\)/, 'a result of another shape');
 $kv->set_updater(sub { return 5 });
 like(failure(sub { $kv->push(3, ones()) }),
-    qr/MV_EINVAL: key "3": the updater returned 5 and did not change .* of shape \(2, 3\)/, 'a single number');
+    qr/MV_EINVAL: key "3": the updater returned "5" and did not change .* of shape \(2, 3\)/, 'a single number');
+for my $odd ('abc', {}, sub { }) {
+    $kv->set_updater(sub { return $odd });
+    like(failure(sub { $kv->push(3, ones()) }), qr/MV_EINVAL: key "3": the updater returned .* and did not change/, 'something else');
+}
 $kv->set_updater(undef);
 $kv->push(3, ones() * 8);
 $kv->set_optimizer('mx.sgd learning_rate=0.5');

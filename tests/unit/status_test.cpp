@@ -160,7 +160,7 @@ void groups_are_shown_with_their_ranks_and_waiters(void**) {
   assert_true(has(text, "worker 0, worker 1, worker 2      3  shm        41, 41, ?   works"));
   assert_true(has(text, "broken: worker 2 is lost"));
   assert_true(
-      has(text, "worker 1 waits 3.0 s in allreduce, operation 41 of a group, for worker 2 (has not arrived"));
+      has(text, "worker 1 waits 3.0 s in allreduce (operation 41 of a group) for worker 2 (has not arrived"));
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["groups"].size() == 2 && json["groups"][0]["ranks"][1]["operations"] == 41 &&
               json["groups"][0]["ranks"][2]["operations"].is_null());

@@ -24,7 +24,7 @@ std::string describe(const Wait& wait) {
     case WaitKind::kCommand:
       return fmt::format("command {}", static_cast<int64_t>(wait.number));
     case WaitKind::kCollective:
-      return wait.number == 0 ? table : fmt::format("{}, operation {} of a group,", table, wait.number);
+      return wait.number == 0 ? table : fmt::format("{} (operation {} of a group)", table, wait.number);
     case WaitKind::kAnswer:
       break;
   }

@@ -18,12 +18,23 @@ my ($handler, $text);
 sub _chain {
     my ($theirs) = @_;
     return sub {
-        $text = "$_[0]" if defined $^S && !$^S;
+        $text = "$_[0]" if defined $^S && (!$^S || _ends_with());
         my $code = ref $theirs ? $theirs : _named($theirs);
         $code->(@_) if $code;    # not by goto: Perl calls a handler again for an error inside of it, unless its frame is there
         return;
     };
 }
+
+# Whether the error ends the code of Polyverso->with: it is inside of no other eval.
+sub _ends_with {
+    for (my $depth = 1; my ($package, $called) = (caller $depth)[0, 3]; $depth++) {
+        return $package eq 'Polyverso' if $called eq '(eval)';
+    }
+    return 0;
+}
+
+# Polyverso->with has caught the error, and has told the other processes.
+sub caught { undef $text; return }
 
 # A handler can be set by its name, of which main is the default package.
 sub _named {

@@ -175,14 +175,23 @@ sub _assign {
     return;
 }
 
+sub _is_equal { my ($one, $other) = @_; return Polyverso::Values::is_pdl($one) ? !PDL::any($one != $other) : $one->equal($other) }
+
 # One step of a custom reduction: mine = function(mine, theirs). The function may change the arrays of `mine` in place,
-# replace elements of the list, or return replacements.
+# replace elements of the list, or return replacements. Perl also returns the value of the last statement: what is no
+# array is an error only if the function has not changed anything. The first step shows that.
 sub _reduce {
-    my ($function, $is_list, $mine, $theirs) = @_;
+    my ($function, $is_list, $mine, $theirs, $is_first) = @_;
     my @made   = @$mine;
+    my @before = $is_first ? map { $_->copy } @$mine : ();
     my $result = $is_list ? $function->(\@made, [@$theirs]) : $function->($made[0], $theirs->[0]);
-    @made = @$result  if $is_list  && ref $result eq 'ARRAY';
-    @made = ($result) if !$is_list && _is_array($result);
+    if    ($is_list  && ref $result eq 'ARRAY') { @made = @$result }
+    elsif (!$is_list && _is_array($result))     { @made = ($result) }
+    elsif (@before && defined $result && length $result && !grep { !_is_equal($made[$_], $before[$_]) } 0 .. $#before) {
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, '$group->allreduce_custom: the function returned '
+            . Polyverso::Lists::shown($result) . ' and changed nothing: it must return ' . ($is_list ? 'a list of arrays' : 'a PDL or a tensor')
+            . ', or change its first argument in place');
+    }
     Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE,
         '$group->allreduce_custom: the function returned ' . @made . ' values, needed ' . @$mine) if @made != @$mine;
     _assign($mine->[$_], $made[$_]) for 0 .. $#made;
@@ -192,8 +201,8 @@ sub _reduce {
 # All steps of a custom reduction, manually, because C must not call a function that may die.
 sub _reduce_all {
     my ($custom, $function, $is_list, $mine, $theirs) = @_;
-    while (Polyverso::CAPI::mv_custom_next($custom, $theirs)) {
-        if (!eval { _reduce($function, $is_list, $mine, $theirs) }) {
+    for (my $step = 0; Polyverso::CAPI::mv_custom_next($custom, $theirs); $step++) {
+        if (!eval { _reduce($function, $is_list, $mine, $theirs, $step == 0) }) {
             my $failure = $@;
             Polyverso::Error::_report($failure);
             # Fails the operation and waits for its end: before the end, mv_custom_end() would withdraw it.

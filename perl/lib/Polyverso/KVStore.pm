@@ -377,7 +377,7 @@ for.
 
 Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
 $merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers, of
-the same shape. What it returns after it has changed C<$stored> is ignored. A single number from an updater that has not
+the same shape. What it returns after it has changed C<$stored> is ignored. Anything else from an updater that has not
 used C<$stored> is an error; C<return;> keeps the value. The updater has handled a push when
 C<push> returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
 becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>

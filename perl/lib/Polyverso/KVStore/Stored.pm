@@ -45,19 +45,21 @@ sub update {
     my ($updater, $key, $merged, $stored) = @_;
     ($current, $is_changed, $before) = ($$stored, 0, undef);
     my $result = $updater->($key, $merged, $stored);
-    _refuse_number($key, $result, $stored) if !ref $result && defined $result && !$is_changed && !$before;
-    return unless Polyverso::Values::is_pdl($result) || UNIVERSAL::isa($result, 'Polyverso::Tensor') || ref $result eq 'ARRAY';
+    if (!Polyverso::Values::is_pdl($result) && !UNIVERSAL::isa($result, 'Polyverso::Tensor') && ref $result ne 'ARRAY') {
+        _refuse($key, $result, $stored) if defined $result && length $result && !$is_changed && !$before;
+        return;
+    }
     return if $is_changed || ($before && !$stored->equal($before)) || _is_within($result, $stored);
     _replace($key, $result, $stored);
     return;
 }
 
-# A number has no shape. Silently keeping the stored value would hide that the updater does nothing.
-sub _refuse_number {
+# Silently keeping the stored value would hide that the updater does nothing. A number has no shape. The empty text is
+# what a condition of Perl's returns that is false.
+sub _refuse {
     my ($key, $result, $stored) = @_;
-    return unless Polyverso::Lists::is_number($result);
     my $shape = join ', ', @{ $stored->shape };
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, qq{key "$key": the updater returned $result and did not change the stored value: }
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, qq{key "$key": the updater returned } . Polyverso::Lists::shown($result) . qq{ and did not change the stored value: }
             . "return a tensor, a PDL or a list of shape ($shape), or end it with \"return;\" to keep the value");
 }
 

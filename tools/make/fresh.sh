@@ -31,7 +31,7 @@ lend() {
 
 lend_network() {
   lend /etc/resolv.conf /etc/hosts /usr/local/share/ca-certificates
-  chroot "$root" update-ca-certificates >/dev/null 2>&1
+  TMPDIR=/tmp chroot "$root" update-ca-certificates >/dev/null 2>&1 || fail "update-ca-certificates in $root"
   lend /etc/ssl/certs/ca-certificates.crt
   lend /etc/pip.conf "$HOME/.config/pip" "$HOME/.pip"
   lend /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/apt/keyrings /etc/apt/trusted.gpg.d

@@ -45,8 +45,9 @@ struct Group::Active final : Execution::Owner, base::Work {
   }
 
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
-    const auto taken = [here = std::weak_ptr<bool>(group.here_), group = &group, op = op, number] {
-      if (here.expired()) return;
+    const auto taken = [weak = group.weak_from_this(), op = op, number] {
+      const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
+      if (group == nullptr) return;
       const auto found = group->numbers_.find(op);
       if (found != group->numbers_.end() && found->second.active != nullptr) {
         found->second.active->running.execution().sent(number);

@@ -43,7 +43,7 @@ struct GroupCounters {
 /// An operation ends on every rank: it is done; or a rank reports to all that it failed, which uses up its number; or
 /// the group is broken. Loop thread only. Callbacks at the end of an operation run inside the group's functions, and
 /// must not begin operations.
-class Group {
+class Group : public std::enable_shared_from_this<Group> {
  public:
   using Drained = std::function<void(base::Result<Shape>)>;
 
@@ -175,7 +175,6 @@ class Group {
   const Members members_;
   const base::Nanos made_;
   Setting setting_;
-  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for callbacks that outlive the group
   Agreement agreement_;
   Lineage lineage_;
   uint64_t begun_ = 0;

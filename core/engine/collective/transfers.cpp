@@ -22,13 +22,14 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
 
   void withdraw(mv_status code) override { transfers.withdraw(*this, code); }
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t chunk) override {
-    const auto taken = [here = std::weak_ptr<bool>(transfers.group_.here_), transfers = &transfers, number = number, chunk] {
-      if (here.expired()) return;
+    const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk] {
+      const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
+      if (group == nullptr) return;
       if (const auto found = transfers->sends_.find(number); found != transfers->sends_.end()) {
         found->second->execution->sent(chunk);
         transfers->settle_send(number);
       }
-      transfers->group_.keep_up();
+      group->keep_up();
     };
     transfers.group_.send_collect(static_cast<uint32_t>(to), number, range, signature, payload, taken);
   }

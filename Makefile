@@ -7,9 +7,12 @@ PREFIX ?= /usr/local
 export JOBS CMAKE_FLAGS
 
 tree = tools/make/tree.sh
+# Each target builds one kind of package into build/packages.
+packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean \
+  $(packages) packages test-packages
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +77,11 @@ install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@tools/make/deps.sh --check build
 	@$(tree) release shipped
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+packages: $(packages) ## Builds the packages of every language into build/packages/; each has a target of its own, see above
+
+test-packages: ## Installs each package of build/packages/ into an empty place and runs its tests there; TESTS="deb dist": only these
+	@tests/packages/run $(TESTS)
 
 abi-update: ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
 	@$(tree) release abi-update

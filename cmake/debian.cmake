@@ -6,7 +6,8 @@ set(POLYVERSO_DEBIAN_REVISION 1 CACHE STRING "The part of the Debian packages' v
 if(NOT DEFINED ENV{SOURCE_DATE_EPOCH})
   message(FATAL_ERROR "POLYVERSO_DEBIAN needs SOURCE_DATE_EPOCH; type: make debs")
 endif()
-execute_process(COMMAND date -u -R -d @$ENV{SOURCE_DATE_EPOCH} OUTPUT_VARIABLE debian_date OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND date -u -R -d @$ENV{SOURCE_DATE_EPOCH}
+  OUTPUT_VARIABLE debian_date OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 set(debian_version ${PROJECT_VERSION}-${POLYVERSO_DEBIAN_REVISION})
 set(debian_maintainer "The Polyverso developers <maintainers@polyverso.invalid>")
 

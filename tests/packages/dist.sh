@@ -27,7 +27,8 @@ check "a clone makes a tarball" "$scratch/clone/tools/make/dist.sh"
 for file in "$name.tar.xz" "$name.spdx.json"; do
   check "the same bytes: $file" cmp "$file" "$scratch/clone/build/packages/$file"
 done
-check "it configures without git" env GIT_DIR=/nowhere cmake -G Ninja -S "$tree" -B "$scratch/build" -DPOLYVERSO_TESTS=OFF -DPython3_EXECUTABLE=/usr/bin/python3
+check "it configures without git" \
+  env GIT_DIR=/nowhere cmake -G Ninja -S "$tree" -B "$scratch/build" -DPOLYVERSO_TESTS=OFF -DPython3_EXECUTABLE=/usr/bin/python3
 
 python3 -m venv "$scratch/venv" && "$scratch/venv/bin/pip" install -q --disable-pip-version-check 'spdx-tools>=0.8,<0.9' ||
   fatal "there is no spdx-tools"

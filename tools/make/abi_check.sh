@@ -15,10 +15,11 @@ trap 'rm -rf "$scratch"' EXIT
 
 tools/make/tree.sh release polyverso multiverso
 echo "abi-check: exported symbols, prototypes and layouts"
-ctest --test-dir build -R '^abi/' --output-on-failure --no-tests=error >"$scratch/log" || { cat "$scratch/log"; fail "they are not those of tests/abi"; }
+ctest --test-dir build -R '^abi/' --output-on-failure --no-tests=error >"$scratch/log" ||
+  { cat "$scratch/log"; fail "they are not those of tests/abi"; }
 
 if [ -z "$base" ]; then
-  echo "abi-check: nothing is released yet (there is no tag), so there is no earlier ABI to compare with; BASE=COMMIT compares with a commit"
+  echo "abi-check: there is no tag, so nothing is released, and there is no earlier ABI; BASE=COMMIT compares with a commit"
   exit 0
 fi
 

@@ -60,16 +60,25 @@ inside() {
     "${variables[@]}" bash -c "$1" </dev/null
 }
 
+# A day's debootstrap serves all scripts: it is kept in build/.
 make_debian() {
   root=$1
   shift
   chmod 755 "$root"
-  local from packages
-  from=$(mirror)
+  local from packages kept
   packages=$(IFS=,; echo "ca-certificates${*:+,$*}")
-  say "a minimal Debian ($suite) from ${from:-the default mirror} in $root"
-  debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${from:+"$from"} >"$root.log" 2>&1 ||
-    { tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" >&2; rm -f "$root.log"; fail "debootstrap"; }
-  rm -f "$root.log"
+  kept=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)/build/debian-$suite-$packages.tar
+  if [ -n "$(find "$kept" -mtime -1 2>/dev/null)" ]; then
+    say "a minimal Debian ($suite) from $kept in $root"
+    tar -xpf "$kept" --numeric-owner -C "$root"
+  else
+    from=$(mirror)
+    say "a minimal Debian ($suite) from ${from:-the default mirror} in $root"
+    debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${from:+"$from"} >"$root.log" 2>&1 ||
+      { tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" >&2; rm -f "$root.log"; fail "debootstrap"; }
+    rm -f "$root.log"
+    mkdir -p "${kept%/*}"
+    tar -cpf "$kept.part" --numeric-owner -C "$root" . && mv "$kept.part" "$kept"
+  fi
   lend_network
 }

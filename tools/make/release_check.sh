@@ -7,7 +7,8 @@ logs=build/release-check
 mkdir -p "$logs"
 
 steps=("$@")
-[ $# -gt 0 ] || steps=(clean-tree changelog build test check wheels perl-dist rocks dist debs reproducible containers abi-check man site test-packages)
+[ $# -gt 0 ] ||
+  steps=(clean-tree changelog build check wheels perl-dist rocks dist debs reproducible containers abi-check man site test-packages)
 
 # A step is a function below, or a target of the Makefile.
 clean-tree() {

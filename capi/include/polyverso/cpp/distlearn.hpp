@@ -107,7 +107,9 @@ class Compressed : public Strategy<mv_compressed_close> {
     return contributors;
   }
   void finish(const Arrays& gradients, Ids rows = {}, const Call& call = {}) const {
-    detail::block(call, [&](auto* options) { return mv_compressed_finish(id(), gradients.data(), gradients.size(), rows.data(), rows.size(), options); });
+    detail::block(call, [&](auto* options) {
+      return mv_compressed_finish(id(), gradients.data(), gradients.size(), rows.data(), rows.size(), options);
+    });
   }
 };
 

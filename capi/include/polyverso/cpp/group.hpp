@@ -57,7 +57,9 @@ class Group {
     detail::block(call, [&](auto* options) { return mv_allreduce(id_, nullptr, values.data, values.count, values.dtype, reduction, options); });
   }
   Request allreduce_async(const Out& values, std::int32_t reduction = MV_REDUCE_SUM, const Call& call = {}) const {
-    return detail::start(call, [&](auto* options) { return mv_allreduce(id_, nullptr, values.data, values.count, values.dtype, reduction, options); });
+    return detail::start(call, [&](auto* options) {
+      return mv_allreduce(id_, nullptr, values.data, values.count, values.dtype, reduction, options);
+    });
   }
   /// From `in` into `out`, of the same shape.
   void allreduce(const In& in, const Out& out, std::int32_t reduction, const Call& call = {}) const {
@@ -116,7 +118,9 @@ class Group {
   }
   Request reduce_scatter_async(const In& all, const Out& mine, std::int32_t reduction = MV_REDUCE_SUM, const Call& call = {}) const {
     same(mine, all, size(), "reduce_scatter");
-    return detail::start(call, [&](auto* options) { return mv_reduce_scatter(id_, all.data, mine.data, mine.count, mine.dtype, reduction, options); });
+    return detail::start(call, [&](auto* options) {
+      return mv_reduce_scatter(id_, all.data, mine.data, mine.count, mine.dtype, reduction, options);
+    });
   }
   /// On root, all = all ranks' `mine`; on the other ranks Out().
   void gather(const In& mine, const Out& all, std::int64_t root, const Call& call = {}) const {

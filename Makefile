@@ -7,9 +7,12 @@ PREFIX ?= /usr/local
 export JOBS CMAKE_FLAGS
 
 tree = tools/make/tree.sh
+# Each target builds one kind of package into build/packages.
+packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean \
+  $(packages) packages test-packages abi-check release-check
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +77,28 @@ install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@tools/make/deps.sh --check build
 	@$(tree) release shipped
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+dist: ## Makes the source tarball of HEAD, with its checksum and its bill of materials
+	@tools/make/dist.sh
+
+debs: dist ## Builds the Debian packages: libpolyverso0, libpolyverso-dev, polyverso-tools and one for each language
+	@tools/make/deps.sh build packages
+	@tools/make/debs.sh
+
+containers: debs ## Builds container images of the Debian packages, without a daemon: runtime and dev
+	@tools/make/containers.sh
+
+packages: $(packages) ## Builds the packages of every language into build/packages/; each has a target of its own, see above
+
+test-packages: ## Installs each package of build/packages/ into an empty place and runs its tests there; TESTS="deb dist": only these
+	@tests/packages/run $(TESTS)
+
+abi-check: ## Compares the ABI with the newest tag's, or with BASE=COMMIT; runs a program that was compiled for that one
+	@tools/make/deps.sh build packages
+	@tools/make/abi_check.sh $(BASE)
+
+release-check: ## Does all that a release needs, goes on after a failure, and prints one table; ONLY="dist debs": only these steps
+	@tools/make/release_check.sh $(ONLY)
 
 abi-update: ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
 	@$(tree) release abi-update

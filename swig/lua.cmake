@@ -1,7 +1,9 @@
 # Lua: build/lua/5.1, also for LuaJIT, and build/lua/5.4: the same sources, with a module built for each.
 find_package(PkgConfig REQUIRED)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME lua)
 
-set(POLYVERSO_LUA_DIR lua CACHE STRING "Where the Lua modules are installed, below share and lib under the prefix")
+set(POLYVERSO_LUA_DIR lua CACHE STRING "Where the Lua modules are installed, below share under the prefix")
+set(POLYVERSO_LUA_LIBRARY_DIR lib/${POLYVERSO_LUA_DIR} CACHE STRING "Where the compiled Lua modules are installed, below the prefix")
 
 foreach(version 5.1 5.4)
   # Only the headers: the interpreter that loads the module provides the functions.
@@ -12,7 +14,7 @@ foreach(version 5.1 5.4)
     SWIG_OPTIONS -lua
     DIRECTORY ${lua_tree}/polyverso
     OUTPUT_NAME capi SUFFIX .so
-    INSTALL_DIRECTORY lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
+    INSTALL_DIRECTORY ${POLYVERSO_LUA_LIBRARY_DIR}/${version}/polyverso)
   target_include_directories(polyverso_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
 
   polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/polyverso ${lua_tree}/polyverso)
@@ -32,11 +34,11 @@ foreach(version 5.1 5.4)
   target_include_directories(polyverso_ipc_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
   # Its threads may outlive the interpreter that has loaded it.
   target_link_options(polyverso_ipc_lua${version} PRIVATE -Wl,-z,nodelete)
-  file(RELATIVE_PATH to_libraries /lib/${POLYVERSO_LUA_DIR}/${version}/polyverso /${CMAKE_INSTALL_LIBDIR})
+  file(RELATIVE_PATH to_libraries /${POLYVERSO_LUA_LIBRARY_DIR}/${version}/polyverso /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(polyverso_ipc_lua${version} PROPERTIES
     PREFIX "" OUTPUT_NAME ipc SUFFIX .so LIBRARY_OUTPUT_DIRECTORY ${lua_tree}/polyverso
     BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN/${to_libraries}")
-  install(TARGETS polyverso_ipc_lua${version} LIBRARY DESTINATION lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
+  install(TARGETS polyverso_ipc_lua${version} LIBRARY DESTINATION ${POLYVERSO_LUA_LIBRARY_DIR}/${version}/polyverso)
 
   foreach(package multiverso/multiverso ipc/ipc ipc/distlearn ipc/polyverso)
     get_filename_component(name ${package} NAME)

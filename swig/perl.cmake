@@ -1,5 +1,6 @@
 # Perl: build/perl/Polyverso.pm and build/perl/Polyverso/, with the compiled part in auto/ where DynaLoader looks.
 find_package(Perl REQUIRED)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME perl)
 
 # The compiler settings and folders of this Perl.
 function(polyverso_perl_config variable code)

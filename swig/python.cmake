@@ -1,4 +1,5 @@
 # Python: build/python/polyverso and what python/compat has, for the Python that cmake/packages.cmake has chosen.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME python3)
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
 # This Python's module folder below a prefix: lib/python3.11/site-packages, on Debian .../dist-packages.

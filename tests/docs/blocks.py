@@ -3,7 +3,7 @@
 
     blocks.py DOCUMENT BUILD SOURCE
 
-A fenced block marked c, perl, python or lua is a complete program, which must exit with 0; Lua programs run on every
+A fenced block marked c, cpp, perl, python or lua is a complete program, which must exit with 0; Lua programs run on every
 installed Lua. A comment `-> text` promises a line of output: these lines, in order, must be the program's whole output.
 A block that is not a complete program is marked ```c fragment.
 A block after the line <!-- file: PATH --> must equal that file of the repository.
@@ -18,15 +18,16 @@ from pathlib import Path
 FENCE = re.compile(r"^```(\w+)[ \t]*(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMISE = re.compile(r"(?:#|--|//|/\*) -> (.*?)(?: *\*/)?$", re.MULTILINE)
-SUFFIX = {"c": ".c", "perl": ".pl", "python": ".py", "lua": ".lua"}
+SUFFIX = {"c": ".c", "cpp": ".cpp", "perl": ".pl", "python": ".py", "lua": ".lua"}
 RUNNERS = {"perl": [["perl", "-w"]], "python": [["python3"]], "lua": [["lua5.1"], ["luajit"], ["lua5.4"]]}
 LIMIT = 120  # seconds; examples must be fast
 
 
 def compiled(file, build, source):
-    """Compiles a C program. Returns its path, or raises with the compiler's output."""
+    """Compiles a C or C++ program. Returns its path, or raises with the compiler's output."""
     program, library = file.with_suffix(""), build / "lib"
-    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
+    compiler = ["c++", "-std=c++20"] if file.suffix == ".cpp" else ["cc", "-std=c99"]
+    command = [*compiler, "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
     names = [name for name in ("multiverso", "polyverso") if (library / f"lib{name}.so").exists()]
     command += [f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--as-needed", *(f"-l{name}" for name in names), "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
@@ -39,7 +40,7 @@ def run(language, text, folder, build, source):
     file.write_text(text)
     promised = PROMISE.findall(text)
     try:
-        commands = [[compiled(file, build, source)]] if language == "c" else [[*runner, file] for runner in RUNNERS[language]]
+        commands = [[compiled(file, build, source)]] if language in ("c", "cpp") else [[*runner, file] for runner in RUNNERS[language]]
     except subprocess.CalledProcessError as error:
         yield f"does not compile:\n{error.stderr}"
         return

@@ -31,6 +31,10 @@ read -ra flags < <(PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig pkg-config --cflags
 cc -std=c99 -Wall -Wextra -Werror -o "$scratch/client" "$here/consumer/client.c" "${flags[@]}"
 expect "$version: 2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/client"
 
+step "a C++ program by way of pkg-config"
+c++ -std=c++20 -Wall -Wextra -Werror -o "$scratch/train" "$here/../../examples/cpp/train.cpp" "${flags[@]}"
+expect "y = 3.00 x -1.00" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/train"
+
 step "a C program by way of find_package(polyverso CONFIG)"
 cmake -G Ninja -S "$here/consumer" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/configure.log" ||
   { cat "$scratch/configure.log" >&2; exit 1; }

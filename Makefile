@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install perl-dist rocks abi-update format lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,14 @@ install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@$(tree) release shipped
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
+perl-dist: ## Writes the distributions for CPAN clients, Polyverso and Polyverso-AI-MXNet, into build/packages/
+	@tools/make/deps.sh build
+	@tools/make/perl-dist.sh
+
+rocks: ## Writes the rocks for LuaRocks, of source and binary, into build/packages/
+	@tools/make/deps.sh build rocks
+	@tools/make/rocks.sh
+
 abi-update: ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
 	@$(tree) release abi-update
 
@@ -82,7 +90,7 @@ format: ## Formats the C++ sources with clang-format
 	@tools/make/deps.sh lint
 	@git ls-files 'core/*.?pp' 'capi/src/*.?pp' 'tools/*.?pp' 'tests/*.?pp' 'bench/*.?pp' | xargs -r clang-format -i
 
-lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, and the shell scripts
+lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, the Lua sources with luacheck, and the shell scripts
 	@tools/make/deps.sh build lint
 	@tools/make/lint.sh
 

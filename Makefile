@@ -76,7 +76,7 @@ install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 perl-dist: ## Writes the distributions for CPAN clients, Polyverso and Polyverso-AI-MXNet, into build/packages/
-	@tools/make/deps.sh build
+	@tools/make/deps.sh build perl-dist
 	@tools/make/perl-dist.sh
 
 rocks: ## Writes the rocks for LuaRocks, of source and binary, into build/packages/

@@ -16,8 +16,8 @@ pack() {
   (
     cd "$1"
     touch MANIFEST
-    find . -type f | sed 's:^\./::' | LC_ALL=C sort >MANIFEST.new
-    mv MANIFEST.new MANIFEST
+    find . -type f | sed 's:^\./::' | LC_ALL=C sort >"$stage/manifest"
+    mv "$stage/manifest" MANIFEST
     { POLYVERSO_BUNDLED=1 POLYVERSO_REPLACE_AI_MXNET=1 perl Makefile.PL && make dist; } >"$stage/$2.log" 2>&1 || { cat "$stage/$2.log" >&2; exit 1; }
   )
   mv "$1/$2-$version.tar.gz" build/packages/

@@ -100,6 +100,14 @@ abi-check: ## Compares the ABI with the newest tag's, or with BASE=COMMIT; runs 
 release-check: ## Does all that a release needs, goes on after a failure, and prints one table; ONLY="dist debs": only these steps
 	@tools/make/release_check.sh $(ONLY)
 
+perl-dist: ## Writes the distributions for CPAN clients, Polyverso and Polyverso-AI-MXNet, into build/packages/
+	@tools/make/deps.sh build perl-dist
+	@tools/make/perl-dist.sh
+
+rocks: ## Writes the rocks for LuaRocks, of source and binary, into build/packages/
+	@tools/make/deps.sh build rocks
+	@tools/make/rocks.sh
+
 abi-update: ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
 	@$(tree) release abi-update
 
@@ -107,7 +115,7 @@ format: ## Formats the C++ sources with clang-format
 	@tools/make/deps.sh lint
 	@git ls-files 'core/*.?pp' 'capi/src/*.?pp' 'tools/*.?pp' 'tests/*.?pp' 'bench/*.?pp' | xargs -r clang-format -i
 
-lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, and the shell scripts
+lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, the Lua sources with luacheck, and the shell scripts
 	@tools/make/deps.sh build lint
 	@tools/make/lint.sh
 

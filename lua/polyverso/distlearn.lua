@@ -26,9 +26,9 @@ local KNOWN = values.set_of("timeout")
 
 -- The ranks compare the names and shapes of the arrays. `label` replaces what is computed from them.
 local function options(how, leaves, label)
-  local tensors, names = {}, {}
-  for i, leaf in ipairs(leaves or {}) do tensors[i], names[i] = leaf.tensor, leaf.name end
-  return values.call_options(0, values.checked(how, KNOWN).timeout, label or leaves and arrays.label(tensors, names))
+  local tensors, places = {}, {}
+  for i, leaf in ipairs(leaves or {}) do tensors[i], places[i] = leaf.tensor, leaf.name end
+  return values.call_options(0, values.checked(how, KNOWN).timeout, label or leaves and arrays.label(tensors, places))
 end
 
 -- The handle of the group, or of the table, that a strategy is made on.
@@ -72,6 +72,7 @@ end
 local methods = {}
 
 --- A table of steps, operations, payload_bytes and dense_bytes.
+---@return polyverso.Meter
 function methods:meter()
   local meter = {}
   meter.steps, meter.operations, meter.payload_bytes, meter.dense_bytes = capi.mv_strategy_meter(self.handle)
@@ -104,12 +105,41 @@ local function on_group(name, open)
   return function(group, ...) return open(handle_of(group, "distlearn." .. name, "group"), ...) end
 end
 
+---@class polyverso.Strategy
+---@field handle integer
+---@field meter fun(self: polyverso.Strategy): polyverso.Meter
+---@field close fun(self: polyverso.Strategy)
+
+---@class polyverso.AllReduceSGD: polyverso.Strategy
+---@field sum_gradients fun(self: polyverso.AllReduceSGD, gradients: polyverso.Arrays, how?: polyverso.TimeoutOptions): integer contributors
+---@field sum_and_normalize_gradients fun(self: polyverso.AllReduceSGD, gradients: polyverso.Arrays, how?: polyverso.TimeoutOptions): integer
+---@field synchronize_parameters fun(self: polyverso.AllReduceSGD, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+
+---@class polyverso.AllReduceEA: polyverso.Strategy
+---@field average_parameters fun(self: polyverso.AllReduceEA, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+---@field synchronize_center fun(self: polyverso.AllReduceEA, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+---@field synchronize_parameters fun(self: polyverso.AllReduceEA, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+---@field read_center fun(self: polyverso.AllReduceEA, parameters: polyverso.Arrays) parameters = the centre
+
+---@class polyverso.AsyncEA: polyverso.Strategy
+---@field average_parameters fun(self: polyverso.AsyncEA, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+---@field read_center fun(self: polyverso.AsyncEA, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions) parameters = the centre
+
+---@class polyverso.LocalSGD: polyverso.Strategy
+---@field step fun(self: polyverso.LocalSGD, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+---@field synchronize_parameters fun(self: polyverso.LocalSGD, parameters: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+
+---@class polyverso.CompressedAllReduce: polyverso.Strategy
+---@field average_gradients fun(self: polyverso.CompressedAllReduce, gradients: polyverso.Arrays, how?: polyverso.TimeoutOptions): integer
+---@field finish fun(self: polyverso.CompressedAllReduce, gradients: polyverso.Arrays, how?: polyverso.TimeoutOptions)
+
 local distlearn = {}
 
 --- AllReduceSGD(group): data-parallel SGD, one mini-batch divided among the ranks. Gradients become their sum over all
--- ranks, or this sum divided by the number of ranks that contributed to the step. Both calls return this number.
--- synchronize_parameters() waits for ranks that still step; then all ranks get the parameters of the rank with the most
--- steps, or, if no rank has made a step, those of the lowest rank.
+--- ranks, or this sum divided by the number of ranks that contributed to the step. Both calls return this number.
+--- synchronize_parameters() waits for ranks that still step; then all ranks get the parameters of the rank with the most
+--- steps, or, if no rank has made a step, those of the lowest rank.
+---@type fun(group: polyverso.Group): polyverso.AllReduceSGD
 distlearn.AllReduceSGD = class("AllReduceSGD", on_group("AllReduceSGD", capi.mv_sgd_open), capi.mv_sgd_close, {
   sum_gradients = method(capi.mv_sgd_sum_gradients),
   sum_and_normalize_gradients = method(capi.mv_sgd_sum_and_normalize),
@@ -117,19 +147,22 @@ distlearn.AllReduceSGD = class("AllReduceSGD", on_group("AllReduceSGD", capi.mv_
 })
 
 --- AllReduceEA(group, tau, alpha): elastic averaging. Call average_parameters() after each step: every `tau` steps it
--- moves the parameters towards a centre, by `alpha` times the difference. The synchronize calls wait for ranks that
--- still step; then all ranks have the same centre, and after synchronize_parameters() also the lowest rank's
--- parameters.
+--- moves the parameters towards a centre, by `alpha` times the difference. The synchronize calls wait for ranks that
+--- still step; then all ranks have the same centre, and after synchronize_parameters() also the lowest rank's
+--- parameters.
+---@type fun(group: polyverso.Group, tau: integer, alpha: number): polyverso.AllReduceEA
 distlearn.AllReduceEA = class("AllReduceEA", on_group("AllReduceEA", capi.mv_ea_open), capi.mv_ea_close, {
   average_parameters = method(capi.mv_ea_average),
   synchronize_center = method(capi.mv_ea_synchronize_center),
   synchronize_parameters = method(capi.mv_ea_synchronize_parameters),
   --- parameters = the centre.
+  ---@param parameters polyverso.Arrays changed in place
   read_center = function(self, parameters) on_arrays(self, capi.mv_ea_read_center, parameters, function() end) end,
 })
 
 --- AsyncEA(table, tau, alpha): elastic averaging with a table as centre, to which each worker synchronizes
--- independently.
+--- independently.
+---@type fun(table: polyverso.Table, tau: integer, alpha: number): polyverso.AsyncEA
 distlearn.AsyncEA = class("AsyncEA", function(centre, ...)
   return capi.mv_async_ea_open(handle_of(centre, "distlearn.AsyncEA", "table"), ...)
 end, capi.mv_async_ea_close, {
@@ -159,12 +192,20 @@ local local_sgd = class("LocalSGD", open_local, capi.mv_local_sgd_close, {
 })
 
 --- LocalSGD(group, inner_steps [, settings]): each rank trains by itself, and the ranks exchange their parameters every
--- `inner_steps` steps. With an outer rate and momentum this is DiLoCo; with fragments and an overlap, Streaming DiLoCo.
--- Settings: outer_rate, outer_momentum, fragments, overlap, mixing. Call step() after each inner step.
--- synchronize_parameters() waits for ranks that still step; then all ranks have the same bits.
+--- `inner_steps` steps. With an outer rate and momentum this is DiLoCo; with fragments and an overlap, Streaming DiLoCo.
+--- Settings: outer_rate, outer_momentum, fragments, overlap, mixing. Call step() after each inner step.
+--- synchronize_parameters() waits for ranks that still step; then all ranks have the same bits.
+---@param group polyverso.Group
+---@param inner_steps integer
+---@param settings? polyverso.OuterSettings
+---@return polyverso.LocalSGD
 function distlearn.LocalSGD(group, inner_steps, settings) return local_sgd("LocalSGD", group, inner_steps, settings) end
 
 --- LocalSGD with DiLoCo's outer step.
+---@param group polyverso.Group
+---@param inner_steps integer
+---@param settings? polyverso.OuterSettings
+---@return polyverso.LocalSGD
 function distlearn.DiLoCo(group, inner_steps, settings)
   if settings ~= nil and type(settings) ~= "table" then return local_sgd("DiLoCo", group, inner_steps, settings) end
   local all = {outer_rate = 0.7, outer_momentum = 0.9}
@@ -189,8 +230,9 @@ local function method_with_rows(call)
 end
 
 --- CompressedAllReduce(group, how): averages of gradients that are transferred compressed: "int8", "topk ratio=0.01",
--- "powersgd rank=4". average_gradients() returns the number of contributors. finish() waits for ranks that still step,
--- and ignores the gradients' values.
+--- "powersgd rank=4". average_gradients() returns the number of contributors. finish() waits for ranks that still step,
+--- and ignores the gradients' values.
+---@type fun(group: polyverso.Group, how: string): polyverso.CompressedAllReduce
 distlearn.CompressedAllReduce = class("CompressedAllReduce", on_group("CompressedAllReduce", capi.mv_compressed_open), capi.mv_compressed_close, {
   average_gradients = method_with_rows(capi.mv_compressed_average),
   finish = method_with_rows(capi.mv_compressed_finish),

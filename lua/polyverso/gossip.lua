@@ -20,6 +20,9 @@ local json = require("polyverso.json")
 local objects = require("polyverso.objects")
 local tensor = require("polyverso.tensor")
 
+---@class polyverso.Gossip
+---@field handle integer the mv_gossip for the C functions
+---@field name string
 local Gossip = {}
 Gossip.__index = Gossip
 
@@ -66,6 +69,8 @@ local function checked_loss(loss)
 end
 
 --- Publishes these arrays as one snapshot, with this node's clock, which grows by 1.
+---@param list polyverso.Values[]
+---@param loss number
 function Gossip:publish(list, loss)
   if type(list) ~= "table" or tensor.is_tensor(list) or foreign.is_tensor(list) then
     capi.raise(capi.MV_EDTYPE, "gossip: a list of arrays is needed, such as {weights, biases}, not a single " .. type(list))
@@ -80,29 +85,41 @@ function Gossip:publish(list, loss)
 end
 
 --- Begins to fetch a peer's snapshot, with the configuration's fetch_probability. Returns whether a fetch began.
+---@return boolean
 function Gossip:fetch_start()
   self.fetching = capi.mv_gossip_fetch_start(self.handle) == 1
   return self.fetching
 end
 
 --- Waits for the fetch. Returns a table with factor, peer, peer_clock, peer_loss and bytes; nil if no peer had one.
+---@param loss number
+---@return polyverso.Fetched?
 function Gossip:fetch_wait(loss)
   local fetched = capi.mv_gossip_fetch_wait(self.handle, checked_loss(loss))
   self.fetching = false
   return fetched.got == 1 and fetched or nil
 end
 
---- The next of the fetched arrays: average() averages it into `array` in place, read() copies it there.
+--- Averages `array` in place with the next of the fetched arrays.
+---@param array polyverso.Values changed in place
 function Gossip:average(array) written(self.handle, array, capi.mv_gossip_average) end
+--- Copies the next of the fetched arrays into `array`.
+---@param array polyverso.Values changed in place
 function Gossip:read(array) written(self.handle, array, capi.mv_gossip_read) end
 
 --- update_send() and update_wait() are the two calls around a training step. A fetch that is still under way continues.
+---@param list polyverso.Values[]
+---@param loss number
+---@return boolean fetching
 function Gossip:update_send(list, loss)
   self:publish(list, loss)
   return self.fetching or self:fetch_start()
 end
 
 --- Returns the factor, which is the peer's share of the average; 0 without a peer.
+---@param list polyverso.Values[] changed in place
+---@param loss number
+---@return number factor
 function Gossip:update_wait(list, loss)
   local fetched = self:fetch_wait(loss)
   if not fetched then return 0 end
@@ -111,20 +128,33 @@ function Gossip:update_wait(list, loss)
 end
 
 --- A table with clock, loss, last factor, disagreement, address and other fields, and with `peers`, a table for each
--- peer, with its score. tostring() gives the same state as text.
+--- peer, with its score. tostring() gives the same state as text.
+---@return table
 function Gossip:state() return json.decode(capi.mv_gossip_state_text(self.handle, capi.MV_JSON)) end
+--- The peers, a list of tables, from state().
+---@return table[]
 function Gossip:peers() return self:state().peers end
 function Gossip:__tostring()
   if self.ended then return objects.text(self, "Gossip", self.name) end
   return capi.mv_gossip_state_text(self.handle, 0)
 end
+--- How messages name the node.
+---@return string
 function Gossip:described() return ('the gossip node "%s"'):format(self.name) end
 --- The state in Prometheus's text format.
+---@return string
 function Gossip:metrics() return capi.mv_gossip_metrics_text(self.handle) end
 
+--- Adds a peer of this node, or changes its address.
+---@param name string
+---@param host string
+---@param port integer
 function Gossip:add_peer(name, host, port) capi.mv_gossip_add_peer(self.handle, name, host, port) end
+--- Removes a peer of this node.
+---@param name string
 function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) end
 --- Sets the node's clock, for example after loading a checkpoint.
+---@param clock number
 function Gossip:set_clock(clock) capi.mv_gossip_set_clock(self.handle, clock) end
 --- Closes the node and releases its port. A second close() does nothing.
 function Gossip:close()
@@ -148,6 +178,7 @@ local function guard(handle)
   return guarded
 end
 
+---@param call fun(config: string, name: string): integer
 local function open(call)
   return function(config, name)
     local handle = call(config, name)
@@ -155,7 +186,18 @@ local function open(call)
   end
 end
 
---- The state of all nodes in a configuration file: as text, or with `json` as JSON text.
-local function status(config, json) return capi.mv_gossip_status_text(config, json and capi.MV_JSON or 0) end
+--- The state of all nodes in a configuration file: as text, or with `as_json` as JSON text.
+---@param config string path of a YAML file
+---@param as_json? boolean
+---@return string
+local function status(config, as_json) return capi.mv_gossip_status_text(config, as_json and capi.MV_JSON or 0) end
 
-return {open = open(capi.mv_gossip_open), open_text = open(capi.mv_gossip_open_text), status = status}
+return {
+  --- Opens the node `name` of a configuration, a YAML file.
+  ---@type fun(path: string, name: string): polyverso.Gossip
+  open = open(capi.mv_gossip_open),
+  --- The same for a configuration's text.
+  ---@type fun(yaml: string, name: string): polyverso.Gossip
+  open_text = open(capi.mv_gossip_open_text),
+  status = status,
+}

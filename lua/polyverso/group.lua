@@ -56,6 +56,11 @@ local function options(how, tensors)
   return values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout, tensors and not how.draining and arrays.label(tensors) or nil)
 end
 
+---@class polyverso.Group
+---@field handle integer the mv_group for the C functions
+---@field rank integer this process's rank in the group
+---@field size integer the number of ranks
+---@field transport string
 local Group = {}
 Group.__index = Group
 
@@ -65,9 +70,11 @@ local function new(handle, life)
 end
 
 --- A table of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and why it is broken, if it is.
+---@return table
 function Group:info() return capi.mv_group_describe(self.handle) end
 
 --- The worker ids of the group, in the order of ranks.
+---@return integer[]
 function Group:members()
   local ids = {n = self.size}
   capi.mv_group_members(self.handle, ids)
@@ -118,6 +125,9 @@ local function with_own(self, array)
 end
 
 --- array = the reduction of all ranks' arrays, with the same bits on all ranks. Returns the array.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request array
 function Group:allreduce(array, how)
   return in_place(self, "allreduce", arrays.one, array, how, function(one, said)
     return capi.mv_allreduce(self.handle, one, code(said), options(said, {one}))
@@ -125,6 +135,9 @@ function Group:allreduce(array, how)
 end
 
 --- Reduces several arrays in one operation; returns the number of contributors. The result of a request is the list.
+---@param list polyverso.Array[]
+---@param how? polyverso.GroupOptions
+---@return integer|polyverso.Request contributors
 function Group:allreduce_many(list, how)
   return in_place(self, "allreduce_many", arrays.tensors, list, how, function(all, said)
     return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said, all))
@@ -132,9 +145,13 @@ function Group:allreduce_many(list, how)
 end
 
 --- Takes part in the all-reduces of the other ranks, with zeros, until all ranks have called it.
+---@param how? polyverso.TimeoutOptions
 function Group:allreduce_zeros(how) capi.mv_allreduce_zeros(self.handle, options(values.checked(how, KNOWN))) end
 
 --- Like allreduce(), but only the root gets the result; the arrays of the other ranks stay unchanged.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request array
 function Group:reduce(array, how)
   return in_place(self, "reduce", arrays.one, array, how, function(one, said)
     return capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said, {one}))
@@ -142,6 +159,9 @@ function Group:reduce(array, how)
 end
 
 --- array = the root's array, on all ranks. Returns it.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request array
 function Group:broadcast(array, how)
   return in_place(self, "broadcast", arrays.one, array, how, function(one, said)
     return capi.mv_broadcast(self.handle, one, said.root or 0, options(said, {one}))
@@ -149,6 +169,9 @@ function Group:broadcast(array, how)
 end
 
 --- Broadcasts several arrays in one operation. Returns the list.
+---@param list polyverso.Array[]
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array[]|polyverso.Request list
 function Group:broadcast_many(list, how)
   return in_place(self, "broadcast_many", arrays.tensors, list, how, function(all, said)
     return capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said, all))
@@ -156,7 +179,10 @@ function Group:broadcast_many(list, how)
 end
 
 --- The arrays of all ranks, in the order of ranks; all have the same shape. Returns a tensor of shape {ranks, ...},
--- which is a Torch tensor if `array` is one.
+--- which is a Torch tensor if `array` is one.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request all  of shape {ranks, ...}
 function Group:allgather(array, how)
   how = values.checked(how, KNOWN)
   local made, all, mine = with_own(self, array)
@@ -164,6 +190,9 @@ function Group:allgather(array, how)
 end
 
 --- Like allgather(), but only the root gets the result; the other ranks get nil.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request|nil all  of shape {ranks, ...} on the root, nil elsewhere
 function Group:gather(array, how)
   how = values.checked(how, KNOWN)
   local root = how.root or 0
@@ -173,7 +202,11 @@ function Group:gather(array, how)
 end
 
 --- array = this rank's part of the root's `parts`, an array of shape {ranks, ...}. The other ranks' `parts` is not used.
--- Returns the array.
+--- Returns the array.
+---@param array polyverso.Array
+---@param parts? polyverso.Array of shape {ranks, ...}, on the root
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request array
 function Group:scatter(array, parts, how)
   return in_place(self, "scatter", arrays.one, array, how, function(one, said)
     local root = said.root or 0
@@ -192,8 +225,11 @@ function Group:scatter(array, parts, how)
 end
 
 --- Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks. Returns a new
--- array. send_rows, receive_rows: the numbers of rows for and from each rank; as many for all by default. If a rank does
--- not receive as many rows as the other one sends, all ranks get an error (MV_EDISAGREE).
+--- array. send_rows, receive_rows: the numbers of rows for and from each rank; as many for all by default. If a rank does
+--- not receive as many rows as the other one sends, all ranks get an error (MV_EDISAGREE).
+---@param array polyverso.Array
+---@param how? polyverso.ExchangeOptions
+---@return polyverso.Array|polyverso.Request received
 function Group:alltoall(array, how)
   how = values.checked(how, KNOWN_TO_EXCHANGE)
   local mine = arrays.one(array)
@@ -225,7 +261,11 @@ function Group:alltoall(array, how)
 end
 
 --- Sends the array to rank `to`, which calls recv() with the same tag. Other ranks do not take part. A small array is
--- sent before it is received; send() of a large one returns when it has been received.
+--- sent before it is received; send() of a large one returns when it has been received.
+---@param array polyverso.Array
+---@param to integer a rank
+---@param how? polyverso.GroupOptions
+---@return polyverso.Request? request  with async
 function Group:send(array, to, how)
   how = values.checked(how, KNOWN)
   local one = arrays.one(array)
@@ -233,7 +273,11 @@ function Group:send(array, to, how)
 end
 
 --- array = the next array that rank `source` (nil: any rank) has sent to this rank with this tag. Returns the sender's
--- rank. An array of another shape or dtype is an error; it is lost.
+--- rank. An array of another shape or dtype is an error; it is lost.
+---@param array polyverso.Array receives the values
+---@param source? integer a rank; nil: any
+---@param how? polyverso.GroupOptions
+---@return integer|polyverso.Request sender
 function Group:recv(array, source, how)
   local copies, sender = {}, tensor.zeros({1}, "i64")
   how = values.checked(how, KNOWN)
@@ -247,7 +291,10 @@ function Group:recv(array, source, how)
 end
 
 --- Like allreduce(), but each rank gets only its own part of the result: an equal number of rows for each rank. Returns
--- a view of these rows in `array`; its other rows stay unchanged.
+--- a view of these rows in `array`; its other rows stay unchanged.
+---@param array polyverso.Array
+---@param how? polyverso.GroupOptions
+---@return polyverso.Array|polyverso.Request part  a view of this rank's rows
 function Group:reduce_scatter(array, how)
   local all = arrays.one(array):shape()[1]
   local rows = math.floor(all / self.size)
@@ -306,8 +353,12 @@ local function put(mine, value)
 end
 
 --- values, an array or a list of arrays = all ranks' values, reduced two at a time by reduce(mine, theirs). This
--- function gets an array or a list, like `values`; it changes `mine` in place or returns the result. It gets FFI memory
--- as a tensor. An error in it fails the operation on all ranks. Returns the number of contributors.
+--- function gets an array or a list, like `values`; it changes `mine` in place or returns the result. It gets FFI memory
+--- as a tensor. An error in it fails the operation on all ranks. Returns the number of contributors.
+---@param given polyverso.Array|polyverso.Array[]
+---@param reduce fun(mine: polyverso.Array|polyverso.Array[], theirs: polyverso.Array|polyverso.Array[]): any
+---@param how? polyverso.GroupOptions
+---@return integer contributors
 function Group:allreduce_custom(given, reduce, how)
   values.check_callable("group:allreduce_custom", "reduce", reduce)
   how = values.checked(how, KNOWN)
@@ -342,8 +393,10 @@ end
 -- ------------------------------------------------------------------ uneven endings
 
 --- For a rank without further data: waits for the next all-reduce of the other ranks, in which this rank must then take
--- part with draining = true. Returns a table of op (nil if they reduce by a function of their own) and arrays, each
--- with count and dtype; or nil once all ranks drain.
+--- part with draining = true. Returns a table of op (nil if they reduce by a function of their own) and arrays, each
+--- with count and dtype; or nil once all ranks drain.
+---@param how? polyverso.TimeoutOptions
+---@return {op: string?, arrays: {count: integer, dtype: polyverso.dtype}[]}? next
 function Group:drain(how)
   local told = capi.mv_allreduce_drain(self.handle, options(values.checked(how, KNOWN)))
   if told.finished == 1 then return nil end
@@ -352,12 +405,16 @@ function Group:drain(how)
 end
 
 --- Waits until all ranks have called it.
+---@param how? polyverso.CallOptions
+---@return polyverso.Request? request  with async
 function Group:barrier(how)
   how = values.checked(how, KNOWN)
   return finished(self, "barrier", how, capi.mv_group_barrier(self.handle, options(how)), function() end)
 end
 
 --- After a rank is lost: makes a new group of the survivors, which must all call it.
+---@param how? polyverso.TimeoutOptions
+---@return polyverso.Group
 function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN))), self.life) end
 
 --- Closes the group: ranks that wait for this one, now or later, get an error that names it.
@@ -368,8 +425,8 @@ function Group:close()
 end
 
 --- Leaves the group because this rank has failed: the operations of the other ranks, also later ones, fail with this
--- reason. They can continue without this rank: shrink(). Does nothing on a group that is closed.
--- @param reason  an error or a text; nil: none
+--- reason. They can continue without this rank: shrink(). Does nothing on a group that is closed.
+---@param reason? any an error or a text
 function Group:abort(reason)
   if objects.end_of(self) then return end
   local handle = self.handle
@@ -378,11 +435,14 @@ function Group:abort(reason)
 end
 
 --- The end of a block with `local group <close> = group.open(node)`, in Lua 5.4: closes the group, or aborts after an
--- error.
+--- error.
+---@param failure? any
 function Group:__close(failure)
   if failure == nil then self:close() else self:abort(failure) end
 end
 
+--- How messages name the group.
+---@return string
 function Group:described() return ("the group of rank %d of %d"):format(self.rank, self.size) end
 
 --- <polyverso.Group rank 0 of 4, shm>
@@ -394,8 +454,15 @@ local function handle_of(node) return values.node_handle("group.open", node) end
 
 return {
   --- Opens a group of `workers`, a table of worker ids; nil: all of the node's cluster. All members must call this.
+  ---@param node polyverso.Node
+  ---@param workers? integer[]
+  ---@return polyverso.Group
   open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers), objects.life_of(handle_of(node))) end,
-  --- Opens a group of the workers on this machine.
+  --- Opens a group of the workers on this machine. All of them must call this.
+  ---@param node polyverso.Node
+  ---@return polyverso.Group
   of_host = function(node) return new(capi.mv_group_open_host(handle_of(node)), objects.life_of(handle_of(node))) end,
+  --- All-reduces tensors with a function, for ipc.Tree: see above.
+  ---@type fun(handle: integer, mine: polyverso.Tensor[], theirs: polyverso.Tensor[], reduce: fun(), how: table, labelled?: table): integer
   reduce_manually = reduce_manually,
 }

@@ -34,17 +34,22 @@ for name, value in pairs(capi) do
 end
 
 --- Both end a node; nodes and tables of the same handle learn of it.
+---@param node integer an mv_node; 0: the node of init()
 function polyverso.mv_shutdown(node)
   capi.mv_shutdown(node)
   objects.shut(node)
 end
 
+--- Like mv_shutdown(), for a program that has failed: the other processes' errors have the reason.
+---@param node integer an mv_node; 0: the node of init()
+---@param reason? string
 function polyverso.mv_abort(node, reason)
   capi.mv_abort(node, reason)
   objects.shut(node, "after abort")
 end
 
 --- The last error that this library has raised in this Lua state, as a table {code, name, family, text, where}; or nil.
+---@return polyverso.Error?
 function polyverso.last_error() return capi.last_error() end
 
 -- mv_init_options as a table. log_level is not a field of it, and moves into its text.
@@ -53,7 +58,9 @@ local function options(settings)
     capi.raise(capi.MV_EINVAL, "the settings must be a table, such as {sync = true}, not a " .. type(settings))
   end
   local sync = settings and settings.sync
-  if type(sync) == "string" and not tonumber(sync) then capi.raise(capi.MV_EINVAL, ('polyverso.init: sync is true or false, not "%s"'):format(sync)) end
+  if type(sync) == "string" and not tonumber(sync) then
+    capi.raise(capi.MV_EINVAL, ('polyverso.init: sync is true or false, not "%s"'):format(sync))
+  end
   local moved
   for key, value in pairs(settings or {}) do
     moved = moved or {}
@@ -66,9 +73,9 @@ local function options(settings)
 end
 
 --- Joins the cluster that the settings or the environment describe, and returns a node when all processes of the
--- cluster have joined.
--- @param settings fields of mv_init_options (sync, role, rank, nodes, master, ...) and log_level; nil = all from the
--- environment
+--- cluster have joined.
+---@param settings? polyverso.Settings fields of mv_init_options and log_level; nil = all from the environment
+---@return polyverso.Node
 function polyverso.init(settings)
   if settings == polyverso then capi.raise(capi.MV_EINVAL, "polyverso.init is a function: call it with a dot, polyverso.init(...)") end
   capi.mv_init(options(settings))
@@ -86,9 +93,11 @@ local function finish(node, ended, ...)
 end
 
 --- Calls work(node) with the node of init(settings), and returns its results. Afterwards it shuts the node down; after
--- an error it aborts instead, so that the other processes learn the reason, and raises the error again. In Lua 5.4,
--- `local node <close> = polyverso.init()` does the same for a block.
--- @param settings  may be left out
+--- an error it aborts instead, so that the other processes learn the reason, and raises the error again. In Lua 5.4,
+--- `local node <close> = polyverso.init()` does the same for a block.
+---@param settings? polyverso.Settings may be left out
+---@param work fun(node: polyverso.Node): ...
+---@return any ... the results of work
 function polyverso.with(settings, work)
   if work == nil and type(settings) == "function" then settings, work = nil, settings end
   values.check_callable("polyverso.with", "the last argument", work)
@@ -97,19 +106,24 @@ function polyverso.with(settings, work)
 end
 
 --- Opens a further node in this process, for tests and for several clusters at once.
+---@param settings? polyverso.Settings
+---@return polyverso.Node
 function polyverso.open_node(settings)
   return Node.new(capi.mv_node_open(options(settings)))
 end
 
 --- The detected setup and advice on what does not work, as JSON text; docs/operations.md describes its fields. It
--- describes the running node, or, without one, what init() would do.
--- @param how {reach = true}: only the connection to the master that POLYVERSO_MASTER names; or nil
+--- describes the running node, or, without one, what init() would do.
+---@param how? {reach: boolean} {reach = true}: only the connection to the master that POLYVERSO_MASTER names
+---@return string json
 function polyverso.doctor(how)
   return capi.mv_doctor_text(0, capi.MV_JSON + (how and how.reach and capi.MV_REACH or 0))
 end
 
 --- The content of a checkpoint, of a directory of checkpoints, or of one of their files, as JSON text: tables with
--- their specs, files, sizes, checksums, and "damage", a description of any damage. Needs no node.
+--- their specs, files, sizes, checksums, and "damage", a description of any damage. Needs no node.
+---@param path string
+---@return string json
 function polyverso.inspect_checkpoint(path) return capi.mv_checkpoint_inspect(path) end
 
 return polyverso

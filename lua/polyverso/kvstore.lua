@@ -27,6 +27,8 @@ local Request = require("polyverso.request")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
+---@class polyverso.KVStore
+---@field handle integer the kv_store for the C functions
 local KVStore = {}
 KVStore.__index = KVStore
 
@@ -76,7 +78,9 @@ local function with_priority(how, given)
 end
 
 --- Initializes keys. Dist types: every worker makes the same call. Worker 0's values count, and are stored when the
--- call returns.
+--- call returns.
+---@param key polyverso.Keys
+---@param value polyverso.Array|polyverso.Array[] one for each key
 function KVStore:init(key, value)
   capi.kv_init(self.handle, key, tensors(key, value))
   local keys = type(key) == "table" and key or {key}
@@ -86,7 +90,10 @@ function KVStore:init(key, value)
 end
 
 --- Pushes values through the keys' optimizer; without an optimizer they replace the stored ones. A dist_sync store
--- first merges all workers' pushes of the same number.
+--- first merges all workers' pushes of the same number.
+---@param key polyverso.Keys
+---@param value polyverso.Array|polyverso.Array[] for each key one, or one for each device
+---@param how? polyverso.StoreOptions
 function KVStore:push(key, value, how)
   self:follow()
   capi.kv_push(self.handle, key, with_priority(how, tensors(key, value)), options(how))
@@ -104,6 +111,10 @@ local function updated(self, call, ...)
 end
 
 --- Pulls values into `out`. They include this worker's earlier pushes, in a dist_sync store with their whole rounds.
+---@param key polyverso.Keys
+---@param out polyverso.Array|polyverso.Array[] for each key one, or one for each device
+---@param how? polyverso.StoreOptions
+---@return polyverso.Request? request  with async
 function KVStore:pull(key, out, how)
   if out == nil then refuse(capi.MV_EINVAL, "store:pull: nothing to pull into: write store:pull(key, tensor)") end
   local copies = {}
@@ -130,8 +141,12 @@ local function row_ids_of_key(value)
 end
 
 --- Pulls some rows of row-sparse keys into row-sparse tensors, which then hold exactly these rows.
--- @param row_ids  tensors or tables of integers, in any order, repeats allowed. For one key: one for all outputs, or a
--- list with one for each output. For several keys: a list with one of these forms for each key, or one for all
+---@param key polyverso.Keys
+---@param out polyverso.Tensor|polyverso.Tensor[] row-sparse
+---@param row_ids polyverso.Tensor|integer[]|table in any order, repeats allowed. For one key: one for all outputs, or a
+--- list with one for each output. For several keys: a list with one of these forms for each key, or one for all
+---@param how? polyverso.StoreOptions
+---@return polyverso.Request? request  with async
 function KVStore:row_sparse_pull(key, out, row_ids, how)
   local ids = {}
   if type(key) ~= "table" then
@@ -145,12 +160,19 @@ function KVStore:row_sparse_pull(key, out, row_ids, how)
 end
 
 --- push(), then pull() into `out`, or into `value` if `out` is nil.
+---@param key polyverso.Keys
+---@param value polyverso.Array|polyverso.Array[]
+---@param out? polyverso.Array|polyverso.Array[]
+---@param how? polyverso.StoreOptions
 function KVStore:pushpull(key, value, out, how)
   self:push(key, value, how)
   self:pull(key, out or value, how)
 end
 
 --- init(), then pull().
+---@param key polyverso.Keys
+---@param value polyverso.Array|polyverso.Array[]
+---@param out polyverso.Array|polyverso.Array[]
 function KVStore:broadcast(key, value, out)
   self:init(key, value)
   self:pull(key, out)
@@ -169,9 +191,11 @@ local function with_parameters(name, parameters)
 end
 
 --- Sets the optimizer of all keys, existing and future: one of polyverso.optimizer's, or its text, "mx.adam
--- learning_rate=0.001", or its name and a table of parameters, "mx.adam", {learning_rate = 0.001}. One worker calls it,
--- before the pushes that it is for; setting an equal one again changes nothing. A store of this process follows the
--- object: a changed rate, parameter or factor takes effect with the next push, and the optimizer's states are kept.
+--- learning_rate=0.001", or its name and a table of parameters, "mx.adam", {learning_rate = 0.001}. One worker calls it,
+--- before the pushes that it is for; setting an equal one again changes nothing. A store of this process follows the
+--- object: a changed rate, parameter or factor takes effect with the next push, and the optimizer's states are kept.
+---@param optimizer polyverso.Optimizer|string
+---@param parameters? table<string, number|string|boolean> of an optimizer that is given by its name
 function KVStore:set_optimizer(optimizer, parameters)
   optimizer = with_parameters(optimizer, parameters)
   local before = self.optimizer
@@ -190,7 +214,7 @@ function KVStore:set_optimizer(optimizer, parameters)
   self.told, self.told_factors = tostring(optimizer), self.optimizer and self.optimizer:all_factors()
 end
 
--- Applies the changes made in the optimizer object since the last call.
+--- Applies the changes made in the optimizer object since the last call. Internal.
 function KVStore:follow()
   if not self.optimizer or self.is_dist then return end
   local text, factors = tostring(self.optimizer), self.optimizer:all_factors()
@@ -199,8 +223,9 @@ function KVStore:follow()
   self.told, self.told_factors = text, factors
 end
 
--- Sends the optimizer's factors for single keys to the servers, and resets those of an earlier one; with `only_back`,
--- only resets.
+--- Sends the optimizer's factors for single keys to the servers, and resets those of an earlier one. Internal.
+---@param keys (integer|string)[]
+---@param only_back? boolean only reset
 function KVStore:set_factors(keys, only_back)
   for _, key in ipairs(keys) do
     local rate, decay = 1, 1
@@ -214,14 +239,17 @@ function KVStore:set_factors(keys, only_back)
 end
 
 --- Sets multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" removes them. An optimizer's
--- set_lr_mult(), set_wd_mult() and param_idx2name do this automatically.
+--- set_lr_mult(), set_wd_mult() and param_idx2name do this automatically.
+---@param key polyverso.Keys
+---@param parameters string
 function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(self.handle, key, parameters) end
 
 --- Sets the function that pushes to a store of this process call instead of replacing the value: updater(key, merged,
--- stored) changes `stored` in place, or returns a tensor of its shape, which becomes the value. A push returns after
--- its updater has run. An error in the updater becomes the push's error, and the value stays as it was. The tensors are
--- valid only until the updater returns; it must copy values that it keeps.
--- @param updater  nil: removes the updater. An error for dist types, whose values are updated on the servers
+--- stored) changes `stored` in place, or returns a tensor of its shape, which becomes the value. A push returns after
+--- its updater has run. An error in the updater becomes the push's error, and the value stays as it was. The tensors are
+--- valid only until the updater returns; it must copy values that it keeps.
+---@param updater? fun(key: integer|string, merged: polyverso.Tensor, stored: polyverso.Tensor): polyverso.Array? nil: removes
+--- the updater. An error for dist types, whose values are updated on the servers
 function KVStore:set_updater(updater)
   values.check_callable("store:set_updater", "the updater", updater, true)
   capi.kv_set_updater(self.handle, updater ~= nil)
@@ -262,11 +290,14 @@ function KVStore:update()
 end
 
 --- Makes keys that are initialized from now on refuse NaN and infinity, unless `on` is false. Dist types: all workers
--- make the same call.
+--- make the same call.
+---@param on? boolean default true
 function KVStore:set_reject_nonfinite(on) capi.kv_set_reject_nonfinite(self.handle, on == false and 0 or 1) end
 
 --- Compresses later pushes: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}, or "2bit", {threshold = 0.5}.
--- The worker keeps the residual and adds it to the next push. docs/kvstore.md lists the codecs.
+--- The worker keeps the residual and adds it to the next push. docs/kvstore.md lists the codecs.
+---@param codec string|table
+---@param parameters? table<string, number|string>
 function KVStore:set_gradient_compression(codec, parameters)
   if type(codec) == "table" then
     local others = {}
@@ -287,12 +318,15 @@ function KVStore:set_gradient_compression(codec, parameters)
 end
 
 --- Saves the optimizer's states of each key, from all servers, into one file of this process; with `dump_optimizer`
--- also the optimizer and its update counts. One worker calls it, between two barriers.
+--- also the optimizer and its update counts. One worker calls it, between two barriers.
+---@param path string
+---@param dump_optimizer? boolean
 function KVStore:save_optimizer_states(path, dump_optimizer)
   capi.kv_save_optimizer_states(self.handle, path, dump_optimizer and capi.KV_DUMP_OPTIMIZER or 0)
 end
 
 --- Loads a file of save_optimizer_states(). If it does not fit, nothing is changed.
+---@param path string
 function KVStore:load_optimizer_states(path) capi.kv_load_optimizer_states(self.handle, path) end
 
 -- Controllers, by node: each executes the commands for its node's server. And milliseconds between polls of a request.
@@ -311,9 +345,10 @@ local function run_commands(node, timeout_ms)
 end
 
 --- Sends a command of the program's own to all servers, and returns when each server's controller
--- (kvstore.set_controller()) has executed it. If this process executes commands itself, it does so meanwhile.
--- @param head  an integer
--- @param body  a string
+--- (kvstore.set_controller()) has executed it. If this process executes commands itself, it does so meanwhile.
+---@param head integer
+---@param body string
+---@param how? polyverso.TimeoutOptions
 function KVStore:send_command(head, body, how)
   if not controllers[self.node] then return capi.kv_send_command(self.handle, head, body, options(how)) end
   local asynchronous = {async = true, timeout = how and how.timeout}
@@ -322,14 +357,19 @@ function KVStore:send_command(head, body, how)
 end
 
 --- The type as given to create(), in lower case.
+---@return string
 function KVStore:type() return capi.kv_type(self.handle) end
 
 --- This worker's number, 0 .. num_workers() - 1.
+---@return integer
 function KVStore:rank() return capi.kv_rank(self.handle) end
 
+--- The number of workers.
+---@return integer
 function KVStore:num_workers() return capi.kv_num_workers(self.handle) end
 
 --- Returns when all workers have called it. Does not wait for pushes, because their rounds may be incomplete.
+---@param how? polyverso.TimeoutOptions
 function KVStore:barrier(how) capi.kv_barrier(self.handle, options(how)) end
 
 --- This worker stops pushing: rounds continue without it.
@@ -342,12 +382,16 @@ function KVStore:free()
   self.ended = "after free()"
 end
 
+--- Makes the garbage collector close the store. Internal.
+---@return polyverso.KVStore
 function KVStore:own()
   local handle = self.handle
   self.owner = values.owner(function() pcall(capi.kv_free, handle) end)
   return self
 end
 
+--- How messages name the store.
+---@return string
 function KVStore:described() return ("the %s store"):format(self.name) end
 
 --- <polyverso.KVStore local>; with a cluster, <polyverso.KVStore dist_sync, worker 0 of 2>
@@ -364,8 +408,14 @@ function StoreOfServer.__index(_, name)
   refuse(capi.MV_ESTATE, "this process is only a server: call polyverso.kvstore_server's KVStoreServer(kv):run()")
 end
 function StoreOfServer:__tostring() return ("<polyverso.KVStore %s, on a server>"):format(self.name) end
+--- The type as given to create(), in lower case.
+---@return string
 function of_server:type() return self.name end
+--- This server's number.
+---@return integer
 function of_server:rank() return capi.mv_server_id(self.node) end
+--- The number of workers.
+---@return integer
 function of_server:num_workers() return capi.mv_num_workers(self.node) end
 
 local module = {}
@@ -373,11 +423,13 @@ local module = {}
 local function handle_of(node) return values.node_handle("kvstore.create", node) end
 
 --- Creates a store of one of MXNet's types, case-insensitive: local, local_update_cpu, local_allreduce_cpu,
--- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device,
--- dist_device_sync) and dist_async (dist_async_device) after a polyverso.init(). All workers create their stores in the
--- same order.
--- In a process that is only a server, a store of a dist type only describes itself; polyverso.kvstore_server runs it.
--- @param node  the node of the store's cluster; nil = that of polyverso.init()
+--- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device,
+--- dist_device_sync) and dist_async (dist_async_device) after a polyverso.init(). All workers create their stores in the
+--- same order.
+--- In a process that is only a server, a store of a dist type only describes itself; polyverso.kvstore_server runs it.
+---@param type? string default "local"
+---@param node? polyverso.Node the node of the store's cluster; nil = that of polyverso.init()
+---@return polyverso.KVStore
 function module.create(type, node)
   local number = handle_of(node)
   local created, handle = pcall(capi.kv_create, number, type or "local")
@@ -396,8 +448,9 @@ function module.create(type, node)
 end
 
 --- Sets this server's controller for the commands of store:send_command(): controller(head, body). It runs inside
--- run_commands(), run_server() and send_command(). An error in it becomes the sender's error.
--- @param controller  nil for none
+--- run_commands(), run_server() and send_command(). An error in it becomes the sender's error.
+---@param controller? fun(head: integer, body: string) nil for none
+---@param node? polyverso.Node
 function module.set_controller(controller, node)
   values.check_callable("kvstore.set_controller", "the controller", controller, true)
   local handle = handle_of(node)
@@ -406,12 +459,17 @@ function module.set_controller(controller, node)
 end
 
 --- Executes the queued commands; if there are none, waits for one for up to `timeout` seconds. False once all workers
--- have finished.
+--- have finished.
+---@param timeout? number seconds; default 0
+---@param node? polyverso.Node
+---@return boolean
 function module.run_commands(timeout, node)
   return run_commands(handle_of(node), timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
 
 --- Executes commands in a process that is only a server, until all workers have finished.
+---@param controller? fun(head: integer, body: string)
+---@param node? polyverso.Node
 function module.run_server(controller, node)
   module.set_controller(controller, node)
   repeat until not module.run_commands(-1, node)

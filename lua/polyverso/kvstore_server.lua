@@ -11,12 +11,15 @@
 
 local module = {}
 
+---@class polyverso.KVStoreServer
 local Server = {}
 Server.__index = Server
 
 --- A process that is only a server. Its run() executes the commands of store:send_command().
--- @param controller  function(head, body). An error in it becomes the sender's error, and is printed here. nil: prints
--- each command, as MXNet does
+---@param kvstore polyverso.KVStore
+---@param controller? fun(head: integer, body: string) an error in it becomes the sender's error, and is printed here. nil:
+--- prints each command, as MXNet does
+---@return polyverso.KVStoreServer
 function module.KVStoreServer(kvstore, controller)
   require("polyverso.values").check_callable("KVStoreServer", "the controller", controller, true)
   local function name(head, body) print(("server %d, unknown command (%s, %s)"):format(kvstore:rank(), tostring(head), body)) end
@@ -34,8 +37,9 @@ function Server:run()
   require("polyverso.kvstore").run_server(execute, {handle = self.kvstore.node})
 end
 
--- The whole run of a process that a DMLC tracker has started as server or scheduler. `kvstore` is the module
--- polyverso.kvstore.
+--- The whole run of a process that a DMLC tracker has started as server or scheduler. `kvstore` is the module
+--- polyverso.kvstore.
+---@param kvstore table the module polyverso.kvstore
 function module.init(kvstore)
   local role = os.getenv("DMLC_ROLE")
   if role ~= "server" and role ~= "scheduler" then return end

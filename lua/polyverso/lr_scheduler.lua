@@ -18,6 +18,9 @@ local KINDS = {
   CosineScheduler = {lr_scheduler = "cosine", own = {max_update = true, final_lr = true}},
 }
 
+--- A schedule; called with a number of updates, it returns the rate at that update.
+---@class polyverso.Schedule
+---@overload fun(num_update: integer): number
 local Schedule = {}
 
 function Schedule:__call(num_update)
@@ -44,6 +47,12 @@ local function check(name, settings, schedule)
   schedule(0)
 end
 
+--- The schedules, by MXNet's names.
+---@class polyverso.schedules
+---@field FactorScheduler fun(settings: polyverso.ScheduleSettings|{step: integer, factor: number?}): polyverso.Schedule
+---@field MultiFactorScheduler fun(settings: polyverso.ScheduleSettings|{step: integer[], factor: number?}): polyverso.Schedule
+---@field PolyScheduler fun(settings: polyverso.ScheduleSettings|{max_update: integer, pwr: number?, final_lr: number?}): polyverso.Schedule
+---@field CosineScheduler fun(settings: polyverso.ScheduleSettings|{max_update: integer, final_lr: number?}): polyverso.Schedule
 local module = {}
 for name, kind in pairs(KINDS) do
   module[name] = function(settings)

@@ -69,10 +69,10 @@ end
 
 -- The number of single letters to insert, remove, replace or swap with a neighbour to get from a to b.
 local function distance(a, b)
-  local before, last, now = {}, {}, {}
+  local before, last = {}, {}
   for j = 0, #b do last[j] = j end
   for i = 1, #a do
-    now = {[0] = i}
+    local now = {[0] = i}
     for j = 1, #b do
       local same = a:byte(i) == b:byte(j) and 0 or 1
       now[j] = math.min(last[j] + 1, now[j - 1] + 1, last[j - 1] + same)

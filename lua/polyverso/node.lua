@@ -13,9 +13,22 @@ local values = require("polyverso.values")
 
 local WAITS, SAVES, FORMATS = values.set_of("timeout, async"), values.set_of("keep, timeout, async"), values.set_of("json")
 
+--- This process as a member of a cluster.
+---@class polyverso.Node
+---@field handle integer the mv_node for the C functions
+---@field rank fun(self: polyverso.Node): integer this process's number in the cluster
+---@field size fun(self: polyverso.Node): integer the number of processes
+---@field worker_id fun(self: polyverso.Node): integer from 0; -1 in a process that is only a server
+---@field num_workers fun(self: polyverso.Node): integer
+---@field server_id fun(self: polyverso.Node): integer from 0; -1 in a process that is only a worker
+---@field num_servers fun(self: polyverso.Node): integer
+---@field event_fd fun(self: polyverso.Node): integer a descriptor that is readable while finished requests wait for poll()
 local Node = {}
 Node.__index = Node
 
+--- For polyverso.init() and open_node(): the object for a handle of the C API.
+---@param handle integer an mv_node
+---@return polyverso.Node
 function Node.new(handle)
   local life = objects.life_of(handle)
   life.worker, life.workers, life.is_sync = capi.mv_worker_id(handle), capi.mv_num_workers(handle), capi.mv_is_sync(handle) == 1
@@ -30,12 +43,16 @@ for _, name in ipairs{"rank", "size", "worker_id", "num_workers", "server_id", "
 end
 
 --- Whether this is worker 0.
+---@return boolean
 function Node:is_master() return capi.mv_is_master(self.handle) == 1 end
 
+--- Whether tables without a staleness of their own are in sync mode.
+---@return boolean
 function Node:is_sync() return capi.mv_is_sync(self.handle) == 1 end
 
 --- Waits until this worker's adds are applied and every worker has called it.
--- @param how {timeout = seconds, async = true}, or nil
+---@param how? polyverso.CallOptions
+---@return polyverso.Request? request  with async
 function Node:barrier(how)
   how = values.checked(how, WAITS)
   local request = capi.mv_barrier(self.handle, values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout))
@@ -43,7 +60,10 @@ function Node:barrier(how)
 end
 
 --- Handles of at most `capacity` requests that have finished since the last poll; waits up to `timeout` seconds for
--- one.
+--- one.
+---@param capacity? integer default 64
+---@param timeout? number seconds; default 0
+---@return integer[] handles of requests
 function Node:poll(capacity, timeout)
   return capi.mv_poll(self.handle, capacity or 64, timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
@@ -76,44 +96,42 @@ local function create(self, kind, spec)
 end
 
 --- Creates an array. Collective: every worker makes the same call.
--- @param spec {size = n, ...} and, all optional:
---   dtype = "f32", "f64", "i64", "i32", "u8", "i8", "f16" or "bf16"
---   name = the table's identity, for open()
---   init = initial values; those of worker 0 count
---   reject_nonfinite = true: refuse NaN and infinity
---   updater = the formula by which servers apply an add, "adagrad rate=0.1"; mv_table_set_updater() in polyverso.h has
---   the list
---   staleness = the number of clocks (t:clock()) that a worker may be ahead of the slowest one; 0: sync mode for this
---   table
+---@param spec polyverso.ArraySpec {size = n, ...}
+---@return polyverso.Table
 function Node:array(spec) return create(self, "array", spec) end
 
 --- Creates a matrix.
--- @param spec {rows = r, cols = c, ...}, and the optional fields of array()
+---@param spec polyverso.MatrixSpec {rows = r, cols = c, ...}
+---@return polyverso.Table
 function Node:matrix(spec) return create(self, "matrix", spec) end
 
 --- Creates a matrix that stores and sends only the rows that were ever changed.
--- @param spec {rows = r, cols = c, ...} as for matrix(), without init, but with:
---   initial = the value of elements that were never changed
---   initial_range, seed = this value is random within initial +- initial_range instead, and depends only on seed, row
---   and column
+---@param spec polyverso.SparseSpec {rows = r, cols = c, ...}
+---@return polyverso.Table
 function Node:sparse(spec) return create(self, "sparse", spec) end
 
 --- Creates a table of `cols` numbers (default 1) for each 64-bit integer key; stores only keys that were changed.
--- @param spec {cols = c, ...} as for sparse(), and:
---   capacity = keys kept on all servers together; beyond it, each server drops its least recently used keys
+---@param spec? polyverso.KeyValueSpec {cols = c, ...}
+---@return polyverso.Table
 function Node:keyvalue(spec) return create(self, "keyvalue", spec or {}) end
 
 --- Opens a table that exists already.
+---@param name string
+---@return polyverso.Table
 function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name), self.life) end
 
 --- Like polyverso.doctor(), for this node: the transport to each peer, why it is not a better one, its latency.
+---@return string json
 function Node:doctor() return capi.mv_doctor_text(self.handle, capi.MV_JSON) end
 
 --- The cluster's tables as JSON text.
+---@return string json
 function Node:tables() return capi.mv_table_list(self.handle) end
 
 --- The state of the cluster: its members, and which of them wait for which. As text, or with {json = true} as JSON
--- text, whose fields docs/operations.md describes. Takes at most four seconds, even if other members do not answer.
+--- text, whose fields docs/operations.md describes. Takes at most four seconds, even if other members do not answer.
+---@param how? {json: boolean}
+---@return string
 function Node:status(how)
   return capi.mv_status_text(self.handle, values.checked(how, FORMATS).json and capi.MV_JSON or 0)
 end
@@ -123,16 +141,20 @@ end
 function Node:report(name, value) return capi.mv_report(self.handle, name, value) end
 
 --- The counters of this process, in Prometheus's text format.
+---@return string
 function Node:metrics() return capi.mv_metrics_text(self.handle) end
 
 --- The last messages, calls and waits of this node, as JSON in Chrome's trace event format.
+---@return string json
 function Node:trace() return capi.mv_trace_text(self.handle) end
 
 --- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers
--- see under this path, and which is created, with its parents, if it does not exist. Collective: every worker calls it.
--- The checkpoint contains each worker's changes before its call, and none after it. Returns when the checkpoint is on
--- disk; with async, when training may continue.
--- @param how {keep = the number of newest checkpoints to keep (default all), timeout = seconds, async = true}, or nil
+--- see under this path, and which is created, with its parents, if it does not exist. Collective: every worker calls it.
+--- The checkpoint contains each worker's changes before its call, and none after it. Returns when the checkpoint is on
+--- disk; with async, when training may continue.
+---@param directory string
+---@param how? polyverso.SaveOptions
+---@return polyverso.Request? request  with async
 function Node:save(directory, how)
   how = values.checked(how, SAVES)
   local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
@@ -141,10 +163,12 @@ function Node:save(directory, how)
 end
 
 --- Loads all tables of a checkpoint, or of the newest complete one in a directory, on any number of servers.
--- Collective, between two barriers. Creates tables that do not exist yet; matrix() and its siblings, or open(), then
--- find them with their values. A missing or damaged checkpoint is an error that gives the reason, and nothing is
--- changed.
--- @param how {timeout = seconds, async = true}, or nil
+--- Collective, between two barriers. Creates tables that do not exist yet; matrix() and its siblings, or open(), then
+--- find them with their values. A missing or damaged checkpoint is an error that gives the reason, and nothing is
+--- changed.
+---@param path string
+---@param how? polyverso.CallOptions
+---@return polyverso.Request? request  with async
 function Node:load(path, how)
   how = values.checked(how, WAITS)
   local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
@@ -159,8 +183,8 @@ function Node:shutdown()
 end
 
 --- Leaves the cluster because this program has failed: the calls of the other processes fail, with this reason. Does
--- nothing on a node that has ended.
--- @param reason  an error or a text; nil: none
+--- nothing on a node that has ended.
+---@param reason? any an error or a text
 function Node:abort(reason)
   if objects.end_of(self) then return end
   capi.mv_abort(self.handle, reason ~= nil and failures.one_line(reason) or nil)
@@ -168,11 +192,14 @@ function Node:abort(reason)
 end
 
 --- The end of a block with `local node <close> = polyverso.init()`, in Lua 5.4: shuts down, or aborts after an error.
+---@param failure? any
 function Node:__close(failure)
   if objects.end_of(self) then return end
   if failure == nil then objects.end_block(self) else self:abort(failure) end
 end
 
+--- How messages name the node.
+---@return string
 function Node:described() return "this node" end
 
 --- <polyverso.Node worker 0 of 2, sync, 3 tables>

@@ -39,6 +39,7 @@ local KINDS = {
 local ALIASES = {warmup_startegy = "warmup_strategy", float_stable_eps = "eps", lambda = "lamda", lambda1 = "lamda1"}
 local COMMON = "learning_rate rescale_grad clip_gradient wd begin_num_update"
 
+---@class polyverso.Optimizer
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
@@ -60,16 +61,19 @@ function Optimizer:__tostring()
 end
 
 --- Takes effect with the next push to a store of this process, and in other stores with the next set_optimizer().
+---@param rate number
 function Optimizer:set_learning_rate(rate)
   if self.lr_scheduler then capi.raise(capi.MV_ESTATE, "the lr_scheduler sets the learning rate: it can't be set directly") end
   self.parameters.learning_rate = rate
 end
 
 --- Sets factors of the rate, by key or by name.
+---@param factors table<integer|string, number>
 function Optimizer:set_lr_mult(factors) self.lr_mult = factors end
 
 --- Sets factors of the weight decay, by key or by name. The default is 0 for named parameters that are neither weights
--- nor gammas, otherwise 1.
+--- nor gammas, otherwise 1.
+---@param factors table<integer|string, number>
 function Optimizer:set_wd_mult(factors)
   self.wd_mult = {}
   for _, name in pairs(self.idx2name) do
@@ -79,12 +83,16 @@ function Optimizer:set_wd_mult(factors)
 end
 
 --- The factors of rate and weight decay for a key.
+---@param key integer|string
+---@return number rate
+---@return number decay
 function Optimizer:factors_of(key)
   local name = self.idx2name[key] or key
   return self.lr_mult[key] or self.lr_mult[name] or 1, self.wd_mult[key] or self.wd_mult[name] or 1
 end
 
--- All factors as one text, for comparison.
+--- All factors as one text, for comparison.
+---@return string
 function Optimizer:all_factors()
   local words = {}
   for which, factors in pairs{lr = self.lr_mult, wd = self.wd_mult} do
@@ -95,11 +103,31 @@ function Optimizer:all_factors()
 end
 
 local function names_of(kind)
-  local names = {}
-  for name in (kind[2] .. " " .. COMMON):gmatch("%S+") do names[name] = true end
-  return names
+  local known = {}
+  for name in (kind[2] .. " " .. COMMON):gmatch("%S+") do known[name] = true end
+  return known
 end
 
+--- The optimizers, by MXNet's names.
+---@class polyverso.optimizers
+---@field SGD fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field NAG fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Signum fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field FTML fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field LBSGD fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field DCASGD fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field SGLD fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Adam fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field AdamW fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Adamax fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Nadam fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field AdaGrad fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field AdaDelta fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field RMSProp fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Ftrl fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field LAMB fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Lion fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
+---@field Test fun(settings?: polyverso.OptimizerSettings|table): polyverso.Optimizer
 local module = {}
 for class, kind in pairs(KINDS) do
   local known = names_of(kind)
@@ -129,6 +157,9 @@ for class, kind in pairs(KINDS) do
 end
 
 --- create("adam", {learning_rate = 0.01}): the optimizer of that name, case-insensitive.
+---@param name string
+---@param settings? polyverso.OptimizerSettings|table
+---@return polyverso.Optimizer
 function module.create(name, settings)
   local all = {}
   for class in pairs(KINDS) do

@@ -5,11 +5,17 @@ local capi = require("polyverso.capi")
 local objects = require("polyverso.objects")
 local values = require("polyverso.values")
 
+---@class polyverso.Request
+---@field handle integer? the mv_request; nil once the call has finished
 local Request = {}
 Request.__index = Request
 
---- @param result a function that returns the finished call's result; nil if it has none
--- @param call  what the request does, for messages: "node:barrier"; "read" with its table
+--- For methods with async: the object for a handle of the C API.
+---@param handle integer an mv_request
+---@param result? function returns the finished call's result; nil if it has none
+---@param call? string what the request does, for messages: "node:barrier"; "read" with its table
+---@param table? polyverso.Table|polyverso.Group|table
+---@return polyverso.Request
 function Request.new(handle, result, call, table)
   local self = setmetatable({handle = handle, result = result, call = call, table = table, life = table and table.life}, Request)
   if newproxy then self.owner = values.owner(function() self:__gc() end) end
@@ -35,6 +41,7 @@ local function explained(self, failure)
 end
 
 --- Whether the call has finished, successfully or not. Never waits.
+---@return boolean
 function Request:done()
   if self.handle then
     local ended, outcome = pcall(capi.mv_request_test, self.handle)
@@ -46,6 +53,8 @@ function Request:done()
 end
 
 --- Waits, and returns the call's result. After `timeout` seconds it raises an error, and the call continues.
+---@param timeout? number seconds
+---@return any ... the call's result
 function Request:wait(timeout)
   if self.handle then
     local ended, failure = pcall(capi.mv_request_wait, self.handle, values.milliseconds(timeout))
@@ -69,6 +78,7 @@ function Request:cancel()
 end
 
 --- What the request does: node:barrier, or read of table "weights".
+---@return string
 function Request:described()
   local call = self.call or "call"
   return self.table and call .. " of " .. self.table:described() or call

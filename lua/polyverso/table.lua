@@ -22,10 +22,20 @@ local Request = require("polyverso.request")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
+---@class polyverso.Table
+---@field handle integer the mv_table for the C functions
+---@field name string
+---@field kind integer polyverso.MV_ARRAY, MV_MATRIX, MV_SPARSE or MV_KEYVALUE
+---@field dtype integer polyverso.MV_F32 and so on
+---@field rows integer
+---@field cols integer
 local Table = {}
 Table.__index = Table
 
---- @param life the node's, from objects.life_of()
+--- For the methods of nodes: the object for a handle of the C API.
+---@param handle integer an mv_table
+---@param life table the node's, from objects.life_of()
+---@return polyverso.Table
 function Table.new(handle, life)
   local info = capi.mv_table_describe(handle)
   life.tables[info.name] = (life.tables[info.name] or 0) + 1
@@ -58,6 +68,7 @@ local function ids_of(how)
 end
 
 --- How messages name the table.
+---@return string
 function Table:described() return ('table "%s"'):format(self.name) end
 
 -- The shape of the values for `count` rows; a key-value table has no number of rows of its own.
@@ -98,23 +109,30 @@ local function read(self, how, whole, some)
 end
 
 --- The table's values, with all earlier adds of this worker. In sync mode all workers get the same bits; with a
--- staleness, the values lag no worker by more than that many clocks. Rows and keys that are not stored have their
--- initial value. how.out receives the values in place: FFI memory, or a table of the right length.
+--- staleness, the values lag no worker by more than that many clocks. Rows and keys that are not stored have their
+--- initial value. how.out receives the values in place: FFI memory, or a table of the right length.
+---@param how? polyverso.TableOptions
+---@return polyverso.Values|polyverso.Request values  a list of numbers or of rows, or how.out; with async, the request
 function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_get_rows) end
 
 --- A get that ignores sync mode's rounds and staleness: the servers' current values. A single worker may call it.
+---@param how? polyverso.TableOptions
+---@return polyverso.Values|polyverso.Request values  as get() returns them
 function Table:peek(how) return read(self, how, capi.mv_table_peek, capi.mv_table_peek_rows) end
 
 --- Iterates over the stored rows of a sparse or key-value table: `for ids, values in t:scan() do`. Each iteration
--- returns at most how.chunk rows (default 16384): a table of ids, and values as from get(). A row that is stored during
--- the whole scan is returned exactly once; one that is added or removed meanwhile, at most once. The order has no
--- meaning.
+--- returns at most how.chunk rows (default 16384): a table of ids, and values as from get(). A row that is stored during
+--- the whole scan is returned exactly once; one that is added or removed meanwhile, at most once. The order has no
+--- meaning.
+---@param how? polyverso.ScanOptions
+---@return fun(): integer[]?, polyverso.Values?
 function Table:scan(how)
   local chunk = checked(how, KNOWN_TO_SCAN).chunk or 16384
   local cursor = 0
   return function()
     while cursor ~= -1 do
-      local ids, flat, found = {n = chunk}, {n = chunk * self.cols, dtype = self.dtype}, nil
+      local ids, flat = {n = chunk}, {n = chunk * self.cols, dtype = self.dtype}
+      local found
       cursor, found = capi.mv_table_scan(self.handle, cursor, ids, flat)
       if found > 0 then
         ids.n, flat.n, flat.dtype = nil, nil, nil
@@ -139,16 +157,25 @@ local function write(self, changes, how, whole, some)
 end
 
 --- Adds element by element, through the table's updater; repeated rows are summed first. Returns when every server has
--- applied the add. With how.wait = false it returns at once, and its error, if any, is raised by the next call on the
--- table, barrier() or shutdown().
+--- applied the add. With how.wait = false it returns at once, and its error, if any, is raised by the next call on the
+--- table, barrier() or shutdown().
+---@param delta polyverso.Values of the table's size, or of the rows in how.rows
+---@param how? polyverso.TableOptions
+---@return polyverso.Request? request  with async
 function Table:add(delta, how) return write(self, delta, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
 --- Assigns values, bypassing the updater and sync mode's rounds: for loading a model, between two barriers. For
--- repeated rows the last one counts.
+--- repeated rows the last one counts.
+---@param new polyverso.Values of the table's size, or of the rows in how.rows
+---@param how? polyverso.TableOptions
+---@return polyverso.Request? request  with async
 function Table:set(new, how) return write(self, new, how, capi.mv_table_set, capi.mv_table_set_rows) end
 
 --- Removes rows of a sparse table, or keys of a key-value table, with their updater's state: they then read as their
--- initial value. Rows and keys that are not stored are skipped. `how` as for add().
+--- initial value. Rows and keys that are not stored are skipped. `how` as for add().
+---@param ids integer[]|integer|polyverso.Tensor
+---@param how? polyverso.TableOptions
+---@return polyverso.Request? request  with async
 function Table:erase(ids, how)
   how = checked(how, KNOWN)
   local request = capi.mv_table_erase_rows(self.handle, data.ids(ids), values.call_options(flags_of(how), how.timeout))
@@ -169,7 +196,10 @@ local function updater_of(updater, how)
 end
 
 --- Sets the updater of later adds, or new parameters for it: "adagrad rate=0.05", or "adagrad", {rate = 0.05}.
--- mv_table_set_updater() in polyverso.h has the list. One worker calls it.
+--- mv_table_set_updater() in polyverso.h has the list. One worker calls it.
+---@param updater string|polyverso.Optimizer
+---@param how? table parameters of the updater, timeout, async
+---@return polyverso.Request? request  with async
 function Table:set_updater(updater, how)
   if type(how) ~= "table" then how = checked(how, KNOWN) end
   updater, how = updater_of(updater, how)
@@ -181,12 +211,14 @@ end
 function Table:clock() capi.mv_table_clock(self.handle) end
 
 --- The number of rows; for a key-value table, the number of stored keys, which the servers report. Also #t, except in
--- 5.1.
+--- 5.1.
+---@return integer
 function Table:size() return self.is_map and self:info().stored or self.rows end
 
 Table.__len = Table.size
 
 --- The fields of mv_table_info; asks the servers.
+---@return table fields of mv_table_info
 function Table:info() return capi.mv_table_describe(self.handle) end
 
 local function ended(self, why)

@@ -49,13 +49,31 @@ end
 
 -- ------------------------------------------------------------------ creation
 
+--- A tensor of zeros.
+---@param shape polyverso.shape
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.zeros(shape, dtype) return new(capi.mv_tensor_create(code(dtype), shape)) end
 
+--- A tensor whose elements are all `value`.
+---@param shape polyverso.shape
+---@param value number
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.full(shape, value, dtype) return Tensor.zeros(shape, dtype):fill(value) end
 
+--- A tensor of ones.
+---@param shape polyverso.shape
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.ones(shape, dtype) return Tensor.full(shape, 1, dtype) end
 
 --- `count` numbers: start, start + step, ...
+---@param count integer
+---@param start? number default 0
+---@param step? number default 1
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.range(count, start, step, dtype)
   local made = Tensor.zeros(count, dtype)
   capi.mv_tensor_range(made, start or 0, step or 1)
@@ -69,6 +87,12 @@ local function check_seed(call, seed, last)
 end
 
 --- Random numbers; a seed gives the same ones on every machine and in every language.
+---@param shape polyverso.shape
+---@param seed integer
+---@param low? number default 0
+---@param high? number default 1
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.uniform(shape, seed, low, high, dtype)
   check_seed("tensor.uniform", seed, "low, high")
   local made = Tensor.zeros(shape, dtype)
@@ -76,6 +100,13 @@ function Tensor.uniform(shape, seed, low, high, dtype)
   return made
 end
 
+--- Normally distributed random numbers, with a seed as for uniform().
+---@param shape polyverso.shape
+---@param seed integer
+---@param mean? number default 0
+---@param deviation? number default 1
+---@param dtype? polyverso.dtype default "f32"
+---@return polyverso.Tensor
 function Tensor.normal(shape, seed, mean, deviation, dtype)
   check_seed("tensor.normal", seed, "mean, deviation")
   local made = Tensor.zeros(shape, dtype)
@@ -94,6 +125,9 @@ local function lay_out(list, level, shape, flat)
 end
 
 --- A copy of a number, of nested tables of numbers, of FFI memory, or of a tensor, of this module or Torch's.
+---@param data polyverso.Values
+---@param dtype? polyverso.dtype default: that of FFI memory or of a tensor; "f32" for numbers
+---@return polyverso.Tensor
 function Tensor.copy_of(data, dtype)
   if is_tensor(data) then return dtype and data:cast(dtype) or data:copy() end
   if foreign.is_tensor(data) then return Tensor.copy_of(require("polyverso.arrays").one(data), dtype) end
@@ -117,8 +151,10 @@ function Tensor.copy_of(data, dtype)
 end
 
 --- A tensor on FFI memory, without a copy: an array or {pointer = cdata, count = n}; or on the memory of a contiguous
--- tensor of Torch. The tensor keeps the memory alive.
--- @param shape nil = one dimension; a Torch tensor's own
+--- tensor of Torch. The tensor keeps the memory alive.
+---@param memory polyverso.Array
+---@param shape? polyverso.shape nil = one dimension; a Torch tensor's own
+---@return polyverso.Tensor
 function Tensor.view(memory, shape)
   if foreign.is_tensor(memory) then
     if not memory:isContiguous() then
@@ -139,33 +175,87 @@ function Tensor.view(memory, shape)
 end
 
 --- A row-sparse tensor: copies of the values' rows at these ids; repeated ids are summed.
+---@param rows integer[]|polyverso.Tensor row ids, one for each row of the values
+---@param values polyverso.Values of shape {ids, ...}
+---@param height integer rows of the whole tensor
+---@return polyverso.Tensor
 function Tensor.sparse(rows, values, height) return new(capi.mv_tensor_sparse(rows, operand(values), height)) end
 
 -- ------------------------------------------------------------------ properties
 
+---@class polyverso.Tensor
+---@field add_ fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor in place
+---@field sub_ fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor in place
+---@field mul_ fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor in place
+---@field div_ fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor in place
+---@field pow_ fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor in place
+---@field eq fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field ne fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field lt fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field le fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field gt fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field ge fun(self: polyverso.Tensor, other: polyverso.Tensor|number): polyverso.Tensor of 0 and 1
+---@field neg fun(self: polyverso.Tensor): polyverso.Tensor
+---@field abs fun(self: polyverso.Tensor): polyverso.Tensor
+---@field sqrt fun(self: polyverso.Tensor): polyverso.Tensor
+---@field exp fun(self: polyverso.Tensor): polyverso.Tensor
+---@field log fun(self: polyverso.Tensor): polyverso.Tensor
+---@field sum fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor along an axis; nil: all elements
+---@field mean fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor
+---@field min fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor
+---@field max fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor
+---@field argmin fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor of i64 positions
+---@field argmax fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor of i64 positions
+---@field norm fun(self: polyverso.Tensor, axis?: integer): polyverso.Tensor the square root of the sum of squares
+---@operator add(polyverso.Tensor|number): polyverso.Tensor
+---@operator sub(polyverso.Tensor|number): polyverso.Tensor
+---@operator mul(polyverso.Tensor|number): polyverso.Tensor
+---@operator div(polyverso.Tensor|number): polyverso.Tensor
+---@operator pow(polyverso.Tensor|number): polyverso.Tensor
+---@operator unm: polyverso.Tensor
 local methods = {}
 
+--- The fields of mv_tensor_info.
+---@return table
 function methods:info() return capi.mv_tensor_describe(self) end
+--- The lengths, outermost first.
+---@return integer[]
 function methods:shape() return self:info().shape end
+--- The name of the dtype.
+---@return polyverso.dtype
 function methods:dtype() return NAMES[self:info().dtype] end
+--- The number of dimensions.
+---@return integer
 function methods:dims() return #self:shape() end
+--- The number of elements.
+---@return integer
 function methods:count() return self:info().count end
+--- Whether the tensor stores only some of its rows.
+---@return boolean
 function methods:row_sparse() return self:info().row_sparse == 1 end
+--- The mv_tensor for the C functions.
+---@return integer
 function methods:handle() return self.mv_tensor end
 
 --- LuaJIT: a pointer to the elements, and their number. The memory lives as long as a tensor on it: keep one.
+---@return ffi.cdata* pointer
+---@return integer count
 function methods:pointer()
   local ffi = require("ffi")
   local address, count, dtype = capi.mv_tensor_data(self)
   return ffi.cast(CTYPES[NAMES[dtype]], ffi.cast("intptr_t", address)), count
 end
 
+--- One element, at the positions of all dimensions: get(i, j).
+---@param ... integer positions from 0
+---@return number
 function methods:get(...)
   local value, integer = capi.mv_tensor_get(self, {...})
   return self:dtype():find("f") and value or integer
 end
 
 --- set(i, j, value)
+---@param ... number positions from 0, then the value
 function methods:set(...)
   local index = {...}
   local value = table.remove(index)
@@ -173,9 +263,11 @@ function methods:set(...)
 end
 
 --- The only element.
+---@return number
 function methods:item() return self:reshape({}):get() end
 
 --- Nested tables of numbers; a number if there are no dimensions.
+---@return number|table
 function methods:to_list()
   local shape = self:shape()
   if #shape == 0 then return self:get() end
@@ -188,28 +280,59 @@ end
 
 -- ------------------------------------------------------------------ views and copies
 
+--- A view of one row, without its first dimension.
+---@param row integer
+---@return polyverso.Tensor
 function methods:row(row) return new(capi.mv_tensor_row(self, row)) end
 --- Rows first .. last - 1.
+---@param first integer
+---@param last? integer nil: to the end
+---@return polyverso.Tensor view
 function methods:slice(first, last) return new(capi.mv_tensor_slice(self, first, last)) end
+--- A view of the same elements in another shape.
+---@param shape polyverso.shape
+---@return polyverso.Tensor
 function methods:reshape(shape) return new(capi.mv_tensor_reshape(self, shape)) end
+--- A copy of these rows, in this order.
+---@param rows integer[]|polyverso.Tensor
+---@return polyverso.Tensor
 function methods:take(rows) return new(capi.mv_tensor_take(self, rows)) end
+--- A copy.
+---@return polyverso.Tensor
 function methods:copy() return new(capi.mv_tensor_copy(self, nil)) end
+--- A copy in another dtype, rounded to it.
+---@param dtype polyverso.dtype
+---@return polyverso.Tensor
 function methods:cast(dtype) return new(capi.mv_tensor_cast(self, code(dtype))) end
+--- A copy of a matrix with rows and columns exchanged.
+---@return polyverso.Tensor
 function methods:transpose() return new(capi.mv_tensor_transpose(self)) end
+--- A copy of a row-sparse tensor with all rows.
+---@return polyverso.Tensor
 function methods:to_dense() return new(capi.mv_tensor_to_dense(self)) end
+--- A row-sparse copy: the rows that are not all zeros.
+---@return polyverso.Tensor
 function methods:to_sparse() return new(capi.mv_tensor_to_sparse(self)) end
 
 --- A row-sparse tensor's ids and rows, as views.
+---@return polyverso.Tensor ids
+---@return polyverso.Tensor rows
 function methods:parts()
   local ids, held = capi.mv_tensor_parts(self)
   return new(ids), new(held)
 end
 
+--- Copies other values of the same shape into this tensor.
+---@param other polyverso.Values
+---@return polyverso.Tensor self
 function methods:assign(other)
   capi.mv_tensor_copy(operand(other), self)
   return self
 end
 
+--- Sets all elements.
+---@param value number
+---@return polyverso.Tensor self
 function methods:fill(value)
   capi.mv_tensor_fill(self, value)
   return self
@@ -239,7 +362,13 @@ for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
   local number = capi["MV_" .. name:upper()]
   methods[name] = function(self, other) return binary(number, self, other) end
 end
+--- The smaller of each two elements, in a new tensor.
+---@param other polyverso.Tensor|number
+---@return polyverso.Tensor
 function methods:minimum(other) return binary(capi.MV_MIN, self, other) end
+--- The greater of each two elements, in a new tensor.
+---@param other polyverso.Tensor|number
+---@return polyverso.Tensor
 function methods:maximum(other) return binary(capi.MV_MAX, self, other) end
 
 for _, name in ipairs{"neg", "abs", "sqrt", "exp", "log"} do
@@ -249,6 +378,9 @@ end
 Tensor.__unm = methods.neg
 
 --- self += alpha * other, in place; other may be row-sparse.
+---@param alpha number
+---@param other polyverso.Values
+---@return polyverso.Tensor self
 function methods:axpy(alpha, other)
   capi.mv_tensor_axpy(alpha, operand(other), self)
   return self
@@ -262,16 +394,29 @@ for name, op in pairs{sum = "SUM", mean = "MEAN", min = "LEAST", max = "GREATEST
   end
 end
 
+--- The sum of the products of elements.
+---@param other polyverso.Values
+---@return number
 function methods:dot(other) return capi.mv_tensor_dot(self, operand(other)) end
 
 --- Whether the shapes are equal and |self - other| <= absolute + relative * |other| for all elements.
+---@param other polyverso.Values
+---@param relative? number default 1e-5
+---@param absolute? number default 1e-8
+---@return boolean
 function methods:close(other, relative, absolute)
   return capi.mv_tensor_close(self, operand(other), relative or 1e-5, absolute or 1e-8) == 1
 end
 
+--- Whether shapes and elements are equal.
+---@param other polyverso.Values
+---@return boolean
 function methods:equal(other) return self:close(other, 0, 0) end
 
 --- The matrix product. how: {transpose_a = true, transpose_b = true}
+---@param other polyverso.Values a matrix
+---@param how? {transpose_a: boolean?, transpose_b: boolean?}
+---@return polyverso.Tensor
 function methods:matmul(other, how)
   how = how or {}
   local flags = (how.transpose_a and capi.MV_TRANSPOSE_A or 0) + (how.transpose_b and capi.MV_TRANSPOSE_B or 0)
@@ -320,9 +465,17 @@ function Tensor.__tostring(self)
 end
 function Tensor.__len(self) return self:shape()[1] end
 
---- `adopt` makes a tensor that owns a handle of the C API and frees it; `name_of` returns the name of an mv_dtype.
-local module = {is_tensor = is_tensor, methods = methods, adopt = new, name_of = function(dtype) return NAMES[dtype] end}
-for _, name in ipairs{"zeros", "full", "ones", "range", "uniform", "normal", "copy_of", "view", "sparse"} do
-  module[name] = Tensor[name]
-end
-return module
+return {
+  zeros = Tensor.zeros, full = Tensor.full, ones = Tensor.ones, range = Tensor.range, uniform = Tensor.uniform, normal = Tensor.normal,
+  copy_of = Tensor.copy_of, view = Tensor.view, sparse = Tensor.sparse,
+  --- Whether a value is a tensor of this module.
+  ---@type fun(value: any): boolean
+  is_tensor = is_tensor,
+  methods = methods,
+  --- A tensor that owns a handle of the C API, and frees it.
+  ---@type fun(handle: integer): polyverso.Tensor
+  adopt = new,
+  --- The name of an mv_dtype.
+  ---@type fun(dtype: integer): polyverso.dtype
+  name_of = function(dtype) return NAMES[dtype] end,
+}

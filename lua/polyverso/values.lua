@@ -16,9 +16,9 @@ local NAMES = {
   [capi.MV_BF16] = {"bf16", "bfloat16"},
 }
 local DTYPES = {}
-for dtype, names in pairs(NAMES) do
+for dtype, spellings in pairs(NAMES) do
   DTYPES[dtype] = dtype
-  for _, name in ipairs(names) do DTYPES[name] = dtype end
+  for _, name in ipairs(spellings) do DTYPES[name] = dtype end
 end
 
 --- A value that calls `ends` when it is collected, to be kept in a table: Lua 5.1 has no finalizers for tables.
@@ -133,7 +133,7 @@ function values.milliseconds(seconds)
     capi.raise(capi.MV_EINVAL, ("timeout must be a number of seconds, not a %s"):format(type(seconds)))
   end
   if seconds == capi.MV_FOREVER or seconds == math.huge then return capi.MV_FOREVER end
-  if not (seconds >= 0) then
+  if not (seconds >= 0) then -- luacheck: ignore 581 (NaN)
     local message = "timeout is %s: a number of seconds is needed, 0 or more; math.huge means no limit, nil the node's default"
     capi.raise(capi.MV_EINVAL, message:format(tostring(seconds)))
   end

@@ -226,9 +226,9 @@ describe("messages", function()
 
   it("say after which call an object is used", function()
     local other = polyverso.open_node()
-    local a, request = other:array{size = 2, name = "biases"}, nil
+    local a = other:array{size = 2, name = "biases"}
     local alone, kv = group.open(other), kvstore.create("dist_async", other)
-    request = a:add({1, 2}, {async = true})
+    local request = a:add({1, 2}, {async = true})
     local closed = other:open("biases")
     closed:close()
     says('table "biases": table:get%(%) after close%(%)', closed.get, closed)

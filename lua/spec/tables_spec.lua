@@ -70,8 +70,8 @@ describe("tables", function()
     assert.same({{0.5, 0.5}}, t:peek{rows = {5}})
     assert.equal(1, t:info().stored)
     assert.equal("MV_ERANGE", failure_of(t.get, t, {rows = {1e9}}).name)
-    local one, other = node:sparse{rows = 2, cols = 2, initial_range = 0.5, seed = 1}:get(), nil
-    other = node:sparse{rows = 2, cols = 2, initial_range = 0.5, seed = 2}:get()
+    local one = node:sparse{rows = 2, cols = 2, initial_range = 0.5, seed = 1}:get()
+    local other = node:sparse{rows = 2, cols = 2, initial_range = 0.5, seed = 2}:get()
     assert.are_not.same(one, other)
   end)
 

@@ -71,7 +71,8 @@ function calls.table(name, kind, consistency, size, width)
   things[name] = {made = node[kind](node, spec), size = size, width = width, has_keys = kind ~= "array"}
 end
 function calls.add(name, worker, how)
-  local made, options, values = thing(name), {async = how == "async"}, nil
+  local made, options = thing(name), {async = how == "async"}
+  local values
   if made.has_keys then
     options.keys = keys_below(made.size, tonumber(worker), made.width)
     values = ones(0, #options.keys, 1, 1)

@@ -228,39 +228,103 @@ the details.
 
 =head1 CLASSES
 
-Each has C<meter>, a hash of steps, operations, payload_bytes and dense_bytes, and C<close>.
+Each also has these methods:
+
+=over
+
+=item meter
+
+A hash of steps, operations, payload_bytes (bytes sent by this rank) and dense_bytes (what full arrays would have
+taken).
+
+=item handle
+
+The C<mv_strategy> for the C functions.
+
+=item close
+
+Closes the strategy; so does dropping its last reference.
+
+=back
 
 =head2 Polyverso::DistLearn::AllReduceSGD->new($group)
 
-Data-parallel SGD: one mini-batch divided among the ranks. C<sum_gradients($gradients)> and
-C<sum_and_normalize_gradients($gradients)> return the number of contributors. C<synchronize_parameters($parameters)>
-waits for ranks that still make steps. Then all ranks get the parameters of the rank that made the most steps; of
+Data-parallel SGD: one mini-batch divided among the ranks.
+
+=over
+
+=item sum_gradients($gradients), sum_and_normalize_gradients($gradients)
+
+Replaces the gradients by their sum over all ranks, or by this sum divided by the number of contributors. Returns the
+number of contributors.
+
+=item synchronize_parameters($parameters)
+
+Waits for ranks that still make steps. Then all ranks get the parameters of the rank that made the most steps; of
 several, the lowest.
+
+=back
 
 =head2 Polyverso::DistLearn::AllReduceEA->new($group, tau => $tau, alpha => $alpha)
 
-Elastic averaging; C<< new($group, $tau, $alpha) >> is the same. Call C<average_parameters($parameters)> after each
-step: every C<$tau> steps it moves the parameters towards a common centre, by C<$alpha> times their difference from it.
-C<synchronize_center> and C<synchronize_parameters> wait for ranks that still make steps. Then all ranks have the same
-centre, and after the latter also the lowest rank's parameters. C<read_center($parameters)> copies the centre into the
-parameters.
+Elastic averaging; C<< new($group, $tau, $alpha) >> is the same.
+
+=over
+
+=item average_parameters($parameters)
+
+Call it after each step: every C<$tau> steps it moves the parameters towards a common centre, by C<$alpha> times their
+difference from it.
+
+=item synchronize_center($parameters), synchronize_parameters($parameters)
+
+Both wait for ranks that still make steps. Then all ranks have the same centre, and after the latter also the lowest
+rank's parameters.
+
+=item read_center($parameters)
+
+Copies the centre into the parameters.
+
+=back
 
 =head2 Polyverso::DistLearn::AsyncEA->new($table, tau => $tau, alpha => $alpha)
 
 Elastic averaging with a L<table|Polyverso::Table> as centre, to which each worker synchronizes independently:
-C<average_parameters>, C<read_center>.
+C<average_parameters> and C<read_center> as above.
 
 =head2 Polyverso::DistLearn::LocalSGD->new($group, inner_steps => 100, ...), Polyverso::DistLearn::DiLoCo->new(...)
 
-Ranks train by themselves and exchange every C<inner_steps> steps. Call C<step($parameters)> after each step, and
-C<synchronize_parameters($parameters)> at the end. Further settings are outer_rate and outer_momentum, whose defaults
-are 0.7 and 0.9 for DiLoCo, and fragments, overlap and mixing for Streaming DiLoCo. They may be in a hash, and
-C<inner_steps> may come first without its name: C<< DiLoCo->new($group, 100, {fragments => 2}) >>.
+Ranks train by themselves and exchange every C<inner_steps> steps. Further settings are outer_rate and outer_momentum,
+whose defaults are 0.7 and 0.9 for DiLoCo, and fragments, overlap and mixing for Streaming DiLoCo. They may be in a
+hash, and C<inner_steps> may come first without its name: C<< DiLoCo->new($group, 100, {fragments => 2}) >>.
+
+=over
+
+=item step($parameters)
+
+Call it after each step.
+
+=item synchronize_parameters($parameters)
+
+Call it at the end: waits for ranks that still make steps. Then all ranks have the same bits.
+
+=back
 
 =head2 Polyverso::DistLearn::CompressedAllReduce->new($group, $how)
 
 Averages of gradients that are transferred compressed: C<'int8'>, C<'topk ratio=0.01'>, C<'powersgd rank=4'>, or with
-the parameters as pairs: C<< 'topk', ratio => 0.01 >>. C<average_gradients($gradients)> returns the number of
-contributors. C<finish($gradients)> waits for ranks that still make steps; it ignores the gradients' values.
+the parameters as pairs: C<< 'topk', ratio => 0.01 >>.
+
+=over
+
+=item average_gradients($gradients)
+
+Replaces the gradients by their mean over the contributors, and returns the number of these.
+
+=item finish($gradients)
+
+Waits for ranks that still make steps, and ignores the gradients' values.
+
+=back
 
 =cut

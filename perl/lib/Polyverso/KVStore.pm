@@ -343,6 +343,8 @@ C<< Polyverso->init >> first, or a C<$node>. Workers create their stores in the 
 
 =head2 type, rank, num_workers, handle
 
+The store's type, this worker's number from 0, the number of workers, and the C<kv_store> for the C functions.
+
 =head2 init($keys, $values)
 
 Creates keys. In stores of dist types all workers call it, and the values of worker 0 are used.

@@ -320,6 +320,8 @@ C<$shape> is an array reference, or one number.
 
 =head2 range($count, $start, $step, $dtype)
 
+A tensor of C<$count> numbers: C<$start> (default 0), C<$start + $step> and so on; the default of C<$step> is 1.
+
 =head2 uniform($shape, $seed, $low, $high, $dtype), normal($shape, $seed, $mean, $deviation, $dtype)
 
 Random numbers, the same for a seed on every machine and in every language.
@@ -336,6 +338,11 @@ A row-sparse tensor with copies of the values' rows at these ids; rows with the 
 =head1 METHODS
 
 =head2 shape, dtype, is_float, dims, count, row_sparse, info, handle
+
+C<shape> is a reference to an array of the lengths, outermost first; C<dtype> a name such as C<'f32'>; C<is_float>
+whether that is a type of floats; C<dims> the number of dimensions; C<count> the number of elements; C<row_sparse>
+whether only some rows are stored. C<info> has all of these as a hash; C<handle> is the C<mv_tensor> for the C
+functions.
 
 =head2 get(@index), set(@index, $value), item, to_list, pdl
 
@@ -354,7 +361,7 @@ Copies, except C<parts>, which returns views of a row-sparse tensor's ids and ro
 
 These change the tensor in place. C<axpy> adds C<$alpha> times another tensor, which may be row-sparse.
 
-=head2 + - * / ** == != < <= > >= x neg abs sqrt exp log, minimum($other), maximum($other)
+=head2 + - * / ** == != < <= > >= x neg abs sqrt exp log, minimum($other), maximum($other), matmul($other, %how)
 
 Element by element, except C<x>, the matrix product, which is also
 C<matmul($other, transpose_a =E<gt> 1, transpose_b =E<gt> 1)>.
@@ -364,6 +371,10 @@ C<matmul($other, transpose_a =E<gt> 1, transpose_b =E<gt> 1)>.
 Reductions along an axis; without an axis over all elements, to a tensor without dimensions.
 
 =head2 dot($other), close($other, $relative, $absolute), equal($other)
+
+C<dot> returns the sum of the products of elements, a number. C<close> returns whether the shapes are equal and
+C<|self - other| E<lt>= absolute + relative * |other|> for all elements; the defaults are 1e-5 and 1e-8. C<equal>
+compares shapes and elements exactly.
 
 =head2 free
 

@@ -36,6 +36,7 @@ sub start_as {
         open STDERR, '>&', $output or die;
         @ENV{ keys %$variables } = values %$variables;
         close $self->{listener} unless $variables->{POLYVERSO_LISTEN_FD};
+        $SIG{INT} = 'DEFAULT';    # a background job of a shell without job control ignores it
         exec $^X, '-e', "\$| = 1; use Polyverso; $script" or die;
     }
     push @{ $self->{pids} }, $pid;

@@ -18,7 +18,8 @@ end
 local function run(joined, holder, leaves, reduce, draining)
   local places, theirs = {}, {}
   for i, leaf in ipairs(leaves) do places[i], theirs[i] = leaf.place() end
-  return reduce_manually(joined:group(), values.cells(leaves, holder), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
+  local function once() reduce_into(leaves, theirs, reduce) end
+  return reduce_manually(joined:group(), values.cells(leaves, holder), places, once, {draining = draining})
 end
 
 --- The value, reduced with those of the other nodes, and the number of contributors.

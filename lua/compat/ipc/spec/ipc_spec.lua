@@ -36,7 +36,7 @@ describe("map", function()
 
   it("gives each thread its own globals", function()
     SOME_GLOBAL = 1 -- luacheck: ignore
-    local seen = ipc.map(1, function() return SOME_GLOBAL == nil end):join()
+    local seen = ipc.map(1, function() return SOME_GLOBAL == nil end):join() -- luacheck: ignore
     SOME_GLOBAL = nil -- luacheck: ignore
     assert.is_true(seen)
   end)

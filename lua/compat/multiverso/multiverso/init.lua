@@ -40,9 +40,9 @@ local function in_our_words(call)
   return function(...) return finish(pcall(call, ...)) end
 end
 
---- Joins the cluster; call it once, before training.
--- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async. All workers pass
--- the same. `polyverso run --sync` overrules false, with a warning
+--- Joins the cluster; call it once, before training. All workers pass the same `sync`: with true, they make the same adds
+--- and gets, and get the same values. `polyverso run --sync` overrules false, with a warning.
+---@type fun(sync?: boolean)
 multiverso.init = in_our_words(function(sync)
   local launchers = not sync and os.getenv("POLYVERSO_SYNC")
   capi.mv_init(not launchers and {sync = sync and 1 or 0} or nil)
@@ -52,19 +52,26 @@ multiverso.init = in_our_words(function(sync)
 end)
 
 --- Waits until all workers have called it and all their earlier adds are in the tables.
+---@type fun()
 multiverso.barrier = in_our_words(function() capi.mv_barrier(0) end)
 
 --- Leaves the cluster; call it once, after training.
+---@type fun()
 multiverso.shutdown = in_our_words(function()
   capi.mv_shutdown(0)
   objects.shut(0)
 end)
 
+--- The number of workers.
+---@type fun(): integer
 multiverso.num_workers = in_our_words(function() return capi.mv_num_workers(0) end)
 
 --- This worker's number, from 0.
+---@type fun(): integer
 multiverso.worker_id = in_our_words(function() return capi.mv_worker_id(0) end)
 
+--- This process's number among the servers, from 0.
+---@type fun(): integer
 multiverso.server_id = in_our_words(function() return capi.mv_server_id(0) end)
 
 -- Data in a form that the C API accepts: a tensor, or a flat table of numbers. Arrays take data of any dimensions, as
@@ -121,24 +128,28 @@ end
 local function add_flags(sync) return sync and 0 or capi.MV_FORGET end
 
 --- A one-dimensional float table shared by all workers.
+---@class multiverso.ArrayTableHandler
 local ArrayTableHandler = {}
 ArrayTableHandler.__index = ArrayTableHandler
 multiverso.ArrayTableHandler = ArrayTableHandler
 
 --- Creates the table; every worker makes the same call.
--- @param size number of values
--- @param init_value the initial values; nil = zeros, on all workers
--- @param init "master" (or nil): the master's initial values count; "average": the mean of all workers' initial values,
--- which every worker must give, and which counts as one add of each worker
+---@param size integer number of values
+---@param init_value? table|number[] the initial values, or a tensor; nil = zeros, on all workers
+---@param init? "master"|"average" "master" (or nil): the master's initial values count; "average": the mean of all workers'
+--- initial values, which every worker must give, and which counts as one add of each worker
+---@return multiverso.ArrayTableHandler
 function ArrayTableHandler:new(size, init_value, init)
   return create(self, {kind = capi.MV_ARRAY, rows = size}, init_value, init)
 end
 
 --- Adds `size` values.
--- @param sync true: wait until the servers have applied it; otherwise return at once
+---@param delta table|number[] numbers, or a tensor
+---@param sync? boolean true: wait until the servers have applied it; otherwise return at once
 function ArrayTableHandler:add(delta, sync) capi.mv_table_add(self.handle, data_of(delta), add_flags(sync)) end
 
 --- The table's values: a new FloatTensor where Torch is loaded, else a new table of `size` numbers.
+---@return table
 function ArrayTableHandler:get()
   local tensor = tensors.filled(function(memory) capi.mv_table_get(self.handle, memory) end, self.rows)
   if tensor then return tensor end
@@ -154,20 +165,25 @@ function ArrayTableHandler:__tostring() return text_of(self, "ArrayTableHandler"
 objects.finish("ArrayTableHandler", ArrayTableHandler)
 
 --- A two-dimensional float table shared by all workers.
+---@class multiverso.MatrixTableHandler
 local MatrixTableHandler = {}
 MatrixTableHandler.__index = MatrixTableHandler
 multiverso.MatrixTableHandler = MatrixTableHandler
 
 --- Creates the table; every worker makes the same call.
--- @param init_value the initial values, row tables or flat, row by row; nil = zeros, on all workers
--- @param init "master" or "average", as for arrays
+---@param num_row integer
+---@param num_col integer
+---@param init_value? table the initial values, a tensor, row tables or flat, row by row; nil = zeros, on all workers
+---@param init? "master"|"average" as for arrays
+---@return multiverso.MatrixTableHandler
 function MatrixTableHandler:new(num_row, num_col, init_value, init)
   return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
 --- Adds values: a tensor, row tables or flat.
--- @param row_ids ids from 0, in any order, repeats add up; nil = all rows
--- @param sync true: wait until the servers have applied it; otherwise return at once
+---@param delta table a tensor, row tables or flat
+---@param row_ids? integer[] ids from 0, in any order, repeats add up; nil = all rows
+---@param sync? boolean true: wait until the servers have applied it; otherwise return at once
 function MatrixTableHandler:add(delta, row_ids, sync)
   if row_ids then
     local ids = tensors.as_ids(row_ids)
@@ -178,7 +194,8 @@ function MatrixTableHandler:add(delta, row_ids, sync)
 end
 
 --- The table's values: a new FloatTensor of rows where Torch is loaded, else a new table of row tables.
--- @param row_ids ids from 0, in any order; nil = all rows
+---@param row_ids? integer[] ids from 0, in any order; nil = all rows
+---@return table
 function MatrixTableHandler:get(row_ids)
   row_ids = tensors.as_ids(row_ids)
   local count = row_ids and #row_ids or self.rows
@@ -199,6 +216,9 @@ end
 function MatrixTableHandler:__tostring() return text_of(self, "MatrixTableHandler", ("%.0f x %.0f"):format(self.rows, self.cols)) end
 
 objects.finish("MatrixTableHandler", MatrixTableHandler)
-MatrixTableHandler.New = MatrixTableHandler.new -- the name in Multiverso's documentation
+
+--- new(), by its name in Multiverso's documentation.
+---@type fun(self: any, num_row: integer, num_col: integer, init_value?: table, init?: "master"|"average"): multiverso.MatrixTableHandler
+MatrixTableHandler.New = MatrixTableHandler.new
 
 return multiverso

@@ -8,6 +8,13 @@ local function ramp(count, factor)
   return list
 end
 
+describe("multiverso's functions", function()
+  it("have annotations", function()
+    local classes = {multiverso, multiverso.ArrayTableHandler, multiverso.MatrixTableHandler}
+    assert.same({}, require("spec.annotations").complaints("multiverso", classes))
+  end)
+end)
+
 describe("multiverso without a node", function()
   it("names its own functions", function()
     local function says(text, call, ...)

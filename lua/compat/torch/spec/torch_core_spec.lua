@@ -129,7 +129,6 @@ end)
 
 describe("polyverso.tensor", function()
   it("copies tensors, and views those without gaps", function()
-    local tensor = require("polyverso.tensor")
     local matrix = torch.range(1, 6):view(2, 3)
     assert.same({{1, 4}, {2, 5}, {3, 6}}, tensor.copy_of(matrix:t()):to_list())
     assert.equal("f32", tensor.copy_of(matrix, "f32"):dtype())
@@ -144,7 +143,6 @@ end)
 
 describe("gossip", function()
   it("averages into tensors with gaps", function()
-    local gossip = require("polyverso.gossip")
     local function open(name) return gossip.open_text(("nodes: [{name: %s, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000"):format(name), name) end
     local one, two = open("one"), open("two")
     one:add_peer("two", "127.0.0.1", tonumber(two:state().address:match(":(%d+)$")))

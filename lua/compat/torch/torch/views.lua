@@ -171,11 +171,8 @@ function methods:repeatTensor(first, ...)
   local sizes = strided.sizes(self)
   if #times < #sizes then fail("repeatTensor(): fewer repetitions than dimensions") end
   while #sizes < #times do table.insert(sizes, 1, 1) end
-  local total, blocks = {}, {}
-  for d = 1, #sizes do
-    total[d] = sizes[d] * times[d]
-    blocks[d] = times[d]
-  end
+  local total = {}
+  for d = 1, #sizes do total[d] = sizes[d] * times[d] end
   local result = types.like(self, total)
   local source = self:contiguous():view(types.long_storage(sizes))
   local block = result

@@ -158,7 +158,15 @@ AI::MXNet::Base - lists, dtypes, and PDL with AI::MXNet's conventions
 
 =head2 zip($code, @lists), zip(@lists), enumerate($code, @lists)
 
+C<zip> calls the code with the first elements of all lists, then with the second ones, up to the end of the shortest;
+without code it returns these rows as references to arrays. C<enumerate> is C<zip> with the positions from 0 as the
+first list.
+
 =head2 product(@numbers), as_array($value), bisect_left($list, $x, $low, $high), assert($true, $text)
+
+C<product> of no numbers is 1. C<as_array> returns a reference to an array, which contains the value unless it is one.
+C<bisect_left> is the first position in a sorted list at which C<$x> can be inserted. C<assert> dies with the text
+unless C<$true>.
 
 =head2 pzeros(@dims), pones(@dims), pceil($pdl), pdl_shuffle($pdl, $order)
 

@@ -86,8 +86,13 @@ C<MV_ENOSYS>.
 
 =head1 METHODS
 
-=head2 cpu($id), cpu_pinned($id), gpu($id), current_ctx, num_gpus
+=head2 cpu($id), cpu_pinned($id), gpu($id), current_ctx, current_context, num_gpus
+
+Contexts of these kinds, with the number C<$id>, 0 by default; C<current_ctx> and C<current_context> are the default
+one, C<cpu(0)>. C<num_gpus> is 0: all contexts are in main memory.
 
 =head2 device_type, device_id, device_type_id, deepcopy
+
+The kind as text, C<cpu>, C<cpu_pinned> or C<gpu>; the number; MXNet's number of the kind; a copy.
 
 =cut

@@ -326,6 +326,8 @@ Ids are of any dtype and shape, repeats allowed; one array of ids for all output
 
 =head2 pushpull($key, $value, out => ), broadcast($key, $value, out => )
 
+C<push> or C<init>, then C<pull> into C<out>, or into C<$value> without it.
+
 =head2 set_optimizer($optimizer)
 
 One of MXNet's optimizers is sent to the servers as text, with its schedule and multipliers. One of another class works
@@ -338,7 +340,13 @@ call C<set_optimizer> again after a change.
 C<< $code->($key, $merged, $stored) >> changes C<$stored> in place. For local stores; it is called inside C<push>. An
 array that it keeps becomes a copy when it returns.
 
+=head2 node
+
+A function: the L<Polyverso::Node> of all stores, which joins the cluster when it is first needed.
+
 =head2 set_gradient_compression({ type => '2bit', threshold => 0.5 })
+
+Compresses the pushes from now on; F<docs/kvstore.md> lists the codecs. The worker keeps what was not sent for its next push.
 
 =head2 set_reject_nonfinite($on)
 
@@ -351,6 +359,13 @@ The states of all servers, in one file.
 
 =head2 type, rank, num_workers, handle, store
 
+The store's type, this worker's number from 0, the number of workers, the C<kv_store> for the C functions, and the
+L<Polyverso::KVStore> below.
+
 =head2 _barrier, _leave, _send_command_to_servers($head, $body)
+
+C<_barrier> returns when all workers have called it. After C<_leave> the rounds of the others go on without this
+worker. C<_send_command_to_servers> sends a number and a text to the controllers of all servers, and returns when they
+have executed it.
 
 =cut

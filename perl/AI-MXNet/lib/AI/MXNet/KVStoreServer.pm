@@ -86,4 +86,7 @@ before C<use AI::MXNet>.
 
 =head2 new(kvstore => $kv, controller => $code), run, _controller
 
+C<run> executes C<< $code->($head, $body) >> for each command of the workers, and returns when all workers have finished. An error in it
+becomes the sender's error.
+
 =cut

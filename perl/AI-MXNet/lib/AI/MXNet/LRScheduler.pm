@@ -224,6 +224,10 @@ Decay to C<final_lr> (0) at C<max_update>; C<pwr> (2) is the exponent of the pol
 
 Returns the rate. The number of updates must not decrease from call to call.
 
+=head2 rate($num_update), get_warmup_lr($num_update)
+
+What C<call> returns after the warm-up, and during it. Classes of the program's own may override them.
+
 =head2 text
 
 The schedule as part of an optimizer's text, F<docs/optimizers.md>; C<undef> for the program's own classes. Those

@@ -474,7 +474,15 @@ A copy of nested arrays, a PDL, a L<PDL::Matrix> or another array.
 
 =head2 arange(start => 0, stop => , step => 1, repeat => 1)
 
+The numbers from C<start> up to but not including C<stop>, each C<repeat> times.
+
 =head2 concatenate([@arrays], axis => 0, always_copy => 1)
+
+The arrays one after the other along an axis; their other lengths are equal.
+
+=head2 sparse, random
+
+The constructors in L<AI::MXNet::NDArray::Sparse> and L<AI::MXNet::Random>: C<< mx->nd->random->uniform(...) >>.
 
 =head2 load($file), load_frombuffer($bytes), save($file, [@arrays] or {%arrays})
 
@@ -502,6 +510,10 @@ Negative positions count from the end. C<reshape> accepts MXNet's 0, -1, -2, -3 
 Assigns a number, an array of the same shape, nested arrays or a PDL.
 
 =head2 copy, sever, copyto($array or $context), astype($dtype), as_in_context($context), tostype($stype)
+
+C<copy> and C<sever> copy the array. C<copyto> copies it into an array of the same shape, or to a context. C<astype>
+converts to a dtype. C<as_in_context> is the array itself if it has the context. C<tostype> converts between C<default>
+and C<row_sparse>.
 
 =head2 wait_to_read, waitall
 

@@ -196,12 +196,30 @@ index or name), C<num_update>, and those of the class. An unknown attribute is a
 
 =head1 METHODS
 
-=head2 create($name, %parameters), create_optimizer, register, get_updater($optimizer)
+=head2 create($name, %parameters), create_optimizer, register, get_opt_registry, get_updater($optimizer)
+
+C<create> (or C<create_optimizer>) returns the optimizer of that name, in any case. C<register> makes a class of the
+script's own known by the last part of its name. C<get_updater> returns an L<AI::MXNet::Updater> of the optimizer.
+C<get_opt_registry> is a reference to a hash of the classes by their names.
 
 =head2 create_state($index, $weight), update($index, $weight, $grad, $state)
 
+C<create_state> returns the state that C<update> needs for a tensor, or undef. C<update> changes the weight and the
+state in place, by a gradient of the weight's shape. Classes of the script's own define both.
+
 =head2 set_lr_mult(\%mult), set_wd_mult(\%mult), set_learning_rate($rate), _get_lr($index), _get_wd($index), _update_count($index)
 
+Factors of the rate and of the weight decay by index or name; the rate itself, which is an error with an
+C<lr_scheduler>. The methods with an underscore are for classes of the script's own: the rate and the weight decay of a
+tensor now, and the count of its updates.
+
 =head2 text
+
+The optimizer as the text that is sent to the servers, F<docs/optimizers.md>; undef for classes of the script's own,
+which work only in the script's process.
+
+=head2 SGD, NAG, SGLD, DCASGD, Signum, FTML, LBSGD, Adam, AdamW, Adamax, Nadam, AdaGrad, AdaDelta, RMSProp, Ftrl, LAMB, Lion, Test
+
+The classes below C<AI::MXNet>, as C<< mx->optimizer->SGD(learning_rate => 0.1) >> makes their objects.
 
 =cut

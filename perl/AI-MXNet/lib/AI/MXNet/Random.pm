@@ -83,8 +83,11 @@ that MXNet's generators would give. Without a call of C<seed> the seed is 0.
 
 =head2 seed($number)
 
+Begins the sequence that belongs to the number, an integer.
+
 =head2 uniform($low, $high, $shape, %options), normal($loc, $scale, $shape, %options), randint($low, $high, $shape, %options)
 
-Arguments are given by position, by name, or in a hash. Options are C<shape>, C<ctx>, C<dtype>, C<out>.
+Arrays of the shape: numbers from C<$low> up to but not including C<$high>, normally distributed numbers with mean
+C<$loc> and standard deviation C<$scale>, and integers. Arguments are given by position, by name, or in a hash. Options are C<shape>, C<ctx>, C<dtype>, C<out>.
 
 =cut

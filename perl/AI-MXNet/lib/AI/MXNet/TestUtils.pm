@@ -122,7 +122,12 @@ absolute values. C<almost_equal> compares it with C<$limit>, by default 1e-6.
 
 =head2 same_array($x, $y), dies_like($code, $pattern), dies_ok($code)
 
+C<same_array> is whether two arrays share their memory. The other two are tests for Test::More: that the code dies,
+with an error that matches the pattern or with any.
+
 =head2 zip($code, @lists), enumerate($code, @lists), assert($true)
+
+Those of L<AI::MXNet::Base>.
 
 =head2 randint($low, $high), rand_shape_2d, rand_shape_3d, rand_shape_nd($dims), random_arrays(@shapes)
 
@@ -130,6 +135,11 @@ C<randint> returns a uniformly random integer from C<$low> to C<$high> - 1.
 
 =head2 rand_ndarray($shape, $stype, $density, $dtype), rand_sparse_ndarray($shape, $stype, %how)
 
+Random arrays; C<$density> is the share of rows that a sparse one stores. C<rand_sparse_ndarray> returns
+the array and a reference to an array of its values and indices, as PDLs.
+
 =head2 pdl_maximum($x, $y), pdl_minimum($x, $y)
+
+The greater or smaller of each two elements of two PDLs.
 
 =cut

@@ -205,4 +205,6 @@ and data written by Storable or Python's pickle, and then changes nothing.
 
 =head2 optimizer, states
 
+The optimizer, and a reference to a hash of the states by index.
+
 =cut

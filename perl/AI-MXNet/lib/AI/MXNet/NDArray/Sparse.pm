@@ -184,16 +184,29 @@ AI::MXNet::NDArray::Sparse - row-sparse arrays, which store only some of their r
 
 =head2 zeros('row_sparse', $shape, ctx => , dtype => ), empty
 
+An array that stores no rows. With C<'default'> it is a dense array of zeros.
+
 =head2 row_sparse_array($source, shape => , ctx => , dtype => )
 
 Makes an array of C<[$data, $indices]>, with indices in any order and the data of repeated ones summed; of a shape; or
 of an array or a PDL.
 
-=head2 array($source), retain($array, $indices)
+=head2 array($source), retain($array, $indices), csr_matrix
+
+C<array> copies an array, sparse or dense. C<retain> keeps only the rows with these ids.
+C<csr_matrix> is an error: arrays of that kind do not exist.
 
 =head1 METHODS
 
 Those of L<AI::MXNet::NDArray> except views, and:
+
+=head2 stype, astype($dtype), tostype($stype), copyto($array or $context)
+
+As of dense arrays; the stored rows stay the same.
+
+=head2 at, slice, reshape, aspdl_view
+
+Views, which are an error: a row may not be stored. Use C<< ->tostype('default') >> first.
 
 =head2 indices, data
 

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Installs the rocks of `make rocks` into empty trees, without the network, and runs the README's ten lines and the
+# modules' own tests there: in Lua 5.1, LuaJIT and Lua 5.4. Ends with "N passed, N failed".
+#
+# artefact: polyverso-*.src.rock rocks-5.1/polyverso-*.rock rocks-5.4/polyverso-*.rock
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit
+packages=$PWD/build/packages
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+unset "${!LUA_@}" "${!POLYVERSO_@}" LD_LIBRARY_PATH PKG_CONFIG_PATH
+# Only the system's programs, so that `polyverso` is the rock's.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+passed=0 failed=0
+
+check() {
+  local name=$1
+  shift
+  if "$@" >"$scratch/log" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok      $name"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  $name"
+    tail -n 40 "$scratch/log" | sed 's/^/        /'
+  fi
+}
+
+# rocks LUA ARGUMENT...: LuaRocks for one version of Lua, on its own tree, which contacts no server
+rocks() { luarocks --lua-version="$1" --tree="$scratch/tree-$1" "${@:2}"; }
+
+# within LUA COMMAND...: with the paths of the tree
+within() { (eval "$(rocks "$1" path)" && PATH="$scratch/tree-$1/bin:$PATH" && "${@:2}"); }
+
+# The README's program, and the numbers that it prints.
+sed -n '/^```lua/,/^```/p' README.md | sed '/^```/d' >"$scratch/readme.lua"
+expected=$(sed -n 's/.*-> \([0-9. ]*\)$/\1/p' "$scratch/readme.lua")
+alone() { [ "$(within "$1" "$2" "$scratch/readme.lua")" = "$expected" ]; }
+two() { [ "$(within "$1" polyverso run -n 2 -- "$2" "$scratch/readme.lua" | sed 's/^\[w[01]\] //' | sort -u)" = "$expected" ]; }
+# A copy of the tests: in the repository, the interpreters would find the modules in the folder above.
+mkdir -p "$scratch/repository/lua/compat" "$scratch/repository/docs"
+cp -R lua/spec "$scratch/repository/lua/"
+cp docs/lua.md "$scratch/repository/docs/"
+for parcel in multiverso torch ipc; do
+  mkdir "$scratch/repository/lua/compat/$parcel"
+  cp -R "lua/compat/$parcel/spec" "$scratch/repository/lua/compat/$parcel/"
+done
+specs() { (cd "$scratch/repository/lua" && within "$1" "$2" "$(command -v busted)" "$3"); }
+
+for lua in 5.1 5.4; do
+  server=$packages/rocks-$lua
+  for rock in polyverso polyverso-multiverso polyverso-torch polyverso-ipc; do
+    check "Lua $lua: $rock installs" rocks "$lua" install --only-server="$server" "$rock"
+  done
+  check "Lua $lua: the command finds its library" within "$lua" polyverso --version
+  interpreters=lua$lua
+  if [ "$lua" = 5.1 ]; then interpreters="lua5.1 luajit"; fi
+  for interpreter in $interpreters; do
+    check "$interpreter: README, one process" alone "$lua" "$interpreter"
+    check "$interpreter: README, two processes" two "$lua" "$interpreter"
+    check "$interpreter: spec" specs "$lua" "$interpreter" spec
+    for parcel in multiverso torch ipc; do
+      check "$interpreter: $parcel's spec" specs "$lua" "$interpreter" "compat/$parcel/spec"
+    done
+  done
+  check "Lua $lua: polyverso is removed" rocks "$lua" remove --force polyverso
+done
+
+# A source rock is compiled against an installed library.
+cmake --install build --prefix "$scratch/prefix" >/dev/null
+compiles() { PKG_CONFIG_PATH="$scratch/prefix/lib/pkgconfig" rocks 5.4 install "$packages"/polyverso-[0-9]*.src.rock; }
+links() { within 5.4 ldd "$scratch/tree-5.4/lib/lua/5.4/polyverso/capi.so" | grep -q "=> $scratch/prefix/"; }
+check "the source rock compiles for the library that pkg-config finds" compiles
+check "it is linked with that library" links
+check "lua5.4: README with it" alone 5.4 lua5.4
+
+# A Torch is not overwritten.
+mkdir -p "$scratch/other/torch"
+echo "return {}" >"$scratch/other/torch/init.lua"
+refuses() {
+  ! LUA_PATH_5_4="$scratch/other/?/init.lua;;" rocks 5.4 install --force "$packages"/polyverso-torch-*.src.rock >"$scratch/torch" 2>&1 &&
+    grep -q "there is a Torch" "$scratch/torch"
+}
+check "the stand-in for Torch refuses to hide a Torch" refuses
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

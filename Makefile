@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh wheels install abi-update format lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ nightly: ## What is too long for `make test`: more seeds of the simulator, more 
 
 fresh: ## Proves `make demo` and `make test` in a minimal Debian 12 made for it; takes root
 	@tools/make/fresh.sh
+
+wheels: ## Builds the Python packages into build/packages/: the source distribution, the wheel of it, polyverso-compat
+	@tools/make/deps.sh build
+	@tools/make/wheels.sh
 
 install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@tools/make/deps.sh --check build

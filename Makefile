@@ -73,6 +73,10 @@ nightly: ## What is too long for `make test`: more seeds of the simulator, more 
 fresh: ## Proves `make demo` and `make test` in a minimal Debian 12 made for it; takes root
 	@tools/make/fresh.sh
 
+wheels: ## Builds the Python packages into build/packages/: the source distribution, the wheel of it, polyverso-compat
+	@tools/make/deps.sh build
+	@tools/make/wheels.sh
+
 install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
 	@tools/make/deps.sh --check build
 	@$(tree) release shipped

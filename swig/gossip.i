@@ -22,7 +22,7 @@ static PyObject *pv_fetched(const mv_gossip_fetched *fetched) {
                        "why", PyUnicode_DecodeUTF8(fetched->why, (Py_ssize_t)strlen(fetched->why), "replace"));
 }
 %}
-%typemap(argout) mv_gossip_fetched *fetched { $result = SWIG_Python_AppendOutput($result, pv_fetched($1)); }
+%typemap(argout) mv_gossip_fetched *fetched { $result = pv_append($result, pv_fetched($1)); }
 #endif
 
 #if defined(SWIGPERL)

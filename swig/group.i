@@ -171,7 +171,7 @@ static int pv_drained_room(mv_array **arrays, uint64_t *capacity, uint64_t count
 static PyObject *pv_drained(const mv_drained *next, const mv_array *arrays) {
   PyObject *const list = PyList_New((Py_ssize_t)next->arrays);
   for (uint64_t i = 0; list && i < next->arrays; ++i)
-    PyList_SET_ITEM(list, (Py_ssize_t)i, Py_BuildValue("{s:K,s:i,s:I}", "count", (unsigned long long)arrays[i].count, "dtype", (int)arrays[i].dtype,
+    PyList_SetItem(list, (Py_ssize_t)i, Py_BuildValue("{s:K,s:i,s:I}", "count", (unsigned long long)arrays[i].count, "dtype", (int)arrays[i].dtype,
                                            "note", (unsigned)arrays[i].note));
   return Py_BuildValue("{s:i,s:i,s:N}", "finished", (int)next->finished, "reduction", (int)next->reduction, "arrays", list);
 }
@@ -184,11 +184,11 @@ static PyObject *pv_group_info(const mv_group_info *info) {
                        PyUnicode_DecodeUTF8(info->why, (Py_ssize_t)strlen(info->why), "replace"));
 }
 %}
-%typemap(argout) mv_group_info *info { $result = SWIG_Python_AppendOutput($result, pv_group_info($1)); }
+%typemap(argout) mv_group_info *info { $result = pv_append($result, pv_group_info($1)); }
 %typemap(argout) uint64_t *contributors {
-  if ($1) $result = SWIG_Python_AppendOutput($result, PyLong_FromUnsignedLongLong(*$1));
+  if ($1) $result = pv_append($result, PyLong_FromUnsignedLongLong(*$1));
 }
-%typemap(argout) (mv_array *arrays, uint64_t capacity, mv_drained *next) { $result = SWIG_Python_AppendOutput($result, pv_drained($3, $1)); }
+%typemap(argout) (mv_array *arrays, uint64_t capacity, mv_drained *next) { $result = pv_append($result, pv_drained($3, $1)); }
 %thread mv_custom_end;
 %exception mv_custom_end {
   $action

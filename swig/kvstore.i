@@ -59,8 +59,8 @@
 }
 
 %typemap(argout) (const char **about, const mv_tensor **tensors, uint64_t *tensor_count) {
-  $result = SWIG_Python_AppendOutput($result, PyUnicode_FromString(*$1));
-  $result = SWIG_Python_AppendOutput($result, pv_handle_list(*$2, *$3));
+  $result = pv_append($result, PyUnicode_FromString(*$1));
+  $result = pv_append($result, pv_handle_list(*$2, *$3));
 }
 
 %define MV_PULLS(function, options, out)

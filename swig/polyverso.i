@@ -114,6 +114,12 @@ MV_RESUMES(mv_cluster_status_text)
 %include "distlearn.i"
 
 #if defined(SWIGPYTHON)
+#if defined(POLYVERSO_ABI3)
+/* What -fastproxy does, which SWIG can't for the stable ABI: calls go to the compiled functions without a Python function between. */
+%pythoncode %{
+globals().update({_name: _function for _name, _function in vars(_capi).items() if _name.startswith(("mv_", "kv_"))})
+%}
+#endif
 %pythoncode %{
 __all__ = sorted(name for name in globals() if name.startswith(("mv_", "kv_", "MV_", "KV_")))
 

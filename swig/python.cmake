@@ -11,15 +11,26 @@ print('lib/python%d.%d/%s' % (*sys.version_info[:2], packages))]]
   OUTPUT_VARIABLE python_directory OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 set(POLYVERSO_PYTHON_DIR ${python_directory} CACHE STRING "Where the Python packages are installed, below the prefix")
 
+# The wheel's module uses only CPython's stable ABI, so that it serves every version from 3.11 on. In a build tree, the Python is known.
+set(python_options -fastproxy)
+set(python_suffix .${Python3_SOABI}.so)
+if(POLYVERSO_WHEEL)
+  set(python_options -DPOLYVERSO_ABI3)
+  set(python_suffix .abi3.so)
+endif()
+
 set(python_tree ${CMAKE_BINARY_DIR}/python)
 polyverso_swig_module(polyverso_python
   SOURCE ${CMAKE_CURRENT_BINARY_DIR}/python/capi.c
-  SWIG_OPTIONS -python -fastproxy -outdir ${python_tree}/polyverso
+  SWIG_OPTIONS -python ${python_options} -outdir ${python_tree}/polyverso
   BYPRODUCTS ${python_tree}/polyverso/capi.py
   DIRECTORY ${python_tree}/polyverso
-  OUTPUT_NAME _capi SUFFIX .${Python3_SOABI}.so
+  OUTPUT_NAME _capi SUFFIX ${python_suffix}
   INSTALL_DIRECTORY ${POLYVERSO_PYTHON_DIR}/polyverso)
 target_link_libraries(polyverso_python PRIVATE Python3::Module)
+if(POLYVERSO_WHEEL)
+  target_compile_definitions(polyverso_python PRIVATE Py_LIMITED_API=0x030B0000)
+endif()
 
 # Links a package into the build tree, and installs it into a folder.
 function(polyverso_python_package from to installed)

@@ -7,7 +7,7 @@
 %}
 
 %init %{
-  if (!pv_start()) return NULL;
+  if (!pv_start()) return PV_NOT_IMPORTED;
 %}
 
 /* --------------------------------------------------------------- status: an exception, or nothing */
@@ -124,7 +124,7 @@ MV_RESUMES(function)
   $1 = &value;
 }
 %typemap(argout) int64_t *, int32_t *, uint64_t *found {
-  $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong((int64_t)*$1));
+  $result = pv_append($result, PyLong_FromLongLong((int64_t)*$1));
 }
 
 /* --------------------------------------------------------------- text */
@@ -173,7 +173,7 @@ MV_RESUMES(function)
   if (!pv_call_options($input, "$symname", &value, &items)) SWIG_fail;
 }
 %typemap(argout) const mv_call_options * {
-  if ($1->flags & MV_ASYNC) $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong(request$argnum));
+  if ($1->flags & MV_ASYNC) $result = pv_append($result, PyLong_FromLongLong(request$argnum));
 }
 %typemap(default) const mv_init_options * { $1 = NULL; }
 %typemap(in) const mv_init_options * (mv_init_options value = MV_INIT_OPTIONS_INIT, PyObject *items = NULL) {
@@ -199,7 +199,7 @@ MV_RESUMES(function)
   $1 = &count;
 }
 %typemap(argout) (int *argc, char **argv) {
-  $result = SWIG_Python_AppendOutput($result, pv_argument_list(*$1, $2));
+  $result = pv_append($result, pv_argument_list(*$1, $2));
 }
 %typemap(freearg) (int *argc, char **argv) { PyMem_Free($2); }
 
@@ -208,12 +208,12 @@ MV_RESUMES(function)
   $3 = &count;
 }
 %typemap(argout) (mv_request *finished, uint64_t capacity, uint64_t *count) {
-  $result = SWIG_Python_AppendOutput($result, pv_handle_list($1, *$3));
+  $result = pv_append($result, pv_handle_list($1, *$3));
 }
 %typemap(freearg) (mv_request *finished, uint64_t capacity, uint64_t *count) { PyMem_Free($1); }
 
 %typemap(in, numinputs = 0) mv_table_info *info (mv_table_info value = MV_TABLE_INFO_INIT) { $1 = &value; }
-%typemap(argout) mv_table_info *info { $result = SWIG_Python_AppendOutput($result, pv_info($1)); }
+%typemap(argout) mv_table_info *info { $result = pv_append($result, pv_info($1)); }
 
 %typemap(in, numinputs = 0) (char *text, uint64_t capacity, uint64_t *length) (char first[1024], uint64_t length = 0) {
   $1 = first;
@@ -239,5 +239,5 @@ MV_RESUMES(function)
     text = *$3 < $2 ? PyUnicode_FromStringAndSize(more ? more : $1, (Py_ssize_t)*$3) : PyErr_NoMemory();
   PyMem_Free(more);
   if (!text) SWIG_fail;
-  $result = SWIG_Python_AppendOutput($result, text);
+  $result = pv_append($result, text);
 }

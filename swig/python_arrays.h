@@ -33,14 +33,14 @@ static int pv_lend_arrays(PyObject *object, const char *function, pv_array_list 
   PyObject *const items = PySequence_Fast(object, "");
   if (!items) {
     PyErr_Clear();
-    return pv_refuse(MV_EINVAL, function, "a list of arrays is needed, not %.100s", Py_TYPE(object)->tp_name);
+    return pv_refuse(MV_EINVAL, function, "a list of arrays is needed, not %.100s", pv_type_name(object));
   }
-  list->count = PySequence_Fast_GET_SIZE(items);
+  list->count = PySequence_Size(items);
   list->views = (Py_buffer *)PyMem_Calloc((size_t)list->count + 1, sizeof *list->views);
   list->arrays = (mv_array *)PyMem_Calloc((size_t)list->count + 1, sizeof *list->arrays);
   int lent = list->views && list->arrays;
   if (!lent) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; lent && i < list->count; ++i) lent = pv_lend_array(PySequence_Fast_GET_ITEM(items, i), function, list, i);
+  for (Py_ssize_t i = 0; lent && i < list->count; ++i) lent = pv_lend_array(pv_fast_item(items, i), function, list, i);
   Py_DECREF(items);
   return lent;
 }
@@ -50,8 +50,8 @@ static int pv_hold_views(PyObject *holder, int64_t handle, PyObject *object) {
   PyObject *const views = PySequence_List(object);
   PyObject *const key = views ? PyLong_FromLongLong(handle) : NULL;
   int held = key != NULL;
-  for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(views); ++i) {
-    PyObject *const view = PyMemoryView_FromObject(PyList_GET_ITEM(views, i));
+  for (Py_ssize_t i = 0; held && i < PyList_Size(views); ++i) {
+    PyObject *const view = PyMemoryView_FromObject(PyList_GetItem(views, i));
     held = view && PyList_SetItem(views, i, view) == 0; /* this steals the reference to the view */
   }
   held = held && PyDict_SetItem(holder, key, views) == 0;
@@ -94,7 +94,7 @@ static int64_t pv_custom_arrays(mv_custom custom) {
   PyObject *const key = PyLong_FromLongLong(custom);
   PyObject *const views = pv_customs && key ? PyDict_GetItemWithError(pv_customs, key) : NULL;
   Py_XDECREF(key);
-  return views ? (int64_t)PyList_GET_SIZE(views) : -1;
+  return views ? (int64_t)PyList_Size(views) : -1;
 }
 
 static void pv_custom_ended(mv_custom custom) {

@@ -11,13 +11,13 @@ static PyObject *pv_list_of(PyObject *object, int is_one, const char *function, 
   PyObject *list = PySequence_List(object);
   if (list || !PyErr_ExceptionMatches(PyExc_TypeError)) return list;
   PyErr_Clear();
-  pv_refuse(MV_EINVAL, function, "%s, or a sequence of them, is needed, not %.60s", what, Py_TYPE(object)->tp_name);
+  pv_refuse(MV_EINVAL, function, "%s, or a sequence of them, is needed, not %.60s", what, pv_type_name(object));
   return NULL;
 }
 
 static int pv_read_key(PyObject *key, const char *function, kv_keys *keys, Py_ssize_t place) {
   if (!pv_is_key(key))
-    return pv_refuse(MV_EINVAL, function, "key %zd must be an int or a str, not %.60s", place, Py_TYPE(key)->tp_name);
+    return pv_refuse(MV_EINVAL, function, "key %zd must be an int or a str, not %.60s", place, pv_type_name(key));
   if (PyUnicode_Check(key) != (keys->names != NULL))
     return pv_refuse(MV_EINVAL, function, "keys must be all numbers or all names, but key 0 is a %s and key %zd is not",
                      keys->names ? "name" : "number", place);
@@ -30,15 +30,15 @@ static int pv_read_key(PyObject *key, const char *function, kv_keys *keys, Py_ss
 
 static int pv_keys(PyObject *object, const char *function, kv_keys *keys, PyObject **items) {
   if (!(*items = pv_list_of(object, pv_is_key(object), function, "an int or a str"))) return 0;
-  const Py_ssize_t count = PyList_GET_SIZE(*items);
+  const Py_ssize_t count = PyList_Size(*items);
   void *room = PyMem_Calloc((size_t)count + 1, sizeof(int64_t) > sizeof(char *) ? sizeof(int64_t) : sizeof(char *));
   if (!room) return PyErr_NoMemory() != NULL;
-  if (count > 0 && PyUnicode_Check(PyList_GET_ITEM(*items, 0)))
+  if (count > 0 && PyUnicode_Check(PyList_GetItem(*items, 0)))
     keys->names = (const char *const *)room;
   else
     keys->numbers = (const int64_t *)room;
   for (Py_ssize_t i = 0; i < count; ++i)
-    if (!pv_read_key(PyList_GET_ITEM(*items, i), function, keys, i)) return 0;
+    if (!pv_read_key(PyList_GetItem(*items, i), function, keys, i)) return 0;
   keys->count = (uint64_t)count;
   return 1;
 }
@@ -50,8 +50,8 @@ static int pv_is_tensor(PyObject *object) {
 /* Copies the lists within the list. Returns the number of tensors, -1 with an exception. */
 static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested) {
   Py_ssize_t count = 0;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    PyObject *item = PyList_GET_ITEM(list, i);
+  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
+    PyObject *item = PyList_GetItem(list, i);
     if (pv_is_tensor(item)) {
       ++count;
       continue;
@@ -59,7 +59,7 @@ static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested
     PyObject *inner = pv_list_of(item, 0, function, "a tensor");
     if (!inner) return -1;
     *is_nested = 1;
-    count += PyList_GET_SIZE(inner);
+    count += PyList_Size(inner);
     PyList_SetItem(list, i, inner);
   }
   return count;
@@ -70,12 +70,12 @@ static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested
 static PyObject *pv_tensors_of(PyObject *object, const char *function, int position, kv_values *values) {
   if (!PyDict_Check(object)) return object;
   PyObject *tensors = PyDict_GetItemString(object, "tensors"), *priority = PyDict_GetItemString(object, "priority");
-  if (!tensors || PyDict_GET_SIZE(object) != (priority ? 2 : 1)) {
+  if (!tensors || PyDict_Size(object) != (priority ? 2 : 1)) {
     pv_refuse(MV_EINVAL, function, "a dict of values must have the keys 'tensors' and 'priority'");
     return NULL;
   }
   if (priority && !PyIndex_Check(priority)) {
-    pv_refuse(MV_EINVAL, function, "priority must be an int, not %.60s", Py_TYPE(priority)->tp_name);
+    pv_refuse(MV_EINVAL, function, "priority must be an int, not %.60s", pv_type_name(priority));
     return NULL;
   }
   return !priority || pv_integer(priority, function, position, "priority", &values->priority) ? tensors : NULL;
@@ -90,7 +90,7 @@ static int pv_tensors(PyObject *object, const char *function, int position, uint
   if (object == Py_None) return 1;
   if (!(object = pv_tensors_of(object, function, position, values))) return 0;
   if (!(*items = pv_list_of(object, pv_is_tensor(object), function, "a tensor"))) return 0;
-  const Py_ssize_t count = pv_spread(*items, function, &is_nested), length = PyList_GET_SIZE(*items);
+  const Py_ssize_t count = pv_spread(*items, function, &is_nested), length = PyList_Size(*items);
   if (count < 0) return 0;
   mv_tensor *tensors = (mv_tensor *)PyMem_Calloc((size_t)count + 1, sizeof *tensors);
   values->tensors = tensors;
@@ -98,10 +98,10 @@ static int pv_tensors(PyObject *object, const char *function, int position, uint
   values->per_key = per_key;
   if (!tensors || (is_nested && !per_key)) return PyErr_NoMemory() != NULL;
   for (Py_ssize_t i = 0; i < length; ++i) {
-    PyObject *item = PyList_GET_ITEM(*items, i);
-    const Py_ssize_t some = PyList_Check(item) ? PyList_GET_SIZE(item) : 1;
+    PyObject *item = PyList_GetItem(*items, i);
+    const Py_ssize_t some = PyList_Check(item) ? PyList_Size(item) : 1;
     for (Py_ssize_t k = 0; k < some; ++k) {
-      PyObject *one = PyList_Check(item) ? PyList_GET_ITEM(item, k) : item;
+      PyObject *one = PyList_Check(item) ? PyList_GetItem(item, k) : item;
       if (!pv_tensor_handle(one, function, position, &tensors[values->count++])) return 0;
     }
     if (per_key) per_key[i] = (uint64_t)some;

@@ -135,7 +135,7 @@ static PyObject *pv_tensor_close(PyObject *self, PyObject *nothing) {
 static void pv_tensor_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   if (((pv_tensor_memory *)self)->handle != 0) pv_tensor_free(((pv_tensor_memory *)self)->handle);
-  type->tp_free(self);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
 }
 
@@ -337,7 +337,7 @@ static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
   PyBuffer_Release(&view);
   if (status != MV_OK) return NULL;
   const int kept = pv_lent_store(handle, array);
-  PyObject *made = kept ? type->tp_alloc(type, 0) : NULL;
+  PyObject *made = kept ? PyType_GenericAlloc(type, 0) : NULL;
   if (made)
     ((pv_tensor_memory *)made)->handle = handle;
   else if (kept)
@@ -358,15 +358,17 @@ static PyObject *pv_tensor_views(PyObject *self, PyObject *arguments) {
   }
   PyObject *items = PySequence_Fast(arrays, "tensor_views: a sequence of arrays is needed");
   if (!items) return NULL;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  const Py_ssize_t count = PySequence_Size(items);
   PyObject *made = PyList_New(count);
   for (Py_ssize_t i = 0; made && i < count; ++i) {
-    PyObject *tensor = pv_tensor_view_of(PySequence_Fast_GET_ITEM(items, i), (PyTypeObject *)type);
-    if (tensor)
-      PyList_SET_ITEM(made, i, tensor);
-    else
-      Py_SETREF(made, Py_NewRef(Py_None));
-    if (made == Py_None) break;
+    PyObject *tensor = pv_tensor_view_of(pv_fast_item(items, i), (PyTypeObject *)type);
+    if (tensor) {
+      PyList_SetItem(made, i, tensor);
+      continue;
+    }
+    Py_DECREF(made);
+    Py_DECREF(items);
+    Py_RETURN_NONE;
   }
   Py_DECREF(items);
   return made;
@@ -381,10 +383,10 @@ static int pv_lengths(PyObject *object, const char *function, int position, int6
   if (PyIndex_Check(object)) return pv_integer(object, function, position, "length", lengths);
   PyObject *items = PySequence_Fast(object, "a sequence of integers is needed");
   if (!items) return 0;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  const Py_ssize_t count = PySequence_Size(items);
   int fine = 1;
   for (Py_ssize_t i = 0; fine && i < count && i < MV_MAX_DIMS; ++i) {
-    PyObject *number = PyNumber_Index(PySequence_Fast_GET_ITEM(items, i));
+    PyObject *number = PyNumber_Index(pv_fast_item(items, i));
     fine = number && pv_integer(number, function, position, "length", &lengths[i]);
     Py_XDECREF(number);
   }
@@ -396,7 +398,7 @@ static int pv_lengths(PyObject *object, const char *function, int position, int6
 static PyObject *pv_tensor_info(const mv_tensor_info *info) {
   typedef unsigned long long wide;
   PyObject *shape = PyTuple_New((Py_ssize_t)info->dims);
-  for (uint32_t d = 0; shape && d < info->dims; ++d) PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(info->shape[d]));
+  for (uint32_t d = 0; shape && d < info->dims; ++d) PyTuple_SetItem(shape, d, PyLong_FromLongLong(info->shape[d]));
   return Py_BuildValue("{s:i,s:N,s:K,s:K,s:i,s:i,s:i,s:i,s:K,s:K,s:K}", "dtype", info->dtype, "shape", shape,
                        "count", (wide)info->count, "bytes", (wide)info->bytes, "is_view", info->is_view,
                        "is_lent", info->is_lent, "is_shared", info->is_shared, "row_sparse", info->row_sparse,

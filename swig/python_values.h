@@ -14,6 +14,35 @@ static PyObject *pv_dropped;
 
 static int pv_start(void) { return (pv_held || (pv_held = PyDict_New())) && (pv_dropped || (pv_dropped = PyDict_New())); }
 
+/* What %init returns on failure, after an exception: since SWIG 4.4 it is part of a function that returns int. */
+#if defined(SWIG_VERSION) && SWIG_VERSION >= 0x040400
+#define PV_NOT_IMPORTED -1
+#else
+#define PV_NOT_IMPORTED NULL
+#endif
+
+/* ------------------------------------------------------------------ what CPython's stable ABI lacks */
+
+/* An item of what PySequence_Fast() returned, a borrowed reference. */
+static PyObject *pv_fast_item(PyObject *items, Py_ssize_t i) {
+  return PyList_Check(items) ? PyList_GetItem(items, i) : PyTuple_GetItem(items, i);
+}
+
+/* The name of an object's class for messages, such as "numpy.ndarray": valid until the next call. Preserves no exception. */
+static const char *pv_type_name(PyObject *object) {
+  static char text[128];
+  PyTypeObject *type = Py_TYPE(object);
+  PyObject *module = PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE ? NULL : PyObject_GetAttrString((PyObject *)type, "__module__");
+  PyObject *name = PyType_GetName(type);
+  const char *in = module ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL, *last = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+  const int is_named = in && strcmp(in, "builtins") != 0;
+  snprintf(text, sizeof text, "%s%s%s", is_named ? in : "", is_named ? "." : "", last ? last : "object");
+  PyErr_Clear();
+  Py_XDECREF(module);
+  Py_XDECREF(name);
+  return text;
+}
+
 /* ------------------------------------------------------------------ exceptions */
 
 /* Raises the exception class of the status's family; polyverso/errors.py has the classes. */
@@ -46,7 +75,7 @@ static int pv_refuse(mv_status status, const char *function, const char *format,
 /* Raises the TypeError of polyverso/errors.py. */
 static int pv_refuse_type(const char *function, const char *needed, PyObject *given) {
   char text[PV_MESSAGE_SIZE];
-  snprintf(text, sizeof text, "%s: %s is needed, not %.60s", function, needed, Py_TYPE(given)->tp_name);
+  snprintf(text, sizeof text, "%s: %s is needed, not %.60s", function, needed, pv_type_name(given));
   PyObject *errors = PyImport_ImportModule("polyverso.errors");
   PyObject *error = errors ? PyObject_CallMethod(errors, "wrong_type", "s", text) : NULL;
   if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
@@ -90,7 +119,7 @@ static int pv_hold(mv_request request, PyObject *object) {
 
 /* Releases the request's buffer if the request is released by now. Preserves a pending exception. */
 static void pv_settle(mv_request request) {
-  if (PyDict_GET_SIZE(pv_held) == 0) return;
+  if (PyDict_Size(pv_held) == 0) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *key = PyLong_FromLongLong(request);
@@ -111,27 +140,27 @@ static mv_status pv_drop(mv_request request) {
 /* Releases dropped requests that have finished. Checks all of them, but not at each call: amortized constant cost. */
 static void pv_sweep(void) {
   static Py_ssize_t calls, left;
-  if (PyDict_GET_SIZE(pv_dropped) == 0 || ++calls < left) return;
+  if (PyDict_Size(pv_dropped) == 0 || ++calls < left) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *keys = PyDict_Keys(pv_dropped);
-  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys); ++i) {
-    const mv_request request = PyLong_AsLongLong(PyList_GET_ITEM(keys, i));
+  for (Py_ssize_t i = 0; keys && i < PyList_Size(keys); ++i) {
+    const mv_request request = PyLong_AsLongLong(PyList_GetItem(keys, i));
     if (mv_request_release(request) == MV_EPENDING) continue;
-    if (PyDict_DelItem(pv_dropped, PyList_GET_ITEM(keys, i)) != 0) PyErr_Clear(); /* a finalizer has already removed
+    if (PyDict_DelItem(pv_dropped, PyList_GetItem(keys, i)) != 0) PyErr_Clear(); /* a finalizer has already removed
                                                                                      it */
     pv_settle(request);
   }
   Py_XDECREF(keys);
   PyErr_Restore(type, value, trace);
   calls = 0;
-  left = PyDict_GET_SIZE(pv_dropped);
+  left = PyDict_Size(pv_dropped);
 }
 
 static void pv_settle_all(void) {
-  if (PyDict_GET_SIZE(pv_held) == 0) return;
+  if (PyDict_Size(pv_held) == 0) return;
   PyObject *keys = PyDict_Keys(pv_held);
-  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys); ++i) pv_settle(PyLong_AsLongLong(PyList_GET_ITEM(keys, i)));
+  for (Py_ssize_t i = 0; keys && i < PyList_Size(keys); ++i) pv_settle(PyLong_AsLongLong(PyList_GetItem(keys, i)));
   Py_XDECREF(keys);
 }
 
@@ -142,7 +171,7 @@ static int pv_integer(PyObject *object, const char *function, int position, cons
   if (*value != -1 || !PyErr_Occurred()) return 1;
   if (PyErr_ExceptionMatches(PyExc_TypeError))
     PyErr_Format(PyExc_TypeError, "%s: argument %d (%s) must be an int, not %.100s", function, position, type,
-                 Py_TYPE(object)->tp_name);
+                 pv_type_name(object));
   return 0;
 }
 
@@ -193,7 +222,7 @@ static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
 static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
   if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0) return 1;
   PyErr_Clear();
-  const char *type = Py_TYPE(object)->tp_name;
+  const char *type = pv_type_name(object);
   if (!PyObject_CheckBuffer(object))
     return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: use numpy.asarray()%s", what, type,
                      writable ? ", and take the results from that array" : "");
@@ -283,12 +312,12 @@ static int pv_fields(PyObject *object, const char *function, const pv_field *fie
   if (object == Py_None) return 1;
   if (!PyMapping_Check(object) || PyUnicode_Check(object) || !(*items = PyMapping_Items(object))) {
     PyErr_Clear();
-    return pv_refuse(MV_EINVAL, function, "options must be a dict of its fields, not %.100s", Py_TYPE(object)->tp_name);
+    return pv_refuse(MV_EINVAL, function, "options must be a dict of its fields, not %.100s", pv_type_name(object));
   }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(*items); ++i) {
+  for (Py_ssize_t i = 0; i < PyList_Size(*items); ++i) {
     PyObject *key, *value;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(*items, i), "OO", &key, &value)) return 0;
-    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : "(not a string)";
+    if (!PyArg_ParseTuple(PyList_GetItem(*items, i), "OO", &key, &value)) return 0;
+    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8AndSize(key, NULL) : "(not a string)";
     const pv_field *field = name ? pv_field_find(fields, name, message) : NULL;
     int set = 0;
     if (!name) return 0;
@@ -311,16 +340,40 @@ static int pv_call_options(PyObject *object, const char *function, mv_call_optio
 
 /* ------------------------------------------------------------------ results of several values */
 
+/* Adds a value to what the function returns: the value alone, or a list of several. Steals both references. SWIG's own function has other
+ * parameters since 4.3. */
+static PyObject *pv_append(PyObject *result, PyObject *value) {
+  if (result == Py_None) {
+    Py_DECREF(result);
+    return value;
+  }
+  if (!PyList_Check(result)) {
+    PyObject *list = Py_BuildValue("[N]", result);
+    if (!list) {
+      Py_XDECREF(value);
+      return NULL;
+    }
+    result = list;
+  }
+  if (value && PyList_Append(result, value) == 0) {
+    Py_DECREF(value);
+    return result;
+  }
+  Py_XDECREF(value);
+  Py_DECREF(result);
+  return NULL;
+}
+
 static char **pv_arguments(PyObject *object, const char *function, int *count) {
   if (!PyList_Check(object)) {
-    pv_refuse(MV_EINVAL, function, "a list of strings is needed, not %.100s", Py_TYPE(object)->tp_name);
+    pv_refuse(MV_EINVAL, function, "a list of strings is needed, not %.100s", pv_type_name(object));
     return NULL;
   }
-  Py_ssize_t size = PyList_GET_SIZE(object);
+  Py_ssize_t size = PyList_Size(object);
   char **argv = (char **)PyMem_Malloc(((size_t)size + 1) * sizeof *argv);
   if (!argv) return (char **)PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < size; ++i)
-    if (!(argv[i] = (char *)PyUnicode_AsUTF8(PyList_GET_ITEM(object, i)))) {
+    if (!(argv[i] = (char *)PyUnicode_AsUTF8AndSize(PyList_GetItem(object, i), NULL))) {
       PyMem_Free(argv);
       return NULL;
     }
@@ -331,7 +384,7 @@ static char **pv_arguments(PyObject *object, const char *function, int *count) {
 
 static PyObject *pv_argument_list(int count, char **argv) {
   PyObject *list = PyList_New(count);
-  for (int i = 0; list && i < count; ++i) PyList_SET_ITEM(list, i, PyUnicode_FromString(argv[i]));
+  for (int i = 0; list && i < count; ++i) PyList_SetItem(list, i, PyUnicode_FromString(argv[i]));
   return list;
 }
 
@@ -348,7 +401,7 @@ static int pv_handles(PyObject *object, const char *function, int position, mv_r
 
 static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
   PyObject *list = PyList_New((Py_ssize_t)count);
-  for (uint64_t i = 0; list && i < count; ++i) PyList_SET_ITEM(list, (Py_ssize_t)i, PyLong_FromLongLong(handles[i]));
+  for (uint64_t i = 0; list && i < count; ++i) PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromLongLong(handles[i]));
   return list;
 }
 

@@ -12,7 +12,7 @@
 #include "python_tensor.h"
 %}
 %init %{
-  if (!pv_tensor_start(m)) return NULL;
+  if (!pv_tensor_start(m)) return PV_NOT_IMPORTED;
 %}
 %native(tensor_dlpack) PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments);
 %native(tensor_from_dlpack) PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments);
@@ -40,9 +40,9 @@
 }
 %typemap(argout) (const int64_t *shape, uint64_t dims), (const int64_t *index, uint64_t dims) ""
 %typemap(in, numinputs = 0) double * (double value = 0) { $1 = &value; }
-%typemap(argout) double * { $result = SWIG_Python_AppendOutput($result, PyFloat_FromDouble(*$1)); }
+%typemap(argout) double * { $result = pv_append($result, PyFloat_FromDouble(*$1)); }
 %typemap(in, numinputs = 0) mv_tensor_info *about (mv_tensor_info value = MV_TENSOR_INFO_INIT) { $1 = &value; }
-%typemap(argout) mv_tensor_info *about { $result = SWIG_Python_AppendOutput($result, pv_tensor_info($1)); }
+%typemap(argout) mv_tensor_info *about { $result = pv_append($result, pv_tensor_info($1)); }
 %typemap(in, numinputs = 0) (void **data, uint64_t *count, mv_dtype *dtype)
     (void *data = NULL, uint64_t count = 0, mv_dtype dtype = 0) {
   $1 = &data;
@@ -52,7 +52,7 @@
 %typemap(argout) (void **data, uint64_t *count, mv_dtype *dtype) {
   typedef unsigned long long wide;
   PyObject *where = Py_BuildValue("(KKi)", (wide)(uintptr_t)*$1, (wide)*$2, (int)*$3);
-  $result = SWIG_Python_AppendOutput($result, where);
+  $result = pv_append($result, where);
 }
 %typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length)
     (char first[1024], uint64_t length = 0) {
@@ -63,7 +63,7 @@
 %typemap(argout) (char *picture, uint64_t capacity, uint64_t *length) {
   PyObject *text = pv_tensor_text(arg1, $1, $2, *$3);
   if (!text) SWIG_fail;
-  $result = SWIG_Python_AppendOutput($result, text);
+  $result = pv_append($result, text);
 }
 %exception mv_tensor_view {
   $action

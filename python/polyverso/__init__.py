@@ -8,15 +8,9 @@
         values = weights.get()           # a fresh (10, 64) float32 array
 
 A script that runs alone is a cluster of one process; `polyverso run -n 4 -- python3 script.py` makes a cluster of four.
+Without numpy, tables take lists and buffers, and return memoryviews.
 `polyverso.capi` has the C functions under their own names, `polyverso.errors` the exceptions.
 """
-
-try:
-    import numpy as _numpy  # noqa: F401  (imported first: a missing numpy gets a clear message)
-except ImportError as missing:
-    raise ImportError(
-        "polyverso needs numpy: install it with `apt install python3-numpy` or `python3 -m pip install numpy`"
-    ) from missing
 
 import importlib as _importlib
 import sys as _sys

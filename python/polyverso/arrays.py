@@ -9,32 +9,12 @@ import numbers
 import zlib
 from typing import Any, Optional, Sequence, Tuple
 
-import numpy as np
-
-from . import capi
+from . import capi, dtypes, plain
+from ._numpy import has_numpy, is_ndarray, np
 from .errors import ArgumentError
 from .foreign import memory_of, readable
 from .names import did_you_mean
 
-try:
-    from ml_dtypes import bfloat16 as _bfloat16
-except ImportError:
-    _bfloat16 = np.uint16
-
-# numpy itself has no bfloat16: the package ml_dtypes adds it; without that package, uint16 holds the bits.
-BF16 = np.dtype(_bfloat16)
-BITS = np.dtype(np.uint16)
-
-DTYPES = {
-    capi.MV_F32: np.dtype(np.float32),
-    capi.MV_F64: np.dtype(np.float64),
-    capi.MV_I64: np.dtype(np.int64),
-    capi.MV_I32: np.dtype(np.int32),
-    capi.MV_U8: np.dtype(np.uint8),
-    capi.MV_I8: np.dtype(np.int8),
-    capi.MV_F16: np.dtype(np.float16),
-    capi.MV_BF16: BF16,
-}
 # The dtype names of polyverso.h. numpy gives some of them another meaning: its "u8" and "i8" have eight bytes.
 CODES = {
     "f32": capi.MV_F32,
@@ -46,19 +26,31 @@ CODES = {
     "f16": capi.MV_F16,
     "bf16": capi.MV_BF16,
 }
-_NAMES = {**CODES, "bfloat16": capi.MV_BF16}
+_NAMES = {
+    **CODES,
+    "float32": capi.MV_F32,
+    "float64": capi.MV_F64,
+    "int64": capi.MV_I64,
+    "int32": capi.MV_I32,
+    "uint8": capi.MV_U8,
+    "int8": capi.MV_I8,
+    "float16": capi.MV_F16,
+    "bfloat16": capi.MV_BF16,
+}
 
 
 def code_of(dtype: Any) -> int:
     """The mv_dtype of a table's dtype: "f32", "bf16" and so on, or anything that numpy.dtype() accepts."""
     if isinstance(dtype, str) and dtype in _NAMES:
         return _NAMES[dtype]
+    if not has_numpy():
+        raise TypeError(f"a table holds {', '.join(CODES)}, not {dtype!r}{did_you_mean(str(dtype), _NAMES)}")
     with contextlib.suppress(TypeError):  # numpy knows no such dtype
         wanted = np.dtype(dtype)
-        for code, known in DTYPES.items():
-            if known == wanted and known != BITS:
+        for code, known in dtypes.DTYPES.items():
+            if known == wanted and known != dtypes.BITS:
                 return code
-    hint = did_you_mean(dtype, [*_NAMES, *(known.name for known in DTYPES.values())]) if isinstance(dtype, str) else ""
+    hint = did_you_mean(dtype, _NAMES) if isinstance(dtype, str) else ""
     raise TypeError(
         f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {dtype!r}{hint}"
     )
@@ -110,18 +102,31 @@ def _as_integers(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(given, dtype=dtype)
 
 
-def as_table_values(data: Any, code: int) -> np.ndarray:
-    """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here."""
+def as_table_values(data: Any, code: int) -> Any:
+    """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here. An array,
+    or a memoryview without numpy."""
+    if not has_numpy():
+        return plain.as_values(data, code)
     if code != capi.MV_BF16:
-        return as_values(data, DTYPES[code])
+        return as_values(data, dtypes.DTYPES[code])
     data = readable(data, bits=True)
-    if getattr(data, "dtype", None) == BITS:
+    if getattr(data, "dtype", None) == dtypes.BITS:
         return np.ascontiguousarray(data)
-    if BF16 == BITS:
+    if dtypes.BF16 == dtypes.BITS:
         raise ArgumentError(
             capi.MV_EDTYPE, "numpy has no bfloat16: pass the bits as uint16, or install ml_dtypes"
         )
-    return as_values(data, BF16).view(BITS)
+    return as_values(data, dtypes.BF16).view(dtypes.BITS)
+
+
+def empty(shape: Tuple[int, ...], code: int) -> Tuple[Any, Any]:
+    """A fresh array of an mv_dtype for results, a memoryview without numpy; and the same memory as the C functions take
+    it."""
+    if not has_numpy():
+        made = plain.empty(shape, code)
+        return made, made
+    out = np.empty(shape, dtypes.DTYPES[code])
+    return out, out.view(dtypes.BITS) if code == capi.MV_BF16 else out
 
 
 def check_shape(table: str, shape: Sequence[int], *needed: Tuple[int, ...]) -> None:
@@ -153,15 +158,15 @@ def shape_of(array: Any) -> Tuple[int, ...]:
 def as_bits(out: Any) -> Any:
     """Memory for results as the C functions take it: bfloat16 as a view of uint16."""
     memory = memory_of(out)
-    if isinstance(memory, np.ndarray) and memory.dtype == BF16:
-        return memory.view(BITS)
+    if is_ndarray(memory) and memory.dtype == dtypes.BF16:
+        return memory.view(dtypes.BITS)
     return memory
 
 
 def in_place(array: Any) -> Any:
     """A caller's memory as the C functions take it, if only its own dtype identifies it. uint16 is refused: the C
     functions would take the integers for the bits of bfloat16."""
-    if getattr(array, "dtype", None) == BITS or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
+    if (hasattr(array, "dtype") and has_numpy() and array.dtype == dtypes.BITS) or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
         raise ArgumentError(
             capi.MV_EDTYPE,
             "uint16 is not supported here: for bits of bfloat16, use polyverso.Tensor.view() or ml_dtypes.bfloat16",
@@ -169,8 +174,10 @@ def in_place(array: Any) -> Any:
     return as_bits(array)
 
 
-def as_rows(rows: Any) -> np.ndarray:
-    """Row ids or keys as int64. Floats and boolean masks are refused: ArgumentError."""
+def as_rows(rows: Any) -> Any:
+    """Row ids or keys as int64: an array, or a memoryview without numpy. Floats and boolean masks are refused: ArgumentError."""
+    if not has_numpy():
+        return plain.as_rows(rows)
     ids = np.atleast_1d(np.asarray(readable(rows)))
     if ids.size and (ids.dtype.kind in "US" or isinstance(ids.flat[0], (str, bytes))):
         raise ArgumentError(

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-import numpy as np
-
 from . import capi
+from ._numpy import np
 from .arrays import in_place, label_of, milliseconds
 from .errors import ArgumentError, Error
 from .foreign import memory_of

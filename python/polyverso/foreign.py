@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-import numpy as np
-
+from ._numpy import is_ndarray, np
 from ._capi import TensorMemory, tensor_from_dlpack
 from .errors import ArgumentError
 
@@ -15,7 +14,7 @@ from .errors import ArgumentError
 def memory_of(array: Any) -> Any:
     """The array's own memory as an object with a buffer, for calls that change it in place. An object without such
     memory is returned as it is: the C functions say what is wrong with it."""
-    if isinstance(array, np.ndarray):
+    if is_ndarray(array):
         return array
     if hasattr(array, "detach"):  # PyTorch: the values without their history
         return _of_dlpack(array.detach())

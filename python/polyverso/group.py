@@ -23,10 +23,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-import numpy as np
-
-from . import capi, leaving
-from .arrays import BF16, BITS, DTYPES, as_bits, as_rows, in_place, label_of, milliseconds, shape_of
+from . import capi, dtypes, leaving
+from ._numpy import np
+from .arrays import as_bits, as_rows, in_place, label_of, milliseconds, shape_of
 from .errors import ArgumentError, Error, HandleError
 from .foreign import memory_of
 from .handles import Handle, remember
@@ -68,7 +67,7 @@ def _own(array: Any) -> Any:
     """The array's memory, after a check of its dtype: uint16 is refused."""
     _lent(array)
     memory = memory_of(array)
-    return memory.view(BF16) if getattr(memory, "dtype", None) == BITS else memory  # of DLPack
+    return memory.view(dtypes.BF16) if hasattr(memory, "dtype") and memory.dtype == dtypes.BITS else memory  # of DLPack
 
 
 def _node_of(node: Any) -> int:
@@ -238,7 +237,7 @@ class Group(Handle):
         told = capi.mv_allreduce_drain(self._handle, _options(timeout))
         if told["finished"]:
             return None
-        return Drained([(array["count"], DTYPES[array["dtype"]]) for array in told["arrays"]], _NAMES.get(told["reduction"]))
+        return Drained([(array["count"], dtypes.DTYPES[array["dtype"]]) for array in told["arrays"]], _NAMES.get(told["reduction"]))
 
     def allreduce_zeros(self, timeout: Optional[float] = None) -> None:
         """Takes part in the other ranks' all-reduces, with neutral values (zeros for sums), until all ranks drain."""

@@ -31,8 +31,8 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jax.experimental import io_callback
 
-from . import capi
-from .arrays import DTYPES, as_bits, label_of, milliseconds
+from . import capi, dtypes
+from .arrays import as_bits, label_of, milliseconds
 from .errors import ArgumentError, HandleError
 from .group import OPERATIONS, Group
 
@@ -127,7 +127,7 @@ def _flat(tree: Any, purpose: str = "") -> Tuple[List[Any], Tuple[str, ...], Any
         where = f"the array {jax.tree_util.keystr(path)}" if path else "the array"
         if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             raise ArgumentError(capi.MV_EDTYPE, f"{where} is {leaf.dtype}: pass jax.random.key_data() of random keys")
-        dtypes = [dtype for dtype in DTYPES.values() if purpose == "reduced" or jnp.issubdtype(dtype, jnp.floating)]
+        dtypes = [dtype for dtype in dtypes.DTYPES.values() if purpose == "reduced" or jnp.issubdtype(dtype, jnp.floating)]
         if purpose and np.dtype(leaf.dtype) not in dtypes:
             known = ", ".join(map(str, dtypes))
             raise ArgumentError(capi.MV_EDTYPE, f"{where} is {leaf.dtype}: only arrays of {known} can be {purpose}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
-import numpy as np
-
-from . import capi
+from . import capi, dtypes
+from ._numpy import np
 from ._capi import tensor_views
-from .arrays import BITS, in_place
+from .arrays import in_place
 from .errors import ArgumentError
 from .foreign import array_of, readable
 from .tensor import Tensor
@@ -40,7 +39,7 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
             )
         if copies is not None and not value.flags.writeable:
             raise ArgumentError(capi.MV_EINVAL, f"this {type(given).__name__} is read-only: pull into a numpy array")
-        if value.dtype == BITS and hasattr(given, "__dlpack__"):  # bfloat16
+        if value.dtype == dtypes.BITS and hasattr(given, "__dlpack__"):  # bfloat16
             return Tensor.from_dlpack(given)
     fits = value.flags.c_contiguous and value.flags.writeable
     array = value if fits else np.array(value, order="C")

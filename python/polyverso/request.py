@@ -8,7 +8,6 @@ from . import capi
 from .arrays import milliseconds
 from .errors import Error, HandleError
 from .handles import Handle
-from .watch import watch_of
 
 
 class Request(Handle):
@@ -85,6 +84,8 @@ class Request(Handle):
 
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.done():
+            from .watch import watch_of  # asyncio takes most of the time of an import
+
             with watch_of(self._node).finished(self._handle) as finished:
                 # Test again after the registration: the request may have finished in between.
                 if not self.done():

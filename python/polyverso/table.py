@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+import math
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Union
 
-import numpy as np
-
-from . import capi, handles
-from .arrays import BITS, CODES, DTYPES, as_bits, as_rows, as_table_values, check_shape, milliseconds, rows_or_keys
+from . import capi, dtypes, handles
+from ._numpy import np
+from .arrays import CODES, as_bits, as_rows, as_table_values, check_shape, empty, milliseconds, rows_or_keys
 from .enums import described
 from .errors import Error
 from .optimizer import Optimizer, updater_text
 from .request import Request
-from .table_view import TableView
+
+if TYPE_CHECKING:
+    from .table_view import TableView
 
 
 def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, int], None]:
@@ -32,6 +34,8 @@ class Table(handles.Handle):
     Values are anything that numpy converts; a C-contiguous array of the table's dtype is used without a copy. Floats
     are not truncated to integers. bfloat16 is ml_dtypes' if that package is installed, otherwise its bits as uint16,
     which are accepted in both cases.
+    Without numpy, values and row ids are lists of numbers or buffers such as array.array, results are memoryviews, and
+    table[rows], scan() and what returns a dtype raise ImportError.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
 
     table[rows] reads rows, table[rows] = values sets them, and table[rows] += data is add(data, rows): it reads and
@@ -50,7 +54,6 @@ class Table(handles.Handle):
         flat = self._kind == capi.MV_ARRAY or (self._kind == capi.MV_KEYVALUE and self._cols == 1)
         self._row: Tuple[int, ...] = () if flat else (self._cols,)
         self._shape = self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
-        self._dtype = DTYPES[self._code]
         handles.remember(handle, self)
         _open_tables.setdefault(node, {})[handle] = self._name
 
@@ -67,7 +70,7 @@ class Table(handles.Handle):
     @property
     def dtype(self) -> np.dtype:
         """The numpy dtype of its values."""
-        return self._dtype
+        return dtypes.DTYPES[self._code]
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -106,10 +109,14 @@ class Table(handles.Handle):
     def __getitem__(self, rows: Any) -> TableView:
         """The values of a row, of a list of rows or of a slice, as a view: see TableView. `table[rows] += data` is
         add(data, rows)."""
+        from .table_view import TableView  # which needs numpy
+
         return TableView(self, rows)
 
     def __setitem__(self, rows: Any, values: Any) -> None:
         """Assigns values, like set(); they are broadcast to the shape."""
+        from .table_view import TableView
+
         if not (isinstance(values, TableView) and values.is_added_to(rows)):
             TableView(self, rows).set(values)
 
@@ -164,8 +171,7 @@ class Table(handles.Handle):
     def _read(self, whole: Any, some: Any, rows: Any, out: Any, options: Any) -> Tuple[np.ndarray, Any]:
         ids = None if rows is None else as_rows(rows)
         if out is None:
-            out = np.empty(self._shape if ids is None else (ids.size, *self._row), self._dtype)
-            memory = out.view(BITS) if self._code == capi.MV_BF16 else out
+            out, memory = empty(self._shape if ids is None else (math.prod(ids.shape), *self._row), self._code)
         else:
             memory = as_bits(out)
             self._check_shape(getattr(memory, "shape", ()), ids)
@@ -180,12 +186,12 @@ class Table(handles.Handle):
         meaning.
         """
         ids = np.empty(chunk, np.int64)
-        values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self._dtype)
+        values, memory = empty((chunk, *self._row), self._code)
         cursor = 0
         while cursor != -1:
-            cursor, found = capi.mv_table_scan(self._handle, cursor, ids, values)
+            cursor, found = capi.mv_table_scan(self._handle, cursor, ids, memory)
             if found:
-                yield ids[:found].copy(), values[:found].copy().view(self._dtype)
+                yield ids[:found].copy(), values[:found].copy()
 
     # ------------------------------------------------------------------ writing
 
@@ -231,10 +237,10 @@ class Table(handles.Handle):
             return whole(self._handle, values, options)
         return some(self._handle, ids, values, options)
 
-    def _check_shape(self, shape: Tuple[int, ...], ids: Optional[np.ndarray]) -> None:
+    def _check_shape(self, shape: Tuple[int, ...], ids: Any) -> None:
         """ArgumentError if values of this shape would be reordered on their way to the table or from it."""
         if ids is not None:
-            check_shape(f'table "{self._name}"', shape, (ids.size, *self._row), (*ids.shape, *self._row))
+            check_shape(f'table "{self._name}"', shape, (math.prod(ids.shape), *self._row), (*ids.shape, *self._row))
         elif self._kind != capi.MV_KEYVALUE:
             check_shape(f'table "{self._name}"', shape, self._shape)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple
 
-import numpy as np
-
+from ._numpy import np
 from .arrays import as_rows
 from .foreign import readable
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import operator
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-import numpy as np
-
-from . import capi
+from . import capi, dtypes
+from ._numpy import np
 from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
-from .arrays import BF16, BITS, CODES
+from .arrays import CODES
 from .enums import described
 from .foreign import memory_of
 
@@ -36,7 +35,7 @@ def _code(dtype: Any) -> int:
             return CODES[name]
     if wanted == np.bool_:
         return capi.MV_U8
-    if wanted == BF16 != BITS:
+    if wanted == dtypes.BF16 != dtypes.BITS:
         return capi.MV_BF16
     raise TypeError(f"a tensor holds {', '.join(CODES)}, not {wanted}")
 

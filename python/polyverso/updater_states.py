@@ -8,9 +8,8 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
-import numpy as np
-
 from . import capi
+from ._numpy import np
 from .errors import ArgumentError, Error
 from .names import listing
 from .tensor import Tensor

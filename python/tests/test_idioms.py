@@ -168,6 +168,19 @@ def test_settings_are_named_parameters():
         assert {"sync", "rank", "nodes", "master", "secret", "timeout_ms", "log_level"} <= {parameter.name for parameter in parameters}
 
 
+def test_options_for_compilers_of_programs_in_c(tmp_path):
+    options = subprocess.run([sys.executable, "-m", "polyverso", "--includes", "--libs"], capture_output=True, text=True, check=True).stdout
+    source = tmp_path / "version.c"
+    source.write_text("#include <polyverso/polyverso.h>\n#include <stdio.h>\nint main(void) { return puts(mv_version_text()) < 0; }\n")
+    subprocess.run(["cc", source, *options.split(), "-o", tmp_path / "version"], check=True)
+    assert subprocess.run([tmp_path / "version"], capture_output=True, text=True, check=True).stdout == polyverso.__version__ + "\n"
+
+
+def test_the_import_loads_neither_numpy_nor_asyncio():
+    script = "import sys, polyverso; sys.exit(any(name in sys.modules for name in ('numpy', 'asyncio')))"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_the_tool_as_a_module():
     done = subprocess.run([sys.executable, "-m", "polyverso", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"polyverso {polyverso.__version__}\n"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyverso
-from polyverso import arrays, capi
+from polyverso import capi, dtypes
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def bits_of(values):
 
 def test_bfloat16_as_bits(node):
     table = node.array(2, dtype="bf16", init=bits_of([1, -2]))
-    assert table.dtype == arrays.BF16
+    assert table.dtype == dtypes.BF16
     table.add(bits_of([0.5, 0.5]))
     assert table.get().view(np.uint16).tolist() == bits_of([1.5, -1.5]).tolist()
     out = np.empty(2, np.uint16)
@@ -74,8 +74,8 @@ def test_bfloat16_as_bits(node):
 
 
 def test_bfloat16_without_its_package(node, monkeypatch):
-    monkeypatch.setattr(arrays, "BF16", arrays.BITS)
-    monkeypatch.setitem(arrays.DTYPES, capi.MV_BF16, arrays.BITS)
+    monkeypatch.setattr(dtypes, "BF16", dtypes.BITS)
+    monkeypatch.setitem(dtypes.DTYPES, capi.MV_BF16, dtypes.BITS)
     table = node.array(2, dtype="bf16")
     table.add(bits_of([1, 2]))
     assert table.get().tolist() == bits_of([1, 2]).tolist()

@@ -21,10 +21,9 @@ import os
 import weakref
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
-import numpy as np
-
-from .. import capi
-from ..arrays import BITS, DTYPES, as_bits
+from .. import capi, dtypes
+from .._numpy import np
+from ..arrays import as_bits
 from ..errors import ArgumentError, Error
 from ..foreign import memory_of, readable
 from ..handles import Handle, remember
@@ -263,7 +262,7 @@ def _writable(place: int, array: Any) -> np.ndarray:
         ) from None
     if not view.flags.writeable:
         raise ArgumentError(capi.MV_EINVAL, f"array {place} is read-only: it can't be averaged in place")
-    if view.dtype not in (*DTYPES.values(), BITS):
+    if view.dtype not in (*dtypes.DTYPES.values(), dtypes.BITS):
         raise ArgumentError(capi.MV_EDTYPE, f"array {place} holds {view.dtype}, which can't be averaged")
     return view
 

@@ -7,14 +7,14 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import keras
 import numpy as np
 
-from .. import capi, distlearn, kvstore, optimizer as optimizers
-from ..arrays import DTYPES, as_bits, label_of
+from .. import capi, distlearn, dtypes, kvstore, optimizer as optimizers
+from ..arrays import as_bits, label_of
 from ..gossip.keras import fresh, values_of
 from ..group import OPERATIONS, Group
 from ..node import init
 from .gradients import GradientAverage, attach, detach, on_host, owner_of
 
-_EXCHANGED = {str(dtype) for dtype in DTYPES.values()}
+_EXCHANGED = {str(dtype) for dtype in dtypes.DTYPES.values()}
 
 
 def _read(variables: Sequence[Any]) -> List[np.ndarray]:

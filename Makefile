@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint site man clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,15 @@ format: ## Formats the C++ sources with clang-format
 lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, and the shell scripts
 	@tools/make/deps.sh build lint
 	@tools/make/lint.sh
+
+site: ## Builds the documents and references as HTML into build/site/
+	@tools/make/deps.sh build site
+	@$(tree) release shipped
+	@tools/make/site.sh
+
+man: ## Builds man pages and shell completions of `polyverso` into build/share/; `make install` does so, too
+	@tools/make/deps.sh --check build
+	@$(tree) release polyverso_pages
 
 clean: ## Removes build/
 	@rm -rf build

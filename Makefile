@@ -11,7 +11,7 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean \
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint site man clean \
   $(packages) packages test-packages abi-check release-check
 
 help: ## This list
@@ -122,6 +122,15 @@ format: ## Formats the C++ sources with clang-format
 lint: ## Lists large files, functions and classes; checks the C++ sources with clang-tidy, the Lua sources with luacheck, and the shell scripts
 	@tools/make/deps.sh build lint
 	@tools/make/lint.sh
+
+site: ## Builds the documents and references as HTML into build/site/
+	@tools/make/deps.sh build site
+	@$(tree) release shipped
+	@tools/make/site.sh
+
+man: ## Builds man pages and shell completions of `polyverso` into build/share/; `make install` does so, too
+	@tools/make/deps.sh --check build
+	@$(tree) release polyverso_pages
 
 clean: ## Removes build/
 	@rm -rf build

@@ -1,0 +1,6 @@
+# Breathe reads one name for each "@param": "@param a, b  text" becomes two lines.
+s/^( \*  @param )([a-z_]+), (([a-z_]+, )*[a-z_]+)  (.*[^ *\/])( \*\/)?$/\1\2  see below\n\1\3  \5\6/
+/\n/ {
+  P
+  D
+}

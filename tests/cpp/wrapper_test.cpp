@@ -62,6 +62,8 @@ void nodes(const pv::Node& node) {
   EXPECT(pv::version() == mv_version() && pv::version_text() == mv_version_text());
   EXPECT(node.status(MV_JSON).front() == '{');
   EXPECT(node.metrics().find("polyverso_") != std::string::npos);
+  node.report("loss", 0.25);
+  EXPECT(node.metrics().find("polyverso_reported{name=\"loss\"} 0.25") != std::string::npos);
   EXPECT(!node.doctor().empty());
   EXPECT(throws<pv::StateError>(MV_ESTATE, "", [&] { node.trace(); }));
   EXPECT(throws<pv::ArgumentError>(MV_EINVAL, "", [] { pv::log_level(99); }));

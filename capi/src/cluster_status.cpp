@@ -5,6 +5,7 @@
 #include "boundary.hpp"
 #include "runtime/observer.hpp"
 #include "settings.hpp"
+#include "spec.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -37,6 +38,15 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
   });
 }
 
+base::Status report(State& state, mv_node node, const char* name, double value) {
+  if (name == nullptr) return base::error(MV_EINVAL, "mv_report: name is NULL");
+  if (auto status = check_name("mv_report", name, "the number's name"); !status.ok()) return status;
+  auto pin = find_node(state, "mv_report", node);
+  if (!pin.ok()) return pin.status();
+  const base::Status noted = (*pin.value())->node->report(name, value);
+  return noted.ok() ? noted : base::error(noted.code(), "mv_report: {}", noted.text());
+}
+
 }  // namespace
 }  // namespace mv::capi
 
@@ -50,4 +60,8 @@ mv_status mv_cluster_status_text(const char* settings, uint32_t flags, char* tex
                                  uint64_t* length) {
   return mv::capi::guarded("mv_cluster_status_text",
                            [&] { return mv::capi::observe(settings, flags, text, capacity, length); });
+}
+
+mv_status mv_report(mv_node node, const char* name, double value) {
+  return mv::capi::boundary("mv_report", [&](mv::capi::State& state) { return mv::capi::report(state, node, name, value); });
 }

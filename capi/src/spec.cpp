@@ -102,15 +102,12 @@ void append_json_string(std::string& json, std::string_view text) {
 
 }  // namespace
 
-base::Status check_name(const char* function, std::string_view name) {
-  if (name.empty()) return base::error(MV_EINVAL, "{}: the table's name is empty", function);
-  if (name.size() > kLongestName) {
-    return base::error(MV_EINVAL, "{}: the table's name has {} bytes; the limit is {}", function, name.size(),
-                       kLongestName);
-  }
+base::Status check_name(const char* function, std::string_view name, std::string_view what) {
+  if (name.empty()) return base::error(MV_EINVAL, "{}: {} is empty", function, what);
+  if (name.size() > kLongestName) return base::error(MV_EINVAL, "{}: {} has {} bytes; the limit is {}", function, what, name.size(), kLongestName);
   for (size_t at = 0; at < name.size();) {
     const size_t length = utf8_length(name.substr(at));
-    if (length == 0) return base::error(MV_EINVAL, "{}: the table's name is not UTF-8 at byte {}", function, at);
+    if (length == 0) return base::error(MV_EINVAL, "{}: {} is not UTF-8 at byte {}", function, what, at);
     at += length;
   }
   return {};

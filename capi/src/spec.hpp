@@ -19,7 +19,7 @@ base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* 
 /// Checks a specification; the message names the invalid field.
 base::Status check_spec(const char* function, const shard::Spec& spec);
 /// Checks a table's name: UTF-8, 1 .. 255 bytes.
-base::Status check_name(const char* function, std::string_view name);
+base::Status check_name(const char* function, std::string_view name, std::string_view what = "the table's name");
 
 /// The JSON of mv_table_list().
 std::string specs_as_json(const std::vector<shard::Spec>& specs);

@@ -85,6 +85,7 @@ Metrics Runtime::take_metrics() {
   metrics.turned_away = router_->turned_away();
   metrics.in_flight = member_->tables().in_flight();
   metrics.checkpoints = member_->participant().record();
+  metrics.reported = member_->status().reported().latest(loop_.now());
   return metrics;
 }
 

@@ -41,6 +41,7 @@ struct Metrics {
   uint64_t gated = 0;                      ///< requests that they hold back now
   uint64_t repeated = 0, duplicates = 0, refused = 0, turned_away = 0, in_flight = 0;
   checkpoint::Participant::Record checkpoints;
+  std::vector<status::ReportedNumber> reported;  ///< by the program
 };
 
 /// In Prometheus's format.

@@ -37,6 +37,8 @@ void write_node(Exposition& out, const Metrics& metrics) {
     out.counter("loop_busy_seconds_total", "Time that the node's loop was awake, including the time it spent spinning.");
     out.sample({}, seconds(*metrics.busy));
   }
+  out.gauge("reported", "The latest of each number that the program has reported: mv_report().");
+  for (const status::ReportedNumber& each : metrics.reported) out.sample({{"name", each.name}}, each.value);
   out.gauge("inflight_bytes", "Payload of asynchronous calls of this process that have not finished.");
   out.sample({}, metrics.in_flight);
 }

@@ -118,6 +118,10 @@ function Node:status(how)
   return capi.mv_status_text(self.handle, values.checked(how, FORMATS).json and capi.MV_JSON or 0)
 end
 
+--- Shows a number of this program, as in node:report("loss", loss), in the cluster's status and in metrics(): the
+-- latest of each name. At most 64 names. Sends nothing, and never waits.
+function Node:report(name, value) return capi.mv_report(self.handle, name, value) end
+
 --- The counters of this process, in Prometheus's text format.
 function Node:metrics() return capi.mv_metrics_text(self.handle) end
 

@@ -331,6 +331,11 @@ class Node(handles.Handle):
         """status() as text for people."""
         return capi.mv_status_text(self._handle, 0)
 
+    def report(self, name: str, value: float) -> None:
+        """Shows a number of this program, such as report("loss", loss), in the cluster's status and in metrics(): the
+        latest of each name. At most 64 names. Sends nothing, and never waits."""
+        capi.mv_report(self._handle, name, float(value))
+
     def metrics(self) -> str:
         """This process's metrics in Prometheus's text format."""
         return capi.mv_metrics_text(self._handle)

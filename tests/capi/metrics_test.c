@@ -27,6 +27,10 @@ static void expect_in(text_function function, mv_node node, const char* part) {
   free(text);
 }
 
+static mv_status text_of_status(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
+  return mv_status_text(node, MV_JSON, text, capacity, length);
+}
+
 static void local_calls_are_counted_by_kind_and_way(void** state) {
   (void)state;
   const mv_table table = create_table("name=w size=4");
@@ -108,10 +112,35 @@ static void members_report_each_other(void** state) {
   run_nodes(2, "trace_events=1000", use_and_look);
 }
 
+static void a_programs_numbers_are_shown_by_name(void** state) {
+  (void)state;
+  char name[300];
+  expect_ok(mv_report(0, "loss", 0.5));
+  expect_ok(mv_report(0, "loss", 0.25)); /* the latest counts */
+  expect_ok(mv_report(0, "a \"b\"\n\x1b[31m", 1e300 * 1e10));
+  expect_in(mv_metrics_text, 0, "polyverso_reported{name=\"loss\"} 0.25\n");
+  expect_in(mv_metrics_text, 0, "polyverso_reported{name=\"a \\\"b\\\"\\n\x1b[31m\"} +Inf\n");
+  expect_in(text_of_status, 0, "\"name\":\"loss\",\"value\":0.25,\"count\":2,");
+  expect_in(text_of_status, 0, "\"value\":null,\"count\":1,");
+  expect_error(mv_report(0, NULL, 1), MV_EINVAL, "name is NULL");
+  expect_error(mv_report(0, "", 1), MV_EINVAL, "the number's name is empty");
+  expect_error(mv_report(0, "\xff", 1), MV_EINVAL, "UTF-8");
+  memset(name, 'n', sizeof name - 1);
+  name[sizeof name - 1] = 0;
+  expect_error(mv_report(0, name, 1), MV_EINVAL, "the limit is 255");
+  for (int i = 2; i < 64; ++i) {
+    snprintf(name, sizeof name, "number %d", i);
+    expect_ok(mv_report(0, name, i));
+  }
+  expect_error(mv_report(0, "one more", 1), MV_EINVAL, "at most 64");
+  expect_ok(mv_report(0, "loss", 0.125));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST_ALONE(local_calls_are_counted_by_kind_and_way),
       TEST_ALONE(a_cut_text_says_how_long_it_is),
+      TEST_ALONE(a_programs_numbers_are_shown_by_name),
       cmocka_unit_test(no_events_are_kept_when_tracing_is_off),
       cmocka_unit_test(members_report_each_other),
   };

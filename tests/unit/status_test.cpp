@@ -73,7 +73,11 @@ void a_report_arrives_as_it_was(void**) {
   report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
   report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost"});
+  report.reported.push_back({"loss", 0.25, 8, 3s});
+  report.reported.push_back({"rate", std::numeric_limits<double>::infinity(), 1, 0s});
   const status::Report got = sent(report);
+  assert_true(got.reported.size() == 2 && got.reported[0].name == "loss" && got.reported[0].value == 0.25 && got.reported[0].count == 8 && got.reported[0].age == 3s);
+  assert_true(std::isinf(got.reported[1].value));
   assert_true(got.groups.size() == 1 && got.groups[0].id == 77 && got.groups[0].ranks.size() == 2 &&
               got.groups[0].ranks[1] == 3 && got.groups[0].rank == 1);
   assert_true(got.groups[0].transport == "shm" && got.groups[0].operations == 41 &&
@@ -200,9 +204,11 @@ void received_text_cannot_send_commands_to_the_terminal(void**) {
   status::Overview overview = three();
   overview.view.members[1].host = "\033[2Jhost";
   overview.reports[2].phase = "\nready";
+  overview.reports[2].reported.push_back({"lo\x1bss", 0.25, 8, 3s});
   overview.reports[1].held.push_back({"na\x1bme\xff", "\x07", shard::Consistency::kAsync, true, {}});
   const std::string text = status::to_text(overview);
   assert_true(text.find('\033') == std::string::npos && text.find('\x07') == std::string::npos);
+  assert_true(has(text, "worker 1    0.25      8  3.0 s ago"));
   const auto json = nlohmann::json::parse(status::to_json(overview), nullptr, false);
   assert_false(json.is_discarded());
 }

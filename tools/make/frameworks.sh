@@ -56,7 +56,7 @@ fi
 # PyTorch's own tests need expecttest, which Debian lacks.
 has "$torch_python" expecttest || [ -d build/frameworks/expecttest ] ||
   "$base" -m pip install -q --disable-pip-version-check --target build/frameworks/expecttest expecttest || fail "there is no expecttest"
-keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pandas pytest matplotlib) || fail "there is no Keras"
+keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.35' numpy pandas pytest matplotlib) || fail "there is no Keras"
 
 # Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
 old_numpy=

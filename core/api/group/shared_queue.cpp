@@ -91,13 +91,14 @@ void SharedQueue::end_turn() {
   count(lock);
 }
 
-/// Publishes a change, and wakes the queue's thread and the threads that wait for a turn. Unlocks `lock`.
+/// Publishes a change, and wakes the threads that have to do with it: a wake-up takes longer than a small operation.
+/// Unlocks `lock`.
 void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
   pending_.store(pending, std::memory_order_release);
-  const bool has_thread = thread_.joinable(), is_awaited = waiting_ > 0;
+  const bool has_job = !taken_ && !jobs_.empty(), is_awaited = waiting_ > 0, is_ending = ends_ || withdrawing_ > 0;
   lock.unlock();
-  if (has_thread) changed_.notify_all();
+  if (has_job || is_ending) changed_.notify_all();
   if (pending == 0 && is_awaited) loop_.wake_waiters();
 }
 
@@ -173,7 +174,9 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
 void SharedQueue::withdraw(const Call& call, mv_status code) {
   give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
   std::unique_lock lock(mutex_);
+  ++withdrawing_;
   changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
+  --withdrawing_;
 }
 
 }  // namespace mv::api

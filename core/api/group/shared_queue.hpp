@@ -85,6 +85,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   bool taken_ = false;  ///< an operation is in progress
   bool ends_ = false;
   size_t waiting_ = 0;  ///< threads in turn() to wake when nothing is pending
+  size_t withdrawing_ = 0;  ///< threads in withdraw() to wake when an operation has ended
   std::deque<Job> jobs_;  ///< for the thread, in order
   std::atomic<size_t> pending_{0};  ///< jobs plus the operation in progress; written under mutex_
   std::thread thread_;  ///< started by the first job

@@ -28,6 +28,7 @@ class MemberNode final : public Node {
   base::Result<std::string> metrics_text() override { return runtime_.metrics_text(); }
   base::Result<std::string> trace_text() override { return runtime_.trace_text(); }
   base::Result<std::string> status(bool json) override;
+  base::Status report(const std::string& name, double value) override;
   base::Result<std::vector<PeerReport>> examine_peers() override;
   base::Result<Tuning> tune() override;
 

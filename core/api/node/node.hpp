@@ -118,6 +118,8 @@ class Node {
   virtual base::Result<Tuning> tune() = 0;
   /// The state of the cluster as text or as JSON. Returns within a few seconds, even if other members do not answer.
   virtual base::Result<std::string> status(bool json) = 0;
+  /// Adds a number of the program's to this node's part of the status. Never waits.
+  virtual base::Status report(const std::string& name, double value) = 0;
 
   /// kAsync: returns when training may go on. Earlier errors are in the call's status too.
   virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;

@@ -13,6 +13,10 @@ base::Result<std::string> MemberNode::status(bool json) {
   });
 }
 
+base::Status MemberNode::report(const std::string& name, double value) {
+  return runtime_.member().status().reported().note(name, value, calls_.loop().now());
+}
+
 base::Result<Tuning> MemberNode::tune() { return api::tune(calls_); }
 
 }  // namespace mv::api

@@ -202,6 +202,7 @@ Report Inquirer::report() const {
   report.metrics = metrics_;
   report.in_flight = client_.in_flight();
   report.peers = peers();
+  report.reported = reported_.latest(clock_.now());
   report.held = server_.states();
   report.waits = waits();
   const base::Peer self = cluster_.self().peer;

@@ -52,6 +52,9 @@ class Inquirer {
   /// Sets the address where this node serves its metrics over HTTP.
   void set_metrics(std::string address) { metrics_ = std::move(address); }
 
+  /// The numbers that this node's program reports. Any thread.
+  ReportedNumbers& reported() { return reported_; }
+
   /// Calls `told` with the status of the cluster, within a few seconds even if members do not answer.
   void ask(bool json, Told told);
 
@@ -128,6 +131,7 @@ class Inquirer {
   const collective::Groups& groups_;
   Paths paths_;
   std::string metrics_;
+  ReportedNumbers reported_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;
   std::optional<Gathering> gathering_;

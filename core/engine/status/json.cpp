@@ -53,6 +53,15 @@ void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
   json.field("in_flight_bytes", report.in_flight);
   write_traffic(json, total_of(report));
   json.field("left_out", report.left_out);
+  json.array("reports", [&] {
+    for (const ReportedNumber& each : report.reported)
+      json.object([&] {
+        json.field("name", each.name);
+        json.field("value", each.value);
+        json.field("count", each.count);
+        json.field("seconds", seconds(each.age));
+      });
+  });
   json.array("peers", [&] {
     for (const PeerState& each : report.peers)
       json.object([&] {

@@ -131,10 +131,17 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
   const auto waits = fbb.CreateVector(write_waits(fbb, report.waits, room));
   const auto groups = fbb.CreateVector(write_groups(fbb, report.groups, room));
+  Offsets<wire::Reported> reported;
+  size_t reported_room = ReportedNumbers::kMostNames;
+  for (const ReportedNumber& each : std::span(report.reported).first(room.take(report.reported.size(), reported_room))) {
+    const auto name = write_text(fbb, each.name);
+    reported.push_back(wire::CreateReported(fbb, name, each.value, each.count, count(each.age)));
+  }
+  const auto numbers = fbb.CreateVector(reported);
   const auto phase = write_text(fbb, report.phase);
   const auto metrics = report.metrics.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.metrics);
   const auto list = fbb.CreateVector(peers);
-  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups);
+  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups, numbers);
 }
 
 Report read_report(const wire::Report& wire) {
@@ -149,6 +156,8 @@ Report read_report(const wire::Report& wire) {
   report.held = read_tables(wire.held());
   report.waits = read_waits(wire.waits());
   report.groups = read_groups(wire.groups());
+  if (wire.reported() != nullptr)
+    for (const wire::Reported* each : *wire.reported()) report.reported.push_back({text(each->name()), each->value(), each->count(), span(each->age_ns())});
   report.left_out = wire.left_out();
   report.metrics = text(wire.metrics());
   return report;

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/group_state.hpp"
+#include "engine/status/reported_numbers.hpp"
 #include "engine/table/state.hpp"
 #include "wire/frame.hpp"
 
@@ -36,6 +37,7 @@ struct Report {
   std::vector<table::TableState> held;  ///< the tables that it holds, as a server
   std::vector<cluster::Wait> waits;
   std::vector<collective::GroupState> groups;  ///< the groups that it is a rank of
+  std::vector<ReportedNumber> reported;        ///< by its program
   uint32_t left_out = 0;                       ///< entries of the lists that did not fit into the message
 };
 

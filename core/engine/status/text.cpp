@@ -123,6 +123,27 @@ void append_tables(std::string& text, const Overview& overview) {
   if (left_out > 0) text += fmt::format("and {} more rows\n", left_out);
 }
 
+void append_reported(std::string& text, const Overview& overview) {
+  constexpr size_t kNumbersShown = 64;
+  std::map<std::string, std::vector<Row>> by_name;
+  size_t left_out = 0;
+  for (const cluster::Member& member : overview.view.members) {
+    const auto found = overview.reports.find(member.peer);
+    if (found == overview.reports.end()) continue;
+    for (const ReportedNumber& each : found->second.reported)
+      by_name[clean(each.name)].push_back({"", overview.view.short_name(member.peer), fmt::format("{:.6g}", each.value), fmt::format("{}", each.count), in_seconds(each.age) + " ago"});
+  }
+  if (by_name.empty()) return;
+  std::vector<Row> rows{{"reported", "by", "latest", "count", "when"}};
+  for (auto& [name, of_members] : by_name) {
+    of_members.front()[0] = name;
+    for (Row& row : of_members) rows.size() <= kNumbersShown ? rows.push_back(std::move(row)) : static_cast<void>(++left_out);
+  }
+  text += "\n";
+  append_rows(text, rows, {false, false, true, true, true});
+  if (left_out > 0) text += fmt::format("and {} more numbers\n", left_out);
+}
+
 /// Appends one row for each group, with as many ranks and operations as fit on a line.
 void append_groups(std::string& text, const Overview& overview) {
   constexpr size_t kGroupsShown = 16, kRanksShown = 8;
@@ -178,6 +199,7 @@ std::string to_text(const Overview& overview) {
   append_members(text, overview);
   append_tables(text, overview);
   append_groups(text, overview);
+  append_reported(text, overview);
   const auto waits = waits_of(overview);
   text += waits.empty() ? "\nno call is waiting\n" : "\n";
   for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += line_of(overview, waits[i]);

@@ -155,6 +155,8 @@ sub status {
 
 sub status_text { my ($self) = @_; return Polyverso::CAPI::mv_status_text($self->{handle}, 0) }
 
+sub report { my ($self, $name, $value) = @_; return Polyverso::CAPI::mv_report($self->{handle}, $name, $value) }
+
 sub metrics { return Polyverso::CAPI::mv_metrics_text($_[0]->{handle}) }
 sub trace   { return Polyverso::CAPI::mv_trace_text($_[0]->{handle}) }
 
@@ -283,6 +285,11 @@ F<docs/operations.md> has the fields. Takes no longer than four seconds, even if
 =head2 status_text
 
 The status as text for people.
+
+=head2 report($name, $value)
+
+Shows a number of this program, such as C<< $node->report(loss => $loss) >>, in the cluster's status and in C<metrics>:
+the latest of each name. At most 64 names. Sends nothing, and never waits.
 
 =head2 metrics
 

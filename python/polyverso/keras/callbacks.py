@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import keras
 import numpy as np
 
 from .. import capi, distlearn, kvstore, optimizer as optimizers
 from ..arrays import DTYPES, as_bits, label_of
-from ..gossip.keras import values_of
+from ..gossip.keras import fresh, values_of
 from ..group import OPERATIONS, Group
 from ..node import init
 from .gradients import GradientAverage, attach, detach, on_host, owner_of
@@ -255,7 +255,8 @@ class ServerCallback(_Callback):
         self._table: Any = None
         self._store: Any = None
         self._optimizer: Any = None
-        self._last = np.empty(0, np.float32)
+        self._last = np.empty(0, np.float32)  # the servers' values as of the last exchange
+        self._change = np.empty(0, np.float32)  # fresh arrays in every exchange would take twice the time
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)
@@ -271,7 +272,8 @@ class ServerCallback(_Callback):
     def _begin(self, model: Any) -> None:
         values = _read(self._trained(model))
         if self._made is None:
-            self._last = self._flat(values)
+            self._last = np.concatenate([value.reshape(-1).astype(np.float32) for value in values])
+            self._change = np.empty_like(self._last)
             if self._table is None:
                 self._table = self._node.array(self._last.size, init=self._last)
             elif self.group.rank == 0:  # another fit()
@@ -295,7 +297,7 @@ class ServerCallback(_Callback):
         if self._steps > 0 and self._steps % self._freq == 0:
             model = self.model
             self._add_changes(model, wait=False)
-            self._last = self._table.get()
+            self._table.get(out=self._last)
             self._assign(model)
         self._steps += 1
 
@@ -329,7 +331,7 @@ class ServerCallback(_Callback):
         values = _read(variables)
         if self._made is None:
             if self.group.rank == 0:
-                self._last = self._table.get()
+                self._table.get(out=self._last)
             self.group.broadcast(self._last)
             self._assign(model)
             return
@@ -339,19 +341,20 @@ class ServerCallback(_Callback):
         _write(variables, values)
 
     def _add_changes(self, model: Any, wait: bool) -> None:
-        self._table.add(self._flat(_read(self._trained(model))) - self._last, wait=wait)
+        for variable, place in self._places(model):
+            np.subtract(values_of(variable).reshape(-1), self._last[place], out=self._change[place], casting="unsafe")
+        self._table.add(self._change, wait=wait)
 
     def _assign(self, model: Any) -> None:
-        variables = self._trained(model)
-        first = 0
-        for variable in variables:
-            count = int(np.prod(variable.shape))
-            variable.assign(self._last[first : first + count].reshape(variable.shape))
-            first += count
+        for variable, place in self._places(model):
+            variable.assign(fresh(self._last[place].reshape(variable.shape), variable.dtype))
 
-    @staticmethod
-    def _flat(values: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate([value.reshape(-1).astype(np.float32, copy=False) for value in values])
+    def _places(self, model: Any) -> Iterator[Tuple[Any, slice]]:
+        """The variables, and where each one's values are in the table."""
+        end = 0
+        for variable in self._trained(model):
+            begin, end = end, end + int(np.prod(variable.shape))
+            yield variable, slice(begin, end)
 
     def close(self) -> None:
         if self._optimizer is not None:

@@ -134,6 +134,7 @@ class Node final : public api::Node {
   base::Result<std::vector<api::PeerReport>> examine_peers() override { return script.peers; }
   base::Result<api::Tuning> tune() override { return api::Tuning(); }
   base::Result<std::string> status(bool json) override { return std::string(json ? "{}" : "all is well"); }
+  base::Status report(const std::string&, double) override { return {}; }
   base::Result<std::vector<api::TableSpec>> list_tables() override {
     return script.list ? script.list() : std::vector<api::TableSpec>();
   }

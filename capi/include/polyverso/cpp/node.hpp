@@ -82,6 +82,8 @@ class Node {
   /// Readable while poll() has something to do.
   std::int32_t event_fd() const { return detail::value<std::int32_t>(mv_event_fd, id_); }
 
+  /// Shows a number of the program's own, such as its loss, in the status of the cluster.
+  void report(const std::string& name, double value) const { check(mv_report(id_, name.c_str(), value)); }
   /// Texts; flags: MV_JSON, of doctor() also mv_doctor_flag.
   std::string status(std::uint32_t flags = 0) const {
     return detail::text([&](auto... out) { return mv_status_text(id_, flags, out...); });

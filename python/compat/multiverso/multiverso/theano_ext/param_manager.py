@@ -20,7 +20,8 @@ class MVModelParamManager:
         self.sizes = [value.size for value in values]
         self.dtypes = [value.dtype for value in values]
         self._dtype = np.dtype(np.float64 if np.dtype(np.float64) in self.dtypes else np.float32)
-        self._synced = SyncedArray(self._flat(values))
+        flat = [value.reshape(-1).astype(self._dtype) for value in values]
+        self._synced = SyncedArray(np.concatenate(flat) if flat else np.zeros(0, self._dtype))
         self._set()
 
     def get_all_param_values(self) -> List[np.ndarray]:
@@ -38,15 +39,14 @@ class MVModelParamManager:
 
     def sync_all_param(self) -> None:
         """Adds the changes of the parameters since the last sync to the table, and sets them to the table's values."""
-        self._synced.sync(self._flat(self.get_all_param_values()))
+        self._synced.sync_parts([np.asarray(value) for value in self.get_all_param_values()])
         self._set()
-
-    def _flat(self, values: List[Any]) -> np.ndarray:
-        if not values:
-            return np.zeros(0, self._dtype)
-        return np.concatenate([np.asarray(value, self._dtype).reshape(-1) for value in values])
 
     def _set(self) -> None:
         parts = np.split(self._synced.latest, np.cumsum(self.sizes)[:-1]) if self.sizes else []
-        self.set_all_param_values([np.array(part, dtype).reshape(shape)
+        self.set_all_param_values([self._copy(part.reshape(shape), dtype)
                                    for part, shape, dtype in zip(parts, self.shapes, self.dtypes)])
+
+    def _copy(self, values: np.ndarray, dtype: np.dtype) -> Any:
+        """The values for set_all_param_values(), which may keep them: the next sync overwrites `values`."""
+        return np.array(values, dtype)

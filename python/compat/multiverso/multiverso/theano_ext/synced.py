@@ -1,6 +1,6 @@
 """An array that each worker changes freely, and whose changes are summed in a table."""
 
-from typing import Any, Tuple
+from typing import Any, Sequence, Tuple
 
 import numpy as np
 
@@ -34,9 +34,19 @@ class SyncedArray:
         object's own array, which the caller must not change."""
         if value.shape != self.latest.shape:
             raise ValueError(f"the shape was {self.latest.shape} and is now {value.shape}: it must stay the same")
+        return self.sync_parts([value])
+
+    def sync_parts(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """As sync(), of an array that is given in parts, one after the other: nobody has to concatenate them."""
+        last, change = self.latest.reshape(-1), self._change.reshape(-1)
+        sizes = [part.size for part in parts]
+        if sum(sizes) != last.size:
+            raise ValueError(f"there were {last.size} values, and there are now {sum(sizes)}: their number must stay the same")
         if self._table:
-            np.subtract(value, self.latest, out=self._change, casting="unsafe")
-            capi.mv_table_add(self._table, self._change.reshape(-1), capi.MV_FORGET)
+            for part, first in zip(parts, np.cumsum([0, *sizes])):
+                place = slice(first, first + part.size)
+                np.subtract(part.reshape(-1), last[place], out=change[place], casting="unsafe")
+            capi.mv_table_add(self._table, change, capi.MV_FORGET)
             self._get()
         return self.latest
 

@@ -1,8 +1,9 @@
 """Synchronises the weights of a Keras model."""
 
-from typing import List
+from typing import Any, List
 
 import numpy as np
+from polyverso.gossip.keras import fresh
 
 from ..param_manager import MVModelParamManager
 
@@ -15,3 +16,6 @@ class KerasParamManager(MVModelParamManager):
 
     def set_all_param_values(self, params: List[np.ndarray]) -> None:
         self.model.set_weights(params)
+
+    def _copy(self, values: np.ndarray, dtype: np.dtype) -> Any:
+        return fresh(values, dtype)  # set_weights() would copy NumPy's copy once more

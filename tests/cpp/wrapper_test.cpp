@@ -61,6 +61,8 @@ void nodes(const pv::Node& node) {
   EXPECT(node.event_fd() >= 0);
   EXPECT(pv::version() == mv_version() && pv::version_text() == mv_version_text());
   EXPECT(node.status(MV_JSON).front() == '{');
+  node.report("loss", 0.5);
+  EXPECT(throws<pv::ArgumentError>(MV_EINVAL, "", [&] { node.report("", 0.5); }));
   EXPECT(node.metrics().find("polyverso_") != std::string::npos);
   node.report("loss", 0.25);
   EXPECT(node.metrics().find("polyverso_reported{name=\"loss\"} 0.25") != std::string::npos);

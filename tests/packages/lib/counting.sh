@@ -7,16 +7,17 @@ failed=0
 counting_log=$(mktemp)
 
 check() {
-  local name=$1 started=$SECONDS status=0
+  # Names that no command uses: a function that is called here sees these locals.
+  local check_name=$1 check_started=$SECONDS check_status=0
   shift
-  "$@" >"$counting_log" 2>&1 </dev/null || status=$?
-  if [ $status = 0 ]; then
+  "$@" >"$counting_log" 2>&1 </dev/null || check_status=$?
+  if [ $check_status = 0 ]; then
     passed=$((passed + 1))
-    echo "ok: $name, $((SECONDS - started)) s"
+    echo "ok: $check_name, $((SECONDS - check_started)) s"
   else
     failed=$((failed + 1))
     tail -n 100 "$counting_log"
-    echo "FAILED: $name: exit status $status, $((SECONDS - started)) s"
+    echo "FAILED: $check_name: exit status $check_status, $((SECONDS - check_started)) s"
   fi
 }
 

@@ -53,7 +53,7 @@ def lua(path):
         if not (function or opening):
             continue
         name = function and (function[1] or function[3])
-        if name and re.search(r"[.:]_", name):
+        if name and re.search(r"[.:]_|[.]new$", name) or "@private" in match["text"] or "@package" in match["text"]:
             continue
         heading = f"\n## `{name}{function[2] or function[4]}`\n\n" if name else ""
         parts.append(heading + "\n".join(described(lines)) + "\n")

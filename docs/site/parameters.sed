@@ -1,3 +1,5 @@
+# Without "@file", Doxygen drops the comment of the whole header.
+1s%^/\*\* %/** @file\n *  %
 # Breathe reads one name for each "@param": "@param a, b  text" becomes two lines.
 s/^( \*  @param )([a-z_]+), (([a-z_]+, )*[a-z_]+)  (.*[^ *\/])( \*\/)?$/\1\2  see below\n\1\3  \5\6/
 /\n/ {

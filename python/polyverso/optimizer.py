@@ -17,7 +17,7 @@ lists with their defaults. A user-defined class, with create_state() and update(
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from . import capi, updater_states
 from .errors import ArgumentError, ParameterError
@@ -83,6 +83,9 @@ class Optimizer:
         "rescale_grad param_idx2name wd clip_gradient learning_rate lr_scheduler sym begin_num_update multi_precision param_dict"
     ).split()
     aliases: ClassVar[Dict[str, str]] = {}
+    if TYPE_CHECKING:  # other annotations are parameters. Like MXNet: the functions of this module.
+        register: ClassVar[Callable[[Type["Optimizer"]], Type["Optimizer"]]]
+        create_optimizer: ClassVar[Callable[..., "Optimizer"]]
     _getter: ClassVar[Callable[[Any], Any]]  # gets all parameters; one for each class
 
     def __init__(
@@ -353,8 +356,8 @@ def _native(made: Type[Optimizer]) -> Type[Optimizer]:
     return register(made)
 
 
-Optimizer.register = staticmethod(register)  # type: ignore[attr-defined]  # like MXNet
-Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]
+Optimizer.register = staticmethod(register)
+Optimizer.create_optimizer = staticmethod(create)
 
 
 @_native

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import capi, dtypes
 from ._numpy import np
@@ -42,6 +42,12 @@ def _code(dtype: Any) -> int:
 
 def _ids(rows: Any) -> np.ndarray:
     return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def _operator(op: int, swapped: bool = False, in_place: bool = False) -> Callable[["Tensor", Any], "Tensor"]:
+    if in_place:
+        return lambda self, other: self._binary(op, other, out=self)
+    return lambda self, other: self._binary(op, other, swapped)
 
 
 class Tensor(TensorMemory):
@@ -405,24 +411,29 @@ class Tensor(TensorMemory):
         return Tensor(capi.mv_tensor_matmul(self, _tensor(other), flags, 0))
 
     __matmul__ = matmul
+    __add__ = _operator(capi.MV_ADD)
+    __radd__ = _operator(capi.MV_ADD, swapped=True)
+    __iadd__ = _operator(capi.MV_ADD, in_place=True)
+    __sub__ = _operator(capi.MV_SUB)
+    __rsub__ = _operator(capi.MV_SUB, swapped=True)
+    __isub__ = _operator(capi.MV_SUB, in_place=True)
+    __mul__ = _operator(capi.MV_MUL)
+    __rmul__ = _operator(capi.MV_MUL, swapped=True)
+    __imul__ = _operator(capi.MV_MUL, in_place=True)
+    __truediv__ = _operator(capi.MV_DIV)
+    __rtruediv__ = _operator(capi.MV_DIV, swapped=True)
+    __itruediv__ = _operator(capi.MV_DIV, in_place=True)
+    __pow__ = _operator(capi.MV_POW)
+    __rpow__ = _operator(capi.MV_POW, swapped=True)
+    __ipow__ = _operator(capi.MV_POW, in_place=True)
+    __eq__ = _operator(capi.MV_EQ)  # type: ignore[assignment]
+    __ne__ = _operator(capi.MV_NE)  # type: ignore[assignment]
+    __lt__ = _operator(capi.MV_LT)
+    __le__ = _operator(capi.MV_LE)
+    __gt__ = _operator(capi.MV_GT)
+    __ge__ = _operator(capi.MV_GE)
     __hash__ = object.__hash__
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
     return value if isinstance(value, Tensor) else Tensor.copy_of(value, dtype)
-
-
-def _operator(op: int, swapped: bool = False, in_place: bool = False) -> Any:
-    if in_place:
-        return lambda self, other: self._binary(op, other, out=self)
-    return lambda self, other: self._binary(op, other, swapped)
-
-
-for _name, _op in {"add": "ADD", "sub": "SUB", "mul": "MUL", "truediv": "DIV", "pow": "POW"}.items():
-    _number = getattr(capi, f"MV_{_op}")
-    setattr(Tensor, f"__{_name}__", _operator(_number))
-    setattr(Tensor, f"__r{_name}__", _operator(_number, swapped=True))
-    setattr(Tensor, f"__i{_name}__", _operator(_number, in_place=True))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(Tensor, f"__{_name}__", _operator(getattr(capi, f"MV_{_name.upper()}")))
-del _name, _op, _number

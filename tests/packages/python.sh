@@ -83,7 +83,7 @@ try "dpwa's tests" bash -c 'cd dpwa-tests && python3 -m pytest -q -p no:cachepro
 try "polyverso-compat hides nothing" python3 "$here/python_compat.py"
 
 try "mypy --strict of the ten lines" mypy --strict train.py
-try "stubtest" bash -c "stubtest polyverso.capi --mypy-config-file '$here/python_mypy.ini' --allowlist '$here/python_stubs.txt'"
+try "stubtest" bash -c "stubtest polyverso --mypy-config-file '$here/python_mypy.ini' --allowlist '$here/python_stubs.txt'"
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -137,8 +137,10 @@ function Node:status(how)
 end
 
 --- Shows a number of this program, as in node:report("loss", loss), in the cluster's status and in metrics(): the
--- latest of each name. At most 64 names. Sends nothing, and never waits.
-function Node:report(name, value) return capi.mv_report(self.handle, name, value) end
+--- latest of each name. At most 64 names. Sends nothing, and never waits.
+---@param name string 1 to 255 bytes
+---@param value number
+function Node:report(name, value) capi.mv_report(self.handle, name, value) end
 
 --- The counters of this process, in Prometheus's text format.
 ---@return string

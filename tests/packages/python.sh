@@ -76,10 +76,16 @@ PATH=$work/full/bin:$PATH
 try "the ten lines" prints "$expected" python3 train.py
 try "the ten lines in four processes" prints "$(printf "%s\n" "[w0] $expected" "[w1] $expected" "[w2] $expected" "[w3] $expected")" \
   bash -c 'polyverso run -n 4 -- python3 train.py | sort'
-cp -r "$root/python/tests" tests
-try "the package's own tests" bash -c 'cd tests && python3 -m pytest -q -p no:cacheprovider .'
-cp -r "$root/python/compat/dpwa/tests" dpwa-tests
-try "dpwa's tests" bash -c 'cd dpwa-tests && python3 -m pytest -q -p no:cacheprovider .'
+# What the tests find beside themselves in the repository, without the sources of the packages. A shell's background job ignores
+# interrupts, which some tests send.
+mkdir -p tree/python/compat/dpwa tree/python/compat/multiverso
+cp -r "$root/python/tests" tree/python
+cp -r "$root/python/compat/dpwa/tests" tree/python/compat/dpwa
+cp -r "$root/python/compat/multiverso/tests" tree/python/compat/multiverso
+cp -r "$root/samples" "$root/examples" "$root/data" tree
+for folder in tests compat/multiverso/tests compat/dpwa/tests; do
+  try "the tests in python/$folder" env --default-signal=INT --chdir "tree/python/$folder" python3 -m pytest -q -p no:cacheprovider .
+done
 try "polyverso-compat hides nothing" python3 "$here/python_compat.py"
 
 try "mypy --strict of the ten lines" mypy --strict train.py

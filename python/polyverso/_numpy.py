@@ -40,6 +40,12 @@ def has_numpy() -> bool:
     return "numpy" in sys.modules or importlib.util.find_spec("numpy") is not None
 
 
+_ndarray: Any = ()  # numpy.ndarray once numpy is imported: every get and add asks
+
+
 def is_ndarray(value: Any) -> bool:
     """Whether it is a numpy array. Doesn't import numpy for that: without numpy there is none."""
-    return "numpy" in sys.modules and isinstance(value, np.ndarray)
+    global _ndarray
+    if not _ndarray and "numpy" in sys.modules:
+        _ndarray = np.ndarray
+    return isinstance(value, _ndarray)

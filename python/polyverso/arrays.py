@@ -158,7 +158,7 @@ def shape_of(array: Any) -> Tuple[int, ...]:
 def as_bits(out: Any) -> Any:
     """Memory for results as the C functions take it: bfloat16 as a view of uint16."""
     memory = memory_of(out)
-    if is_ndarray(memory) and memory.dtype == dtypes.BF16:
+    if getattr(memory, "itemsize", 0) == 2 and is_ndarray(memory) and memory.dtype == dtypes.BF16:
         return memory.view(dtypes.BITS)
     return memory
 

@@ -40,7 +40,7 @@ for name in python/tests perl/tests luajit/tests docs/tables install/prefix; do
 done
 
 step "installed"
-(cd "$build" && find lib bin/polyverso python perl lua \( -name '*.so*' -o -name polyverso -o -name capi.py -o -name CAPI.pm \) ! -type d -print0) |
+(cd "$build" && find lib bin/polyverso python perl lua share \( -path 'share/*' -o -name '*.so*' -o -name polyverso -o -name capi.py -o -name CAPI.pm \) ! -type d -print0) |
   while IFS= read -r -d '' file; do
     if [ ! -e "$tree/$file" ]; then
       mkdir -p "$tree/$(dirname "$file")"

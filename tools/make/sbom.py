@@ -121,7 +121,7 @@ def main():
     json.dump(document, sys.stdout, indent=1)
     print()
     if missing:
-        print("sbom: tools/make/licences.txt lacks the licences of: " + ", ".join(missing), file=sys.stderr)
+        sys.exit("sbom: add the licences of these packages to tools/make/licences.txt: " + ", ".join(missing))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 from . import capi, dtypes, leaving
 from ._numpy import np
 from .arrays import as_bits, as_rows, in_place, label_of, milliseconds, shape_of
-from .errors import ArgumentError, Error, HandleError
+from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .handles import Handle, remember
 from .leaving import report

@@ -127,9 +127,9 @@ def _flat(tree: Any, purpose: str = "") -> Tuple[List[Any], Tuple[str, ...], Any
         where = f"the array {jax.tree_util.keystr(path)}" if path else "the array"
         if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             raise ArgumentError(capi.MV_EDTYPE, f"{where} is {leaf.dtype}: pass jax.random.key_data() of random keys")
-        dtypes = [dtype for dtype in dtypes.DTYPES.values() if purpose == "reduced" or jnp.issubdtype(dtype, jnp.floating)]
-        if purpose and np.dtype(leaf.dtype) not in dtypes:
-            known = ", ".join(map(str, dtypes))
+        allowed = [dtype for dtype in dtypes.DTYPES.values() if purpose == "reduced" or jnp.issubdtype(dtype, jnp.floating)]
+        if purpose and np.dtype(leaf.dtype) not in allowed:
+            known = ", ".join(map(str, allowed))
             raise ArgumentError(capi.MV_EDTYPE, f"{where} is {leaf.dtype}: only arrays of {known} can be {purpose}")
     return leaves, names, structure
 

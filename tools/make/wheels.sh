@@ -43,7 +43,7 @@ raw=$(echo "$work"/raw/*.whl)
 python3 -m zipfile -e "$raw" "$work/files"
 licences=$(cd "$work/files" && echo polyverso-*.dist-info)/licenses/bundled
 libraries=$(find "$work/files/polyverso" \( -name '*.so*' -o -name polyverso -type f \) -exec ldd {} + | sed -n 's|.* => /.*/\([^ ]*\) (.*|\1|p' | sort -u)
-for library in $libraries; do dpkg-query -S "*/$library" 2>/dev/null | sed 's/:.*//'; done | sort -u |
+for library in $libraries; do { dpkg-query -S "*/$library" 2>/dev/null || true; } | sed 's/:.*//'; done | sort -u |
   grep -vE '^(libc6|libgcc-s1|libstdc\+\+6|libpolyverso.*)$' | cat - <(printf '%s\n' "${header_only[@]}") |
   while read -r package; do
     [ ! -f "/usr/share/doc/$package/copyright" ] || install -Dm644 "/usr/share/doc/$package/copyright" "$work/files/$licences/$package"

@@ -11,20 +11,8 @@ trap 'rm -rf "$scratch"' EXIT
 unset "${!LUA_@}" "${!POLYVERSO_@}" LD_LIBRARY_PATH PKG_CONFIG_PATH
 # Only the system's programs, so that `polyverso` is the rock's.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-passed=0 failed=0
-
-check() {
-  local name=$1
-  shift
-  if "$@" >"$scratch/log" 2>&1; then
-    passed=$((passed + 1))
-    echo "ok      $name"
-  else
-    failed=$((failed + 1))
-    echo "FAILED  $name"
-    tail -n 40 "$scratch/log" | sed 's/^/        /'
-  fi
-}
+# shellcheck source=tests/packages/lib/counting.sh
+. tests/packages/lib/counting.sh
 
 # rocks LUA ARGUMENT...: LuaRocks for one version of Lua, on its own tree, which contacts no server
 rocks() { luarocks --lua-version="$1" --tree="$scratch/tree-$1" "${@:2}"; }
@@ -83,5 +71,4 @@ refuses() {
 }
 check "the stand-in for Torch refuses to hide a Torch" refuses
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+result

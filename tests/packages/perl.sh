@@ -12,20 +12,8 @@ trap 'rm -rf "$scratch"' EXIT
 unset "${!PERL@}" "${!POLYVERSO_@}" LD_LIBRARY_PATH PKG_CONFIG_PATH
 # Only the system's programs, so that `polyverso` is the distribution's.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=$scratch
-passed=0 failed=0
-
-check() {
-  local name=$1
-  shift
-  if "$@" >"$scratch/log" 2>&1; then
-    passed=$((passed + 1))
-    echo "ok      $name"
-  else
-    failed=$((failed + 1))
-    echo "FAILED  $name"
-    tail -n 40 "$scratch/log" | sed 's/^/        /'
-  fi
-}
+# shellcheck source=tests/packages/lib/counting.sh
+. tests/packages/lib/counting.sh
 
 # The README's program, and the numbers that it prints.
 sed -n '/^```perl/,/^```/p' README.md | sed '/^```/d' >"$scratch/readme.pl"
@@ -49,7 +37,10 @@ check "make install INSTALL_BASE=" in_sources make install
 check "README, one process" within "$base" alone
 linked() { ldd "$(find "$base" -name CAPI.so)" | grep -q "=> $scratch/prefix/"; }
 check "it is linked with the installed library" linked
-check "perldoc" within "$base" perl -MPod::Perldoc -e 'exit !system "perldoc -T Polyverso::Table | grep -q staleness"'
+manual() {
+  within "$base" perl -MPolyverso -MPolyverso::Table -MPod::Text -e 'Pod::Text->new->parse_from_file($INC{"Polyverso/Table.pm"})' | grep staleness >/dev/null
+}
+check "its manual" manual
 unset PKG_CONFIG_PATH
 
 # With the bundled library, by cpanm into a local::lib.
@@ -77,5 +68,4 @@ accepts() { cd "$scratch/mxnet" && PERL5LIB=$scratch/real:$base/lib/perl5 perl M
 check "Makefile.PL refuses to hide a real AI::MXNet" refuses
 check "and does so with --replace" accepts
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+result

@@ -188,6 +188,30 @@ def test_the_others_continue_without_a_rank_that_has_aborted_the_group(cluster):
         assert text.endswith("[0, 2] [2. 2.]\n")
 
 
+def test_a_rank_that_aborts_at_once_stops_no_other_from_opening_the_group(cluster):
+    script = """
+    import numpy as np
+    import polyverso
+    with polyverso.init() as node:
+        for _ in range(100):
+            group = polyverso.Group(node)
+            if node.rank == 1:
+                group.abort("it has no data")
+            else:
+                try:
+                    group.allreduce(np.ones(2))
+                except polyverso.PeerError as error:
+                    assert "it has no data" in error.text, error.text
+                with group.shrink() as survivors:
+                    assert survivors.members == [0, 2], survivors.members
+                group.close()
+        node.barrier()
+    """
+    ranks = [cluster.start(script, nodes=3) for _ in range(3)]
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], errors
+
+
 def test_a_barrier_says_what_the_others_do_instead(cluster):
     script = """
     import polyverso

@@ -36,7 +36,9 @@ typedef int64_t mv_group;
 /** Opens a group of these workers; collective among them. Their order does not matter: ranks are in the order of worker
  *  ids.
  *  @param workers  worker ids, including this process's; NULL with count 0: all workers
- *  @return MV_ETIMEOUT naming the workers that have not opened it: it may be tried again; MV_EINVAL, MV_EPEERLOST */
+ *  @return MV_ETIMEOUT naming the workers that have not opened it: it may be tried again; MV_EINVAL; MV_EPEERLOST if a
+ *          worker was lost before. With one that is lost or aborts during the call the group opens broken: as any
+ *          survivor's it can be shrunk */
 MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t count, mv_group *group);
 /** Opens a group of the workers on this machine, identified by its host name. */
 MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);

@@ -62,9 +62,10 @@ base::Result<GroupRef> MessageGroup::open(Calls& calls, std::vector<int64_t> wor
 base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
   const auto opened = std::make_shared<Opened>();
   opened->call = calls_.make_call(blocking(options), true);
-  return finish_opening(calls_, opened, options, [calls = &calls_, opened, group = group_] {
+  auto survivors = finish_opening(calls_, opened, options, [calls = &calls_, opened, group = group_] {
     calls->member().groups().shrink(opened->call, group, [calls, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*calls, result); });
   });
+  return SharedGroup::over(calls_, std::move(survivors), options);  // as all survivors do, whether they have this group in shared memory or not
 }
 
 base::Status MessageGroup::close() {

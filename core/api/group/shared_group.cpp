@@ -49,12 +49,19 @@ std::vector<intranode::Memory> see(const std::vector<BootstrapRecord>& records, 
 
 // ------------------------------------------------------------ opening
 
+/// A rank that is lost or aborts while this one is here had the group open. Others may have it too, and shrink it: so this
+/// one opens it as well, broken, or it would not be among their survivors.
 base::Result<GroupRef> SharedGroup::over(Calls& calls, base::Result<GroupRef> opened, const CallOptions& options) {
   if (!opened.ok()) return opened;
   const auto messages = std::static_pointer_cast<MessageGroup>(opened.value());
   try {
     auto group = over(calls, messages, options);
-    if (!group.ok()) messages->abandon(group.status());
+    if (group.ok()) return group;
+    if (group.status().code() == MV_EPEERLOST) {
+      messages->count_from_here();
+      return opened;
+    }
+    messages->abandon(group.status());
     return group;
   } catch (const std::exception&) {
     messages->abandon(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
@@ -129,7 +136,7 @@ GroupInfo SharedGroup::info() {
 
 base::Result<GroupRef> SharedGroup::shrink(const CallOptions& options) {
   context_->give_up(base::Status(MV_ESTATE, "the group was shrunk"));
-  return over(calls_, messages_->shrink(options), options);
+  return messages_->shrink(options);
 }
 
 base::Status SharedGroup::close() {

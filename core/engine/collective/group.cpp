@@ -428,7 +428,8 @@ void Group::on_note(const wire::GroupNote& note) {
       if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
       agreement_.gone(from);
       if (waits_beyond(op) || transfers_->await(from))
-        break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
+        break_group(note.status() == MV_OK ? base::error(MV_EPEERLOST, "{} has left the group", name(from))
+                                           : base::error(MV_ECANCELED, "{} gave up opening the group: {}", name(from), status().text()), true);
       return;
     case wire::GroupWord::Waits:
       reached_[from] = std::max(reached_[from], op);
@@ -521,6 +522,7 @@ void Group::close(const base::Status& gave_up) {
   tell_all(wire::GroupWord::Closed, [&](wire::GroupNoteT& note) {
     note.op = begun_;
     note.status = gave_up.code();
+    note.text = gave_up.text();
     if (agreement_.decided()) note.decided = *agreement_.decided();
   });
   break_group(base::Status(MV_ESTATE, "this rank has closed the group"), false);

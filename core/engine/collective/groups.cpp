@@ -118,8 +118,8 @@ void Groups::check_opened(uint64_t id) {
   const GroupRef group = found->second.group;
   const auto& peers = group->members().peers;
   if (const base::Status broken = group->counters().broken; !broken.ok()) {
-    const bool all_here = group->agreement().all_here();  // then it broke because a member gave up
-    return all_here && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
+    const bool was_given_up = broken.code() != MV_EPEERLOST && group->agreement().all_here();
+    return was_given_up && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
   }
   if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
   const Opened opened = std::move(found->second.opened);
@@ -303,11 +303,11 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   server_.finish(asked);
   const auto opening = openings_.find(id);
   if (opening == openings_.end()) return group->on_note(*note);
-  const bool gives_up = note->word() == wire::GroupWord::Closed && note->op() == 0;
-  if (gives_up && opening->second.shrunk == nullptr) return reopen(id);
+  const bool given_up = gives_up(*note);
+  if (given_up && opening->second.shrunk == nullptr) return reopen(id);
   if (note->word() == wire::GroupWord::Opened)
     here_[id][asked.client] = basis.value();
-  else if (gives_up)
+  else if (given_up)
     here_[id].erase(asked.client);
   else
     group->on_note(*note);

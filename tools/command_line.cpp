@@ -92,6 +92,18 @@ It queries the cluster without joining it, and no process waits for it. Any memb
 and POLYVERSO_SECRET in the environment also name a cluster.
 )";
 
+constexpr const char* kDashboardFooter = R"(examples:
+  polyverso dashboard                              your only run on this machine
+  polyverso dashboard 4711                         the run whose `polyverso run` has this process id
+  polyverso dashboard --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret
+  polyverso dashboard --gossip nodes.yaml          the gossiping nodes of this configuration
+  ssh -L 8000:127.0.0.1:8000 node1 polyverso dashboard --port 8000
+                                                   from another machine, through ssh's encryption
+
+It prints a link for a browser on this machine, and serves the page until Ctrl-C. The link's token lets a browser in. The page shows who
+waits for whom, the members, tables and groups, and charts of the last hour, which it keeps in bounded memory. It contacts no other host.
+)";
+
 constexpr const char* kTraceFooter = R"(examples:
   polyverso run -n 4 --metrics 9100 -- python3 train.py     each rank serves its metrics and trace: 9100, 9101, 9102, 9103
   polyverso trace --seconds 2 -o trace.json                 of that run, if it is your only one on this machine
@@ -197,6 +209,15 @@ void describe_status(CLI::App& status, StatusOptions& options) {
   status.footer(kStatusFooter);
 }
 
+void describe_dashboard(CLI::App& dashboard, DashboardOptions& options) {
+  describe_cluster(dashboard, options.cluster);
+  dashboard.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: show all of them instead of a cluster")->type_name("FILE");
+  dashboard.add_option("--port", options.port, "Where to listen (default: any free port)")->type_name("PORT")->check(CLI::Range(0, 65535));
+  dashboard.add_option("--bind", options.bind, "The address to listen at (default: loopback)")->type_name("HOST");
+  dashboard.add_option("--from", options.from)->group("");
+  dashboard.footer(kDashboardFooter);
+}
+
 void describe_trace(CLI::App& trace, TraceOptions& options) {
   describe_cluster(trace, options.cluster);
   trace.add_option("--http", options.http, "Where a process serves its metrics; repeat for each process (default: ask the cluster)")
@@ -229,6 +250,8 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   describe_doctor(doctor_command, read.doctor);
   CLI::App& status_command = *app.add_subcommand("status", "Shows the state of a running cluster: its members, and who waits for whom");
   describe_status(status_command, read.status);
+  CLI::App& dashboard_command = *app.add_subcommand("dashboard", "Shows the state of a running cluster in a browser: who waits for whom, and charts");
+  describe_dashboard(dashboard_command, read.dashboard);
 
   app.add_subcommand("help", "Shows the help of a command");
 
@@ -248,7 +271,8 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   using Which = CommandLine::Which;
   for (const auto& [chosen, which] : {std::pair(&run_command, Which::kRun), std::pair(&server_command, Which::kServer),
                                        std::pair(&checkpoint_command, Which::kInspect), std::pair(&trace_command, Which::kTrace),
-                                       std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus)})
+                                       std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus),
+                                       std::pair(&dashboard_command, Which::kDashboard)})
     if (chosen->parsed()) read.which = which;
   if (read.which == Which::kRun) {
     read.run.commands = split_commands(split.command);

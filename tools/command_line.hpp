@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "dashboard/dashboard.hpp"
 #include "doctor/doctor.hpp"
 #include "run/options.hpp"
 #include "server.hpp"
@@ -14,7 +15,7 @@
 namespace mv::tools {
 
 struct CommandLine {
-  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus };
+  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus, kDashboard };
 
   Which which = Which::kText;
   std::string text;  ///< kText: what is to be shown, as --help and --version want it
@@ -24,6 +25,7 @@ struct CommandLine {
   TraceOptions trace;
   DoctorOptions doctor;
   StatusOptions status;
+  DashboardOptions dashboard;
 };
 
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.

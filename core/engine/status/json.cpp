@@ -130,6 +130,7 @@ void write_wait(JsonWriter& json, const Overview& overview, const Ranks& ranks, 
   json.field("table", text_or_null(wait.table));
   json.field("number", wait.number);
   json.field("seconds", seconds(wait.age));
+  json.field("text", sentence_of(overview, wait));
   json.array("awaited", [&] {
     for (const auto& [peer, what] : wait.awaited)
       json.object([&] {

@@ -46,6 +46,9 @@ std::vector<GroupOverview> groups_of(const Overview& overview);
 /// The total traffic of a member with all others.
 PeerState total_of(const Report& report);
 
+/// "worker 1 waits 12.3 s in get #41 of "weights" for worker 3 (has made 40 of 41 adds; last heard 12.1 s ago)"
+std::string sentence_of(const Overview& overview, const cluster::Wait& wait);
+
 /// A text table of the ranks, one of the tables, one of the groups, and a line for each wait.
 std::string to_text(const Overview& overview);
 std::string to_json(const Overview& overview);

@@ -166,7 +166,9 @@ void append_groups(std::string& text, const Overview& overview) {
   if (groups.size() > kGroupsShown) text += fmt::format("and {} more groups\n", groups.size() - kGroupsShown);
 }
 
-std::string line_of(const Overview& overview, const cluster::Wait& wait) {
+}  // namespace
+
+std::string sentence_of(const Overview& overview, const cluster::Wait& wait) {
   std::string line =
       fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), in_seconds(wait.age), clean(cluster::describe(wait)));
   if (wait.awaited.empty()) line += "its own values, which are in transit";
@@ -179,10 +181,8 @@ std::string line_of(const Overview& overview, const cluster::Wait& wait) {
     line += ")";
   }
   if (wait.awaited.size() > kAwaitedShown) line += fmt::format(" and {} more", wait.awaited.size() - kAwaitedShown);
-  return line + "\n";
+  return line;
 }
-
-}  // namespace
 
 std::string to_text(const Overview& overview) {
   const cluster::View& view = overview.view;
@@ -202,7 +202,7 @@ std::string to_text(const Overview& overview) {
   append_reported(text, overview);
   const auto waits = waits_of(overview);
   text += waits.empty() ? "\nno call is waiting\n" : "\n";
-  for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += line_of(overview, waits[i]);
+  for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += sentence_of(overview, waits[i]) + "\n";
   if (waits.size() > kWaitsShown) text += fmt::format("and {} more waits\n", waits.size() - kWaitsShown);
   return text;
 }

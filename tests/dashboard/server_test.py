@@ -1,0 +1,122 @@
+"""Which requests `polyverso dashboard` answers, and with what. Without a browser."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import COMMAND, member, status
+
+ANY = status([member(0)])
+PATHS = ["/", "/app.js", "/style.css", "/api/status", "/api/history", "/nothing"]
+
+
+def newest(page, cookie):
+    """Asks until the first poll has been made."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        code, _, body = page.ask("/api/status", Cookie=cookie)
+        if code == 200:
+            return json.loads(body)
+        assert code == 204
+    raise AssertionError("no status within 20 s")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_answered_without_the_token(shows, path):
+    page = shows(ANY)
+    for more in ({}, {"Cookie": f"polyverso_{page.port}=0000"}, {"Cookie": f"polyverso_{page.port}="}):
+        assert page.ask(path, **more)[0] == 403
+    assert page.ask(path + "?token=wrong")[0] == 403
+    assert page.ask(path + "?token=")[0] == 403
+
+
+def test_the_link_gives_a_cookie_that_scripts_and_other_sites_cannot_use(shows):
+    page = shows(ANY)
+    code, headers, body = page.ask(f"/?token={page.token}")
+    assert code == 200 and "<title>Polyverso</title>" in body
+    assert "HttpOnly" in headers["Set-Cookie"] and "SameSite=Strict" in headers["Set-Cookie"]
+    assert page.token not in headers["Set-Cookie"] and page.token not in body
+    cookie = page.cookie()
+    for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")):
+        code, headers, _ = page.ask(path, Cookie=f"other=1; {cookie}")
+        assert code == 200 and headers["Content-Type"].startswith(kind)
+    assert page.ask("/nothing", Cookie=cookie)[0] == 404
+    assert page.ask("/../etc/passwd", Cookie=cookie)[0] == 404
+
+
+def test_a_foreign_host_is_refused(shows):
+    page = shows(ANY)
+    cookie = page.cookie()
+    for host in ("evil.example", f"evil.example:{page.port}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{page.port}", f"127.evil:{page.port}", ""):
+        assert page.ask("/api/status", Cookie=cookie, Host=host)[0] == 403, host
+        assert page.ask(f"/?token={page.token}", Host=host)[0] == 403, host
+    for host in (f"localhost:{page.port}", f"127.0.0.1:{page.port}", f"[::1]:{page.port}"):
+        assert page.ask("/", Cookie=cookie, Host=host)[0] == 200, host
+
+
+def test_two_hosts_are_refused(shows):
+    page = shows(ANY)
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as line:
+        own = f"Host: 127.0.0.1:{page.port}\r\n"
+        line.sendall(f"GET / HTTP/1.1\r\n{own}{own}Cookie: {page.cookie()}\r\nConnection: close\r\n\r\n".encode())
+        assert line.recv(1000).startswith(b"HTTP/1.1 403")
+
+
+def test_a_foreign_origin_is_refused(shows):
+    page = shows(ANY)
+    cookie = page.cookie()
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{page.port}", "http://127.0.0.1:1"):
+        assert page.ask("/api/status", Cookie=cookie, Origin=origin)[0] == 403, origin
+    assert page.ask("/", Cookie=cookie, Origin=f"http://127.0.0.1:{page.port}")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"])
+def test_only_get_is_supported(shows, method):
+    page = shows(ANY)
+    assert page.ask("/", method=method, Cookie=page.cookie())[0] == 405
+
+
+def test_every_answer_forbids_foreign_content(shows):
+    page = shows(ANY)
+    for more in ({}, {"Cookie": page.cookie()}):
+        for path in PATHS:
+            _, headers, body = page.ask(path, **more)
+            policy = headers["Content-Security-Policy"]
+            assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+            assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+            assert "Access-Control-Allow-Origin" not in headers
+    assert "<script>" not in body and "onload=" not in body
+
+
+def test_the_status_has_a_number_and_is_sent_once(shows):
+    page = shows(ANY)
+    cookie = page.cookie()
+    told = newest(page, cookie)
+    assert told["status"] == ANY and told["error"] is None
+    assert page.ask(f"/api/status?after={told['number'] + 1000}", Cookie=cookie)[0] == 204
+    history = json.loads(page.ask("/api/history", Cookie=cookie)[2])
+    assert {series["line"] for series in history["series"]} <= {"worker 0"}
+
+
+def test_a_status_that_is_no_json_is_an_error_on_the_page(dashboard, tmp_path):
+    path = tmp_path / "status.json"
+    path.write_text("{")
+    page = dashboard("--from", str(path))
+    told = newest(page, page.cookie())
+    assert told["status"] is None and "parse error" in told["error"]
+
+
+def test_without_a_cluster_it_says_what_to_name(tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+    told = subprocess.run([COMMAND, "dashboard"], env={**environment, "XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=20, check=False)
+    assert told.returncode == 2 and "--master HOST:PORT" in told.stderr
+
+
+def test_a_taken_port_is_an_error(shows, tmp_path):
+    page = shows(ANY)
+    told = subprocess.run([COMMAND, "dashboard", "--from", "/dev/null", "--port", str(page.port)], capture_output=True, text=True, timeout=20, check=False)
+    assert told.returncode == 1 and f"can't listen at 127.0.0.1:{page.port}" in told.stderr

@@ -1,0 +1,233 @@
+#include "dashboard/dashboard.hpp"
+
+#include <httplib.h>
+#include <polyverso/polyverso.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "dashboard/guard.hpp"
+#include "dashboard/history.hpp"
+#include "dashboard/page.hpp"
+#include "library_text.hpp"
+#include "run/options.hpp"
+
+namespace mv::tools {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kInterval = 1s;
+constexpr size_t kThreads = 32;  // cpp-httplib keeps one for each open connection, and a browser opens six
+
+/// Polls a cluster, or gossiping nodes, on a thread of its own, however many browsers look. Other methods: any thread.
+class Poller {
+ public:
+  explicit Poller(const DashboardOptions& options) : options_(options) { choose(); }
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+  ~Poller() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
+
+  /// The newest answer, as {"number", "error", "age_seconds", "status"}. Empty if its number is `after`, or less.
+  std::string newest(uint64_t after) const {
+    const std::scoped_lock lock(mutex_);
+    if (number_ <= after) return "";
+    const double age = answered_ == Clock::time_point{} ? 0 : std::chrono::duration<double>(Clock::now() - answered_).count();
+    const Json head = {{"number", number_}, {"age_seconds", age}, {"error", error_.empty() ? Json() : Json(error_)}};
+    std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text.pop_back();
+    return text + ",\"status\":" + (status_.empty() ? "null" : status_) + "}";
+  }
+
+  std::string history(int64_t since) const {
+    const std::scoped_lock lock(mutex_);
+    return history_.to_json(since);
+  }
+
+ private:
+  /// Finds the cluster. A run that has ended may have a successor.
+  void choose() {
+    if (options_.gossip.empty() && options_.from.empty()) target_ = targets_of("dashboard", options_.cluster, true).front();
+  }
+
+  /// The JSON of the status. Throws std::runtime_error or UsageError with the reason.
+  std::string ask() const {
+    if (!options_.from.empty()) {
+      std::ifstream file(options_.from);
+      if (!file) throw std::runtime_error(fmt::format("{}: the file can't be read", options_.from));
+      return {std::istreambuf_iterator<char>(file), {}};
+    }
+    std::string text;
+    const mv_status status = whole_text(
+        [&](char* out, uint64_t capacity, uint64_t* length) {
+          if (!options_.gossip.empty()) return mv_gossip_status_text(options_.gossip.c_str(), MV_JSON, out, capacity, length);
+          return mv_cluster_status_text(target_.settings.c_str(), MV_JSON, out, capacity, length);
+        },
+        text);
+    if (status != MV_OK) throw std::runtime_error(mv_last_error());
+    return text;
+  }
+
+  void poll() {
+    std::string text, error;
+    Json status;
+    try {
+      text = ask();
+      status = Json::parse(text);
+    } catch (const UsageError& refused) {
+      error = refused.text;
+    } catch (const std::exception& failed) {
+      error = failed.what();
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      ++number_;
+      error_ = error;
+      if (error.empty()) {
+        status_ = std::move(text);
+        answered_ = Clock::now();
+        history_.add(std::chrono::duration<double>(answered_ - begin_).count(), status);
+      }
+    }
+    if (error.empty()) return;
+    try {
+      choose();
+    } catch (const UsageError&) {  // no run yet: the page shows the error of the old one
+    }
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      const auto next = Clock::now() + kInterval;
+      lock.unlock();
+      poll();
+      lock.lock();
+      wake_.wait_until(lock, next, [this] { return stopping_; });
+    }
+  }
+
+  const DashboardOptions& options_;
+  Target target_;
+  const Clock::time_point begin_ = Clock::now();
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  uint64_t number_ = 0;
+  std::string error_, status_;
+  Clock::time_point answered_;
+  History history_;
+  std::thread thread_;
+};
+
+const char* type_of(std::string_view name) {
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".svg")) return "image/svg+xml";
+  return "text/html; charset=utf-8";
+}
+
+int64_t number_in(const httplib::Request& request, const char* name) {
+  return std::max<int64_t>(0, std::strtoll(request.get_param_value(name).c_str(), nullptr, 10));
+}
+
+void answer(const httplib::Request& request, httplib::Response& response, const Poller& poller) {
+  if (request.path == "/api/status") {
+    const std::string text = poller.newest(static_cast<uint64_t>(number_in(request, "after")));
+    response.status = text.empty() ? 204 : 200;
+    if (!text.empty()) response.set_content(text, "application/json");
+    return;
+  }
+  if (request.path == "/api/history") {
+    response.status = 200;
+    return response.set_content(poller.history(number_in(request, "since")), "application/json");
+  }
+  const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
+  for (const PageFile& file : page_files()) {
+    if (file.name != name) continue;
+    response.status = 200;
+    return response.set_content(file.text.data(), file.text.size(), type_of(name));
+  }
+  response.status = 404;
+  response.set_content("There is no such page.\n", "text/plain; charset=utf-8");
+}
+
+void set_headers(httplib::Response& response) {
+  response.set_header("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'");
+  response.set_header("X-Content-Type-Options", "nosniff");
+  response.set_header("Referrer-Policy", "no-referrer");
+  response.set_header("Cross-Origin-Resource-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-store");
+}
+
+void handle(const httplib::Request& request, httplib::Response& response, const Guard& guard, const Poller& poller) {
+  set_headers(response);
+  const Verdict verdict = guard.check({request.method, request.get_header_value("Host"), request.get_header_value("Origin"),
+                                       request.get_header_value("Cookie"), request.get_param_value("token"),
+                                       request.get_header_value_count("Host") != 1});
+  if (verdict.status != 200) {
+    response.status = verdict.status;
+    return response.set_content(verdict.text, "text/plain; charset=utf-8");
+  }
+  if (verdict.set_cookie) response.set_header("Set-Cookie", guard.cookie());
+  answer(request, response, poller);
+}
+
+}  // namespace
+
+int serve_dashboard(const DashboardOptions& options) {
+  Poller poller(options);
+  httplib::Server server;
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server.set_read_timeout(5);
+  server.set_write_timeout(5);
+  server.set_keep_alive_timeout(2);
+  server.set_payload_max_length(1024);
+  server.set_socket_options([](socket_t fd) {
+    const int yes = 1;  // but not SO_REUSEPORT, cpp-httplib's default: two servers would silently share a port
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  const int port = options.port == 0 ? server.bind_to_any_port(options.bind) : server.bind_to_port(options.bind, options.port) ? options.port : -1;
+  if (port <= 0) {
+    fmt::print(stderr, "polyverso dashboard: can't listen at {}:{}: the port is taken, or the address is not this machine's; choose others with --port and --bind\n",
+               options.bind, options.port);
+    return 1;
+  }
+  const Guard guard(options.bind, port);
+  server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
+    handle(request, response, guard, poller);
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  if (!is_loopback(options.bind))
+    fmt::print(stderr, "polyverso dashboard: {} is not loopback, and HTTP is not encrypted: whoever reads the line can read the page and its token\n", options.bind);
+  poller.start();
+  const bool ipv6 = options.bind.find(':') != std::string::npos;
+  fmt::print("http://{}{}{}:{}/?token={}\n", ipv6 ? "[" : "", options.bind, ipv6 ? "]" : "", port, guard.token());
+  std::fflush(stdout);
+  return server.listen_after_bind() ? 0 : 1;
+}
+
+}  // namespace mv::tools

@@ -1,0 +1,16 @@
+# Writes the dashboard's files into a C++ source:   cmake -DOUT=page.cpp "-DFILES=a;b" -P embed.cmake
+# A file is served under its own name without ".min". The delimiter must not occur in the files.
+set(delimiter "polyverso-page")
+set(text "#include \"dashboard/page.hpp\"\n\nnamespace mv::tools {\n\nconst std::vector<PageFile>& page_files() {\n  static const std::vector<PageFile> files = {\n")
+foreach(file ${FILES})
+  file(READ "${file}" content)
+  string(FIND "${content}" ")${delimiter}\"" found)
+  if(NOT found EQUAL -1)
+    message(FATAL_ERROR "${file} contains )${delimiter}\"; choose another delimiter in embed.cmake")
+  endif()
+  get_filename_component(name "${file}" NAME)
+  string(REPLACE ".min." "." name "${name}")
+  string(APPEND text "      {\"${name}\", R\"${delimiter}(${content})${delimiter}\"},\n")
+endforeach()
+string(APPEND text "  };\n  return files;\n}\n\n}  // namespace mv::tools\n")
+file(WRITE "${OUT}" "${text}")

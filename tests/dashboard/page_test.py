@@ -320,8 +320,10 @@ def test_an_update_keeps_focus_and_scroll_position(browser, shows, tmp_path):
 
 
 def test_256_members_render(browser, shows):
-    peers = [{"rank": 0, "transport": "tcp", "sent_bytes_per_second": 1.0}]
-    members = [member(rank, host=f"node{rank // 32}", peers=peers) for rank in range(256)]
+    def peers(rank):
+        return [{"rank": 0, "transport": "tcp", "sent_bytes_per_second": float(rank)}]
+
+    members = [member(rank, host=f"node{rank // 32}", peers=peers(rank)) for rank in range(256)]
     resize(browser, 390)
     page = shows(status(members))
     browser.get(page.link)
@@ -330,9 +332,10 @@ def test_256_members_render(browser, shows):
     in_all_sizes(browser, "many")
     opened(browser, "member-details")
     wait_for(browser, "members", "node7")
+    wait_for(browser, "members", "tcp 1")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#members tbody tr")) == 256
     opened(browser, "pairs-details")
-    wait_for(browser, "pairs", "The 20 busiest of 256 pairs")
+    wait_for(browser, "pairs", "worker 255 to worker 0")
     wait_for(browser, "history", "Sent, ")
     in_all_sizes(browser, "many-open")
     assert not errors(browser, page)

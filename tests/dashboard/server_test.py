@@ -99,10 +99,22 @@ def test_the_status_has_a_number_and_is_sent_once(shows):
     cookie = page.cookie()
     told = newest(page, cookie)
     assert told["status"] == ANY and told["error"] is None
-    assert page.ask("/api/status", Cookie=cookie, Accept_Encoding="gzip, br")[1]["Content-Encoding"] is None  # compression takes more time than it saves
+    # Compression takes more time than it saves.
+    assert page.ask("/api/status", Cookie=cookie, Accept_Encoding="gzip, br")[1]["Content-Encoding"] is None
     assert page.ask(f"/api/status?after={told['number'] + 1000}", Cookie=cookie)[0] == 204
     history = json.loads(page.ask("/api/history", Cookie=cookie)[2])
     assert {series["line"] for series in history["series"]} <= {"worker 0"}
+
+
+def test_a_large_cluster_is_told_by_its_busiest_pairs(shows):
+    def peers(rank):
+        return [{"rank": other, "transport": "tcp", "sent_bytes_per_second": 100.0 * rank + other} for other in range(33) if other != rank]
+
+    page = shows(status([member(rank, peers=peers(rank)) for rank in range(33)]))
+    told = newest(page, page.cookie())["status"]
+    assert "peers" not in told["members"][0] and told["members"][0]["transports"] == {"tcp": 32}
+    assert told["busiest"][0] == {"from": 32, "to": 31, "transport": "tcp", "sent_bytes_per_second": 3231.0}
+    assert len(told["busiest"]) == 20
 
 
 def test_a_status_that_is_no_json_is_an_error_on_the_page(dashboard, tmp_path):

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "dashboard/guard.hpp"
 #include "dashboard/history.hpp"
 #include "dashboard/page.hpp"
+#include "dashboard/summary.hpp"
 #include "library_text.hpp"
 #include "run/options.hpp"
 
@@ -30,9 +32,19 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kInterval = 1s;
+/// The statuses of hundreds of members that are all connected are many MiB, for the cluster's master as well. After each, the poller rests
+/// this many times the CPU time that it took.
+constexpr int kRest = 20;
 /// With a charset, cpp-httplib does not compress it. Brotli would cost ten times as much as the rest of the command.
 constexpr const char* kJson = "application/json; charset=utf-8";
 constexpr size_t kThreads = 32;  // cpp-httplib keeps one for each open connection, and a browser opens six
+
+/// Of this thread.
+Clock::duration cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 /// Polls a cluster, or gossiping nodes, on a thread of its own, however many browsers look. Other methods: any thread.
 class Poller {
@@ -99,6 +111,7 @@ class Poller {
     try {
       text = ask();
       status = Json::parse(text);
+      if (summarize_pairs(status)) text = status.dump(-1, ' ', false, Json::error_handler_t::replace);
     } catch (const UsageError& refused) {
       error = refused.text;
     } catch (const std::exception& failed) {
@@ -124,11 +137,13 @@ class Poller {
   void run() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const auto next = Clock::now() + kInterval;
+      const auto begun = Clock::now();
+      const auto used = cpu_time();
       lock.unlock();
       poll();
       lock.lock();
-      wake_.wait_until(lock, next, [this] { return stopping_; });
+      const auto rest = kRest * (cpu_time() - used);
+      wake_.wait_until(lock, std::max(begun + kInterval, Clock::now() + rest), [this] { return stopping_; });
     }
   }
 

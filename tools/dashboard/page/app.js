@@ -5,21 +5,22 @@ import { showGossip } from "./gossip.js";
 import { showMembers, showWaits } from "./members.js";
 import { showGroups, showReports, showTables } from "./tables.js";
 
-const STATUS_MS = 250, CHARTS_MS = 2500;
-let newest = 0, shown = null;
+const STATUS_MS = 250, CHARTS_MS = 2500, LOST_MS = 2000;
+const MANY_TURNS = 4;  // each cell takes time: tables of many rows are updated every fourth time
+let newest = 0, turn = 0, shown = null;
 
-function showCluster(status) {
+function showCluster(status, whole) {
   const members = list(status.members);
   const count = (role) => members.filter((member) => member[role] !== null).length;
   const mode = status.sync ? "sync" : "async";
   say("summary", `${plural(count("worker"), "worker")}, ${plural(count("server"), "server")}, ${mode} mode; seen by rank ${status.seen_by}`);
-  showMembers(members, showWaits(status, members));
-  showReports(members);
+  showMembers(members, showWaits(status, members), status.busiest, whole);
+  showReports(members, whole);
   showTables(list(status.tables));
   showGroups(list(status.groups), members);
 }
 
-const showStatus = (status) => (Array.isArray(status) ? showGossip(status) : showCluster(status));
+const showStatus = (status, whole) => (Array.isArray(status) ? showGossip(status) : showCluster(status, whole));
 
 function connected(text) {
   say("connection", text);
@@ -29,32 +30,32 @@ function connected(text) {
 
 async function update() {
   const response = await fetch(`api/status?after=${newest}`).catch(() => null);
-  if (response === null)
-    return connected("The command `polyverso dashboard` does not answer. If it has ended, start it again and open its new link.");
-  if (response.status === 204) return;
-  if (!response.ok) return connected((await response.text()).trim());
+  if (response === null) {
+    connected("`polyverso dashboard` does not answer. If it has ended, or the run that started it, start it again and open its new link.");
+    return LOST_MS;
+  }
+  if (response.status === 204) return STATUS_MS;
+  if (!response.ok) {
+    connected((await response.text()).trim());
+    return LOST_MS;
+  }
   const told = await response.json();
   newest = told.number;
   const age = told.status ? ` for ${Math.round(told.age_seconds)} s; the page shows the last one` : "";
   connected(told.error === null ? "" : `No answer${age}: ${told.error}`);
-  if (!told.status) return;
-  shown = told.status;
-  showStatus(shown);
+  if (told.status) showStatus((shown = told.status), turn++ % MANY_TURNS === 0);
+  return STATUS_MS;
 }
 
-/** Calls `work` for ever, with a pause after each. */
+/** Calls `work` for ever, with a pause after each, which `work` can return. */
 async function repeat(work, pause) {
   for (;;) {
-    try {
-      await work();
-    } catch (failed) {
-      console.error(failed);
-    }
-    await new Promise((resume) => setTimeout(resume, pause));
+    const wished = await work().catch(console.error);
+    await new Promise((resume) => setTimeout(resume, wished ?? pause));
   }
 }
 
 history.replaceState(null, "", location.pathname);  // the token shall not stay in the address bar
-for (const id of ["member-details", "pairs-details", "report-details"]) at(id).addEventListener("toggle", () => shown && showStatus(shown));
+for (const id of ["member-details", "pairs-details", "report-details"]) at(id).addEventListener("toggle", () => shown && showStatus(shown, true));
 repeat(update, STATUS_MS);
 repeat(refresh, CHARTS_MS);

@@ -3,7 +3,9 @@ import { at, bytes, chip, element, grid, list, plural, say, seconds, show, some 
 
 const STUCK_SECONDS = 0.5;  // shorter waits are part of every round
 const SILENT_SECONDS = 2;
-const MOST_MATRIX = 32, MOST_CARDS = 8, MOST_SENTENCES = 100, MOST_PAIRS = 20, MOST_ROWS = 64;
+let map = "";   // what the map shows
+export const MOST_ROWS = 64;  // of a table that is updated each time
+const MOST_MATRIX = 32, MOST_CARDS = 8, MOST_SENTENCES = 100;
 
 const roles = (member) => ["worker", "server"].filter((role) => typeof member[role] === "number").map((role) => `${role} ${member[role]}`);
 const nameOf = (member) => roles(member).join(", ") || `rank ${member.rank}`;
@@ -82,14 +84,18 @@ function stateOf(member, { longest, ends }) {
   return { text: member.silence_seconds === null ? "did not answer" : `silent for ${seconds(member.silence_seconds)}`, tone: "warn" };
 }
 
+/** The command leaves out `peers` in large clusters, and tells their number by transport. */
 function transports(member) {
-  const counts = new Map();
+  const counts = new Map(Object.entries(member.transports ?? {}));
   for (const peer of list(member.peers)) if (peer.transport) counts.set(peer.transport, (counts.get(peer.transport) ?? 0) + 1);
   return [...counts].map(([transport, count]) => `${transport} ${count}`).join(", ");
 }
 
 /** Each host with its members as chips, so that 256 of them fit on a screen. */
 function showMap(members, states) {
+  const told = JSON.stringify(members.map((member) => [member.host, nameOf(member), states.get(member.rank)]));
+  if (told === map) return;
+  map = told;
   const hosts = new Map();
   for (const member of members) hosts.set(member.host, [...(hosts.get(member.host) ?? []), member]);
   const narrow = members.length > MOST_MATRIX;
@@ -103,13 +109,14 @@ function showMap(members, states) {
     })))));
 }
 
-export function showMembers(members, waiting) {
+/** `busiest`: the pairs with the most traffic, of a cluster that is too large for a matrix. `whole`: update tables of many rows, too. */
+export function showMembers(members, waiting, busiest, whole) {
   at("members-section").hidden = members.length === 0;
   if (members.length > MOST_ROWS && !at("member-details").dataset.chosen) at("member-details").open = false;
   at("member-details").dataset.chosen = "yes";  // from here on, the user's choice
   const states = new Map(members.map((member) => [member.rank, stateOf(member, waiting)]));
   showMap(members, states);
-  if (at("member-details").open)
+  if (at("member-details").open && (whole || members.length <= MOST_ROWS))
     show("members", grid("Traffic of each member with all others",
       ["who", "state", "sent/s", "received/s", "in flight", "transports", "up", "host", "process"], members.map((member) => {
         const { text, tone } = states.get(member.rank);
@@ -117,14 +124,14 @@ export function showMembers(members, waiting) {
         const rest = [{ number: seconds(member.uptime_seconds) }, member.host, { number: String(member.pid) }];
         return { tone, cells: [nameOf(member), text, ...traffic, transports(member), ...rest] };
       })));
-  showPairs(members);
+  showPairs(members, busiest);
 }
 
 /** A matrix for few members; for many, its cells would be too small to read, and the busiest pairs are listed. */
-function showPairs(members) {
+function showPairs(members, busiest) {
   at("pairs-details").hidden = members.length < 2;
   if (at("pairs-details").hidden || !at("pairs-details").open) return;
-  if (members.length > MOST_MATRIX) return showBusiest(members);
+  if (busiest) return showBusiest(members, list(busiest));
   const most = Math.max(1, ...members.flatMap((member) => list(member.peers).map((peer) => peer.sent_bytes_per_second)));
   const rows = members.map((member) => {
     const by = new Map(list(member.peers).map((peer) => [peer.rank, peer]));
@@ -138,11 +145,10 @@ function showPairs(members) {
   show("pairs", grid("From each member (row) to each other (column): transport, and bytes sent per second", ["", ...members.map(briefOf)], rows));
 }
 
-function showBusiest(members) {
+function showBusiest(members, busiest) {
   const names = namesOf(members);
-  const pairs = members.flatMap((member) => list(member.peers).map((peer) => ({ from: member, ...peer })));
-  const rows = pairs.sort((a, b) => b.sent_bytes_per_second - a.sent_bytes_per_second).slice(0, MOST_PAIRS)
-    .map((pair) => ({ cells: [`${briefOf(pair.from)} to ${names.get(pair.rank) ?? "rank ?"}`, pair.transport || "none",
-      { number: bytes(pair.sent_bytes_per_second) }] }));
-  show("pairs", grid(`The ${MOST_PAIRS} busiest of ${pairs.length} pairs`, ["from and to", "transport", "sent/s"], rows));
+  const nameAt = (rank) => names.get(rank) ?? `rank ${rank}`;
+  const rows = busiest.map((pair) => ({ cells: [`${nameAt(pair.from)} to ${nameAt(pair.to)}`, pair.transport || "none",
+    { number: bytes(pair.sent_bytes_per_second) }] }));
+  show("pairs", grid("The busiest pairs", ["from and to", "transport", "sent/s"], rows));
 }

@@ -1,7 +1,8 @@
 // Tables, stores, groups and reported numbers.
 import { at, bytes, element, grid, list, plural, seconds, shape, short, show, some } from "./dom.js";
-import { briefOf, namesOf } from "./members.js";
+import { briefOf, MOST_ROWS, namesOf } from "./members.js";
 
+const MOST_PIECES = 32;
 const MOST_KEYS = 8;  // more tables whose names share a prefix, such as a store's keys, are one row
 
 /** Tables by name, the many keys of a store as one. */
@@ -38,6 +39,7 @@ function cutOf(table) {
   const counts = servers.map((server) => server.stored);
   const text = servers.length <= 4 ? servers.map((server) => `${server.server}: ${server.stored}`).join(", ")
     : `${servers.length} servers, ${Math.min(...counts)} to ${Math.max(...counts)} each`;
+  if (servers.length > MOST_PIECES) return text;
   let begin = 0;
   const pieces = servers.map((server, i) => {
     const width = total > 0 ? (100 * server.stored) / total : 0;
@@ -94,10 +96,10 @@ export function showGroups(groups, members) {
 }
 
 /** The last values as text: the charts are pictures. */
-export function showReports(members) {
+export function showReports(members, whole) {
   const rows = members.flatMap((member) => list(member.reports).map((report) => ({ cells: [report.name, briefOf(member),
     { number: short(report.value) }, { number: String(report.count) }, { number: seconds(report.seconds) }] })));
   at("reports-section").hidden = rows.length === 0;
-  if (rows.length > 0 && at("report-details").open)
+  if (rows.length > 0 && at("report-details").open && (whole || rows.length <= MOST_ROWS))
     show("report-numbers", grid("The last reports", ["name", "who", "value", "reports", "ago"], rows));
 }

@@ -17,6 +17,16 @@ base::Flow& flow(base::Traffic::ByTransport& flows, base::TransportKind by) { re
 
 }  // namespace
 
+namespace {
+/// See TraceEvent::table.
+uint16_t table_of(const wire::Message& message) {
+  const auto* change = message.body_as_Change();
+  const auto* get = message.body_as_Get();
+  const uint32_t number = change != nullptr ? change->table() : get != nullptr ? get->table() : UINT16_MAX;
+  return number < UINT16_MAX ? static_cast<uint16_t>(number + 1) : 0;
+}
+}  // namespace
+
 /// Records which transport the events of a peer come by, and passes them on.
 class Router::Tap : public base::LinkEvents {
  public:
@@ -30,6 +40,7 @@ class Router::Tap : public base::LinkEvents {
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     if (!router_.trace_.on()) return events_.on_message(from, message, payload);
     base::TraceEvent event = event_of(from, message);
+    router_.trace_.set_handled(from);
     events_.on_message(from, message, payload);
     note(event);
   }
@@ -41,6 +52,7 @@ class Router::Tap : public base::LinkEvents {
     if (!router_.trace_.on()) return events_.on_payload(from, message, sink);
     base::TraceEvent event = event_of(from, message);
     if (const auto began = began_.extract(from)) event.begin = began.mapped();
+    router_.trace_.set_handled(from);
     events_.on_payload(from, message, sink);
     note(event);
   }
@@ -51,9 +63,10 @@ class Router::Tap : public base::LinkEvents {
  private:
   base::TraceEvent event_of(base::Peer from, const wire::Message& message) const {
     return {router_.trace_.ticks(),        0, from, message.seq(), static_cast<uint32_t>(router_.last_bytes_), base::TraceKind::kReceived,
-            static_cast<uint8_t>(message.body_type())};
+            static_cast<uint8_t>(message.body_type()), table_of(message)};
   }
   void note(base::TraceEvent& event) {
+    router_.trace_.set_handled(base::kNobody);
     event.end = router_.trace_.ticks();
     router_.trace_.note(event);
   }

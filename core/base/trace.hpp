@@ -20,8 +20,8 @@ struct TraceEvent {
   uint64_t begin, end;
   Peer peer;       ///< the sender or receiver of the message; the sender of the request held back; the rank that a group's
                    ///< operation waited for longest
-  uint64_t seq;    ///< the message's sequence number; kGate: the peer whose message opened the gate; kGroup: nanoseconds of
-                   ///< the wait for `peer`
+  uint64_t seq;    ///< the message's sequence number, or a heartbeat's question; kGate: the peer whose message opened the
+                   ///< gate; kGroup: nanoseconds of the wait for `peer`
   uint32_t bytes;  ///< size of the message
   TraceKind kind;
   uint8_t what;    ///< wire::Body of a message or request, table::Use of a call, collective::Kind

@@ -1,7 +1,9 @@
 """`polyverso trace --explain` and the merged file, of real clusters with one slow worker."""
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -68,3 +70,49 @@ def test_without_a_file_only_words_are_printed(cluster):
     _, pid, output = cluster
     said = trace_of(pid, "--explain", "--seconds", "1")
     assert "{" not in said.stdout and said.stderr == "" and not output.exists()
+
+
+QUIET = """
+import sys
+import polyverso
+with polyverso.init(metrics=0, heartbeat_timeout_ms=1000) as node:
+    node.barrier()
+    print("here", flush=True)
+    sys.stdin.readline()
+    node.barrier()
+"""
+
+
+def test_clocks_of_two_machines_are_compared_by_heartbeats(tmp_path):
+    if subprocess.run(["unshare", "--uts", "hostname", "alpha"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("a process can't have a host name of its own here")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        secret = tmp_path / "secret"
+        secret.write_text("alpha and beta\n", encoding="utf-8")
+        processes = []
+        for rank, host in enumerate(["alpha", "beta"]):
+            settings = {"NODES": 2, "RANK": rank, "MASTER": f"127.0.0.1:{port}", "SECRET": "alpha and beta", "LISTEN_FD": server.fileno()}
+            environment = dict(os.environ, **{f"POLYVERSO_{name}": str(value) for name, value in settings.items() if rank == 0 or name != "LISTEN_FD"})
+            command = ["unshare", "--uts", "sh", "-c", 'hostname "$1"; exec "$2" -c "$3"', "sh", host, sys.executable, QUIET]
+            processes.append(subprocess.Popen(command, env=environment, pass_fds=[server.fileno()], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    try:
+        assert [process.stdout.readline() for process in processes] == ["here\n", "here\n"]
+        output = tmp_path / "trace.json"
+        until = time.monotonic() + 60
+        while True:  # until heartbeats have gone both ways
+            words = ["--master", f"127.0.0.1:{port}", "--secret-file", str(secret), "-o", str(output)]
+            said = subprocess.run(["polyverso", "trace", *words], check=True, timeout=60, capture_output=True, text=True).stderr
+            (clock,) = json.loads(output.read_text(encoding="utf-8"))["otherData"]["clocks"]
+            if clock["known"] or time.monotonic() > until:
+                break
+        assert (clock["rank"], clock["host"], clock["known"]) == (1, "beta", True)
+        assert abs(clock["offset_us"]) <= clock["error_us"] + 100  # it is the same clock
+        assert "on beta is" in said and "corrected" in said
+    finally:
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        for process in processes:
+            process.communicate(timeout=60)
+    assert [process.returncode for process in processes] == [0, 0]

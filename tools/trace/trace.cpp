@@ -1,7 +1,5 @@
 #include "trace/trace.hpp"
 
-#include <polyverso/polyverso.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fetch.hpp"
-#include "library_text.hpp"
+#include "metrics_addresses.hpp"
 #include "trace/clocks.hpp"
 #include "trace/explain.hpp"
 
@@ -104,34 +102,11 @@ void write(const Json& trace, const std::string& path) {
   fmt::print(stderr, "{}: open it at https://ui.perfetto.dev or chrome://tracing\n", path);
 }
 
-/// Where the members of a cluster that serve their metrics do so, by its own account. Who does not is told of.
-std::vector<std::string> addresses_of(const Target& target) {
-  std::string text;
-  const auto ask = [&](char* out, uint64_t capacity, uint64_t* length) {
-    return mv_cluster_status_text(target.settings.c_str(), MV_JSON, out, capacity, length);
-  };
-  if (whole_text(ask, text) != MV_OK) throw std::runtime_error(fmt::format("trace: {}", mv_last_error()));
-  std::vector<std::string> addresses;
-  const Json status = Json::parse(text);
-  for (const Json& member : status.at("members")) {
-    if (!member.at("answered").get<bool>() || member.at("metrics").is_null())
-      fmt::print(stderr, "polyverso trace: no trace of rank {}: it {}\n", member.at("rank").get<int64_t>(),
-                 member.at("answered").get<bool>() ? "serves no metrics" : "does not answer");
-    else
-      addresses.push_back(member.at("metrics").get<std::string>());
-  }
-  if (addresses.empty())
-    throw std::runtime_error("trace: no process of this cluster serves its metrics; start it with `polyverso run --metrics PORT`, or set metrics "
-                             "(POLYVERSO_METRICS) for its processes");
-  return addresses;
-}
-
 }  // namespace
 
 int show_trace(const TraceOptions& options) {
   std::vector<Json> traces;
-  const auto addresses = options.http.empty() ? addresses_of(targets_of("trace", options.cluster, true).front()) : options.http;
-  for (const std::string& where : addresses) {
+  for (const std::string& where : metrics_addresses("trace", options.cluster, options.http)) {
     Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
     if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
       throw std::runtime_error(fmt::format("{}: not a trace of Polyverso", where));

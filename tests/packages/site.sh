@@ -1,22 +1,14 @@
 #!/bin/bash
+# artefact: ../site/index.html ../share/man/man1/polyverso.1
 # Checks the built site, the man pages and the completions of an installed `polyverso`, each in its own shell.
 #   site.sh      after `make site` and `make man`
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=$PWD/build
 share=$build/share
-passed=0 failed=0
-
-# check NAME COMMAND...
-check() {
-  local output
-  if output=$("${@:2}" 2>&1); then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n%s\n' "$1" "$output"
-  fi
-}
+# shellcheck source=tests/packages/lib/counting.sh
+. tests/packages/lib/counting.sh
+tools/make/deps.sh man || exit 1
 
 # contains TEXT COMMAND...: the command's output has the text.
 contains() {
@@ -73,5 +65,4 @@ check "fish completes commands" contains doctor fish_completes "polyverso d"
 check "fish completes options" contains --keep-going fish_completes "polyverso run --k"
 check "zsh completes options" contains keep-going zsh_completes "polyverso run --k" "keep-going"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+result

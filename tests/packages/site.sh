@@ -53,7 +53,9 @@ for page in README docs/tutorial-tables docs/coming-from-dpwa docs/reference/c-p
 done
 check "the C reference has functions" contains 'id="c.mv_table_add"' cat "$build/site/docs/reference/c-polyverso.html"
 check "the Python reference has methods" contains 'id="polyverso.Table.add"' cat "$build/site/docs/reference/python-polyverso.html"
-check "examples are in tabs" contains 'sd-tab-label' cat "$build/site/docs/tutorial-tables.html"
+for page in tutorial-tables reference/c-kvstore reference/python-polyverso reference/perl-polyverso-table reference/lua-table; do
+  check "examples are in tabs: $page" contains 'sd-tab-label' cat "$build/site/docs/$page.html"
+done
 
 for page in "$share"/man/man1/*.1; do check "mandoc finds ${page##*/} clean" clean "$page"; done
 check "man shows the options of run" contains "--server-command COMMAND" man -l "$share/man/man1/polyverso-run.1"

@@ -51,7 +51,10 @@ for page in README docs/tutorial-tables docs/coming-from-dpwa docs/reference/c-p
   docs/reference/perl-polyverso-table docs/reference/lua-table docs/benchmarks; do
   check "$page is there" test -s "$build/site/$page.html"
 done
-check "the C reference has functions" contains 'id="c.mv_table_add"' cat "$build/site/docs/reference/c-polyverso.html"
+for function in polyverso:mv_table_add kvstore:kv_push group:mv_allreduce distlearn:mv_ea_open gossip:mv_gossip_open tensor:mv_tensor_create; do
+  check "the C reference has ${function#*:}()" contains "id=\"c.${function#*:}\"" cat "$build/site/docs/reference/c-${function%:*}.html"
+done
+check "the Perl reference shows lists as text" contains '<p>Seconds; default' cat "$build/site/docs/reference/perl-polyverso-table.html"
 check "the Python reference has methods" contains 'id="polyverso.Table.add"' cat "$build/site/docs/reference/python-polyverso.html"
 for page in tutorial-tables reference/c-kvstore reference/python-polyverso reference/perl-polyverso-table reference/lua-table; do
   check "examples are in tabs: $page" contains 'sd-tab-label' cat "$build/site/docs/$page.html"

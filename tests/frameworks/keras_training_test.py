@@ -206,6 +206,16 @@ def test_what_is_refused(make, error, text):
         make()
 
 
+@pytest.mark.parametrize("make", [pk.AllReduceCallback, lambda: pk.LocalSGDCallback(2), pk.ServerCallback, lambda: pk.ServerCallback(optimizer="sgd")])
+def test_closing_twice_is_closing_once(make):
+    """The second one shut down the program's own node."""
+    with polyverso.init() as node:
+        callback = make()
+        callback.close()
+        callback.close()
+        node.barrier()
+
+
 def test_without_a_node():
     with pytest.raises(polyverso.StateError, match="init"):
         pk.AllReduceCallback()

@@ -109,6 +109,7 @@ constexpr const char* kTraceFooter = R"(examples:
   polyverso trace --seconds 2 -o trace.json                 of that run, if it is your only one on this machine
   polyverso trace --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret -o trace.json
   polyverso trace --http 9100 --http 9101 -o trace.json     of these two processes
+  polyverso trace --explain                                 where the time goes: compute, waits and for whom, transfer, apply
 
 Processes with the metrics setting keep their last 16,384 events (trace_events) and serve them. Open the file at https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
 )";
@@ -225,6 +226,7 @@ void describe_trace(CLI::App& trace, TraceOptions& options) {
       ->allow_extra_args(false);
   trace.add_option("-o,--output", options.output, "The file to write (default: standard output)")->type_name("FILE");
   trace.add_option("--seconds", options.seconds, "Only the last N seconds (default: all kept events)")->type_name("N")->check(CLI::PositiveNumber);
+  trace.add_flag("--explain", options.explain, "Print where the workers' time goes, and what to do; a file only with -o");
   trace.footer(kTraceFooter);
 }
 

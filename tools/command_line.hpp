@@ -10,7 +10,7 @@
 #include "run/options.hpp"
 #include "server.hpp"
 #include "status.hpp"
-#include "trace.hpp"
+#include "trace/trace.hpp"
 
 namespace mv::tools {
 

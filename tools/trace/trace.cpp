@@ -1,11 +1,13 @@
-#include "trace.hpp"
+#include "trace/trace.hpp"
 
 #include <polyverso/polyverso.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 
 #include <fmt/core.h>
@@ -13,6 +15,8 @@
 
 #include "fetch.hpp"
 #include "library_text.hpp"
+#include "trace/clocks.hpp"
+#include "trace/explain.hpp"
 
 namespace mv::tools {
 namespace {
@@ -26,18 +30,49 @@ bool is_metadata(const Json& event) { return event.at("ph") == "M"; }
 
 double end_of(const Json& event) { return event.at("ts").get<double>() + event.value("dur", 0.0); }
 
+std::string process_name(const Json& trace) {
+  for (const Json& event : trace.at("traceEvents"))
+    if (event.at("ph") == "M" && event.at("name") == "process_name") return event.at("args").at("name").get<std::string>();
+  return "a process";
+}
+
+/// Puts the events of all processes on the clock of the first. Says how far the machines' clocks were apart.
+void align(Json& merged, const std::map<int64_t, std::string>& hosts, const std::map<int64_t, std::string>& names) {
+  const auto clocks = clocks_of(hosts, merged["traceEvents"]);
+  for (Json& event : merged["traceEvents"])
+    if (!is_metadata(event)) event["ts"] = clocks.at(event.at("pid").get<int64_t>()).common(event.at("ts").get<double>());
+  const std::string& first = hosts.begin()->second;
+  for (const auto& [process, clock] : clocks) {
+    if (hosts.at(process) == first) continue;
+    const std::string &host = hosts.at(process), &name = names.at(process);
+    const double ppm = clock.drift * 1e6;
+    merged["otherData"]["clocks"].push_back({{"rank", process}, {"host", host}, {"known", clock.known}, {"offset_us", clock.offset},
+                                             {"error_us", clock.error}, {"drift_ppm", ppm}});
+    if (clock.known)
+      fmt::print(stderr, "clocks: that of {} on {} is {:.0f} us {} (+- {:.0f} us, drift {:.1f} ppm): corrected\n", name, host,
+                 std::abs(clock.offset), clock.offset < 0 ? "behind" : "ahead", clock.error, ppm);
+    else
+      fmt::print(stderr, "clocks: no messages compare {} on {} with {}: its times are as its machine says\n", name, host, first);
+  }
+}
+
 /// Traces of several processes on one time, which begins with the earliest of them.
 Json merge(std::vector<Json> traces) {
   int64_t first = INT64_MAX;
   for (const Json& trace : traces) first = std::min(first, origin_of(trace));
   Json merged = {{"displayTimeUnit", "ns"}, {"traceEvents", Json::array()}, {"otherData", {{"origin_nanoseconds_since_1970", std::to_string(first)}}}};
+  std::map<int64_t, std::string> hosts, names;
   for (Json& trace : traces) {
+    const auto rank = trace.at("otherData").at("rank").get<int64_t>();
+    hosts[rank] = trace.at("otherData").value("host", "");
+    names[rank] = process_name(trace);
     const double later = static_cast<double>(origin_of(trace) - first) / 1000;
     for (Json& event : trace.at("traceEvents")) {
       if (!is_metadata(event)) event["ts"] = event.at("ts").get<double>() + later;
       merged["traceEvents"].push_back(std::move(event));
     }
   }
+  align(merged, hosts, names);
   return merged;
 }
 
@@ -104,7 +139,8 @@ int show_trace(const TraceOptions& options) {
   }
   Json merged = merge(std::move(traces));
   if (options.seconds > 0) keep_last(merged, options.seconds);
-  write(merged, options.output);
+  if (options.explain) fmt::print("{}", explain(merged["traceEvents"]));
+  if (!options.explain || !options.output.empty()) write(merged, options.output);
   return 0;
 }
 

@@ -326,7 +326,7 @@ class ServerCallback(_Callback):
 
         for (_, variable, _), value in zip(pushed, on_host(exchange, [grad for _, _, grad in pushed])):
             variable.assign(value)
-        model_optimizer.iterations.assign_add(1)
+        model_optimizer._iterations.assign_add(1)  # `iterations` is no variable if the optimizer accumulates gradients
 
     def _synchronize(self, model: Any) -> None:
         if self._made is None:

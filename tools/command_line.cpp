@@ -155,6 +155,11 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("--metrics", options.metrics, "Metrics over HTTP on loopback: rank r at PORT + r; 0: any free ports, which are logged")
       ->type_name("PORT")
       ->check(CLI::Range(0, 65535));
+  run.add_option("--dashboard", options.dashboard, "Show the state in a browser: start `polyverso dashboard`, and print its link (default: any free port)")
+      ->type_name("PORT")
+      ->expected(0, 1)
+      ->default_str("0")
+      ->check(CLI::Range(0, 65535));
   run.add_flag("--keep-going", options.keep_going, "Do not end the other processes when one fails, for programs that continue after mv_group_shrink()");
   run.add_flag("-v,--verbose", options.verbose, "Print which processes are started, and how each ends");
   run.footer(kRunFooter);

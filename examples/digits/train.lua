@@ -120,6 +120,7 @@ for epoch = 0, options.epochs - 1 do
   if node:is_master() and epoch % options.report == 0 then
     say("epoch %d loss %.4f accuracy %.4f seconds %.3f", epoch, loss(weights, train), accuracy(weights, test), os.time() - begun)
   end
+  if epoch % options.report == 0 then node:report("loss", loss(weights, mine)) end -- of this worker's images: for `polyverso dashboard`
   shared:add(gradient(weights, mine, -options.rate / #train), {wait = false})
 end
 

@@ -70,6 +70,7 @@ for my $epoch (0 .. $options{epochs} - 1) {
     printf "epoch %d loss %.4f accuracy %.4f seconds %.3f\n", $epoch, loss($weights, $train_inputs, $train_labels),
         accuracy($weights, $test_inputs, $test_labels), clock_gettime(CLOCK_MONOTONIC) - $begun
         if $node->is_master && $epoch % $options{report} == 0;
+    $node->report(loss => loss($weights, $inputs, $labels)) if $epoch % $options{report} == 0;    # for `polyverso dashboard`
     $table->add($step * gradient($weights, $inputs, $labels), forget => 1);
 }
 

@@ -74,6 +74,8 @@ def main() -> None:
                 f" accuracy {accuracy(weights, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}",
                 flush=True,
             )
+        if epoch % options.report == 0:
+            node.report("loss", loss(weights, inputs, labels))  # of this worker's images: for `polyverso dashboard`
         table.add(step * gradient(weights, inputs, labels), wait=False)
 
     node.barrier()  # afterwards the table has all adds of all workers

@@ -119,6 +119,8 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
     tallies = {each["worker"]: each for each in told["tables"][0]["workers"]}
     assert (tallies[1]["adds"], tallies[1]["gets"]) == (2, 2)
     assert (tallies[3]["adds"], tallies[3]["gets"]) == (1, 1) and not tallies[3]["own_word"]
+    [part] = told["tables"][0]["servers"]
+    assert part["server"] == 0 and part["stored"] == 4 and part["memory_bytes"] == 16
     assert told["members"][4]["received_bytes"] > 0 and told["members"][0]["peers"][0]["transport"] in ("shm", "tcp")
 
     status, text, err = ask(job)

@@ -15,8 +15,8 @@ COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 class Dashboard:
     """A `polyverso dashboard`, and its link."""
 
-    def __init__(self, *arguments, env=None):
-        self.process = subprocess.Popen([COMMAND, "dashboard", *arguments], stdout=subprocess.PIPE, text=True, env=env)
+    def __init__(self, *arguments, env=None, command=("dashboard",)):
+        self.process = subprocess.Popen([COMMAND, *command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         self.link = self.process.stdout.readline().strip()
         assert self.link.startswith("http://127.0.0.1:"), self.link
         parts = urllib.parse.urlsplit(self.link)

@@ -29,8 +29,8 @@ void a_slot_is_the_mean_of_its_values(void**) {
   assert_int_equal(all["series"].size(), 1);
   const Json& series = all["series"][0];
   assert_true(series["kind"] == "traffic" && series["chart"] == "sent" && series["line"] == "worker 3");
-  assert_true(series["values"] == Json({2.0, 7.0}));
-  assert_true(told(history, 1)["series"][0]["values"] == Json({7.0}));
+  assert_true(series["values"] == Json({2.0, 7.0, 10.0}));
+  assert_true(told(history, 1)["series"][0]["values"] == Json({7.0, 10.0}));
 }
 
 void seconds_without_values_are_null(void**) {
@@ -38,7 +38,7 @@ void seconds_without_values_are_null(void**) {
   history.add(0, {{"members", {member(0, 1)}}});
   history.add(17, {{"members", {member(0, 4)}}});
   history.add(20, {{"members", {member(0, 4)}}});
-  assert_true(told(history)["series"][0]["values"] == Json({1.0, nullptr, nullptr, 4.0}));
+  assert_true(told(history)["series"][0]["values"] == Json({1.0, nullptr, nullptr, 4.0, 4.0}));
 }
 
 void a_day_of_a_cluster_keeps_one_hour(void**) {
@@ -51,7 +51,7 @@ void a_day_of_a_cluster_keeps_one_hour(void**) {
     assert_true(history.series() <= 2 * 62);
   }
   const Json all = told(history);
-  for (const Json& series : all["series"]) assert_int_equal(series["values"].size(), History::kSlots);
+  for (const Json& series : all["series"]) assert_int_equal(series["values"].size(), History::kSlots + 1);
 }
 
 void more_series_than_allowed_are_left_out(void**) {
@@ -65,7 +65,9 @@ void more_series_than_allowed_are_left_out(void**) {
 
 void hostile_values_are_ignored(void**) {
   History history;
-  history.add(0, Json::parse(R"({"members": [{"rank": "x", "sent_bytes_per_second": "y", "reports": 7}, {"reports": [{"name": [], "value": {}}]}], "tables": {}})"));
+  const char* hostile = R"({"members": [{"rank": "x", "sent_bytes_per_second": "y", "reports": 7}, {"reports": [{"name": [], "value": {}}]}],
+                            "tables": {}})";
+  history.add(0, Json::parse(hostile));
   assert_int_equal(history.series(), 0);
   history.add(1, {{"members", {{{"worker", 1}, {"reports", {{{"name", std::string(5000, 'x')}, {"value", 1}}}}}}}});
   history.add(6, Json::object());

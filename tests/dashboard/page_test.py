@@ -7,11 +7,15 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
 from conftest import COMMAND, member, status
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+from gossip_swarm import Swarm  # noqa: E402
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")
 if shutil.which("chromedriver") is None or shutil.which("chromium") is None:
@@ -19,27 +23,32 @@ if shutil.which("chromedriver") is None or shutil.which("chromium") is None:
 
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 PICTURES = os.environ.get("DASHBOARD_PICTURES")  # a folder for screenshots
 
+# Worker 3 sleeps as soon as the file STUCK exists. Whoever sees a loss stays, to be seen.
 WORKER = """
-import os, sys, time
+import os, pathlib, time
 import numpy as np
 import polyverso as pv
-with pv.init() as node:
+from polyverso.group import Group
+stuck = pathlib.Path(os.environ["STUCK"])
+with pv.init() as node, Group(node) as group:
     table = node.array(1000, name="weights")
     for step in range(1000000):
         try:
-            if node.worker_id == 3 and step == 5 and os.environ["ENDING"] == "sleep":
+            if node.worker_id == 3 and stuck.exists():
                 time.sleep(3600)
-            if node.worker_id == 3 and step == 5 and os.environ["ENDING"] == "kill":
-                os.kill(os.getpid(), 9)
             table.add(np.ones(1000, np.float32))
             table.get()
-            time.sleep(0.05)
-        except pv.Error:  # the loss of worker 3: stay, to be seen
+            group.allreduce(np.ones(10, np.float32))
+            node.report("loss", 1 / (1 + step) + 0.01 * node.worker_id)
+            time.sleep(0.02)
+        except pv.Error:
             time.sleep(3600)
 """
+WITHIN = 2  # seconds in which an event is on the page
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +71,7 @@ def picture(browser, name):
     if PICTURES:
         height = min(browser.execute_script("return document.documentElement.scrollHeight"), 2400)
         resize(browser, browser.execute_script("return innerWidth"), height)
+        browser.execute_script("scrollTo(0, 0)")
         time.sleep(0.5)  # only for people: charts follow a resize
         browser.save_screenshot(str(pathlib.Path(PICTURES) / f"{name}.png"))
 
@@ -90,55 +100,131 @@ def errors(browser, page):
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE" and f":{page.port}/" in entry["message"]]
 
 
-@contextlib.contextmanager
-def cluster(tmp_path, ending):
-    """Four workers and a server, whose loss would end the job, in sync mode; worker 3 ends its work as `ending` says. Yields the environment for other commands."""
-    script = tmp_path / "worker.py"
-    script.write_text(WORKER)
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "ENDING": ending}
-    run = subprocess.Popen([COMMAND, "run", "-n", "4", "-s", "1", "--sync", "--keep-going", "--", os.environ["WORKER_PYTHON"], str(script)], env=environment,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+class Cluster:
+    """Workers and servers in sync mode."""
+
+    def __init__(self, folder, workers, servers):
+        script = folder / "worker.py"
+        script.write_text(WORKER)
+        self.stuck = folder / "stuck"
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "STUCK": str(self.stuck), "OMP_NUM_THREADS": "1"}
+        command = [COMMAND, "run", "-n", str(workers), "-s", str(servers), "--sync", "--keep-going", "--", os.environ["WORKER_PYTHON"], str(script)]
+        self.run = subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def status(self):
+        told = subprocess.run([COMMAND, "status", "--json"], env=self.environment, capture_output=True, timeout=30, check=False)
+        return json.loads(told.stdout) if told.returncode == 0 else None
+
+    def works(self):
+        """Waits until each worker has reported, and returns the status."""
         deadline = time.monotonic() + 60
-        while subprocess.run([COMMAND, "status"], env=environment, capture_output=True, timeout=30, check=False).returncode != 0:
-            assert time.monotonic() < deadline and run.poll() is None
+        while True:
+            told = self.status()
+            workers = [member for member in told["members"] if member["worker"] is not None] if told else []
+            if workers and all(worker.get("reports") for worker in workers):
+                return told
+            assert time.monotonic() < deadline and self.run.poll() is None, told
             time.sleep(0.1)
-        yield environment
-    finally:
-        for one in (signal.SIGINT, signal.SIGINT):
-            if run.poll() is None:
-                run.send_signal(one)
+
+    def end(self):
+        for _ in range(2):
+            if self.run.poll() is None:
+                self.run.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    run.wait(5)
-        run.kill()
-        run.wait()
+                    self.run.wait(5)
+        self.run.kill()
+        self.run.wait()
 
 
-def test_a_stuck_worker_is_named(browser, dashboard, tmp_path):
-    with cluster(tmp_path, "sleep") as environment:
-        resize(browser, 1440)
-        page = dashboard(env=environment)
-        browser.get(page.link)
-        wait_for(browser, "culprits", "worker 3 holds up worker 0, worker 1, worker 2")
-        assert "adds" in visible(browser, "culprits")
-        browser.find_element(By.CSS_SELECTOR, "#wait-details summary").click()
-        wait_for(browser, "waits", 'of "weights" for worker 3 (has made')
-        wait_for(browser, "tables", "worker 3, by 1")
-        assert "token" not in browser.current_url
-        wait_for(browser, "history", "Sent, bytes per second")
-        assert not errors(browser, page)
+@pytest.fixture
+def cluster(tmp_path):
+    """cluster(workers, servers): a Cluster, ended after the test."""
+    started = []
+
+    def begin(workers, servers):
+        started.append(Cluster(tmp_path, workers, servers))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.end()
+
+
+def opened(browser, details):
+    element = browser.find_element(By.ID, details)
+    if element.get_attribute("open") is None:
+        element.find_element(By.TAG_NAME, "summary").click()
+
+
+def in_all_sizes(browser, name):
+    """Wide and narrow, light and dark: nothing is wider than the window."""
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         for width in (1440, 390):
             resize(browser, width)
             assert fits(browser)
-            picture(browser, f"stuck-{width}")
+            picture(browser, f"{name}-{width}-{scheme}")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    resize(browser, 1440)
 
 
-def test_a_killed_process_is_named(browser, dashboard, tmp_path):
-    with cluster(tmp_path, "kill") as environment:
+def test_a_stuck_worker_among_eight_is_named(browser, dashboard, cluster):
+    job = cluster(8, 2)
+    job.works()
+    resize(browser, 1440)
+    page = dashboard(env=job.environment)
+    browser.get(page.link)
+    wait_for(browser, "verdict", "Nobody waits")
+    wait_for(browser, "history", "Sent, ")
+    job.stuck.touch()
+    assert wait_for(browser, "culprits", "worker 3 holds up worker 0, worker 1, worker 2, worker 4, worker 5 and 2 more") < WITHIN
+    assert "adds" in visible(browser, "culprits")
+    assert visible(browser, "verdict") == "worker 3 holds up 7 of 10 members."
+    assert [len(browser.find_elements(By.CSS_SELECTOR, f"#hosts .chip.{tone}")) for tone in ("bad", "warn")] == [1, 7]
+    opened(browser, "wait-details")
+    wait_for(browser, "waits", 'of "weights" for worker 3 (has made')
+    wait_for(browser, "members", "holds up 7 members")
+    wait_for(browser, "tables", "worker 3, by 1 add")
+    wait_for(browser, "tables", "0: 500, 1: 500")
+    wait_for(browser, "groups", "worker 0, worker 1")
+    opened(browser, "pairs-details")
+    wait_for(browser, "pairs", "B/s")
+    assert "token" not in browser.current_url
+    assert not errors(browser, page)
+    in_all_sizes(browser, "stuck")
+
+
+def test_a_killed_server_is_named(browser, dashboard, cluster):
+    job = cluster(3, 2)
+    server = next(member for member in job.works()["members"] if member["server"] == 1)
+    resize(browser, 1440)
+    browser.get(dashboard(env=job.environment).link)
+    wait_for(browser, "verdict", "Nobody waits")
+    os.kill(server["pid"], signal.SIGKILL)
+    assert wait_for(browser, "culprits", "server 1 is lost") < WITHIN
+    wait_for(browser, "members", "lost: ")
+    in_all_sizes(browser, "killed")
+
+
+def test_a_gossip_node_that_ends_is_named(browser, dashboard, tmp_path):
+    swarm = Swarm()
+    try:
+        for number, name in enumerate(("ann", "ben", "cid", "dee", "eva", "fay")):
+            swarm.start(name, number)
+        nodes = tmp_path / "nodes.yaml"
+        nodes.write_text("nodes:\n" + "".join(f"  - {{name: {name}, host: 127.0.0.1, port: {port}}}\n" for name, port in swarm.ports.items()))
         resize(browser, 1440)
-        browser.get(dashboard(env=environment).link)
-        wait_for(browser, "culprits", "worker 3 is lost")
-        wait_for(browser, "hosts", "lost: ")
+        page = dashboard("--gossip", str(nodes))
+        browser.get(page.link)
+        wait_for(browser, "verdict", "All nodes answer.")
+        wait_for(browser, "gossip-charts", "Disagreement")
+        swarm.nodes["dee"].kill(signal.SIGKILL)
+        assert wait_for(browser, "culprits", "dee does not answer") < WITHIN
+        wait_for(browser, "gossip", "no answer: ")
+        assert not errors(browser, page)
+        in_all_sizes(browser, "gossip")
+    finally:
+        swarm.end()
 
 
 def test_a_stall_is_shown_within_two_seconds(browser, shows, tmp_path):
@@ -147,7 +233,7 @@ def test_a_stall_is_shown_within_two_seconds(browser, shows, tmp_path):
     wait_for(browser, "verdict", "Nobody waits")
     (tmp_path / "next.json").write_text(json.dumps(stall()))
     (tmp_path / "next.json").rename(tmp_path / "status.json")
-    assert wait_for(browser, "culprits", "worker 1 holds up worker 0") < 2
+    assert wait_for(browser, "culprits", "worker 1 holds up worker 0") < WITHIN
 
 
 def stall(table="weights", what="has made 40 of 41 adds"):
@@ -168,6 +254,7 @@ def test_hostile_texts_are_shown_as_text(browser, shows):
     wait_for(browser, "tables", hostile)
     wait_for(browser, "culprits", hostile)
     wait_for(browser, "hosts", hostile)
+    wait_for(browser, "members", hostile)
     wait_for(browser, "reports", hostile)
     assert browser.title == "Polyverso"
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script")
@@ -178,23 +265,58 @@ def test_reports_are_a_chart_and_a_table(browser, shows):
     resize(browser, 1440)
     browser.get(shows(status(members)).link)
     wait_for(browser, "reports", "loss")
+    opened(browser, "report-details")
     wait_for(browser, "report-numbers", "2.31")
-    assert browser.find_element(By.CSS_SELECTOR, "#reports canvas").get_attribute("aria-label") == "Chart: loss, the last hour"
-    picture(browser, "reports")
+    label = browser.find_element(By.CSS_SELECTOR, "#reports canvas").get_attribute("aria-label")
+    assert label == "Chart: loss, the last hour. Latest: worker 0 0.31, worker 1 1.31, worker 2 2.31"
 
 
 def test_gossip_is_a_graph_and_a_table(browser, shows):
     names = ["ann", "ben", "cid", "dee"]
     nodes = [{"name": name, "address": "127.0.0.1:1", "clock": 7.5, "loss": 0.25, "averaged": 3, "disagreement": 0.125,
-              "peers": [{"name": peer, "score": 900, "fetched": 3, "failed": 0, "problem": ""} for peer in names if peer != name]} for name in names[:3]]
+              "peers": [{"name": peer, "score": 900, "fetched": 3, "failed": 0, "problem": ""} for peer in names if peer != name]}
+             for name in names[:3]]
     nodes.append({"name": "dee", "address": "127.0.0.1:2", "error": "nobody listens"})
     resize(browser, 390)
     browser.get(shows(nodes).link)
-    wait_for(browser, "verdict", "No answer of dee")
+    wait_for(browser, "verdict", "dee does not answer.")
     wait_for(browser, "gossip", "ben 900")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#graph circle")) == 4
     assert fits(browser)
     picture(browser, "gossip-390")
+
+
+def test_a_keyboard_and_a_screen_reader_reach_everything(browser, shows):
+    resize(browser, 1440)
+    browser.get(shows(stall()).link)
+    wait_for(browser, "verdict", "worker 1 holds up 1 of 2 members.")
+    wait_for(browser, "history", "Sent, ")
+    keys = webdriver.ActionChains(browser)
+    reached = set()
+    for _ in range(20):
+        keys.send_keys(Keys.TAB).perform()
+        reached.add(browser.execute_script("return document.activeElement.id || document.activeElement.parentElement.id"))
+    assert {"wait-count", "member-details", "pairs-details", "members", "tables"} <= reached
+    browser.execute_script("document.querySelector('#pairs-details summary').focus()")
+    keys.send_keys(Keys.ENTER).perform()
+    assert browser.find_element(By.ID, "pairs-details").get_attribute("open") is not None
+    assert browser.find_element(By.ID, "verdict").get_attribute("role") == "status"
+    assert browser.execute_script("""return [...document.querySelectorAll("section")].filter((one) => !one.getAttribute("aria-labelledby")).length
+      + [...document.querySelectorAll("canvas")].filter((one) => !one.getAttribute("aria-label")).length
+      + [...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length""") == 0
+
+
+def test_an_update_keeps_focus_and_scroll_position(browser, shows, tmp_path):
+    resize(browser, 390)
+    browser.get(shows(stall()).link)
+    wait_for(browser, "members", "worker 1")
+    browser.execute_script("const all = document.getElementById('members'); all.focus(); all.scrollLeft = 40")
+    changed = stall()
+    changed["members"][0]["sent_bytes_per_second"] = 123
+    (tmp_path / "next.json").write_text(json.dumps(changed))
+    (tmp_path / "next.json").rename(tmp_path / "status.json")
+    wait_for(browser, "members", "123 B")
+    assert browser.execute_script("const all = document.getElementById('members'); return document.activeElement === all && all.scrollLeft === 40")
 
 
 def test_256_members_render(browser, shows):
@@ -204,8 +326,16 @@ def test_256_members_render(browser, shows):
     page = shows(status(members))
     browser.get(page.link)
     wait_for(browser, "summary", "256 workers")
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#hosts tbody tr")) == 256
-    assert fits(browser) and not errors(browser, page)
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#hosts .chip")) == 256
+    in_all_sizes(browser, "many")
+    opened(browser, "member-details")
+    wait_for(browser, "members", "node7")
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#members tbody tr")) == 256
+    opened(browser, "pairs-details")
+    wait_for(browser, "pairs", "The 20 busiest of 256 pairs")
+    wait_for(browser, "history", "Sent, ")
+    in_all_sizes(browser, "many-open")
+    assert not errors(browser, page)
 
 
 def test_the_end_of_the_command_is_said(browser, dashboard, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -51,7 +52,8 @@ def test_the_link_gives_a_cookie_that_scripts_and_other_sites_cannot_use(shows):
 def test_a_foreign_host_is_refused(shows):
     page = shows(ANY)
     cookie = page.cookie()
-    for host in ("evil.example", f"evil.example:{page.port}", "127.0.0.1", "127.0.0.1:1", f"127.0.0.1.evil.example:{page.port}", f"127.evil:{page.port}", ""):
+    foreign = [f"{name}:{page.port}" for name in ("evil.example", "127.0.0.1.evil.example", "127.evil")]
+    for host in ("evil.example", "127.0.0.1", "127.0.0.1:1", "", *foreign):
         assert page.ask("/api/status", Cookie=cookie, Host=host)[0] == 403, host
         assert page.ask(f"/?token={page.token}", Host=host)[0] == 403, host
     for host in (f"localhost:{page.port}", f"127.0.0.1:{page.port}", f"[::1]:{page.port}"):
@@ -97,6 +99,7 @@ def test_the_status_has_a_number_and_is_sent_once(shows):
     cookie = page.cookie()
     told = newest(page, cookie)
     assert told["status"] == ANY and told["error"] is None
+    assert page.ask("/api/status", Cookie=cookie, Accept_Encoding="gzip, br")[1]["Content-Encoding"] is None  # compression takes more time than it saves
     assert page.ask(f"/api/status?after={told['number'] + 1000}", Cookie=cookie)[0] == 204
     history = json.loads(page.ask("/api/history", Cookie=cookie)[2])
     assert {series["line"] for series in history["series"]} <= {"worker 0"}
@@ -112,11 +115,32 @@ def test_a_status_that_is_no_json_is_an_error_on_the_page(dashboard, tmp_path):
 
 def test_without_a_cluster_it_says_what_to_name(tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
-    told = subprocess.run([COMMAND, "dashboard"], env={**environment, "XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=20, check=False)
+    environment["XDG_RUNTIME_DIR"] = str(tmp_path)
+    told = subprocess.run([COMMAND, "dashboard"], env=environment, capture_output=True, text=True, timeout=20, check=False)
     assert told.returncode == 2 and "--master HOST:PORT" in told.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_run_starts_one_that_ends_with_the_run(dashboard, tmp_path, number):
+    page = dashboard("--dashboard", "-n", "1", "--", "sleep", "600", env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}, command=("run",))
+    assert page.ask("/", Cookie=page.cookie())[0] == 200
+    page.process.send_signal(number)
+    assert page.process.stdout.read() is not None  # its end: the dashboard, which has the same standard error, is gone
+    with pytest.raises(ConnectionRefusedError):
+        page.ask("/")
+
+
+def test_run_goes_on_without_a_dashboard(shows, tmp_path):
+    page = shows(ANY)
+    command = [COMMAND, "run", "--dashboard", str(page.port), "-n", "1", "--", "sh", "-c", "read line; echo worked"]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert f"can't listen at 127.0.0.1:{page.port}" in run.stderr.readline()
+        assert "worked" in run.communicate("go on\n", timeout=20)[0] and run.returncode == 0
 
 
 def test_a_taken_port_is_an_error(shows, tmp_path):
     page = shows(ANY)
-    told = subprocess.run([COMMAND, "dashboard", "--from", "/dev/null", "--port", str(page.port)], capture_output=True, text=True, timeout=20, check=False)
+    command = [COMMAND, "dashboard", "--from", "/dev/null", "--port", str(page.port)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert told.returncode == 1 and f"can't listen at 127.0.0.1:{page.port}" in told.stderr

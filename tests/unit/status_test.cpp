@@ -70,7 +70,7 @@ void a_report_arrives_as_it_was(void**) {
   report.metrics = "127.0.0.1:9100";
   report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, 3s});
   report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
-  report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}});
+  report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::Part{10, 640}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
   report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost"});
   report.reported.push_back({"loss", 0.25, 8, 3s});
@@ -93,6 +93,7 @@ void a_report_arrives_as_it_was(void**) {
   assert_true(got.own[0].tallies.size() == 1 && got.own[0].tallies[0].worker == 1 && got.own[0].tallies[0].adds == 2 &&
               got.own[0].tallies[0].gets == 3 && got.own[0].tallies[0].clock == 4);
   assert_true(got.held.size() == 1 && got.held[0].what == "a matrix" && !got.held[0].complete);
+  assert_true(got.held[0].part && got.held[0].part->stored == 10 && got.held[0].part->memory_bytes == 640 && !got.own[0].part);
   assert_true(got.waits.size() == 1 && got.waits[0].kind == WaitKind::kStaleGet && got.waits[0].who == 2 &&
               got.waits[0].number == 4 && got.waits[0].age == 12s && got.waits[0].still == 11s);
   assert_true(got.waits[0].awaited.size() == 1 && got.waits[0].awaited[0].peer == 3 &&
@@ -217,7 +218,11 @@ void programs_get_the_same(void**) {
   status::Overview overview = three();
   overview.reports[1].peers.push_back({2, {"shm", 100, 50}, 10, 5, 1s});
   overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not arrived"}}});
+  overview.reports[1].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{6, 24}});
+  overview.reports[3].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{4, 16}});
   const auto json = nlohmann::json::parse(status::to_json(overview));
+  const auto& servers = json["tables"][0]["servers"];
+  assert_true(servers.size() == 2 && servers[0]["server"] == 0 && servers[0]["stored"] == 6 && servers[1]["memory_bytes"] == 16);
   assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
   assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["transport"] == "shm" &&
               json["members"][0]["peers"][0]["rank"] == 1);

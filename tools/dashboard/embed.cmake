@@ -1,7 +1,8 @@
 # Writes the dashboard's files into a C++ source:   cmake -DOUT=page.cpp "-DFILES=a;b" -P embed.cmake
 # A file is served under its own name without ".min". The delimiter must not occur in the files.
 set(delimiter "polyverso-page")
-set(text "#include \"dashboard/page.hpp\"\n\nnamespace mv::tools {\n\nconst std::vector<PageFile>& page_files() {\n  static const std::vector<PageFile> files = {\n")
+set(text "#include \"dashboard/page.hpp\"\n\nnamespace mv::tools {\n\n")
+string(APPEND text "const std::vector<PageFile>& page_files() {\n  static const std::vector<PageFile> files = {\n")
 foreach(file ${FILES})
   file(READ "${file}" content)
   string(FIND "${content}" ")${delimiter}\"" found)

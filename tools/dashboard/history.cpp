@@ -85,11 +85,13 @@ void History::add(std::string_view kind, std::string_view chart, std::string_vie
   ++series.count;
 }
 
+float History::Series::mean() const { return count > 0 ? static_cast<float>(sum / count) : kNone; }
+
 void History::begin_slot(int64_t slot) {
   if (slot <= slot_) return;
   left_out_ = 0;
   for (auto& [name, series] : series_) {
-    if (slot_ >= 0) series.means[slot_ % kSlots] = series.count > 0 ? static_cast<float>(series.sum / series.count) : kNone;
+    if (slot_ >= 0) series.means[slot_ % kSlots] = series.mean();
     for (int64_t skipped = std::max(slot_ + 1, slot - kSlots); skipped < slot; ++skipped) series.means[skipped % kSlots] = kNone;
     series.sum = 0;
     series.count = 0;
@@ -103,7 +105,8 @@ std::string History::to_json(int64_t since) const {
   Json all = {{"slot_seconds", kSlotSeconds}, {"first", first}, {"left_out", left_out_}, {"series", Json::array()}};
   for (const auto& [name, series] : series_) {
     Json values = Json::array();
-    for (int64_t slot = first; slot < slot_; ++slot) values.push_back(series.means[slot % kSlots]);  // NaN becomes null
+    // NaN becomes null.
+    for (int64_t slot = first; slot <= slot_; ++slot) values.push_back(slot < slot_ ? series.means[slot % kSlots] : series.mean());
     all["series"].push_back({{"kind", name.kind}, {"chart", name.chart}, {"line", name.line}, {"values", std::move(values)}});
   }
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -23,7 +23,7 @@ class History {
   /// Adds the numbers of one status, the parsed JSON of a cluster or of gossiping nodes. `seconds`: since any fixed moment, never falling.
   void add(double seconds, const nlohmann::json& status);
 
-  /// The slots from number `since` on, the unfinished one not included:
+  /// The slots from number `since` on; the last value is the mean so far of the unfinished one:
   /// {"slot_seconds", "first" (number of the first slot in `values`), "left_out", "series": [{"kind", "chart", "line", "values": [x | null]}]}.
   std::string to_json(int64_t since) const;
 
@@ -35,6 +35,8 @@ class History {
     int64_t last = 0;  ///< the number of the newest slot with a value
     double sum = 0;
     uint32_t count = 0;  ///< of the unfinished slot
+
+    float mean() const;  ///< of the unfinished slot; NaN without values
   };
   struct Name {
     std::string kind, chart, line;

@@ -91,6 +91,7 @@ int Launcher::run() {
   watch_signals();
   start_guard();
   start_processes();
+  if (options_.dashboard >= 0) start_dashboard();
   while (open_ > 0) {
     uv_run(&loop_, UV_RUN_ONCE);
     // Nobody reads our output: end as any program in a pipeline does.
@@ -100,6 +101,7 @@ int Launcher::run() {
     }
   }
   registration_.reset();
+  end_dashboard();
   close(guard_fd_);
   while (uv_is_active(reinterpret_cast<uv_handle_t*>(&guard_))) uv_run(&loop_, UV_RUN_ONCE);
   return conclude();
@@ -143,6 +145,40 @@ void Launcher::start_guard() {
   const int error = uv_spawn(&loop_, &guard_, &options);
   close(ends[0]);
   if (error != 0) throw std::system_error(-error, std::generic_category(), "starting the guard");
+}
+
+/// In a session of its own, so that Ctrl-C does not take the page away before the workers have ended. A run without is as good otherwise.
+void Launcher::start_dashboard() {
+  if (!registration_->failure().empty()) return output_.say("no dashboard: " + registration_->failure());
+  std::vector<std::string> words{"polyverso", "dashboard", std::to_string(getpid()), "--port", std::to_string(options_.dashboard)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::array<uv_stdio_container_t, 3> entries{};
+  for (size_t fd = 1; fd < entries.size(); ++fd) {
+    entries[fd].flags = UV_INHERIT_FD;
+    entries[fd].data.fd = STDERR_FILENO;  // standard output has the workers' only
+  }
+  uv_process_options_t options{};
+  options.file = self_.c_str();
+  options.args = arguments.data();
+  options.stdio = entries.data();
+  options.stdio_count = static_cast<int>(entries.size());
+  options.flags = UV_PROCESS_DETACHED;
+  options.exit_cb = [](uv_process_t* handle, int64_t, int) {
+    static_cast<Launcher*>(handle->data)->tell_guard('-', handle->pid);
+    uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr);
+  };
+  dashboard_.data = this;
+  const int error = uv_spawn(&loop_, &dashboard_, &options);
+  if (error != 0) return output_.say(fmt::format("no dashboard: {}", uv_strerror(error)));
+  tell_guard('+', dashboard_.pid);
+}
+
+void Launcher::end_dashboard() {
+  if (!uv_is_active(reinterpret_cast<uv_handle_t*>(&dashboard_))) return;
+  uv_process_kill(&dashboard_, SIGKILL);  // it holds nothing that it had to save
+  while (uv_is_active(reinterpret_cast<uv_handle_t*>(&dashboard_))) uv_run(&loop_, UV_RUN_ONCE);
 }
 
 void Launcher::tell_guard(char sign, pid_t group) {

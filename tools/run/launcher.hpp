@@ -40,6 +40,8 @@ class Launcher {
 
   void watch_signals();
   void start_guard();
+  void start_dashboard();
+  void end_dashboard();
   void start_processes();
   void register_run(const Meeting& meeting);
   void tell_guard(char sign, pid_t group);
@@ -74,6 +76,7 @@ class Launcher {
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
   uv_process_t guard_{};
   int guard_fd_ = -1;
+  uv_process_t dashboard_{};
   std::vector<std::unique_ptr<Child>> children_;
   Failures failed_;
   bool any_failed_ = false;  ///< those that were told to end included

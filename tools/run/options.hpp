@@ -16,6 +16,7 @@ struct RunOptions {
   int servers = 0;  ///< processes that only serve; 0: every worker is a server too
   Command server_command;  ///< empty: `polyverso server`
   int metrics = -1;  ///< rank 0's port, the others' follow; 0: any free ones; -1: none
+  int dashboard = -1;  ///< the port of the page for browsers; 0: any free one; -1: none
   bool sync = false;
   bool color = true;
   bool verbose = false;

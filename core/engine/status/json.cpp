@@ -90,7 +90,7 @@ void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks
   if (found != overview.reports.end()) write_report(json, ranks, found->second);
 }
 
-void write_table(JsonWriter& json, const TableOverview& table) {
+void write_table(JsonWriter& json, const cluster::View& view, const TableOverview& table) {
   const table::TableState& state = table.state;
   json.field("name", state.name);
   json.field("what", state.what);
@@ -105,6 +105,14 @@ void write_table(JsonWriter& json, const TableOverview& table) {
         json.field("gets", tally.gets);
         json.field("clock", tally.clock);
         json.field("own_word", static_cast<bool>(table.own_word[i]));
+      });
+  });
+  json.array("servers", [&] {
+    for (const auto& [peer, part] : table.parts)
+      json.object([&] {
+        json.field("server", number_or_null(view.server_id(peer)));
+        json.field("stored", part.stored);
+        json.field("memory_bytes", part.memory_bytes);
       });
   });
 }
@@ -163,7 +171,7 @@ std::string to_json(const Overview& overview) {
     json.field("joining", view.members.empty());
     json.field("missing", overview.missing);
     write_list(json, "members", view.members, [&](const cluster::Member& member) { write_member(json, overview, ranks, member); });
-    write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, table); });
+    write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
     write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
     write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });
   });

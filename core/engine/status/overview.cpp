@@ -58,14 +58,15 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
   std::map<std::string, TableOverview> tables;
   for (const auto& [peer, report] : overview.reports)
     for (const table::TableState& held : report.held) {
-      const auto [known, is_new] = tables.try_emplace(held.name, TableOverview{held, {}});
+      const auto [known, is_new] = tables.try_emplace(held.name, TableOverview{held, {}, {}});
       if (!is_new) merge(known->second.state, held);
+      if (held.part) known->second.parts[peer] = *held.part;
     }
   for (const auto& [peer, report] : overview.reports)
     for (const table::TableState& own : report.own) {
       auto known = tables.find(own.name);
       if (known == tables.end())
-        known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.consistency, true, {}}, {}}).first;
+        known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.consistency, true, {}, {}}, {}, {}}).first;
       note_own_words(known->second, own);
     }
   std::vector<TableOverview> list;

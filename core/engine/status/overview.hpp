@@ -26,6 +26,7 @@ struct Overview {
 struct TableOverview {
   table::TableState state;  ///< tallies by worker
   std::vector<bool> own_word;  ///< for each tally: reported by the worker itself
+  std::map<base::Peer, table::Part> parts;  ///< by server, of those that answered
 };
 std::vector<TableOverview> tables_of(const Overview& overview);
 

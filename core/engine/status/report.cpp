@@ -48,7 +48,9 @@ Offsets<wire::TableState> write_tables(Builder& fbb, const std::vector<table::Ta
       tallies.push_back(wire::CreateTally(fbb, tally.worker, tally.adds, tally.gets, tally.clock));
     const auto name = write_text(fbb, table.name), what = write_text(fbb, table.what);
     const auto list = fbb.CreateVector(tallies);
-    written.push_back(wire::CreateTableState(fbb, name, what, static_cast<uint8_t>(table.consistency), table.complete, list));
+    const wire::TablePart part = table.part ? wire::TablePart(table.part->stored, table.part->memory_bytes) : wire::TablePart();
+    const auto consistency = static_cast<uint8_t>(table.consistency);
+    written.push_back(wire::CreateTableState(fbb, name, what, consistency, table.complete, list, table.part ? &part : nullptr));
   }
   return written;
 }
@@ -97,6 +99,7 @@ std::vector<table::TableState> read_tables(const flatbuffers::Vector<flatbuffers
     state.what = text(table->what());
     state.consistency = static_cast<shard::Consistency>(std::min<uint8_t>(table->consistency(), static_cast<uint8_t>(shard::Consistency::kMerge)));
     state.complete = table->complete();
+    if (table->part() != nullptr) state.part = {table->part()->stored(), table->part()->memory()};
     if (table->tallies() == nullptr) continue;
     for (const wire::Tally* tally : *table->tallies()) state.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct Tally {
   uint64_t adds = 0, gets = 0, clock = 0;
 };
 
+/// A server's part of a table.
+struct Part {
+  uint64_t stored = 0, memory_bytes = 0;  ///< rows or keys; as in shard::Usage
+};
+
 /// A worker reports its own calls. A server reports each worker's calls that it has, if a gate counts them.
 struct TableState {
   std::string name;
@@ -25,6 +31,7 @@ struct TableState {
   shard::Consistency consistency = shard::Consistency::kAsync;
   bool complete = true;  ///< its creation
   std::vector<Tally> tallies;
+  std::optional<Part> part = std::nullopt;  ///< of a server that has one
 };
 
 /// The names of workers in messages, by worker id. All tables share them.

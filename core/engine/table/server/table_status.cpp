@@ -24,9 +24,13 @@ std::vector<cluster::Wait> TableStatus::waits() const {
 std::vector<TableState> TableStatus::states() const {
   std::vector<TableState> states;
   registry_.for_each([&](const Table& table) {
-    TableState state{table.spec.name, table.spec.describe(), table.consistency, table.complete, {}};
+    TableState state{table.spec.name, table.spec.describe(), table.consistency, table.complete, {}, {}};
     for (size_t worker = 0; worker < roster_.workers() && table.consistency != shard::Consistency::kAsync; ++worker)
       state.tallies.push_back(table.tally(worker));
+    if (table.shard != nullptr) {
+      const shard::Usage usage = table.shard->usage();
+      state.part = {usage.stored, usage.memory_bytes};
+    }
     states.push_back(std::move(state));
   });
   std::ranges::sort(states, {}, &TableState::name);  // in the clients' order: a report without room for all keeps the same ones

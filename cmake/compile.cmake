@@ -34,6 +34,11 @@ endif()
 # Equal inputs give equal bits on every machine, so a multiply and an add must not be fused into one rounding.
 add_compile_options(-ffp-contract=off)
 
+# Packages have the same bytes, and the same build ids, in whatever folder they were built. Other trees keep the paths for debuggers.
+if(POLYVERSO_DEBIAN OR POLYVERSO_WHEEL)
+  add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+endif()
+
 if(POLYVERSO_SANITIZE)
   # Instrumented code causes false warnings of the compiler's flow analysis; the release tree's warnings count.
   set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)

@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Callable, Sequence
 
 
 class Failure(Exception):
     """An error message for the person who ran `make`."""
 
 
-def find(*programs):
+def find(*programs: str) -> str:
     """The first of the programs that is on PATH."""
     for program in programs:
         if shutil.which(program):
@@ -24,7 +25,7 @@ def find(*programs):
 class Job:
     """One run of a command. It ends by itself, or is killed with all its processes."""
 
-    def __init__(self, name, command, limit_s):
+    def __init__(self, name: str, command: Sequence[str], limit_s: float) -> None:
         self.name = name
         self._limit_s = limit_s
         # One thread per worker: NumPy's matrix products would otherwise use the cores of the other workers.
@@ -33,12 +34,13 @@ class Job:
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment
         )
 
-    def watch(self, read, is_time_to_kill=None):
+    def watch(self, read: Callable[[str], None], is_time_to_kill: Callable[[], object] | None = None) -> None:
         """Calls read(line) for each line of output. Kills all processes as soon as is_time_to_kill() is true."""
         watchdog = threading.Timer(self._limit_s, self._process.terminate)
         watchdog.start()
         killed = False
         try:
+            assert self._process.stdout
             for line in self._process.stdout:
                 read(line)
                 if is_time_to_kill and not killed and is_time_to_kill():
@@ -56,7 +58,7 @@ class Job:
             raise Failure(f"{self.name}: training ended with status {status}")
 
 
-def children(pid):
+def children(pid: int) -> list[int]:
     try:
         lists = [path.read_text(encoding="ascii") for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
@@ -64,7 +66,7 @@ def children(pid):
     return [int(child) for text in lists for child in text.split()]
 
 
-def kill_all(pid):
+def kill_all(pid: int) -> None:
     """Sends SIGKILL to a process and all its descendants, to simulate a power failure."""
     family = [pid]
     for member in family:
@@ -76,7 +78,7 @@ def kill_all(pid):
             pass
 
 
-def shown(path):
+def shown(path: pathlib.Path) -> pathlib.Path:
     """The path relative to the working directory if it lies below it, otherwise the path itself."""
     here = pathlib.Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

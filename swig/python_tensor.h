@@ -276,8 +276,10 @@ static mv_dtype pv_dl_dtype(const pv_dl_tensor *tensor) {
   return MV_RAW;
 }
 
-/* The number of elements, or -1 if they are not contiguous in row-major order. */
+/* The number of elements, or -1 if they are not contiguous in row-major order. Strides of no elements mean nothing. */
 static int64_t pv_dl_count(const pv_dl_tensor *tensor) {
+  for (int d = 0; d < tensor->ndim; ++d)
+    if (tensor->shape[d] == 0) return 0;
   int64_t count = 1;
   for (int d = tensor->ndim; d-- > 0; count *= tensor->shape[d])
     if (tensor->strides && tensor->shape[d] > 1 && tensor->strides[d] != count) return -1;

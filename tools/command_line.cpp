@@ -104,11 +104,20 @@ It prints a link for a browser on this machine, and serves the page until Ctrl-C
 waits for whom, the members, tables and groups, and charts of the last hour, which it keeps in bounded memory. It contacts no other host.
 )";
 
+constexpr const char* kExportFooter = R"(examples:
+  polyverso run -n 4 --metrics 9100 -- python3 train.py
+  polyverso export --otlp http://localhost:4318             of that run, if it is your only one on this machine, every 10 s
+  polyverso export --otlp http://localhost:4318 --once --http 9100 --http 9101
+
+Prometheus needs no export: it reads the processes' /metrics itself.
+)";
+
 constexpr const char* kTraceFooter = R"(examples:
   polyverso run -n 4 --metrics 9100 -- python3 train.py     each rank serves its metrics and trace: 9100, 9101, 9102, 9103
   polyverso trace --seconds 2 -o trace.json                 of that run, if it is your only one on this machine
   polyverso trace --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret -o trace.json
   polyverso trace --http 9100 --http 9101 -o trace.json     of these two processes
+  polyverso trace --explain                                 where the time goes: compute, waits and for whom, transfer, apply
 
 Processes with the metrics setting keep their last 16,384 events (trace_events) and serve them. Open the file at https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
 )";
@@ -230,7 +239,22 @@ void describe_trace(CLI::App& trace, TraceOptions& options) {
       ->allow_extra_args(false);
   trace.add_option("-o,--output", options.output, "The file to write (default: standard output)")->type_name("FILE");
   trace.add_option("--seconds", options.seconds, "Only the last N seconds (default: all kept events)")->type_name("N")->check(CLI::PositiveNumber);
+  trace.add_flag("--explain", options.explain, "Print where the workers' time goes, and what to do; a file only with -o");
   trace.footer(kTraceFooter);
+}
+
+void describe_export(CLI::App& command, ExportOptions& options) {
+  describe_cluster(command, options.cluster);
+  command.add_option("--otlp", options.otlp, "The OpenTelemetry collector that gets them, by OTLP over HTTP in JSON")->type_name("URL")->required();
+  command.add_option("--header", options.headers, "A header for the collector, such as 'Authorization: Bearer ...'; repeat for more")
+      ->type_name("'NAME: VALUE'")
+      ->allow_extra_args(false);
+  command.add_option("--http", options.http, "Where a process serves its metrics; repeat for each process (default: ask the cluster)")
+      ->type_name("[HOST:]PORT")
+      ->allow_extra_args(false);
+  command.add_option("--interval", options.interval, "Seconds between two requests (default: 10)")->type_name("SECONDS")->check(CLI::Range(0.1, 86400.0));
+  command.add_flag("--once", options.once, "Send once and end");
+  command.footer(kExportFooter);
 }
 
 }  // namespace
@@ -258,6 +282,9 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   CLI::App& dashboard_command = *app.add_subcommand("dashboard", "Shows the state of a running cluster in a browser: who waits for whom, and charts");
   describe_dashboard(dashboard_command, read.dashboard);
 
+  CLI::App& export_command = *app.add_subcommand("export", "Sends a running cluster's metrics to an OpenTelemetry collector");
+  describe_export(export_command, read.exported);
+
   app.add_subcommand("help", "Shows the help of a command");
 
   const Words split = split_words(words);
@@ -277,7 +304,7 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   for (const auto& [chosen, which] : {std::pair(&run_command, Which::kRun), std::pair(&server_command, Which::kServer),
                                        std::pair(&checkpoint_command, Which::kInspect), std::pair(&trace_command, Which::kTrace),
                                        std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus),
-                                       std::pair(&dashboard_command, Which::kDashboard)})
+                                       std::pair(&dashboard_command, Which::kDashboard), std::pair(&export_command, Which::kExport)})
     if (chosen->parsed()) read.which = which;
   if (read.which == Which::kRun) {
     read.run.commands = split_commands(split.command);

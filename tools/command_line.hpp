@@ -7,15 +7,16 @@
 #include "checkpoint.hpp"
 #include "dashboard/dashboard.hpp"
 #include "doctor/doctor.hpp"
+#include "export/export.hpp"
 #include "run/options.hpp"
 #include "server.hpp"
 #include "status.hpp"
-#include "trace.hpp"
+#include "trace/trace.hpp"
 
 namespace mv::tools {
 
 struct CommandLine {
-  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus, kDashboard };
+  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus, kDashboard, kExport };
 
   Which which = Which::kText;
   std::string text;  ///< kText: what is to be shown, as --help and --version want it
@@ -26,6 +27,7 @@ struct CommandLine {
   DoctorOptions doctor;
   StatusOptions status;
   DashboardOptions dashboard;
+  ExportOptions exported;
 };
 
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.

@@ -1,8 +1,9 @@
 #pragma once
-// A ring buffer of a node's most recent events. `polyverso trace` shows it.
+// Ring buffers of a node's most recent events. `polyverso trace` shows them.
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/link.hpp"
@@ -10,18 +11,21 @@
 
 namespace mv::base {
 
-enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate };
+enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate, kBlocked, kGroup };
 
 /// kSent, kReceived: a message passed to a transport, or processed; begin and end are ticks of TickClock. kCall: a call
-/// of this process that needed messages; kGate: a request that a gate of this server held back; both in time of the
-/// loop's clock.
+/// of this process that needed messages; kGate: a request that a gate of this server held back; kBlocked: a thread of the
+/// program that waited for the loop; kGroup: an operation of a group in shared memory; these in time of the loop's clock.
 struct TraceEvent {
   uint64_t begin, end;
-  Peer peer;       ///< the sender or receiver of the message; the sender of the request held back
-  uint64_t seq;    ///< the message's sequence number; for kCall and kGate, any distinguishing number
+  Peer peer;       ///< the sender or receiver of the message; the sender of the request held back; the rank that a group's
+                   ///< operation waited for longest
+  uint64_t seq;    ///< the message's sequence number, or a heartbeat's question; kGate: the peer whose message opened the
+                   ///< gate; kGroup: nanoseconds of the wait for `peer`
   uint32_t bytes;  ///< size of the message
   TraceKind kind;
-  uint8_t what;    ///< wire::Body of a message or request, table::Use of a call
+  uint8_t what;    ///< wire::Body of a message or request, table::Use of a call, collective::Kind
+  uint16_t table = 0;  ///< of a received Change or Get: 1 + the table's number at this server, if it fits; else 0
 };
 
 /// Loop thread only.
@@ -33,6 +37,9 @@ class TraceRing {
   bool on() const { return size_ > 0; }
   uint64_t ticks() const { return clock_.read(); }
   const TickClock& clock() const { return clock_; }
+  /// The sender of the message that is being processed, or kNobody.
+  Peer handled() const { return handled_; }
+  void set_handled(Peer from) { handled_ = from; }
 
   void note(const TraceEvent& event) {
     if (size_ == 0) return;
@@ -56,7 +63,27 @@ class TraceRing {
   std::unique_ptr<TraceEvent[]> events_;
   size_t next_ = 0;
   bool full_ = false;
+  Peer handled_ = kNobody;
   TickClock clock_;
+};
+
+/// A ring for the events of callers' threads. Any thread.
+class CallerTrace {
+ public:
+  explicit CallerTrace(size_t events) : ring_(events) {}
+  bool on() const { return ring_.on(); }
+  void note(const TraceEvent& event) {
+    const std::scoped_lock lock(mutex_);
+    ring_.note(event);
+  }
+  std::vector<TraceEvent> copy() const {
+    const std::scoped_lock lock(mutex_);
+    return ring_.copy();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  TraceRing ring_;
 };
 
 }  // namespace mv::base

@@ -44,6 +44,11 @@ RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::ve
   own().process.store(getpid());
 }
 
+RankContext::Waited RankContext::longest_wait() const {
+  const auto longest = std::max_element(waited_.begin(), waited_.end());
+  return {static_cast<size_t>(longest - waited_.begin()), *longest};
+}
+
 // ------------------------------------------------------------ headers
 
 uint64_t RankContext::signature() const {
@@ -57,6 +62,7 @@ base::Status RankContext::begin(const collective::Operation& operation) {
   if (is_broken_) return broken();
   if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
   what_ = operation;
+  std::fill(waited_.begin(), waited_.end(), base::Nanos{0});
   doing_.store(operation.kind, std::memory_order_relaxed);
   plan_ = Plan(what_, ranks());
   inline_ = plan_.inline_bytes() <= kInlineBytes;

@@ -58,6 +58,14 @@ class RankContext {
   /// MV_EINTR and MV_ETIMEOUT it may be called again. If an operation is begun instead, its finish() first waits until
   /// every rank has begun the next operation or drains at it.
   base::Result<collective::Shape> drain(base::Nanos deadline);
+  /// From now on the waits of each operation are measured.
+  void measure_waits() { waited_.assign(ranks(), base::Nanos{0}); }
+  struct Waited {
+    size_t on;
+    base::Nanos span;
+  };
+  /// The rank that the last operation waited for longest; a span of 0 if it did not wait. Needs measure_waits().
+  Waited longest_wait() const;
 
   // Any thread.
 
@@ -161,6 +169,7 @@ class RankContext {
   std::vector<SharedRegion> regions_;
   Segments segments_;
   SpinPolicy spin_policy_;
+  std::vector<base::Nanos> waited_;  ///< by rank, in this operation; empty: not measured
   bool owes_ = false;  ///< something was published, and sleepers were not looked for yet
 
   std::atomic<uint64_t> operation_{0};  ///< the current one, or the last

@@ -17,6 +17,24 @@ base::Flow& flow(base::Traffic::ByTransport& flows, base::TransportKind by) { re
 
 }  // namespace
 
+namespace {
+/// See TraceEvent::seq. Heartbeats have no number in their stream, but a question or an answer, so that the trace has both
+/// ends of them, also on quiet connections: clocks are compared by them.
+uint64_t number_of(const wire::Message& message) {
+  const auto* ping = message.body_as_Ping();
+  if (ping == nullptr) return message.seq();
+  return ping->asks() != 0 ? 2 * ping->asks() : ping->answers() != 0 ? 2 * ping->answers() + 1 : 0;
+}
+
+/// See TraceEvent::table.
+uint16_t table_of(const wire::Message& message) {
+  const auto* change = message.body_as_Change();
+  const auto* get = message.body_as_Get();
+  const uint32_t number = change != nullptr ? change->table() : get != nullptr ? get->table() : UINT16_MAX;
+  return number < UINT16_MAX ? static_cast<uint16_t>(number + 1) : 0;
+}
+}  // namespace
+
 /// Records which transport the events of a peer come by, and passes them on.
 class Router::Tap : public base::LinkEvents {
  public:
@@ -30,6 +48,7 @@ class Router::Tap : public base::LinkEvents {
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     if (!router_.trace_.on()) return events_.on_message(from, message, payload);
     base::TraceEvent event = event_of(from, message);
+    router_.trace_.set_handled(from);
     events_.on_message(from, message, payload);
     note(event);
   }
@@ -41,6 +60,7 @@ class Router::Tap : public base::LinkEvents {
     if (!router_.trace_.on()) return events_.on_payload(from, message, sink);
     base::TraceEvent event = event_of(from, message);
     if (const auto began = began_.extract(from)) event.begin = began.mapped();
+    router_.trace_.set_handled(from);
     events_.on_payload(from, message, sink);
     note(event);
   }
@@ -50,10 +70,11 @@ class Router::Tap : public base::LinkEvents {
 
  private:
   base::TraceEvent event_of(base::Peer from, const wire::Message& message) const {
-    return {router_.trace_.ticks(),        0, from, message.seq(), static_cast<uint32_t>(router_.last_bytes_), base::TraceKind::kReceived,
-            static_cast<uint8_t>(message.body_type())};
+    return {router_.trace_.ticks(),        0, from, number_of(message), static_cast<uint32_t>(router_.last_bytes_), base::TraceKind::kReceived,
+            static_cast<uint8_t>(message.body_type()), table_of(message)};
   }
   void note(base::TraceEvent& event) {
+    router_.trace_.set_handled(base::kNobody);
     event.end = router_.trace_.ticks();
     router_.trace_.note(event);
   }
@@ -180,7 +201,7 @@ void Router::send_by(transport::Transport& transport, base::Peer to, const base:
   event.end = frame.tail ? trace_.ticks() : event.begin;  // a small frame is not worth reading the clock again
   const auto& message = *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
   event.peer = to;
-  event.seq = message.seq();
+  event.seq = number_of(message);
   event.bytes = static_cast<uint32_t>(bytes_of(frame));
   event.kind = base::TraceKind::kSent;
   event.what = static_cast<uint8_t>(message.body_type());

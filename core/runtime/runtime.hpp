@@ -72,6 +72,8 @@ class Runtime final : private transport::Flusher {
   /// and without an allocation.
   void when_broken(std::weak_ptr<const void> alive, std::function<void(const base::Status& why)> tell);
 
+  /// Where callers' threads note their waits.
+  base::CallerTrace& callers_trace() { return callers_trace_; }
   /// The node's metrics in Prometheus's format, and its last events in Chrome's.
   base::Result<std::string> metrics_text();
   base::Result<std::string> trace_text();
@@ -106,6 +108,7 @@ class Runtime final : private transport::Flusher {
   Identity identity_;
   transport::Loop loop_;
   base::TraceRing trace_;
+  base::CallerTrace callers_trace_{settings_.events_kept()};
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::unique_ptr<Router> router_;
   std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all processes have joined

@@ -1,6 +1,7 @@
 // Runtime: the node's last events as a trace. A process is a rank; a track is a peer and a direction.
 
 #include <ctime>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -37,6 +38,7 @@ struct Taken {
   std::vector<TraceEvent> events;
   cluster::View view;
   std::unordered_map<base::Peer, uint32_t> ranks;
+  std::map<uint16_t, std::string> tables;  ///< names, by TraceEvent::table
   base::Peer self = base::kNobody;
   int64_t rank = 0;
   std::optional<base::TickClock::Scale> scale;
@@ -52,57 +54,133 @@ std::string name_of(const Taken& taken, base::Peer peer) {
 
 bool is_message(const TraceEvent& event) { return event.kind == TraceKind::kSent || event.kind == TraceKind::kReceived; }
 
+base::Nanos begin_of(const Taken& taken, const TraceEvent& event) {
+  return is_message(event) ? (*taken.scale)(event.begin) : base::Nanos(event.begin);
+}
+
 class Writer {
  public:
   Writer(const Taken& taken, base::Nanos origin)
-      : taken_(taken), trace_(taken.rank, name_of(taken, taken.self), origin, taken.wall - (taken.now - origin)) {}
+      : taken_(taken), trace_(taken.rank, name_of(taken, taken.self), origin, taken.wall - (taken.now - origin)) {
+    if (const cluster::Member* self = taken.view.find(taken.self)) trace_.set_host(self->host);
+    find_changes();
+  }
 
   void write(const TraceEvent& event) {
-    if (is_message(event)) return message(event);
-    const bool call = event.kind == TraceKind::kCall;
-    const char* name = call ? table::kUseNames[event.what] : wire::EnumNameBody(static_cast<wire::Body>(event.what));
-    const std::string arguments = call ? "" : fmt::format(R"("of": {})", base::json_quoted(name_of(taken_, event.peer)));
-    trace_.span(call ? "call" : "gate", ++spans_, name, base::Nanos(event.begin), base::Nanos(event.end), arguments);
+    switch (event.kind) {
+      case TraceKind::kSent:
+      case TraceKind::kReceived:
+        return message(event);
+      case TraceKind::kCall:
+        return span("call", table::kUseNames[event.what], event, "");
+      case TraceKind::kGate:
+        return gate(event);
+      case TraceKind::kBlocked:
+        return span("blocked", "blocked", event, "");
+      case TraceKind::kGroup:
+        return group(event);
+    }
   }
   std::string take() { return trace_.take(); }
 
  private:
+  void span(const char* category, std::string_view name, const TraceEvent& event, const std::string& arguments) {
+    trace_.span(category, ++spans_, name, base::Nanos(event.begin), base::Nanos(event.end), arguments);
+  }
+
+  /// `name` and `name`_rank, which tools read, of a peer.
+  std::string who(std::string_view name, base::Peer peer) const {
+    const auto rank = taken_.ranks.find(peer);
+    const std::string number = rank != taken_.ranks.end() ? fmt::format("{}", rank->second) : "null";
+    return fmt::format(R"("{}": {}, "{}_rank": {})", name, base::json_quoted(name_of(taken_, peer)), name, number);
+  }
+
+  void gate(const TraceEvent& event) {
+    const base::Peer opener = event.seq != base::kNobody ? event.seq : taken_.self;
+    span("gate", wire::EnumNameBody(static_cast<wire::Body>(event.what)), event, who("of", event.peer) + ", " + who("by", opener));
+    waits(name_of(taken_, event.peer), opener, event);
+  }
+
+  void group(const TraceEvent& event) {
+    const double micros = static_cast<double>(event.seq) / 1000;
+    const std::string waited = event.seq > 0 ? fmt::format(R"({}, "waited_us": {:.3f})", who("for", event.peer), micros) : "";
+    span("group", collective::kind_name(static_cast<collective::Kind>(event.what)), event, waited);
+    if (event.seq == 0) return;
+    TraceEvent part = event;  // where in the operation it waited isn't known: drawn at its beginning
+    part.end = std::min(event.end, event.begin + event.seq);
+    waits(name_of(taken_, taken_.self), event.peer, part);
+  }
+
+  /// Viewers colour by name: each peer that is waited for has its colour.
+  void waits(const std::string& waiting, base::Peer on, const TraceEvent& event) {
+    span("wait", "waits for " + name_of(taken_, on), event, fmt::format(R"("waiting": {})", base::json_quoted(waiting)));
+  }
+
   void message(const TraceEvent& event) {
     const bool sent = event.kind == TraceKind::kSent;
-    const auto rank = taken_.ranks.find(event.peer);
-    // A peer that never was a member has the track after those of all ranks.
-    const uint64_t track = track_of(rank != taken_.ranks.end() ? rank->second : taken_.view.members.size(), sent);
+    const uint64_t track = track_to(event.peer, sent);
     if (named_.insert(track).second) trace_.track(track, fmt::format("{} {}", sent ? "to" : "from", name_of(taken_, event.peer)));
     const base::Nanos begin = (*taken_.scale)(event.begin), end = (*taken_.scale)(event.end);
-    const std::string arguments = fmt::format(R"("bytes": {}, "number": {})", event.bytes, event.seq);
+    std::string arguments = fmt::format(R"("bytes": {}, "number": {})", event.bytes, event.seq);
+    if (const auto table = taken_.tables.find(event.table); table != taken_.tables.end())
+      arguments += fmt::format(R"(, "table": {})", base::json_quoted(table->second));
     trace_.slice(track, wire::EnumNameBody(static_cast<wire::Body>(event.what)), begin, end, arguments);
     if (event.seq == 0) return;
-    if (sent)
-      trace_.leaves(track, flow_of(taken_.self, event.peer, event), begin);
-    else
-      trace_.arrives(track, flow_of(event.peer, taken_.self, event), begin);
+    if (!sent) return trace_.arrives(track, flow_of(event.peer, taken_.self, event), begin);
+    trace_.leaves(track, flow_of(taken_.self, event.peer, event), begin);
+    if (static_cast<wire::Body>(event.what) == wire::Body::Reply) seen(event, track, begin);
+  }
+
+  /// The track of a peer. One that never was a member has the track after those of all ranks.
+  uint64_t track_to(base::Peer peer, bool sent) const {
+    const auto rank = taken_.ranks.find(peer);
+    return track_of(rank != taken_.ranks.end() ? rank->second : taken_.view.members.size(), sent);
+  }
+
+  /// Finds what seen() needs. An event is noted when its processing ends, so an answer stands before its request.
+  void find_changes() {
+    for (const TraceEvent& event : taken_.events) {
+      if (event.kind != TraceKind::kReceived || event.table == 0) continue;
+      if (static_cast<wire::Body>(event.what) == wire::Body::Get)
+        gets_[{event.peer, event.seq}] = event.table;
+      else
+        changes_[event.table].emplace(event.begin, event.peer);
+    }
+  }
+
+  /// An arrow from the last change of a table to the answer of a get, if another process made the change.
+  void seen(const TraceEvent& answer, uint64_t track, base::Nanos at) {
+    const auto get = gets_.find({answer.peer, answer.seq});
+    if (get == gets_.end()) return;
+    const auto& changes = changes_[get->second];
+    auto change = changes.upper_bound(answer.begin);
+    if (change == changes.begin() || (--change)->second == answer.peer) return;
+    trace_.seen(flow_of(taken_.self, answer.peer, answer) + 1, track_to(change->second, false), (*taken_.scale)(change->first), track, at);
   }
 
   const Taken& taken_;
   telemetry::ChromeTrace trace_;
   std::set<uint64_t> named_;
+  std::map<std::pair<base::Peer, uint64_t>, uint16_t> gets_;        ///< tables, by client and number
+  std::map<uint16_t, std::map<uint64_t, base::Peer>> changes_;      ///< by table and ticks: the client
   uint64_t spans_ = 0;
 };
-
-base::Nanos begin_of(const Taken& taken, const TraceEvent& event) {
-  return is_message(event) ? (*taken.scale)(event.begin) : base::Nanos(event.begin);
-}
 
 }  // namespace
 
 base::Result<std::string> Runtime::trace_text() {
-  if (!trace_.on()) return base::Status(MV_ESTATE, "this process keeps no events: set trace_events (POLYVERSO_TRACE_EVENTS), or metrics, when the node is started");
+  if (!trace_.on())
+    return base::Status(MV_ESTATE, "this process keeps no events: set trace_events (POLYVERSO_TRACE_EVENTS), or metrics, when the node is started");
   Taken taken;
   read_on_loop([&] {
     learn_ranks();
     taken.events = trace_.copy();
     taken.view = member_->cluster().view();
     taken.ranks = ranks_;
+    for (const TraceEvent& event : taken.events) {
+      if (event.table == 0 || taken.tables.contains(event.table)) continue;
+      if (const auto shard = member_->shards().shard(event.table - 1u)) taken.tables[event.table] = shard->spec().name;
+    }
     taken.self = member_->self();
     taken.rank = identity_.rank;
     taken.scale = trace_.clock().scale();
@@ -110,6 +188,8 @@ base::Result<std::string> Runtime::trace_text() {
     taken.wall = since_1970();
   });
   if (!taken.scale) return ended();
+  const std::vector<TraceEvent> of_callers = callers_trace_.copy();
+  taken.events.insert(taken.events.end(), of_callers.begin(), of_callers.end());
   base::Nanos origin = taken.now;
   for (const TraceEvent& event : taken.events) origin = std::min(origin, begin_of(taken, event));
   Writer writer(taken, origin);

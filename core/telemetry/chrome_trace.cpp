@@ -44,10 +44,15 @@ void ChromeTrace::slice(uint64_t track, std::string_view name, base::Nanos begin
                  micros(begin - origin_), micros(end - begin), name, arguments);
 }
 
-void ChromeTrace::flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at) {
+void ChromeTrace::seen(uint64_t flow, uint64_t from, base::Nanos changed, uint64_t to, base::Nanos answered) {
+  flow_end('s', from, flow, changed, "seen");
+  flow_end('f', to, flow, answered, "seen");
+}
+
+void ChromeTrace::flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at, std::string_view name) {
   begin_event();
-  text_ += fmt::format(R"({{"ph": "{}", "pid": {}, "tid": {}, "ts": {}, "cat": "message", "name": "message", "id": "{:x}"{}}})",
-                 phase, rank_, track, micros(at - origin_), flow, phase == 'f' ? R"(, "bp": "e")" : "");
+  text_ += fmt::format(R"({{"ph": "{}", "pid": {}, "tid": {}, "ts": {}, "cat": "{}", "name": "{}", "id": "{:x}"{}}})",
+                 phase, rank_, track, micros(at - origin_), name, name, flow, phase == 'f' ? R"(, "bp": "e")" : "");
 }
 
 void ChromeTrace::span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments) {
@@ -59,7 +64,8 @@ void ChromeTrace::span(std::string_view category, uint64_t id, std::string_view 
 }
 
 std::string ChromeTrace::take() {
-  text_ += fmt::format("\n],\n\"otherData\": {{\"rank\": {}, \"origin_nanoseconds_since_1970\": \"{}\"}}}}\n", rank_, origin_since_1970_.count());
+  text_ += fmt::format("\n],\n\"otherData\": {{\"rank\": {}, \"host\": {}, \"origin_nanoseconds_since_1970\": \"{}\"}}}}\n", rank_,
+                       base::json_quoted(host_), origin_since_1970_.count());
   return std::move(text_);
 }
 

@@ -16,6 +16,8 @@ class ChromeTrace {
   /// of several processes can be aligned.
   ChromeTrace(int64_t rank, std::string_view process_name, base::Nanos origin, base::Nanos origin_since_1970);
 
+  /// The machine's name, for the trace's reader: processes of one machine share a clock.
+  void set_host(std::string_view host) { host_ = host; }
   void track(uint64_t track, std::string_view name);
   /// An event from `begin` to `end`. The slices of one track do not overlap. `arguments` is JSON, or "".
   void slice(uint64_t track, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
@@ -23,6 +25,9 @@ class ChromeTrace {
   /// the slice just written.
   void leaves(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('s', track, flow, at); }
   void arrives(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('f', track, flow, at); }
+  /// The same between two slices of this process, which may have been written before: from a change to an answer that
+  /// contains it.
+  void seen(uint64_t flow, uint64_t from, base::Nanos changed, uint64_t to, base::Nanos answered);
   /// An event that may overlap others of its category.
   void span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
 
@@ -30,11 +35,12 @@ class ChromeTrace {
 
  private:
   void metadata(std::string_view what, uint64_t track, std::string_view argument);
-  void flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at);
+  void flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at, std::string_view name = "message");
   void begin_event();
 
   const int64_t rank_;
   const base::Nanos origin_, origin_since_1970_;
+  std::string host_;
   std::string text_;
   bool any_ = false;
 };

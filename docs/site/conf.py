@@ -30,11 +30,11 @@ contents = {
     "On top of them": [
         "docs/distlearn", "docs/pytorch", "docs/keras", "docs/jax", "docs/optimizers", "docs/checkpoints", "docs/tensors",
     ],
-    "Languages": ["docs/perl", "docs/lua", "docs/asyncio", "docs/torch", "docs/ffi"],
+    "Languages": ["docs/perl", "docs/lua", "docs/cpp", "docs/asyncio", "docs/torch", "docs/ffi"],
     "Coming from": [
         "docs/coming-from-multiverso", "docs/coming-from-mxnet", "docs/coming-from-distlearn", "docs/coming-from-dpwa",
         "capi/multiverso/README", "lua/compat/ipc/README", "lua/compat/multiverso/README", "lua/compat/torch/README",
-        "perl/AI-MXNet/README", "python/compat/dpwa/README", "python/compat/multiverso/README",
+        "perl/AI-MXNet/README", "python/compat/README", "python/compat/dpwa/README", "python/compat/multiverso/README",
     ],
     "Reference": ["docs/reference/c", "docs/reference/python", "docs/reference/perl", "docs/reference/lua"],
     "Operation": ["docs/operations", "docs/launchers", "docs/security", "docs/benchmarks", "docs/allreduce"],
@@ -43,8 +43,8 @@ contents = {
         for name in ("digits", "lm", "logreg", "kvstore", "mxnet-kvstore", "distlearn", "multiverso", "torch", "keras", "jax", "gossip-cifar")
     ] + ["data/README"],
     "Development": [
-        "docs/design", "CONTRIBUTING", "docs/adding-a-function", "docs/glossary", "docs/large-classes", "perl/README", "python/README",
-        "lua/README", "SECURITY", "CHANGELOG", "docs/index", "docs/site/README",
+        "docs/design", "CONTRIBUTING", "docs/adding-a-function", "docs/glossary", "docs/releasing", "docs/large-classes", "perl/README",
+        "python/README", "lua/README", "SECURITY", "CHANGELOG", "docs/index", "docs/site/README",
     ],
 }
 

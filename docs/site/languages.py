@@ -29,7 +29,9 @@ def perl(path):
     text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
     text = re.sub(r"^(## )([A-Z ]+)$", lambda match: match[1] + match[2].capitalize(), text, flags=re.MULTILINE)
     text = re.sub(r"^### (.*)$", lambda match: "### `" + re.sub(r"\\(.)|`", r"\1", match[1]) + "`", text, flags=re.MULTILINE)
-    text = re.sub(r"(?:^ {4}.*\n(?:\n(?= {4}))?)+", fenced_perl, text, flags=re.MULTILINE)
+    # Below an item of a list, indented text is the item's, and code is indented twice.
+    text = re.sub(r"^- .*\n(?:\n|(?: {4}).*\n)+|(?:^ {4}.*\n(?:\n(?= {4}))?)+",
+                  lambda match: match[0] if match[0].startswith("- ") else fenced_perl(match), text, flags=re.MULTILINE)
     return PACKAGE.sub(link, text)
 
 

@@ -1,12 +1,14 @@
 """Makes pages of the site from documents that are written for GitHub, too.
 
-Consecutive code blocks in different languages become tabs. Links to source files lead to pages with these files. The sidebar comes
+Consecutive code blocks in different languages become tabs. A page of the references of a module ends with the same example in
+all languages, from the document about it. Links to source files lead to pages with these files. The sidebar comes
 from `contents` in conf.py. The README is also the front page.
 """
 
 import posixpath
 import re
 import shutil
+import textwrap
 from pathlib import Path
 
 from docutils import nodes
@@ -26,6 +28,12 @@ LEXERS = {".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".py": "python", "
           ".lua": "lua", ".sh": "sh", ".md": "markdown", ".json": "json", ".yaml": "yaml", ".cmake": "cmake"}
 
 
+# Where the example of a module's reference comes from: the first tabs of that document.
+EXAMPLES = {"polyverso": "tables", "node": "tables", "table": "tables", "kvstore": "kvstore", "group": "groups", "gossip": "tutorial-gossip",
+            "tensor": "tensors"}
+REFERENCE = re.compile(r"docs/reference/(?:c|python|perl|lua)-(?:polyverso-)?(\w+)")
+
+
 def tabs(match):
     """Blocks in different languages, as tabs; blocks of one language twice stay as they are."""
     blocks = FENCED.findall(match[0])
@@ -35,12 +43,29 @@ def tabs(match):
     return "::::{tab-set}\n:sync-group: language\n\n" + "".join(items) + "::::\n"
 
 
+def with_example(document, text):
+    """The text of a page of the reference with its example at the end."""
+    page = REFERENCE.fullmatch(document)
+    if not page or page[1] not in EXAMPLES:
+        return text
+    source = f"docs/{EXAMPLES[page[1]]}"
+    found = BLOCKS.search((ROOT / f"{source}.md").read_text(encoding="utf-8"))
+    blocks = FENCED.findall(found[0])
+    if (ROOT / f"{document}.rst").exists():
+        items = [f".. tab-item:: {NAMES[language]}\n   :sync: {language}\n\n   .. code-block:: {language}\n\n" + textwrap.indent(code, " " * 6)
+                 for language, code in blocks]
+        example = ".. tab-set::\n   :sync-group: language\n\n" + textwrap.indent("\n".join(items), " " * 3)
+        return f"{text}\nExample\n-------\n\n{example}\n:doc:`More about it </{source}>`.\n"
+    return f"{text}\n## Example\n\n{tabs(found)}\n[More about it](/{source}.md).\n"
+
+
 def hidden_contents(contents):
     for caption, documents in contents.items():
         yield f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "".join(f"/{name}\n" for name in documents) + "```\n"
 
 
 def on_source(app, document, source):
+    source[0] = with_example(document, source[0])
     if not str(app.env.doc2path(document)).endswith(".md"):
         return
     text = DETAILS.sub("", source[0]) if document == "README" else source[0]

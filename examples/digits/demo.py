@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -31,7 +32,7 @@ TESTS = 449  # test images, see data/README.md
 TARGETS = {"single": 0.93, "sync": 0.93, "async": 0.92, "network": 0.94}
 SAME_LOSS = 0.01  # relative difference: of losses at one step, computed by adding floats in different orders
 PAYS = 1.05  # times as fast
-LIMIT_S = 100  # limit of one training; each takes a few seconds
+LIMIT_S = 600  # of one training, against hangs: each takes a few seconds, and many more where other programs use the cores
 
 EPOCH = re.compile(r"epoch (\d+) loss ([\d.]+) accuracy ([\d.]+) seconds ([\d.]+)")
 FINAL = re.compile(r"final accuracy ([\d.]+) seconds ([\d.]+)")
@@ -45,19 +46,19 @@ CPU = re.compile(r"worker (\d+) cpu ([\d.]+)")
 class Training(jobs.Job):
     """One training. Turns the output of its processes, as it arrives, into a curve and a progress line."""
 
-    def __init__(self, name, command, folder, epochs):
+    def __init__(self, name: str, command: Sequence[str], folder: pathlib.Path, epochs: int) -> None:
         self.folder = folder / name
         self.epochs = epochs
-        self.curve = []  # (epoch, loss)
-        self.accuracy = self.seconds = None
+        self.curve: list[tuple[int, float]] = []  # (epoch, loss)
+        self.accuracy = self.seconds = 0.0  # until the training ends
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         super().__init__(name, command, LIMIT_S)
         self.watch(self.read)
-        if self.accuracy is None:
+        if not self.seconds:
             raise Failure(f"{name}: training ended without a result")
 
-    def read(self, line):
+    def read(self, line: str) -> None:
         epoch, final = EPOCH.search(line), FINAL.search(line)
         if epoch:
             number, loss, accuracy, seconds = int(epoch[1]), float(epoch[2]), float(epoch[3]), float(epoch[4])
@@ -69,23 +70,23 @@ class Training(jobs.Job):
         else:
             print(line, end="", flush=True)
 
-    def show(self, text, epoch):
+    def show(self, text: str, epoch: int | None) -> None:
         """Prints a line that overwrites itself on a terminal; elsewhere, one line for every 100 epochs."""
         if sys.stdout.isatty():
             print(f"\r{self.name:8}{text}", end="\n" if epoch is None else "", flush=True)
         elif epoch is None or epoch % 100 == 0:
             print(f"{self.name:8}{text.rstrip()}", flush=True)
 
-    def weights(self):
+    def weights(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(self.folder.glob("weights-*.txt"))}
 
 
-def train_in_three_languages(folder, epochs):
+def train_in_three_languages(folder: pathlib.Path, epochs: int) -> list[Training]:
     """The trainings single, sync and async."""
     polyverso, perl, lua = find("polyverso"), find("perl"), find("luajit", "lua5.1", "lua5.4", "lua")
     workers = [[perl, str(HERE / "train.pl")], [sys.executable, str(HERE / "train.py")], [lua, str(HERE / "train.lua")]]
 
-    def train(name, launcher, commands):
+    def train(name: str, launcher: Sequence[str], commands: Sequence[list[str]]) -> Training:
         options = ["--epochs", str(epochs), "--save", str(folder / name)]
         line = list(launcher)
         for command in commands:
@@ -101,12 +102,12 @@ def train_in_three_languages(folder, epochs):
     ]
 
 
-def largest_difference(one, other):
+def largest_difference(one: Sequence[tuple[int, float]], other: Sequence[tuple[int, float]]) -> float:
     """Of two curves' losses at the same step, relative to the loss."""
     return max(abs(a - b) / a for (_, a), (_, b) in zip(one, other, strict=True))
 
 
-def missed_targets(trainings):
+def missed_targets(trainings: Sequence[Training]) -> list[str]:
     single, sync, _ = trainings
     missed = [
         f"{training.name}: accuracy {training.accuracy:.4f}, wanted {TARGETS[training.name]}"
@@ -130,17 +131,17 @@ def missed_targets(trainings):
 class Measured(jobs.Job):
     """One run of network.py: the curve, the wall time, and the processor time of each worker."""
 
-    def __init__(self, name, command):
-        self.curve = []  # (step, seconds, loss)
-        self.cpu = []
-        self.accuracy = self.seconds = None
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.curve: list[tuple[int, float, float]] = []  # (step, seconds, loss)
+        self.cpu: list[float] = []
+        self.accuracy = self.seconds = 0.0  # until the training ends
         super().__init__(name, command, LIMIT_S)
         self.watch(self.read)
-        if self.accuracy is None:
+        if not self.seconds:
             raise Failure(f"{name}: training ended without a result")
         print(f"{name:12}{self.text()}, loss {self.loss:.4f}, test accuracy {self.accuracy:.4f}", flush=True)
 
-    def read(self, line):
+    def read(self, line: str) -> None:
         step, final, cpu = STEP.search(line), FINAL.search(line), CPU.search(line)
         if step:
             self.curve.append((int(step[1]), float(step[3]), float(step[2])))
@@ -152,23 +153,23 @@ class Measured(jobs.Job):
             print(line, end="", flush=True)
 
     @property
-    def loss(self):
+    def loss(self) -> float:
         return self.curve[-1][2]
 
-    def text(self):
+    def text(self) -> str:
         return f"{self.seconds:.2f} s ({' + '.join(f'{cpu:.2f}' for cpu in self.cpu)} s of processor time)"
 
 
-def cpus():
+def cpus() -> list[int]:
     """The CPUs of the workers: two of those that this process may use, or one if there are no more."""
     return sorted(os.sched_getaffinity(0))[:2]
 
 
-def measure_network(repeats):
+def measure_network(repeats: int) -> list[Measured]:
     """The fastest run of one worker, and of two. The runs alternate, so other load on the machine affects both."""
     polyverso, taskset = find("polyverso"), shutil.which("taskset")
 
-    def worker(number):
+    def worker(number: int) -> list[str]:
         mine = cpus()[number % len(cpus())]
         return ([taskset, "-c", str(mine)] if taskset else []) + [sys.executable, str(HERE / "network.py")]
 
@@ -179,7 +180,7 @@ def measure_network(repeats):
     return [min(runs_of_one, key=lambda run: run.seconds) for runs_of_one in zip(*runs)]
 
 
-def machine():
+def machine() -> str:
     """What the times depend on: the model of the CPU, how many of its cores the workers use, and the load of the last minute."""
     model = os.uname().machine
     for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -189,7 +190,7 @@ def machine():
     return f"{model}, {len(cpus())} of {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the measurement"
 
 
-def verdict(one, two, cores):
+def verdict(one: Measured, two: Measured, cores: int) -> str:
     """Whether the second worker paid, as a sentence; if it did not, with the reason that the processor times show."""
     ratio = one.seconds / two.seconds
     times = f"one worker took {one.seconds:.2f} s, two took {two.seconds:.2f} s for the same steps"
@@ -204,7 +205,7 @@ def verdict(one, two, cores):
     return f"working together does not pay in this measurement: {times}; {reason}"
 
 
-def disagreements(one, two):
+def disagreements(one: Measured, two: Measured) -> list[str]:
     """What one and two workers must have in common, whatever their speed."""
     missed = [
         f"network, {name}: accuracy {run.accuracy:.4f}, wanted {TARGETS['network']}"
@@ -220,7 +221,7 @@ def disagreements(one, two):
 # ------------------------------------------------------------------ the picture
 
 
-def draw(trainings, one, two, about, path):
+def draw(trainings: Sequence[Training], one: Measured, two: Measured, about: str, path: pathlib.Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -253,7 +254,7 @@ def draw(trainings, one, two, about, path):
     pyplot.close(figure)
 
 
-def demo(folder, epochs, repeats, picture):
+def demo(folder: pathlib.Path, epochs: int, repeats: int, picture: pathlib.Path) -> int:
     begun = time.monotonic()
     trainings = train_in_three_languages(folder, epochs)
     single, sync, _ = trainings
@@ -281,7 +282,7 @@ def demo(folder, epochs, repeats, picture):
     return 1 if missed else 0
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "demo", help="folder for weights and plot (build/demo)")
     parser.add_argument("--picture", type=pathlib.Path, help="file of the plot, .png or .svg (FOLDER/loss.png)")

@@ -18,35 +18,35 @@ from train import DIGITS, PIXELS, read_digits
 SHIFTS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
 
 
-def shifted(images):
+def shifted(images: np.ndarray) -> np.ndarray:
     """Each image, and its eight copies that are moved by one pixel: nine times as many rows."""
     padded = np.pad(images[:, :PIXELS].reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     moved = [padded[:, 1 + down : 9 + down, 1 + right : 9 + right].reshape(-1, PIXELS) for down, right in SHIFTS]
     return with_constant(np.concatenate(moved))
 
 
-def with_constant(inputs):
+def with_constant(inputs: np.ndarray) -> np.ndarray:
     return np.hstack([inputs, np.ones((len(inputs), 1), np.float32)])
 
 
 class Network:
     """65 inputs, `hidden` rectified units, 10 scores. All its weights are one array of float32, as the table has them."""
 
-    def __init__(self, hidden):
+    def __init__(self, hidden: int) -> None:
         self.shapes = [(PIXELS + 1, hidden), (hidden + 1, DIGITS)]
         self.split_at = (PIXELS + 1) * hidden
         self.size = self.split_at + (hidden + 1) * DIGITS
 
-    def initial(self):
+    def initial(self) -> np.ndarray:
         generator = np.random.default_rng(1)
         layers = [generator.standard_normal(shape) / np.sqrt(shape[0] / 2) for shape in self.shapes]
         return np.concatenate([layer.ravel() for layer in layers]).astype(np.float32)
 
-    def layers(self, weights):
+    def layers(self, weights: np.ndarray) -> list[np.ndarray]:
         parts = weights[: self.split_at], weights[self.split_at :]
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes)]
 
-    def forward(self, weights, inputs):
+    def forward(self, weights: np.ndarray, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rectified units, and the probabilities of the digits."""
         first, second = self.layers(weights)
         units = np.maximum(inputs @ first, 0)
@@ -54,7 +54,7 @@ class Network:
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         return units, scores / scores.sum(axis=1, keepdims=True)
 
-    def gradient(self, weights, inputs, labels):
+    def gradient(self, weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The gradient of the summed cross entropy."""
         second = self.layers(weights)[1]
         units, errors = self.forward(weights, inputs)
@@ -62,15 +62,15 @@ class Network:
         back = (errors @ second[:-1].T) * (units > 0)
         return np.concatenate([(inputs.T @ back).ravel(), (units.T @ errors).ravel(), errors.sum(axis=0)])
 
-    def loss(self, weights, inputs, labels):
+    def loss(self, weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> float:
         probabilities = self.forward(weights, inputs)[1]
-        return -np.log(probabilities[np.arange(len(labels)), labels]).mean()
+        return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
 
-    def accuracy(self, weights, inputs, labels):
-        return (self.forward(weights, inputs)[1].argmax(axis=1) == labels).mean()
+    def accuracy(self, weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> float:
+        return float((self.forward(weights, inputs)[1].argmax(axis=1) == labels).mean())
 
 
-def data():
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Shifted images for training, in an order that is the same everywhere, and the images for testing as they are."""
     train_inputs, train_labels, test_inputs, test_labels = read_digits()
     order = np.random.default_rng(0).permutation(len(train_labels) * len(SHIFTS))
@@ -78,7 +78,7 @@ def data():
     return inputs, np.tile(train_labels, len(SHIFTS))[order], test_inputs.astype(np.float32), test_labels
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--hidden", type=int, default=512, help="units between inputs and scores")

@@ -17,7 +17,7 @@ PIXELS, DIGITS = 64, 10
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 
 
-def read_digits():
+def read_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (inputs, labels) for training, then for testing. An input is 64 pixels of 0 .. 1 and a constant 1."""
     with gzip.open(DATA, "rt") as file:
         numbers = np.loadtxt(file, delimiter=",")
@@ -27,28 +27,29 @@ def read_digits():
     return inputs[~test], labels[~test], inputs[test], labels[test]
 
 
-def probabilities(weights, inputs):
+def probabilities(weights: np.ndarray, inputs: np.ndarray) -> np.ndarray:
     scores = inputs @ weights
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return scores / scores.sum(axis=1, keepdims=True)
+    powers: np.ndarray = np.exp(scores - scores.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers
 
 
-def gradient(weights, inputs, labels):
+def gradient(weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The gradient of the summed cross entropy."""
     errors = probabilities(weights, inputs)
     errors[np.arange(len(labels)), labels] -= 1
-    return inputs.T @ errors
+    return np.asarray(inputs.T @ errors)
 
 
-def loss(weights, inputs, labels):
-    return -np.log(probabilities(weights, inputs)[np.arange(len(labels)), labels]).mean()
+def loss(weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> float:
+    return float(-np.log(probabilities(weights, inputs)[np.arange(len(labels)), labels]).mean())
 
 
-def accuracy(weights, inputs, labels):
-    return ((inputs @ weights).argmax(axis=1) == labels).mean()
+def accuracy(weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> float:
+    return float(((inputs @ weights).argmax(axis=1) == labels).mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--rate", type=float, default=2.0, help="learning rate")

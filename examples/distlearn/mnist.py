@@ -11,6 +11,7 @@ equivalent; ranks of the three languages can train together:
 
 import itertools
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -26,7 +27,7 @@ sgd = distlearn.AllReduceSGD(group)
 train, test = digits.load()
 
 
-def steps_of(epoch):
+def steps_of(epoch: int) -> Iterator[digits.Images]:
     """The batches of this rank, or those of several ranks joined."""
     if not asked.in_place_of:
         yield from digits.batches(digits.share(train, group.rank, group.size), asked.batch, group.rank, epoch)
@@ -34,7 +35,8 @@ def steps_of(epoch):
     ranks = range(asked.in_place_of)
     of_all = [digits.batches(digits.share(train, rank, len(ranks)), asked.batch, rank, epoch) for rank in ranks]
     for step in itertools.zip_longest(*of_all):
-        yield [np.concatenate(parts) for parts in zip(*(batch for batch in step if batch))]
+        inputs, labels = zip(*(batch for batch in step if batch))
+        yield np.concatenate(inputs), np.concatenate(labels)
 
 
 params = digits.parameters()

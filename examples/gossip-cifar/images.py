@@ -5,6 +5,7 @@ import io
 import pathlib
 import pickle
 import tarfile
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ class _Arrays(pickle.Unpickler):
 
     ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
-    def find_class(self, module, name):
+    def find_class(self, module: str, name: str) -> Any:
         if (module.replace("_core", "core"), name) == ("numpy.core.multiarray", "_reconstruct"):
             return np.empty(0).__reduce__()[0]  # numpy's _reconstruct, whose module differs between NumPy versions
         if (module, name) not in self.ALLOWED:
@@ -25,26 +26,29 @@ class _Arrays(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _read_pickle(content):
+def _read_pickle(content: bytes) -> tuple[np.ndarray, np.ndarray]:
     batch = _Arrays(io.BytesIO(content), encoding="bytes").load()
     return batch[b"data"].reshape(-1, *SHAPE), np.array(batch[b"labels"], dtype=np.int64)
 
 
-def _read_binary(content):
+def _read_binary(content: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Each record is one byte for the label, then the image."""
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + int(np.prod(SHAPE)))
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].astype(np.int64)
 
 
-def read_cifar(archive):
+def read_cifar(archive: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Reads cifar-10-python.tar.gz or cifar-10-binary.tar.gz."""
-    train, test = [], []
+    train: list[tuple[np.ndarray, np.ndarray]] = []
+    test: list[tuple[np.ndarray, np.ndarray]] = []
     with tarfile.open(archive) as tar:
         for member in sorted(tar, key=lambda member: member.name):
             name = pathlib.PurePath(member.name)
             part = train if name.stem.startswith("data_batch") else test if name.stem == "test_batch" else None
             if part is not None:
-                content = tar.extractfile(member).read()
+                file = tar.extractfile(member)
+                assert file
+                content = file.read()
                 part.append(_read_binary(content) if name.suffix == ".bin" else _read_pickle(content))
     if not train or not test:
         raise SystemExit(f"{archive} is not a CIFAR-10 archive (Python or binary): it has no data_batch_1 or no test_batch")
@@ -52,7 +56,7 @@ def read_cifar(archive):
     return images.astype(np.float32) / 128 - 1, labels, test_images.astype(np.float32) / 128 - 1, test_labels
 
 
-def read_digits():
+def read_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     with gzip.open(DIGITS, "rt") as file:
         numbers = np.loadtxt(file, delimiter=",", dtype=np.float32)
     images, labels = numbers[:, :64].reshape(-1, 1, 8, 8) / 8 - 1, numbers[:, 64].astype(np.int64)
@@ -60,6 +64,6 @@ def read_digits():
     return images[~test], labels[~test], images[test], labels[test]
 
 
-def read_images(archive):
+def read_images(archive: str | None) -> tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns the name of the data, then (images, labels) for training and for testing."""
     return ("CIFAR-10", *read_cifar(archive)) if archive else ("the repository's digits", *read_digits())

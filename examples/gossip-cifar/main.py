@@ -8,6 +8,8 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,14 +21,14 @@ SKETCHED = 16  # the length of a model's sketch
 BARS = 20      # the number of nodes that show a progress bar
 
 
-def make_network(channels, size):
+def make_network(channels: int, size: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(channels, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(32 * (size // 2) ** 2, 64), nn.ReLU(), nn.Linear(64, 10),
     )
 
 
-def read_options():
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", help="YAML file with the nodes")
     parser.add_argument("--name", help="name of this node")
@@ -44,7 +46,7 @@ def read_options():
     return options
 
 
-def share_of(options):
+def share_of(options: argparse.Namespace) -> tuple[int, int]:
     """Returns (this node's index, the number of nodes)."""
     if options.alone:
         return 0, 1
@@ -56,25 +58,26 @@ def share_of(options):
     return names.index(options.name), len(names)
 
 
-def sketch(net):
+def sketch(net: nn.Module) -> list[float]:
     """Random projections, the same on all nodes: the distance of two sketches approximates that of the models."""
     vector = torch.cat([parameter.detach().reshape(-1) for parameter in net.parameters()]).cpu()
     random = torch.Generator().manual_seed(1)
     return [(torch.randn(len(vector), generator=random) @ vector).item() / SKETCHED ** 0.5 for _ in range(SKETCHED)]
 
 
-def batches(count, passes, size):
+def batches(count: int, passes: int, size: int) -> list[torch.Tensor]:
     """Batches of image indices; each image occurs `passes` times."""
     return [some for _ in range(passes) for some in torch.randperm(count).split(size)]
 
 
-def moved(images):
+def moved(images: torch.Tensor) -> torch.Tensor:
     """Data augmentation: shifts the batch by up to an eighth of its size in each direction."""
     most = images.shape[-1] // 8
     return torch.roll(images, torch.randint(-most, most + 1, (2,)).tolist(), (-2, -1))
 
 
-def train(net, conn, options, images, labels, passes, bar, report):
+def train(net: nn.Module, conn: Any, options: argparse.Namespace, images: torch.Tensor, labels: torch.Tensor, passes: int, bar: tqdm,
+          report: Callable[[int, float], None]) -> None:
     """Trains for all epochs, each of `passes` passes over the images."""
     optimizer = torch.optim.SGD(net.parameters(), lr=options.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
@@ -97,7 +100,7 @@ def train(net, conn, options, images, labels, passes, bar, report):
         report(epoch, sum(losses) / len(losses))
 
 
-def main():
+def main() -> None:
     options = read_options()
     place, count = share_of(options)
     what, *data = read_images(options.data)
@@ -118,11 +121,11 @@ def main():
     bar = tqdm(total=options.epochs * count * -(-own // options.batch), desc=options.name or "alone", unit=" batches", position=place,
                disable=not shown, file=os.fdopen(options.bars, "w", closefd=False) if shown else sys.stderr)
 
-    def accuracy():
+    def accuracy() -> float:
         with torch.no_grad():
-            return (net(test_images).argmax(1) == test_labels).float().mean().item()
+            return float((net(test_images).argmax(1) == test_labels).float().mean())
 
-    def report(epoch, loss):
+    def report(epoch: int, loss: float) -> None:
         reached = accuracy()
         bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{reached:.4f}")
         if not (shown and sys.stdout.isatty()):

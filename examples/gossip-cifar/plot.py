@@ -15,12 +15,12 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def read_logs(pattern):
+def read_logs(pattern: str) -> dict[str, np.ndarray]:
     files = sorted((HERE / "logs").glob(pattern), key=lambda file: (len(file.stem), file.stem))
     return {file.stem: np.loadtxt(file, delimiter=",", ndmin=2) for file in files}
 
 
-def main():
+def main() -> None:
     logs = read_logs("*.csv")
     logs.pop("alone", None)
     if not logs:

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import time
+from collections.abc import Sequence
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -26,39 +27,40 @@ import polyverso.jax as pj  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 BATCH = 64  # images of all ranks
+Layers = list[dict[str, jax.Array]]  # weights and biases
 
 
-def images():
+def images() -> list[tuple[np.ndarray, np.ndarray]]:
     """(inputs, labels) for training, then for testing: every fourth image."""
     numbers = np.loadtxt(gzip.open(DATA, "rt"), delimiter=",", dtype="float32")
     test = np.arange(len(numbers)) % 4 == 3
     return [(numbers[part, :64] / 16, numbers[part, 64].astype("int32")) for part in (~test, test)]
 
 
-def network(key, sizes):
+def network(key: jax.Array, sizes: Sequence[int]) -> Layers:
     """Weights and biases of each layer."""
     keys = jax.random.split(key, len(sizes) - 1)
     return [{"w": jax.random.normal(key, (before, after)) * (2 / before) ** 0.5, "b": jnp.zeros(after)}
             for key, before, after in zip(keys, sizes, sizes[1:])]
 
 
-def outputs(layers, inputs):
+def outputs(layers: Layers, inputs: np.ndarray) -> jax.Array:
     for layer in layers[:-1]:
         inputs = jax.nn.relu(inputs @ layer["w"] + layer["b"])
     return inputs @ layers[-1]["w"] + layers[-1]["b"]
 
 
-def loss_of(layers, inputs, labels):
+def loss_of(layers: Layers, inputs: np.ndarray, labels: np.ndarray) -> jax.Array:
     return -jnp.take_along_axis(jax.nn.log_softmax(outputs(layers, inputs)), labels[:, None], 1).mean()
 
 
 @jax.jit
-def step(layers, inputs, labels):
+def step(layers: Layers, inputs: np.ndarray, labels: np.ndarray) -> tuple[jax.Array, Layers]:
     loss, gradients = pj.pmean(jax.value_and_grad(loss_of)(layers, inputs, labels))  # one operation
     return loss, jax.tree.map(lambda value, gradient: value - 0.05 * gradient, layers, gradients)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--hidden", type=int, default=128, help="units of each of two layers (default: %(default)s)")

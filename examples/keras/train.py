@@ -13,6 +13,8 @@ import json
 import os
 import pathlib
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -25,7 +27,7 @@ import polyverso.keras as pk  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 STEPS = 50  # of an epoch
-WAYS = {
+WAYS: dict[str, Callable[[], Any]] = {
     "allreduce": lambda: pk.AllReduceCallback(),
     "local": lambda: pk.LocalSGDCallback(inner_steps=10),
     # Momentum 0.9, the default, is for more exchanges than these 20.
@@ -35,14 +37,14 @@ WAYS = {
 }
 
 
-def images():
+def images() -> list[tuple[np.ndarray, np.ndarray]]:
     """(inputs, labels) for training, then for testing: every fourth image."""
     numbers = np.loadtxt(gzip.open(DATA, "rt"), delimiter=",", dtype="float32")
     test = np.arange(len(numbers)) % 4 == 3
     return [(numbers[part, :64] / 16, numbers[part, 64].astype("int32")) for part in (~test, test)]
 
 
-def batches(inputs, labels, size, seed):
+def batches(inputs: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches without end, in random order."""
     random = np.random.default_rng(seed)
     while True:
@@ -51,14 +53,14 @@ def batches(inputs, labels, size, seed):
 
 
 class Report(keras.callbacks.Callback):
-    def __init__(self, node, exchange):
+    def __init__(self, node: polyverso.Node, exchange: Any) -> None:
         super().__init__()
         self.node, self.exchange = node, exchange
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Any = None) -> None:
         self.begun = time.perf_counter()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         meter = getattr(self.exchange, "meter", None)
         report = {"step": STEPS * (epoch + 1), "loss": round(logs["val_loss"], 5), "error": round(1 - logs["val_accuracy"], 4),
                   "seconds": round(time.perf_counter() - self.begun, 3), "bytes": meter.payload_bytes if meter else None}
@@ -66,7 +68,7 @@ class Report(keras.callbacks.Callback):
             print(json.dumps(report), flush=True)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--how", choices=WAYS, default="allreduce", help="what the ranks exchange (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=20)

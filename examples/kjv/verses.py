@@ -18,17 +18,17 @@ class Missing(Exception):
     """The text is not available. The message says how to get it."""
 
 
-def verses():
+def verses() -> list[tuple[str, str]]:
     """Returns [(book, text)], in order. Raises Missing."""
     found = [VERSE.match(line) for line in whole_text().splitlines()]
     return [(match[1], match[4]) for match in found if match]
 
 
-def words_of(text):
+def words_of(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def whole_text():
+def whole_text() -> str:
     path = data_file()
     data = path.read_bytes()
     # The header: 80 bytes of title; then, big-endian: a zero, the window size, the number of windows, the start of each
@@ -40,11 +40,11 @@ def whole_text():
     return b"".join(unpacked(data[begin:end]) for begin, end in zip(offsets, offsets[1:])).decode("latin-1")
 
 
-def unpacked(window):
+def unpacked(window: bytes) -> bytes:
     return subprocess.run(["gzip", "-dc"], input=COMPRESS + window, stdout=subprocess.PIPE, check=True).stdout
 
 
-def data_file():
+def data_file() -> pathlib.Path:
     """The path according to dpkg, or the package's usual path if there is no dpkg."""
     try:
         listed = subprocess.run(["dpkg", "-L", PACKAGE], capture_output=True, text=True).stdout.split("\n")

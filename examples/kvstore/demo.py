@@ -15,6 +15,7 @@ import pathlib
 import re
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -33,9 +34,9 @@ PERL, PYTHON, LUA = "train.pl", "train.py", "train.lua"
 class Part(jobs.Job):
     """One training of some workers. Each worker is a script; all get the same arguments."""
 
-    def __init__(self, name, scripts, epochs, arguments):
-        self.curve = []  # (epoch, loss)
-        self.accuracy = None
+    def __init__(self, name: str, scripts: Sequence[str], epochs: int, arguments: Sequence[object]) -> None:
+        self.curve: list[tuple[int, float]] = []  # (epoch, loss)
+        self.accuracy = 0.0  # until the training ends
         self._epochs = epochs
         interpreters = {PERL: find("perl"), PYTHON: sys.executable, LUA: find("luajit")}
         line = [find("polyverso"), "run", "--servers", "2", "--"]
@@ -43,13 +44,13 @@ class Part(jobs.Job):
             line += ["---"] * (at > 0) + [interpreters[script], str(HERE / script), "--epochs", str(epochs), *map(str, arguments)]
         super().__init__(name, line, LIMIT_S)
 
-    def run(self, killed_after=None):
+    def run(self, killed_after: int | None = None) -> None:
         """Runs the training. With `killed_after`, kills all processes once that epoch is over."""
         self.watch(self._read, (lambda: self.curve and self.curve[-1][0] >= killed_after) if killed_after else None)
-        if not self.curve or (self.accuracy is None and not killed_after):
+        if not self.curve or (not self.accuracy and not killed_after):
             raise Failure(f"{self.name}: training printed nothing")
 
-    def _read(self, line):
+    def _read(self, line: str) -> None:
         epoch, final = EPOCH.search(line), FINAL.search(line)
         if epoch:
             self.curve.append((int(epoch[1]), float(epoch[2])))
@@ -59,7 +60,7 @@ class Part(jobs.Job):
         else:
             print(line, end="", flush=True)
 
-    def _show(self, done, text):
+    def _show(self, done: int, text: str) -> None:
         """Prints a bar that overwrites itself on a terminal; elsewhere, one line for every tenth of the epochs."""
         full = round(BAR * done / self._epochs)
         line = f"{self.name:9}[{'#' * full}{'.' * (BAR - full)}] epoch {done:3}  {text}"
@@ -69,7 +70,7 @@ class Part(jobs.Job):
             print(line, flush=True)
 
 
-def draw(first, second, others, path):
+def draw(first: Part, second: Part, others: Sequence[Part], path: pathlib.Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -87,7 +88,7 @@ def draw(first, second, others, path):
     figure.savefig(path, dpi=120)
 
 
-def missed_targets(first, second, parts):
+def missed_targets(first: Part, second: Part, parts: Sequence[Part]) -> Iterator[str]:
     begun, before, after = first.curve[0][1], first.curve[-1][1], second.curve[0][1]
     print(f"loss: {begun:.4f} at first, {before:.4f} when killed, {after:.4f} once resumed, {second.curve[-1][1]:.4f} at the end")
     if after > before + 0.1 * (begun - before):
@@ -100,7 +101,7 @@ def missed_targets(first, second, parts):
             yield f"{part.name}: a test accuracy of {part.accuracy:.4f}, less than {TARGET}"
 
 
-def demo(folder, epochs):
+def demo(folder: pathlib.Path, epochs: int) -> int:
     states = folder / "states"
     shutil.rmtree(states, ignore_errors=True)
     states.mkdir(parents=True)
@@ -123,7 +124,7 @@ def demo(folder, epochs):
     return 1 if missed else 0
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=HERE.parents[1] / "build" / "kvstore", help="(build/kvstore)")
     parser.add_argument("--epochs", type=int, default=60)

@@ -13,6 +13,7 @@ import argparse
 import gzip
 import pathlib
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import polyverso
@@ -23,7 +24,7 @@ DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 KEYS = ["w1", "b1", "w2", "b2"]
 
 
-def read_digits():
+def read_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (inputs, labels) for training, then for testing: every fourth image."""
     with gzip.open(DATA, "rt") as file:
         numbers = np.loadtxt(file, delimiter=",", dtype=np.float32)
@@ -32,14 +33,14 @@ def read_digits():
     return inputs[~test], labels[~test], inputs[test], labels[test]
 
 
-def first_values():
+def first_values() -> list[np.ndarray]:
     """Initial values, the same in all languages. The store takes those of worker 0."""
     w1 = Tensor.normal((PIXELS, HIDDEN), 1, 0, 0.1).numpy()
     w2 = Tensor.normal((HIDDEN, DIGITS), 2, 0, 0.1).numpy()
     return [w1, np.zeros(HIDDEN, np.float32), w2, np.zeros(DIGITS, np.float32)]
 
 
-def forward(values, inputs):
+def forward(values: Sequence[np.ndarray], inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     w1, b1, w2, b2 = values
     hidden = np.tanh(inputs @ w1 + b1)
     scores = hidden @ w2 + b2
@@ -47,7 +48,7 @@ def forward(values, inputs):
     return hidden, scores / scores.sum(axis=1, keepdims=True)
 
 
-def gradients(values, inputs, labels):
+def gradients(values: Sequence[np.ndarray], inputs: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
     """The gradients of the summed cross entropy, by key."""
     hidden, errors = forward(values, inputs)
     errors[np.arange(len(labels)), labels] -= 1
@@ -55,13 +56,13 @@ def gradients(values, inputs, labels):
     return [inputs.T @ below, below.sum(axis=0), hidden.T @ errors, errors.sum(axis=0)]
 
 
-def loss_and_accuracy(values, train, test):
+def loss_and_accuracy(values: Sequence[np.ndarray], train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
     chances = forward(values, train[0])[1][np.arange(len(train[1])), train[1]]
     right = forward(values, test[0])[1].argmax(axis=1) == test[1]
-    return -np.log(chances).mean(), right.mean()
+    return float(-np.log(chances).mean()), float(right.mean())
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--type", default="dist_sync", help="type of the store")
     parser.add_argument("--epochs", type=int, default=30)

@@ -22,10 +22,10 @@ FOLDER = HERE.parents[1] / "build" / "lm"
 RARE = 5
 
 
-def make(folder, tokens=None):
+def make(folder: pathlib.Path, tokens: int | None = None) -> tuple[int, int]:
     """Writes both files. `tokens` limits the length of the text. Returns the number of words and of tokens."""
-    text = (word for _, verse in verses.verses() for word in verses.words_of(verse))
-    text = list(itertools.islice(text, tokens))
+    words = (word for _, verse in verses.verses() for word in verses.words_of(verse))
+    text = list(itertools.islice(words, tokens))
     counts = sorted(collections.Counter(text).items(), key=lambda item: (-item[1], item[0]))
     counts = [(word, count) for word, count in counts if count >= RARE]
     number = {word: at for at, (word, _) in enumerate(counts)}
@@ -38,7 +38,7 @@ def make(folder, tokens=None):
     return len(counts), len(numbers)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="output folder (build/lm)")
     parser.add_argument("--tokens", type=int, help="only the first N words of the text")

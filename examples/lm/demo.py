@@ -14,15 +14,18 @@ import shutil
 import statistics
 import sys
 import time
+from collections.abc import Iterator, Sequence
 
 import corpus
 import nearest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "kjv"))
 
 import jobs  # noqa: E402: in the folder above
 from jobs import Failure, find, shown  # noqa: E402
+from verses import Missing  # noqa: E402
 
 WORKERS = 3
 LIMIT_S = 400  # limit of each part
@@ -36,28 +39,28 @@ SAVED = re.compile(r"saved after round (\d+) of \d+")
 class Part(jobs.Job):
     """One `polyverso run` of the training. It ends by itself or is killed."""
 
-    def __init__(self, name, servers, arguments):
-        self.curve = []  # (block, loss)
+    def __init__(self, name: str, servers: int, arguments: Sequence[object]) -> None:
+        self.curve: list[tuple[int, float]] = []  # (block, loss)
         self.saved = 0  # blocks in the newest checkpoint
-        self.total = None
+        self.total = 0
         trainers = [[sys.executable, "train.py"], [find("perl"), "train.pl"], [find("luajit"), "train.lua"]]
         line = [find("polyverso"), "run", "--servers", str(servers), "--"]
         for at, (interpreter, script) in enumerate(trainers):
             line += ["---"] * (at > 0) + [interpreter, str(HERE / script), *map(str, arguments)]
         super().__init__(name, line, LIMIT_S)
 
-    def run(self, killed_at=None):
+    def run(self, killed_at: float | None = None) -> None:
         """Reads worker 0's output. With `killed_at`, kills all processes once this part is done and a checkpoint
         exists."""
         self.watch(self._read, (lambda: self.saved and self._part() >= killed_at) if killed_at else None)
         if not self.curve:
             raise Failure(f"{self.name}: training printed nothing")
 
-    def _part(self):
+    def _part(self) -> float:
         """The part of the whole training that is done, 0 .. 1."""
         return self.curve[-1][0] / self.total if self.curve else 0
 
-    def _read(self, line):
+    def _read(self, line: str) -> None:
         at, saved = LINE.search(line), SAVED.search(line)
         if at:
             done, self.total = int(at[1]), int(at[2])
@@ -69,7 +72,7 @@ class Part(jobs.Job):
         elif "trained: " not in line:
             print(line, end="", flush=True)
 
-    def _show(self, part, text):
+    def _show(self, part: float, text: str) -> None:
         """Prints a bar that overwrites itself on a terminal; elsewhere, one line for every tenth of the training."""
         full = round(BAR * part)
         line = f"{self.name:8}[{'#' * full}{'.' * (BAR - full)}] {100 * part:5.1f} %  {text}"
@@ -79,13 +82,13 @@ class Part(jobs.Job):
             print(line, flush=True)
 
 
-def loss_at(curve, count, last):
+def loss_at(curve: Sequence[tuple[int, float]], count: int, last: bool) -> float:
     """The mean of `count` reports at the start or the end of a curve. A single report covers only a few blocks."""
     some = curve[-count:] if last else curve[:count]
     return statistics.fmean(loss for _, loss in some)
 
 
-def draw(first, second, path):
+def draw(first: Part, second: Part, path: pathlib.Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -102,7 +105,7 @@ def draw(first, second, path):
     figure.savefig(path, dpi=120)
 
 
-def missed_targets(first, second, shared, chance):
+def missed_targets(first: Part, second: Part, shared: float, chance: float) -> Iterator[str]:
     begun, before = first.curve[0][1], loss_at(first.curve, 3, last=True)
     after, ended = loss_at(second.curve, 3, last=False), loss_at(second.curve, 3, last=True)
     print(f"loss: {begun:.3f} at first, {before:.3f} when killed, {after:.3f} once resumed, {ended:.3f} at the end")
@@ -119,7 +122,7 @@ def missed_targets(first, second, shared, chance):
         yield f"of ten nearest words, only {10 * shared:.2f} match those found by counting"
 
 
-def demo(folder, tokens, epochs, save_every, report):
+def demo(folder: pathlib.Path, tokens: int | None, epochs: int, save_every: int, report: float) -> int:
     begun = time.monotonic()
     words, count = corpus.make(folder, tokens)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -143,17 +146,17 @@ def demo(folder, tokens, epochs, save_every, report):
     return 1 if missed else 0
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=corpus.FOLDER, help="(build/lm)")
     parser.add_argument("--smoke", action="store_true", help="quick check with a small part of the text")
     options = parser.parse_args()
-    scale = {"tokens": 120_000, "epochs": 5, "save_every": 20, "report": 0.25}
-    if not options.smoke:
-        scale = {"tokens": None, "epochs": 8, "save_every": 200, "report": 1}
+    folder = options.folder.resolve()
     try:
-        return demo(options.folder.resolve(), **scale)
-    except (Failure, corpus.verses.Missing) as failure:
+        if options.smoke:
+            return demo(folder, tokens=120_000, epochs=5, save_every=20, report=0.25)
+        return demo(folder, tokens=None, epochs=8, save_every=200, report=1)
+    except (Failure, Missing) as failure:
         print(f"lm: failed: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

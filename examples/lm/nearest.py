@@ -9,6 +9,7 @@ The last line compares them with vectors that need no training: counts of the wo
 import argparse
 import pathlib
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,29 +22,29 @@ JUDGED = slice(100, 500)  # by frequency: frequent enough to have a meaning, and
 class Vectors:
     """One row per word, of length 1."""
 
-    def __init__(self, words, rows):
+    def __init__(self, words: Sequence[str], rows: np.ndarray) -> None:
         self.words = words
         self.number = {word: at for at, word in enumerate(words)}
         self._rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
-    def nearest(self, word, count):
+    def nearest(self, word: int, count: int) -> np.ndarray:
         """The numbers of the `count` words nearest to word number `word`, nearest first."""
         likeness = self._rows @ self._rows[word]
         likeness[word] = -2
         return np.argsort(-likeness)[:count]
 
 
-def words_of(folder):
+def words_of(folder: pathlib.Path) -> list[str]:
     return [line.split()[0] for line in (folder / "words.txt").read_text(encoding="ascii").splitlines()]
 
 
-def trained(folder):
+def trained(folder: pathlib.Path) -> Vectors:
     """The vectors that train.py, train.pl or train.lua has written."""
     words = words_of(folder)
     return Vectors(words, np.fromfile(folder / "vectors.f32", np.float32).reshape(len(words), -1))
 
 
-def counted(folder):
+def counted(folder: pathlib.Path) -> Vectors:
     """Positive pointwise mutual information of each word and its context words, computed directly from the text.
     Skip-gram with negative sampling approximates it with fewer numbers (Levy and Goldberg, NIPS 2014)."""
     words = words_of(folder)
@@ -54,20 +55,20 @@ def counted(folder):
         for word, context in ((tokens[:-distance], tokens[distance:]), (tokens[distance:], tokens[:-distance])):
             known = context < contexts
             counts += np.bincount(word[known] * contexts + context[known], minlength=counts.size)
-    counts = counts.reshape(len(words), contexts)
-    expected = counts.sum(1, keepdims=True) * counts.sum(0, keepdims=True) / counts.sum()
+    table = counts.reshape(len(words), contexts)
+    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
-        return Vectors(words, np.nan_to_num(np.maximum(np.log(counts / expected), 0), nan=0).astype(np.float32))
+        return Vectors(words, np.nan_to_num(np.maximum(np.log(table / expected), 0), nan=0).astype(np.float32))
 
 
-def agreement(one, other, count=10):
+def agreement(one: Vectors, other: Vectors, count: int = 10) -> tuple[float, float]:
     """Returns the part of a word's nearest words that both share, on average, and its value by chance."""
     judged = range(len(one.words))[JUDGED]
     shared = [len(np.intersect1d(one.nearest(word, count), other.nearest(word, count))) for word in judged]
     return float(np.mean(shared)) / count, count / len(one.words)
 
 
-def show(folder, words=WORDS):
+def show(folder: pathlib.Path, words: Sequence[str] = WORDS) -> tuple[float, float]:
     """Prints the nearest words of `words`; returns agreement()."""
     learned = trained(folder)
     for word in words:
@@ -81,7 +82,7 @@ def show(folder, words=WORDS):
     return shared, chance
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "lm"
     parser.add_argument("--folder", type=pathlib.Path, default=default)

@@ -32,7 +32,7 @@ class Corpus:
     """The text as numbers, and the distributions to draw from. The draws of a block depend only on seed and number, so
     a resumed training repeats those of the killed one."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder: pathlib.Path, seed: int) -> None:
         if not (folder / "tokens.i32").exists():
             sys.exit(f"train.py: there is no corpus in {folder}: run corpus.py first")
         lines = (folder / "words.txt").read_text(encoding="ascii").split("\n")[:-1]
@@ -46,7 +46,7 @@ class Corpus:
         self._noise /= self._noise[-1]
         self._seed = seed
 
-    def block(self, number):
+    def block(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the kept words of block `number`, the window of each, and the pool of negatives."""
         random = np.random.default_rng((self._seed, number))
         words = self.tokens[number % self.blocks * BLOCK :][:BLOCK]
@@ -55,11 +55,11 @@ class Corpus:
         return words, reach, np.minimum(np.searchsorted(self._noise, random.random(POOL)), self.words - 1)
 
 
-def sigmoid(scores):
-    return 1 / (1 + np.exp(-scores))
+def sigmoid(scores: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-scores)))
 
 
-def gradients(middles, outer, pool, reach):
+def gradients(middles: np.ndarray, outer: np.ndarray, pool: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
     """Returns the gradients of the loss by each row of the three matrices, the loss, and its number of pairs.
 
     Row i of `middles` and of `outer` is the input and the output vector of word i of the block. A pair of words (i, j)
@@ -86,17 +86,17 @@ def gradients(middles, outer, pool, reach):
 class Report:
     """Prints the progress of all workers, on worker 0, every `seconds` seconds."""
 
-    def __init__(self, progress, total, seconds):
+    def __init__(self, progress: polyverso.Table, total: int, seconds: float) -> None:
         self.progress, self.total, self.seconds = progress, total, seconds
         self.begun = self.last = time.monotonic()
         self.first = self.done()
         self.loss = self.pairs = 0.0
         self.mean = float("nan")
 
-    def done(self):
+    def done(self) -> int:
         return int(self.progress.get().sum())
 
-    def note(self, loss, pairs, at_once=False):
+    def note(self, loss: float, pairs: float, at_once: bool = False) -> None:
         self.loss += loss
         self.pairs += pairs
         now = time.monotonic()
@@ -114,14 +114,15 @@ class Report:
         self.last, self.loss, self.pairs = now, 0.0, 0.0
 
 
-def train(node, options):
+def train(node: polyverso.Node, options: argparse.Namespace) -> None:
     corpus = Corpus(options.folder, options.seed)
     saved = str(options.folder / "checkpoints")
     if options.resume:
         node.load(saved)  # creating the tables below then finds them with their values
-    shape = {"rows": corpus.words, "cols": DIMENSIONS, "updater": UPDATER, "staleness": STALENESS}
-    inputs = node.sparse(name="input", initial_range=0.5 / DIMENSIONS, seed=options.seed, **shape)
-    outputs = node.sparse(name="output", **shape)
+    inputs = node.sparse(
+        corpus.words, DIMENSIONS, name="input", updater=UPDATER, staleness=STALENESS, initial_range=0.5 / DIMENSIONS, seed=options.seed
+    )
+    outputs = node.sparse(corpus.words, DIMENSIONS, name="output", updater=UPDATER, staleness=STALENESS)
     me, workers = node.worker_id, node.num_workers
     # The rounds that each worker has done. Saved together with the vectors.
     progress = node.array(workers, dtype="int64", name="progress")
@@ -155,7 +156,7 @@ def train(node, options):
         print(f"trained: see nearest.py for what is in {options.folder / 'vectors.f32'}", flush=True)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "lm"
     parser.add_argument("--folder", type=pathlib.Path, default=default, help="output folder of corpus.py; results go there too")

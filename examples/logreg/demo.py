@@ -12,13 +12,16 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import testaments
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "kjv"))
 
 from jobs import Failure, find  # noqa: E402: in the folder above
+from verses import Missing  # noqa: E402
 
 LIMIT_S = 100  # limit of one training
 FINAL = re.compile(r"final accuracy ([\d.]+) auc ([\d.]+) loss ([\d.]+) stored (\d+) zero (\d+)")
@@ -28,7 +31,7 @@ EPOCH = re.compile(r"epoch \d+ loss ([\d.]+)")
 class Result:
     """The result of one training, parsed from its output."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         final = FINAL.search(text)
         if final is None:
             raise Failure(f"training ended without a result:\n{text}")
@@ -37,7 +40,7 @@ class Result:
         self.losses = [float(loss) for loss in EPOCH.findall(text)]
 
 
-def train(folder, l1):
+def train(folder: pathlib.Path, l1: float) -> Result:
     workers = [[find("perl"), str(HERE / "train.pl")], [sys.executable, str(HERE / "train.py")]]
     line = [find("polyverso"), "run", "--servers", "1"]
     for at, worker in enumerate(workers):
@@ -54,7 +57,7 @@ def train(folder, l1):
     return Result(done.stdout)
 
 
-def missed_targets(plain, sparse):
+def missed_targets(plain: Result, sparse: Result) -> Iterator[str]:
     for name, result in (("without L1", plain), ("with L1", sparse)):
         if result.auc < 0.94:
             yield f"{name}: the area under the curve is {result.auc:.4f}, wanted 0.94"
@@ -66,7 +69,7 @@ def missed_targets(plain, sparse):
         yield f"only {sparse.zero} of {sparse.stored} weights are zero with L1; {plain.zero} were without"
 
 
-def demo(folder, verses):
+def demo(folder: pathlib.Path, verses: int | None) -> int:
     begun = time.monotonic()
     count, held_out = testaments.make(folder, 4, verses)
     print(f"{count:,} verses for training, {held_out:,} for testing; a Perl and a Python worker, one server", flush=True)
@@ -81,14 +84,14 @@ def demo(folder, verses):
     return 1 if missed else 0
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=testaments.FOLDER, help="folder for the files (build/logreg)")
     parser.add_argument("--smoke", action="store_true", help="quick check with a third of the verses")
     options = parser.parse_args()
     try:
         return demo(options.folder.resolve(), 10_000 if options.smoke else None)
-    except (Failure, testaments.verses.Missing) as failure:
+    except (Failure, Missing) as failure:
         print(f"logreg: failed: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import contextlib
 import pathlib
 import sys
 import zlib
+from collections.abc import Iterator
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "kjv"))
@@ -21,13 +22,13 @@ FOLDER = HERE.parents[1] / "build" / "logreg"
 HELD_OUT = 5  # every fifth verse is for testing
 
 
-def features(text):
+def features(text: str) -> list[int]:
     words = verses.words_of(text)
     pairs = (f"{one} {other}" for one, other in zip(words, words[1:]))
     return sorted({zlib.crc32(feature.encode()) for feature in (*words, *pairs)})
 
 
-def labelled():
+def labelled() -> Iterator[tuple[int, list[int]]]:
     """Yields (label, features) for each verse."""
     label = 0
     for book, text in verses.verses():
@@ -35,7 +36,7 @@ def labelled():
         yield label, features(text)
 
 
-def make(folder, files, count=None):
+def make(folder: pathlib.Path, files: int, count: int | None = None) -> list[int]:
     """Writes `files` files for training and one for testing. `count` limits the number of verses, approximately; they
     are then spread over the whole text. Returns the number of verses for training and for testing."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def make(folder, files, count=None):
     return written
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="output folder (build/logreg)")
     parser.add_argument("--files", type=int, default=4, help="number of training files")

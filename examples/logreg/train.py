@@ -15,6 +15,7 @@ import itertools
 import pathlib
 import sys
 import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polyverso
@@ -24,8 +25,11 @@ class Batch:
     """Some lines as one sparse matrix. `lines` has the index of the label of each value, `keys[columns]` the feature of
     each value."""
 
-    def __init__(self, texts):
-        labels, lines, features, values = [], [], [], []
+    def __init__(self, texts: Sequence[str]) -> None:
+        labels: list[bool] = []
+        lines: list[int] = []
+        features: list[int] = []
+        values: list[float] = []
         for text in texts:
             label, *pairs = text.replace(":", " ").split()
             lines += [len(labels)] * (len(pairs) // 2)
@@ -37,39 +41,39 @@ class Batch:
         self.values = np.array(values)
         self.keys, self.columns = np.unique(np.array(features, np.int64), return_inverse=True)
 
-    def scores(self, weights):
+    def scores(self, weights: np.ndarray) -> np.ndarray:
         return np.bincount(self.lines, self.values * weights[self.columns], len(self.labels))
 
-    def gradient(self, errors):
+    def gradient(self, errors: np.ndarray) -> np.ndarray:
         """The gradient of the summed loss, for each key."""
         return np.bincount(self.columns, self.values * errors[self.lines], len(self.keys)).astype(np.float32)
 
 
-def batches(path, size):
+def batches(path: pathlib.Path, size: int) -> Iterator[Batch]:
     with path.open(encoding="ascii") as file:
         while lines := list(itertools.islice(file, size)):
             yield Batch(lines)
 
 
-def loss(scores, labels):
+def loss(scores: np.ndarray, labels: np.ndarray) -> float:
     """The sum of -log of the probability of each label."""
-    return np.logaddexp(0, np.where(labels > 0, -scores, scores)).sum()
+    return float(np.logaddexp(0, np.where(labels > 0, -scores, scores)).sum())
 
 
-def area_under_curve(scores, labels):
+def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float:
     """The probability that a random example of label 1 scores higher than one of label 0."""
     order = np.argsort(scores)
     _, first, count = np.unique(scores[order], return_index=True, return_counts=True)
     ranks = np.repeat(first + (count - 1) / 2, count)  # equal scores share their mean rank
     ones = labels[order] > 0
-    return (ranks[ones].sum() - ones.sum() * (ones.sum() - 1) / 2) / (ones.sum() * (~ones).sum())
+    return float((ranks[ones].sum() - ones.sum() * (ones.sum() - 1) / 2) / (ones.sum() * (~ones).sum()))
 
 
-def train(node, table, options):
+def train(node: polyverso.Node, table: polyverso.Table, options: argparse.Namespace) -> None:
     mine = sorted(options.folder.glob("train*.svm"))[node.worker_id :: node.num_workers]
     begun = time.monotonic()
     for epoch in range(options.epochs):
-        count = total = 0
+        count, total = 0, 0.0
         for batch in itertools.chain.from_iterable(batches(path, options.batch) for path in mine):
             scores = batch.scores(table.get(keys=batch.keys))
             table.add(batch.gradient(1 / (1 + np.exp(-scores)) - batch.labels), keys=batch.keys, wait=False)
@@ -80,13 +84,12 @@ def train(node, table, options):
             print(f"epoch {epoch} loss {total / max(count, 1):.4f} lines/s of this worker {speed:.0f}", flush=True)
 
 
-def judge(table, options):
+def judge(table: polyverso.Table, options: argparse.Namespace) -> None:
     """Prints the quality of the weights on test.svm, and their number."""
-    scores, labels = [], []
+    parts = []
     for batch in batches(options.folder / "test.svm", 1000):
-        scores.append(batch.scores(table.peek(keys=batch.keys)))
-        labels.append(batch.labels)
-    scores, labels = np.concatenate(scores), np.concatenate(labels)
+        parts.append((batch.scores(table.peek(keys=batch.keys)), batch.labels))
+    scores, labels = (np.concatenate(part) for part in zip(*parts))
     stored = zero = 0
     for keys, weights in table.scan():
         stored += len(keys)
@@ -98,7 +101,7 @@ def judge(table, options):
     )
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "logreg"
     parser.add_argument("--folder", type=pathlib.Path, default=default, help="folder with train*.svm and test.svm (build/logreg)")

@@ -5,6 +5,7 @@ import gzip
 import json
 import pathlib
 import time
+from collections.abc import Iterator
 
 import multiverso as mv
 import numpy as np
@@ -13,14 +14,14 @@ from polyverso import capi
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 
 
-def options(epochs):
+def options(epochs: int) -> argparse.Namespace:
     """Reads --epochs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=epochs, help="passes over the images (default: %(default)s)")
     return parser.parse_args()
 
 
-def digits(flat=True):
+def digits(flat: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (images, labels) of this worker for training, then all for testing: every fourth image. Images are
     float32 of 0 .. 1, of shape (count, 64), or (count, 1, 8, 8)."""
     with gzip.open(DATA, "rt") as file:
@@ -33,7 +34,7 @@ def digits(flat=True):
     return images[train][own], labels[train][own], images[test], labels[test]
 
 
-def batches(images, labels, size, epoch):
+def batches(images: np.ndarray, labels: np.ndarray, size: int, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The batches of one epoch, in a new order. Images that do not fill a batch are left out."""
     order = np.random.default_rng([epoch, mv.worker_id()]).permutation(len(labels))
     for first in range(0, len(order) - size + 1, size):
@@ -44,11 +45,11 @@ def batches(images, labels, size, epoch):
 class Report:
     """Prints a line of JSON for each epoch on the master worker; compare.py reads them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         mv.barrier()  # workers need different times to compile their models
         self._begun = time.monotonic()
 
-    def epoch(self, number, loss, error):
+    def epoch(self, number: int, loss: float, error: float) -> None:
         """loss, error: of all images for testing."""
         if not mv.is_master_worker():
             return

@@ -12,19 +12,22 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCHERS = {"polyverso": ["polyverso", "run", "-n"], "mpirun": ["mpirun", "--oversubscribe", "--allow-run-as-root", "-np"]}
 
 
-def train(script, workers, launcher, extra):
+def train(script: str, workers: int, launcher: str, extra: Sequence[str]) -> list[dict[str, Any]]:
     """The epochs of a training, as the example reports them."""
     start = [] if workers == 1 else [*LAUNCHERS[launcher], str(workers), *(["--"] if launcher == "polyverso" else [])]
     # One thread per worker: matrix products would otherwise use the cores of the other workers.
     environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     command = [*start, sys.executable, str(HERE / script), *extra]
-    epochs = []
+    epochs: list[dict[str, Any]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout
         for line in process.stdout:
             if '{"epoch"' in line:
                 epochs.append(json.loads(line[line.index("{"):]))
@@ -35,7 +38,7 @@ def train(script, workers, launcher, extra):
     return epochs
 
 
-def plot(runs, script, path):
+def plot(runs: Sequence[list[dict[str, Any]]], script: str, path: str) -> None:
     import matplotlib
 
     matplotlib.use("agg")
@@ -52,7 +55,7 @@ def plot(runs, script, path):
     print(f"the plot is in {path}")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("script", help="an example of this folder")
     parser.add_argument("-n", type=int, default=4, metavar="N", help="workers (default: %(default)s)")

@@ -19,11 +19,11 @@ CHARACTERS = "0123456789+ "
 QUESTION, ANSWER = 5, 3  # characters
 
 
-def one_hot(text):
+def one_hot(text: str) -> np.ndarray:
     return np.eye(len(CHARACTERS), dtype="float32")[[CHARACTERS.index(character) for character in text]]
 
 
-def sums():
+def sums() -> tuple[np.ndarray, np.ndarray]:
     """All questions as "7+15 ", with the digits reversed, as recurrent networks learn it better, and the answers."""
     pairs = [(a, b) for a in range(100) for b in range(100)]
     np.random.default_rng(0).shuffle(pairs)

@@ -5,6 +5,8 @@
     mpirun -np 4 python3 examples/multiverso/theano_convnet.py
 """
 
+from typing import Any
+
 import common
 import multiverso as mv
 import numpy as np
@@ -22,7 +24,7 @@ images, labels, test_images, test_labels = common.digits(flat=False)
 random = np.random.RandomState(1)
 
 
-def parameter(name, *shape):
+def parameter(name: str, *shape: int) -> Any:
     # MULTIVERSO: mv_shared instead of theano.shared. The master worker's values count.
     fan_in = np.prod(shape[1:]) if len(shape) == 4 else shape[0]
     values = random.normal(size=shape) * np.sqrt(2 / fan_in) if len(shape) > 1 else np.zeros(shape)

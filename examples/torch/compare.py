@@ -13,16 +13,19 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 TRAIN = str(pathlib.Path(__file__).resolve().parent / "train.py")
 # torchrun of PyTorch 1.13 does not start processes on Python 3.11.
 PROBE = "from torch.distributed.elastic.multiprocessing.api import Std, to_map; to_map(Std.from_str('0'), 2)"
 
 
-def run(name, command):
+def run(name: str, command: Sequence[str]) -> list[dict[str, Any]]:
     """The reports of a training."""
-    reports = []
+    reports: list[dict[str, Any]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ, OMP_NUM_THREADS="1")) as process:
+        assert process.stdout
         for line in process.stdout:
             if '{"step"' in line:
                 reports.append(json.loads(line[line.index("{"):]))
@@ -33,7 +36,7 @@ def run(name, command):
     return reports
 
 
-def plot(runs, path):
+def plot(runs: dict[str, list[dict[str, Any]]], path: str) -> None:
     import matplotlib
 
     matplotlib.use("agg")
@@ -52,7 +55,7 @@ def plot(runs, path):
     print(f"the plot is in {path}")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=2, metavar="N", help="ranks (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1000)

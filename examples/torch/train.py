@@ -23,14 +23,14 @@ import polyverso.torch
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
 
 
-def images():
+def images() -> list[tuple[torch.Tensor, torch.Tensor]]:
     """(inputs, labels) for training, then for testing: every fourth image."""
     numbers = torch.from_numpy(np.loadtxt(gzip.open(DATA, "rt"), delimiter=",", dtype=np.float32))
     test = torch.arange(len(numbers)) % 4 == 3
     return [(numbers[part, :64] / 16, numbers[part, 64].long()) for part in (~test, test)]
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", default="polyverso", help="polyverso or gloo (default: %(default)s)")
     parser.add_argument("--diloco", type=int, metavar="H", help="exchange parameters every H steps, not gradients in every step")

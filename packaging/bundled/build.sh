@@ -29,6 +29,6 @@ cmake ${generator:+"$generator"} -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Rel
   echo "polyverso: the bundled library cannot be built; the group \"build\" of $source/packages.txt names the packages that it needs" >&2
   exit 1
 }
-cmake --build "$build" --parallel "${JOBS:-$(nproc)}"
+cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target shipped
 cmake --install "$build" --prefix "$build/installed" --strip >/dev/null
 copy "$build/installed"

@@ -15,8 +15,9 @@ module opens at its first operation. timeout: seconds, None = the node's default
 
 Inside of jit an operation is an ordered jax.experimental.io_callback: its errors are JAX's, with the library's text in
 them. Wait for such a function's results (jax.block_until_ready) before another operation of the same group outside of
-it. Under jax.vmap, an operation is a TypeError. Reverse-mode gradients pass through sums, averages, broadcasts and
-gathers; they are those of the sum of all ranks' losses, so all ranks must compute them.
+it. Under jax.vmap, an operation is a TypeError; inside of jax.checkpoint, JAX raises NotImplementedError. Reverse-mode
+gradients pass through sums, averages, broadcasts and gathers; they are those of the sum of all ranks' losses, so all
+ranks must compute them.
 docs/jax.md is the guide.
 """
 

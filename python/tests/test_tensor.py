@@ -371,6 +371,7 @@ def test_dlpack():
     ours = Tensor.from_dlpack(theirs)
     ours += 1
     assert theirs.tolist() == [1, 2, 3, 4] and ours.dtype == "i32"
+    assert Tensor.from_dlpack(np.empty((2, 0, 3))[:, ::2]).shape == (2, 0, 3)  # strides of no elements mean nothing
     with pytest.raises(polyverso.ArgumentError, match="row-major"):
         Tensor.from_dlpack(np.arange(10.0)[::2])
     with pytest.raises(polyverso.ArgumentError, match="dtype"):

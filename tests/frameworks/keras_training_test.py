@@ -206,6 +206,29 @@ def test_what_is_refused(make, error, text):
         make()
 
 
+def test_the_servers_step_for_each_batch_even_if_the_optimizer_accumulates():
+    """Keras's optimizer.iterations is then no variable."""
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    model.compile(keras.optimizers.SGD(0.5, gradient_accumulation_steps=2), "mse")
+    with polyverso.init():
+        callback = pk.ServerCallback(optimizer="sgd", learning_rate=0.5)
+        model.fit(keras.ops.ones((1, 3)), keras.ops.ones((1, 1)), verbose=0, callbacks=[callback])
+        assert model.get_weights()[0].tolist() == [[1]] * 3  # the gradient is -2, which its own optimizer would not have applied yet
+        callback.close()
+
+
+@pytest.mark.parametrize("make", [
+    pk.AllReduceCallback, lambda: pk.LocalSGDCallback(2), pk.ServerCallback, lambda: pk.ServerCallback(optimizer="sgd")
+])
+def test_closing_twice_is_closing_once(make):
+    """The second one shut down the program's own node."""
+    with polyverso.init() as node:
+        callback = make()
+        callback.close()
+        callback.close()
+        node.barrier()
+
+
 def test_without_a_node():
     with pytest.raises(polyverso.StateError, match="init"):
         pk.AllReduceCallback()

@@ -69,6 +69,14 @@ def test_a_frequency_below_one_is_refused(freq):
         MVCallback(build(), freq=freq)
 
 
+def test_other_models_are_refused():
+    with pytest.raises(ValueError, match="has no weights"):
+        MVCallback(keras.Sequential([keras.layers.Dense(1)]))
+    callback = MVCallback(build())
+    with pytest.raises(ValueError, match="another model"):
+        build().fit(*data(), verbose=0, callbacks=[callback])
+
+
 def test_the_base_class_needs_no_framework():
     class Arrays(MVModelParamManager):
         def get_all_param_values(self):

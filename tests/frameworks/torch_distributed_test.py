@@ -63,6 +63,7 @@ for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
     same(op, all_reduced(tensor(torch.int32), op))
 same("no dimensions", all_reduced(torch.tensor(float(rank)), ops[0]))
 same("no elements", all_reduced(torch.ones(0, 3), ops[0]))
+dist.all_gather([torch.empty(0, dtype=torch.bfloat16) for _ in range(ranks)], torch.empty(0, dtype=torch.bfloat16))
 same("a complex number", all_reduced(torch.full((2,), 1 + rank * 1j), ops[0]))
 
 # Gloo takes no tensors with gaps.
@@ -255,6 +256,56 @@ def test_asynchronous_works_end_in_order():
     print("in order", flush=True)
     """)
     assert said.count("in order") == 3
+
+
+def test_callbacks_of_futures_may_wait():
+    """PyTorch's PowerSGD hook waits in a callback for an operation that it begins there."""
+    said = run(2, """
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+    values = [torch.ones(3) for _ in range(3)]
+    later = []
+
+    def callback(_):
+        dist.all_reduce(values[1], async_op=True).get_future().wait()
+        return later[0].wait()[0]
+
+    first = dist.all_reduce(values[0], async_op=True).get_future().then(callback)
+    later.append(dist.all_reduce(values[2], async_op=True).get_future())
+    assert first.wait().tolist() == values[1].tolist() == [2] * 3
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(40, 40))
+    net.register_comm_hook(powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
+    for _ in range(4):
+        net(torch.randn(8, 40)).sum().backward()
+    received = torch.zeros(2)
+    if rank == 0:  # rank 1 sends after the operation whose future comes later
+        futures = [work.get_future() for work in (dist.irecv(received, 1), dist.all_reduce(values[0], async_op=True))]
+        futures[1].wait()
+        futures[0].wait()
+        assert received.tolist() == [5, 5]
+    else:
+        dist.all_reduce(values[0])
+        dist.send(torch.full((2,), 5.0), 0)
+    print("waited", flush=True)
+    """)
+    assert said.count("waited") == 2
+
+
+def test_the_input_of_a_reduce_scatter_may_be_read_meanwhile():
+    said = run(2, """
+    given = torch.full((2000,), rank + 1.0)
+    for _ in range(20):
+        results = [torch.zeros(1000) for _ in range(3)]
+        ops = [dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.SUM]
+        reduce_scatter = dist.reduce_scatter_tensor if hasattr(dist, "reduce_scatter_tensor") else dist._reduce_scatter_base
+        works = [reduce_scatter(result, given, op=op, async_op=True) for result, op in zip(results, ops)]
+        assert bool((given == rank + 1).all())
+        for work, result, wanted in zip(works, results, (3, 2, 3)):
+            work.wait()
+            assert bool((result == wanted).all()), result
+    assert bool((given == rank + 1).all())
+    print("read", flush=True)
+    """)
+    assert said.count("read") == 2
 
 
 def test_a_script_may_end_right_after_a_future():

@@ -64,6 +64,62 @@ def test_rare_exchanges(how):
     assert len(lines) == 1 and said.count("bits") == 2, said
 
 
+def test_elastic_averaging():
+    said = run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        net = network(seed=rank)  # of which rank 0's counts
+        elastic = polyverso.torch.ElasticAveraging(net, tau=4, alpha=0.4)
+        assert bits(net) == bits(network(seed=0))
+        train(net, torch.optim.SGD(net.parameters(), lr=0.05), rank, 60 + 7 * rank, elastic.step)
+        elastic.synchronize()
+        print("own", bits(net)[3], flush=True)
+        elastic.load_center()
+        print("centre", bits(net)[3], flush=True)
+        assert loss_of(net, next(batches(99, 1))) < 1
+        elastic.close()
+    """)
+    for name, different in (("own ", 2), ("centre ", 1)):
+        assert len({line.partition(name)[2] for line in said.splitlines() if name in line}) == different, said
+
+
+def test_closing_twice_is_closing_once():
+    """The second one shut down the program's own node."""
+    assert run(1, """
+    with polyverso.init() as node:
+        for make in (polyverso.torch.ParameterServer, polyverso.torch.ServerOptimizer, lambda net: polyverso.torch.LocalSGD(net, 2)):
+            made = make(network())
+            made.close()
+            made.close()
+        node.barrier()
+        print("open", flush=True)
+    """).count("open") == 1
+
+
+def test_weights_in_channels_last():
+    assert run(2, """
+    with polyverso.init() as node:
+        rank = node.worker_id
+        for make in (lambda net: polyverso.torch.LocalSGD(net, 1), lambda net: polyverso.torch.ElasticAveraging(net, 1, 0.5),
+                     lambda net: polyverso.torch.ServerOptimizer(net, "sgd", learning_rate=0.5)):
+            net = torch.nn.Conv2d(2, 3, 2, bias=False).to(memory_format=torch.channels_last)
+            net.weight.data[:] = torch.arange(24.).reshape(3, 2, 2, 2)
+            made = make(net)
+            if isinstance(made, polyverso.torch.ServerOptimizer):
+                (net.weight * torch.arange(24.).reshape(3, 2, 2, 2)).sum().backward()
+                made.step()
+                wanted = 0.5
+            else:
+                with torch.no_grad():
+                    net.weight *= 2 * rank
+                made.step()
+                wanted = 1 if isinstance(made, polyverso.torch.LocalSGD) else 0.5 + rank
+            assert torch.equal(net.weight, wanted * torch.arange(24.).reshape(3, 2, 2, 2)), net.weight
+            made.close()
+        print("equal", flush=True)
+    """).count("equal") == 2
+
+
 def test_a_server_s_steps_are_those_of_one_process_with_all_batches():
     assert run(2, """
     with polyverso.init() as node:

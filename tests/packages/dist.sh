@@ -34,13 +34,22 @@ python3 -m venv "$scratch/venv" && "$scratch/venv/bin/pip" install -q --disable-
   fatal "there is no spdx-tools"
 check "the bill of materials is SPDX 2.3" "$scratch/venv/bin/pyspdxtools" -i "$name.spdx.json"
 has_all() {
-  python3 - "$name.spdx.json" "$repository/tools/make" <<'EOP'
+  python3 - "$name.spdx.json" "$repository" <<'EOP'
 import json, re, sys
 from pathlib import Path
 packages = {package["name"]: package for package in json.load(open(sys.argv[1]))["packages"]}
 wanted = set()
-for file, pattern in (("packages.txt", r"[a-z]\S*\s+(\S+)\s"), ("requirements.txt", r"([A-Za-z0-9_.-]+)")):
-    wanted |= {m[1] for line in Path(sys.argv[2], file).read_text().splitlines() if (m := re.match(pattern, line))}
+for file, pattern in (
+    ("tools/make/packages.txt", r"[a-z]\S*\s+(\S+)\s"),
+    ("tools/make/requirements.txt", r"([A-Za-z0-9_.-]+)"),
+    ("docs/site/requirements.txt", r"([A-Za-z0-9_.-]+)"),
+    ("pyproject.toml", r"requires = .*\b(swig)\b"),
+    ("pyproject.toml", r"requires = .*\b(scikit-build-core)\b"),
+):
+    found = {m[1] for line in Path(sys.argv[2], file).read_text().splitlines() if (m := re.match(pattern, line))}
+    if not found:
+        sys.exit(f"no dependency in {file}")
+    wanted |= found
 lacking = sorted(wanted - set(packages))
 unlicensed = sorted(name for name, package in packages.items() if package["licenseConcluded"] == "NOASSERTION")
 if lacking or unlicensed:

@@ -16,21 +16,8 @@ cd "$work" || exit
 unset PYTHONPATH LD_LIBRARY_PATH MYPYPATH
 export PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1
 
-passed=0
-failed=0
-# try NAME COMMAND...
-try() {
-  local name=$1
-  shift
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok: $name: $(tail -n 1 "$work/log" | cut -c1-200)"
-    passed=$((passed + 1))
-  else
-    sed 's/^/  /' "$work/log"
-    echo "FAILED: $name"
-    failed=$((failed + 1))
-  fi
-}
+# shellcheck source=tests/packages/lib/counting.sh
+. "$here/lib/counting.sh"
 # environment NAME PYTHON WHEEL...: a fresh virtual environment with these packages
 environment() {
   "$2" -m venv "$work/$1" && "$work/$1/bin/pip" install -q --find-links "$tools/wheelhouse" --find-links "$root/build/packages" "${@:3}"
@@ -40,9 +27,9 @@ program() { awk -v fence="^\`\`\`$1\$" '/^## Ten lines/ { on = 1 } on && /^```$/
 
 size_below_8_mb() { stat -c %s "$wheel" && [ "$(stat -c %s "$wheel")" -le 8000000 ]; }
 tagged() { "$tools/bin/auditwheel" show "$wheel" | tr '\n' ' ' | grep -o 'consistent with the following platform tag: "manylinux_[^"]*"'; }
-try "at most 8 MB" size_below_8_mb
-try "auditwheel" tagged
-try "abi3audit" "$tools/bin/abi3audit" --strict "$wheel"
+check "at most 8 MB" size_below_8_mb
+check "auditwheel" tagged
+check "abi3audit" "$tools/bin/abi3audit" --strict "$wheel"
 
 program python >train.py
 program c >train.c
@@ -57,24 +44,24 @@ for python in "$base" ${PYTHONS-python3.11 python3.12 python3.13 python3.14}; do
   number=$((number + 1))
   plain=$work/plain$number
   version=$("$python" -c 'import platform; print(platform.python_version())')
-  try "$version: installs without numpy" environment "plain$number" "$python" "$wheel"
-  try "$version: tables without numpy" "$plain/bin/python" "$here/python_without_numpy.py"
+  check "$version: installs without numpy" environment "plain$number" "$python" "$wheel"
+  check "$version: tables without numpy" "$plain/bin/python" "$here/python_without_numpy.py"
 done
 
 plain=$work/plain1
 PATH=$plain/bin:$PATH
-try "the command" prints "polyverso $(python3 -c 'import polyverso; print(polyverso.__version__)')" polyverso --version
-try "python -m polyverso" bash -c 'python3 -m polyverso --help | grep -- --includes'
+check "the command" prints "polyverso $(python3 -c 'import polyverso; print(polyverso.__version__)')" polyverso --version
+check "python -m polyverso" bash -c 'python3 -m polyverso --help | grep -- --includes'
 # shellcheck disable=SC2016 # the inner shell expands it
-try "a C program" bash -c 'cc -std=c99 -Wall -Werror train.c $(python3 -m polyverso --includes --libs) -o train'
-try "runs" prints "0.107 0.215 0.322" ./train
-try "two processes" prints 2 bash -c 'polyverso run -n 2 -- python3 -c "import polyverso; polyverso.init().shutdown(); print(1)" | wc -l'
-try "import within 100 ms of processor time" python3 "$here/python_import_time.py"
+check "a C program" bash -c 'cc -std=c99 -Wall -Werror train.c $(python3 -m polyverso --includes --libs) -o train'
+check "runs" prints "0.107 0.215 0.322" ./train
+check "two processes" prints 2 bash -c 'polyverso run -n 2 -- python3 -c "import polyverso; polyverso.init().shutdown(); print(1)" | wc -l'
+check "import within 100 ms of processor time" python3 "$here/python_import_time.py"
 
-try "installs with numpy" environment full "$base" 'polyverso[numpy]' "$compat" pytest mypy types-PyYAML
+check "installs with numpy" environment full "$base" 'polyverso[numpy]' "$compat" pytest mypy types-PyYAML
 PATH=$work/full/bin:$PATH
-try "the ten lines" prints "$expected" python3 train.py
-try "the ten lines in four processes" prints "$(printf "%s\n" "[w0] $expected" "[w1] $expected" "[w2] $expected" "[w3] $expected")" \
+check "the ten lines" prints "$expected" python3 train.py
+check "the ten lines in four processes" prints "$(printf "%s\n" "[w0] $expected" "[w1] $expected" "[w2] $expected" "[w3] $expected")" \
   bash -c 'polyverso run -n 4 -- python3 train.py | sort'
 # What the tests find beside themselves in the repository, without the sources of the packages. A shell's background job ignores
 # interrupts, which some tests send.
@@ -84,12 +71,12 @@ cp -r "$root/python/compat/dpwa/tests" tree/python/compat/dpwa
 cp -r "$root/python/compat/multiverso/tests" tree/python/compat/multiverso
 cp -r "$root/samples" "$root/examples" "$root/data" tree
 for folder in tests compat/multiverso/tests compat/dpwa/tests; do
-  try "the tests in python/$folder" env --default-signal=INT --chdir "tree/python/$folder" python3 -m pytest -q -p no:cacheprovider .
+  check "the tests in python/$folder" env --default-signal=INT --chdir "tree/python/$folder" python3 -m pytest -q -p no:cacheprovider .
 done
-try "polyverso-compat hides nothing" python3 "$here/python_compat.py"
+check "polyverso-compat hides nothing" python3 "$here/python_compat.py"
 
-try "mypy --strict of the ten lines" mypy --strict train.py
-try "stubtest" bash -c "stubtest polyverso --mypy-config-file '$here/python_mypy.ini' --allowlist '$here/python_stubs.txt'"
+check "mypy --strict of the ten lines" mypy --strict train.py
+check "mypy --strict of the examples" "$here/examples_mypy" "$work/tree/examples"
+check "stubtest" bash -c "stubtest polyverso --mypy-config-file '$here/python_mypy.ini' --allowlist '$here/python_stubs.txt'"
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+result

@@ -1,22 +1,14 @@
 #!/bin/bash
+# artefact: ../site/index.html ../share/man/man1/polyverso.1
 # Checks the built site, the man pages and the completions of an installed `polyverso`, each in its own shell.
 #   site.sh      after `make site` and `make man`
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 build=$PWD/build
 share=$build/share
-passed=0 failed=0
-
-# check NAME COMMAND...
-check() {
-  local output
-  if output=$("${@:2}" 2>&1); then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n%s\n' "$1" "$output"
-  fi
-}
+# shellcheck source=tests/packages/lib/counting.sh
+. tests/packages/lib/counting.sh
+tools/make/deps.sh man || exit 1
 
 # contains TEXT COMMAND...: the command's output has the text.
 contains() {
@@ -59,9 +51,14 @@ for page in README docs/tutorial-tables docs/coming-from-dpwa docs/reference/c-p
   docs/reference/perl-polyverso-table docs/reference/lua-table docs/benchmarks; do
   check "$page is there" test -s "$build/site/$page.html"
 done
-check "the C reference has functions" contains 'id="c.mv_table_add"' cat "$build/site/docs/reference/c-polyverso.html"
+for function in polyverso:mv_table_add kvstore:kv_push group:mv_allreduce distlearn:mv_ea_open gossip:mv_gossip_open tensor:mv_tensor_create; do
+  check "the C reference has ${function#*:}()" contains "id=\"c.${function#*:}\"" cat "$build/site/docs/reference/c-${function%:*}.html"
+done
+check "the Perl reference shows lists as text" contains '<p>Seconds; default' cat "$build/site/docs/reference/perl-polyverso-table.html"
 check "the Python reference has methods" contains 'id="polyverso.Table.add"' cat "$build/site/docs/reference/python-polyverso.html"
-check "examples are in tabs" contains 'sd-tab-label' cat "$build/site/docs/tutorial-tables.html"
+for page in tutorial-tables reference/c-kvstore reference/python-polyverso reference/perl-polyverso-table reference/lua-table; do
+  check "examples are in tabs: $page" contains 'sd-tab-label' cat "$build/site/docs/$page.html"
+done
 
 for page in "$share"/man/man1/*.1; do check "mandoc finds ${page##*/} clean" clean "$page"; done
 check "man shows the options of run" contains "--server-command COMMAND" man -l "$share/man/man1/polyverso-run.1"
@@ -73,5 +70,4 @@ check "fish completes commands" contains doctor fish_completes "polyverso d"
 check "fish completes options" contains --keep-going fish_completes "polyverso run --k"
 check "zsh completes options" contains keep-going zsh_completes "polyverso run --k" "keep-going"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+result

@@ -2,8 +2,8 @@
 # Builds the Debian packages into build/packages, from the source tarball there: what is not in the tarball cannot get into them.
 #   debs.sh [FOLDER]     FOLDER: where to build, new; otherwise a temporary one, removed afterwards
 #
-# The same tarball gives the same bytes in any folder. SOURCE_DATE_EPOCH dates the files. The compiler's debug information names the
-# folder, so it is stripped, and there are no build ids, which are computed from it.
+# The same tarball gives the same bytes in any folder: SOURCE_DATE_EPOCH dates the files, and the compiler's debug information, from which
+# build ids are computed, has paths relative to the source (cmake/compile.cmake).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -25,7 +25,7 @@ SOURCE_DATE_EPOCH=$(tools/make/epoch.sh)
 export SOURCE_DATE_EPOCH
 
 # Run paths name the build folder, and the packages need none: the library is in a standard folder.
-linker="-Wl,-z,relro,-z,now,--build-id=none"
+linker="-Wl,-z,relro,-z,now"
 # shellcheck disable=SC2086 # several flags
 cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPOLYVERSO_DEBIAN=ON -DPOLYVERSO_TESTS=OFF \
   -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_RPATH=ON -DPython3_EXECUTABLE=/usr/bin/python3 \

@@ -3,7 +3,8 @@
 
     sbom.py --version VERSION --epoch SECONDS --tarball FILE
 
-It names each Debian package of packages.txt and each PyPI package of requirements.txt, with its licence from licences.txt.
+It names each Debian package of packages.txt, and each PyPI package of requirements.txt, of docs/site/requirements.txt and of pyproject.toml
+(what builds the wheel, and its extras), with its licence from licences.txt.
 The output has no other input, so the same commit gives the same bytes.
 """
 
@@ -13,9 +14,11 @@ import hashlib
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 # What a group of packages.txt is for the library. `build` also has what tests and demos take.
 RELATIONSHIPS = {"build": "BUILD_DEPENDENCY_OF", "runtime": "RUNTIME_DEPENDENCY_OF"}
 
@@ -31,12 +34,21 @@ def debian():
 
 
 def pypi():
-    names = set()
-    for line in (HERE / "requirements.txt").read_text().splitlines():
-        found = re.match(r"[A-Za-z0-9_.-]+", line)
-        if found:
-            names.add(found[0])
-    return sorted(names)
+    """(name, relationship, why) of each PyPI package, once: what a user needs comes before what a maintainer needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
+    seen = {}
+    for lines, relationship, why in (
+        (project["build-system"]["requires"], "BUILD_DEPENDENCY_OF", "builds the wheel"),
+        (extras, "OPTIONAL_DEPENDENCY_OF", "an extra of the wheel"),
+        ((HERE / "requirements.txt").read_text().splitlines(), "OPTIONAL_DEPENDENCY_OF", "for a Python without Debian's packages"),
+        ((ROOT / "docs/site/requirements.txt").read_text().splitlines(), "DEV_TOOL_OF", "site: builds the documents' pages"),
+    ):
+        for line in lines:
+            found = re.match(r"[A-Za-z0-9_.-]+", line)
+            if found:
+                seen.setdefault(found[0].lower(), (relationship, why))
+    return [(name, *rest) for name, rest in sorted(seen.items())]
 
 
 def licences():
@@ -95,11 +107,9 @@ def main():
         packages.append(package("debian", name, f"{group}: {why}", table, missing))
         kind = RELATIONSHIPS.get(group, "DEV_TOOL_OF")
         relationships.append({"spdxElementId": packages[-1]["SPDXID"], "relationshipType": kind, "relatedSpdxElement": "SPDXRef-polyverso"})
-    for name in pypi():
-        packages.append(package("pypi", name, "for a Python without Debian's packages", table, missing))
-        relationships.append(
-            {"spdxElementId": packages[-1]["SPDXID"], "relationshipType": "OPTIONAL_DEPENDENCY_OF", "relatedSpdxElement": "SPDXRef-polyverso"}
-        )
+    for name, kind, why in pypi():
+        packages.append(package("pypi", name, why, table, missing))
+        relationships.append({"spdxElementId": packages[-1]["SPDXID"], "relationshipType": kind, "relatedSpdxElement": "SPDXRef-polyverso"})
     created = datetime.datetime.fromtimestamp(options.epoch, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     document = {
         "spdxVersion": "SPDX-2.3",

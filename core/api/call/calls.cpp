@@ -29,10 +29,20 @@ void Calls::withdraw(const CallRef& call, mv_status code) {
   });
 }
 
+/// As Loop::drive_until().
+transport::Driven Calls::drive_until(const std::function<bool()>& done, base::Nanos until, transport::Task begin) {
+  base::CallerTrace& trace = runtime_.callers_trace();
+  if (!trace.on()) return loop_.drive_until(done, until, std::move(begin));
+  const base::Nanos since = loop_.now();
+  const transport::Driven driven = loop_.drive_until(done, until, std::move(begin));
+  trace.note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(loop_.now().count()), base::kNobody, 0, 0, base::TraceKind::kBlocked, 0});
+  return driven;
+}
+
 /// Runs `begin`, if given, on the loop: on this very thread if no other drives it, which saves waking another thread.
 Started Calls::wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin) {
   const auto is_over = [&] { return call->done() || (options.or_until != nullptr && (*options.or_until)()); };
-  const transport::Driven driven = loop_.drive_until(is_over, base::kNever, std::move(begin));
+  const transport::Driven driven = drive_until(is_over, base::kNever, std::move(begin));
   if (driven == transport::Driven::kDone) return call->done() ? Started{call->status(), nullptr} : Started{{}, call};
   if (driven != transport::Driven::kInterrupted) return {ended(), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues"), call};
@@ -76,7 +86,7 @@ base::Result<uint64_t> Calls::reserve(uint64_t bytes, const CallOptions& options
   if (!fits()) {
     if (!told_of_limit_.exchange(true))
       base::log_warn("{} bytes of asynchronous adds are unfinished (inflight_bytes): calls wait until some are done", in_flight.load());
-    const transport::Driven driven = loop_.drive_until(fits, deadline(options, identity().sync));
+    const transport::Driven driven = drive_until(fits, deadline(options, identity().sync));
     if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait for earlier adds; nothing was sent");
     if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return ended();
     if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still unfinished; not applied: nothing was sent");
@@ -102,7 +112,7 @@ Started Calls::start(const CallRef& call, const CallOptions& options, transport:
 
 base::Status Calls::wait(const CallRef& call, base::Nanos timeout, bool* alive) {
   const base::Nanos until = timeout.count() == 0 ? base::kNever : base::after(loop_.now(), timeout);
-  const transport::Driven driven = loop_.drive_until([&] { return call->done(); }, until);
+  const transport::Driven driven = drive_until([&] { return call->done(); }, until);
   *alive = !call->done() && driven != transport::Driven::kBroken;
   if (!*alive) return result(call);
   if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request continues");
@@ -143,7 +153,7 @@ base::Status Calls::wait_until(const std::function<bool()>& done, base::Nanos ti
 }
 
 base::Status Calls::wait_for(const std::function<bool()>& done, base::Nanos until) {
-  switch (loop_.drive_until(done, until)) {
+  switch (drive_until(done, until)) {
     case transport::Driven::kDone:
       return {};
     case transport::Driven::kTimeout:

@@ -65,6 +65,7 @@ class Calls {
   /// Makes mv_poll() return because the node has broken down.
   void tell_pollers() noexcept { finished_.also_readable(true); }
   base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout);
+  transport::Driven drive_until(const std::function<bool()>& done, base::Nanos until, transport::Task begin = {});
   void wake() { loop_.wake_waiters(); }
   /// Async-signal-safe.
   void abandon_after_fork() noexcept { finished_.close_descriptor(); }

@@ -103,7 +103,8 @@ SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, c
       context_(std::make_shared<intranode::RankContext>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
                                                           std::chrono::microseconds(calls.settings().spin_us))),
       queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine(),
-                                           [this](const Operation& operation, base::Nanos deadline) { return by_messages(operation, deadline); })) {
+                                           [this](const Operation& operation, base::Nanos deadline) { return by_messages(operation, deadline); },
+                                           calls.runtime().callers_trace().on() ? &calls.runtime().callers_trace() : nullptr)) {
   calls_.runtime().when_broken(context_, [context = context_.get()](const base::Status& why) { context->give_up(why); });
   const auto broken = [weak = std::weak_ptr(context_)](const base::Status& why) {
     if (const auto context = weak.lock()) context->end(why);
@@ -186,7 +187,7 @@ base::Status SharedGroup::by_messages(const Operation& operation, base::Nanos de
 
 /// Waits for a call that is queued behind others.
 Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
-  const transport::Driven driven = calls_.loop().drive_until([&] { return call->done(); }, call->deadline());
+  const transport::Driven driven = calls_.drive_until([&] { return call->done(); }, call->deadline());
   if (driven == transport::Driven::kInterrupted && options.keep_on_interrupt)
     return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
   if (driven != transport::Driven::kDone) call->withdraw(driven == transport::Driven::kInterrupted ? MV_EINTR : driven == transport::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);

@@ -29,6 +29,12 @@ base::Status no_memory() { return base::Status(MV_ENOMEM, "out of memory"); }
 
 }  // namespace
 
+SharedQueue::SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages,
+                         ByMessages by_messages, base::CallerTrace* trace)
+    : loop_(loop), context_(std::move(context)), messages_(std::move(messages)), by_messages_(std::move(by_messages)), trace_(trace) {
+  if (trace_ != nullptr) context_->measure_waits();
+}
+
 SharedQueue::~SharedQueue() { end(); }
 
 void SharedQueue::end() {
@@ -147,12 +153,25 @@ void SharedQueue::serve() noexcept {
 
 base::Status SharedQueue::carry_out(const collective::Operation& operation, base::Nanos deadline) noexcept {
   try {
+    if (trace_ != nullptr) return carry_out_noting(operation, deadline);
     base::Status status = context_->begin(operation);
     return status.ok() ? context_->finish(deadline) : status;
   } catch (...) {
     give_up(no_memory());
     return no_memory();
   }
+}
+
+/// An operation that a signal interrupts is noted up to there.
+base::Status SharedQueue::carry_out_noting(const collective::Operation& operation, base::Nanos deadline) {
+  const base::Nanos since = loop_.now();
+  base::Status status = context_->begin(operation);
+  if (!status.ok()) return status;
+  status = context_->finish(deadline);
+  const intranode::RankContext::Waited waited = context_->longest_wait();
+  trace_->note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(loop_.now().count()), messages_->members().peers[waited.on],
+                static_cast<uint64_t>(waited.span.count()), 0, base::TraceKind::kGroup, static_cast<uint8_t>(operation.kind)});
+  return status;
 }
 
 base::Status SharedQueue::settle(base::Status status) {

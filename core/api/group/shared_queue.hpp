@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "api/call/call.hpp"
+#include "base/trace.hpp"
 #include "engine/collective/groups.hpp"
 #include "intranode/rank_context.hpp"
 #include "transport/loop/loop.hpp"
@@ -25,8 +26,9 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
 
   /// The loop must outlive end(), and `by_messages` must be callable until then. `messages` is the message group below,
   /// which is notified when an operation breaks this one.
-  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages, ByMessages by_messages)
-      : loop_(loop), context_(std::move(context)), messages_(std::move(messages)), by_messages_(std::move(by_messages)) {}
+  /// `trace`, if given, gets an event of each operation, and must outlive end().
+  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages, ByMessages by_messages,
+              base::CallerTrace* trace = nullptr);
   ~SharedQueue();
 
   /// The right to use the context; the destructor returns it.
@@ -74,11 +76,13 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void serve() noexcept;
   void count(std::unique_lock<std::mutex>& lock);
   void withdraw(const Call& call, mv_status code);
+  base::Status carry_out_noting(const collective::Operation& operation, base::Nanos deadline);
 
   transport::Loop& loop_;
   const std::shared_ptr<intranode::RankContext> context_;
   const collective::GroupRef messages_;
   const ByMessages by_messages_;
+  base::CallerTrace* const trace_;  ///< null: nothing is noted
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -427,9 +427,12 @@ void Group::on_note(const wire::GroupNote& note) {
       if (watcher_.left) watcher_.left(from);
       if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
       agreement_.gone(from);
+      if (note.status() != MV_OK) {
+        const mv_status code = note.status() == MV_EPEERLOST ? MV_EPEERLOST : MV_ECANCELED;
+        return break_group(base::error(code, "{} gave up opening the group: {}", name(from), status().text()), true);
+      }
       if (waits_beyond(op) || transfers_->await(from))
-        break_group(note.status() == MV_OK ? base::error(MV_EPEERLOST, "{} has left the group", name(from))
-                                           : base::error(MV_ECANCELED, "{} gave up opening the group: {}", name(from), status().text()), true);
+        break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
       return;
     case wire::GroupWord::Waits:
       reached_[from] = std::max(reached_[from], op);

@@ -43,15 +43,6 @@ def values_of(variable: Any) -> np.ndarray:
     return np.asarray(variable.value) if keras.backend.backend() == "jax" else keras.ops.convert_to_numpy(variable)
 
 
-def fresh(values: np.ndarray, dtype: Any) -> Any:
-    """A copy to assign to a variable. On JAX, one of JAX's own, which the assignment does not copy again."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.device_put(values.astype(dtype, copy=False), may_alias=False)
-    return np.array(values, dtype)
-
-
 def _array_of(values: np.ndarray) -> np.ndarray:
     """The same memory. numpy itself has no bfloat16: its bits are passed as uint16."""
     return values.view(np.uint16) if values.dtype.name == "bfloat16" else values

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import capi, distlearn, dtypes, kvstore, optimizer as optimizers
 from ..arrays import as_bits, label_of
-from ..gossip.keras import fresh, values_of
+from ..gossip.keras import values_of
 from ..group import OPERATIONS, Group
 from ..node import init
 from .gradients import GradientAverage, attach, detach, on_host, owner_of
@@ -25,6 +25,15 @@ def _read(variables: Sequence[Any]) -> List[np.ndarray]:
 def _write(variables: Sequence[Any], values: Sequence[np.ndarray]) -> None:
     for variable, value in zip(variables, values):
         variable.assign(value)
+
+
+def fresh(values: np.ndarray, dtype: Any) -> Any:
+    """A copy to assign to a variable. On JAX, one of JAX's own, which the assignment does not copy again."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.device_put(values.astype(dtype, copy=False), may_alias=False)
+    return np.array(values, dtype)
 
 
 def _exchanged(variables: Sequence[Any]) -> List[Any]:
@@ -252,6 +261,7 @@ class ServerCallback(_Callback):
         self._freq = freq
         self._steps = 0
         self._node = init()
+        self._is_closed = False
         self._table: Any = None
         self._store: Any = None
         self._optimizer: Any = None
@@ -316,7 +326,7 @@ class ServerCallback(_Callback):
 
         for (_, variable, _), value in zip(pushed, on_host(exchange, [grad for _, _, grad in pushed])):
             variable.assign(value)
-        model_optimizer.iterations.assign_add(1)
+        model_optimizer._iterations.assign_add(1)  # `iterations` is no variable if the optimizer accumulates gradients
 
     def _synchronize(self, model: Any) -> None:
         if self._made is None:
@@ -364,4 +374,6 @@ class ServerCallback(_Callback):
             if one is not None:
                 one.close()
         super().close()
-        self._node.shutdown()
+        if not self._is_closed:
+            self._is_closed = True
+            self._node.shutdown()

@@ -15,9 +15,9 @@ import torch.distributed as _dist
 
 from . import rendezvous as _rendezvous
 from .process_group import ProcessGroup, create as _create
-from .training import CompressedGradients, DiLoCo, LocalSGD, ParameterServer, ServerOptimizer
+from .training import CompressedGradients, DiLoCo, ElasticAveraging, LocalSGD, ParameterServer, ServerOptimizer
 
-__all__ = ["CompressedGradients", "DiLoCo", "LocalSGD", "ParameterServer", "ProcessGroup", "ServerOptimizer"]
+__all__ = ["CompressedGradients", "DiLoCo", "ElasticAveraging", "LocalSGD", "ParameterServer", "ProcessGroup", "ServerOptimizer"]
 
 # Earlier versions know no devices.
 _for_devices = {"devices": ["cpu"]} if "devices" in _inspect.signature(_dist.Backend.register_backend).parameters else {}

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ..group import Group
 from . import rendezvous
-from .work import Futures, Received, Work
+from .work import Futures, Message, Received, Work
 
 # What the library reduces. Its float16 and bfloat16 are summed in float32.
 _REDUCED = {
@@ -144,17 +144,16 @@ class ProcessGroup(dist.ProcessGroup):
             raise ValueError(
                 f"reduce_scatter: all tensors must be of one size here; the sizes are {[tensor.numel() for tensor in inputs]}"
             )
-        whole = torch.stack([tensor.detach().reshape(-1) for tensor in inputs])
-        place = _Place(whole)
-        part = place.flat.view(self.size(), -1)[self.rank()]
-        finish = lambda _: output.detach().copy_(part.view(output.shape))
-        return self._begin("reduce_scatter", opts, [output], finish, place.reducible(), _name_of(_op_of(opts), place))
+        return self._reduce_scatter_of(torch.cat([tensor.detach().reshape(-1) for tensor in inputs]), output, opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         if input.numel() != output.numel() * self.size():
             raise ValueError(f"reduce_scatter_tensor: {input.numel()} elements can't be {self.size()} parts of {output.numel()}")
+        # The operation is in place, but the input must keep its values. An asynchronous operation gets a copy, because others
+        # may read the input before it ends. Otherwise the rank's part is swapped with the output.
+        if getattr(opts, "asyncOp", True):
+            return self._reduce_scatter_of(input.detach().clone(memory_format=torch.contiguous_format), output, opts)
         place, taken = _Place(input), _Place(output)
-        # The operation is in place, but the input must keep its values: the rank's part is swapped with the output.
         part = place.flat.view(self.size(), -1)[self.rank()]
         taken.flat.copy_(part)
 
@@ -164,6 +163,13 @@ class ProcessGroup(dist.ProcessGroup):
             taken.flat.copy_(reduced)
             taken.write_back()
 
+        return self._begin("reduce_scatter", opts, [output], finish, place.reducible(), _name_of(_op_of(opts), place))
+
+    def _reduce_scatter_of(self, whole: torch.Tensor, output: torch.Tensor, opts: Any) -> Work:
+        """`whole` is overwritten."""
+        place = _Place(whole)
+        part = place.flat.view(self.size(), -1)[self.rank()]
+        finish = lambda _: output.detach().copy_(part.view(output.shape))
         return self._begin("reduce_scatter", opts, [output], finish, place.reducible(), _name_of(_op_of(opts), place))
 
     def reduce_scatter_tensor_coalesced(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
@@ -274,11 +280,13 @@ class ProcessGroup(dist.ProcessGroup):
 
     def send(self, tensors: Sequence[torch.Tensor], destination: int, tag: int) -> Work:
         (tensor,) = tensors
-        return self._begin("send", None, list(tensors), None, _Place(tensor).any_dtype(), destination, tag)
+        request = self.group.send_async(_Place(tensor).any_dtype(), destination, tag, timeout=self._timeout.total_seconds())
+        return self._kept(Message(self._futures, request, list(tensors)))
 
     def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int) -> Work:
         place = _Place(tensors[0])
-        return self._begin("recv", None, list(tensors), place.write_back, place.any_dtype(), source, tag)
+        request = self.group.recv_async(place.any_dtype(), source, tag, timeout=self._timeout.total_seconds())
+        return self._kept(Message(self._futures, request, list(tensors), place.write_back))
 
     def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
         place = _Place(tensors[0])

@@ -29,13 +29,42 @@ def _group_of(group: Any) -> Tuple[Group, bool]:
 
 
 def _trained(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {name: _in_memory_order(parameter, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def _in_memory_order(tensor: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The tensor, contiguous, with its dimensions in the order that the weight's have in memory. The weight itself is not
+    copied, even in a format such as channels_last."""
+    tensor = tensor.detach()
+    if not weight.is_contiguous():
+        tensor = tensor.permute(sorted(range(weight.dim()), key=weight.stride, reverse=True))
+    return tensor.contiguous()
 
 
 # ------------------------------------------------------------------ rare exchanges
 
 
-class LocalSGD:
+class _Exchange:
+    """A strategy of polyverso.distlearn for the trained parameters of a model."""
+
+    _strategy: Any
+
+    def __init__(self, model: torch.nn.Module, group: Any) -> None:
+        self._model = model
+        self._group, self._is_own = _group_of(group)
+
+    @property
+    def meter(self) -> distlearn.Meter:
+        """The traffic so far, and what an all-reduce in every step would have sent."""
+        return self._strategy.meter
+
+    def close(self) -> None:
+        self._strategy.close()
+        if self._is_own:
+            self._group.close()
+
+
+class LocalSGD(_Exchange):
     """Each rank trains `model` with an optimizer of its own; every `inner_steps` steps the ranks exchange parameters.
 
         local = polyverso.torch.LocalSGD(model, inner_steps=50)
@@ -50,8 +79,7 @@ class LocalSGD:
     polyverso.distlearn.LocalSGD: outer_rate, outer_momentum, fragments, overlap and others."""
 
     def __init__(self, model: torch.nn.Module, inner_steps: int, group: Any = None, **settings: float) -> None:
-        self._model = model
-        self._group, self._is_own = _group_of(group)
+        super().__init__(model, group)
         self._group.broadcast_many(_trained(model).values())
         self._strategy = distlearn.LocalSGD(self._group, inner_steps, **settings)
         self.synchronize()  # the first call's parameters are what the first exchange starts from
@@ -64,16 +92,6 @@ class LocalSGD:
         """Waits for ranks that still make steps. Then all ranks have the same parameters."""
         self._strategy.synchronize_parameters(_trained(self._model))
 
-    @property
-    def meter(self) -> distlearn.Meter:
-        """The traffic so far, and what an all-reduce in every step would have sent."""
-        return self._strategy.meter
-
-    def close(self) -> None:
-        self._strategy.close()
-        if self._is_own:
-            self._group.close()
-
 
 class DiLoCo(LocalSGD):
     """LocalSGD with DiLoCo's outer step. With `fragments` and `overlap` it is Streaming DiLoCo."""
@@ -82,6 +100,39 @@ class DiLoCo(LocalSGD):
         self, model: torch.nn.Module, inner_steps: int, group: Any = None, *, outer_rate: float = 0.7, outer_momentum: float = 0.9, **settings: float
     ) -> None:
         super().__init__(model, inner_steps, group, outer_rate=outer_rate, outer_momentum=outer_momentum, **settings)
+
+
+class ElasticAveraging(_Exchange):
+    """Elastic averaging: each rank trains `model` with an optimizer of its own; every `tau` steps the parameters and a
+    centre, of which each rank has a copy, move towards each other by `alpha` times their difference.
+
+        elastic = polyverso.torch.ElasticAveraging(model, tau=10, alpha=0.2)
+        for batch in batches:                   # ranks may have different numbers of batches
+            ...
+            optimizer.step()
+            elastic.step()
+        elastic.synchronize()                   # waits for the other ranks; all have the same centre
+        elastic.load_center()                   # all have the same parameters
+
+    All ranks begin with rank 0's parameters, which are also the first centre. Unstable for alpha > 2 / (ranks + 1).
+    `group` as for LocalSGD. Buffers stay each rank's own."""
+
+    def __init__(self, model: torch.nn.Module, tau: int, alpha: float, group: Any = None) -> None:
+        super().__init__(model, group)
+        self._strategy = distlearn.AllReduceEA(self._group, tau, alpha)
+        self._strategy.synchronize_parameters(_trained(model))
+
+    def step(self) -> None:
+        """Call after each step of the optimizer."""
+        self._strategy.average_parameters(_trained(self._model))
+
+    def synchronize(self) -> None:
+        """Waits for ranks that still make steps. Then all have the same centre; parameters stay each rank's own."""
+        self._strategy.synchronize_center(_trained(self._model))
+
+    def load_center(self) -> None:
+        """The parameters become the centre, which is often the better model."""
+        self._strategy.read_center(_trained(self._model))
 
 
 # ------------------------------------------------------------------ compressed gradients of DDP
@@ -155,7 +206,7 @@ class ServerOptimizer:
         self.store = kvstore.create(kind)
         self._weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._pulls: List[Request] = []
-        self.store.init(list(self._weights), [weight.detach() for weight in self._weights.values()])
+        self.store.init(list(self._weights), list(_trained(model).values()))
         if compression is not None:
             self.store.set_gradient_compression(compression)
         if self.store.rank == 0:
@@ -165,14 +216,14 @@ class ServerOptimizer:
             self.store.barrier()  # no push before the optimizer is set
         self._hooks = [_when_complete(weight, self._exchange(key, -place)) for place, (key, weight) in enumerate(self._weights.items())]
         for key, weight in self._weights.items():
-            self._pulls.append(self.store.pull_async(key, weight.detach()))
+            self._pulls.append(self.store.pull_async(key, _in_memory_order(weight, weight)))
         self.step()
 
     def _exchange(self, key: str, priority: int) -> Callable[[torch.Tensor], None]:
         def exchange(weight: torch.Tensor) -> None:
             assert weight.grad is not None
-            self.store.push(key, weight.grad, priority)
-            self._pulls.append(self.store.pull_async(key, weight.detach(), priority=priority))
+            self.store.push(key, _in_memory_order(weight.grad, weight), priority)
+            self._pulls.append(self.store.pull_async(key, _in_memory_order(weight, weight), priority=priority))
 
         return exchange
 
@@ -194,11 +245,12 @@ class ServerOptimizer:
         """Ends this worker's part: the others' steps continue without it."""
         for hook in self._hooks:
             hook.remove()
-        if self._node is not None:
+        node, self._node = self._node, None  # None when it is called again, too
+        if node is not None:
             self.store.leave()
         self.store.close()
-        if self._node is not None:
-            self._node.shutdown()
+        if node is not None:
+            node.shutdown()
 
 
 def _when_complete(weight: torch.Tensor, function: Callable[[torch.Tensor], None]) -> Any:
@@ -226,11 +278,12 @@ class ParameterServer:
 
     def __init__(self, model: torch.nn.Module, name: str = "model") -> None:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._node = init()
+        node = init()
+        self._node: Optional[Node] = node
         mine = self._vector()
-        self.table = self._node.array(mine.numel(), name=name, init=mine)
+        self.table = node.array(mine.numel(), name=name, init=mine)
         self._load()
-        self._node.barrier()  # no change before all have loaded
+        node.barrier()  # no change before all have loaded
 
     def sync(self) -> None:
         """Adds what has changed since the last sync() to the servers' parameters, and loads the sum."""
@@ -247,4 +300,6 @@ class ParameterServer:
 
     def close(self) -> None:
         self.table.close()
-        self._node.shutdown()
+        node, self._node = self._node, None
+        if node is not None:
+            node.shutdown()

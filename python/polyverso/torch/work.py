@@ -6,6 +6,7 @@ import atexit
 import datetime
 import queue
 import threading
+import time
 import weakref
 from typing import Any, Callable, List, Optional
 
@@ -112,7 +113,11 @@ def _outcome(ended: torch.futures.Future) -> List[Any]:
     return tensors
 
 
-class Received(Work):
+class Message(Work):
+    """A send or a receive. It may end later than works that were begun after it."""
+
+
+class Received(Message):
     """A receive from any rank. The result of its request is the sender's rank."""
 
     def __init__(self, futures: Futures, request: Any, tensors: List[Any], write_back: Callable[[], None]) -> None:
@@ -151,39 +156,75 @@ def _end_threads() -> None:
 
 
 class Futures:
-    """Sets the futures of a group's operations, in the order in which they were asked for, on a thread of its own. The
-    thread starts with the first future."""
+    """Sets the futures of a group's operations on threads of its own. One thread waits for the operations, in the order in
+    which their futures were asked for. While it runs a future's callbacks, which may wait for other futures, another thread
+    takes its place. A message has a thread for itself, because it may end later than what follows it."""
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
+        self._threads: List[threading.Thread] = []
+        self._ready = 0  # threads of the queue that are not in callbacks
+        self._is_closed = False
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # of the thread that takes the next from the queue, and waits for its operation
 
     def put(self, work: Work, ended: torch.futures.Future) -> None:
-        self._asked.put((work, ended))
         with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="polyverso futures", daemon=True)
-                self._thread.start()
-                _running.add(self)
+            is_closed = self._is_closed
+            if not is_closed and isinstance(work, Message):
+                self._start(self._serve_one, work, ended)
+            elif not is_closed:
+                self._asked.put((work, ended))
+                self._have_one_ready()
+        if is_closed:
+            self._serve_one(work, ended)
 
     def close(self, seconds: Optional[float] = None) -> None:
-        """Ends the thread, and waits for its end, at most so many seconds. Call it when no operation can run any more."""
+        """Ends the threads, and waits for their end, at most so many seconds. Call it when no operation can run any more."""
         with self._lock:
-            if self._thread is not None and self._thread is not threading.current_thread():
+            self._is_closed = True
+            threads, self._threads = self._threads, []
+            for _ in threads:
                 self._asked.put(None)
-                self._thread.join(seconds)
-            self._thread = None
+        until = None if seconds is None else time.monotonic() + seconds
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+
+    def _start(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=function, args=arguments, name="polyverso futures", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        _running.add(self)
+
+    def _have_one_ready(self) -> None:
+        if self._ready == 0 and not self._is_closed and not self._asked.empty():
+            self._ready += 1
+            self._start(self._serve)
 
     def _serve(self) -> None:
         while True:
-            asked = self._asked.get()
-            if asked is None:
-                return
-            work, ended = asked
-            try:
-                error = work.settle()
-            except BaseException as failure:  # of copying the results
-                error = failure
+            with self._turn:
+                asked = self._asked.get()
+                if asked is None:
+                    return
+                work, ended = asked
+                error = self._settled(work)
+            with self._lock:
+                self._ready -= 1
+                self._have_one_ready()
             ended.set_result((error, work.result()))
             del asked, work, ended  # the tensors
+            with self._lock:
+                self._ready += 1
+
+    def _serve_one(self, work: Work, ended: torch.futures.Future) -> None:
+        ended.set_result((self._settled(work), work.result()))
+
+    @staticmethod
+    def _settled(work: Work) -> Optional[BaseException]:
+        try:
+            return work.settle()
+        except BaseException as failure:  # of copying the results
+            return failure

@@ -300,8 +300,8 @@ class Swarm {
   }
 
   void fail(Node& node, const base::Status& why) {
-    if (impatient_ && why.code() == MV_EPEERLOST && why.text().find("has left the group") != std::string::npos) {
-      node.member->groups().close(std::exchange(node.group, nullptr));  // another rank had given up its opening
+    if (impatient_ && why.code() == MV_ECANCELED && why.text().find("gave up opening the group") != std::string::npos) {
+      node.member->groups().close(std::exchange(node.group, nullptr));
       return begin_again(node);
     }
     expect_loss(node, why);

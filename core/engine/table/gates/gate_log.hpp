@@ -19,7 +19,7 @@ class GateLog {
   void released(wire::Body what, base::Peer whose, base::Nanos since, base::Nanos now) {
     (what == wire::Body::Get ? gets_ : changes_).record(now - since);
     if (trace_ == nullptr) return;
-    trace_->note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(now.count()), whose, 0, 0, base::TraceKind::kGate,
+    trace_->note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(now.count()), whose, trace_->handled(), 0, base::TraceKind::kGate,
                   static_cast<uint8_t>(what)});
   }
 

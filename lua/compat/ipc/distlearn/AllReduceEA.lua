@@ -12,6 +12,15 @@ local function number(name, value)
   return tonumber(value) or capi.raise(capi.MV_EINVAL, ("AllReduceEA(tree, tau, alpha): %s is %s, not a number"):format(name, tostring(value)))
 end
 
+---@class distlearn.AllReduceEA
+---@field averageParameters fun(params: table)
+---@field synchronizeCenter fun(params: table)
+---@field synchronizeParameters fun(params: table)
+
+---@param tree ipc.Tree
+---@param tau integer|string steps between averages
+---@param alpha number|string how far node and centre move towards each other, 0 .. 1
+---@return distlearn.AllReduceEA
 local function AllReduceEA(tree, tau, alpha)
   local ea = upon.tree(tree, "AllReduceEA", number("tau", tau), number("alpha", alpha))
   return {

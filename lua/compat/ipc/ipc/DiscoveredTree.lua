@@ -7,6 +7,13 @@ local ipc = require("libipc")
 local Tree = require("ipc.Tree")
 local NullTree = require("ipc.NullTree")
 
+---@param nodeIndex? integer 1 .. numNodes
+---@param numNodes integer
+---@param nodeHost string the host at which the other nodes reach this one
+---@param nodePort? integer the first node's port; nil: a free one
+---@param publish fun(host: string, port: integer)
+---@param query fun(): string?, integer?
+---@return ipc.Tree
 local function DiscoveredTree(nodeIndex, numNodes, nodeHost, nodePort, publish, query)
   Tree.check("ipc.DiscoveredTree", nodeIndex, numNodes)
   if tonumber(numNodes) == 1 then return NullTree() end

@@ -37,8 +37,10 @@ local function report(path, nodeIndex, numNodes, waited)
     numNodes, waited, path), "with the same parent process?\n")
 end
 
---- @param nodeIndex 1 .. numNodes; nil: numbered in the order of arrival
---- @param ppid process id of the common parent, if it is not this process's own parent
+---@param nodeIndex? integer 1 .. numNodes; nil: numbered in the order of arrival
+---@param numNodes? integer nil: the launcher's cluster
+---@param ppid? integer process id of the common parent, if it is not this process's own parent
+---@return ipc.Tree
 local function LocalhostTree(nodeIndex, numNodes, ppid)
   Tree.check("ipc.LocalhostTree", nodeIndex, numNodes)
   nodeIndex, numNodes = tonumber(nodeIndex), tonumber(numNodes)

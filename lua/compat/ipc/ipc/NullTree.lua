@@ -2,6 +2,7 @@
 
 local walkTable = require("ipc.utils").walkTable
 
+---@return ipc.Tree
 local function NullTree()
   local last
   return {

@@ -40,9 +40,10 @@ local function find(path)
   error(("ipc.SlurmTree: the first task did not write %s within %d seconds"):format(path, PATIENCE), 3)
 end
 
---- @param folder a folder that all tasks see; nil: ~/.torch
---- @param tasksPerGpu tasks that share a GPU; `gpu` is the number of this task's GPU on its host, from 1
---- @param hostAddress the address at which the other tasks reach this one; nil: its host's name
+---@param folder? string a folder that all tasks see; nil: ~/.torch
+---@param tasksPerGpu? integer tasks that share a GPU (1); `gpu` of the tree is the number of this task's GPU on its host, from 1
+---@param hostAddress? string the address at which the other tasks reach this one; nil: its host's name
+---@return ipc.Tree
 local function SlurmTree(folder, tasksPerGpu, hostAddress)
   local task, numNodes, hosts = variable("SLURM_PROCID"), variable("SLURM_NTASKS"), variable("SLURM_JOB_NUM_NODES")
   local tasksPerHost = math.ceil(numNodes / hosts)

@@ -4,6 +4,13 @@ local ipc = require("libipc")
 local Tree = require("ipc.Tree")
 local NullTree = require("ipc.NullTree")
 
+---@param nodeIndex? integer 1 .. numNodes; nil: the node that can listen at the address is the first
+---@param numNodes integer
+---@param nodeHost? string
+---@param nodePort? integer
+---@param rootHost string the first node's address
+---@param rootPort integer
+---@return ipc.Tree
 local function StaticTree(nodeIndex, numNodes, nodeHost, nodePort, rootHost, rootPort)
   Tree.check("ipc.StaticTree", nodeIndex, numNodes)
   if tonumber(numNodes) == 1 then return NullTree() end

@@ -71,6 +71,15 @@ end
 
 -- ------------------------------------------------------------------ trees
 
+---@class ipc.Tree
+---@field nodeIndex integer 1 .. numNodes
+---@field numNodes integer
+---@field gpu? integer see ipc.SlurmTree
+---@field allReduce fun(value: any, reduce: (fun(a: any, b: any): any), zero?: (fun(leaf: any, number: integer): any)): any, integer
+---@field scatter fun(value: any): any
+---@field walkTable fun(nested: table, f: fun(leaf: any): any)
+---@field netStats fun(): table?
+
 --- The tree that a script gets. `joined` comes from native.join().
 local function upon(joined)
   local info = joined:info()
@@ -112,8 +121,12 @@ local function join(...)
   return joined or capi.raise(code, text)
 end
 
---- @param nodeIndex 1 .. numNodes; nil: 1 for the server, the others are numbered in the order of their arrival
---- @param host the host of the address at which the other nodes reach this one
+---@param nodeIndex? integer 1 .. numNodes; nil: 1 for the server, the others are numbered in the order of their arrival
+---@param numNodes integer
+---@param server? ipc.Server of the first node
+---@param client? ipc.Client of every other node
+---@param host? string the host of the address at which the other nodes reach this one (127.0.0.1)
+---@return ipc.Tree
 local function Tree(nodeIndex, numNodes, _, server, client, host)
   numNodes, nodeIndex = tonumber(numNodes), nodeIndex and (tonumber(nodeIndex) or nodeIndex)
   if numNodes == 1 then return NullTree() end

@@ -19,6 +19,8 @@ class MVCallback(keras.callbacks.Callback):
         super().__init__()
         if not freq >= 1:
             raise ValueError(f"freq={freq}: the number of batches between two syncs must be at least 1")
+        if not model.weights:
+            raise ValueError(f"the model {model.name} has no weights yet: build it first, for example with a keras.Input")
         self.freq = freq
         self.cur_n = 0
         self.kpm = KerasParamManager(model)
@@ -28,5 +30,7 @@ class MVCallback(keras.callbacks.Callback):
         if self.cur_n % self.freq != 0:
             return
         # Reading `model` makes the JAX backend write its state into the model's weights, and read them again.
-        assert self.model is None or self.model is self.kpm.model, "the callback was made for another model"
+        model = self.model
+        if model is not None and model is not self.kpm.model:
+            raise ValueError(f"the callback was made for another model, {self.kpm.model.name}: make one for {model.name}")
         self.kpm.sync_all_param()

@@ -3,7 +3,7 @@
 from typing import Any, List
 
 import numpy as np
-from polyverso.gossip.keras import fresh
+from polyverso.keras.callbacks import fresh
 
 from ..param_manager import MVModelParamManager
 

@@ -1,18 +1,20 @@
-#include "trace.hpp"
-
-#include <polyverso/polyverso.h>
+#include "trace/trace.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "fetch.hpp"
-#include "library_text.hpp"
+#include "metrics_addresses.hpp"
+#include "trace/clocks.hpp"
+#include "trace/explain.hpp"
 
 namespace mv::tools {
 namespace {
@@ -26,18 +28,49 @@ bool is_metadata(const Json& event) { return event.at("ph") == "M"; }
 
 double end_of(const Json& event) { return event.at("ts").get<double>() + event.value("dur", 0.0); }
 
+std::string process_name(const Json& trace) {
+  for (const Json& event : trace.at("traceEvents"))
+    if (event.at("ph") == "M" && event.at("name") == "process_name") return event.at("args").at("name").get<std::string>();
+  return "a process";
+}
+
+/// Puts the events of all processes on the clock of the first. Says how far the machines' clocks were apart.
+void align(Json& merged, const std::map<int64_t, std::string>& hosts, const std::map<int64_t, std::string>& names) {
+  const auto clocks = clocks_of(hosts, merged["traceEvents"]);
+  for (Json& event : merged["traceEvents"])
+    if (!is_metadata(event)) event["ts"] = clocks.at(event.at("pid").get<int64_t>()).common(event.at("ts").get<double>());
+  const std::string& first = hosts.begin()->second;
+  for (const auto& [process, clock] : clocks) {
+    if (hosts.at(process) == first) continue;
+    const std::string &host = hosts.at(process), &name = names.at(process);
+    const double ppm = clock.drift * 1e6;
+    merged["otherData"]["clocks"].push_back({{"rank", process}, {"host", host}, {"known", clock.known}, {"offset_us", clock.offset},
+                                             {"error_us", clock.error}, {"drift_ppm", ppm}});
+    if (clock.known)
+      fmt::print(stderr, "clocks: that of {} on {} is {:.0f} us {} (+- {:.0f} us, drift {:.1f} ppm): corrected\n", name, host,
+                 std::abs(clock.offset), clock.offset < 0 ? "behind" : "ahead", clock.error, ppm);
+    else
+      fmt::print(stderr, "clocks: no messages compare {} on {} with {}: its times are as its machine says\n", name, host, first);
+  }
+}
+
 /// Traces of several processes on one time, which begins with the earliest of them.
 Json merge(std::vector<Json> traces) {
   int64_t first = INT64_MAX;
   for (const Json& trace : traces) first = std::min(first, origin_of(trace));
   Json merged = {{"displayTimeUnit", "ns"}, {"traceEvents", Json::array()}, {"otherData", {{"origin_nanoseconds_since_1970", std::to_string(first)}}}};
+  std::map<int64_t, std::string> hosts, names;
   for (Json& trace : traces) {
+    const auto rank = trace.at("otherData").at("rank").get<int64_t>();
+    hosts[rank] = trace.at("otherData").value("host", "");
+    names[rank] = process_name(trace);
     const double later = static_cast<double>(origin_of(trace) - first) / 1000;
     for (Json& event : trace.at("traceEvents")) {
       if (!is_metadata(event)) event["ts"] = event.at("ts").get<double>() + later;
       merged["traceEvents"].push_back(std::move(event));
     }
   }
+  align(merged, hosts, names);
   return merged;
 }
 
@@ -69,34 +102,11 @@ void write(const Json& trace, const std::string& path) {
   fmt::print(stderr, "{}: open it at https://ui.perfetto.dev or chrome://tracing\n", path);
 }
 
-/// Where the members of a cluster that serve their metrics do so, by its own account. Who does not is told of.
-std::vector<std::string> addresses_of(const Target& target) {
-  std::string text;
-  const auto ask = [&](char* out, uint64_t capacity, uint64_t* length) {
-    return mv_cluster_status_text(target.settings.c_str(), MV_JSON, out, capacity, length);
-  };
-  if (whole_text(ask, text) != MV_OK) throw std::runtime_error(fmt::format("trace: {}", mv_last_error()));
-  std::vector<std::string> addresses;
-  const Json status = Json::parse(text);
-  for (const Json& member : status.at("members")) {
-    if (!member.at("answered").get<bool>() || member.at("metrics").is_null())
-      fmt::print(stderr, "polyverso trace: no trace of rank {}: it {}\n", member.at("rank").get<int64_t>(),
-                 member.at("answered").get<bool>() ? "serves no metrics" : "does not answer");
-    else
-      addresses.push_back(member.at("metrics").get<std::string>());
-  }
-  if (addresses.empty())
-    throw std::runtime_error("trace: no process of this cluster serves its metrics; start it with `polyverso run --metrics PORT`, or set metrics "
-                             "(POLYVERSO_METRICS) for its processes");
-  return addresses;
-}
-
 }  // namespace
 
 int show_trace(const TraceOptions& options) {
   std::vector<Json> traces;
-  const auto addresses = options.http.empty() ? addresses_of(targets_of("trace", options.cluster, true).front()) : options.http;
-  for (const std::string& where : addresses) {
+  for (const std::string& where : metrics_addresses("trace", options.cluster, options.http)) {
     Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
     if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
       throw std::runtime_error(fmt::format("{}: not a trace of Polyverso", where));
@@ -104,7 +114,8 @@ int show_trace(const TraceOptions& options) {
   }
   Json merged = merge(std::move(traces));
   if (options.seconds > 0) keep_last(merged, options.seconds);
-  write(merged, options.output);
+  if (options.explain) fmt::print("{}", explain(merged["traceEvents"]));
+  if (!options.explain || !options.output.empty()) write(merged, options.output);
   return 0;
 }
 

@@ -157,8 +157,11 @@ def _end_threads() -> None:
 
 class Futures:
     """Sets the futures of a group's operations on threads of its own. One thread waits for the operations, in the order in
-    which their futures were asked for. While it runs a future's callbacks, which may wait for other futures, another thread
-    takes its place. A message has a thread for itself, because it may end later than what follows it."""
+    which their futures were asked for, and sets them in this order: callbacks of one future run before those of the next.
+    Callbacks may wait for other futures: if one asks for a future itself, or takes longer than `_PATIENCE`, another thread
+    goes on. A message has a thread for itself, because it may end later than what follows it."""
+
+    _PATIENCE = 0.5  # seconds
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue = queue.SimpleQueue()
@@ -167,8 +170,14 @@ class Futures:
         self._is_closed = False
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # of the thread that takes the next from the queue, and waits for its operation
+        self._last = threading.Event()  # set once the callbacks of the last future that was taken have run
+        self._last.set()
+        self._mine = threading.local()  # .done: the event of the future whose callbacks this thread runs
 
     def put(self, work: Work, ended: torch.futures.Future) -> None:
+        done = getattr(self._mine, "done", None)
+        if done is not None:
+            done.set()  # a callback will wait for this future
         with self._lock:
             is_closed = self._is_closed
             if not is_closed and isinstance(work, Message):
@@ -211,10 +220,15 @@ class Futures:
                     return
                 work, ended = asked
                 error = self._settled(work)
+                before, self._last = self._last, threading.Event()
+                self._mine.done = self._last
             with self._lock:
                 self._ready -= 1
                 self._have_one_ready()
+            before.wait(self._PATIENCE)
             ended.set_result((error, work.result()))
+            self._mine.done.set()
+            self._mine.done = None
             del asked, work, ended  # the tensors
             with self._lock:
                 self._ready += 1

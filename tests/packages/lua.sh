@@ -10,6 +10,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 unset "${!LUA_@}" "${!POLYVERSO_@}" LD_LIBRARY_PATH PKG_CONFIG_PATH
 # Only the system's programs, so that `polyverso` is the rock's.
+given_path=$PATH
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck source=tests/packages/lib/counting.sh
 . tests/packages/lib/counting.sh
@@ -35,12 +36,22 @@ for parcel in multiverso torch ipc; do
 done
 specs() { (cd "$scratch/repository/lua" && within "$1" "$2" "$(command -v busted)" "$3"); }
 
+# What the binary rocks link with are the packages that docs/installing.md tells their users to install.
+libraries_are_documented() {
+  local names
+  names=$(find "$scratch/tree-$1/lib" -type f \( -name '*.so*' -o -path '*/polyverso/polyverso' \) -exec readelf -d {} + |
+    sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u | grep -vE '^(ld-linux.*|libc|libm|libgcc_s|libstdc\+\+|libpolyverso)\.')
+  diff <(sed -n 's/^apt install \(libuv1 .*\)/\1/p' docs/installing.md | tr ' ' '\n' | sort) \
+    <(for name in $names; do dpkg -S "*/$name" | sed 's/:.*//'; done | sort -u)
+}
+
 for lua in 5.1 5.4; do
   server=$packages/rocks-$lua
   for rock in polyverso polyverso-multiverso polyverso-torch polyverso-ipc; do
     check "Lua $lua: $rock installs" rocks "$lua" install --only-server="$server" "$rock"
   done
   check "Lua $lua: the command finds its library" within "$lua" polyverso --version
+  check "Lua $lua: docs/installing.md names all libraries" libraries_are_documented "$lua"
   interpreters=lua$lua
   if [ "$lua" = 5.1 ]; then interpreters="lua5.1 luajit"; fi
   for interpreter in $interpreters; do
@@ -61,6 +72,16 @@ links() { within 5.4 ldd "$scratch/tree-5.4/lib/lua/5.4/polyverso/capi.so" | gre
 check "the source rock compiles for the library that pkg-config finds" compiles
 check "it is linked with that library" links
 check "lua5.4: README with it" alone 5.4 lua5.4
+
+# In a checkout. With the caller's Python, because another one would make the build tree anew.
+checkout=$scratch/checkout
+rocks_make() { PATH=$given_path luarocks --lua-version=5.4 --tree="$checkout" make; }
+prints_in_checkout() {
+  (eval "$(luarocks --lua-version=5.4 --tree="$checkout" path)" && [ "$(lua5.4 "$scratch/readme.lua")" = "$expected" ] &&
+    [ "$(command -v polyverso)" = "$checkout/bin/polyverso" ] && polyverso --version)
+}
+check "luarocks make in a checkout" rocks_make
+check "lua5.4: README and the command with it" prints_in_checkout
 
 # A Torch is not overwritten.
 mkdir -p "$scratch/other/torch"

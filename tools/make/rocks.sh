@@ -2,6 +2,9 @@
 # Writes LuaRocks' packages into build/packages: rockspecs, source rocks (*.src.rock) for all versions of Lua, and in
 # rocks-5.1 (also for LuaJIT) and rocks-5.4 binary rocks, which need no compiler. Each of these folders is a server:
 #   luarocks --lua-version=5.1 install --only-server=build/packages/rocks-5.1 polyverso
+#
+#   rocks.sh             writes the rocks
+#   rocks.sh --stage     only lays out, in build/packages/stage/lua, each rock's source and an installation of the library
 set -eu
 cd "$(dirname "$0")/../.."
 tools/make/tree.sh release shipped
@@ -9,7 +12,7 @@ tools/make/tree.sh release shipped
 version=$(library_version)
 packages=$PWD/build/packages
 stage=$packages/stage/lua
-rm -rf "$stage" "$packages"/rocks-* "$packages"/*.rock "$packages"/*.rockspec
+rm -rf "$stage"
 mkdir -p "$stage"
 date=@${SOURCE_DATE_EPOCH:-315532800}
 rocks="polyverso polyverso-multiverso polyverso-torch polyverso-ipc"
@@ -49,6 +52,11 @@ cp core/wire/cpace.cpp core/wire/handshake.cpp core/wire/*.hpp "$source/core/wir
 cp core/base/*.hpp "$source/core/base/"
 cp packaging/lua/ipc-build.sh "$source/build.sh"
 
+# Binary rocks carry the library of the build tree.
+quietly cmake --install build --prefix "$stage/installed" --strip
+[ "${1:-}" != --stage ] || exit 0
+
+rm -rf "$packages"/rocks-* "$packages"/*.rock "$packages"/*.rockspec
 for rock in $rocks; do
   folder=$rock-$version
   sed "s/@VERSION@/$version/g" "packaging/lua/$rock.rockspec.in" >"$stage/$folder/$folder-1.rockspec"
@@ -66,8 +74,6 @@ for rock in $rocks; do
   echo "build/packages/$folder-1.src.rock"
 done
 
-# Binary rocks carry the library of the build tree.
-quietly cmake --install build --prefix "$stage/installed" --strip
 export POLYVERSO_BUNDLED=1 POLYVERSO_PREBUILT="$stage/installed"
 for lua in 5.1 5.4; do
   mkdir "$packages/rocks-$lua"

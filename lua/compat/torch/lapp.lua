@@ -23,6 +23,7 @@ end
 local lapp = {}
 
 --- Prints the message and the help text, and ends the program.
+---@param message string
 function lapp.error(message)
   io.stderr:write(("%s: %s\n\n%s\n"):format(arg and arg[0] or "lapp", message, lapp.usage or ""))
   os.exit(1)
@@ -99,6 +100,9 @@ local function parse_words(words, options, arguments)
 end
 
 --- The values of a command line, by default that of the script, as its help text describes them.
+---@param text string the help text
+---@param words? string[] the command line
+---@return table<string|integer, any> values by name
 function lapp.process_options_string(text, words)
   lapp.usage = text
   local options, arguments = parse_help(text)

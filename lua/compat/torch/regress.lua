@@ -10,10 +10,16 @@
 
 local regress = {}
 
+--- Raises an error unless the value is true.
+---@param value any
+---@param message? string
 function regress.mustBeTrue(value, message)
   if value ~= true then error(message or ("expected true, got " .. tostring(value)), 2) end
 end
 
+--- Raises an error unless the value is false.
+---@param value any
+---@param message? string
 function regress.mustBeFalse(value, message)
   if value ~= false then error(message or ("expected false, got " .. tostring(value)), 2) end
 end

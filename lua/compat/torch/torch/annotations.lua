@@ -1,0 +1,613 @@
+---@meta torch
+
+--- The types of the stand-in for Torch, for editors with lua-language-server: add lua/compat/torch, or the installed folder
+--- share/polyverso/lua-compat, to Lua.workspace.library. No program loads this file. docs/torch.md says what differs from
+--- Torch 7.
+---
+--- Many functions may write into a result, which then comes first: torch.add(result, a, 2), result:add(a, 2). It gets the
+--- lengths that it needs, its type must be the operands', and it is returned. A method without operands takes its own
+--- tensor: a:sqrt() changes a, r:sqrt(a) changes r. Functions that make tensors, such as torch.zeros(), make them of the
+--- default type unless a result comes first. "Of floats only": refuses tensors of integers. Dimensions and positions count
+--- from 1. A call that fails raises an error whose text says what was expected.
+
+---@alias torch.typename "torch.ByteTensor"|"torch.IntTensor"|"torch.LongTensor"|"torch.FloatTensor"|"torch.DoubleTensor"
+
+--- Lengths of the dimensions, outermost first: numbers, or one list of them.
+---@alias torch.sizes integer|torch.Storage|integer[]
+
+--- Numbers of one type, in one block of memory, on which tensors are views.
+---@class torch.Storage
+---@field [integer] number from 1 to its size
+---@operator len: integer
+---@field new fun(size?: integer|number[]): torch.Storage A new storage. size: its length, with zeros, or its numbers.
+---@field size fun(self: torch.Storage): integer Its length.
+---@field resize fun(self: torch.Storage, size: integer): torch.Storage Changes the length; numbers that stay keep their values.
+---@field totable fun(self: torch.Storage): number[] Its numbers.
+---@field fill fun(self: torch.Storage, value: number): torch.Storage Sets all numbers.
+---@field copy fun(self: torch.Storage, source: torch.Storage): torch.Storage Copies all numbers of a storage of the same length, and converts them.
+--- The type's name; with a name, the numbers as that type: the same storage if it has it already.
+---@field type fun(self: torch.Storage, name?: string): string|torch.Storage
+---@field elementSize fun(self: torch.Storage): integer Bytes of one number.
+---@field data fun(self: torch.Storage): ffi.cdata* LuaJIT: a pointer to the first number, valid while the storage exists and is not resized.
+---@field byte fun(self: torch.Storage): torch.Storage The numbers as the type byte; the same storage if it has it already.
+---@field int fun(self: torch.Storage): torch.Storage The numbers as the type int; the same storage if it has it already.
+---@field long fun(self: torch.Storage): torch.Storage The numbers as the type long; the same storage if it has it already.
+---@field float fun(self: torch.Storage): torch.Storage The numbers as the type float; the same storage if it has it already.
+---@field double fun(self: torch.Storage): torch.Storage The numbers as the type double; the same storage if it has it already.
+
+--- A tensor of up to eight dimensions. tensor[i] is a number, or a slice on the same memory; tensor[{i, {first, last}, {}}]
+--- selects a position, a range and all of a dimension; tensor[mask] copies the elements that a ByteTensor marks. Each of
+--- them can be assigned a number or a tensor. Methods that change the tensor, or write into it, return it.
+---@class torch.Tensor
+---@field [integer] any
+---@operator len: torch.Storage
+---@operator add(torch.Tensor|number): torch.Tensor
+---@operator sub(torch.Tensor|number): torch.Tensor
+---@operator mul(torch.Tensor|number): torch.Tensor|number
+---@operator div(number): torch.Tensor
+---@operator mod(number): torch.Tensor
+---@operator unm: torch.Tensor
+--- A new tensor of the same type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field new fun(...: any): torch.Tensor
+---@field dim fun(self: torch.Tensor): integer The number of dimensions; 0 for an empty tensor.
+---@field nDimension fun(self: torch.Tensor): integer The number of dimensions; 0 for an empty tensor.
+---@field nElement fun(self: torch.Tensor): integer The number of elements.
+---@field numel fun(self: torch.Tensor): integer The number of elements.
+---@field size fun(self: torch.Tensor, dimension?: integer): integer|torch.Storage The length of a dimension, or a LongStorage of all lengths.
+--- The distance in elements between two positions of a dimension, or a LongStorage of all distances.
+---@field stride fun(self: torch.Tensor, dimension?: integer): integer|torch.Storage
+---@field storage fun(self: torch.Tensor): torch.Storage The memory, which views share.
+---@field storageOffset fun(self: torch.Tensor): integer The position of the first element in the storage.
+---@field isContiguous fun(self: torch.Tensor): boolean Whether the elements lie one after the other in row-major order.
+---@field isSameSizeAs fun(self: torch.Tensor, other: torch.Tensor): boolean Whether both have the same lengths.
+---@field isSize fun(self: torch.Tensor, sizes: torch.Storage|integer[]): boolean Whether the tensor has these lengths.
+---@field isSetTo fun(self: torch.Tensor, other: torch.Tensor): boolean Whether both are the same view of the same memory.
+---@field elementSize fun(self: torch.Tensor): integer Bytes of one element.
+---@field data fun(self: torch.Tensor): ffi.cdata* LuaJIT: a pointer to the first element, valid while the storage exists and is not resized.
+--- The elements as a one-dimensional polyverso.tensor on the same memory. The tensor must be contiguous. Torch lacks this.
+---@field polyverso fun(self: torch.Tensor): polyverso.Tensor
+--- The type's name; with a name, the elements as that type: the same tensor if it has it already.
+---@field type fun(self: torch.Tensor, name?: torch.typename): torch.typename|torch.Tensor
+---@field typeAs fun(self: torch.Tensor, other: torch.Tensor): torch.Tensor The elements as the type of another tensor.
+---@field real fun(self: torch.Tensor): torch.Tensor The elements as the default type.
+---@field byte fun(self: torch.Tensor): torch.Tensor Tensor of type torch.ByteTensor; the same one if it is of that type.
+---@field int fun(self: torch.Tensor): torch.Tensor Tensor of type torch.IntTensor; the same one if it is of that type.
+---@field long fun(self: torch.Tensor): torch.Tensor Tensor of type torch.LongTensor; the same one if it is of that type.
+---@field float fun(self: torch.Tensor): torch.Tensor Tensor of type torch.FloatTensor; the same one if it is of that type.
+---@field double fun(self: torch.Tensor): torch.Tensor Tensor of type torch.DoubleTensor; the same one if it is of that type.
+---@field copy fun(self: torch.Tensor, source: torch.Tensor): torch.Tensor Copies all elements of a tensor with as many elements, and converts them.
+---@field clone fun(self: torch.Tensor): torch.Tensor A copy with memory of its own.
+---@field contiguous fun(self: torch.Tensor): torch.Tensor The same tensor if its elements lie without gaps, otherwise a copy.
+---@field fill fun(self: torch.Tensor, value: number): torch.Tensor Sets all elements.
+---@field zero fun(self: torch.Tensor): torch.Tensor Sets all elements to 0.
+--- Makes this tensor a view of another's memory, or of a storage; without arguments, empties it. After a storage: offset, and lists of sizes
+--- and strides, or size, stride, size, stride.
+---@field set fun(self: torch.Tensor, source?: torch.Tensor|torch.Storage, ...: integer|torch.Storage): torch.Tensor
+---@field resize fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Changes the lengths in place; the storage grows if necessary.
+---@field resizeAs fun(self: torch.Tensor, other: torch.Tensor): torch.Tensor Gives this tensor the lengths of another.
+---@field totable fun(self: torch.Tensor): table The elements as nested tables.
+---@field select fun(self: torch.Tensor, dimension: integer, position: integer): torch.Tensor The slice at a position of a dimension, which it loses.
+--- The slices from `first` on; the dimension stays.
+---@field narrow fun(self: torch.Tensor, dimension: integer, first: integer, size: integer): torch.Tensor
+--- A pair of first and last positions for each dimension; negative positions count from the end.
+---@field sub fun(self: torch.Tensor, ...: integer): torch.Tensor
+---@field transpose fun(self: torch.Tensor, a: integer, b: integer): torch.Tensor Two dimensions exchanged.
+---@field t fun(self: torch.Tensor): torch.Tensor A matrix transposed.
+---@field permute fun(self: torch.Tensor, ...: integer): torch.Tensor The dimensions in another order. Arguments: each dimension once.
+--- All slices of `size` along a dimension, `step` apart; the slices become a new last dimension.
+---@field unfold fun(self: torch.Tensor, dimension: integer, size: integer, step: integer): torch.Tensor
+--- Without the dimensions of length 1, or without the given one if its length is 1. One element becomes a number.
+---@field squeeze fun(self: torch.Tensor, dimension?: integer): torch.Tensor|number
+---@field view fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor The elements with other lengths; one may be -1. The tensor must be contiguous.
+---@field viewAs fun(self: torch.Tensor, other: torch.Tensor): torch.Tensor The elements with the lengths of another tensor.
+---@field expand fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Dimensions of length 1 repeated without a copy.
+---@field expandAs fun(self: torch.Tensor, other: torch.Tensor): torch.Tensor expand() to the lengths of another tensor.
+--- Views of `size` along a dimension, 1 by default; the last one may be shorter.
+---@field split fun(self: torch.Tensor, size: integer, dimension?: integer): torch.Tensor[]
+--- At most `count` views of equal length along a dimension, 1 by default; the last one may be shorter.
+---@field chunk fun(self: torch.Tensor, count: integer, dimension?: integer): torch.Tensor[]
+---@field reshape fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor A copy with other lengths.
+--- A copy that repeats the tensor so many times along each dimension.
+---@field repeatTensor fun(self: torch.Tensor, ...: integer|torch.Storage|integer[]): torch.Tensor
+--- A copy of the slices at these positions of a dimension. positions: LongTensor.
+---@field index fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor): torch.Tensor
+--- Copies the source's slices to these positions. positions: LongTensor.
+---@field indexCopy fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor, source: torch.Tensor): torch.Tensor
+--- Adds the source's slices at these positions. positions: LongTensor.
+---@field indexAdd fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor, source: torch.Tensor): torch.Tensor
+--- Sets the slices at these positions. positions: LongTensor.
+---@field indexFill fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor, value: number): torch.Tensor
+--- For each element of `positions`, the element that it selects along the dimension. positions: LongTensor.
+---@field gather fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor): torch.Tensor
+--- The inverse of gather(): writes the source's elements, or a number, to these positions. positions: LongTensor.
+---@field scatter fun(self: torch.Tensor, dimension: integer, positions: torch.Tensor, source: torch.Tensor|number): torch.Tensor
+---@field maskedSelect fun(self: torch.Tensor, mask: torch.Tensor): torch.Tensor A copy of the marked elements, one-dimensional. mask: ByteTensor.
+---@field maskedFill fun(self: torch.Tensor, mask: torch.Tensor, value: number): torch.Tensor Sets the marked elements. mask: ByteTensor.
+--- Copies the source's elements, in order, to the marked ones. mask: ByteTensor.
+---@field maskedCopy fun(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor): torch.Tensor
+---@field nonzero fun(self: torch.Tensor): torch.Tensor The positions of all nonzero elements, one row for each.
+---@field abs fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The absolute values.
+---@field ceil fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor Rounded up; of floats only.
+---@field floor fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor Rounded down; of floats only.
+---@field round fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor Rounded to the nearest integer; of floats only.
+---@field trunc fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor Rounded towards 0; of floats only.
+---@field frac fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The parts behind the point; of floats only.
+---@field sqrt fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The square roots; of floats only.
+---@field rsqrt fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor 1 / sqrt(x); of floats only.
+---@field exp fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor e to the power of x; of floats only.
+---@field log fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The natural logarithms; of floats only.
+---@field log1p fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor log(1 + x); of floats only.
+---@field sin fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The sines; of floats only.
+---@field cos fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The cosines; of floats only.
+---@field tan fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The tangents; of floats only.
+---@field asin fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The inverse sines; of floats only.
+---@field acos fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The inverse cosines; of floats only.
+---@field atan fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The inverse tangents; of floats only.
+---@field sinh fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The hyperbolic sines; of floats only.
+---@field cosh fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The hyperbolic cosines; of floats only.
+---@field tanh fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The hyperbolic tangents; of floats only.
+---@field sigmoid fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor 1 / (1 + exp(-x)); of floats only.
+---@field sign fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The signs: -1, 0 or 1.
+---@field neg fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The negated elements.
+---@field cinv fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor 1 / x; of floats only.
+---@field lgamma fun(self: torch.Tensor, source?: torch.Tensor): torch.Tensor The logarithms of the gamma function; of floats only.
+--- a + b, or a + factor * c. Arguments: (b, c?), or (a, b, c?). b: or a factor, before a tensor that it multiplies.
+---@field add fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- a - b, or a - factor * c. Arguments: (b, c?), or (a, b, c?). b: or a factor, before a tensor that it multiplies.
+---@field csub fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+---@field cmul fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor a * b, element by element. Arguments: (b), or (a, b).
+---@field cdiv fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor a / b, element by element. Arguments: (b), or (a, b).
+---@field cpow fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor a to the power of b, element by element. Arguments: (b), or (a, b).
+---@field mul fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor a * b. Arguments: (b), or (a, b).
+---@field div fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor a / b. Arguments: (b), or (a, b).
+---@field fmod fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor The remainder of a / b, with the sign of a. Arguments: (b), or (a, b).
+---@field mod fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor The remainder of a / b, with the sign of a. Arguments: (b), or (a, b).
+--- The remainder of a / b, with the sign of b. Arguments: (b), or (a, b).
+---@field remainder fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+---@field cmax fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor The greater one of a and b. Arguments: (b), or (a, b).
+---@field cmin fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor The lesser one of a and b. Arguments: (b), or (a, b).
+--- The elements to the power of b, or a number to the power of each element. Arguments: (b), or (a, b), where one may be a number.
+---@field pow fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- The elements within least .. most. Arguments: (least, most), or (a, least, most).
+---@field clamp fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+---@field atan2 fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor The angles of the points (x, a). Arguments: (x), or (a, x).
+--- Adds factor * (b * c), element by element; without the factor: b * c. Arguments: (factor, b, c), (b, c), or (a, factor, b, c).
+---@field addcmul fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- Adds factor * (b / c), element by element; without the factor: b / c. Arguments: (factor, b, c), (b, c), or (a, factor, b, c).
+---@field addcdiv fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- a + weight * (b - a), into this tensor. Arguments: (a, b, weight), or (b, weight).
+---@field lerp fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- Calls change(x) for each element, whose result replaces it unless it is nil.
+---@field apply fun(self: torch.Tensor, change: fun(x: number): number?): torch.Tensor
+--- Calls change(x, y) with the elements of two tensors.
+---@field map fun(self: torch.Tensor, other: torch.Tensor, change: fun(x: number, y: number): number?): torch.Tensor
+--- Calls change(x, y, z) with the elements of three tensors.
+---@field map2 fun(self: torch.Tensor, first: torch.Tensor, second: torch.Tensor, change: fun(x: number, y: number, z: number): number?): torch.Tensor
+---@field eq fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a == b, otherwise 0.
+---@field ne fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a ~= b, otherwise 0.
+---@field lt fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a < b, otherwise 0.
+---@field le fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a <= b, otherwise 0.
+---@field gt fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a > b, otherwise 0.
+---@field ge fun(self: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a >= b, otherwise 0.
+---@field equal fun(self: torch.Tensor, b: torch.Tensor): boolean Whether both have the same lengths and elements.
+---@field all fun(self: torch.Tensor): boolean Whether no element of a ByteTensor is 0.
+---@field any fun(self: torch.Tensor): boolean Whether an element of a ByteTensor is not 0.
+--- The sum. Arguments: (dimension?), or (result, source, dimension).
+---@field sum fun(self: torch.Tensor, ...: torch.Tensor|integer): number|torch.Tensor
+--- The product. Arguments: (dimension?), or (result, source, dimension).
+---@field prod fun(self: torch.Tensor, ...: torch.Tensor|integer): number|torch.Tensor
+--- The mean; of floats only. Arguments: (dimension?), or (result, source, dimension).
+---@field mean fun(self: torch.Tensor, ...: torch.Tensor|integer): number|torch.Tensor
+--- The greatest element; along a dimension, the greatest ones and a LongTensor of their positions. Arguments: (dimension?), or (values,
+--- positions, source, dimension).
+---@field max fun(self: torch.Tensor, ...: torch.Tensor|integer): number|torch.Tensor, torch.Tensor?
+--- The least element; along a dimension, the least ones and a LongTensor of their positions. Arguments: (dimension?), or (values, positions,
+--- source, dimension).
+---@field min fun(self: torch.Tensor, ...: torch.Tensor|integer): number|torch.Tensor, torch.Tensor?
+--- The sums of the elements so far along a dimension, 1 by default. Arguments: (dimension?), or (result, source, dimension?).
+---@field cumsum fun(self: torch.Tensor, ...: torch.Tensor|integer): torch.Tensor
+--- The products of the elements so far along a dimension, 1 by default. Arguments: (dimension?), or (result, source, dimension?).
+---@field cumprod fun(self: torch.Tensor, ...: torch.Tensor|integer): torch.Tensor
+--- The variance, of n - 1 degrees of freedom, or n if biased: (biased) or (dimension, biased). Of floats only.
+---@field var fun(self: torch.Tensor, dimension?: integer|boolean, biased?: boolean): number|torch.Tensor
+--- The standard deviation, of n - 1 degrees of freedom, or n if biased: (biased) or (dimension, biased). Of floats only.
+---@field std fun(self: torch.Tensor, dimension?: integer|boolean, biased?: boolean): number|torch.Tensor
+--- The p-norm, 2 by default; of floats only. Arguments: (p?, dimension?), or (result, source, p, dimension).
+---@field norm fun(self: torch.Tensor, ...: torch.Tensor|integer|number): number|torch.Tensor
+---@field dist fun(self: torch.Tensor, b: torch.Tensor, p?: number): number The p-norm of the difference, 2 by default; of floats only.
+--- Scales down, in place, each slice of a dimension whose p-norm is greater than `most`.
+---@field renorm fun(self: torch.Tensor, p: number, dimension: integer, most: number): torch.Tensor
+--- Sorted along a dimension, the last by default, and a LongTensor of the former positions. Arguments: (dimension?, descending?), or (values,
+--- positions, source, dimension?, descending?). dimension: or `descending`.
+---@field sort fun(self: torch.Tensor, ...: torch.Tensor|boolean|integer): torch.Tensor, torch.Tensor
+--- The k-th smallest elements along a dimension, the last by default, and their positions.
+---@field kthvalue fun(self: torch.Tensor, k: integer, dimension?: integer): torch.Tensor, torch.Tensor
+--- The medians along a dimension, the last by default, and their positions; the lower one of two.
+---@field median fun(self: torch.Tensor, dimension?: integer): torch.Tensor, torch.Tensor
+--- The k smallest elements along a dimension, the last by default, or the greatest ones, and their positions. k: default 1.
+---@field topk fun(self: torch.Tensor, k?: integer, dimension?: integer, greatest?: boolean): torch.Tensor, torch.Tensor
+--- The number of elements in each of equal parts of least .. most; of floats only. bins: default 100; least: both 0, the default: the range of
+--- the elements.
+---@field histc fun(self: torch.Tensor, bins?: integer, least?: number, most?: number): torch.Tensor
+---@field dot fun(self: torch.Tensor, b: torch.Tensor): number The sum of the products of all elements.
+---@field mm fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor The product of two matrices, into this tensor. Arguments: (a, b), or (b).
+--- The product of a matrix and a vector, into this tensor. Arguments: (matrix, vector), or (vector).
+---@field mv fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor
+---@field ger fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor The outer product of two vectors, into this tensor. Arguments: (a, b), or (b).
+--- The products of two batches of matrices, into this tensor. Arguments: (a, b), or (b).
+---@field bmm fun(self: torch.Tensor, ...: torch.Tensor): torch.Tensor
+--- beta * c + alpha * (a times b), of matrices. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a, b). Without
+--- c, this tensor is c.
+---@field addmm fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of a matrix and a vector. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a,
+--- b). Without c, this tensor is c.
+---@field addmv fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of two vectors (outer product). Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c,
+--- alpha, a, b). Without c, this tensor is c.
+---@field addr fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of batches of matrices. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a,
+--- b). Without c, this tensor is c.
+---@field baddbmm fun(self: torch.Tensor, ...: torch.Tensor|number): torch.Tensor
+--- The cross products of vectors of length 3 along a dimension, by default the first of length 3. Arguments: (b, dimension?), or (a, b,
+--- dimension?).
+---@field cross fun(self: torch.Tensor, ...: torch.Tensor|integer): torch.Tensor
+--- The k-th diagonal of a matrix, or a matrix with the vector as that diagonal; k > 0 is above the main one. k: default 0.
+---@field diag fun(self: torch.Tensor, k?: integer): torch.Tensor
+---@field trace fun(self: torch.Tensor): number The sum of a matrix's main diagonal.
+---@field tril fun(self: torch.Tensor, k?: integer): torch.Tensor A matrix with zeros above its k-th diagonal. k: default 0.
+---@field triu fun(self: torch.Tensor, k?: integer): torch.Tensor A matrix with zeros below its k-th diagonal. k: default 0.
+---@field zeros fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Zeros.
+---@field ones fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Ones.
+--- The numbers first, first + step, ... up to last. step: default 1.
+---@field range fun(self: torch.Tensor, first: number, last: number, step?: number): torch.Tensor
+--- `count` numbers at equal distances from first to last. count: default 100.
+---@field linspace fun(self: torch.Tensor, first: number, last: number, count?: integer): torch.Tensor
+--- 10 to the power of linspace(first, last, count). count: default 100.
+---@field logspace fun(self: torch.Tensor, first: number, last: number, count?: integer): torch.Tensor
+---@field eye fun(self: torch.Tensor, rows: integer, columns?: integer): torch.Tensor An identity matrix. columns: as many as rows by default.
+--- The tensors one after the other along a dimension, their last one by default: ([result,] a, b [, dimension]) or ([result,] {a, b, ...} [,
+--- dimension]).
+---@field cat fun(self: torch.Tensor, ...: torch.Tensor|torch.Tensor[]|integer): torch.Tensor
+---@field rand fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Uniform random numbers in [0, 1).
+---@field randn fun(self: torch.Tensor, ...: torch.sizes): torch.Tensor Random numbers of the standard normal distribution.
+---@field randperm fun(self: torch.Tensor, count: integer): torch.Tensor The numbers 1 .. count in random order.
+--- Fills the tensor: uniform in [low, high). low: default 0; high: default 1.
+---@field uniform fun(self: torch.Tensor, low?: number, high?: number): torch.Tensor
+--- Fills the tensor: normal. mean: default 0; deviation: default 1.
+---@field normal fun(self: torch.Tensor, mean?: number, deviation?: number): torch.Tensor
+---@field bernoulli fun(self: torch.Tensor, p?: number): torch.Tensor Fills the tensor: 1 with probability p, otherwise 0. p: default 0.5.
+---@field exponential fun(self: torch.Tensor, rate: number): torch.Tensor Fills the tensor: exponential.
+--- Fills the tensor: of Cauchy's distribution. middle: default 0; scale: default 1.
+---@field cauchy fun(self: torch.Tensor, middle?: number, scale?: number): torch.Tensor
+---@field geometric fun(self: torch.Tensor, p: number): torch.Tensor Fills the tensor: geometric.
+--- Fills the tensor: log-normal. mean: default 1; deviation: default 2.
+---@field logNormal fun(self: torch.Tensor, mean?: number, deviation?: number): torch.Tensor
+--- Fills the tensor: an integer from a to b; (a): from 1 to a; (): of all that the type holds.
+---@field random fun(self: torch.Tensor, a?: integer, b?: integer): torch.Tensor
+--- Positions drawn by the weights of a vector, or of each row of a matrix.
+---@field multinomial fun(self: torch.Tensor, count: integer, with_replacement?: boolean): torch.Tensor
+
+--- A stopwatch of real and processor time.
+---@class torch.Timer
+---@field new fun(): torch.Timer A stopwatch, which runs from its construction.
+---@field reset fun(self: torch.Timer): torch.Timer Starts from 0.
+---@field stop fun(self: torch.Timer): torch.Timer Stops it.
+---@field resume fun(self: torch.Timer): torch.Timer Lets it go on.
+---@field time fun(self: torch.Timer): {real: number, user: number, sys: number} Seconds so far; `sys` is 0, because Lua has no separate system time.
+
+--- A parser for the options and arguments of a script.
+---@class torch.CmdLine
+--- argseparator: of string(), default ","; keyseparator: of string(), default "=".
+---@field new fun(argseparator?: string, keyseparator?: string): torch.CmdLine
+---@field text fun(self: torch.CmdLine, line?: string) Adds a line to the help.
+--- Adds an option. Its values have the type of the default; the flag of a boolean negates it. name: "-rate" or "--rate".
+---@field option fun(self: torch.CmdLine, name: string, default: number|string|boolean, help?: string)
+--- Adds an argument, which must be given. typename: "number" for a number.
+---@field argument fun(self: torch.CmdLine, name: string, help?: string, typename?: string)
+---@field help fun(self: torch.CmdLine, arguments?: string[]) Prints the help. arguments: the script's, for its name.
+--- The options and arguments of a command line by name. Prints the help and ends the program for -h. words: usually the global arg.
+---@field parse fun(self: torch.CmdLine, words: string[]): table<string, any>
+--- A name for a run, of the values that differ from the defaults: prefix,rate=0.2. ignore: these keys are left out.
+---@field string fun(self: torch.CmdLine, prefix: string, values: table<string, any>, ignore?: table<string, boolean>): string
+---@field silent fun(self: torch.CmdLine) Lets a later log() write only to its file.
+--- Copies the output of print() to a file, and writes the values first.
+---@field log fun(self: torch.CmdLine, target: string|file*, values?: table<string, any>)
+
+--- Named tests, assertions that are counted, and a summary. Assertions return whether they hold.
+---@class torch.Tester
+--- Adds a function, or a table or suite of them. _setUp and _tearDown run before and after every test. name: of a function.
+---@field add fun(self: torch.Tester, tests: function|table<string, function>, name?: string): torch.Tester
+---@field disable fun(self: torch.Tester, names: string|string[]): torch.Tester Leaves these tests out.
+--- Runs all tests, or those whose names match a pattern or one of a list. Raises an error at the end if one failed.
+---@field run fun(self: torch.Tester, patterns?: string|string[]): integer
+---@field setEarlyAbort fun(self: torch.Tester, early: boolean) Stops the run at the first failure.
+---@field setRethrowErrors fun(self: torch.Tester, rethrow: boolean) Lets errors and failures end the program with their traceback.
+---@field setSummaryOnly fun(self: torch.Tester, summary: boolean) Leaves reports of single failures out.
+---@field assert fun(self: torch.Tester, condition: boolean, message?: string): boolean The condition must be true.
+--- Two values of any type must be equal, within a tolerance for numbers and tensors; it and the message come in any order. tolerance, default
+--- 0, and message.
+---@field eq fun(self: torch.Tester, a: any, b: any, ...: number|string): boolean
+--- Two values of any type must be equal, within a tolerance for numbers and tensors; it and the message come in any order. tolerance, default
+--- 0, and message.
+---@field assertGeneralEq fun(self: torch.Tester, a: any, b: any, ...: number|string): boolean
+--- Two values of any type must be different, within a tolerance for numbers and tensors; it and the message come in any order. tolerance,
+--- default 0, and message.
+---@field ne fun(self: torch.Tester, a: any, b: any, ...: number|string): boolean
+--- Two values of any type must be different, within a tolerance for numbers and tensors; it and the message come in any order. tolerance,
+--- default 0, and message.
+---@field assertGeneralNe fun(self: torch.Tester, a: any, b: any, ...: number|string): boolean
+---@field lt fun(self: torch.Tester, a: any, b: any, message?: string): boolean a < b must hold.
+---@field assertlt fun(self: torch.Tester, a: any, b: any, message?: string): boolean a < b must hold.
+---@field gt fun(self: torch.Tester, a: any, b: any, message?: string): boolean a > b must hold.
+---@field assertgt fun(self: torch.Tester, a: any, b: any, message?: string): boolean a > b must hold.
+---@field le fun(self: torch.Tester, a: any, b: any, message?: string): boolean a <= b must hold.
+---@field assertle fun(self: torch.Tester, a: any, b: any, message?: string): boolean a <= b must hold.
+---@field ge fun(self: torch.Tester, a: any, b: any, message?: string): boolean a >= b must hold.
+---@field assertge fun(self: torch.Tester, a: any, b: any, message?: string): boolean a >= b must hold.
+---@field asserteq fun(self: torch.Tester, a: any, b: any, message?: string): boolean a == b must hold.
+---@field assertne fun(self: torch.Tester, a: any, b: any, message?: string): boolean a ~= b must hold.
+--- Two numbers must be equal within a tolerance. tolerance, default 1e-16, and message.
+---@field assertalmosteq fun(self: torch.Tester, a: number, b: number, ...: number|string): boolean
+--- Two tensors must be equal within a tolerance. tolerance, default 0, and message.
+---@field assertTensorEq fun(self: torch.Tester, a: torch.Tensor, b: torch.Tensor, ...: number|string): boolean
+--- Two tensors must be different within a tolerance. tolerance, default 0, and message.
+---@field assertTensorNe fun(self: torch.Tester, a: torch.Tensor, b: torch.Tensor, ...: number|string): boolean
+--- Two tables must be equal within a tolerance. tolerance, default 0, and message.
+---@field assertTableEq fun(self: torch.Tester, a: table, b: table, ...: number|string): boolean
+--- Two tables must be different within a tolerance. tolerance, default 0, and message.
+---@field assertTableNe fun(self: torch.Tester, a: table, b: table, ...: number|string): boolean
+---@field assertError fun(self: torch.Tester, f: function, message?: string): boolean f() must raise an error.
+---@field assertErrorMsg fun(self: torch.Tester, f: function, text: string, message?: string): boolean f() must raise exactly this error.
+--- f() must raise an error with a text that matches the pattern.
+---@field assertErrorPattern fun(self: torch.Tester, f: function, pattern: string, message?: string): boolean
+--- f() must raise an error for which fits(error) is true.
+---@field assertErrorObj fun(self: torch.Tester, f: function, fits: fun(failure: any): boolean, message?: string): boolean
+---@field assertNoError fun(self: torch.Tester, f: function, message?: string): boolean f() must not raise an error.
+---@field new fun(): torch.Tester Named tests, assertions that are counted, and a summary.
+
+--- The module.
+---@class torch
+---@field numel fun(tensor: torch.Tensor): integer The number of elements.
+---@field isSameSizeAs fun(tensor: torch.Tensor, other: torch.Tensor): boolean Whether both have the same lengths.
+---@field fill fun(tensor: torch.Tensor, value: number): torch.Tensor Sets all elements.
+---@field zero fun(tensor: torch.Tensor): torch.Tensor Sets all elements to 0.
+---@field totable fun(tensor: torch.Tensor): table The elements as nested tables.
+---@field transpose fun(tensor: torch.Tensor, a: integer, b: integer): torch.Tensor Two dimensions exchanged.
+---@field t fun(tensor: torch.Tensor): torch.Tensor A matrix transposed.
+---@field permute fun(tensor: torch.Tensor, ...: integer): torch.Tensor The dimensions in another order. Arguments: each dimension once.
+--- All slices of `size` along a dimension, `step` apart; the slices become a new last dimension.
+---@field unfold fun(tensor: torch.Tensor, dimension: integer, size: integer, step: integer): torch.Tensor
+--- Without the dimensions of length 1, or without the given one if its length is 1. One element becomes a number.
+---@field squeeze fun(tensor: torch.Tensor, dimension?: integer): torch.Tensor|number
+--- The elements with other lengths; one may be -1. The tensor must be contiguous.
+---@field view fun(tensor: torch.Tensor, ...: torch.sizes): torch.Tensor
+---@field viewAs fun(tensor: torch.Tensor, other: torch.Tensor): torch.Tensor The elements with the lengths of another tensor.
+---@field expand fun(tensor: torch.Tensor, ...: torch.sizes): torch.Tensor Dimensions of length 1 repeated without a copy.
+---@field expandAs fun(tensor: torch.Tensor, other: torch.Tensor): torch.Tensor expand() to the lengths of another tensor.
+--- Views of `size` along a dimension, 1 by default; the last one may be shorter.
+---@field split fun(tensor: torch.Tensor, size: integer, dimension?: integer): torch.Tensor[]
+--- At most `count` views of equal length along a dimension, 1 by default; the last one may be shorter.
+---@field chunk fun(tensor: torch.Tensor, count: integer, dimension?: integer): torch.Tensor[]
+---@field reshape fun(tensor: torch.Tensor, ...: torch.sizes): torch.Tensor A copy with other lengths.
+--- A copy that repeats the tensor so many times along each dimension.
+---@field repeatTensor fun(tensor: torch.Tensor, ...: integer|torch.Storage|integer[]): torch.Tensor
+--- A copy of the slices at these positions of a dimension. positions: LongTensor.
+---@field index fun(tensor: torch.Tensor, dimension: integer, positions: torch.Tensor): torch.Tensor
+--- A copy of the slices at these positions of a dimension. positions: LongTensor.
+---@field indexSelect fun(tensor: torch.Tensor, dimension: integer, positions: torch.Tensor): torch.Tensor
+--- For each element of `positions`, the element that it selects along the dimension. positions: LongTensor.
+---@field gather fun(tensor: torch.Tensor, dimension: integer, positions: torch.Tensor): torch.Tensor
+--- The inverse of gather(): writes the source's elements, or a number, to these positions. positions: LongTensor.
+---@field scatter fun(tensor: torch.Tensor, dimension: integer, positions: torch.Tensor, source: torch.Tensor|number): torch.Tensor
+---@field maskedSelect fun(tensor: torch.Tensor, mask: torch.Tensor): torch.Tensor A copy of the marked elements, one-dimensional. mask: ByteTensor.
+---@field nonzero fun(tensor: torch.Tensor): torch.Tensor The positions of all nonzero elements, one row for each.
+---@field abs fun(...: torch.Tensor|number): torch.Tensor The absolute values. Arguments: (source), (result, source), or (source).
+---@field ceil fun(...: torch.Tensor|number): torch.Tensor Rounded up; of floats only. Arguments: (source), (result, source), or (source).
+---@field floor fun(...: torch.Tensor|number): torch.Tensor Rounded down; of floats only. Arguments: (source), (result, source), or (source).
+--- Rounded to the nearest integer; of floats only. Arguments: (source), (result, source), or (source).
+---@field round fun(...: torch.Tensor|number): torch.Tensor
+---@field trunc fun(...: torch.Tensor|number): torch.Tensor Rounded towards 0; of floats only. Arguments: (source), (result, source), or (source).
+--- The parts behind the point; of floats only. Arguments: (source), (result, source), or (source).
+---@field frac fun(...: torch.Tensor|number): torch.Tensor
+---@field sqrt fun(...: torch.Tensor|number): torch.Tensor The square roots; of floats only. Arguments: (source), (result, source), or (source).
+---@field rsqrt fun(...: torch.Tensor|number): torch.Tensor 1 / sqrt(x); of floats only. Arguments: (source), (result, source), or (source).
+---@field exp fun(...: torch.Tensor|number): torch.Tensor e to the power of x; of floats only. Arguments: (source), (result, source), or (source).
+---@field log fun(...: torch.Tensor|number): torch.Tensor The natural logarithms; of floats only. Arguments: (source), (result, source), or (source).
+---@field log1p fun(...: torch.Tensor|number): torch.Tensor log(1 + x); of floats only. Arguments: (source), (result, source), or (source).
+---@field sin fun(...: torch.Tensor|number): torch.Tensor The sines; of floats only. Arguments: (source), (result, source), or (source).
+---@field cos fun(...: torch.Tensor|number): torch.Tensor The cosines; of floats only. Arguments: (source), (result, source), or (source).
+---@field tan fun(...: torch.Tensor|number): torch.Tensor The tangents; of floats only. Arguments: (source), (result, source), or (source).
+---@field asin fun(...: torch.Tensor|number): torch.Tensor The inverse sines; of floats only. Arguments: (source), (result, source), or (source).
+---@field acos fun(...: torch.Tensor|number): torch.Tensor The inverse cosines; of floats only. Arguments: (source), (result, source), or (source).
+---@field atan fun(...: torch.Tensor|number): torch.Tensor The inverse tangents; of floats only. Arguments: (source), (result, source), or (source).
+---@field sinh fun(...: torch.Tensor|number): torch.Tensor The hyperbolic sines; of floats only. Arguments: (source), (result, source), or (source).
+---@field cosh fun(...: torch.Tensor|number): torch.Tensor The hyperbolic cosines; of floats only. Arguments: (source), (result, source), or (source).
+--- The hyperbolic tangents; of floats only. Arguments: (source), (result, source), or (source).
+---@field tanh fun(...: torch.Tensor|number): torch.Tensor
+---@field sigmoid fun(...: torch.Tensor|number): torch.Tensor 1 / (1 + exp(-x)); of floats only. Arguments: (source), (result, source), or (source).
+---@field sign fun(...: torch.Tensor|number): torch.Tensor The signs: -1, 0 or 1. Arguments: (source), (result, source), or (source).
+---@field neg fun(...: torch.Tensor): torch.Tensor The negated elements. Arguments: (source), or (result, source).
+---@field cinv fun(...: torch.Tensor): torch.Tensor 1 / x; of floats only. Arguments: (source), or (result, source).
+---@field lgamma fun(...: torch.Tensor): torch.Tensor The logarithms of the gamma function; of floats only. Arguments: (source), or (result, source).
+--- a + b, or a + factor * c. Arguments: (a, b, c?), or (result, a, b, c?). b: or a factor, before a tensor that it multiplies.
+---@field add fun(...: torch.Tensor|number): torch.Tensor
+--- a - b, or a - factor * c. Arguments: (a, b, c?), or (result, a, b, c?). b: or a factor, before a tensor that it multiplies.
+---@field csub fun(...: torch.Tensor|number): torch.Tensor
+---@field cmul fun(...: torch.Tensor): torch.Tensor a * b, element by element. Arguments: (a, b), or (result, a, b).
+---@field cdiv fun(...: torch.Tensor): torch.Tensor a / b, element by element. Arguments: (a, b), or (result, a, b).
+---@field cpow fun(...: torch.Tensor): torch.Tensor a to the power of b, element by element. Arguments: (a, b), or (result, a, b).
+---@field mul fun(...: torch.Tensor|number): torch.Tensor a * b. Arguments: (a, b), or (result, a, b).
+---@field div fun(...: torch.Tensor|number): torch.Tensor a / b. Arguments: (a, b), or (result, a, b).
+---@field fmod fun(...: torch.Tensor|number): torch.Tensor The remainder of a / b, with the sign of a. Arguments: (a, b), or (result, a, b).
+---@field mod fun(...: torch.Tensor|number): torch.Tensor The remainder of a / b, with the sign of a. Arguments: (a, b), or (result, a, b).
+---@field remainder fun(...: torch.Tensor|number): torch.Tensor The remainder of a / b, with the sign of b. Arguments: (a, b), or (result, a, b).
+---@field cmax fun(...: torch.Tensor|number): torch.Tensor The greater one of a and b. Arguments: (a, b), or (result, a, b).
+---@field cmin fun(...: torch.Tensor|number): torch.Tensor The lesser one of a and b. Arguments: (a, b), or (result, a, b).
+--- a to the power of b, of which one may be a number, or both. Arguments: (a, b), or (result, a, b).
+---@field pow fun(...: torch.Tensor|number): torch.Tensor|number
+--- The elements within least .. most. Arguments: (a, least, most), or (result, a, least, most).
+---@field clamp fun(...: torch.Tensor|number): torch.Tensor
+---@field atan2 fun(...: torch.Tensor): torch.Tensor The angles of the points (x, a). Arguments: (a, x), or (result, a, x).
+--- a + factor * (b * c), element by element. Arguments: (a, factor, b, c), (a, b, c), or (result, a, factor, b, c).
+---@field addcmul fun(...: torch.Tensor|number): torch.Tensor
+--- a + factor * (b / c), element by element. Arguments: (a, factor, b, c), (a, b, c), or (result, a, factor, b, c).
+---@field addcdiv fun(...: torch.Tensor|number): torch.Tensor
+---@field lerp fun(...: torch.Tensor|number): torch.Tensor a + weight * (b - a). Arguments: (a, b, weight), or (result, a, b, weight).
+---@field eq fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a == b, otherwise 0.
+---@field ne fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a ~= b, otherwise 0.
+---@field lt fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a < b, otherwise 0.
+---@field le fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a <= b, otherwise 0.
+---@field gt fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a > b, otherwise 0.
+---@field ge fun(a: torch.Tensor, b: torch.Tensor|number): torch.Tensor A ByteTensor: 1 where a >= b, otherwise 0.
+---@field equal fun(a: torch.Tensor, b: torch.Tensor): boolean Whether both have the same lengths and elements.
+---@field all fun(source: torch.Tensor): boolean Whether no element of a ByteTensor is 0.
+---@field any fun(source: torch.Tensor): boolean Whether an element of a ByteTensor is not 0.
+---@field sum fun(...: torch.Tensor|integer): number|torch.Tensor The sum. Arguments: (source, dimension?), or (result, source, dimension).
+---@field prod fun(...: torch.Tensor|integer): number|torch.Tensor The product. Arguments: (source, dimension?), or (result, source, dimension).
+--- The mean; of floats only. Arguments: (source, dimension?), or (result, source, dimension).
+---@field mean fun(...: torch.Tensor|integer): number|torch.Tensor
+--- The greatest element; along a dimension, the greatest ones and a LongTensor of their positions. Arguments: (source, dimension?), or (values,
+--- positions, source, dimension).
+---@field max fun(...: torch.Tensor|integer): number|torch.Tensor, torch.Tensor?
+--- The least element; along a dimension, the least ones and a LongTensor of their positions. Arguments: (source, dimension?), or (values,
+--- positions, source, dimension).
+---@field min fun(...: torch.Tensor|integer): number|torch.Tensor, torch.Tensor?
+--- The sums of the elements so far along a dimension, 1 by default. Arguments: (source, dimension?), or (result, source, dimension?).
+---@field cumsum fun(...: torch.Tensor|integer): torch.Tensor
+--- The products of the elements so far along a dimension, 1 by default. Arguments: (source, dimension?), or (result, source, dimension?).
+---@field cumprod fun(...: torch.Tensor|integer): torch.Tensor
+--- The variance, of n - 1 degrees of freedom, or n if biased: (biased) or (dimension, biased). Of floats only.
+---@field var fun(source: torch.Tensor, dimension?: integer|boolean, biased?: boolean): number|torch.Tensor
+--- The standard deviation, of n - 1 degrees of freedom, or n if biased: (biased) or (dimension, biased). Of floats only.
+---@field std fun(source: torch.Tensor, dimension?: integer|boolean, biased?: boolean): number|torch.Tensor
+--- The p-norm, 2 by default; of floats only. Arguments: (source, p?, dimension?), or (result, source, p, dimension).
+---@field norm fun(...: torch.Tensor|integer|number): number|torch.Tensor
+---@field dist fun(a: torch.Tensor, b: torch.Tensor, p?: number): number The p-norm of the difference, 2 by default; of floats only.
+--- A copy in which each slice of a dimension has at most the p-norm `most`.
+---@field renorm fun(source: torch.Tensor, p: number, dimension: integer, most: number): torch.Tensor
+--- Sorted along a dimension, the last by default, and a LongTensor of the former positions. Arguments: (source, dimension?, descending?), or
+--- (values, positions, source, dimension?, descending?). dimension: or `descending`.
+---@field sort fun(...: torch.Tensor|boolean|integer): torch.Tensor, torch.Tensor
+--- The k-th smallest elements along a dimension, the last by default, and their positions.
+---@field kthvalue fun(source: torch.Tensor, k: integer, dimension?: integer): torch.Tensor, torch.Tensor
+--- The medians along a dimension, the last by default, and their positions; the lower one of two.
+---@field median fun(source: torch.Tensor, dimension?: integer): torch.Tensor, torch.Tensor
+--- The k smallest elements along a dimension, the last by default, or the greatest ones, and their positions. k: default 1.
+---@field topk fun(source: torch.Tensor, k?: integer, dimension?: integer, greatest?: boolean): torch.Tensor, torch.Tensor
+--- The number of elements in each of equal parts of least .. most; of floats only. bins: default 100; least: both 0, the default: the range of
+--- the elements.
+---@field histc fun(source: torch.Tensor, bins?: integer, least?: number, most?: number): torch.Tensor
+---@field dot fun(a: torch.Tensor, b: torch.Tensor): number The sum of the products of all elements.
+---@field mm fun(...: torch.Tensor): torch.Tensor The product of two matrices. Arguments: (a, b), or (result, a, b).
+---@field mv fun(...: torch.Tensor): torch.Tensor The product of a matrix and a vector. Arguments: (matrix, vector), or (result, a, b).
+---@field ger fun(...: torch.Tensor): torch.Tensor The outer product of two vectors. Arguments: (a, b), or (result, a, b).
+---@field bmm fun(...: torch.Tensor): torch.Tensor The products of two batches of matrices. Arguments: (a, b), or (result, a, b).
+--- beta * c + alpha * (a times b), of matrices. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a, b). A result
+--- may come first.
+---@field addmm fun(...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of a matrix and a vector. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a,
+--- b). A result may come first.
+---@field addmv fun(...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of two vectors (outer product). Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c,
+--- alpha, a, b). A result may come first.
+---@field addr fun(...: torch.Tensor|number): torch.Tensor
+--- beta * c + alpha * (a times b), of batches of matrices. Both factors are 1 by default: (c, a, b), (c, alpha, a, b) or (beta, c, alpha, a,
+--- b). A result may come first.
+---@field baddbmm fun(...: torch.Tensor|number): torch.Tensor
+--- The cross products of vectors of length 3 along a dimension, by default the first of length 3. Arguments: (a, b, dimension?), or (result, a,
+--- b, dimension?).
+---@field cross fun(...: torch.Tensor|integer): torch.Tensor
+--- The k-th diagonal of a matrix, or a matrix with the vector as that diagonal; k > 0 is above the main one. k: default 0.
+---@field diag fun(source: torch.Tensor, k?: integer): torch.Tensor
+---@field trace fun(source: torch.Tensor): number The sum of a matrix's main diagonal.
+---@field tril fun(source: torch.Tensor, k?: integer): torch.Tensor A matrix with zeros above its k-th diagonal. k: default 0.
+---@field triu fun(source: torch.Tensor, k?: integer): torch.Tensor A matrix with zeros below its k-th diagonal. k: default 0.
+---@field zeros fun(...: torch.sizes|torch.Tensor): torch.Tensor Zeros.
+---@field ones fun(...: torch.sizes|torch.Tensor): torch.Tensor Ones.
+--- The numbers first, first + step, ... up to last. Arguments: (first, last, step?), or (result, first, last, step?). step: default 1.
+---@field range fun(...: torch.Tensor|number): torch.Tensor
+--- `count` numbers at equal distances from first to last. Arguments: (first, last, count?), or (result, first, last, count?). count: default
+--- 100.
+---@field linspace fun(...: torch.Tensor|integer|number): torch.Tensor
+--- 10 to the power of linspace(first, last, count). Arguments: (first, last, count?), or (result, first, last, count?). count: default 100.
+---@field logspace fun(...: torch.Tensor|integer|number): torch.Tensor
+--- An identity matrix. Arguments: (rows, columns?), or (result, rows, columns?). columns: as many as rows by default.
+---@field eye fun(...: torch.Tensor|integer): torch.Tensor
+--- The tensors one after the other along a dimension, their last one by default: ([result,] a, b [, dimension]) or ([result,] {a, b, ...} [,
+--- dimension]).
+---@field cat fun(...: torch.Tensor|torch.Tensor[]|integer): torch.Tensor
+---@field rand fun(...: torch.sizes|torch.Tensor): torch.Tensor Uniform random numbers in [0, 1).
+---@field randn fun(...: torch.sizes|torch.Tensor): torch.Tensor Random numbers of the standard normal distribution.
+---@field randperm fun(...: torch.Tensor|integer): torch.Tensor The numbers 1 .. count in random order. Arguments: (count), or (result, count).
+---@field uniform fun(low?: number, high?: number): number One number: uniform in [low, high). low: default 0; high: default 1.
+---@field normal fun(mean?: number, deviation?: number): number One number: normal. mean: default 0; deviation: default 1.
+---@field bernoulli fun(p?: number): number One number: 1 with probability p, otherwise 0. p: default 0.5.
+---@field exponential fun(rate: number): number One number: exponential.
+---@field cauchy fun(middle?: number, scale?: number): number One number: of Cauchy's distribution. middle: default 0; scale: default 1.
+---@field geometric fun(p: number): number One number: geometric.
+---@field logNormal fun(mean?: number, deviation?: number): number One number: log-normal. mean: default 1; deviation: default 2.
+---@field random fun(a?: integer, b?: integer): number One number: an integer from a to b; (a): from 1 to a; (): of all that the type holds.
+--- Positions drawn by the weights of a vector, or of each row of a matrix.
+---@field multinomial fun(weights: torch.Tensor, count: integer, with_replacement?: boolean): torch.Tensor
+---@field manualSeed fun(seed: integer) Sets the seed.
+---@field seed fun(): integer Sets a seed made of the clock.
+---@field initialSeed fun(): integer The seed that was set last.
+---@field getRNGState fun(): torch.Tensor The generator's state, for setRNGState().
+---@field setRNGState fun(state: torch.Tensor) Continues from a state of getRNGState().
+--- A new tensor of the default type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share
+--- memory with; or storage, offset, sizes, strides.
+---@field Tensor fun(...: any): torch.Tensor
+---@field Storage fun(size?: integer|number[]): torch.Storage A new storage of the default type. size: its length, with zeros, or its numbers.
+--- A new tensor of this type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field ByteTensor fun(...: any): torch.Tensor
+---@field ByteStorage fun(size?: integer|number[]): torch.Storage A new storage of this type. size: its length, with zeros, or its numbers.
+--- A new tensor of this type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field IntTensor fun(...: any): torch.Tensor
+---@field IntStorage fun(size?: integer|number[]): torch.Storage A new storage of this type. size: its length, with zeros, or its numbers.
+--- A new tensor of this type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field LongTensor fun(...: any): torch.Tensor
+---@field LongStorage fun(size?: integer|number[]): torch.Storage A new storage of this type. size: its length, with zeros, or its numbers.
+--- A new tensor of this type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field FloatTensor fun(...: any): torch.Tensor
+---@field FloatStorage fun(size?: integer|number[]): torch.Storage A new storage of this type. size: its length, with zeros, or its numbers.
+--- A new tensor of this type, with zeros or the given numbers, or on a storage. Arguments: lengths; nested tables; a tensor to share memory
+--- with; or storage, offset, sizes, strides.
+---@field DoubleTensor fun(...: any): torch.Tensor
+---@field DoubleStorage fun(size?: integer|number[]): torch.Storage A new storage of this type. size: its length, with zeros, or its numbers.
+---@field getdefaulttensortype fun(): torch.typename Name of the type of torch.Tensor.
+---@field setdefaulttensortype fun(name: "torch.FloatTensor"|"torch.DoubleTensor") Sets the type of torch.Tensor and of functions that make tensors.
+---@field isTensor fun(value: any): boolean Whether a value is a tensor.
+---@field isStorage fun(value: any): boolean Whether a value is a storage.
+---@field isequal fun(a: any, b: any): boolean Whether both are the same object.
+--- Defines a class, whose constructor calls __init. Returns its table of methods, and its parent's. name: "nn.Name": the constructor is stored
+--- in the global nn; parent: name of the parent; module: holder of the constructor instead.
+---@field class fun(name: string, parent?: string, module?: table): table, table?
+--- A function that makes an object of a class without calling its __init; nil if there is no such class.
+---@field factory fun(name: string): (fun(): any)?
+---@field getmetatable fun(name: string): table? The methods of a class, nil if there is no such class.
+---@field type fun(object: any): string The name of an object's class, such as "torch.FloatTensor", or Lua's type().
+---@field typename fun(object: any): string? The name of an object's class, or nil for Lua's own types.
+--- Whether an object is of a class or of one derived from it. wanted: the class, its constructor, or a pattern of its name.
+---@field isTypeOf fun(object: any, wanted: string|table): boolean
+--- Writes a tensor, storage, table or other object, except functions. format: default "binary".
+---@field save fun(path: string, object: any, format?: "binary"|"ascii")
+---@field load fun(path: string, format?: "binary"|"ascii"): any Object. format: default "binary".
+---@field serialize fun(object: any, format?: "binary"|"ascii"): string An object as the content of a file. format: default "binary".
+---@field deserialize fun(bytes: string, format?: "binary"|"ascii"): any The object in the content of a file. format: default "binary".
+---@field tic fun(): number Seconds for toc().
+---@field toc fun(since: number): number Seconds since then. since: from tic().
+---@field setnumthreads fun(count: integer) Does nothing: calls use one thread.
+---@field getnumthreads fun(): integer Always 1.
+--- argseparator: of string(), default ","; keyseparator: of string(), default "=".
+---@field CmdLine fun(argseparator?: string, keyseparator?: string): torch.CmdLine
+---@field Timer fun(): torch.Timer A stopwatch, which runs from its construction.
+---@field TestSuite fun(): table<string, function> A table for test functions; it refuses to define a name twice.
+---@field Tester fun(): torch.Tester Named tests, assertions that are counted, and a summary.
+local torch = {}
+
+return torch

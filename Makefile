@@ -11,8 +11,8 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint site man clean \
-  $(packages) packages test-packages abi-check release-check
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
+  site man clean $(packages) packages test-packages abi-check release-check
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ check: deps ## Runs what `make test` does, then the core's and the C tests under
 test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, Theano, Lasagne; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"
 	@tools/make/frameworks.sh $(TORCH)
+
+test-dashboard: deps ## Runs the dashboard's tests in Chromium, and those of packaging/prometheus in a Prometheus; installs both
+	@tools/make/deps.sh browser monitoring || echo "test-dashboard: goes on without these"
+	@tools/make/test_dashboard.sh
 
 asan: deps ## Runs the core's and the C tests under AddressSanitizer and UBSan
 	@tools/make/test.sh asan

@@ -6,6 +6,9 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 install(DIRECTORY capi/include/polyverso DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(TARGETS polyverso_http LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)  # the library looks for it in its own folder
+if(POLYVERSO_TLS)
+  install(TARGETS polyverso_tls LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)
+endif()
 install(TARGETS polyverso EXPORT polyverso-targets LIBRARY COMPONENT lib NAMELINK_COMPONENT dev INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/polyverso)

@@ -71,6 +71,7 @@ static const pv_field pv_init_fields[] = {
     PV_FIELD(mv_init_options, checkpoint_keep, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, advertise, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, metrics, PV_FIELD_TEXT, NULL),
+    PV_FIELD_FROM_0(mv_init_options, replicas, PV_FIELD_I64),
     {NULL, PV_FIELD_I32, 0, NULL, 0, 0}};
 
 static const pv_field pv_spec_fields[] = {

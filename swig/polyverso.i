@@ -42,6 +42,7 @@
 #define PV_AGAIN_mv_metrics_text(...) mv_metrics_text(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_trace_text(...) mv_trace_text(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_cluster_status_text(...) mv_cluster_status_text(arg1, arg2, __VA_ARGS__)
+#define PV_AGAIN_mv_cluster_log_text(...) mv_cluster_log_text(arg1, arg2, arg3, __VA_ARGS__)
 %}
 
 #if defined(SWIGPYTHON)
@@ -105,6 +106,7 @@ MV_CALLS(mv_checkpoint_load, arg3)
 MV_RESUMES(mv_checkpoint_inspect)
 MV_RESUMES(mv_status_text)
 MV_RESUMES(mv_cluster_status_text)
+MV_RESUMES(mv_cluster_log_text)
 
 %include <polyverso/polyverso.h>
 %include "tensor.i"

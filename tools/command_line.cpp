@@ -41,7 +41,8 @@ another process. Further failures with a reason of their own follow. With --keep
 Output is printed in whole lines, with the prefix [w0] for worker 0 and [s1] for server 1. Standard input goes to worker 0, unless it
 is a terminal. Ctrl-C is passed on to the workers, and the last line names those that it stopped; what Python and Lua print about the
 interruption is left out, unless --verbose is given. A second Ctrl-C kills all processes. No process outlives the launcher.
-The exit status is 0, or that of the process that the last line names (128 + signal if one killed it).
+The exit status is 0, or that of the process that the last line names (128 + signal if one killed it). With --replicas, the end of a
+server does not count if all workers end with 0.
 Processes get their place in the cluster from POLYVERSO_MASTER, _NODES, _RANK, _ROLE, _SYNC and _SECRET, which mv_init() reads.)";
 
 constexpr const char* kServerHelp = "Holds shards of a cluster's tables until all workers have finished";
@@ -86,6 +87,7 @@ constexpr const char* kStatusFooter = R"(examples:
   polyverso status --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret
   polyverso status --gossip nodes.yaml             the gossiping nodes of this configuration
   polyverso status --watch                         repeatedly, until Ctrl-C
+  polyverso status --log 3                         the last lines of the log of the process of rank 3
   polyverso status --json | jq '.waits[]'          for programs; docs/operations.md describes the fields
 
 It queries the cluster without joining it, and no process waits for it. Any member can be asked by its address. POLYVERSO_MASTER
@@ -146,6 +148,13 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
                                        "The servers' program and its arguments, as one quoted word (default: polyverso server)")
       ->type_name("COMMAND");
   run.add_flag("--sync", options.sync, "Sync mode: the same get gives all workers the same bits");
+  run.add_option("--replicas", options.replicas, "Number of other servers that keep a copy of each server's tables, and take over if it dies: 0 or 1 (default: 0). "
+                                                 "Implies --keep-going")
+      ->type_name("R")
+      ->check(CLI::Range(0, 1));
+  run.add_option("--tls", options.tls, "Encryption over TCP: off, auto, psk or mutual, as --set tls=MODE (default: auto, which is psk beyond loopback)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"off", "auto", "psk", "mutual"}));
   run.add_option("--set", settings, "A setting for all processes, as in mv_init_text()")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -215,6 +224,10 @@ void describe_status(CLI::App& status, StatusOptions& options) {
   describe_cluster(status, options.cluster);
   status.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: query all of them instead of a cluster")->type_name("FILE");
   status.add_flag("--json", options.json, "Print JSON, for programs");
+  status.add_option_function<int64_t>("--log", [&options](const int64_t& rank) { options.log_of = rank; },
+                                      "Show only the last lines of the log of this process")
+      ->type_name("RANK")
+      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}));
   status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Repeat at this interval (default: 2 s)")
       ->type_name("SECONDS")
       ->expected(0, 1)
@@ -309,6 +322,7 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   if (read.which == Which::kRun) {
     read.run.commands = split_commands(split.command);
     read.run.settings = parse_settings(settings);
+    if (!read.run.tls.empty()) read.run.settings["tls"] = read.run.tls;
     check(read.run);
   }
   return read;

@@ -18,6 +18,7 @@ mv_status ask(const StatusOptions& options, const Target& target, std::string& t
   const uint32_t flags = options.json ? MV_JSON : 0;
   return whole_text(
       [&](char* out, uint64_t capacity, uint64_t* length) {
+        if (options.log_of) return mv_cluster_log_text(target.settings.c_str(), *options.log_of, flags, out, capacity, length);
         if (!options.gossip.empty()) return mv_gossip_status_text(options.gossip.c_str(), flags, out, capacity, length);
         return mv_cluster_status_text(target.settings.c_str(), flags, out, capacity, length);
       },
@@ -47,7 +48,8 @@ bool show(const std::vector<Target>& targets, const StatusOptions& options) {
 
 std::vector<Target> whom(const StatusOptions& options) {
   if (!options.gossip.empty()) return std::vector<Target>(1);
-  return targets_of(options.json ? "status --json" : "status", options.cluster, options.json);
+  const char* const command = options.log_of ? "status --log" : options.json ? "status --json" : "status";
+  return targets_of(command, options.cluster, options.json || options.log_of.has_value());
 }
 
 }  // namespace

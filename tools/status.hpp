@@ -1,6 +1,7 @@
 #pragma once
 // `polyverso status`: how a running cluster stands.
 
+#include <cstdint>
 #include <optional>
 
 #include "target.hpp"
@@ -11,6 +12,7 @@ struct StatusOptions {
   ClusterChoice cluster;
   std::string gossip;  ///< a file with gossiping nodes, instead of a cluster
   bool json = false;
+  std::optional<int64_t> log_of;  ///< a rank: show the last lines of its log instead
   std::optional<double> watch;  ///< seconds from one look to the next
 };
 

@@ -72,14 +72,18 @@ class Parties:
         """One worker and one server, started by `polyverso run`. Standard input goes to the worker."""
         return self.worker("table_worker", pinning, "tcp")
 
-    def worker(self, program, pinning, transport="auto"):
+    def table_encrypted(self, pinning):
+        """Like table_over_tcp(), encrypted with a key from the run's secret."""
+        return self.worker("table_worker", pinning, "tcp", "psk")
+
+    def worker(self, program, pinning, transport="auto", tls="off"):
         """Like table_over_tcp(), with another program, and by default over the fastest available transport."""
-        command = [*self.run_words(1, transport), "taskset", "--cpu-list", pinning.client, self.programs / program]
+        command = [*self.run_words(1, transport, tls), "taskset", "--cpu-list", pinning.client, self.programs / program]
         return started(lambda: Process("polyverso run", command, pinning.server, self.environment))
 
-    def run_words(self, workers, transport="tcp"):
+    def run_words(self, workers, transport="tcp", tls="off"):
         """The launcher's arguments for `workers` workers and one server; the workers' command follows."""
-        return [self.launcher, "run", "--no-color", "-v", "--set", f"transport={transport}", "-n", workers, "--servers", 1, "--"]
+        return [self.launcher, "run", "--no-color", "-v", "--set", f"transport={transport}", "--tls", tls, "-n", workers, "--servers", 1, "--"]
 
     # ------------------------------------------------------------------ peers
 

@@ -5,6 +5,10 @@ def microseconds(seconds):
     return seconds * 1e6
 
 
+def milliseconds(seconds):
+    return seconds * 1e3
+
+
 def per_second(seconds):
     return 1 / seconds
 

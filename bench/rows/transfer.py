@@ -22,6 +22,20 @@ def transfer_64_mib(bench):
     yield beside_mxnet(bench, 64 * MIB, 2)
 
 
+@measurement
+def transfer_encrypted(bench):
+    """add + get of 4 and of 64 MiB over TCP with tls=psk compared with the same without encryption"""
+    for size in (4 * MIB, 64 * MIB):
+        yield beside_plain(bench, size, 0.6)
+
+
+def beside_plain(bench, size, limit):
+    pinning = bench.parties.two_if_any
+    sides = {"ours": lambda: bench.parties.table_encrypted(pinning), "peer": lambda: bench.parties.table_over_tcp(pinning)}
+    note = f"bytes of both directions; TLS 1.3, AES-128-GCM; {pinning}"
+    return row(measure(bench, sides, size), size, "plain TCP", limit, note, "encrypted TCP")
+
+
 def beside_raw_socket(bench, size, limit):
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.table_over_tcp(pinning), "peer": lambda: bench.parties.raw_socket(pinning)}
@@ -44,11 +58,11 @@ def measure(bench, sides, size):
     return bench.compare(sides, {case: {side: Batch("add_get", size) for side in sides}})[case]
 
 
-def row(comparison, size, peer, limit, note):
+def row(comparison, size, peer, limit, note, over="TCP"):
     speed = gigabytes_per_second(2 * size)
     there = "peer" in comparison.seconds
     return Row(
-        name=f"add + get of {size // MIB} MiB over TCP, beside {peer}",
+        name=f"add + get of {size // MIB} MiB over {over}, beside {peer}",
         ours=comparison.of("ours").map(speed),
         unit="GB/s",
         peer=peer,

@@ -2,6 +2,8 @@
 
 #include <polyverso/polyverso.h>
 
+#include <optional>
+
 #include "boundary.hpp"
 #include "runtime/observer.hpp"
 #include "settings.hpp"
@@ -15,27 +17,33 @@ namespace {
 /// How long an observer waits by default.
 constexpr base::Nanos kPatienceWithMaster = std::chrono::seconds(5);
 
+status::Form form_of(uint32_t flags) { return {(flags & MV_JSON) != 0, (flags & MV_LIVE) != 0}; }
+
 base::Status tell_status(State& state, mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
-  if (auto status = check_text_flags("mv_status_text", flags); !status.ok()) return status;
+  if (auto status = check_text_flags("mv_status_text", flags, MV_LIVE); !status.ok()) return status;
   if (auto status = check_text_out("mv_status_text", text, capacity, length); !status.ok()) return status;
   auto pin = find_node(state, "mv_status_text", node);
   if (!pin.ok()) return pin.status();
   return answer(fmt::format("mv_status_text {} {}", node, flags), text, capacity, length,
-                [&] { return (*pin.value())->node->status((flags & MV_JSON) != 0); });
+                [&] { return (*pin.value())->node->status(form_of(flags)); });
 }
 
-base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
-  constexpr const char* kFunction = "mv_cluster_status_text";
-  if (auto status = check_text_flags(kFunction, flags); !status.ok()) return status;
-  if (auto status = check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
-  InitRequest request(kFunction);
+/// rank: only the log of this one.
+base::Status observe(const char* function, const char* settings, std::optional<int64_t> rank, uint32_t flags, char* text, uint64_t capacity,
+                     uint64_t* length) {
+  if (auto status = check_text_flags(function, flags, rank ? 0 : MV_LIVE); !status.ok()) return status;
+  if (auto status = check_text_out(function, text, capacity, length); !status.ok()) return status;
+  if (rank && (*rank < 0 || *rank > UINT32_MAX)) return base::error(MV_EINVAL, "{}: {} is not a rank", function, *rank);
+  InitRequest request(function);
   if (settings != nullptr)
     if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
   const auto whom = request.whom_to_ask(kPatienceWithMaster);
   if (!whom.ok()) return whom.status();
-  return answer(fmt::format("{} {} {}", kFunction, flags, settings != nullptr ? settings : ""), text, capacity, length, [&] {
-    return runtime::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
-  });
+  const runtime::Settings& found = whom.value();
+  runtime::Observation what{found.master, found.secret, (flags & MV_JSON) != 0, found.init_timeout, found.tls_settings(), (flags & MV_LIVE) != 0};
+  if (rank) what.log_of = static_cast<uint32_t>(*rank);
+  return answer(fmt::format("{} {} {} {}", function, flags, rank.value_or(0), settings != nullptr ? settings : ""), text, capacity, length,
+                [&] { return runtime::observe(what); });
 }
 
 base::Status report(State& state, mv_node node, const char* name, double value) {
@@ -59,7 +67,12 @@ mv_status mv_status_text(mv_node node, uint32_t flags, char* text, uint64_t capa
 mv_status mv_cluster_status_text(const char* settings, uint32_t flags, char* text, uint64_t capacity,
                                  uint64_t* length) {
   return mv::capi::guarded("mv_cluster_status_text",
-                           [&] { return mv::capi::observe(settings, flags, text, capacity, length); });
+                           [&] { return mv::capi::observe("mv_cluster_status_text", settings, std::nullopt, flags, text, capacity, length); });
+}
+
+mv_status mv_cluster_log_text(const char* settings, int64_t rank, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  return mv::capi::guarded("mv_cluster_log_text",
+                           [&] { return mv::capi::observe("mv_cluster_log_text", settings, rank, flags, text, capacity, length); });
 }
 
 mv_status mv_report(mv_node node, const char* name, double value) {

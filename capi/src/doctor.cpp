@@ -41,10 +41,10 @@ void examine_way_to_master(DoctorReport& report, bool asked_for) {
   if (!settings.master.empty() && settings.transport != "inproc" && (asked_for || is_other))
     append(report,
            asked_for
-               ? doctor::reach_master(settings.master, settings.secret, doctor::Expected::kRuns, kPatience)
-               : doctor::reach_master(settings.master, settings.secret, doctor::Expected::kMayRun, kPatienceByChance));
+               ? doctor::reach_master(settings, doctor::Expected::kRuns, kPatience)
+               : doctor::reach_master(settings, doctor::Expected::kMayRun, kPatienceByChance));
   else if (!settings.rendezvous.empty() && is_other)
-    append(report, doctor::reach_by_name(settings.rendezvous, settings.secret, kPatienceByName));
+    append(report, doctor::reach_by_name(settings, kPatienceByName));
 }
 
 /// Examines the node that would start now; with MV_REACH, only the connection to the master.

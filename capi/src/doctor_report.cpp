@@ -68,6 +68,7 @@ void write_peer(JsonWriter& json, const api::PeerReport& peer) {
   json.field("needed", peer.needed);
   json.field("transport", doctor::name_of(peer.transport));
   json.field("why_not_shm", doctor::why_not_shm(peer));
+  json.field("cipher", peer.cipher);
   using Micros = std::chrono::duration<double, std::micro>;
   json.field("round_trip_us", peer.round_trip != base::kNever ? std::optional(Micros(peer.round_trip).count()) : std::nullopt);
 }

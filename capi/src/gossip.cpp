@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
+#include "transport/tls/tls.hpp"
 
 namespace mv::capi {
 namespace {
@@ -49,8 +50,19 @@ base::Status told(const char* function, const base::Status& status) {
 base::Result<gossip::Config> read_config(const std::string& text, const std::string& file) {
   auto config = gossip::parse_config(text, file);
   // As in a cluster: the configuration file may be public.
-  const char* const secret = std::getenv("POLYVERSO_SECRET");
-  if (config.ok() && config.value().secret.empty() && secret != nullptr) config.value().secret = secret;
+  if (!config.ok()) return config;
+  gossip::Config& read = config.value();
+  const std::pair<const char*, std::string*> variables[] = {{"POLYVERSO_SECRET", &read.secret},
+                                                            {"POLYVERSO_TLS", &read.tls},
+                                                            {"POLYVERSO_TLS_CERT", &read.tls_cert},
+                                                            {"POLYVERSO_TLS_KEY", &read.tls_key},
+                                                            {"POLYVERSO_TLS_CA", &read.tls_ca}};
+  for (const auto& [variable, value] : variables)
+    if (const char* const given = std::getenv(variable); value->empty() && given != nullptr) *value = given;
+  if (read.tls.empty()) read.tls = "auto";
+  if (!transport::tls_mode(read.tls)) return base::error(MV_EINVAL, "POLYVERSO_TLS={} is not one of auto, off, psk, mutual", read.tls);
+  if (read.tls == "mutual" && (read.tls_cert.empty() || read.tls_key.empty() || read.tls_ca.empty()))
+    return base::error(MV_EINVAL, "{}: tls: mutual needs tls_cert, tls_key and tls_ca", file);
   return config;
 }
 

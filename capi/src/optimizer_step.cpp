@@ -32,11 +32,12 @@ base::Result<std::unique_ptr<Updater>> make(const char* function, const char* te
   const auto spec = shard::parse_updater(text);
   if (!spec.ok()) return wrong(spec.status());
   if (auto status = shard::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
-  if (shard::keeps_backups(spec.value()))
-    return base::error(MV_EINVAL, "{}: {} needs the values that each worker last received; use it as a table's updater", function, spec.value().name);
   if (dtype != MV_F32 && dtype != MV_F64)
     return base::error(MV_EDTYPE, "{}: the value is {}: step a copy in f32 or f64, then copy the result back", function, tensor::dtype_name(dtype));
-  return shard::make_updater(spec.value(), dtype);
+  std::unique_ptr<Updater> updater = shard::make_updater(spec.value(), dtype);
+  if (updater->keeps_backups())
+    return base::error(MV_EINVAL, "{}: {} needs the values that each worker last received; use it as a table's updater", function, spec.value().name);
+  return updater;
 }
 
 /// The checked operands of a step.

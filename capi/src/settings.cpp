@@ -69,6 +69,7 @@ constexpr Setting without_option(SettingInfo info) {
 constexpr SettingChoice kRoles[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
     {"scheduler", runtime::kRoleScheduler}};
+constexpr SettingChoice kTlsModes[] = {{"auto", 0}, {"off", 1}, {"psk", 2}, {"mutual", 3}};
 constexpr SettingChoice kTransports[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
@@ -99,6 +100,12 @@ constexpr Setting kSettings[] = {
                                                      .help = "processes in the cluster, servers included",
                                                      .least = 1,
                                                      .most = kMostNodes}),
+    from_options<&Start::replicas, &Options::replicas, MV_UNSET>(
+        {.key = "replicas",
+         .type = SettingType::kInteger,
+         .help = "number of other servers that keep a copy of each server's tables, and take over if it dies",
+         .least = 0,
+         .most = 1}),
     from_options<&Start::master, &Options::master, nullptr>(
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
@@ -109,6 +116,13 @@ constexpr Setting kSettings[] = {
         {.key = "secret", .type = SettingType::kSecret, .help = "same text in all processes; needed beyond loopback"}),
     from_options<&Start::transport, &Options::transport, nullptr>(
         {.key = "transport", .type = SettingType::kText, .help = "which transports may be used", .choices = kTransports, .alias = "io"}),
+    without_option<&Start::tls>({.key = "tls",
+                                 .type = SettingType::kText,
+                                 .help = "encryption over TCP: by the secret, by certificates; auto: psk beyond loopback",
+                                 .choices = kTlsModes}),
+    without_option<&Start::tls_cert>({.key = "tls_cert", .type = SettingType::kText, .help = "file with this node's certificate, for tls=mutual"}),
+    without_option<&Start::tls_key>({.key = "tls_key", .type = SettingType::kText, .help = "file with the private key of tls_cert"}),
+    without_option<&Start::tls_ca>({.key = "tls_ca", .type = SettingType::kText, .help = "file with the certificates that sign the peers'"}),
     from_options<&Start::faults, &Options::faults, nullptr>(
         {.key = "faults", .type = SettingType::kText, .help = "for tests: faults injected into messages"}),
     from_options<&Start::timeout, &Options::timeout_ms, 0>(

@@ -62,9 +62,23 @@ base::Status check_addresses(const runtime::Settings& settings) {
   const auto master = split_address(settings.master);
   if (!master || !master->port || *master->port == 0)
     return base::error(MV_EINVAL, "master={} is not \"host:port\" with a port in 1 .. 65535", settings.master);
-  if (!settings.secret.empty()) return {};
+  if (!settings.secret.empty() || settings.tls == "mutual") return {};
   if (!is_loopback_host(bind->host)) return needs_secret("bind", settings.bind);
   if (!is_loopback_host(master->host)) return needs_secret("master", settings.master);
+  return {};
+}
+
+/// tls=mutual needs three files; other modes none.
+base::Status check_tls(const runtime::Settings& settings) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"tls_cert", &settings.tls_cert}, {"tls_key", &settings.tls_key}, {"tls_ca", &settings.tls_ca}};
+  const bool mutual = settings.tls == "mutual";
+  for (const auto& [key, file] : files) {
+    if (mutual && file->empty())
+      return base::error(MV_EINVAL, "tls=mutual needs {}: set tls_cert, tls_key and tls_ca (POLYVERSO_TLS_CERT, ...) to files", key);
+    if (!mutual && !file->empty())
+      return base::error(MV_EINVAL, "{}={} has no effect with tls={}: set tls=mutual (POLYVERSO_TLS)", key, *file, settings.tls);
+  }
   return {};
 }
 
@@ -77,6 +91,7 @@ base::Status check_costs(const std::string& text) {
 
 base::Status check_cluster(const runtime::Settings& settings) {
   if (auto status = check_costs(settings.collective_costs); !status.ok()) return status;
+  if (auto status = check_tls(settings); !status.ok()) return status;
   if (settings.rank >= settings.nodes) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);

@@ -22,10 +22,9 @@ inline base::Status check_text_out(const char* function, const char* text, uint6
   return {};
 }
 
-/// MV_EINVAL for flags other than mv_text_flag.
-inline base::Status check_text_flags(const char* function, uint32_t flags) {
-  constexpr uint32_t kKnown = MV_JSON;
-  return (flags & ~kKnown) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is not an mv_text_flag", function, flags);
+/// MV_EINVAL for flags other than mv_text_flag, and others that are allowed here.
+inline base::Status check_text_flags(const char* function, uint32_t flags, uint32_t others = 0) {
+  return (flags & ~(uint32_t{MV_JSON} | others)) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is not an mv_text_flag", function, flags);
 }
 
 /// Copies what fits, NUL-terminated, and sets the full length.

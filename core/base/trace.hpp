@@ -1,9 +1,11 @@
 #pragma once
 // Ring buffers of a node's most recent events. `polyverso trace` shows them.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/link.hpp"
@@ -11,20 +13,25 @@
 
 namespace mv::base {
 
-enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate, kBlocked, kGroup };
+enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate, kBlocked, kGroup, kPart };
 
-/// kSent, kReceived: a message passed to a transport, or processed; begin and end are ticks of TickClock. kCall: a call
-/// of this process that needed messages; kGate: a request that a gate of this server held back; kBlocked: a thread of the
-/// program that waited for the loop; kGroup: an operation of a group in shared memory; these in time of the loop's clock.
+/// What a rank does in an operation of a group. kMore: what is not measured in detail. kGather: only by messages.
+enum class TracePart : uint8_t { kWait, kCopyIn, kReduce, kCopyOut, kMore, kGather };
+inline constexpr std::array<const char*, 6> kTracePartNames = {"wait", "copy in", "reduce", "copy out", "more blocks", "gather"};
+
+/// kSent, kReceived: a message passed to a transport, or processed; kBlocked: a thread of the program that waited for the
+/// loop; begin and end are ticks of TickClock, as these are the most frequent ones. kCall: a call of this process that needed
+/// messages; kGate: a request that a gate of this server held back; kGroup: an operation of a group; kPart: a part of one;
+/// these in time of the loop's clock.
 struct TraceEvent {
   uint64_t begin, end;
   Peer peer;       ///< the sender or receiver of the message; the sender of the request held back; the rank that a group's
-                   ///< operation waited for longest
+                   ///< operation in shared memory waited for longest
   uint64_t seq;    ///< the message's sequence number, or a heartbeat's question; kGate: the peer whose message opened the
-                   ///< gate; kGroup: nanoseconds of the wait for `peer`
+                   ///< gate; kGroup: nanoseconds of the wait for `peer`; kPart: the begin of the operation
   uint32_t bytes;  ///< size of the message
   TraceKind kind;
-  uint8_t what;    ///< wire::Body of a message or request, table::Use of a call, collective::Kind
+  uint8_t what;    ///< wire::Body of a message or request, table::Use of a call, collective::Kind, TracePart
   uint16_t table = 0;  ///< of a received Change or Get: 1 + the table's number at this server, if it fits; else 0
 };
 
@@ -72,9 +79,13 @@ class CallerTrace {
  public:
   explicit CallerTrace(size_t events) : ring_(events) {}
   bool on() const { return ring_.on(); }
+  uint64_t ticks() const { return ring_.ticks(); }
   void note(const TraceEvent& event) {
+    note(std::span(&event, 1));
+  }
+  void note(std::span<const TraceEvent> events) {
     const std::scoped_lock lock(mutex_);
-    ring_.note(event);
+    for (const TraceEvent& event : events) ring_.note(event);
   }
   std::vector<TraceEvent> copy() const {
     const std::scoped_lock lock(mutex_);

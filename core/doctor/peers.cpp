@@ -23,7 +23,8 @@ std::string describe(const PeerReport& peer) {
 
 void judge_way(const PeerReport& peer, const std::string& who, Findings& findings) {
   const std::string way =
-      fmt::format("{}: by {}, round trip {}", describe(peer), name_of(peer.transport), micros(peer.round_trip));
+      fmt::format("{}: by {}{}{}, round trip {}", describe(peer), name_of(peer.transport), peer.cipher.empty() ? "" : ", encrypted by ", peer.cipher,
+                  micros(peer.round_trip));
   if (peer.transport == base::TransportKind::kTcp && peer.same_host)
     return findings.note(who, fmt::format("{}; no shared memory: {}", way, why_not_shm(peer)),
                          todo_for_tcp(peer));

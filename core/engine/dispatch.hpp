@@ -11,7 +11,7 @@
 
 namespace mv::engine {
 
-enum class Engine : uint8_t { kNone, kRpc, kCluster, kStatus, kGroups, kChannels, kCoordinator, kParticipant, kCommands, kTables };
+enum class Engine : uint8_t { kNone, kRpc, kCluster, kStatus, kGroups, kChannels, kCoordinator, kParticipant, kCommands, kTables, kReplicas };
 
 enum class Delivery : uint8_t {
   kRequest,       ///< through rpc's server, in the order of the sender's requests
@@ -46,6 +46,7 @@ inline constexpr Entry kEntries[] = {
     {Seen, {Engine::kRpc, kNote, Sender::kAnyone}},
     {Cancel, {Engine::kRpc, kNote, Sender::kAnyone}},
     {Data, {Engine::kRpc, kNote, Sender::kMember}},
+    {Skip, {Engine::kRpc, kRequest, Sender::kMember}},
     {Progress, {Engine::kRpc, kAnswer, Sender::kAsked}},
     {Reply, {Engine::kRpc, kAnswer, Sender::kAsked}},
     {Ack, {Engine::kRpc, kAnswer, Sender::kAsked}},
@@ -57,6 +58,7 @@ inline constexpr Entry kEntries[] = {
     {Barrier, {Engine::kCluster, kRequest, Sender::kMember}},
     {Leave, {Engine::kCluster, kRequest, Sender::kMember}},
     {Abort, {Engine::kCluster, kNote, Sender::kMember}},
+    {Unreachable, {Engine::kCluster, kNote, Sender::kMember}},
 
     {Create, {Engine::kTables, kRequest, Sender::kMember}},
     {Created, {Engine::kTables, kAnswer, Sender::kAsked}},
@@ -80,6 +82,8 @@ inline constexpr Entry kEntries[] = {
     {States, {Engine::kTables, kRequest, Sender::kMember}},
     {StateRows, {Engine::kTables, kAnswer, Sender::kAsked}},
     {SetStates, {Engine::kTables, kRequest, Sender::kMember}},
+
+    {Replicate, {Engine::kReplicas, kRequest, Sender::kMember}},
 
     {Command, {Engine::kCommands, kRequest, Sender::kMember}},
 

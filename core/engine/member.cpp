@@ -50,13 +50,14 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_client_(clock, link, options),
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
-      table_client_(clock, rpc_client_, pool_),
-      table_server_(clock, rpc_server_, pool_, shares_memory),
+      parts_(clock, link, cluster_, rpc_client_, rpc_server_, pool_, options),
+      table_client_(clock, parts_.requests(), pool_),
+      table_server_(clock, parts_.streams(), pool_, shares_memory),
       commands_(clock, rpc_server_),
       checkpoint_client_(clock, rpc_client_, table_client_, pool_),
       participant_(clock, rpc_server_, table_server_.checkpoint_tables(), storage),
       coordinator_(clock, rpc_client_, rpc_server_, table_server_.checkpoint_tables(), storage),
-      inquirer_(clock, link, cluster_, table_client_, table_server_, coordinator_, commands_, groups_),
+      inquirer_(clock, link, cluster_, table_client_, parts_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
       channels_(clock, cluster_, rpc_client_, rpc_server_) {
   // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.
@@ -72,6 +73,7 @@ void Member::start() {
 void Member::take_times(base::TraceRing& trace) {
   table_client_.take_times(trace);
   table_server_.gate_log().trace_to(&trace);
+  groups_.trace_to(&trace);
 }
 
 // ---- messages
@@ -85,12 +87,15 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
   cluster_.heard(from);
   const Route& route = route_of(message.body_type());
   if (!cluster_.is_member(from) && !cluster_.hears_stranger(from, message, route.sender)) return;
-  if (is_answer(route, message)) return rpc_client_.on_answer(from, message, payload);
+  if (is_answer(route, message))
+    return message.part() != 0 ? parts_.on_answer(from, message, payload) : rpc_client_.on_answer(from, message, payload);
+  if (message.part() != 0) return parts_.on_request(from, message, payload, staged);
   if (route.delivery == Delivery::kRequest || route.engine == Engine::kRpc) return rpc_server_.on_message(from, message, payload, staged);
   if (route.engine == Engine::kStatus) return inquirer_.on_message(from, message, payload);
   if (const auto* ping = message.body_as_Ping()) return cluster_.on_ping(from, *ping);
   if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view);
   if (const auto* abort = message.body_as_Abort()) return cluster_.on_abort(from, *abort);
+  if (const auto* note = message.body_as_Unreachable()) return cluster_.on_unreachable(from, *note);
 }
 
 void Member::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
@@ -102,6 +107,8 @@ base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, s
   if (!cluster_.is_member(from) && from != cluster_.master()) return base::Sink::nowhere();
   const Route& route = route_of(message.body_type());
   if (route.engine == Engine::kStatus) return inquirer_.place(from, message, bytes);
+  if (message.part() != 0)
+    return is_answer(route, message) ? parts_.on_answer_header(from, message, bytes) : parts_.on_request_header(from, message, bytes);
   return is_answer(route, message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
 }
 
@@ -110,7 +117,10 @@ void Member::on_payload(base::Peer from, const wire::Message& message, base::Sin
   deliver(from, message, sink.memory(), staged);
 }
 
-void Member::on_connected(base::Peer peer, const std::string& address) { cluster_.on_connected(peer, address); }
+void Member::on_connected(base::Peer peer, const std::string& address) {
+  cluster_.on_connected(peer, address);
+  parts_.on_connected(peer);
+}
 void Member::on_dial_failed(const std::string& address, const base::Status& why) { cluster_.on_dial_failed(address, why); }
 void Member::on_lost(base::Peer peer, const base::Status& why) {
   inquirer_.on_lost(peer);
@@ -143,9 +153,14 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   switch (route.engine) {
     case Engine::kCoordinator:
+      if (parts_.is_replicated() && request.body_type() == wire::Body::Load)
+        return rpc_server_.fail(asked, base::error(MV_ENOSYS, "a cluster with replicas={} can't load checkpoints: the back-ups would not get their content. "
+                                                              "Load without replicas", self_.replicas));
       return coordinator_.on_request(asked, request, payload);
     case Engine::kParticipant:
       return participant_.on_request(asked, request, payload);
+    case Engine::kReplicas:
+      return parts_.replicate(asked, *request.body_as_Replicate(), payload, staged);
     case Engine::kCommands:
       return commands_.on_request(asked, *request.body_as_Command(), payload);
     default:
@@ -177,7 +192,7 @@ void Member::on_cancel(const rpc::Asked& asked) {
 // ---- membership events
 
 void Member::on_view(const cluster::View& view) {
-  table_server_.start(view, self_.peer);
+  parts_.start(view, table_server_);
   commands_.start(view, self_.peer);
   table_client_.start(view);
   checkpoint_client_.start(view);
@@ -189,7 +204,7 @@ void Member::on_ready() { events_.on_ready(cluster_.view()); }
 void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 
 void Member::on_member_finished(const cluster::Member& member) {
-  table_server_.worker_finished(member.peer);
+  parts_.is_replicated() ? parts_.worker_finished(member.peer) : table_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
@@ -198,7 +213,7 @@ void Member::on_member_finished(const cluster::Member& member) {
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
-  if (member.is_worker()) table_server_.worker_lost(member.peer, why);
+  if (member.is_worker()) parts_.is_replicated() ? parts_.worker_lost(member.peer, why) : table_server_.worker_lost(member.peer, why);
   if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
@@ -208,9 +223,12 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
 }
 
 void Member::on_member_joined(const cluster::Member& member) {
-  table_server_.worker_joined(member.peer);
+  parts_.is_replicated() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
   events_.on_change();
 }
+
+void Member::on_server_missed(const cluster::Member& server, const base::Status& why) { parts_.server_missed(server, why); }
+void Member::on_server_out(const cluster::Member& server) { parts_.server_out(server); }
 
 // ---- barriers and leaving
 
@@ -288,7 +306,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
+  base::Nanos next = std::min({rpc_client_.next_deadline(), parts_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
                                checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline(),
                                channels_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
@@ -297,6 +315,7 @@ base::Nanos Member::next_deadline() const {
 
 void Member::tick() {
   rpc_client_.tick();
+  parts_.tick();
   cluster_.tick();
   table_client_.tick();
   checkpoint_client_.tick();
@@ -310,6 +329,7 @@ void Member::tick() {
 void Member::flush() {
   rpc_client_.flush();
   rpc_server_.flush();
+  parts_.flush();
 }
 
 }  // namespace mv::engine

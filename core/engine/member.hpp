@@ -15,6 +15,7 @@
 #include "engine/checkpoint/participant.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
+#include "engine/replica/parts.hpp"
 #include "engine/status/inquirer.hpp"
 #include "engine/table/client/client.hpp"
 #include "engine/table/server/commands.hpp"
@@ -40,6 +41,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void start();
   table::Client& tables() { return table_client_; }
   const table::Server& shards() const { return table_server_; }
+  const replica::Parts& parts() const { return parts_; }
   const checkpoint::Participant& participant() const { return participant_; }
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }
@@ -101,6 +103,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_finished(const cluster::Member& member) override;
   void on_member_lost(const cluster::Member& member, const base::Status& why) override;
   void on_member_joined(const cluster::Member& member) override;
+  void on_server_missed(const cluster::Member& server, const base::Status& why) override;
+  void on_server_out(const cluster::Member& server) override;
   void on_news() override { events_.on_change(); }
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
   std::string own_wait() const override { return inquirer_.own_wait(); }
@@ -113,6 +117,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   rpc::Client rpc_client_;
   rpc::Server rpc_server_;
   cluster::Cluster cluster_;
+  replica::Parts parts_;
   table::Client table_client_;
   table::Server table_server_;
   table::Commands commands_;

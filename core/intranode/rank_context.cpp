@@ -63,6 +63,7 @@ base::Status RankContext::begin(const collective::Operation& operation) {
   if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
   what_ = operation;
   std::fill(waited_.begin(), waited_.end(), base::Nanos{0});
+  slices_.begin_operation();
   doing_.store(operation.kind, std::memory_order_relaxed);
   plan_ = Plan(what_, ranks());
   inline_ = plan_.inline_bytes() <= kInlineBytes;

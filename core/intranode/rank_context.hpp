@@ -26,6 +26,7 @@
 #include "intranode/plan.hpp"
 #include "intranode/segments.hpp"
 #include "intranode/shared_region.hpp"
+#include "intranode/slices.hpp"
 #include "intranode/spin_policy.hpp"
 
 namespace mv::intranode {
@@ -58,14 +59,20 @@ class RankContext {
   /// MV_EINTR and MV_ETIMEOUT it may be called again. If an operation is begun instead, its finish() first waits until
   /// every rank has begun the next operation or drains at it.
   base::Result<collective::Shape> drain(base::Nanos deadline);
-  /// From now on the waits of each operation are measured.
-  void measure_waits() { waited_.assign(ranks(), base::Nanos{0}); }
+  /// From now on the waits and the parts of each operation are measured.
+  void measure() {
+    waited_.assign(ranks(), base::Nanos{0});
+    slices_.turn_on();
+  }
   struct Waited {
     size_t on;
     base::Nanos span;
   };
-  /// The rank that the last operation waited for longest; a span of 0 if it did not wait. Needs measure_waits().
+  /// The rank that the last operation waited for longest; a span of 0 if it did not wait. Needs measure().
   Waited longest_wait() const;
+  /// The parts of the last operation; none if its values fit beside the headers, which takes less time than measuring.
+  /// Needs measure(). Call it once for each operation.
+  std::span<const Slices::Slice> slices(base::Nanos now) { return inline_ ? std::span<const Slices::Slice>() : slices_.all(now); }
 
   // Any thread.
 
@@ -118,9 +125,11 @@ class RankContext {
   void wake_own() const;
   void wake_sleeper(size_t rank) const;
 
-  // work.cpp: the values
+  // reduce_blocks.cpp: the values
   void take_inline();
   base::Status work(base::Nanos deadline);
+  template <typename Some>
+  bool measured(base::TracePart part, const Some& some);
   bool copy_some();
   bool merge_some();
   bool stage_some();
@@ -170,6 +179,7 @@ class RankContext {
   Segments segments_;
   SpinPolicy spin_policy_;
   std::vector<base::Nanos> waited_;  ///< by rank, in this operation; empty: not measured
+  Slices slices_;
   bool owes_ = false;  ///< something was published, and sleepers were not looked for yet
 
   std::atomic<uint64_t> operation_{0};  ///< the current one, or the last

@@ -52,15 +52,23 @@ void RankContext::take_inline() {
 
 // ------------------------------------------------------------ large ones
 
+template <typename Some>
+bool RankContext::measured(base::TracePart part, const Some& some) {
+  const bool any = some();
+  if (any && slices_.wants_steps()) slices_.step(part, now());
+  return any;
+}
+
 /// Does the steps nearest to the end first: another rank then reads from a cache what one has just written, and slots
 /// become free again. If no step is possible, sleeps on what the least of its unfinished steps needs. In the order
 /// (group; staged, merged, copied), every step needs lesser steps only. The rank with the least step of all can
 /// therefore do it, and the group can't deadlock.
 base::Status RankContext::work(base::Nanos deadline) {
+  if (slices_.wants_steps()) slices_.begin_steps(now());
   while (true) {
-    bool any = copy_some();
-    any |= merge_some();
-    any |= stage_some();
+    bool any = measured(base::TracePart::kCopyOut, [this] { return copy_some(); });
+    any |= measured(base::TracePart::kReduce, [this] { return merge_some(); });
+    any |= measured(base::TracePart::kCopyIn, [this] { return stage_some(); });
     if (any) continue;
     const std::optional<Need> need = next_need();
     if (!need) break;

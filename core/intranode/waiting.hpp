@@ -12,15 +12,20 @@ namespace mv::intranode {
 /// Adds the time until its end to the waits for this rank, if they are measured.
 class WaitMeasure {
  public:
-  WaitMeasure(std::vector<base::Nanos>& waited, size_t on) : waited_(waited), on_(on), since_(waited.empty() ? base::Nanos{0} : now()) {}
+  WaitMeasure(std::vector<base::Nanos>& waited, Slices& slices, size_t on)
+      : waited_(waited), slices_(slices), on_(on), since_(waited.empty() ? base::Nanos{0} : now()) {}
   WaitMeasure(const WaitMeasure&) = delete;
   WaitMeasure& operator=(const WaitMeasure&) = delete;
   ~WaitMeasure() {
-    if (!waited_.empty()) waited_[on_] += now() - since_;
+    if (waited_.empty()) return;
+    const base::Nanos until = now();
+    waited_[on_] += until - since_;
+    slices_.wait(since_, until);
   }
 
  private:
   std::vector<base::Nanos>& waited_;
+  Slices& slices_;
   const size_t on_;
   const base::Nanos since_;
 };
@@ -28,7 +33,7 @@ class WaitMeasure {
 template <typename Ready>
 base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   if (ready()) return base::Status();
-  const WaitMeasure measure(waited_, on);
+  const WaitMeasure measure(waited_, slices_, on);
   // settle() waits until all writes have reached the caches. News may arrive meanwhile.
   if (owes_ && !spin_policy_.is_crowded() && spin_policy_.look(ready)) {
     spin_policy_.hit();

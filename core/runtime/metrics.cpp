@@ -1,5 +1,7 @@
 // Runtime: the node's metrics, taken on the loop and formatted by the thread that asks.
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -39,10 +41,17 @@ void Runtime::learn_ranks() {
 void Runtime::take_peers(Metrics& metrics) {
   const cluster::Cluster& cluster = member_->cluster();
   learn_ranks();
+  if (cluster.self().replicas > 0) metrics.parts.emplace().differing = member_->parts().differing();
   for (const cluster::Member& member : cluster.view().members) {
     ++metrics.members[static_cast<size_t>(member.state)];
-    if (member.peer != member_->self()) metrics.peers[std::to_string(member.rank)].silence = cluster.contacts().silence(member.peer);
+    if (metrics.parts && member.is_server() && cluster.view().serving(member) == member_->self())
+      ++(cluster.view().keeping_copy(member) != base::kNobody ? metrics.parts->kept : metrics.parts->missing);
+    if (member.peer == member_->self()) continue;
+    Metrics::Peer& peer = metrics.peers[std::to_string(member.rank)];
+    peer.silence = cluster.contacts().silence(member.peer);
+    if (const auto path = router_->path_to(member.peer)) peer.cipher = path->cipher;
   }
+  metrics.certificate_expires = router_->certificate_expires();
   for (const auto& [peer, traffic] : router_->traffic()) {
     const auto rank = ranks_.find(peer);
     add(metrics.peers[rank != ranks_.end() ? std::to_string(rank->second) : ""].traffic, traffic);
@@ -61,7 +70,12 @@ Metrics Runtime::take_metrics() {
   std::map<std::string, table::Used> own;
   for (const auto& [name, table] : member_->tables().catalogue().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
   for (auto& [label, used] : own) metrics.own.push_back({label, used});
-  const auto parts = member_->shards().parts();
+  std::vector<std::shared_ptr<shard::Shard>> parts;
+  for (const table::Server* tables : member_->parts().served()) {
+    const auto more = tables->parts();
+    parts.insert(parts.end(), more.begin(), more.end());
+    metrics.gated += tables->held();
+  }
   of_store.clear();
   for (const auto& shard : parts) ++of_store[shard->spec().store()];
   std::map<std::string, shard::Usage> held;
@@ -74,13 +88,14 @@ Metrics Runtime::take_metrics() {
     sum.updates += one.updates;
   }
   for (auto& [label, usage] : held) metrics.held.push_back({label, usage});
-  metrics.started = member_->service().started();
+  for (const rpc::Server* streams : member_->parts().served_streams()) {
+    std::ranges::transform(metrics.started, streams->started(), metrics.started.begin(), std::plus());
+    metrics.duplicates += streams->duplicates();
+  }
   metrics.calls = member_->tables().call_times();
   metrics.held_changes = member_->shards().gate_log().changes();
   metrics.held_gets = member_->shards().gate_log().gets();
-  metrics.gated = member_->shards().held();
   metrics.repeated = member_->requests().repeated();
-  metrics.duplicates = member_->service().duplicates();
   metrics.refused = router_->refused();
   metrics.turned_away = router_->turned_away();
   metrics.in_flight = member_->tables().in_flight();
@@ -98,7 +113,10 @@ base::Result<std::string> Runtime::metrics_text() {
 
 status::Path Runtime::path_to_peer(base::Peer peer) const {
   status::Path path;
-  if (const auto info = router_->path_to(peer)) path.transport = base::kTransportNames[static_cast<size_t>(info->by)];
+  if (const auto info = router_->path_to(peer)) {
+    path.transport = base::kTransportNames[static_cast<size_t>(info->by)];
+    path.cipher = info->cipher;
+  }
   const auto traffic = router_->traffic().find(peer);
   if (traffic == router_->traffic().end()) return path;
   for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport) {

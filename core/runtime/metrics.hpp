@@ -17,8 +17,10 @@ namespace mv::runtime {
 struct Metrics {
   struct Peer {
     base::Traffic traffic;
+    std::string cipher;                  ///< by which its connection is encrypted; empty if it is not
     std::optional<base::Nanos> silence;  ///< since the last message from it; nullopt for this node itself, and without a connection
   };
+  std::optional<int64_t> certificate_expires;  ///< of this node, in seconds since 1970
   struct OwnTable {
     std::string name;
     table::Used used;
@@ -32,6 +34,11 @@ struct Metrics {
   base::Nanos uptime{0};
   std::optional<base::Nanos> busy;         ///< of the loop, if times are taken
   std::array<uint64_t, 3> members{};       ///< by cluster::State
+  struct Parts {
+    uint64_t kept = 0, missing = 0;  ///< servers' parts that this process serves, by whether they have a back-up
+    uint64_t differing = 0;          ///< tables whose copy here has differed from their server's
+  };
+  std::optional<Parts> parts;              ///< with replicas
   std::map<std::string, Peer> peers;       ///< by rank; "" for processes that were never members
   std::vector<OwnTable> own;               ///< tables that this process uses
   std::vector<HeldTable> held;             ///< parts that this server holds

@@ -33,6 +33,13 @@ void write_node(Exposition& out, const Metrics& metrics) {
   out.gauge("members", "Processes of the cluster, by state.");
   constexpr const char* kStates[] = {"here", "finished", "lost"};
   for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
+  if (metrics.parts) {
+    out.gauge("parts", "Servers' parts of the tables that this process serves, by whether another process keeps a copy: replicas.");
+    out.sample({{"backup", "kept"}}, metrics.parts->kept);
+    out.sample({{"backup", "missing"}}, metrics.parts->missing);
+    out.gauge("copies_differing", "Tables that this process keeps a copy of, and whose values have differed from their server's.");
+    out.sample({}, metrics.parts->differing);
+  }
   if (metrics.busy) {
     out.counter("loop_busy_seconds_total", "Time that the node's loop was awake, including the time it spent spinning.");
     out.sample({}, seconds(*metrics.busy));
@@ -66,6 +73,13 @@ void write_peers(Exposition& out, const Metrics& metrics) {
   write_flows(out, metrics, &base::Traffic::received, bytes);
   out.counter("peer_reconnections_total", "Times that the connection to a peer was restored or replaced.");
   for (const auto& [rank, peer] : metrics.peers) out.sample({{"peer", rank}}, peer.traffic.reconnections);
+  out.gauge("peer_encrypted", "Peers whose connection is encrypted, by cipher; the value is always 1.");
+  for (const auto& [rank, peer] : metrics.peers)
+    if (!peer.cipher.empty()) out.sample({{"peer", rank}, {"cipher", peer.cipher}}, uint64_t{1});
+  if (metrics.certificate_expires) {
+    out.gauge("tls_certificate_expires_seconds", "Time at which this node's certificate expires, in seconds since 1970.");
+    out.sample({}, static_cast<uint64_t>(*metrics.certificate_expires));
+  }
   out.gauge("peer_silence_seconds", "Time since the last message from a connected peer, including heartbeats.");
   for (const auto& [rank, peer] : metrics.peers)
     if (peer.silence) out.sample({{"peer", rank}}, seconds(*peer.silence));

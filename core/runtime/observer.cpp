@@ -14,7 +14,7 @@ namespace {
 /// Sends the question to the process that answers the dial, and receives its reply.
 class Asker final : public base::LinkEvents {
  public:
-  Asker(transport::Transport& transport, bool json) : transport_(transport), json_(json) {}
+  Asker(transport::Transport& transport, const Observation& what) : transport_(transport), what_(what) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Valid once done.
@@ -22,13 +22,18 @@ class Asker final : public base::LinkEvents {
 
   void on_connected(base::Peer peer, const std::string&) override {
     wire::FrameBuilder builder;
-    transport_.send(peer, builder.finish(wire::Body::Inquire, wire::CreateInquire(builder.fbb(), 1, true, json_)));
+    const auto inquire =
+        wire::CreateInquire(builder.fbb(), 1, true, what_.json, what_.live, what_.log_of.has_value(), what_.log_of.value_or(0));
+    transport_.send(peer, builder.finish(wire::Body::Inquire, inquire));
   }
   void on_dial_failed(const std::string&, const base::Status& why) override { end(why); }
   void on_lost(base::Peer, const base::Status& why) override { end(why); }
   void on_message(base::Peer, const wire::Message& message, std::span<const std::byte> payload) override {
-    if (message.body_type() == wire::Body::Overview)
-      end(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+    if (message.body_type() != wire::Body::Overview) return;
+    std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
+    const int32_t status = message.body_as_Overview()->status();
+    if (status == MV_OK) return end(std::move(text));
+    end(base::Status(status < 0 ? static_cast<mv_status>(status) : MV_EPROTOCOL, text));
   }
   base::SinkRef on_header(base::Peer, const wire::Message& message, size_t bytes) override {
     if (message.body_type() != wire::Body::Overview) return base::Sink::nowhere();
@@ -47,7 +52,7 @@ class Asker final : public base::LinkEvents {
   }
 
   transport::Transport& transport_;
-  const bool json_;
+  const Observation& what_;
   base::Result<std::string> result_ = base::Status(MV_ETIMEOUT, "");
   std::atomic<bool> done_{false};
 };
@@ -61,8 +66,9 @@ base::Result<std::string> observe(const Observation& observation) {
   options.self = random_peer();
   options.secret = observation.secret;
   options.observes = true;
+  options.tls = observation.tls;
   transport::TcpTransport transport(loop, options);
-  Asker asker(transport, observation.json);
+  Asker asker(transport, observation);
   transport.attach(asker);
   if (const base::Status status = loop.start(); !status.ok()) return status;
   loop.post([&] { transport.dial(observation.address); });

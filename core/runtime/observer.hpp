@@ -1,10 +1,13 @@
 #pragma once
 // observe(): asks a cluster for its status without being a member.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "transport/tls/tls.hpp"
 
 namespace mv::runtime {
 
@@ -13,9 +16,12 @@ struct Observation {
   std::string secret;
   bool json = false;
   base::Nanos patience{0};
+  transport::TlsSettings tls;
+  bool live = false;                 ///< see MV_LIVE
+  std::optional<uint32_t> log_of{};  ///< only the last lines of the log of this rank
 };
 
-/// The status of the cluster. MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT, MV_EPEERLOST; MV_EINTR after a signal.
+/// The status of the cluster, or a member's log. MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT, MV_EPEERLOST; MV_EINTR after a signal.
 base::Result<std::string> observe(const Observation& observation);
 
 }  // namespace mv::runtime

@@ -105,7 +105,11 @@ base::Result<std::unique_ptr<Router>> Router::make(transport::Loop& loop, const 
   options.self = self;
   options.secret = settings.secret;
   options.fences_lost = fencing == Fencing::kLost;
+  options.tls = settings.tls_settings();
   auto tcp = std::make_unique<transport::TcpTransport>(loop, options);
+  if (options.tls.mode == transport::TlsMode::kPsk || options.tls.mode == transport::TlsMode::kMutual) {
+    if (const base::Status ready = tcp->prepare_tls(); !ready.ok()) return ready;
+  }
   router->tcp_transport_ = tcp.get();
   router->tcp_ = std::move(tcp);
   if (settings.transport != "tcp" && !alone) {
@@ -223,12 +227,16 @@ std::optional<Router::PathInfo> Router::path_to(base::Peer peer) const {
   const auto found = paths_.find(peer);
   if (found == paths_.end()) return std::nullopt;
   const Path& path = found->second;
-  if (path.shm) return PathInfo{base::TransportKind::kShm, ""};
-  return PathInfo{kind_of(*path.base), shm_ == nullptr ? "transport=tcp" : path.why_not_shm};
+  if (path.shm) return PathInfo{base::TransportKind::kShm, "", ""};
+  const base::TransportKind by = kind_of(*path.base);
+  const std::string cipher = by == base::TransportKind::kTcp ? tcp_transport_->cipher_of(peer) : "";
+  return PathInfo{by, shm_ == nullptr ? "transport=tcp" : path.why_not_shm, cipher};
 }
 
 uint64_t Router::refused() const { return refused_; }
 uint64_t Router::turned_away() const { return tcp_transport_ != nullptr ? tcp_transport_->turned_away() : 0; }
+
+std::optional<int64_t> Router::certificate_expires() const { return tcp_transport_ != nullptr ? tcp_transport_->certificate_expires() : std::nullopt; }
 
 void Router::close(base::Peer peer) {
   const auto path = paths_.find(peer);

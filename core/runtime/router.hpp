@@ -44,10 +44,11 @@ class Router final : public base::Link {
   bool lossy() const { return lossy_; }
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shm() const { return shm_transport_; }
-  /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP.
+  /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP. `cipher`: by
+  /// which they are encrypted, or empty.
   struct PathInfo {
     base::TransportKind by;
-    std::string why_not_shm;
+    std::string why_not_shm, cipher;
   };
   std::optional<PathInfo> path_to(base::Peer peer) const;
   /// `lost` runs on the loop when a peer's shared memory is no longer reachable.
@@ -59,6 +60,8 @@ class Router final : public base::Link {
   /// Peers whose connection ended because of what they sent, and strangers that did not prove to be peers.
   uint64_t refused() const;
   uint64_t turned_away() const;
+  /// See TcpTransport::certificate_expires().
+  std::optional<int64_t> certificate_expires() const;
 
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;

@@ -61,6 +61,7 @@ base::Status Runtime::set_up() {
   self.role = settings_.role;
   self.nodes = static_cast<uint32_t>(settings_.nodes);
   self.sync = settings_.sync;
+  self.replicas = static_cast<uint32_t>(settings_.replicas);
   self.sync_said = settings_.sync_said;
   self.is_master = settings_.nodes == 1 || settings_.rank == 0;
   self.master = settings_.master;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "transport/tls/tls.hpp"
 
 namespace mv::runtime {
 
@@ -23,12 +24,15 @@ struct Settings {
   int64_t rank = -1;               ///< -1: by order of arrival
   bool joins_only = false;         ///< without a rank: never becomes rank 0, even if the master's address is free; another process will
   int64_t nodes = 1;
+  int64_t replicas = 0;            ///< the number of other servers that keep a copy of each server's tables
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
   std::string rendezvous;          ///< instead of `master`: the name under which processes of this machine find rank 0's address
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
   std::string advertise;           ///< "host" or "host:port" to advertise; empty: the listening address
   std::string secret;
   std::string transport = "auto";  ///< auto, tcp, inproc
+  std::string tls = "auto";        ///< auto, off, psk, mutual: see transport::TlsMode
+  std::string tls_cert, tls_key, tls_ca;  ///< files, for tls=mutual
   std::string faults;              ///< text for transport/faulty; empty: none
   int listen_fd = -1;              ///< rank 0 under `polyverso run`: the master's socket, already listening (POLYVERSO_LISTEN_FD)
   std::string exits;               ///< under `polyverso run`: its file about ended processes, see runtime/exits.hpp; empty: none
@@ -48,6 +52,10 @@ struct Settings {
 
   /// By default only if they can be read over HTTP: events cost about 0.1 µs a message.
   size_t events_kept() const { return trace_events >= 0 ? static_cast<size_t>(trace_events) : metrics.empty() ? 0 : 16'384; }
+
+  transport::TlsSettings tls_settings() const {
+    return {transport::tls_mode(tls).value_or(transport::TlsMode::kAuto), {tls_cert, tls_key, tls_ca}};
+  }
 
   bool operator==(const Settings&) const = default;
 };

@@ -52,10 +52,12 @@ std::string name_of(const Taken& taken, base::Peer peer) {
   return rank != taken.ranks.end() ? fmt::format("rank {}, earlier incarnation", rank->second) : "unknown";
 }
 
-bool is_message(const TraceEvent& event) { return event.kind == TraceKind::kSent || event.kind == TraceKind::kReceived; }
+bool is_in_ticks(const TraceEvent& event) {
+  return event.kind == TraceKind::kSent || event.kind == TraceKind::kReceived || event.kind == TraceKind::kBlocked;
+}
 
-base::Nanos begin_of(const Taken& taken, const TraceEvent& event) {
-  return is_message(event) ? (*taken.scale)(event.begin) : base::Nanos(event.begin);
+base::Nanos time_of(const Taken& taken, const TraceEvent& event, uint64_t at) {
+  return is_in_ticks(event) ? (*taken.scale)(at) : base::Nanos(at);
 }
 
 class Writer {
@@ -79,13 +81,15 @@ class Writer {
         return span("blocked", "blocked", event, "");
       case TraceKind::kGroup:
         return group(event);
+      case TraceKind::kPart:
+        return part(event);
     }
   }
   std::string take() { return trace_.take(); }
 
  private:
   void span(const char* category, std::string_view name, const TraceEvent& event, const std::string& arguments) {
-    trace_.span(category, ++spans_, name, base::Nanos(event.begin), base::Nanos(event.end), arguments);
+    trace_.span(category, ++spans_, name, time_of(taken_, event, event.begin), time_of(taken_, event, event.end), arguments);
   }
 
   /// `name` and `name`_rank, which tools read, of a peer.
@@ -104,11 +108,21 @@ class Writer {
   void group(const TraceEvent& event) {
     const double micros = static_cast<double>(event.seq) / 1000;
     const std::string waited = event.seq > 0 ? fmt::format(R"({}, "waited_us": {:.3f})", who("for", event.peer), micros) : "";
-    span("group", collective::kind_name(static_cast<collective::Kind>(event.what)), event, waited);
+    const char* const category = event.peer == base::kNobody ? "group by messages" : "group";
+    span(category, collective::kind_name(static_cast<collective::Kind>(event.what)), event, waited);
+    operations_[event.begin] = {category, spans_};
     if (event.seq == 0) return;
     TraceEvent part = event;  // where in the operation it waited isn't known: drawn at its beginning
     part.end = std::min(event.end, event.begin + event.seq);
     waits(name_of(taken_, taken_.self), event.peer, part);
+  }
+
+  /// With the id of its operation, and so drawn below it. The operation may have left the ring.
+  void part(const TraceEvent& event) {
+    const auto operation = operations_.find(event.seq);
+    if (operation == operations_.end()) return;
+    const auto [category, id] = operation->second;
+    trace_.span(category, id, base::kTracePartNames.at(event.what), base::Nanos(event.begin), base::Nanos(event.end), R"("part": true)");
   }
 
   /// Viewers colour by name: each peer that is waited for has its colour.
@@ -163,6 +177,7 @@ class Writer {
   std::set<uint64_t> named_;
   std::map<std::pair<base::Peer, uint64_t>, uint16_t> gets_;        ///< tables, by client and number
   std::map<uint16_t, std::map<uint64_t, base::Peer>> changes_;      ///< by table and ticks: the client
+  std::map<uint64_t, std::pair<const char*, uint64_t>> operations_;  ///< categories and ids of operations, by their begin
   uint64_t spans_ = 0;
 };
 
@@ -191,7 +206,7 @@ base::Result<std::string> Runtime::trace_text() {
   const std::vector<TraceEvent> of_callers = callers_trace_.copy();
   taken.events.insert(taken.events.end(), of_callers.begin(), of_callers.end());
   base::Nanos origin = taken.now;
-  for (const TraceEvent& event : taken.events) origin = std::min(origin, begin_of(taken, event));
+  for (const TraceEvent& event : taken.events) origin = std::min(origin, time_of(taken, event, event.begin));
   Writer writer(taken, origin);
   for (const TraceEvent& event : taken.events) writer.write(event);
   return writer.take();

@@ -447,7 +447,7 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   copies_.store(replaces_ && tensor::storage_dtype(spec_.dtype) == spec_.dtype, std::memory_order_relaxed);
   backs_up_.store(model_->updater->keeps_backups(), std::memory_order_relaxed);
   if (segment_ != nullptr)
-    segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
+    segment_->head().counts_gets.store(keeps_backups() ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {
     std::lock_guard stripe_lock(stripe.mutex);
     stripe.model = model_;  // a snapshot is not affected: it keeps its own model and states

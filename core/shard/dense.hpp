@@ -144,7 +144,6 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   // Properties of the updater, readable without a lock. The stripes may not have the new model yet.
   std::atomic<bool> copies_{false};   ///< an add only stores its values
-  std::atomic<bool> backs_up_{false};
   std::atomic<bool> wants_whole_{false};  ///< needs norms of a tensor of several stripes, so all change at once
   std::mutex gathering_;                  ///< lock order: before mutex_
   std::map<Worker, std::deque<Gathered>> gathered_;

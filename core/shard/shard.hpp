@@ -104,6 +104,8 @@ class Shard {
   /// The same updater with other parameters keeps its states; a different updater begins with zeros. MV_ENOMEM.
   virtual base::Status set_updater(const UpdaterSpec& updater) = 0;
   virtual UpdaterSpec updater() const = 0;
+  /// Whether reads by workers change it: the updater keeps the values that each worker last got.
+  bool keeps_backups() const { return backs_up_.load(std::memory_order_relaxed); }
   /// The progress of the updater, for checkpoints.
   virtual Mark mark() const = 0;
   virtual void set_mark(const Mark& mark) = 0;
@@ -138,6 +140,8 @@ class Shard {
   const SpecRef shared_spec_;
   const Spec& spec_;
   const Range rows_;
+  /// A property of the updater, readable without a lock. Stripes and partitions may not have the new updater yet.
+  std::atomic<bool> backs_up_{false};
 };
 
 }  // namespace mv::shard

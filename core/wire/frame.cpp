@@ -48,6 +48,19 @@ void stamp(base::Frame& frame, uint64_t seq, uint64_t done) {
   message->mutate_done(done);
 }
 
+void stamp_part(base::Frame& frame, uint32_t part) {
+  flatbuffers::GetMutableRoot<Message>(frame.head.data() + kPrefixBytes)->mutate_part(part);
+}
+
+std::vector<std::byte> copy_header(const Message& message) {
+  flatbuffers::FlatBufferBuilder fbb;
+  MessageT object;
+  message.UnPackTo(&object);
+  fbb.Finish(Message::Pack(fbb, &object));
+  const auto* begin = reinterpret_cast<const std::byte*>(fbb.GetBufferPointer());
+  return {begin, begin + fbb.GetSize()};
+}
+
 flatbuffers::Offset<Message> FrameBuilder::message(Body kind, flatbuffers::Offset<void> body, const base::Status& status) {
   const auto text = status.ok() ? flatbuffers::Offset<flatbuffers::String>() : fbb_.CreateString(status.text());
   fbb_.ForceDefaults(true);  // stamp() can only change fields that are present

@@ -40,6 +40,10 @@ base::Result<const Message*> read_header(std::span<const std::byte> bytes);
 
 /// Writes the request number and the cumulative acknowledgement into a frame's header. rpc does this before each send.
 void stamp(base::Frame& frame, uint64_t seq, uint64_t done);
+/// Writes Message.part into a frame's header.
+void stamp_part(base::Frame& frame, uint32_t part);
+/// A copy of a header in memory of its own. FlatBuffers does not report the extent of a message, so it is serialized again.
+std::vector<std::byte> copy_header(const Message& message);
 
 /// Builds frames: create a body in fbb(), then pass it to finish(). Not thread-safe; reuses its memory.
 class FrameBuilder {

@@ -34,7 +34,7 @@ struct HelloRecord {
   char address[kAddressBytes];  // zero-padded
 };
 static_assert(sizeof(HelloRecord) == 136);
-constexpr uint32_t kResumes = 1, kHasSecret = 2;
+constexpr uint32_t kResumes = 1, kHasSecret = 2, kTlsShift = 2, kTlsMask = 3;
 
 /// A Share or a Proof.
 struct WordRecord {
@@ -77,6 +77,7 @@ size_t record_bytes(uint32_t kind) {
       return sizeof(WordRecord);
     case Record::kRefuse:
     case Record::kGoodbye:
+    case Record::kAccept:
       return sizeof(RecordHead);
   }
   return 0;
@@ -89,7 +90,28 @@ std::string clean_address(const char (&field)[kAddressBytes]) {
   return fit ? address : std::string();
 }
 
+const char* name_of(Tls tls) {
+  switch (tls) {
+    case Tls::kPsk:
+      return "tls=psk, which is also the default beyond loopback";
+    case Tls::kMutual:
+      return "tls=mutual";
+    case Tls::kIfAsked:
+      return "tls=auto";
+    case Tls::kOff:
+      break;
+  }
+  return "tls=off, or no TLS";
+}
+
 }  // namespace
+
+std::optional<Tls> agree(Tls one, Tls other) {
+  const Tls least = std::min(one, other), most = std::max(one, other);
+  if (most == Tls::kMutual) return least == most ? std::optional(most) : std::nullopt;
+  if (most == Tls::kPsk) return least == Tls::kOff ? std::nullopt : std::optional(most);
+  return Tls::kOff;
+}
 
 Handshake::Handshake(Side side, Introduction self, const Randomness& randomness)
     : side_(side), self_(std::move(self)), scalar_(cpace::scalar_from(randomness.scalar)) {
@@ -97,7 +119,7 @@ Handshake::Handshake(Side side, Introduction self, const Randomness& randomness)
   hello.head = head_of(Record::kHello);
   hello.version_min = self_.version_min;
   hello.version_max = self_.version_max;
-  hello.flags = (self_.resumes ? kResumes : 0) | (self_.has_secret ? kHasSecret : 0);
+  hello.flags = (self_.resumes ? kResumes : 0) | (self_.has_secret ? kHasSecret : 0) | (static_cast<uint32_t>(self_.tls) << kTlsShift);
   hello.incarnation = self_.incarnation;
   hello.capabilities = self_.capabilities;
   std::memcpy(hello.nonce, randomness.nonce.data(), kNonceBytes);
@@ -113,7 +135,7 @@ Handshake::~Handshake() {
 }
 
 size_t Handshake::wants() const {
-  if (state_ != State::kHello && state_ != State::kShare && state_ != State::kProof) return 0;
+  if (state_ != State::kHello && state_ != State::kTls && state_ != State::kShare && state_ != State::kProof) return 0;
   if (input_.size() < sizeof(RecordHead)) return sizeof(RecordHead) - input_.size();
   return record_bytes(read_as<RecordHead>(input_).kind) - input_.size();
 }
@@ -142,8 +164,10 @@ void Handshake::take_record() {
     take_hello();
   } else if (kind == Record::kShare && state_ == State::kShare) {
     take_share();
-  } else if (kind == Record::kProof && state_ == State::kProof) {
+  } else if (kind == Record::kProof && state_ == State::kProof && tls_ != Tls::kPsk) {
     take_proof();
+  } else if (kind == Record::kAccept && state_ == State::kProof && tls_ == Tls::kPsk && side_ == Side::kDialer) {
+    state_ = State::kDone;
   } else {
     fail_garbage();
   }
@@ -158,6 +182,7 @@ void Handshake::take_hello() {
   peer_.version_max = hello.version_max;
   peer_.resumes = (hello.flags & kResumes) != 0;
   peer_.has_secret = (hello.flags & kHasSecret) != 0;
+  peer_.tls = static_cast<Tls>((hello.flags >> kTlsShift) & kTlsMask);
   peer_.address = clean_address(hello.address);
   peer_hello_ = input_;
   if (side_ == Side::kListener) append_all(output_, own_hello_);
@@ -166,22 +191,39 @@ void Handshake::take_hello() {
   if (peer_.incarnation == base::kNobody) return fail_garbage();
   if (peer_.incarnation == self_.incarnation) return refuse(Refusal::kSelf);
   if (peer_.has_secret != self_.has_secret) return refuse(Refusal::kSecret);
+  const auto tls = agree(self_.tls, peer_.tls);
+  if (!tls) return refuse(Refusal::kTls);
+  tls_ = *tls;
 
   crypto_hash_sha512_state hash;
   crypto_hash_sha512_init(&hash);
   for (const auto* hello_bytes : {side_ == Side::kDialer ? &own_hello_ : &peer_hello_, side_ == Side::kDialer ? &peer_hello_ : &own_hello_})
     crypto_hash_sha512_update(&hash, reinterpret_cast<const uint8_t*>(hello_bytes->data()), hello_bytes->size());
   crypto_hash_sha512_final(&hash, reinterpret_cast<uint8_t*>(session_.data()));
-  state_ = side_ == Side::kDialer ? State::kSecret : State::kShare;
+  state_ = tls_ == Tls::kMutual ? State::kTls : side_ == Side::kDialer ? State::kSecret : State::kShare;
+}
+
+void Handshake::encrypted(std::string_view channel) {
+  assert(state_ == State::kTls);
+  channel_ = channel;
+  if (tls_ == Tls::kMutual)
+    state_ = side_ == Side::kDialer ? State::kSecret : State::kShare;
+  else
+    state_ = side_ == Side::kDialer ? State::kProof : State::kDeciding;
+}
+
+void Handshake::not_encrypted() {
+  assert(state_ == State::kTls);
+  fail(tls_ == Tls::kPsk ? Refusal::kSecret : Refusal::kCertificate, /*by_peer=*/false);
 }
 
 void Handshake::prove(std::string_view secret, std::string_view channel) {
   assert(state_ == State::kSecret);
-  const std::string purpose = std::string(kChannel).append(channel);
+  const std::string purpose = std::string(kChannel).append(channel).append(channel_);
   own_share_ = cpace::share(scalar_, cpace::generator(secret, purpose, session_));
-  if (side_ == Side::kListener && !agree()) return refuse(Refusal::kSecret);
+  if (side_ == Side::kListener && !agree_on_key()) return refuse(Refusal::kSecret);
   append(output_, WordRecord{head_of(Record::kShare), own_share_});
-  state_ = side_ == Side::kDialer ? State::kShare : State::kProof;
+  state_ = side_ == Side::kDialer ? State::kShare : tls_ == Tls::kPsk ? State::kTls : State::kProof;
 }
 
 void Handshake::take_share() {
@@ -190,13 +232,17 @@ void Handshake::take_share() {
     state_ = State::kSecret;
     return;
   }
-  if (!agree()) return refuse(Refusal::kSecret);
+  if (!agree_on_key()) return refuse(Refusal::kSecret);
+  if (tls_ == Tls::kPsk) {
+    state_ = State::kTls;
+    return;
+  }
   send_proof();
   state_ = State::kProof;
 }
 
 /// Computes the key from both Shares. False if no honest side would send the peer's Share.
-bool Handshake::agree() {
+bool Handshake::agree_on_key() {
   if (peer_share_ == own_share_) return false;
   const bool dials = side_ == Side::kDialer;
   const auto agreed = cpace::key(scalar_, peer_share_, session_,
@@ -220,7 +266,10 @@ void Handshake::send_proof() {
 
 void Handshake::accept() {
   assert(state_ == State::kDeciding);
-  send_proof();
+  if (tls_ == Tls::kPsk)
+    append(output_, head_of(Record::kAccept));
+  else
+    send_proof();
   state_ = State::kDone;
 }
 
@@ -263,6 +312,15 @@ base::Status Handshake::why_not_proved(std::string_view address) const {
                      address);
 }
 
+base::Status Handshake::why_not_encrypted(std::string_view address) const {
+  if (agree(self_.tls, peer_.tls) && by_peer_)
+    return base::error(MV_EAUTH, "{} can't encrypt the connection that this process demands: its log tells why", address);
+  if (agree(self_.tls, peer_.tls))
+    return base::error(MV_EAUTH, "{} demands an encrypted connection, which this process can't make: the log tells why", address);
+  return base::error(MV_EAUTH, "{} has {}, and this process {}: set tls (POLYVERSO_TLS) to the same on both", address, name_of(peer_.tls),
+                     name_of(self_.tls));
+}
+
 base::Status Handshake::why(std::string_view address) const {
   switch (refusal_) {
     case Refusal::kVersion:
@@ -281,6 +339,10 @@ base::Status Handshake::why(std::string_view address) const {
     case Refusal::kSecret:
     case Refusal::kUser:
       return why_not_proved(address);
+    case Refusal::kTls:
+      return why_not_encrypted(address);
+    case Refusal::kCertificate:
+      return base::error(MV_EAUTH, "{} refused this process's certificate: the log of that process tells why; check tls_cert and tls_ca of both", address);
     case Refusal::kFenced:
       return base::error(MV_EPEERLOST, "{} considers this process lost and accepts it only after a restart",
                          address);

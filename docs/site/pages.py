@@ -16,8 +16,8 @@ from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = {"python": "Python", "perl": "Perl", "lua": "Lua", "c": "C"}
-BLOCK = r"```(?:python|perl|lua|c)(?: fragment)?\n(?:(?!```).*\n)*```\n"
+NAMES = {"python": "Python", "perl": "Perl", "lua": "Lua", "cpp": "C++", "c": "C"}
+BLOCK = r"```(?:python|perl|lua|cpp|c)(?: fragment)?\n(?:(?!```).*\n)*```\n"
 BETWEEN = r"\s*(?:(?:The same in|In) [^\n]{1,40}:\s*)?"  # words that tabs make superfluous
 BLOCKS = re.compile(rf"^(?:<!-- file: \S+ -->\n)?{BLOCK}(?:{BETWEEN}{BLOCK})+", re.MULTILINE)
 FENCED = re.compile(r"^```(\w+)(?: fragment)?\n((?:(?!```).*\n)*)```\n", re.MULTILINE)

@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "kjv"))
 
-from jobs import Failure, find  # noqa: E402: in the folder above
+from jobs import Failure, find, shown  # noqa: E402: in the folder above
 from verses import Missing  # noqa: E402
 
 LIMIT_S = 100  # limit of one training
@@ -57,6 +57,24 @@ def train(folder: pathlib.Path, l1: float) -> Result:
     return Result(done.stdout)
 
 
+def draw(plain: Result, sparse: Result, path: pathlib.Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (losses, weights) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained", width_ratios=(2, 1))
+    named = {"without L1": plain, "with L1": sparse}
+    for name, result in named.items():
+        losses.plot(range(1, len(result.losses) + 1), result.losses, marker=".", label=f"{name}: AUC {result.auc:.3f}")
+    losses.set(xlabel="reports of both workers", ylabel="loss", title="Old or New Testament?")
+    losses.grid(alpha=0.3)
+    losses.legend()
+    weights.bar(list(named), [result.stored - result.zero for result in named.values()], color=("C0", "C1"))
+    weights.set(ylabel="weights that are not zero")
+    figure.savefig(path, dpi=120)
+
+
 def missed_targets(plain: Result, sparse: Result) -> Iterator[str]:
     for name, result in (("without L1", plain), ("with L1", sparse)):
         if result.auc < 0.94:
@@ -80,7 +98,9 @@ def demo(folder: pathlib.Path, verses: int | None) -> int:
     missed = list(missed_targets(*results.values()))
     for sentence in missed:
         print(f"missed: {sentence}")
-    print(f"logreg: auc={results[1].auc:.3f} seconds={time.monotonic() - begun:.1f}", flush=True)
+    plot = folder / "loss.png"
+    draw(results[0], results[1], plot)
+    print(f"logreg: auc={results[1].auc:.3f} seconds={time.monotonic() - begun:.1f} plot={shown(plot)}", flush=True)
     return 1 if missed else 0
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the library and the `polyverso` command from the source that a distribution of Perl or a rock of Lua carries,
-# and copies them into one folder. The library finds its module polyverso-http, and the command its library, in the
+# and copies them into one folder. The library finds its modules, polyverso-http and polyverso-tls, and the command its library, in the
 # folder that they lie in, so the folder may be moved.
 #   build.sh SOURCE BUILD FOLDER
 # POLYVERSO_PREBUILT in the environment is the prefix of an installation from which they are copied instead.
@@ -8,7 +8,7 @@ set -eu
 source=$1 build=$2 folder=$3
 copy() {
   mkdir -p "$folder"
-  find "$1" \( -name libpolyverso.so.0 -o -name libpolyverso-http.so -o -path '*/bin/polyverso' \) -exec cp -Lf {} "$folder/" \;
+  find "$1" \( -name libpolyverso.so.0 -o -name libpolyverso-http.so -o -name libpolyverso-tls.so -o -path '*/bin/polyverso' \) -exec cp -Lf {} "$folder/" \;
 }
 if [ -n "${POLYVERSO_PREBUILT:-}" ]; then
   copy "$POLYVERSO_PREBUILT"

@@ -140,6 +140,11 @@ The default time limits in milliseconds: of one request to one server (60,000); 
 such as C<barrier>, the creation of a table, and a C<get> in sync mode (600,000); of C<init> itself (60,000); and of the
 silence after which another process counts as lost (5,000). The C<timeout> of a single call is in seconds.
 
+=item replicas
+
+1: another server keeps a copy of each server's tables, and takes over if it dies (F<docs/failures.md>). All processes must
+agree. Default 0.
+
 =item log_level
 
 C<trace>, C<debug>, C<info>, C<warn>, C<error> or C<off>.

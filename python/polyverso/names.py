@@ -100,8 +100,8 @@ _PLAIN = set(
 )
 # Only polyverso.capi has these.
 _ONLY_IN_C = set(
-    "mv_callback_error mv_cluster_status_text mv_last_error mv_log_level_set mv_request_release mv_status_family mv_status_message "
-    "mv_status_name mv_strategy_cancel mv_tensor_data mv_tensor_free mv_tensor_text mv_version mv_version_text "
+    "mv_callback_error mv_cluster_log_text mv_cluster_status_text mv_last_error mv_log_level_set mv_request_release mv_status_family "
+    "mv_status_message mv_status_name mv_strategy_cancel mv_tensor_data mv_tensor_free mv_tensor_text mv_version mv_version_text "
     "kv_command_done kv_free kv_optimizer_rate kv_optimizer_states kv_optimizer_step kv_run_server".split()
 )
 # Outside of quotes: a function of C, with or without "()" or "(0)"; a handle that is closed.

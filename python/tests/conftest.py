@@ -1,6 +1,7 @@
 """Fixtures: clusters of one in this process, and clusters of Python processes."""
 
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 import pytest
 
 import polyverso
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests"))  # ports.py
 
 for name in [key for key in os.environ if key.startswith("POLYVERSO_")]:
     del os.environ[name]

@@ -10,6 +10,7 @@ import pytest
 
 import polyverso
 from polyverso import gossip
+from ports import free_ports
 
 
 def lone(name, **settings):
@@ -25,15 +26,6 @@ def introduce(*nodes):
         for other in nodes:
             if node is not other:
                 node.add_peer(other.name, "127.0.0.1", port_of(other))
-
-
-def free_ports(count):
-    """Ports that were free a moment ago, for configuration files that name ports before the nodes listen."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def test_arrays_are_averaged_in_place():
@@ -123,8 +115,8 @@ def test_figures_over_http():
 
 def test_status_of_all_nodes_of_a_file(tmp_path):
     config = tmp_path / "nodes.yaml"
-    ports = free_ports(2)
-    config.write_text("nodes:\n" + "".join(f"- {{name: {name}, host: 127.0.0.1, port: {port}}}\n" for name, port in zip("ab", ports)))
+    first = free_ports(2)
+    config.write_text("nodes:\n" + "".join(f"- {{name: {name}, host: 127.0.0.1, port: {port}}}\n" for name, port in zip("ab", (first, first + 1))))
     with gossip.Gossip(config, "a"):
         here, gone = gossip.status(config)
     assert (here["name"], here["updates"]) == ("a", 0)

@@ -82,6 +82,44 @@ with polyverso.init(inflight_bytes=1 << 20):
 """
 
 
+# Each worker adds 1 before each barrier. Behind the i-th one all have added i times: who misses one that the others have passed is one behind
+# from then on.
+IN_STEP = """
+import os, random, signal, time
+import numpy as np, polyverso
+from polyverso import kvstore
+signals = 0
+def count(*ignored):
+    global signals
+    signals += 1
+signal.signal(signal.SIGALRM, count)
+with polyverso.init(transport="tcp") as node:
+    kv = kvstore.create("dist_sync")
+    table = node.array(1, dtype="int64", name="before")
+    draw = random.Random(5)
+    interrupted = node.worker_id == int(os.environ["INTERRUPTED"])
+    late = 0
+    for i in range(1, 401):
+        table.add(np.ones(1, np.int64))
+        if interrupted:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0003, 0.0012))
+        elif i % 2:
+            time.sleep(draw.uniform(0, 0.0008))
+        kv.barrier()
+        late += int(table.get()[0]) < 2 * i
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    node.barrier()
+    print("late", late, not interrupted or signals > 50)
+"""
+
+
+@pytest.mark.parametrize("interrupted", ["0", "1"])
+def test_signals_do_not_put_a_barrier_out_of_step(cluster, interrupted):
+    for worker in [cluster.start(IN_STEP, 2, INTERRUPTED=interrupted) for _ in range(2)]:
+        out, err = worker.communicate(timeout=120)
+        assert (worker.returncode, out) == (0, "late 0 True\n"), err
+
+
 def test_signals_lose_and_repeat_nothing(cluster):
     workers = [cluster.start(INTERRUPTED, 2) for _ in range(2)]
     for rank, worker in enumerate(workers):

@@ -4,11 +4,14 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 
 import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # ports.py
 
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 

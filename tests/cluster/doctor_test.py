@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from conftest import COMMAND
-from launchers_test import environment, free_port
+from launchers_test import environment
+from ports import free_ports
 
 FIELDS = {
     "schema": int, "version": str, "well": bool, "host": str, "pid": int, "running": bool, "rank": int, "nodes": int, "role": str, "address": str,
@@ -20,7 +21,7 @@ FIELDS = {
 SETTING = {"name": str, "value": str, "source": str, "from": str, "unused": list}
 FINDING = {"area": str, "subject": str, "verdict": str, "text": str, "todo": str}
 PEER = {
-    "rank": int, "role": str, "host": str, "pid": int, "address": str, "state": str, "needed": bool, "transport": str, "why_not_shm": str,
+    "rank": int, "role": str, "host": str, "pid": int, "address": str, "state": str, "needed": bool, "transport": str, "why_not_shm": str, "cipher": str,
     "round_trip_us": (float, int, type(None)),
 }
 
@@ -138,7 +139,7 @@ def test_too_few_descriptors_for_the_cluster_are_a_problem():
     small = f"ulimit -n 64; exec {COMMAND} doctor --json"
     done = subprocess.run(
         ["sh", "-c", small], capture_output=True, text=True, timeout=60,
-        env=environment(POLYVERSO_NODES="100", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}"),
+        env=environment(POLYVERSO_NODES="100", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}"),
     )
     report = json.loads(done.stdout)
     found = finding(report, "network", "descriptors")
@@ -218,7 +219,7 @@ def test_mpirun_gives_each_process_its_place(tmp_path):
 @pytest.fixture
 def master(tmp_path):
     """A process that waits for one more, and its address."""
-    port = free_port()
+    port = free_ports()
     script = "import polyverso\nwith polyverso.init():\n    pass\n"
     variables = dict(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{port}", POLYVERSO_SECRET="a secret of the tests")
     process = subprocess.Popen([sys.executable, "-c", script], env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -239,7 +240,7 @@ def test_a_master_is_reached_and_not_disturbed(master, tmp_path):
     file.write_text("a secret of the tests\n")
     for _ in range(3):
         report = examine("--master", address, "--secret-file", str(file))
-        assert [f["subject"] for f in findings(report, "master")] == ["name", "connection", "hello", "secret"]
+        assert [f["subject"] for f in findings(report, "master")] == ["name", "connection", "hello", "secret", "encryption"]
         assert report["well"], report
     script = "import polyverso\nwith polyverso.init():\n    pass\n"
     done = subprocess.run([sys.executable, "-c", script], env=environment(**dict(variables, POLYVERSO_RANK="1")), timeout=30)
@@ -261,12 +262,12 @@ def test_a_process_sees_its_master_before_it_joins(master):
 
 
 def test_a_master_that_has_not_started_is_no_problem_for_the_others_yet():
-    report = examine(POLYVERSO_NODES="2", POLYVERSO_RANK="1", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
+    report = examine(POLYVERSO_NODES="2", POLYVERSO_RANK="1", POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}")
     assert finding(report, "master", "connection")["verdict"] == "note" and report["well"]
 
 
 def test_nobody_at_the_port():
-    report = examine("--master", f"127.0.0.1:{free_port()}")
+    report = examine("--master", f"127.0.0.1:{free_ports()}")
     found = finding(report, "master", "connection")
     assert found["verdict"] == "problem" and "refused" in found["text"] and "start rank 0" in found["todo"]
 
@@ -312,12 +313,12 @@ def test_an_address_that_is_not_ours_is_told():
 
 
 def test_what_others_would_be_told_is_told():
-    place = dict(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
+    place = dict(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}")
     assert "peers are told 10.1.2.3:77" in finding(examine(**place, POLYVERSO_ADVERTISE="10.1.2.3:77"), "network", "listening")["text"]
 
 
 def test_a_name_that_means_loopback_to_its_own_machine_is_noted(on_debian):
-    variables = environment(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{free_port()}", POLYVERSO_SECRET="a secret of the tests")
+    variables = environment(POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{free_ports()}", POLYVERSO_SECRET="a secret of the tests")
     done = subprocess.run(on_debian([COMMAND, "doctor", "--json"]), env=variables, capture_output=True, text=True, timeout=60)
     report = json.loads(done.stdout)
     name = finding(report, "network", "host name")
@@ -399,5 +400,5 @@ def test_processes_of_polyverso_run_that_do_not_join_have_no_problem(tmp_path):
 
 
 def test_joining_alone_tells_why_it_fails():
-    status, out, err = call("--join", POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}", init_timeout="300")
+    status, out, err = call("--join", POLYVERSO_NODES="2", POLYVERSO_RANK="0", POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}", init_timeout="300")
     assert status == 1 and "can't join" in err and "only 1 of 2 processes have arrived" in err and "rank 0 of 2 processes" in out

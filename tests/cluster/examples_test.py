@@ -163,4 +163,5 @@ def test_logistic_regression_alone(program, tmp_path):
 
 def test_logistic_regression_of_two_languages(tmp_path):
     out = say(sys.executable, EXAMPLES / "logreg" / "demo.py", "--smoke", "--folder", tmp_path)
-    assert re.fullmatch(r"logreg: auc=0\.\d{3} seconds=\d+\.\d", out.splitlines()[-1])
+    last = re.fullmatch(r"logreg: auc=0\.\d{3} seconds=\d+\.\d plot=(.*)", out.splitlines()[-1])
+    assert pathlib.Path(last[1]).read_bytes().startswith(b"\x89PNG")

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from conftest import COMMAND
+from ports import free_ports
 
 TRAIN = r"""
 import os
@@ -29,11 +30,6 @@ TORCH = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 def environment(**more):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS) and key not in TORCH}
     return dict(clean, POLYVERSO_INIT_TIMEOUT_MS=more.pop("init_timeout", "20000"), **more)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 class Processes:
@@ -98,7 +94,7 @@ def test_mpirun_makes_one_cluster_of_four(mpirun):
 
 
 def test_mpirun_with_a_master_that_is_said(mpirun):
-    status, out = mpirun("-np", "2", POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
+    status, out = mpirun("-np", "2", POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}")
     assert status == 0, out
     assert sorted(out.splitlines()) == lines_of(2, 1 + 2)
 
@@ -142,26 +138,15 @@ def test_polyverso_run_inside_of_another_launcher_is_a_cluster_of_its_own(proces
 
 
 def test_torchruns_variables(processes):
-    port = free_port()
+    port = free_ports()
     for rank in range(2):
         processes.start(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_RUN_ID="t")
     assert sorted("".join(processes.outputs()).splitlines()) == lines_of(2, 1 + 2)
 
 
-def store_with_a_free_port_behind():
-    """A listening socket whose next higher port was free a moment ago."""
-    while True:
-        store = socket.create_server(("127.0.0.1", 0))
-        try:
-            socket.create_server(("127.0.0.1", store.getsockname()[1] + 1)).close()
-            return store
-        except OSError:
-            store.close()
-
-
 def test_torchruns_variables_across_machines_use_the_port_after_its_stores(processes):
-    with store_with_a_free_port_behind() as store:  # torchrun's own listener, which stays open
-        port = store.getsockname()[1]
+    port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port)):  # torchrun's own listener, which stays open
         for rank in range(2):
             processes.start(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         assert sorted("".join(processes.outputs()).splitlines()) == lines_of(2, 1 + 2)
@@ -174,7 +159,7 @@ def test_slurms_variables_on_one_machine(processes):
 
 
 def test_dmlcs_scheduler_server_and_workers(processes):
-    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="2", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_ports()), DMLC_NUM_WORKER="2", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
     for role in ("scheduler", "server"):
         processes.start([COMMAND, "server"], DMLC_ROLE=role, **common)
     for _ in range(2):
@@ -183,7 +168,7 @@ def test_dmlcs_scheduler_server_and_workers(processes):
 
 
 def test_dmlcs_interface_is_listened_on(processes):
-    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_INTERFACE="lo",
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_ports()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_INTERFACE="lo",
                   POLYVERSO_SECRET="of the tests")
     for role in ("scheduler", "server"):
         processes.start([COMMAND, "server"], DMLC_ROLE=role, **common)
@@ -192,7 +177,7 @@ def test_dmlcs_interface_is_listened_on(processes):
 
 
 def test_dmlcs_others_wait_for_the_scheduler_however_late_it_comes(processes):
-    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1")
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_ports()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1")
     processes.start([COMMAND, "server"], DMLC_ROLE="server", **common)
     processes.start(DMLC_ROLE="worker", **common)
     time.sleep(1)
@@ -229,7 +214,7 @@ node:shutdown()
 
 @pytest.mark.parametrize("language", STORES)
 def test_dmlcs_roles_become_what_they_are_by_the_stores_module(processes, language):
-    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_ports()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
     interpreter = [sys.executable, "-c"] if language == "python3" else [language, "-e"]
     for role in ("scheduler", "server", "worker"):
         processes.start([*interpreter, STORES[language]], DMLC_ROLE=role, **common)
@@ -245,7 +230,7 @@ def test_ipv6_all_the_way(processes):
             probe.bind(("::1", 0))
         except OSError:
             pytest.skip("there is no IPv6 on this machine")
-        port = probe.getsockname()[1]
+    port = free_ports()
     for rank in range(3):
         processes.start(POLYVERSO_NODES="3", POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"[::1]:{port}", POLYVERSO_BIND="::1", POLYVERSO_TRANSPORT="tcp")
     assert sorted("".join(processes.outputs()).splitlines()) == lines_of(3, 1 + 2 + 3)
@@ -253,7 +238,7 @@ def test_ipv6_all_the_way(processes):
 
 def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
     """Ranks 1 and 2 connect to each other at the addresses that they have advertised to the master."""
-    port = free_port()
+    port = free_ports()
     for rank in range(3):
         processes.start(
             POLYVERSO_NODES="3", POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"{socket.gethostname()}:{port}", POLYVERSO_BIND="0.0.0.0",
@@ -264,7 +249,7 @@ def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
 
 def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian):
     """Rank 0 then listens on all interfaces. The other ranks, elsewhere, resolve the name to another address."""
-    port = free_port()
+    port = free_ports()
     common = dict(POLYVERSO_NODES="3", POLYVERSO_BIND="0.0.0.0", POLYVERSO_SECRET="of the tests", POLYVERSO_TRANSPORT="tcp", POLYVERSO_ADVERTISE="127.0.0.1")
     processes.start(on_debian([sys.executable, "-c", TRAIN]), POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{port}", **common)
     for rank in (1, 2):
@@ -277,7 +262,7 @@ def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian
 
 def test_a_master_without_a_number_of_nodes_is_refused(processes):
     for _ in range(2):
-        processes.start(POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
+        processes.start(POLYVERSO_MASTER=f"127.0.0.1:{free_ports()}")
     for process in processes.all:
         out, _ = process.communicate(timeout=30)
         assert process.returncode != 0 and "is set, but nodes is not: set nodes (POLYVERSO_NODES)" in out
@@ -287,7 +272,7 @@ def test_a_master_without_a_number_of_nodes_is_refused(processes):
 
 
 def test_one_command_for_scheduler_servers_and_workers(processes):
-    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_ports()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
     for role in ("scheduler", "server", "worker"):
         command = ["sh", "-c", f'[ "$DMLC_ROLE" = worker ] && exec "$@"; exec {COMMAND} server', "sh", sys.executable, "-c", TRAIN]
         processes.start(command, DMLC_ROLE=role, **common)

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from conftest import COMMAND
+from ports import free_ports
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -305,10 +306,7 @@ def test_a_cluster_that_serves_no_metrics_has_no_trace(start):
 
 
 def test_run_gives_each_rank_a_port(start):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        base = probe.getsockname()[1]
-    if base > 65000:
-        base -= 1000
+    base = free_ports(2)
     job = start("run", "-n", "2", "--metrics", str(base), "--", sys.executable, "-c",
                 "import polyverso as pv, sys\nn = pv.init()\nprint('up', n.rank, flush=True)\nsys.stdin.read() or __import__('time').sleep(3)\nn.shutdown()")
     job.read_until("up")

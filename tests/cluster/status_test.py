@@ -148,6 +148,30 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
     assert len(said) == 1, said
 
 
+def test_the_log_of_each_process_can_be_read(cluster):
+    job = cluster(2, 1, stuck_after_ms=60000)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    for rank in range(3):  # info is not written to standard error
+        status, out, err = ask(job, "--log", str(rank))
+        assert (status, err) == (0, "") and f" info: rank {rank} of 3: " in out, out
+    assert ask(job, "--log", "3") == (1, "", "polyverso status: there is no process of rank 3\n")
+    told = json.loads(ask(job, "--log", "1", "--json")[1])
+    assert told["rank"] == 1 and told["left_out"] == 0 and any("rank 1 of 3" in line for line in told["lines"])
+    member = next(member for member in ask_json(job)["members"] if member["rank"] == 2)
+    assert " info: rank 2 of 3: " in ask(job, "--log", "2", address=member["address"])[1]  # of itself, without the master
+    nodes[1].kill(signal.SIGSTOP)
+    status, out, err = ask(job, "--log", "1")
+    assert (status, out) == (1, "") and "the process of rank 1 has not answered within 1 s" in err, (status, out, err)
+    for wrong in ("-1", "x"):
+        status, out, err = ask(job, "--log", wrong)
+        assert status == 2 and "not in range 0 to 4294967295" in err, (wrong, err)
+    for node in (*nodes, server):
+        node.kill()
+
+
 def test_the_master_itself_may_be_the_one_that_is_stopped(cluster):
     job = cluster(2, 1, sync=1, heartbeat_timeout_ms=5000, stuck_after_ms=60000)
     nodes = [job.python(0, WORKER), job.python(1, """

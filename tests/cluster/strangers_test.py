@@ -1,7 +1,6 @@
 """Processes that don't belong to a cluster: another user's without a secret, floods of connections, and rejects."""
 
 import os
-import random
 import socket
 import subprocess
 import threading
@@ -10,6 +9,7 @@ import time
 import pytest
 
 from conftest import COMMAND
+from ports import free_ports
 
 NOBODY = 65534
 
@@ -63,19 +63,6 @@ node.shutdown()
 """
 
 
-def free_port():
-    """A port outside the kernel's ephemeral range: until rank 0 listens there, no other test gets it."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as told:
-        first_given = int(told.read().split()[0])
-    while True:
-        port = random.randrange(10000, max(first_given, 10001))
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-            return port
-        except OSError:
-            continue
-
-
 @pytest.fixture
 def manual(cluster):
     """manual(workers, servers): a cluster that uses only POLYVERSO_MASTER=127.0.0.1:PORT, without a secret."""
@@ -84,7 +71,7 @@ def manual(cluster):
         job = cluster(workers, servers, secret=None, **settings)
         job.listener.close()
         job.listener = None
-        job.address = f"127.0.0.1:{free_port()}"  # rank 0 opens the listener itself
+        job.address = f"127.0.0.1:{free_ports()}"  # rank 0 opens the listener itself
         return job
 
     return begin

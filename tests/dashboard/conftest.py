@@ -1,15 +1,39 @@
-"""A dashboard as a process, and statuses to show."""
+"""Dashboards and clusters as processes, and statuses to show."""
 
+import contextlib
 import http.client
 import json
 import os
 import signal
 import subprocess
+import time
 import urllib.parse
 
 import pytest
 
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
+
+# Worker 3 sleeps as soon as the file STUCK exists. Whoever sees a loss stays, to be seen.
+WORKER = """
+import os, pathlib, time
+import numpy as np
+import polyverso as pv
+from polyverso.group import Group
+stuck = pathlib.Path(os.environ["STUCK"])
+with pv.init() as node, Group(node) as group:
+    table = node.array(1000, name=os.environ.get("TABLE", "weights"))
+    for step in range(1000000):
+        try:
+            if node.worker_id == 3 and stuck.exists():
+                time.sleep(3600)
+            table.add(np.ones(1000, np.float32))
+            table.get()
+            group.allreduce(np.ones(10, np.float32))
+            node.report("loss", 1 / (1 + step) + 0.01 * node.worker_id)
+            time.sleep(0.02)
+        except pv.Error:
+            time.sleep(3600)
+"""
 
 
 class Dashboard:
@@ -69,6 +93,57 @@ def shows(dashboard, tmp_path):
         return dashboard("--from", str(path))
 
     return begin
+
+
+class Cluster:
+    """Workers and servers in sync mode. `words`: further ones for `polyverso run`; `more`: for the environment."""
+
+    def __init__(self, folder, workers, servers, *words, **more):
+        script = folder / "worker.py"
+        script.write_text(WORKER)
+        self.stuck = folder / "stuck"
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "STUCK": str(self.stuck), "OMP_NUM_THREADS": "1", **more}
+        command = [COMMAND, "run", "-n", str(workers), "-s", str(servers), "--sync", "--keep-going", *words, "--"]
+        command += [os.environ["WORKER_PYTHON"], str(script)]
+        self.run = subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def status(self):
+        told = subprocess.run([COMMAND, "status", "--json"], env=self.environment, capture_output=True, timeout=30, check=False)
+        return json.loads(told.stdout) if told.returncode == 0 else None
+
+    def works(self):
+        """Waits until each worker has reported, and returns the status."""
+        deadline = time.monotonic() + 60
+        while True:
+            told = self.status()
+            workers = [member for member in told["members"] if member["worker"] is not None] if told else []
+            if workers and all(worker.get("reports") for worker in workers):
+                return told
+            assert time.monotonic() < deadline and self.run.poll() is None, told
+            time.sleep(0.1)
+
+    def end(self):
+        for _ in range(2):
+            if self.run.poll() is None:
+                self.run.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.run.wait(5)
+        self.run.kill()
+        self.run.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """cluster(workers, servers, *words, **more): a Cluster, ended after the test."""
+    started = []
+
+    def begin(workers, servers, *words, **more):
+        started.append(Cluster(tmp_path, workers, servers, *words, **more))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.end()
 
 
 def member(rank, host="node1", **more):

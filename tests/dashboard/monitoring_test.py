@@ -1,11 +1,17 @@
-"""packaging/prometheus and packaging/grafana: each metric is one that real processes export, and Prometheus accepts each expression."""
+"""packaging/prometheus and packaging/grafana: each metric is one that real processes export; a Prometheus that scrapes a real cluster fires the
+alerts and answers the panels; and Grafana's own types know each field of the dashboard."""
 
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 
 import pytest
 
@@ -15,7 +21,8 @@ PACKAGING = pathlib.Path(__file__).resolve().parents[2] / "packaging"
 RULES = PACKAGING / "prometheus" / "polyverso.rules.yml"
 DASHBOARD = json.loads((PACKAGING / "grafana" / "polyverso.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
-PROMTOOL = shutil.which("promtool")
+PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+WITHIN = 60  # seconds for what takes a few
 
 NODES = """
 import numpy as np
@@ -37,6 +44,7 @@ tests:
   - interval: 15s
     input_series:
       - {series: 'polyverso_members{job="j", instance="a", state="lost"}', values: '0 0 0 0 1x20'}
+      - {series: 'polyverso_parts{job="j", instance="a", backup="missing"}', values: '0 0 2 2 2 2'}
       - {series: 'polyverso_requests_gated{job="j", instance="s"}', values: '0 3x20'}
       - {series: 'polyverso_gate_wait_seconds_count{job="j", instance="s", request="get"}', values: '0 5 5x20'}
       - {series: 'polyverso_requests_gated{job="j", instance="busy"}', values: '0 3x20'}
@@ -49,6 +57,14 @@ tests:
         exp_alerts:
           - exp_labels: {severity: critical, job: j}
             exp_annotations: {summary: "j: 1 processes of the cluster are lost", description: "`polyverso status` names them and the reasons."}
+      - {eval_time: 15s, alertname: PolyversoNoBackup}
+      - eval_time: 1m
+        alertname: PolyversoNoBackup
+        exp_alerts:
+          - exp_labels: {severity: warning, job: j, instance: a, backup: missing}
+            exp_annotations:
+              summary: "a serves the tables of 2 servers, and nobody has a copy"
+              description: "If it dies, too, they are lost. `polyverso status` shows who has a back-up."
       - eval_time: 4m
         alertname: PolyversoRequestsStuck
         exp_alerts:
@@ -71,7 +87,7 @@ def names_in(text):
 @pytest.fixture(scope="module")
 def exported():
     """The names of all samples that processes can export."""
-    command = [COMMAND, "run", "-n", "1", "--sync", "--", os.environ["WORKER_PYTHON"], "-c", NODES]
+    command = [COMMAND, "run", "-n", "1", "--servers", "2", "--replicas", "1", "--sync", "--", os.environ["WORKER_PYTHON"], "-c", NODES]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
     text = ran.stdout
@@ -112,3 +128,130 @@ def test_prometheus_accepts_the_dashboards_expressions(tmp_path):
     rules = [{"record": f"panel:{i}", "expr": expression.replace("$__rate_interval", "1m")} for i, expression in enumerate(EXPRESSIONS)]
     (tmp_path / "panels.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     promtool("check", "rules", tmp_path / "panels.yml")
+
+
+def port_of(pid):
+    """The port at which a process listens, once it does."""
+    def listening():
+        sockets = set()
+        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                sockets.add(os.readlink(descriptor))
+            except FileNotFoundError:  # closed meanwhile
+                pass
+        for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                return int(fields[1].split(":")[1], 16)
+        return None
+
+    return wait_until(listening, "a port")
+
+
+def wait_until(found, what):
+    deadline = time.monotonic() + WITHIN
+    while True:
+        value = found()
+        if value:
+            return value
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+class Prometheus:
+    """A Prometheus that scrapes and evaluates each second. Its rules are those of the package, `impatient`: with seconds for minutes."""
+
+    def __init__(self, folder, targets):
+        rules = RULES.read_text()
+        (folder / "rules.yml").write_text(rules)
+        (folder / "impatient.yml").write_text(re.sub(r"(?<=\[)1m(?=\])|(?<=for: )1m", "8s", rules).replace("name: poly", "name: impatient-poly"))
+        settings = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "rule_files": [str(folder / "rules.yml"), str(folder / "impatient.yml")],
+                    "scrape_configs": [{"job_name": "training", "static_configs": [{"targets": targets}]}]}
+        (folder / "prometheus.yml").write_text(json.dumps(settings))  # JSON is YAML
+        command = [PROMETHEUS, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                   "--web.listen-address=127.0.0.1:0", "--log.level=error"]
+        self.process = subprocess.Popen(command, cwd=folder)
+        self.address = f"http://127.0.0.1:{port_of(self.process.pid)}/api/v1/"
+
+    def ask(self, path, **words):
+        with urllib.request.urlopen(self.address + path + "?" + urllib.parse.urlencode(words), timeout=20) as answer:
+            return json.load(answer)["data"]
+
+    def is_up(self):
+        try:
+            targets = self.ask("targets")["activeTargets"]
+        except (urllib.error.URLError, ConnectionError):  # it listens before it answers
+            return False
+        return len(targets) > 0 and all(target["health"] == "up" for target in targets)
+
+    def shows(self, expression):
+        return bool(self.ask("query", query=expression.replace("$__rate_interval", "10s").replace("$job", ".*"))["result"])
+
+    def firing(self, name):
+        return [alert["labels"] for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing" and alert["labels"]["alertname"] == name]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed (Debian: prometheus)")
+def test_a_prometheus_that_scrapes_a_cluster_fires_the_alerts(cluster, tmp_path):
+    job = cluster(4, 1, "--metrics", "0")
+    members = job.works()["members"]
+    server = next(member for member in members if member["worker"] is None)
+    watch = Prometheus(tmp_path, [member["metrics"] for member in members])
+    try:
+        wait_until(watch.is_up, "each process is scraped")
+        groups = watch.ask("rules")["groups"]
+        assert len(groups) == 4 and not [rule["lastError"] for group in groups for rule in group["rules"] if rule.get("lastError")]
+        # This job has no gossip and no checkpoints. A rate needs two samples of a process.
+        wait_until(lambda: sum(map(watch.shows, EXPRESSIONS)) > len(EXPRESSIONS) / 2, "most panels show something")
+        assert not watch.firing("PolyversoRequestsStuck") and not watch.firing("PolyversoMemberLost")
+        job.stuck.touch()
+        stuck = wait_until(lambda: watch.firing("PolyversoRequestsStuck"), "the alert that a worker is stuck")
+        assert {alert["instance"] for alert in stuck} == {server["metrics"]}
+        os.kill(server["pid"], signal.SIGKILL)
+        wait_until(lambda: watch.firing("PolyversoMemberLost"), "the alert that a server is lost")
+    finally:
+        watch.end()
+
+
+# What Grafana's panels cannot do without.
+FIELDS = {"id": int, "type": str, "title": str, "gridPos": dict, "datasource": dict, "targets": list, "fieldConfig": dict}
+
+
+def test_the_panels_have_what_grafana_needs():
+    assert DASHBOARD["uid"] and DASHBOARD["title"] and DASHBOARD["schemaVersion"] >= 36
+    assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"datasource", "job"}
+    for panel in DASHBOARD["panels"]:
+        assert {name for name, kind in FIELDS.items() if not isinstance(panel.get(name), kind)} == set(), panel["title"]
+        assert panel["type"] in ("stat", "timeseries", "table", "heatmap") and panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert set(panel["gridPos"]) == {"h", "w", "x", "y"} and {"defaults", "overrides"} <= set(panel["fieldConfig"])
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) and all(target["expr"] for target in panel["targets"])
+
+
+def left_out(given, kept, path="dashboard"):
+    """The places of what `kept` lacks or has otherwise."""
+    if isinstance(given, dict):
+        known = kept if isinstance(kept, dict) else {}
+        return [place for name, value in given.items() for place in left_out(value, known.get(name), f"{path}.{name}")]
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        return [place for i, value in enumerate(given) for place in left_out(value, kept[i], f"{path}[{i}]")]
+    return [] if given == kept else [path]
+
+
+def test_grafanas_own_types_know_each_field():
+    """Grafana publishes its schema as these types, which are generated from it. They drop a field that they do not know."""
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason="grafana-foundation-sdk is not installed (PyPI; Python 3.11)")
+    from grafana_foundation_sdk.cog import encoder, plugins
+
+    def kept(given):
+        return json.loads(encoder.JSONEncoder(sort_keys=True).encode(models.Dashboard.from_json(given)))
+
+    plugins.register_default_plugins()
+    assert left_out(DASHBOARD, kept(DASHBOARD)) == []
+    wrong = json.loads(json.dumps(DASHBOARD))
+    wrong["panels"][0]["gridPosition"] = wrong["panels"][0].pop("gridPos")
+    assert left_out(wrong, kept(wrong)) == ["dashboard.panels[0].gridPosition." + name for name in "hwxy"]

@@ -6,13 +6,12 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
-from conftest import COMMAND, member, status
+from conftest import member, status
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 from gossip_swarm import Swarm  # noqa: E402
@@ -27,27 +26,6 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 PICTURES = os.environ.get("DASHBOARD_PICTURES")  # a folder for screenshots
 
-# Worker 3 sleeps as soon as the file STUCK exists. Whoever sees a loss stays, to be seen.
-WORKER = """
-import os, pathlib, time
-import numpy as np
-import polyverso as pv
-from polyverso.group import Group
-stuck = pathlib.Path(os.environ["STUCK"])
-with pv.init() as node, Group(node) as group:
-    table = node.array(1000, name="weights")
-    for step in range(1000000):
-        try:
-            if node.worker_id == 3 and stuck.exists():
-                time.sleep(3600)
-            table.add(np.ones(1000, np.float32))
-            table.get()
-            group.allreduce(np.ones(10, np.float32))
-            node.report("loss", 1 / (1 + step) + 0.01 * node.worker_id)
-            time.sleep(0.02)
-        except pv.Error:
-            time.sleep(3600)
-"""
 WITHIN = 2  # seconds in which an event is on the page
 
 
@@ -100,56 +78,6 @@ def errors(browser, page):
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE" and f":{page.port}/" in entry["message"]]
 
 
-class Cluster:
-    """Workers and servers in sync mode."""
-
-    def __init__(self, folder, workers, servers):
-        script = folder / "worker.py"
-        script.write_text(WORKER)
-        self.stuck = folder / "stuck"
-        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "STUCK": str(self.stuck), "OMP_NUM_THREADS": "1"}
-        command = [COMMAND, "run", "-n", str(workers), "-s", str(servers), "--sync", "--keep-going", "--", os.environ["WORKER_PYTHON"], str(script)]
-        self.run = subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def status(self):
-        told = subprocess.run([COMMAND, "status", "--json"], env=self.environment, capture_output=True, timeout=30, check=False)
-        return json.loads(told.stdout) if told.returncode == 0 else None
-
-    def works(self):
-        """Waits until each worker has reported, and returns the status."""
-        deadline = time.monotonic() + 60
-        while True:
-            told = self.status()
-            workers = [member for member in told["members"] if member["worker"] is not None] if told else []
-            if workers and all(worker.get("reports") for worker in workers):
-                return told
-            assert time.monotonic() < deadline and self.run.poll() is None, told
-            time.sleep(0.1)
-
-    def end(self):
-        for _ in range(2):
-            if self.run.poll() is None:
-                self.run.send_signal(signal.SIGINT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.run.wait(5)
-        self.run.kill()
-        self.run.wait()
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """cluster(workers, servers): a Cluster, ended after the test."""
-    started = []
-
-    def begin(workers, servers):
-        started.append(Cluster(tmp_path, workers, servers))
-        return started[-1]
-
-    yield begin
-    for one in started:
-        one.end()
-
-
 def opened(browser, details):
     element = browser.find_element(By.ID, details)
     if element.get_attribute("open") is None:
@@ -192,6 +120,60 @@ def test_a_stuck_worker_among_eight_is_named(browser, dashboard, cluster):
     assert "token" not in browser.current_url
     assert not errors(browser, page)
     in_all_sizes(browser, "stuck")
+
+
+def test_a_stopped_process_is_named(browser, dashboard, cluster):
+    job = cluster(4, 1)
+    stopped = next(member for member in job.works()["members"] if member["worker"] == 1)
+    resize(browser, 1440)
+    browser.get(dashboard(env=job.environment).link)
+    wait_for(browser, "verdict", "Nobody waits")
+    os.kill(stopped["pid"], signal.SIGSTOP)
+    begun = time.monotonic()
+    try:
+        wait_for(browser, "members", "no answer")
+        wait_for(browser, "culprits", "worker 1 holds up worker 0, worker 2, worker 3")
+        assert time.monotonic() - begun < WITHIN
+    finally:
+        os.kill(stopped["pid"], signal.SIGCONT)
+    wait_for(browser, "verdict", "Nobody waits")
+
+
+def test_a_stopped_master_is_told(browser, dashboard, cluster):
+    job = cluster(3, 1)
+    master = next(member for member in job.works()["members"] if member["rank"] == 0)
+    resize(browser, 1440)
+    browser.get(dashboard(env=job.environment).link)
+    wait_for(browser, "verdict", "Nobody waits")
+    os.kill(master["pid"], signal.SIGSTOP)
+    try:
+        assert wait_for(browser, "connection", "the cluster's master has not answered yet") < WITHIN
+    finally:
+        os.kill(master["pid"], signal.SIGCONT)
+    begun = time.monotonic()
+    while visible(browser, "connection"):
+        assert time.monotonic() - begun < 30
+        time.sleep(0.1)
+
+
+def test_the_log_of_a_member_is_shown_as_text(browser, dashboard, cluster):
+    hostile = "<img src=x onerror=document.title='owned'>"
+    job = cluster(4, 1, "--set", "stuck_after_ms=300", TABLE=hostile)
+    job.works()
+    resize(browser, 390)
+    page = dashboard(env=job.environment)
+    browser.get(page.link)
+    wait_for(browser, "verdict", "Nobody waits")
+    opened(browser, "log-details")
+    wait_for(browser, "log", "info: rank 0 of 5: worker 0 of 4")
+    job.stuck.touch()
+    wait_for(browser, "log", "no progress for 0.3 s")
+    assert hostile in visible(browser, "log") and browser.title == "Polyverso" and not browser.find_elements(By.CSS_SELECTOR, "#log *")
+    assert fits(browser)
+    picture(browser, "log-390")
+    browser.find_element(By.CSS_SELECTOR, "#log-member option[value='2']").click()
+    wait_for(browser, "log", "info: rank 2 of 5: ")
+    assert not errors(browser, page)
 
 
 def test_a_killed_server_is_named(browser, dashboard, cluster):
@@ -320,12 +302,10 @@ def test_an_update_keeps_focus_and_scroll_position(browser, shows, tmp_path):
 
 
 def test_256_members_render(browser, shows):
-    def peers(rank):
-        return [{"rank": 0, "transport": "tcp", "sent_bytes_per_second": float(rank)}]
-
-    members = [member(rank, host=f"node{rank // 32}", peers=peers(rank)) for rank in range(256)]
+    busiest = [{"from": 255 - i, "to": 0, "transport": "tcp", "sent_bytes_per_second": 255.0 - i} for i in range(20)]
+    members = [member(rank, host=f"node{rank // 32}", transports={"tcp": 1}) for rank in range(256)]
     resize(browser, 390)
-    page = shows(status(members))
+    page = shows(status(members, busiest=busiest))
     browser.get(page.link)
     wait_for(browser, "summary", "256 workers")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#hosts .chip")) == 256

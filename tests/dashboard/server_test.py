@@ -12,7 +12,7 @@ import pytest
 from conftest import COMMAND, member, status
 
 ANY = status([member(0)])
-PATHS = ["/", "/app.js", "/style.css", "/api/status", "/api/history", "/nothing"]
+PATHS = ["/", "/app.js", "/style.css", "/api/status", "/api/history", "/api/log", "/nothing"]
 
 
 def newest(page, cookie):
@@ -106,15 +106,38 @@ def test_the_status_has_a_number_and_is_sent_once(shows):
     assert {series["line"] for series in history["series"]} <= {"worker 0"}
 
 
-def test_a_large_cluster_is_told_by_its_busiest_pairs(shows):
-    def peers(rank):
-        return [{"rank": other, "transport": "tcp", "sent_bytes_per_second": 100.0 * rank + other} for other in range(33) if other != rank]
+def log(page, rank):
+    code, _, body = page.ask(f"/api/log?rank={rank}", Cookie=page.cookie())
+    assert code == 200
+    return json.loads(body)
 
-    page = shows(status([member(rank, peers=peers(rank)) for rank in range(33)]))
-    told = newest(page, page.cookie())["status"]
-    assert "peers" not in told["members"][0] and told["members"][0]["transports"] == {"tcp": 32}
-    assert told["busiest"][0] == {"from": 32, "to": 31, "transport": "tcp", "sent_bytes_per_second": 3231.0}
-    assert len(told["busiest"]) == 20
+
+def test_the_log_of_each_member_is_given(dashboard, cluster):
+    job = cluster(2, 1)
+    job.works()
+    page = dashboard(env=job.environment)
+    newest(page, page.cookie())
+    for rank in range(3):
+        told = log(page, rank)
+        assert told["rank"] == rank and "error" not in told and f" info: rank {rank} of 3: " in "\n".join(told["lines"])
+    assert log(page, 3)["error"] == "there is no process of rank 3"
+
+
+def test_the_log_of_a_stopped_process_is_an_error(dashboard, cluster):
+    job = cluster(2, 1)
+    stopped = next(member for member in job.works()["members"] if member["worker"] == 1)
+    page = dashboard(env=job.environment)
+    newest(page, page.cookie())
+    os.kill(stopped["pid"], signal.SIGSTOP)
+    try:
+        assert "has not answered within 1 s" in log(page, stopped["rank"])["error"]
+    finally:
+        os.kill(stopped["pid"], signal.SIGCONT)
+
+
+def test_only_a_cluster_has_logs(shows):
+    told = log(shows(ANY), 0)
+    assert told["lines"] == [] and told["error"] == "only the processes of a cluster have a log"
 
 
 def test_a_status_that_is_no_json_is_an_error_on_the_page(dashboard, tmp_path):

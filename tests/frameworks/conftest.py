@@ -2,13 +2,15 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+
+from ports import free_ports  # noqa: E402
 
 
 def lone(name, **settings):
@@ -22,23 +24,6 @@ def introduce(*adapters):
             if one is not other:
                 port = int(other.gossip.state["address"].rsplit(":", 1)[1])
                 one.gossip.add_peer(other.gossip.name, "127.0.0.1", port)
-
-
-def free_ports(count):
-    """The first of `count` consecutive ports that were free a moment ago: a file names the ports before nodes
-    listen."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port, others = first.getsockname()[1], []
-            try:
-                for more in range(1, count):
-                    others.append(socket.create_server(("127.0.0.1", port + more)))
-                return port
-            except OSError:
-                continue
-            finally:
-                for other in others:
-                    other.close()
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, free_ports
+from conftest import ROOT
+from ports import free_ports
 
 EXAMPLE = ROOT / "examples" / "gossip-cifar"
 ENVIRONMENT = {**os.environ, "PYTHON": sys.executable}

@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t step = data[1] % 64 + 1u;
   const bool accepts = data[0] / 2 % 4 != 0;
   self.has_secret = true;
+  self.tls = static_cast<Tls>(data[0] / 8 % 4);
   Handshake handshake(side, self, Handshake::Randomness{});
   std::span<const std::byte> stream = std::as_bytes(std::span(data, size)).subspan(2);
   while (!stream.empty() && handshake.wants() > 0) {
@@ -26,6 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     handshake.feed(stream.first(taken));
     stream = stream.subspan(taken);
     if (handshake.state() == Handshake::State::kDeciding) abort();  // it has seen a proof
+    // No fuzzer completes TLS with the agreed key, but anybody may have a certificate.
+    if (handshake.state() == Handshake::State::kTls && handshake.tls() == Tls::kMutual) handshake.encrypted("a channel");
     if (handshake.state() == Handshake::State::kSecret)
       accepts ? handshake.prove("a secret that no fuzzer finds") : handshake.refuse(Refusal::kFenced);
   }

@@ -19,6 +19,7 @@
 #include "engine/status/report.hpp"
 #include "shard/updater/updater.hpp"
 #include "transport/shm/ring.hpp"
+#include "transport/tls/tls.hpp"
 #include "wire/frame.hpp"
 #include "wire/handshake.hpp"
 
@@ -102,7 +103,7 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
   {
     status::Report report;
     report.phase = "ready";
-    report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, {}});
+    report.peers.push_back({2, {"shm", 10, 20, ""}, 1.5, 2.5, {}});
     report.own.push_back({"w", "an array", shard::Consistency::kSync, true, {{0, 41, 40, 0}}});
     report.held = report.own;
     report.waits.push_back({cluster::WaitKind::kGet,
@@ -152,7 +153,7 @@ void write_rings(const base::Frame& frame, const Bytes& records) {
   const Bytes in_parts = join({marked(transport::RecordKind::kStart, 3000), part, part, part});
   const uint64_t place[4] = {1, 64, 0, 0};
   const Bytes elsewhere = join({marked(transport::RecordKind::kPlace, 1024), raw(place)});
-  const Bytes forget = mark(transport::RecordKind::kOneWay, 1), goodbye = mark(transport::RecordKind::kGoodbye, 0);
+  const Bytes forget = mark(transport::RecordKind::kForget, 1), goodbye = mark(transport::RecordKind::kGoodbye, 0);
   const Bytes once = bytes_of(std::string("\x01\x00\xff\x80", 4)), in_steps = bytes_of(std::string("\x00\x80\x03\x00", 4));
   write("fuzz_ring", "in_parts", join({once, in_parts, goodbye}));
   write("fuzz_ring", "in_parts_discarded", join({in_steps, in_parts, goodbye}));
@@ -221,6 +222,27 @@ void write_hellos() {
   write("fuzz_hello", "a_refusal", join({bytes_of("\x02\x3f"), refuse}));
   write("fuzz_hello", "a_refusal_after_the_hello", join({bytes_of("\x02\x3f"), l_hello, refuse}));
   write("fuzz_hello", "http", bytes_of("\x03\x3fGET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+}
+
+/// What the other side says first, with another key.
+void write_tls() {
+#ifdef POLYVERSO_TLS
+  const auto context = transport::make_tls({});
+  if (!context.ok()) std::abort();
+  transport::TlsContext::Key key{};
+  const auto dialer = context.value()->psk(/*dials=*/true, key), listener = context.value()->psk(/*dials=*/false, key);
+  if (!dialer.ok() || !listener.ok()) std::abort();
+  const auto output_of = [](transport::TlsStream& stream) { return Bytes(stream.output().begin(), stream.output().end()); };
+  const Bytes hello = output_of(*dialer.value());
+  std::copy(hello.begin(), hello.end(), listener.value()->room().begin());
+  listener.value()->arrived(hello.size());
+  const Bytes answer = output_of(*listener.value());
+  write("fuzz_tls", "to_a_listener", join({bytes_of("\x01\xff"), hello}));
+  write("fuzz_tls", "to_a_listener_by_bytes", join({bytes_of(std::string("\x01\x00", 2)), hello}));
+  write("fuzz_tls", "to_a_dialer", join({bytes_of(std::string("\x00\xff", 2)), answer}));
+  write("fuzz_tls", "an_alert", join({bytes_of("\x01\xff"), bytes_of(std::string("\x15\x03\x03\x00\x02\x02\x28", 7))}));
+  write("fuzz_tls", "http", bytes_of("\x01\xffGET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+#endif
 }
 
 void write_transport_texts() {
@@ -316,6 +338,7 @@ int main(int argc, char** argv) {
   root = argv[1];
   write_frames();
   write_hellos();
+  write_tls();
   write_transport_texts();
   write_checkpoints();
   write_checkpoint_files();

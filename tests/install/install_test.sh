@@ -63,6 +63,11 @@ sys.exit(library.MV_NumWorkers() != 1)' "$prefix/$libdir/libmultiverso.so"
 step "the command, running the first program"
 "$prefix/bin/polyverso" run -n 1 --metrics 0 -- "$scratch/consumer/client" >"$scratch/run.log" || { cat "$scratch/run.log" >&2; exit 1; }
 
+step "the rules for Prometheus and the dashboard for Grafana"
+for file in prometheus/polyverso.rules.yml grafana/polyverso.json; do
+  cmp "$here/../../packaging/$file" "$prefix/share/polyverso/$file"
+done
+
 step "polyverso-env, for a C program"
 env_of=$prefix/bin/polyverso-env
 expect "$version: 2 2 2" "$env_of" "$scratch/client"

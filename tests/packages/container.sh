@@ -12,6 +12,8 @@ repository=$(cd "$here/../.." && pwd)
 scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/polyverso-container.XXXXXX")
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 trap 'exit 130' INT TERM
+mkdir "$scratch/temporary"
+export TMPDIR=$scratch/temporary # buildah leaves files there when it is killed
 buildah() { command buildah --storage-driver vfs --root "$scratch/storage" --runroot "$scratch/run" "$@"; }
 
 for stage in runtime dev; do

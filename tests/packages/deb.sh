@@ -18,7 +18,7 @@ scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/polyverso-deb.XXXXXX")
 trap 'exit 130' INT TERM
 
 debs=("$repository"/build/packages/*.deb)
-check "lintian finds no error" lintian --allow-root --fail-on error --no-tag-display-limit "${debs[@]}"
+check "lintian finds no error" lintian --allow-root --fail-on error --tag-display-limit 0 "${debs[@]}"
 
 set -e
 mkdir "$scratch/root"
@@ -44,6 +44,8 @@ check "and works" inside 'cd /tmp && python3 -c "import polyverso; polyverso.ini
 check "it is compiled" inside 'ls /usr/lib/python3/dist-packages/polyverso/__pycache__/table.*.pyc'
 check "all packages" inside "cd && $apt install ./*.deb lua5.1 luajit lua5.4 pdl"
 check "the command" inside 'cd /tmp && polyverso --version && polyverso doctor'
+check "the rules for Prometheus and the dashboard for Grafana" \
+  inside 'cd /usr/share/polyverso && ls prometheus/polyverso.rules.yml grafana/polyverso.json'
 check "Perl" inside 'cd /tmp && perl -we "use Polyverso; Polyverso->init; Polyverso::mv_shutdown(0)"'
 check "AI::MXNet" inside "cd /tmp && perl -we 'use AI::MXNet qw(mx); die unless mx->nd->array([1, 2, 3])->sum->asscalar == 6'"
 for lua in lua5.1 luajit lua5.4; do
@@ -68,6 +70,9 @@ check "a C program for Multiverso" inside \
 check "the programs of README.md" inside 'cd ~/source && python3 tests/docs/blocks.py README.md ~/build ~/source'
 check "the demo" inside 'cd ~/source && python3 examples/digits/demo.py'
 check "Python's tests" inside 'cd ~/source/python/tests && python3 -m pytest -q -p no:cacheprovider .'
+# Tests of the manuals look for the modules next to the tests; these are the installed ones, without those of other packages.
+check "Perl's modules" inside \
+  'mkdir ~/source/perl/lib && cd "$(perl -MConfig -e "print \$Config{vendorarchexp}")" && cp -r Polyverso Polyverso.pm ~/source/perl/lib'
 check "Perl's tests" inside 'cd ~/source/perl && prove t'
 for lua in lua5.1 luajit lua5.4; do
   check "$lua's tests" inside "cd ~/source/lua && $lua \$(command -v busted) spec"

@@ -24,6 +24,11 @@ unpack() { tar -C "$scratch" -xzf "$packages"/"$1"-[0-9]*.tar.gz && mv "$scratch
 # within BASE COMMAND...: with the paths of an installation by INSTALL_BASE
 within() { PERL5LIB=$1/lib/perl5 PATH=$1/bin:$PATH "${@:2}"; }
 
+# The documents name the packages that the distribution's README names.
+packages_of() { sed -n '/apt install g++/,/libperl-dev/p' "$1" | sed 's/^ *//'; }
+same_packages() { [ -n "$(packages_of docs/installing.md)" ] && diff <(packages_of docs/installing.md) <(packages_of packaging/perl/README); }
+check "docs/installing.md names what compiling needs" same_packages
+
 # With an installed library.
 cmake --install build --prefix "$scratch/prefix" >/dev/null
 export PKG_CONFIG_PATH=$scratch/prefix/lib/pkgconfig

@@ -48,6 +48,7 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.role = plan.role;
   node->self.nodes = static_cast<uint32_t>(plan_.nodes.size());
   node->self.sync = plan_.sync;
+  node->self.replicas = plan_.replicas;
   node->self.is_master = place == 0;
   node->self.master = "sim:0";
   node->self.address = again ? fmt::format("sim:{}.{}", place, life) : fmt::format("sim:{}", place);
@@ -173,12 +174,19 @@ void SimCluster::end(Node& node) {
 }
 
 void SimCluster::check_parts(const Node& node) {
-  if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready) return;
-  const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
-  for (const auto& ledger : ledgers_) {
-    const auto number = ledger->number(server);
-    const auto shard = number.has_value() ? node.member->shards().shard(*number) : nullptr;
-    if (shard != nullptr) ledger->check_part(fmt::format("{}, server {},", node.name, server), server, *shard, clean_);
+  if (node.member->parts().differing() > 0) timeline_.violated(fmt::format("{} keeps a copy that differs from its server's tables", node.name));
+  if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready || (node.dropped && plan_.replicas > 0)) return;
+  const cluster::View& view = node.member->cluster().view();
+  for (const cluster::Member* member : view.servers()) {
+    const bool own = member->peer == node.self.peer;
+    const table::Server* const tables = own ? &node.member->shards() : node.member->parts().tables_of(member->peer);
+    if (tables == nullptr || (replaced_server_ && view.serving(*member) == base::kNobody)) continue;
+    const auto server = static_cast<size_t>(view.server_id(member->peer));
+    for (const auto& ledger : ledgers_) {
+      const auto number = ledger->number(server);
+      const auto shard = number.has_value() ? tables->shard(*number) : nullptr;
+      if (shard != nullptr) ledger->check_part(fmt::format("{}, {} server {},", node.name, own ? "as" : "copy of", server), server, *shard, clean_);
+    }
   }
 }
 
@@ -200,8 +208,12 @@ void SimCluster::pause(const FaultPlan& fault) {
     if (node->place != fault.side.front() || node->member == nullptr) continue;
     network_.pause(node->self.peer, fault.span);
     if (fault.fault == Fault::kPause) continue;
+    node->dropped = true;
+    if (node->script != nullptr)
+      for (size_t table = node->script->next_table(); table < ledgers_.size(); ++table) ledgers_[table]->initial_may_be_lost();
+    const bool unnoticed = is_replaceable(*node) && node->script == nullptr;
     gone(*node);
-    anyone_gone_ = true;  // it finds that all others have dropped it
+    anyone_gone_ = anyone_gone_ || !unnoticed;  // it finds that all others have dropped it
   }
 }
 
@@ -220,8 +232,20 @@ void SimCluster::part(const FaultPlan& fault) {
     }
 }
 
+/// Whether another server goes on with the tables of this one, so that nothing fails.
+bool SimCluster::is_replaceable(const Node& node) const {
+  const auto runs = [](const auto& other) { return other->ready && !other->ending && (!other->killed || other->script == nullptr); };
+  return plan_.replicas > 0 && !node.self.is_master && !replaced_server_ && std::all_of(nodes_.begin(), nodes_.end(), runs);
+}
+
 void SimCluster::gone(const Node& node) {
-  servers_may_fail_ = servers_may_fail_ || (node.self.role & MV_ROLE_SERVER) != 0;
+  const bool is_server = (node.self.role & MV_ROLE_SERVER) != 0, replaced = is_server && is_replaceable(node);
+  if (replaced && node.script == nullptr) {
+    replaced_server_ = true;
+    return;
+  }
+  servers_may_fail_ = servers_may_fail_ || (is_server && !replaced);
+  replaced_server_ = replaced_server_ || replaced;
   changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_consistency(shard::Consistency::kSync);
   if (node.life != SIZE_MAX) lose_life(node.life);
   if (node.rank >= 0)

@@ -37,7 +37,7 @@ class SimCluster final : private Surroundings {
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Script> script;
     std::vector<Step> steps;
-    bool ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false;
+    bool ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false;
     Nanos armed = base::kNever;
     int64_t rank = -1;
   };
@@ -77,6 +77,7 @@ class SimCluster final : private Surroundings {
   void restart(size_t place, int64_t rank);
   void keep_own_business(std::vector<Step>& steps) const;
   void gone(const Node& node);
+  bool is_replaceable(const Node& node) const;
   void lose_life(size_t life);
   bool all_ended() const;
   bool cluster_dissolves() const;
@@ -96,6 +97,7 @@ class SimCluster final : private Surroundings {
   bool anyone_gone_ = false;                  ///< a process of unknown rank may be lost
   std::set<size_t> gone_lives_;
   bool changes_may_fail_ = false, servers_may_fail_ = false;
+  bool replaced_server_ = false;  ///< a back-up serves the tables of a server that was lost
   size_t next_life_ = 0, lives_open_ = 0, waiting_for_ready_ = 0;
   size_t restarts_open_ = 0;
 };

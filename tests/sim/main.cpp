@@ -6,15 +6,17 @@
 namespace mv::sim {
 namespace {
 
+Scenario scenario_of(const SeedRun& asked) { return make_scenario(asked.seed, asked.nodes, static_cast<uint32_t>(asked.replicas)); }
+
 std::string run_seed(const SeedRun& asked) {
-  const Scenario scenario = make_scenario(asked.seed, asked.nodes);
+  const Scenario scenario = scenario_of(asked);
   if (asked.verbose) fmt::print("seed {}: {}\n", asked.seed, scenario.describe());
   const Outcome outcome = SimCluster(scenario, asked.verbose).run();
   if (asked.verbose)
     fmt::print("seed {}: {} steps in {:.3f} s of virtual time, hash {:016x}\n", asked.seed, outcome.steps,
                static_cast<double>(outcome.span.count()) / 1e9, outcome.hash);
   if (!asked.twice || !outcome.violation.empty()) return outcome.violation;
-  const Outcome again = SimCluster(make_scenario(asked.seed, asked.nodes), false).run();
+  const Outcome again = SimCluster(scenario_of(asked), false).run();
   if (again.hash == outcome.hash && again.steps == outcome.steps) return "";
   return fmt::format("a second run differed: {:016x} after {} steps, {:016x} after {}", outcome.hash, outcome.steps, again.hash, again.steps);
 }
@@ -24,5 +26,5 @@ std::string run_seed(const SeedRun& asked) {
 
 int main(int argc, char** argv) {
   return mv::sim::run_seeds(argc, argv, "Whole clusters on virtual time, with network faults from the seed.", mv::sim::run_seed,
-                            [](const mv::sim::SeedRun& of) { return mv::sim::make_scenario(of.seed, of.nodes).describe(); });
+                            [](const mv::sim::SeedRun& of) { return mv::sim::scenario_of(of).describe(); });
 }

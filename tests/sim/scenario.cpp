@@ -188,6 +188,36 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
   plan.faults.push_back(fault);
 }
 
+/// Only servers that the others can do without: the master lives.
+void add_end_of_server(Scenario& plan, Random& random) {
+  std::vector<size_t> candidates;
+  for (size_t node = 1; node < plan.nodes.size(); ++node)
+    if ((plan.nodes[node].role & MV_ROLE_SERVER) != 0) candidates.push_back(node);
+  FaultPlan fault;
+  const size_t kind = random.pick({6, 2, 2, 1.5});
+  fault.fault = std::vector{Fault::kKill, Fault::kKillQuietly, Fault::kAbort, Fault::kLongPause}[kind];
+  fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 600);
+  if (kind == 3) fault.span = kMillisecond * random.between(8'000, 20'000);
+  fault.side.push_back(candidates[random.below(candidates.size())]);
+  plan.faults.push_back(fault);
+}
+
+void choose_faults_with_replicas(Scenario& plan, Random& random) {
+  if (random.chance(0.5)) add_partitions(plan, random);
+  if (random.chance(0.3)) add_kill(plan, random, true);
+  if (random.chance(0.9)) add_end_of_server(plan, random);
+}
+
+/// Two servers at least, one of which is not the master's.
+void choose_servers(Scenario& plan, Random& random) {
+  const auto is_server = [&](size_t node) { return (plan.nodes[node].role & MV_ROLE_SERVER) != 0; };
+  const size_t other = 1 + random.below(plan.nodes.size() - 1);
+  if (!is_server(other)) plan.nodes[other].role = random.chance(0.5) ? MV_ROLE_SERVER : MV_ROLE_ALL;
+  for (size_t node = 0; plan.servers() < 2; ++node)
+    if (!is_server(node)) plan.nodes[node].role |= MV_ROLE_SERVER;
+  if (plan.workers() == 0) plan.nodes[0].role = MV_ROLE_ALL;
+}
+
 void choose_faults(Scenario& plan, Random& random) {
   if (random.chance(0.5))
     add_partitions(plan, random);
@@ -226,17 +256,19 @@ bool Scenario::loses_members() const {
   });
 }
 
-Scenario make_scenario(uint64_t seed, size_t nodes) {
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas) {
   Random random(seed);
   Scenario plan;
   plan.seed = seed;
   plan.nodes.resize(nodes != 0 ? nodes : 2 + random.below(8));
   const bool many = plan.nodes.size() > kMany;
+  plan.replicas = replicas;
   choose_roles(plan, random);
+  if (replicas > 0) choose_servers(plan, random);
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  choose_faults(plan, random);
+  replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
@@ -254,6 +286,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   plan.think = Nanos(random.between(1'000, 20'000'000));
   Random more(Random::mix(seed ^ kVariety));  // a separate generator: the other half of the seeds stays unchanged
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
+  if (replicas > 0) plan.direct = false;
   return plan;
 }
 

@@ -56,6 +56,7 @@ struct FaultPlan {
 struct Scenario {
   uint64_t seed = 0;
   bool sync = false;
+  uint32_t replicas = 0;
   Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t window_bytes = 8 << 20;
@@ -84,7 +85,8 @@ struct Scenario {
 };
 
 /// @param nodes their number, or 0: 2 to 9
-Scenario make_scenario(uint64_t seed, size_t nodes);
+/// @param replicas with 1, some server other than the master's is killed, or stops for longer than the others' patience
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0);
 
 /// For half of the seeds: gives the tables their own consistency, kinds and updaters, and the workers scripts that use them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);

@@ -16,7 +16,7 @@ import numpy as np, polyverso
 with polyverso.init(sync=sys.argv[1] == "table") as node:
     table = node.array(1000) if sys.argv[1] == "table" else None
     group = polyverso.Group(node) if sys.argv[1] == "group" else None
-    x = np.ones(1000, np.float32)
+    x = np.ones(1000 if table is not None else 20000, np.float32)
     for turn in range(100000):
         time.sleep(0.05 if node.rank == 1 else 0.001)
         if group is not None:
@@ -28,6 +28,9 @@ with polyverso.init(sync=sys.argv[1] == "table") as node:
             print("turned", flush=True)
 """
 
+# The category of operations, and the parts of those that are large enough.
+OPERATIONS = {"group": ("group", {"wait", "copy in", "reduce", "copy out"}), "group over tcp": ("group by messages", {"reduce", "gather"})}
+
 
 @pytest.fixture(params=["table", "group", "group over tcp"])
 def cluster(request, tmp_path):
@@ -37,7 +40,7 @@ def cluster(request, tmp_path):
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for _ in range(3):
         assert "turned" in job.stdout.readline()
-    yield way, job.pid, tmp_path / "trace.json"
+    yield request.param, job.pid, tmp_path / "trace.json"
     job.terminate()
     job.communicate(timeout=60)
 
@@ -62,8 +65,18 @@ def test_who_is_slow_is_named_and_the_arrows_lead_to_what_saw_a_change(cluster):
         seen = [event for event in events if event.get("cat") == "seen"]
         names = {(event["ph"], slices[event["pid"], event["tid"], event["ts"]]["name"]) for event in seen}
         assert names == {("s", "Change"), ("f", "Reply")}
-    elif "tcp" not in said:
-        assert {event["name"] for event in events if event["ph"] == "b" and event["cat"] == "group"} <= {"allreduce", "barrier"}
+    else:
+        category, parts = OPERATIONS[way]
+        begins = [event for event in events if event["ph"] == "b" and event["cat"] == category]
+        ends = {(event["id"], event["name"], event["ts"]) for event in events if event["ph"] == "e" and event["cat"] == category}
+        operations = {event["id"]: event for event in begins if "part" not in event["args"]}
+        assert "allreduce" in {event["name"] for event in operations.values()} <= {"allreduce", "barrier", "allgather"}  # a group opens by one
+        inside = [event for event in begins if "part" in event["args"] and event["id"] in operations]
+        assert {event["name"] for event in inside} - {"more blocks"} == parts
+        until = {operation: max(end for number, _, end in ends if number == operation) for operation in operations}
+        for event in inside:  # drawn below its operation: same id, within its time
+            operation = operations[event["id"]]
+            assert operation["ts"] <= event["ts"] and (event["id"], operation["name"], until[event["id"]]) in ends
 
 
 def test_without_a_file_only_words_are_printed(cluster):

@@ -1,4 +1,5 @@
-// The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, shm, inproc or faulty.
+// The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, tls, shm, inproc or
+// faulty.
 
 #include <cstring>
 #include <map>
@@ -296,7 +297,7 @@ void sending_to_a_stranger_is_harmless(void**) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}};
+  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}, {"tls", Kind::kTls}};
   const auto kind = kKinds.find(argc == 2 ? argv[1] : "");
   if (kind == kKinds.end()) return 2;
   transport_kind = kind->second;

@@ -411,6 +411,83 @@ void an_older_version_can_not_be_forced(void**) {
 }
 
 /// The vectors of draft-irtf-cfrg-cpace-21, appendix B.3.
+// ------------------------------------------------------------ encryption
+
+constexpr Tls kAllTls[] = {Tls::kOff, Tls::kIfAsked, Tls::kPsk, Tls::kMutual};
+
+Introduction with_tls(mv::base::Peer incarnation, Tls tls) {
+  Introduction made = introduction(incarnation);
+  made.tls = tls;
+  return made;
+}
+
+/// Runs a hello. TLS in the middle of it is completed as a real one would be: with kPsk only if both keys are equal.
+void run_with_tls(Talk& talk, const Between& between = nullptr, const std::string& d_channel = "of TLS", const std::string& l_channel = "of TLS") {
+  talk.run(1 << 20, between);
+  if (talk.dialer.state() != State::kTls || talk.listener.state() != State::kTls) return;
+  if (talk.dialer.tls() == Tls::kPsk && talk.dialer.key() != talk.listener.key()) {
+    talk.dialer.not_encrypted();
+    talk.listener.not_encrypted();
+    return;
+  }
+  talk.dialer.encrypted(d_channel);
+  talk.listener.encrypted(l_channel);
+  talk.dialing.hear({});
+  talk.listening.hear({});
+  talk.run(1 << 20, between);
+}
+
+void what_both_sides_say_decides_on_encryption(void**) {
+  for (const Tls one : kAllTls)
+    for (const Tls other : kAllTls) {
+      assert_true(agree(one, other) == agree(other, one));
+      Talk talk(with_tls(1, one), with_tls(2, other));
+      run_with_tls(talk);
+      const auto agreed = agree(one, other);
+      for (const Handshake* side : {&talk.dialer, &talk.listener}) {
+        assert_int_equal(side->state(), agreed ? State::kDone : State::kFailed);
+        if (agreed) {
+          assert_true(side->tls() == *agreed);
+          continue;
+        }
+        assert_true(side->refusal() == Refusal::kTls);
+        assert_int_equal(side->why("there").code(), MV_EAUTH);
+        assert_non_null(strstr(side->why("there").text().c_str(), "POLYVERSO_TLS"));
+      }
+    }
+  assert_true(agree(Tls::kPsk, Tls::kIfAsked) == Tls::kPsk && agree(Tls::kIfAsked, Tls::kIfAsked) == Tls::kOff);
+  assert_true(!agree(Tls::kPsk, Tls::kOff) && !agree(Tls::kMutual, Tls::kPsk) && !agree(Tls::kMutual, Tls::kIfAsked));
+}
+
+void other_secrets_and_other_channels_lead_to_no_encryption(void**) {
+  Talk other(with_tls(1, Tls::kPsk), with_tls(2, Tls::kPsk), "s", "t");
+  run_with_tls(other);
+  assert_true(other.nobody_believes() && other.dialer.refusal() == Refusal::kSecret && other.listener.refusal() == Refusal::kSecret);
+  Talk mutual(with_tls(1, Tls::kMutual), with_tls(2, Tls::kMutual), "s", "t");
+  run_with_tls(mutual);
+  assert_true(mutual.nobody_believes());
+  Talk relayed(with_tls(1, Tls::kMutual), with_tls(2, Tls::kMutual));
+  run_with_tls(relayed, nullptr, "of the dialer's", "of the listener's");
+  assert_true(relayed.nobody_believes());
+}
+
+/// Whatever is changed in what the sides say about TLS: they notice it, or do not connect.
+void encryption_can_not_be_switched_off(void**) {
+  constexpr size_t kFlags = 20;
+  for (const Tls one : kAllTls)
+    for (const Tls other : kAllTls)
+      for (const Side victim : {Side::kDialer, Side::kListener})
+        for (const std::byte change : {std::byte{4}, std::byte{8}, std::byte{12}}) {
+          Talk talk(with_tls(1, one), with_tls(2, other));
+          bool changed = false;
+          run_with_tls(talk, [&](Side from, size_t, std::vector<std::byte>& said) {
+            if (from != victim || std::exchange(changed, true)) return;
+            said[kFlags] ^= change;
+          });
+          assert_true(talk.nobody_believes());
+        }
+}
+
 void the_key_agreement_is_the_drafts(void**) {
   const auto bytes = [](const char* hex, auto made) {
     assert_int_equal(sodium_hex2bin(reinterpret_cast<unsigned char*>(made.data()), made.size(), hex, strlen(hex), nullptr, nullptr, nullptr), 0);
@@ -496,6 +573,9 @@ int main() {
       cmocka_unit_test(shares_that_are_no_points_are_refused),
       cmocka_unit_test(a_role_can_not_be_changed),
       cmocka_unit_test(an_older_version_can_not_be_forced),
+      cmocka_unit_test(what_both_sides_say_decides_on_encryption),
+      cmocka_unit_test(other_secrets_and_other_channels_lead_to_no_encryption),
+      cmocka_unit_test(encryption_can_not_be_switched_off),
       cmocka_unit_test(the_key_agreement_is_the_drafts),
       cmocka_unit_test(a_changed_bit_anywhere_never_gets_through),
       cmocka_unit_test(garbage_is_no_hello),

@@ -25,8 +25,10 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, transport::Loop&
     shm.version_max = options.version_max;
     return std::make_unique<transport::ShmTransport>(loop, std::move(shm));
   }
-  auto tcp = std::make_unique<transport::TcpTransport>(loop, options);
-  if (kind == Kind::kTcp) return tcp;
+  transport::TcpOptions of_tcp = options;
+  if (kind == Kind::kTls && of_tcp.tls.mode == transport::TlsMode::kAuto) of_tcp.tls.mode = transport::TlsMode::kPsk;
+  auto tcp = std::make_unique<transport::TcpTransport>(loop, of_tcp);
+  if (kind == Kind::kTcp || kind == Kind::kTls) return tcp;
   return std::make_unique<transport::FaultyTransport>(loop, std::move(tcp), transport::Faults{});
 }
 

@@ -1,4 +1,5 @@
-// transport/tcp: the break, death, restart and stop of a peer, as the other side sees them.
+// transport/tcp: the break, death, restart and stop of a peer, as the other side sees them. With
+// the argument "tls", the same with encryption.
 
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -37,6 +38,8 @@ namespace {
 using namespace mv::test;
 namespace transport = mv::transport;
 
+Kind transport_kind = Kind::kTcp;
+
 transport::TcpOptions options_of(Peer self, Nanos grace = 1s) {
   transport::TcpOptions options;
   options.self = self;
@@ -51,7 +54,7 @@ void assert_no_violations(Node& node) {
 void a_broken_connection_is_mended(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
-  Pair pair(Kind::kTcp, options);
+  Pair pair(transport_kind, options);
   for (int round = 0; round < 6; ++round) {
     const size_t connections = static_cast<size_t>(round) + 2;
     round % 2 ? pair.a->cut(22) : pair.b->cut(11);
@@ -72,7 +75,7 @@ void a_broken_connection_is_mended(void**) {
 void a_write_that_fails_breaks_the_connection_at_once(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
-  Pair pair(Kind::kTcp, options);
+  Pair pair(transport_kind, options);
   refused_writes = 1;
   pair.a->send(22, 1, 100);
   assert_true(pair.a->wait([](const Record& record) { return record.connections_of(22) == 2; }));
@@ -82,7 +85,7 @@ void a_write_that_fails_breaks_the_connection_at_once(void**) {
 }
 
 void a_write_that_fails_during_the_hello_says_why(void**) {
-  Node listener(Kind::kTcp, options_of(11)), dialer(Kind::kTcp, options_of(22));
+  Node listener(transport_kind, options_of(11)), dialer(transport_kind, options_of(22));
   const std::string address = listener.listen();
   refused_writes = 1;
   dialer.dial(address);
@@ -93,7 +96,7 @@ void a_write_that_fails_during_the_hello_says_why(void**) {
 void a_payload_cut_in_the_middle_is_never_shown(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
-  Pair pair(Kind::kTcp, options);
+  Pair pair(transport_kind, options);
   for (uint64_t round = 1; round <= 10; ++round) {
     pair.a->sink_for = [&](uint64_t, size_t bytes) {
       pair.a->loop().post([&] { pair.a->transport().cut(22); });
@@ -119,7 +122,7 @@ void a_killed_peer_is_lost_at_once(void**) {
   // A peer that does not listen cannot be probed, so its loss takes the whole grace period.
   for (const Case& each : {Case{"listen", 1s}, Case{"dial", 1s}, Case{"dial-only", 3s}}) {
     const Nanos grace = std::string(each.mode) == "dial-only" ? Nanos(300ms) : Nanos(kPatience);
-    Node node(Kind::kTcp, options_of(1, grace));
+    Node node(transport_kind, options_of(1, grace));
     const std::string address = node.listen();
     Process peer({PEER_PROGRAM, "2", each.mode, address});
     const std::string said = peer.line();
@@ -137,7 +140,7 @@ void a_killed_peer_is_lost_at_once(void**) {
 }
 
 void a_stopped_peer_is_not_lost_by_the_transport(void**) {
-  Node node(Kind::kTcp, options_of(1, 100ms));
+  Node node(transport_kind, options_of(1, 100ms));
   const std::string address = node.listen();
   Process peer({PEER_PROGRAM, "2", "dial", address});
   assert_string_equal(peer.line().c_str(), "connected");
@@ -148,7 +151,7 @@ void a_stopped_peer_is_not_lost_by_the_transport(void**) {
 }
 
 void a_stopped_peer_can_be_closed_and_left(void**) {
-  Node node(Kind::kTcp, options_of(1));
+  Node node(transport_kind, options_of(1));
   const std::string address = node.listen();
   Process peer({PEER_PROGRAM, "2", "dial", address});
   assert_string_equal(peer.line().c_str(), "connected");
@@ -162,14 +165,14 @@ void a_stopped_peer_can_be_closed_and_left(void**) {
 }
 
 void a_restarted_peer_is_never_taken_for_its_old_self(void**) {
-  Node node(Kind::kTcp, options_of(1, kPatience));
-  auto old = std::make_unique<Node>(Kind::kTcp, options_of(2, kPatience));
+  Node node(transport_kind, options_of(1, kPatience));
+  auto old = std::make_unique<Node>(transport_kind, options_of(2, kPatience));
   const std::string address = old->listen();
   node.dial(address);
   assert_true(old->wait([](const Record& record) { return record.connections_of(1) == 1; }));
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
   // The old node's socket goes on listening in the new one, so dials that try to resume are answered.
-  Node young(Kind::kTcp, options_of(3));
+  Node young(transport_kind, options_of(3));
   node.loop().post([] { std::this_thread::sleep_for(200ms); });
   old.reset();
   assert_true(young.listen(address).ok());
@@ -181,9 +184,9 @@ void a_restarted_peer_is_never_taken_for_its_old_self(void**) {
 }
 
 void a_peer_that_does_not_come_back_is_lost_after_the_grace(void**) {
-  Node node(Kind::kTcp, options_of(1, 300ms));
+  Node node(transport_kind, options_of(1, 300ms));
   const std::string address = node.listen();
-  auto peer = std::make_unique<Node>(Kind::kTcp, options_of(2));  // does not listen
+  auto peer = std::make_unique<Node>(transport_kind, options_of(2));  // does not listen
   peer->dial(address);
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
   const Nanos gone = node.loop().now();
@@ -196,9 +199,9 @@ void a_peer_that_does_not_come_back_is_lost_after_the_grace(void**) {
 }
 
 void an_abandoned_peer_stays_abandoned(void**) {
-  Node node(Kind::kTcp, options_of(1, 100ms));
+  Node node(transport_kind, options_of(1, 100ms));
   const std::string address = node.listen();
-  Node peer(Kind::kTcp, options_of(2, kPatience));
+  Node peer(transport_kind, options_of(2, kPatience));
   peer.dial(address);
   assert_true(peer.wait([](const Record& record) { return record.connections_of(1) == 1; }));
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
@@ -220,7 +223,7 @@ void an_abandoned_peer_stays_abandoned(void**) {
 void breaks_in_heavy_traffic_keep_the_promises(void**) {
   transport::TcpOptions options;
   options.reconnect_grace = kPatience;
-  Pair pair(Kind::kTcp, options);
+  Pair pair(transport_kind, options);
   uint64_t random = 3;
   for (uint64_t seq = 1; seq <= 400; ++seq) {
     random = random * 6364136223846793005u + 1442695040888963407u;
@@ -270,7 +273,7 @@ int count_descriptors_of_io() {
 
 void a_forked_child_leaves_the_connections_to_its_parent(void**) {
   const int before = count_descriptors_of_io();
-  Pair pair(Kind::kTcp);
+  Pair pair(transport_kind);
   const int held = count_descriptors_of_io();
   assert_true(held > before);
   const pid_t child = fork();
@@ -291,7 +294,8 @@ void a_forked_child_leaves_the_connections_to_its_parent(void**) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
+  if (argc > 1) transport_kind = Kind::kTls;
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_broken_connection_is_mended),
       cmocka_unit_test(a_write_that_fails_breaks_the_connection_at_once),

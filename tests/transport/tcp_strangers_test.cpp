@@ -153,14 +153,19 @@ void a_socket_that_listens_already_is_adopted(void**) {
 }
 
 void listening_beyond_this_machine_needs_a_secret(void**) {
-  Node open(Kind::kTcp, options_of(1)), shut(Kind::kTcp, options_of(2, "secret"));
+  const auto member = [](Peer self) {
+    transport::TcpOptions options = options_of(self, "secret");
+    options.tls.mode = transport::TlsMode::kOff;  // so that the test needs no module
+    return options;
+  };
+  Node open(Kind::kTcp, options_of(1)), shut(Kind::kTcp, member(2));
   const auto refused = open.listen("0.0.0.0:0");
   assert_int_equal(refused.status().code(), MV_EINVAL);
   assert_non_null(strstr(refused.status().text().c_str(), "secret"));
   const auto bound = shut.listen("0.0.0.0:0");
   assert_true(bound.ok());
   // A peer that was dialed by a wildcard address is known by the address that its connection came from.
-  Node other(Kind::kTcp, options_of(3, "secret"));
+  Node other(Kind::kTcp, member(3));
   const auto others = other.listen("0.0.0.0:0").value();
   other.dial("127.0.0.1" + bound.value().substr(bound.value().rfind(':')));
   assert_true(shut.wait([](const Record& record) { return record.connections_of(3) == 1; }));

@@ -24,7 +24,9 @@ extern "C" {
 
 namespace {
 
-using namespace mv::test;  // NOLINT: this file is one of its
+using namespace mv::test;
+namespace base = mv::base;
+namespace intranode = mv::intranode;  // NOLINT: this file is one of its
 namespace math = mv::math;
 
 mv::base::Nanos in(std::chrono::milliseconds span) { return mv::intranode::now() + span; }
@@ -460,6 +462,57 @@ void a_finished_rank_takes_part_until_all_are_finished(void**) {
   assert_int_equal(wrong, 0);
 }
 
+void the_parts_of_a_large_operation_are_measured(void**) {
+  using intranode::Slices;
+  Ring ring(3);
+  ring.run([](size_t rank, RankContext& context) {
+    context.measure();
+    for (const size_t count : {size_t{3'000'000}, size_t{30'000}, size_t{10}}) {
+      std::vector<float> values(count, static_cast<float>(rank));
+      Operation operation;
+      operation.kind = Kind::kAllreduce;
+      operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), count, MV_F32});
+      const base::Nanos begun = intranode::now();
+      assert_true(carry_out(context, operation).ok() && values[count - 1] == 3);
+      const base::Nanos ended = intranode::now();
+      const auto slices = context.slices(ended);
+      if (count == 10) {
+        assert_int_equal(slices.size(), 0);
+        continue;
+      }
+      assert_true(slices.size() >= 3 && slices.size() <= Slices::kMostOfAll);
+      base::Nanos at = begun;
+      for (const Slices::Slice& slice : slices) {  // in order, without overlaps, within the operation
+        assert_true(slice.begin >= at && slice.end >= slice.begin);
+        at = slice.end;
+      }
+      assert_true(at <= ended);
+      for (const auto part : {base::TracePart::kCopyIn, base::TracePart::kReduce, base::TracePart::kCopyOut})
+        assert_true(std::ranges::any_of(slices, [part](const Slices::Slice& slice) { return slice.part == part; }));
+    }
+  });
+}
+
+void many_slices_are_the_first_ones_and_the_rest(void**) {
+  using intranode::Slices;
+  Slices slices;
+  slices.turn_on();
+  for (int operation = 0; operation < 2; ++operation) {
+    slices.begin_operation();
+    slices.begin_steps(base::Nanos{0});
+    for (int64_t i = 0; i < 1000; i += 2) {
+      if (slices.wants_steps()) slices.step(base::TracePart::kReduce, base::Nanos(10 * i + 10));
+      slices.wait(base::Nanos(10 * i + 11), base::Nanos(10 * i + 20));
+    }
+    const auto all = slices.all(base::Nanos(10'000));
+    assert_int_equal(all.size(), Slices::kMost + 2);
+    assert_true(all[2].part == base::TracePart::kReduce && all[2].begin.count() == 20 && all[2].end.count() == 30);
+    const Slices::Slice &waits = all[Slices::kMost], &rest = all[Slices::kMost + 1];
+    assert_true(waits.part == base::TracePart::kWait && waits.begin.count() == 120 && (waits.end - waits.begin).count() == 494 * 9);
+    assert_true(rest.part == base::TracePart::kMore && rest.begin == waits.end && rest.end.count() == 10'000);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -475,6 +528,8 @@ int main() {
       cmocka_unit_test(bits_are_equal_everywhere),
       cmocka_unit_test(tensors_come_and_go),
       cmocka_unit_test(a_disagreeing_rank_is_named_and_the_group_continues),
+      cmocka_unit_test(the_parts_of_a_large_operation_are_measured),
+      cmocka_unit_test(many_slices_are_the_first_ones_and_the_rest),
       cmocka_unit_test(a_late_rank_is_named),
       cmocka_unit_test(a_lost_rank_ends_every_wait),
       cmocka_unit_test(a_rank_reported_to_have_left_is_not_waited_for),

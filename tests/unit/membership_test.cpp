@@ -161,6 +161,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Command, Fate::kRefused},    {Body::States, Fate::kRefused},      {Body::StateRows, Fate::kDropped}, {Body::SetStates, Fate::kRefused},
     {Body::Fetch, Fate::kRefused},      {Body::Fetched, Fate::kRefused},     {Body::Exchange, Fate::kRefused},  {Body::Collect, Fate::kRefused},
     {Body::GroupNote, Fate::kRefused},  {Body::ChannelAsk, Fate::kRefused},  {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},
+    {Body::Unreachable, Fate::kRefused}, {Body::Skip, Fate::kRefused},      {Body::Replicate, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

@@ -68,7 +68,7 @@ void a_report_arrives_as_it_was(void**) {
   report.uptime = 90s;
   report.in_flight = 5;
   report.metrics = "127.0.0.1:9100";
-  report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, 3s});
+  report.peers.push_back({2, {"tcp", 10, 20, "TLS_AES_128_GCM_SHA256"}, 1.5, 2.5, 3s});
   report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
   report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::Part{10, 640}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
@@ -85,8 +85,8 @@ void a_report_arrives_as_it_was(void**) {
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
-  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].path.transport == "shm" &&
-              got.peers[0].path.sent == 10 && got.peers[0].path.received == 20 && got.peers[0].send_rate == 1.5 &&
+  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].path.transport == "tcp" &&
+              got.peers[0].path.sent == 10 && got.peers[0].path.received == 20 && got.peers[0].path.cipher == "TLS_AES_128_GCM_SHA256" && got.peers[0].send_rate == 1.5 &&
               got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
   assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].consistency == shard::Consistency::kStale &&
               got.own[0].complete);
@@ -103,7 +103,7 @@ void a_report_arrives_as_it_was(void**) {
 void a_huge_report_is_cut_and_says_so(void**) {
   status::Report report;
   for (uint64_t i = 0; i < 20'000; ++i) {
-    report.peers.push_back({i + 1, {"tcp", i, i}, 0, 0, {}});
+    report.peers.push_back({i + 1, {"tcp", i, i, ""}, 0, 0, {}});
     report.waits.push_back({WaitKind::kGet, i + 1, std::string(10'000, 'x'), 1, 1s, 1s,
                             std::vector<cluster::Awaited>(50, {1, std::string(1000, 'y')})});
     report.held.push_back(
@@ -117,7 +117,7 @@ void a_huge_report_is_cut_and_says_so(void**) {
 void rates_that_are_no_numbers_become_zero(void**) {
   status::Report report;
   report.peers.push_back(
-      {1, {"tcp", 1, 1}, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), {}});
+      {1, {"tcp", 1, 1, ""}, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), {}});
   const status::Report got = sent(report);
   assert_true(got.peers[0].send_rate == 0 && got.peers[0].receive_rate == 0);
 }
@@ -216,7 +216,7 @@ void received_text_cannot_send_commands_to_the_terminal(void**) {
 
 void programs_get_the_same(void**) {
   status::Overview overview = three();
-  overview.reports[1].peers.push_back({2, {"shm", 100, 50}, 10, 5, 1s});
+  overview.reports[1].peers.push_back({2, {"tcp", 100, 50, "TLS_AES_128_GCM_SHA256"}, 10, 5, 1s});
   overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not arrived"}}});
   overview.reports[1].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{6, 24}});
   overview.reports[3].held.push_back({"v", "a matrix", shard::Consistency::kAsync, true, {}, table::Part{4, 16}});
@@ -224,11 +224,110 @@ void programs_get_the_same(void**) {
   const auto& servers = json["tables"][0]["servers"];
   assert_true(servers.size() == 2 && servers[0]["server"] == 0 && servers[0]["stored"] == 6 && servers[1]["memory_bytes"] == 16);
   assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
-  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["transport"] == "shm" &&
+  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["transport"] == "tcp" &&
+              json["members"][0]["peers"][0]["cipher"] == "TLS_AES_128_GCM_SHA256" && has(status::to_text(overview), "tcp TLS_AES_128_GCM_SHA256 1") &&
               json["members"][0]["peers"][0]["rank"] == 1);
   assert_true(json["waits"][0]["kind"] == "barrier" && json["waits"][0]["worker"] == 1 &&
               json["waits"][0]["awaited"][0]["who"] == "worker 2");
   assert_true(json["waits"][0]["table"].is_null() && json["waits"][0]["seconds"] == 2.0);
+}
+
+void replicas_show_who_serves_and_who_has_a_copy(void**) {
+  status::Overview overview = three();
+  assert_true(!nlohmann::json::parse(status::to_json(overview)).contains("parts") && status::to_text(overview).find("back-up") == std::string::npos);
+  overview.replicas = 1;
+  overview.view.members[1].is_out = true;
+  overview.view.members[1].stand_in = 1 + 2;
+  const auto parts = nlohmann::json::parse(status::to_json(overview))["parts"];
+  assert_true(parts.size() == 3 && parts[0]["served_by"] == 0 && parts[0]["backup"].is_null());
+  assert_true(parts[1]["server"] == 1 && parts[1]["served_by"] == 2 && parts[1]["backup"].is_null());
+  assert_true(parts[2]["served_by"] == 2 && parts[2]["backup"] == 0);
+  overview.view.members[1].stand_in = 0;
+  assert_true(nlohmann::json::parse(status::to_json(overview))["parts"][1]["served_by"].is_null());
+  const std::string text = status::to_text(overview);
+  assert_true(has(text, "server 0   server 0   nobody\n") && has(text, "server 1   nobody     nobody\n") && has(text, "server 2   server 2   server 0\n"));
+}
+
+/// `others` peers, of which peer i gets i bytes per second.
+status::Report busy(uint64_t others) {
+  status::Report report;
+  for (uint64_t i = 1; i <= others; ++i) report.peers.push_back({i, {i % 2 == 0 ? "tcp" : "shm", 10, 20, ""}, static_cast<double>(i), 0, 0s});
+  return report;
+}
+
+void a_shortened_report_keeps_the_busiest_peers_and_the_sums(void**) {
+  status::Report report = busy(100);
+  const status::PeerState before = status::total_of(report);
+  status::shorten_peers(report);
+  report = sent(report);
+  assert_int_equal(report.peers.size(), status::kBusiestPairs);
+  for (const status::PeerState& each : report.peers) assert_true(each.send_rate > 80);
+  const status::PeerState after = status::total_of(report);
+  assert_true(after.path.sent == before.path.sent && after.path.received == before.path.received && after.send_rate == before.send_rate);
+  const auto transports = status::transports_of(report);
+  assert_true(transports.size() == 2 && transports.at("shm") == 50 && transports.at("tcp") == 50);
+  status::Report small = busy(status::kBusiestPairs);
+  status::shorten_peers(small);
+  assert_true(small.peers.size() == status::kBusiestPairs && small.rest_transports.empty());
+}
+
+void a_live_status_of_a_large_cluster_has_the_busiest_pairs_only(void**) {
+  status::Overview overview;
+  for (uint32_t rank = 0; rank < 40; ++rank) {
+    cluster::Member member;
+    member.rank = rank;
+    member.peer = rank + 1;
+    overview.view.members.push_back(member);
+    overview.reports[member.peer] = busy(40);
+  }
+  const auto whole = nlohmann::json::parse(status::to_json(overview));
+  assert_true(!whole.contains("busiest") && whole["members"][0]["peers"].size() == 40 && whole["members"][0]["transports"]["tcp"] == 20);
+  overview.live = true;
+  for (auto& [peer, report] : overview.reports) status::shorten_peers(report);
+  const auto live = nlohmann::json::parse(status::to_json(overview));
+  assert_true(!live["members"][0].contains("peers") && live["members"][0]["transports"]["tcp"] == 20);
+  assert_true(live["members"][0]["sent_bytes"] == whole["members"][0]["sent_bytes"]);
+  assert_int_equal(live["busiest"].size(), status::kBusiestPairs);
+  for (const auto& pair : live["busiest"]) assert_true(pair["to"] == 39 && pair["transport"] == "tcp" && pair["sent_bytes_per_second"] == 40.0);
+  overview.view.members.resize(status::kMostMembersWithPairs);
+  assert_true(nlohmann::json::parse(status::to_json(overview))["members"][0].contains("peers"));
+}
+
+/// Encodes and decodes the answer to a request for the log.
+base::LogTail sent_log(const base::LogTail& tail) {
+  wire::FrameBuilder builder;
+  const base::Frame frame = builder.finish(wire::Body::Report, status::write_log(builder.fbb(), 7, tail));
+  const auto prefix = wire::read_prefix(frame.head);
+  assert_true(prefix.ok());
+  const auto message = wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes));
+  assert_true(message.ok());
+  return status::read_log(*message.value()->body_as_Report());
+}
+
+void the_last_lines_of_the_log_are_kept_whatever_is_written(void**) {
+  base::set_log_level(MV_LOG_OFF);
+  const base::LogTail before = base::log_tail();
+  base::log_debug("nobody keeps this");
+  base::log_info("a line with {}", "\x1b[2J");
+  base::LogTail tail = base::log_tail();
+  assert_int_equal(tail.lines.size(), before.lines.size() + 1);
+  assert_true(has(tail.lines.back(), " info: a line with \x1b[2J"));
+  assert_true(has(status::log_text(tail), "info: a line with ?[2J\n"));
+  const auto json = nlohmann::json::parse(status::log_json(3, sent_log(tail)));
+  assert_true(json["rank"] == 3 && json["lines"].back() == tail.lines.back() && json["left_out"] == tail.left_out);
+}
+
+void the_kept_log_is_bounded_in_lines_their_length_and_their_rate(void**) {
+  base::set_log_level(MV_LOG_OFF);
+  const base::LogTail before = base::log_tail();
+  constexpr size_t kLines = 100'000;
+  for (size_t i = 0; i < kLines; ++i) base::log_error("{}", std::string(10'000, 'x'));
+  const base::LogTail tail = base::log_tail();
+  assert_true(tail.lines.size() <= base::kMostKeptLines);
+  for (const std::string& line : tail.lines) assert_true(line.size() <= base::kLongestKeptLine + 50);
+  assert_true(tail.left_out > before.left_out + kLines / 2);
+  const base::LogTail got = sent_log(tail);
+  assert_true(got.lines == tail.lines && got.left_out == tail.left_out);
 }
 
 void an_incomplete_cluster_names_the_missing_members(void**) {
@@ -252,6 +351,11 @@ int main() {
       cmocka_unit_test(a_workers_own_report_overrides_a_servers),
       cmocka_unit_test(received_text_cannot_send_commands_to_the_terminal),
       cmocka_unit_test(programs_get_the_same),
+      cmocka_unit_test(replicas_show_who_serves_and_who_has_a_copy),
+      cmocka_unit_test(a_shortened_report_keeps_the_busiest_peers_and_the_sums),
+      cmocka_unit_test(a_live_status_of_a_large_cluster_has_the_busiest_pairs_only),
+      cmocka_unit_test(the_last_lines_of_the_log_are_kept_whatever_is_written),
+      cmocka_unit_test(the_kept_log_is_bounded_in_lines_their_length_and_their_rate),
       cmocka_unit_test(an_incomplete_cluster_names_the_missing_members),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -298,8 +298,6 @@ void specs_from_elsewhere_are_checked(void**) {
   assert_true(check_updater({"add", {}}, MV_U8).ok());
   assert_true(check_updater({"add", {}}, MV_I8).ok());
   assert_true(check_updater({"assign", {}}, MV_I64).ok());
-  assert_true(keeps_backups({"dcasgd", {}}));
-  assert_false(keeps_backups({"sgd", {}}) || keeps_backups({"no such", {}}));
 }
 
 }  // namespace

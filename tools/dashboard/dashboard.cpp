@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <fmt/core.h>
@@ -20,7 +21,6 @@
 #include "dashboard/guard.hpp"
 #include "dashboard/history.hpp"
 #include "dashboard/page.hpp"
-#include "dashboard/summary.hpp"
 #include "library_text.hpp"
 #include "run/options.hpp"
 
@@ -31,10 +31,11 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kInterval = 1s;
-/// The statuses of hundreds of members that are all connected are many MiB, for the cluster's master as well. After each, the poller rests
-/// this many times the CPU time that it took.
-constexpr int kRest = 20;
+constexpr auto kInterval = 250ms;
+/// After each poll, the poller rests this many times the CPU time that it took: it takes 2 % of a core at most.
+constexpr int kRest = 50;
+/// A poll that takes longer is shown: the master may be stopped.
+constexpr auto kLate = 1s;
 /// With a charset, cpp-httplib does not compress it. Brotli would cost ten times as much as the rest of the command.
 constexpr const char* kJson = "application/json; charset=utf-8";
 constexpr size_t kThreads = 32;  // cpp-httplib keeps one for each open connection, and a browser opens six
@@ -65,15 +66,25 @@ class Poller {
     thread_ = std::thread([this] { run(); });
   }
 
-  /// The newest answer, as {"number", "error", "age_seconds", "status"}. Empty if its number is `after`, or less.
+  /// The newest answer, as {"number", "error", "age_seconds", "status"}. If its number is `after`, or less: empty, or without the status if
+  /// the cluster has not answered the newest poll yet, and should have.
   std::string newest(uint64_t after) const {
     const std::scoped_lock lock(mutex_);
-    if (number_ <= after) return "";
-    const double age = answered_ == Clock::time_point{} ? 0 : std::chrono::duration<double>(Clock::now() - answered_).count();
-    const Json head = {{"number", number_}, {"age_seconds", age}, {"error", error_.empty() ? Json() : Json(error_)}};
+    const auto now = Clock::now();
+    const bool is_late = asked_ && now - *asked_ > kLate, is_new = number_ > after;
+    if (!is_new && !is_late) return "";
+    const double age = answered_ == Clock::time_point{} ? 0 : std::chrono::duration<double>(now - answered_).count();
+    const std::string error = is_late ? "the cluster's master has not answered yet" : error_;
+    const Json head = {{"number", number_}, {"age_seconds", age}, {"error", error.empty() ? Json() : Json(error)}};
     std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
     text.pop_back();
-    return text + ",\"status\":" + (status_.empty() ? "null" : status_) + "}";
+    return text + ",\"status\":" + (!is_new || status_.empty() ? "null" : status_) + "}";
+  }
+
+  /// The settings that name the cluster; empty if there is none.
+  std::string cluster() const {
+    const std::scoped_lock lock(mutex_);
+    return target_.settings;
   }
 
   std::string history(int64_t since) const {
@@ -84,7 +95,10 @@ class Poller {
  private:
   /// Finds the cluster. A run that has ended may have a successor.
   void choose() {
-    if (options_.gossip.empty() && options_.from.empty()) target_ = targets_of("dashboard", options_.cluster, true).front();
+    if (!options_.gossip.empty() || !options_.from.empty()) return;
+    Target target = targets_of("dashboard", options_.cluster, true).front();
+    const std::scoped_lock lock(mutex_);
+    target_ = std::move(target);
   }
 
   /// The JSON of the status. Throws std::runtime_error or UsageError with the reason.
@@ -98,7 +112,7 @@ class Poller {
     const mv_status status = whole_text(
         [&](char* out, uint64_t capacity, uint64_t* length) {
           if (!options_.gossip.empty()) return mv_gossip_status_text(options_.gossip.c_str(), MV_JSON, out, capacity, length);
-          return mv_cluster_status_text(target_.settings.c_str(), MV_JSON, out, capacity, length);
+          return mv_cluster_status_text(target_.settings.c_str(), uint32_t{MV_JSON} | uint32_t{MV_LIVE}, out, capacity, length);
         },
         text);
     if (status != MV_OK) throw std::runtime_error(mv_last_error());
@@ -111,7 +125,6 @@ class Poller {
     try {
       text = ask();
       status = Json::parse(text);
-      if (summarize_pairs(status)) text = status.dump(-1, ' ', false, Json::error_handler_t::replace);
     } catch (const UsageError& refused) {
       error = refused.text;
     } catch (const std::exception& failed) {
@@ -139,9 +152,11 @@ class Poller {
     while (!stopping_) {
       const auto begun = Clock::now();
       const auto used = cpu_time();
+      asked_ = begun;
       lock.unlock();
       poll();
       lock.lock();
+      asked_.reset();
       const auto rest = kRest * (cpu_time() - used);
       wake_.wait_until(lock, std::max(begun + kInterval, Clock::now() + rest), [this] { return stopping_; });
     }
@@ -156,8 +171,48 @@ class Poller {
   uint64_t number_ = 0;
   std::string error_, status_;
   Clock::time_point answered_;
+  std::optional<Clock::time_point> asked_;  ///< while the cluster is asked
   History history_;
   std::thread thread_;
+};
+
+/// The logs of members, for the page. One question at a time, whose answer is kept for a while: however many browsers look, the cluster is
+/// asked at a limited rate. Any thread.
+class Logs {
+ public:
+  explicit Logs(const Poller& poller) : poller_(poller) {}
+
+  /// As mv_cluster_log_text(); the error of the call is `error`, too.
+  std::string of(int64_t rank) {
+    const std::scoped_lock lock(mutex_);
+    if (rank == rank_ && Clock::now() < until_) return text_;
+    text_ = ask(rank);
+    rank_ = rank;
+    until_ = Clock::now() + kInterval;
+    return text_;
+  }
+
+ private:
+  std::string ask(int64_t rank) const {
+    const std::string cluster = poller_.cluster();
+    std::string text, error = "only the processes of a cluster have a log";
+    if (!cluster.empty()) {
+      const auto call = [&](char* out, uint64_t capacity, uint64_t* length) {
+        return mv_cluster_log_text(cluster.c_str(), rank, MV_JSON, out, capacity, length);
+      };
+      const mv_status status = whole_text(call, text);
+      if (status == MV_OK) return text;
+      error = mv_last_error();
+    }
+    const Json told = {{"rank", rank}, {"error", error}, {"lines", Json::array()}, {"left_out", 0}};
+    return told.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  const Poller& poller_;
+  std::mutex mutex_;
+  int64_t rank_ = -1;
+  std::string text_;
+  Clock::time_point until_;
 };
 
 const char* type_of(std::string_view name) {
@@ -171,7 +226,7 @@ int64_t number_in(const httplib::Request& request, const char* name) {
   return std::max<int64_t>(0, std::strtoll(request.get_param_value(name).c_str(), nullptr, 10));
 }
 
-void answer(const httplib::Request& request, httplib::Response& response, const Poller& poller) {
+void answer(const httplib::Request& request, httplib::Response& response, const Poller& poller, Logs& logs) {
   if (request.path == "/api/status") {
     const std::string text = poller.newest(static_cast<uint64_t>(number_in(request, "after")));
     response.status = text.empty() ? 204 : 200;
@@ -181,6 +236,10 @@ void answer(const httplib::Request& request, httplib::Response& response, const 
   if (request.path == "/api/history") {
     response.status = 200;
     return response.set_content(poller.history(number_in(request, "since")), kJson);
+  }
+  if (request.path == "/api/log") {
+    response.status = 200;
+    return response.set_content(logs.of(number_in(request, "rank")), kJson);
   }
   const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
   for (const PageFile& file : page_files()) {
@@ -201,7 +260,7 @@ void set_headers(httplib::Response& response) {
   response.set_header("Cache-Control", "no-store");
 }
 
-void handle(const httplib::Request& request, httplib::Response& response, const Guard& guard, const Poller& poller) {
+void handle(const httplib::Request& request, httplib::Response& response, const Guard& guard, const Poller& poller, Logs& logs) {
   set_headers(response);
   const Verdict verdict = guard.check({request.method, request.get_header_value("Host"), request.get_header_value("Origin"),
                                        request.get_header_value("Cookie"), request.get_param_value("token"),
@@ -211,13 +270,14 @@ void handle(const httplib::Request& request, httplib::Response& response, const 
     return response.set_content(verdict.text, "text/plain; charset=utf-8");
   }
   if (verdict.set_cookie) response.set_header("Set-Cookie", guard.cookie());
-  answer(request, response, poller);
+  answer(request, response, poller, logs);
 }
 
 }  // namespace
 
 int serve_dashboard(const DashboardOptions& options) {
   Poller poller(options);
+  Logs logs(poller);
   httplib::Server server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server.set_read_timeout(5);
@@ -238,7 +298,7 @@ int serve_dashboard(const DashboardOptions& options) {
   }
   const Guard guard(options.bind, port);
   server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
-    handle(request, response, guard, poller);
+    handle(request, response, guard, poller, logs);
     return httplib::Server::HandlerResponse::Handled;
   });
   if (!is_loopback(options.bind))

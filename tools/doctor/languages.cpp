@@ -48,7 +48,7 @@ LanguageFinding judge(const Language& language, const std::string& output, int s
             fmt::format("run `{}` and check where it hangs", language.program)};
   if (status != 0)
     return {language.interpreter, "note", "can't load its module: " + output,
-            fmt::format("nothing to do if it is not used; else install the missing module, or set {} as build/activate does",
+            fmt::format("nothing to do if it is not used; else install the missing module, or set {}: docs/installing.md",
                         language.path)};
   if (output == mv_version_text())
     return {language.interpreter, "ok", fmt::format("its module uses library {}", output), ""};

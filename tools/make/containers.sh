@@ -19,7 +19,9 @@ compgen -G 'build/packages/libpolyverso0_*.deb' >/dev/null || fail "there are no
 scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/polyverso-containers.XXXXXX")
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 trap 'exit 130' INT TERM
-# Storage of its own, which is removed with the folder.
+# Storage of its own, which is removed with the folder; so are buildah's temporary files, which it leaves behind when it is killed.
+mkdir "$scratch/temporary"
+export TMPDIR=$scratch/temporary
 buildah() { command buildah --storage-driver vfs --root "$scratch/storage" --runroot "$scratch/run" "$@"; }
 
 base=${BASE:-}

@@ -11,6 +11,7 @@ failed=
 tools/make/test.sh release asan tsan || failed+=" test"
 echo "== simulator, seeds from $first"
 build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
+build/bin/sim_test --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" replicas"
 build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || failed+=" many-nodes"
 build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"
 build/bin/sim_checkpoints --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints"
@@ -43,6 +44,9 @@ for tree in build/asan build/tsan; do
 done
 echo "== clusters of random members"
 (. build/activate && python3 -B tests/soak/soak.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") || failed+=" soak"
+echo "== servers with back-ups are killed and stopped"
+(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") ||
+  failed+=" history"
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

@@ -16,6 +16,8 @@ bundle_library() {
   cp -R capi/CMakeLists.txt capi/polyverso.map capi/src "$1/capi/"
   mkdir "$1/capi/include"
   cp -R capi/include/polyverso "$1/capi/include/"
+  mkdir "$1/packaging"
+  cp -R packaging/prometheus packaging/grafana "$1/packaging/"
   cp packaging/bundled/build.sh "$1/"
   find "$1" -name __pycache__ -prune -exec rm -r {} +
 }

@@ -340,6 +340,10 @@ bool Launcher::workers_running() const {
   return std::ranges::any_of(children_, [](const auto& child) { return child->running() && !child->process().server; });
 }
 
+bool Launcher::workers_failed() const {
+  return std::ranges::any_of(children_, [](const auto& child) { return !child->process().server && child->ending()->failed(); });
+}
+
 /// Whether its end was told when it happened.
 bool Launcher::was_told(const Child& child) const { return options_.verbose || (options_.keep_going && child.ending()->failed()); }
 
@@ -362,7 +366,7 @@ int Launcher::conclude() {
     ::signal(interrupted_by_, SIG_DFL);
     raise(interrupted_by_);
   }
-  if (failed_.empty()) return 0;
+  if (failed_.empty() || (options_.outlives_servers && !workers_failed())) return 0;
   const std::vector<const Child*> causes = failed_.unexplained();
   if (!was_told(*causes.front())) output_.say(describe(causes));
   return causes.front()->ending()->exit_status();

@@ -61,6 +61,7 @@ class Launcher {
   void signal_all(int number);
   void arm_timer(uint64_t milliseconds);
   bool workers_running() const;
+  bool workers_failed() const;
   int conclude();
   std::string stopped() const;
   bool was_told(const Child& child) const;

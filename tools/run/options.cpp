@@ -22,8 +22,8 @@ constexpr int kMostPort = 65535;
 /// Fields of mv_init_options that make sense for all processes of a run alike.
 constexpr auto kSettings = std::to_array<std::string_view>({
     "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "collective_costs", "faults", "gate_timeout_ms",
-    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
-    "trace_events", "transport"});
+    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "log_level", "replicas", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
+    "tls", "tls_ca", "tls_cert", "tls_key", "trace_events", "transport"});
 constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
 /// Why execvp() will not start this file; empty if it will.
@@ -97,6 +97,9 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
 }
 
 void check(RunOptions& options) {
+  const auto set = options.settings.find("replicas");
+  options.outlives_servers = options.replicas > 0 || (set != options.settings.end() && set->second != "0");
+  if (options.outlives_servers) options.keep_going = true;
   const int commands = static_cast<int>(options.commands.size());
   if (options.servers < 0) throw UsageError{fmt::format("--servers {}: must be 0 or more", options.servers)};
   options.workers = options.workers_wished.value_or(commands);

@@ -18,9 +18,12 @@ struct RunOptions {
   int metrics = -1;  ///< rank 0's port, the others' follow; 0: any free ones; -1: none
   int dashboard = -1;  ///< the port of the page for browsers; 0: any free one; -1: none
   bool sync = false;
+  int replicas = 0;  ///< see mv_init_options
   bool color = true;
   bool verbose = false;
   bool keep_going = false;  ///< a process that fails ends nobody else
+  bool outlives_servers = false;  ///< set by check(): other servers keep copies, so that the run can end well without one
+  std::string tls;  ///< the setting; empty: not given
   std::map<std::string, std::string> settings;  ///< mv_init_options fields, by name
   std::vector<Command> commands;                ///< one for all workers, or one for each
 };

@@ -80,6 +80,7 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
   Environment common = inherited_environment();
   for (const auto& [key, value] : options.settings) common[variable(key)] = value;
   if (options.sync) common[variable("sync")] = "1";
+  if (options.replicas > 0) common[variable("replicas")] = std::to_string(options.replicas);
   common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
   common[variable("secret")] = meeting.secret;

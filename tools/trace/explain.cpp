@@ -126,6 +126,7 @@ class Reader {
     const std::string kind = begin.at("cat");
     const Rank rank = process(begin);
     cover(begin, at(end));
+    if (begin.at("args").contains("part")) return;  // of an operation, which counts as a whole
     if (kind == "blocked" || kind == "group") trace_.workers[rank].blocked.push_back({at(begin), at(end)});
     if (kind == "gate") {
       const Rank of = rank_in(begin, "of_rank"), by = rank_in(begin, "by_rank");

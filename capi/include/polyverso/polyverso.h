@@ -136,8 +136,8 @@ typedef struct mv_init_options {
   const char *master;           /**< "host:port" where rank 0 listens and the others connect; no default for nodes >
                                      1 */
   const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
-  const char *secret;           /**< shared by the cluster; required beyond loopback, and between users. It
-                                     authenticates, it does not encrypt */
+  const char *secret;           /**< shared by the cluster; required beyond loopback, and between users; also
+                                     the key of encryption: `tls` in mv_init_text() */
   const char *transport;        /**< permitted transports: "auto" (default; shared memory within a machine, TCP
                                      beyond), "tcp" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7", applied to all
@@ -159,11 +159,13 @@ typedef struct mv_init_options {
   const char *metrics;          /**< "port" or "host:port" of an HTTP server with mv_metrics_text() at /metrics,
                                      mv_trace_text() at /trace, and /healthz; without a host on loopback; port 0 =
                                      any free one, which is logged; default none */
+  int64_t replicas;             /**< 0 or 1: the number of other servers that keep a copy of each server's tables, and
+                                     take over if it dies: see docs/failures.md. All processes must agree; default 0 */
 } mv_init_options;
 
 #define MV_INIT_OPTIONS_INIT                                                                            \
   { sizeof(mv_init_options), MV_STRUCT_VERSION, NULL, MV_UNSET, MV_ROLE_UNSET, MV_UNSET, 0, NULL, NULL, \
-    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0, NULL, NULL }
+    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0, NULL, NULL, MV_UNSET }
 
 /** Starts the default node, or joins the cluster that the options or the environment describe, and returns when all of
  *  its processes have arrived. With no options and an empty environment the node is a complete cluster of one process,
@@ -178,9 +180,9 @@ MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text. Keys are the names of the fields of mv_init_options, separated by white space,
  *  commas or semicolons: "sync=1 role=worker timeout_ms=500". Values that contain separators go in double quotes. An
  *  unknown key is MV_EINVAL, and the message lists the known ones. The text "help" is MV_EINVAL too; the message
- *  then describes each key in a line. Further keys are `log_level` (a number or trace|debug|info|warn|error|off),
- *  `stuck_after_ms`, see mv_status_text(), `trace_events`, see mv_trace_text(), and `collective_costs`, by which
- *  groups choose their algorithms, see mv_doctor_text(). */
+ *  then describes each key in a line. Further keys: `log_level` (a number or trace|debug|info|warn|error|off), `tls`
+ *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `stuck_after_ms`:
+ *  mv_status_text(); `trace_events`: mv_trace_text(); `collective_costs`, groups' algorithms: mv_doctor_text(). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, as in Multiverso. Every "-key=value" or "--key=value" with a known key (also
  *  Multiverso's -ps_role=) is used and removed from argv, and *argc is lowered; all other arguments stay, in order.
@@ -226,6 +228,14 @@ MV_API mv_status mv_is_sync(mv_node node, int32_t *is_sync);
 
 /** The format of a text. 0: for people. */
 enum mv_text_flag { MV_JSON = 1 /**< as JSON, for programs */ };
+
+/** For mv_status_text() and mv_cluster_status_text(). */
+enum mv_status_flag {
+  /** For a display that asks again soon: a process that does not answer within half a second (else one second) is shown
+   *  as silent; and with more than 32 processes, the JSON has the 20 pairs with the most bytes per second (`busiest`)
+   *  instead of all (`peers` of each member), which are many MiB if hundreds are connected to each other */
+  MV_LIVE = 16
+};
 
 /** For mv_doctor_text(). */
 enum mv_doctor_flag {
@@ -312,8 +322,8 @@ MV_API mv_status mv_event_fd(mv_node node, int32_t *fd);
 
 /** Waits until every server has applied this worker's earlier adds, including fire-and-forget ones, and until all
  *  workers that have not finished have called it. For workers only (MV_ESTATE on a server).
- *  @return MV_EPEERLOST if a worker or server was lost meanwhile; the first unreported error of a fire-and-forget
- *          add; MV_ETIMEOUT naming the missing workers: the call is withdrawn and may be repeated */
+ *  @return MV_EPEERLOST if a worker or server was lost meanwhile; the first unreported error of a fire-and-forget add;
+ *          MV_ETIMEOUT naming the missing workers: withdrawn, may be repeated; MV_EINTR: the next call goes on with it */
 MV_API mv_status mv_barrier(mv_node node, const mv_call_options *options);
 
 /* ------------------------------------------------------------------- tables */
@@ -531,7 +541,7 @@ MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const
  *  answers within four seconds even if other processes are stopped, silent or lost; these are shown as such. A wait of
  *  10 s (`stuck_after_ms`) in a sync round, a get of a stale-synchronous table, a barrier or a table's creation logs
  *  this text automatically, once.
- *  @param flags   an mv_text_flag; docs/operations.md lists the fields of the JSON
+ *  @param flags   mv_text_flag and mv_status_flag; docs/operations.md lists the fields of the JSON
  *  @param text, capacity, length  as in mv_table_list(). A text that did not fit is kept for this thread for two
  *                                 seconds: a second call with more room gets the same text, without asking the
  *                                 members again */
@@ -545,11 +555,22 @@ MV_API mv_status mv_status_text(mv_node node, uint32_t flags, char *text, uint64
 MV_API mv_status mv_report(mv_node node, const char *name, double value);
 /** mv_status_text() of a cluster of which this process is not a member. It does not become one, and does not disturb
  *  the members. Needs no node.
- *  @param settings as for mv_init_text(), of which `master`, `secret` and `init_timeout_ms` (here 5,000 unless set)
- *                  count, also in the environment (POLYVERSO_MASTER, …); may be NULL
+ *  @param settings as for mv_init_text(), of which `master`, `secret`, `tls…` and `init_timeout_ms` (here 5,000
+ *                  unless set) count, also in the environment (POLYVERSO_MASTER, …); may be NULL
  *  @return MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT, MV_EPEERLOST; MV_EINVAL if no master
  *          is named; MV_EINTR after a signal */
 MV_API mv_status mv_cluster_status_text(const char *settings, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+/** The last lines that this library has logged in a process of a cluster: at most 100, of level MV_LOG_INFO or above, or
+ *  of the process's own level if that is lower, whether or not they were written to its standard error. At most 20 lines
+ *  of a second are kept. The program's own output is not among them. Needs no node; a process that nobody asks sends
+ *  nothing. An answer takes a second at most.
+ *  @param settings as for mv_cluster_status_text()
+ *  @param rank     of the process
+ *  @param flags    mv_text_flag. JSON: `rank`, `lines` (the oldest first), `left_out` (lines that were not kept). The text
+ *                  has control characters replaced
+ *  @return as mv_cluster_status_text(); MV_EINVAL for a negative rank, MV_ENOTFOUND if there is no process of this rank,
+ *          MV_ETIMEOUT if it does not answer, MV_EPEERLOST if it is lost */
+MV_API mv_status mv_cluster_log_text(const char *settings, int64_t rank, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
 
 /* ------------------------------------------------------------- observation */
 

@@ -33,9 +33,9 @@ void Calls::withdraw(const CallRef& call, mv_status code) {
 transport::Driven Calls::drive_until(const std::function<bool()>& done, base::Nanos until, transport::Task begin) {
   base::CallerTrace& trace = runtime_.callers_trace();
   if (!trace.on()) return loop_.drive_until(done, until, std::move(begin));
-  const base::Nanos since = loop_.now();
+  const uint64_t since = trace.ticks();
   const transport::Driven driven = loop_.drive_until(done, until, std::move(begin));
-  trace.note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(loop_.now().count()), base::kNobody, 0, 0, base::TraceKind::kBlocked, 0});
+  trace.note({since, trace.ticks(), base::kNobody, 0, 0, base::TraceKind::kBlocked, 0});
   return driven;
 }
 

@@ -39,6 +39,8 @@ class Calls {
   Started run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile);
   /// Begins an engine's operation on the loop, which completes `call`, and waits if the call is blocking.
   Started start(const CallRef& call, const CallOptions& options, transport::Task begin);
+  /// Waits for a call as a blocking one does, after running `begin`, if given, on the loop.
+  Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
   /// Begins a fire-and-forget call and returns.
   void forget(table::Request request, const std::function<void()>& meanwhile);
   void forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
@@ -72,7 +74,6 @@ class Calls {
 
  private:
   void withdraw(const CallRef& call, mv_status code);
-  Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
   base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
 
   runtime::Runtime& runtime_;

@@ -37,6 +37,10 @@ base::Status GossipNode::set_up(gossip::Node self) {
   runtime::Settings settings;  // not of a cluster: only what the transports read
   settings.nodes = 0;
   settings.secret = config_.secret;
+  settings.tls = config_.tls;
+  settings.tls_cert = config_.tls_cert;
+  settings.tls_key = config_.tls_key;
+  settings.tls_ca = config_.tls_ca;
   if (config_.tcp_only) settings.transport = "tcp";
   auto router = runtime::Router::make(loop_, settings, life, trace_, runtime::Router::Fencing::kClosed);
   if (!router.ok()) return router.status();
@@ -373,7 +377,8 @@ std::shared_ptr<gossip::SnapshotReader> GossipNode::mapped(base::Peer peer) {
 std::string GossipNode::transport_to(base::Peer peer) const {
   const auto path = peer != base::kNobody ? router_->path_to(peer) : std::nullopt;
   if (!path) return "";
-  return path->by == base::TransportKind::kShm ? "shared memory" : "tcp";
+  if (path->by == base::TransportKind::kShm) return "shared memory";
+  return path->cipher.empty() ? "tcp" : "tcp, " + path->cipher;
 }
 
 gossip::GossipState GossipNode::state_now() {

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <array>
+#include <span>
 #include <utility>
 
 namespace mv::api {
@@ -32,7 +34,7 @@ base::Status no_memory() { return base::Status(MV_ENOMEM, "out of memory"); }
 SharedQueue::SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages,
                          ByMessages by_messages, base::CallerTrace* trace)
     : loop_(loop), context_(std::move(context)), messages_(std::move(messages)), by_messages_(std::move(by_messages)), trace_(trace) {
-  if (trace_ != nullptr) context_->measure_waits();
+  if (trace_ != nullptr) context_->measure();
 }
 
 SharedQueue::~SharedQueue() { end(); }
@@ -169,8 +171,16 @@ base::Status SharedQueue::carry_out_noting(const collective::Operation& operatio
   if (!status.ok()) return status;
   status = context_->finish(deadline);
   const intranode::RankContext::Waited waited = context_->longest_wait();
-  trace_->note({static_cast<uint64_t>(since.count()), static_cast<uint64_t>(loop_.now().count()), messages_->members().peers[waited.on],
-                static_cast<uint64_t>(waited.span.count()), 0, base::TraceKind::kGroup, static_cast<uint8_t>(operation.kind)});
+  const auto count = [](base::Nanos span) { return static_cast<uint64_t>(span.count()); };
+  std::array<base::TraceEvent, 1 + intranode::Slices::kMostOfAll> events;
+  size_t noted = 0;
+  const base::Nanos until = loop_.now();
+  events[noted++] = {count(since), count(until), messages_->members().peers[waited.on], count(waited.span), 0, base::TraceKind::kGroup,
+                     static_cast<uint8_t>(operation.kind)};
+  for (const intranode::Slices::Slice& slice : context_->slices(until))
+    events[noted++] = {count(slice.begin), count(slice.end), base::kNobody, count(since), 0, base::TraceKind::kPart,
+                       static_cast<uint8_t>(slice.part)};
+  trace_->note(std::span(events).first(noted));
   return status;
 }
 

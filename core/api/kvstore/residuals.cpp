@@ -173,7 +173,10 @@ base::Status Store::serving_barrier(api::CallOptions options) {
     base::Status failed = serve_channel();
     if (failed.ok()) failed = node_.wait_until([&] { return node_.done(met.call) || channel_->is_due(); }, base::kNever);
     if (failed.ok()) continue;
-    static_cast<void>(node_.cancel(met.call));
+    if (failed.code() == MV_EINTR)
+      node_.leave_barrier_open(met.call);
+    else
+      static_cast<void>(node_.cancel(met.call));
     return failed;
   }
   base::Status status = node_.result(met.call);

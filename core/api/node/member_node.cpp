@@ -36,8 +36,28 @@ void MemberNode::abandon_after_fork() noexcept {
 
 Started MemberNode::barrier(const CallOptions& options, Flush flush) {
   if (identity().worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
-  const CallRef call = calls_.make_call(options, true);
-  return calls_.start(call, options, [this, call, flush] { runtime_.member().barrier(call, flush == Flush::kChanges); });
+  const auto begin = [this, flush](const CallRef& call) { runtime_.member().barrier(call, flush == Flush::kChanges); };
+  if (options.mode != Mode::kBlocking) {
+    const CallRef call = calls_.make_call(options, true);
+    return calls_.start(call, options, [begin, call] { begin(call); });
+  }
+  CallRef call;
+  {
+    const std::scoped_lock lock(mutex_);
+    call = std::exchange(open_barrier_, nullptr);
+  }
+  const bool goes_on = call != nullptr;
+  if (!goes_on) call = calls_.make_call(options, true);
+  CallOptions kept = options;
+  kept.keep_on_interrupt = true;
+  Started met = goes_on ? calls_.wait_blocking(call, kept, {}) : calls_.start(call, kept, [begin, call] { begin(call); });
+  if (met.status.code() == MV_EINTR && !options.keep_on_interrupt && met.call != nullptr) leave_barrier_open(std::move(met.call));
+  return met;
+}
+
+void MemberNode::leave_barrier_open(CallRef barrier) {
+  const std::scoped_lock lock(mutex_);
+  open_barrier_ = std::move(barrier);
 }
 
 base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +28,13 @@ class MemberNode final : public Node {
 
   base::Result<std::string> metrics_text() override { return runtime_.metrics_text(); }
   base::Result<std::string> trace_text() override { return runtime_.trace_text(); }
-  base::Result<std::string> status(bool json) override;
+  base::Result<std::string> status(const status::Form& form) override;
   base::Status report(const std::string& name, double value) override;
   base::Result<std::vector<PeerReport>> examine_peers() override;
   base::Result<Tuning> tune() override;
 
   Started barrier(const CallOptions& options, Flush flush) override;
+  void leave_barrier_open(CallRef barrier) override;
   base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) override { return tables_.create(std::move(tables)); }
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override { return tables_.create(std::move(spec), initial); }
   base::Result<TableRef> open_table(const std::string& name) override { return tables_.open(name); }
@@ -77,6 +79,8 @@ class MemberNode final : public Node {
 
   runtime::Runtime runtime_;
   Calls calls_{runtime_};
+  std::mutex mutex_;
+  CallRef open_barrier_;  ///< by mutex_: see leave_barrier_open()
   Tables tables_{calls_};
   bool leaving_ = false;
 };

@@ -15,6 +15,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/traffic.hpp"
+#include "engine/status/form.hpp"
 #include "runtime/identity.hpp"
 #include "runtime/settings.hpp"
 
@@ -40,6 +41,7 @@ struct PeerReport {
   std::optional<base::TransportKind> transport;  ///< nullopt: there is no connection
   bool same_host = false;   ///< by host name
   std::string why_not_shm;  ///< for TCP, as far as it is known
+  std::string cipher;       ///< by which the connection is encrypted; empty if it is not
   base::Nanos round_trip = base::kNever;  ///< the shortest of several; kNever: no answer
 };
 
@@ -104,7 +106,11 @@ class Node {
   virtual base::Result<std::string> metrics_text() = 0;
   virtual base::Result<std::string> trace_text() = 0;
 
+  /// A blocking one that a signal interrupts stays open, as the other workers may have passed it already: MV_EINTR, and the next blocking
+  /// call goes on with it. With keep_on_interrupt, the caller has it.
   virtual Started barrier(const CallOptions& options, Flush flush = Flush::kChanges) = 0;
+  /// The same for a blocking barrier that `or_until` has ended early, when a signal comes.
+  virtual void leave_barrier_open(CallRef barrier) = 0;
   /// Collective. Creates all tables or none; an error is the first one of a table. MV_EINTR after a signal: call again.
   virtual base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) = 0;
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
@@ -117,7 +123,7 @@ class Node {
   /// MV_ECANCELED after a signal.
   virtual base::Result<Tuning> tune() = 0;
   /// The state of the cluster as text or as JSON. Returns within a few seconds, even if other members do not answer.
-  virtual base::Result<std::string> status(bool json) = 0;
+  virtual base::Result<std::string> status(const status::Form& form) = 0;
   /// Adds a number of the program's to this node's part of the status. Never waits.
   virtual base::Status report(const std::string& name, double value) = 0;
 

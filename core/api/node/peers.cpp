@@ -74,6 +74,7 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
   if (!reach) return report;
   report.transport = reach->by;
   report.why_not_shm = reach->why_not_shm;
+  report.cipher = reach->cipher;
   return report;
 }
 

@@ -6,10 +6,10 @@
 
 namespace mv::api {
 
-base::Result<std::string> MemberNode::status(bool json) {
+base::Result<std::string> MemberNode::status(const status::Form& form) {
   // Takes a few seconds at most, even if other members do not answer.
-  return wait_for<std::string>(calls_, [this, json](auto told) {
-    runtime_.member().status().ask(json, [told](const std::string& text) { told(text); });
+  return wait_for<std::string>(calls_, [this, form](auto told) {
+    runtime_.member().status().ask(form, [told](const std::string& text) { told(text); });
   });
 }
 

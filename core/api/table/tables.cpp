@@ -118,6 +118,7 @@ base::Result<TableRef> Tables::open(const std::string& name) {
 }
 
 std::shared_ptr<shard::Shard> Tables::own_shard(const table::TableView& table) {
+  if (calls_.settings().replicas > 0) return nullptr;  // all changes must pass the way to the back-up
   if (calls_.identity().server_id < 0 || table.consistency == shard::Consistency::kSync) return nullptr;
   return calls_.member().shards().shard(table.numbers[static_cast<size_t>(calls_.identity().server_id)]);
 }

@@ -36,6 +36,8 @@ void Arrivals::add(const rpc::Asked& asked, const wire::Join& request) {
 base::Status Arrivals::check(const wire::Join& request, const std::string& seen) const {
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
+  if (request.replicas() != self_.replicas)
+    return base::error(MV_EDISAGREE, "replicas={} here, but replicas={} at the master (pid {} on {})", request.replicas(), self_.replicas, self_.pid, self_.host);
   const std::string given = wire::text_of(request.address());
   if (is_loopback(given) && !is_loopback(seen) && given != seen)
     return base::error(MV_EINVAL, "this process advertises {} to the others, but its connection comes from another machine, {}: set bind "

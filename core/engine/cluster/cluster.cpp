@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "engine/cluster/succession.hpp"
 #include "wire/text.hpp"
 
 namespace mv::cluster {
@@ -108,6 +109,7 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
   place.pid = request.pid();
   place.state = State::kHere;
   place.why.clear();
+  place.is_out = false;
   base::log_info("{} replaces a lost worker", view_.name(place.peer));
   owner_.on_member_joined(place);
   publish();
@@ -121,6 +123,8 @@ void Cluster::complete_if_all_here() {
   base::Status wrong;
   if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);
   if (view.workers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a worker (role=worker or role=all)", self_.nodes);
+  if (self_.replicas > 0 && view.servers().size() < 2)
+    wrong = base::error(MV_EDISAGREE, "replicas={} takes at least two servers, and there is only one", self_.replicas);
   if (!wrong.ok()) return fail(wrong);
   for (const rpc::Asked& joiner : arrivals_.asked()) {
     const auto written = write_view(builder_.fbb(), view);
@@ -173,7 +177,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
     auto& fbb = builder_.fbb();
     const auto mode = !self_.sync_said ? wire::Mode::Unsaid : self_.sync ? wire::Mode::Sync : wire::Mode::Async;
     const auto join = wire::CreateJoinDirect(fbb, self_.nodes, static_cast<int32_t>(self_.rank), static_cast<uint8_t>(self_.role), mode,
-                                             self_.address.c_str(), self_.host.c_str(), self_.pid);
+                                             self_.address.c_str(), self_.host.c_str(), self_.pid, self_.replicas);
     joining_ = std::make_shared<JoinPending>(*this);
     client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
   }
@@ -379,10 +383,15 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
     if (member.peer == self_.peer) continue;
     if (view_.find(member.peer) == nullptr) replace(member);
     if (member.state == State::kFinished) mark_finished(member.peer);
-    if (member.state == State::kLost) {
+    if (member.state == State::kLost || member.is_out) {
       link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }
+    Member* const known = view_.find(member.peer);
+    if (known == nullptr || (known->is_out == member.is_out && known->stand_in == member.stand_in)) continue;
+    known->is_out = member.is_out;
+    known->stand_in = member.stand_in;
+    if (known->is_server()) owner_.on_server_out(*known);
   }
   welcome();
   owner_.on_news();
@@ -408,13 +417,47 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     member->state = State::kLost;
     member->why = why.text();
     owner_.on_member_lost(*member, why);
+    if (member->is_server()) owner_.on_server_missed(*member, why);
     if (self_.is_master) {
-      barrier_.lost(peer, why);
+      if (declare_out(*member) || member->is_worker()) barrier_.lost(peer, why);
+      publish();
+    }
+  } else if (self_.replicas > 0 && member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out &&
+             !view_.workers_gone()) {
+    member->why = why.text();
+    owner_.on_server_missed(*member, why);
+    if (self_.is_master) {
+      if (declare_out(*member)) barrier_.lost(peer, why);
       publish();
     }
   }
-  if (phase_ == Phase::kConnecting && needed) fail(why);
+  // A server with a back-up isn't needed: the master will name who serves its tables.
+  const bool has_backup = member != nullptr && self_.replicas > 0 && member->is_server() && peer != master_;
+  if (phase_ == Phase::kConnecting && needed && !has_backup) fail(why);
+  if (has_backup) ready_if_all_ready();
   server_.on_lost(peer);
+}
+
+/// The master decides who serves the tables of a lost server. True if values are lost.
+bool Cluster::declare_out(Member& member) {
+  const Succession after = succeed(view_, member, self_.replicas);
+  for (const Member* server : after.changed) owner_.on_server_out(*server);
+  return after.loses_values;
+}
+
+void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
+  const Member* const member = view_.find(note.peer());
+  if (!self_.is_master || member == nullptr || member->state == State::kLost || member->peer == self_.peer) return;
+  link_.close(note.peer());
+  on_lost(note.peer(), base::error(MV_EPEERLOST, "{} has lost its connection to it", view_.name(from)));
+}
+
+void Cluster::report_unreachable() {
+  const Member* const self = view_.find(self_.peer);
+  if (self_.replicas == 0 || self_.is_master || self == nullptr) return;
+  for (const Member* partner : partners(view_, *self))
+    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && partner->state != State::kHere)
+      link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), partner->peer)));
 }
 
 void Cluster::mark_finished(base::Peer peer) {
@@ -565,6 +608,7 @@ void Cluster::beat(base::Nanos now) {
     link_.close(peer);
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }
+  report_unreachable();
   watch_strangers(now);
   tell_of_arrivals(now);
 }

@@ -39,6 +39,11 @@ class Cluster {
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// A new process has taken the place of a lost worker.
     virtual void on_member_joined(const Member& member) = 0;
+    /// This node has lost a server; its worker may have finished before. Then the master may declare it lost, and name a stand-in: see
+    /// Member::is_out.
+    virtual void on_server_missed(const Member&, const base::Status&) {}
+    /// The master has declared this server lost: what its tables ask and answer is its stand-in's from now on.
+    virtual void on_server_out(const Member&) {}
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
     /// The waits of all members that this node knows of, for messages.
@@ -106,6 +111,7 @@ class Cluster {
   void on_view(base::Peer from, const wire::View& view);
   void on_ping(base::Peer from, const wire::Ping& ping);
   void on_abort(base::Peer from, const wire::Abort& abort);
+  void on_unreachable(base::Peer from, const wire::Unreachable& note);
 
   base::Nanos next_deadline() const;
   void tick();
@@ -125,6 +131,7 @@ class Cluster {
   void publish();
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
+  bool declare_out(Member& member);
   // on every member
   void call_master();
   void joined(const base::Status& status, const wire::Message* answer);
@@ -137,6 +144,7 @@ class Cluster {
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   void send_view(base::Peer to);
   void beat(base::Nanos now);
+  void report_unreachable();
   void tell_of_arrivals(base::Nanos now);
   void abort_if_all_told();
   bool needs(const Member& member) const;

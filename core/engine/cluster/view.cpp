@@ -42,6 +42,32 @@ bool View::workers_gone() const {
 int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
 int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
 
+const Member* View::at(uint32_t rank) const {
+  const auto found = std::ranges::find(members, rank, &Member::rank);
+  return found != members.end() ? &*found : nullptr;
+}
+
+const Member* View::backup_of(uint32_t rank) const {
+  auto ring = servers();
+  const auto self = std::ranges::find(ring, rank, &Member::rank);
+  if (self == ring.end() || ring.size() < 2) return nullptr;
+  const std::string host = (*self)->host;
+  std::ranges::rotate(ring, self);
+  const auto elsewhere = std::ranges::find_if(ring, [&](const Member* member) { return member->host != host; });
+  return elsewhere != ring.end() ? *elsewhere : ring[1];
+}
+
+base::Peer View::serving(const Member& server) const {
+  if (!server.is_out) return server.peer;
+  const Member* const by = server.stand_in != 0 ? at(server.stand_in - 1) : nullptr;
+  return by != nullptr ? by->peer : base::kNobody;
+}
+
+base::Peer View::keeping_copy(const Member& server) const {
+  const Member* const backup = server.is_out ? nullptr : backup_of(server.rank);
+  return backup != nullptr && !backup->is_out ? backup->peer : base::kNobody;
+}
+
 std::string View::name(base::Peer peer) const {
   const Member* member = find(peer);
   if (member == nullptr) return short_name(peer);
@@ -68,31 +94,38 @@ bool View::need_each_other(const Member& a, const Member& b) const {
   return a.peer == first->peer || b.peer == first->peer;
 }
 
+Member read_member(const wire::Member& wire) {
+  Member member;
+  member.rank = wire.rank();
+  member.role = wire.role();
+  member.peer = wire.incarnation();
+  member.address = wire::text_of(wire.address());
+  member.host = wire::text_of(wire.host());
+  member.pid = wire.pid();
+  member.state = static_cast<State>(std::min<uint8_t>(static_cast<uint8_t>(wire.state()), 2));
+  member.why = wire::text_of(wire.why());
+  member.is_out = wire.out();
+  member.stand_in = wire.stand_in();
+  return member;
+}
+
+flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
+  return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
+                                  member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in);
+}
+
 View read_view(const wire::View& wire) {
   View view;
   view.epoch = wire.epoch();
   view.sync = wire.sync();
   if (wire.members() == nullptr) return view;
-  for (const wire::Member* m : *wire.members()) {
-    Member member;
-    member.rank = m->rank();
-    member.role = m->role();
-    member.peer = m->incarnation();
-    member.address = wire::text_of(m->address());
-    member.host = wire::text_of(m->host());
-    member.pid = m->pid();
-    member.state = static_cast<State>(std::min<uint8_t>(static_cast<uint8_t>(m->state()), 2));
-    member.why = wire::text_of(m->why());
-    view.members.push_back(std::move(member));
-  }
+  for (const wire::Member* member : *wire.members()) view.members.push_back(read_member(*member));
   return view;
 }
 
 flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view) {
   std::vector<flatbuffers::Offset<wire::Member>> members;
-  for (const Member& m : view.members)
-    members.push_back(wire::CreateMemberDirect(fbb, m.rank, static_cast<uint8_t>(m.role), m.peer, m.address.c_str(), m.host.c_str(), m.pid,
-                                               static_cast<wire::MemberState>(m.state), m.why.c_str()));
+  for (const Member& member : view.members) members.push_back(write_member(fbb, member));
   return wire::CreateViewDirect(fbb, view.epoch, view.sync, &members);
 }
 

@@ -15,6 +15,12 @@ void divert(base::Sink& sink) {
   const std::shared_ptr<std::byte[]> aside(new std::byte[bytes]);
   sink.divert({aside.get(), bytes}, aside);
 }
+
+size_t steps_to_reduce(const Schedule& schedule) {
+  size_t steps = schedule.size();
+  while (steps > 0 && (schedule[steps - 1].from == Step::kNone || schedule[steps - 1].arrival != Step::Arrival::kReduce)) --steps;
+  return steps;
+}
 }  // namespace
 
 void Chunk::keep() {
@@ -24,7 +30,8 @@ void Chunk::keep() {
 }
 
 Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool manual)
-    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), rank_(rank), manual_(manual) {}
+    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), reductions_(steps_to_reduce(schedule_)), rank_(rank),
+      manual_(manual) {}
 
 base::Status Execution::advance() {
   base::Status wrong;

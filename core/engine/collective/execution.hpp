@@ -69,6 +69,9 @@ class Execution {
   /// Call once it is done: copies values that are elsewhere into the memory of the result.
   void bring() { value_.bring(); }
 
+  /// Whether no more values will be reduced here: from now on, this rank only receives results.
+  bool reduced() const { return receiving_ >= reductions_; }
+
   /// The rank whose elements this one waits for; kNone if there is none.
   int32_t awaited() const;
   /// A counter of progress: grows with every chunk that was received and used, or taken by its receiver.
@@ -102,6 +105,7 @@ class Execution {
   Owner& owner_;
   Value value_;
   const Schedule schedule_;
+  const size_t reductions_;  ///< steps up to the last one that reduces
   const int32_t rank_;
   const bool manual_;
   Value scratch_;

@@ -64,6 +64,7 @@ struct Group::Active final : Execution::Owner, base::Work {
   Group& group;
   const uint64_t op;
   const base::Nanos since = group.clock_.now();
+  base::Nanos begun{0}, reduced{0};  ///< reduced: see Execution::reduced(); 0: not yet, or not recorded
   bool busy = false;  ///< against re-entry: a send to a lost peer calls `taken` before it returns
   Running running;
 };
@@ -172,7 +173,8 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   numbered.active = std::make_shared<Active>(*this, op, std::move(operation), call, std::move(handed));
   call->begin(numbered.active);
   Active& active = *numbered.active;
-  active.running.look_at = clock_.now() + kLookAfter;
+  active.begun = clock_.now();
+  active.running.look_at = active.begun + kLookAfter;
   for (const auto& [rank, last] : closed_)
     if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group, {} operations before this one", name(rank), op - last - 1), true);
   const auto told = std::exchange(numbered.told, {});
@@ -196,6 +198,7 @@ bool Group::settle(uint64_t op) {
   if (std::exchange(active.busy, true)) return true;
   Running& running = active.running;
   base::Status wrong = running.execution().advance();
+  if (trace_ != nullptr && active.reduced == base::Nanos{0} && running.execution().reduced()) active.reduced = clock_.now();
   if (wrong.ok() && running.execution().paused()) {
     if (const base::Status uneven = running.check_counts(); !uneven.ok()) {
       active.busy = false;
@@ -235,7 +238,23 @@ void Group::finish(uint64_t op, const base::Status& status) {
   clear(found->second);
   numbers_.erase(found);
   active->running.execution().stop();
+  if (trace_ != nullptr) note(*active);
   active->running.call()->complete(status);
+}
+
+/// A group of ranks that share memory notes its operations itself (api/group/shared_queue.cpp).
+void Group::note(const Active& active) const {
+  const Kind kind = active.running.operation().kind;
+  if (watcher_.look && !is_by_messages(kind)) return;
+  const auto count = [](base::Nanos span) { return static_cast<uint64_t>(span.count()); };
+  const base::Nanos end = clock_.now();
+  trace_->note({count(active.begun), count(end) + 1, base::kNobody, 0, 0, base::TraceKind::kGroup, static_cast<uint8_t>(kind)});
+  if (kind != Kind::kAllreduce || active.reduced == base::Nanos{0}) return;
+  const auto part = [&](base::TracePart what, base::Nanos from, base::Nanos until) {
+    trace_->note({count(from), count(until), base::kNobody, count(active.begun), 0, base::TraceKind::kPart, static_cast<uint8_t>(what)});
+  };
+  part(base::TracePart::kReduce, active.begun, active.reduced);
+  part(base::TracePart::kGather, active.reduced, end);
 }
 
 /// Finishes the requests of early chunks, which will not be used.
@@ -423,17 +442,8 @@ void Group::on_note(const wire::GroupNote& note) {
   };
   switch (note.word()) {
     case wire::GroupWord::Closed:
-      closed_[from] = op;
-      if (watcher_.left) watcher_.left(from);
-      if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
-      agreement_.gone(from);
-      if (note.status() != MV_OK) {
-        const mv_status code = note.status() == MV_EPEERLOST ? MV_EPEERLOST : MV_ECANCELED;
-        return break_group(base::error(code, "{} gave up opening the group: {}", name(from), status().text()), true);
-      }
-      if (waits_beyond(op) || transfers_->await(from))
-        break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
-      return;
+      return on_closed(from, op, note.decided() != nullptr ? std::optional(ranks(note.decided())) : std::nullopt,
+                       note.status() != MV_OK ? status() : base::Status());
     case wire::GroupWord::Waits:
       reached_[from] = std::max(reached_[from], op);
       if (broken_.ok() && note.signature() != nullptr && (op > begun_ || numbers_.contains(op))) agrees(op, from, *note.signature());
@@ -475,6 +485,19 @@ void Group::on_note(const wire::GroupNote& note) {
     default:
       return;
   }
+}
+
+/// A rank makes no operation after `last`. It may know the survivors; `gave_up` says why it did not open the group.
+void Group::on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Ranks>& decided, const base::Status& gave_up) {
+  closed_[from] = last;
+  if (watcher_.left) watcher_.left(from);
+  if (!broken_.ok() && decided) agreement_.heard(from, {true, false, {}, *decided});
+  agreement_.gone(from);
+  if (!gave_up.ok()) {
+    const mv_status code = gave_up.code() == MV_EPEERLOST ? MV_EPEERLOST : MV_ECANCELED;
+    return break_group(base::error(code, "{} gave up opening the group: {}", name(from), gave_up.text()), true);
+  }
+  if (waits_beyond(last) || transfers_->await(from)) break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
 }
 
 /// Whether this rank is in an operation after `op`.

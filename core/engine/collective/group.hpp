@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/pool.hpp"
+#include "base/trace.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
 #include "engine/collective/group_state.hpp"
@@ -56,6 +57,8 @@ class Group : public std::enable_shared_from_this<Group> {
   const Setting& setting() const { return setting_; }
   GroupCounters counters() const { return {sent_, received_, begun_, broken_}; }
   Agreement& agreement() { return agreement_; }
+  /// From now on, the operations of the group are recorded. `trace` must outlive the group's use of the loop.
+  void trace_to(base::TraceRing* trace) { trace_ = trace; }
   /// What Groups remembers about shrinking.
   struct Lineage {
     bool was_shrunk = false;  ///< the group of its survivors was open on this node
@@ -154,10 +157,12 @@ class Group : public std::enable_shared_from_this<Group> {
   void expire(uint64_t op, Active& active, base::Nanos now);
   void expire_drain(base::Nanos now);
   void look(uint64_t op, Active& active, base::Nanos now);
+  void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Ranks>& decided, const base::Status& gave_up);
   bool waits_beyond(uint64_t op) const;
   std::string missing(uint64_t op) const;
   std::string name(uint32_t rank) const;
   void keep_up();
+  void note(const Active& active) const;
 
   void send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
                     std::function<void()> taken);
@@ -177,6 +182,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Setting setting_;
   Agreement agreement_;
   Lineage lineage_;
+  base::TraceRing* trace_ = nullptr;  ///< null: nothing is recorded
   uint64_t begun_ = 0;
   std::map<uint64_t, Numbered> numbers_;
   const std::unique_ptr<Transfers> transfers_;

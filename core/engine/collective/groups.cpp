@@ -63,6 +63,7 @@ GroupRef Groups::add(uint64_t id, std::vector<base::Peer> peers) {
   }
   Setting setting = setting_of(cluster_.view(), members.peers, cluster_.self().peer);
   auto group = std::make_shared<Group>(clock_, sender_, server_, pool_, std::move(members), std::move(setting));
+  group->trace_to(trace_);
   past_.erase(id);
   return groups_[id] = std::move(group);
 }

@@ -34,6 +34,8 @@ class Groups {
   /// Sets the costs for groups that are opened from now on and in which this rank is the lowest.
   void choose_by(const Basis& basis) { basis_ = basis; }
   const Basis& basis() const { return basis_; }
+  /// The operations of groups that are opened from now on are recorded.
+  void trace_to(base::TraceRing* trace) { trace_ = trace; }
 
   /// Opens a group of these workers, which are in the order of their ranks and include this one. `opened` ends `call`.
   void open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened);
@@ -105,6 +107,7 @@ class Groups {
   base::Pool& pool_;
   Sender sender_;
   Basis basis_;
+  base::TraceRing* trace_ = nullptr;
   std::map<uint64_t, GroupRef> groups_;
   std::map<uint64_t, Opening> openings_;
   std::map<uint64_t, Shrinking> shrinkings_;

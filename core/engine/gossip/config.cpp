@@ -260,6 +260,18 @@ class Reader {
     config_.secret = value.text;
     return {};
   }
+  base::Status read_tls(const Yaml& value) {
+    const std::string& name = value.text;
+    if (name != "auto" && name != "off" && name != "psk" && name != "mutual") return bad("\"{}\" is not one of auto, off, psk, mutual", shown(name));
+    config_.tls = name;
+    return {};
+  }
+  template <auto File>
+  base::Status read_file_name(const Yaml& value) {
+    if (value.text.empty()) return bad("expected the name of a file");
+    config_.*File = value.text;
+    return {};
+  }
 
   template <typename... Args>
   static base::Status bad(fmt::format_string<Args...> format, Args&&... args) {
@@ -270,7 +282,7 @@ class Reader {
     std::string_view name;
     base::Status (Reader::*read)(const Yaml&);
   };
-  static const Key kKeys[17];
+  static const Key kKeys[21];
   static std::string all_keys() {
     std::string all;
     for (const Key& key : kKeys) all += (all.empty() ? "" : ", ") + std::string(key.name);
@@ -304,7 +316,11 @@ const Reader::Key Reader::kKeys[] = {{"nodes", &Reader::read_nodes},
                                      {"transport", &Reader::read_transport},
                                      {"seed", &Reader::read_seed},
                                      {"topology", &Reader::read_topology},
-                                     {"secret", &Reader::read_secret}};
+                                     {"secret", &Reader::read_secret},
+                                     {"tls", &Reader::read_tls},
+                                     {"tls_cert", &Reader::read_file_name<&Config::tls_cert>},
+                                     {"tls_key", &Reader::read_file_name<&Config::tls_key>},
+                                     {"tls_ca", &Reader::read_file_name<&Config::tls_ca>}};
 
 }  // namespace
 

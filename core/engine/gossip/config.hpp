@@ -46,6 +46,7 @@ struct Config {
   std::optional<uint64_t> seed;  ///< without one, every run draws other random numbers
   Topology topology = Topology::kRandom;
   std::string secret;
+  std::string tls, tls_cert, tls_key, tls_ca;  ///< as the settings of a cluster; empty: not given
   bool tcp_only = false;  ///< also between nodes of one machine
 
   const Node* find(std::string_view name) const;

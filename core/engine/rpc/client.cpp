@@ -49,19 +49,23 @@ void Client::pump(base::Peer server, Stream& stream) {
   }
 }
 
+void Client::send(base::Peer server, const Stream& stream, Seq seq, base::Frame& frame) {
+  wire::stamp(frame, seq, done(stream));
+  if (stream.part != 0) wire::stamp_part(frame, stream.part);
+  link_.send(stream.by != base::kNobody ? stream.by : server, frame);
+}
+
 void Client::transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent) {
   sent.data_sent = false;
   stream.owes_ack = false;
-  wire::stamp(sent.call.frame, seq, done(stream));
-  link_.send(server, sent.call.frame);
+  send(server, stream, seq, sent.call.frame);
   if (stream.probe_at == base::kNever) heard(stream);
 }
 
 void Client::send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent) {
   sent.data_sent = true;
   base::Frame frame = builder_.finish(wire::Body::Data, wire::CreateData(builder_.fbb(), seq), sent.call.offer);
-  wire::stamp(frame, 0, done(stream));
-  link_.send(server, frame);
+  send(server, stream, 0, frame);
 }
 
 void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq target) {
@@ -69,8 +73,7 @@ void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq t
   base::Frame frame = kind == wire::Body::Cancel  ? builder_.finish(kind, wire::CreateCancel(fbb, target))
                       : kind == wire::Body::Probe ? builder_.finish(kind, wire::CreateProbe(fbb))
                                                   : builder_.finish(kind, wire::CreateSeen(fbb));
-  wire::stamp(frame, 0, done(stream));
-  link_.send(server, frame);
+  send(server, stream, 0, frame);
 }
 
 void Client::cancel(base::Peer server, const Pending* pending) {
@@ -111,6 +114,15 @@ bool Client::unsent(base::Peer server, const Pending* pending) const {
 bool Client::is_lost(base::Peer server) const {
   const auto found = streams_.find(server);
   return found != streams_.end() && !found->second.lost.ok();
+}
+
+void Client::serve_by(base::Peer server, base::Peer by, uint32_t part, bool connected) {
+  Stream& stream = streams_[server];
+  if (!stream.lost.ok()) return;
+  stream.by = by;
+  stream.part = part;
+  stream.connected = false;
+  if (connected) on_connected(server);
 }
 
 void Client::on_connected(base::Peer server) {
@@ -213,6 +225,7 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
   std::vector<Seq> pending;
   if (progress->pending() != nullptr) pending.assign(progress->pending()->begin(), progress->pending()->end());
   std::sort(pending.begin(), pending.end());
+  if (stream.part != 0) skip_finished(server, stream, progress->next());
   for (size_t i = 0; i < stream.window.size(); ++i) {
     const Seq seq = stream.first + i;
     Sent& sent = stream.window[i];
@@ -223,6 +236,15 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
       transmit(server, stream, seq, sent);
     }
     if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first Cancel may be lost
+  }
+}
+
+/// Fills the gaps that a former back-up sees: reads that its primary had answered.
+void Client::skip_finished(base::Peer server, Stream& stream, Seq next) {
+  for (Seq seq = std::max(next, stream.first); seq - stream.first < stream.window.size(); ++seq) {
+    if (!stream.window[seq - stream.first].finished) continue;
+    base::Frame frame = builder_.finish(wire::Body::Skip, wire::CreateSkip(builder_.fbb()));
+    send(server, stream, seq, frame);
   }
 }
 

@@ -39,6 +39,8 @@ class Client {
   /// True if nothing of this request was sent yet; also for unknown requests.
   bool unsent(base::Peer server, const Pending* pending) const;
 
+  /// From now on, the process `by` answers the requests of this stream, of the part of `server` (see Message.part). Both may be the same.
+  void serve_by(base::Peer server, base::Peer by, uint32_t part, bool connected);
   void on_connected(base::Peer server);
   void on_lost(base::Peer server, const base::Status& why);
   bool is_lost(base::Peer server) const;
@@ -75,6 +77,8 @@ class Client {
     base::Nanos probe_at = base::kNever;
     base::Nanos probe_wait{0};
     bool owes_ack = false;
+    base::Peer by = base::kNobody;  ///< see serve_by(); kNobody: the server itself
+    uint32_t part = 0;
   };
 
   Seq done(const Stream& stream) const { return stream.first - 1; }
@@ -82,6 +86,7 @@ class Client {
   bool has_room(const Stream& stream, const Call& call) const;
   void start(base::Peer server, Stream& stream, Call started);
   void pump(base::Peer server, Stream& stream);
+  void send(base::Peer server, const Stream& stream, Seq seq, base::Frame& frame);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq target);
@@ -91,6 +96,7 @@ class Client {
   void finish_through(Stream& stream, Seq done);
   void retire(Stream& stream);
   void on_progress(base::Peer server, Stream& stream, const wire::Message& message);
+  void skip_finished(base::Peer server, Stream& stream, Seq next);
 
   const base::Clock& clock_;
   base::Link& link_;

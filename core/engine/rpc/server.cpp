@@ -11,24 +11,14 @@ bool is_get(wire::Body kind) { return kind == wire::Body::Get || kind == wire::B
 bool is_get(const wire::Message& message) { return is_get(message.body_type()); }
 constexpr size_t kMaxEarlyCount = 256;
 constexpr size_t kMaxEarlyBytes = 1 << 20;
-
-/// Copies a header into its own memory. FlatBuffers does not report the extent of a message, so it is serialized again.
-/// Only links that reorder need this.
-std::vector<std::byte> copy_header(const wire::Message& message) {
-  flatbuffers::FlatBufferBuilder fbb;
-  wire::MessageT object;
-  message.UnPackTo(&object);
-  fbb.Finish(wire::Message::Pack(fbb, &object));
-  const auto* begin = reinterpret_cast<const std::byte*>(fbb.GetBufferPointer());
-  return {begin, begin + fbb.GetSize()};
-}
-
+constexpr Seq kMaxGap = 1 << 20;  ///< gets of one client that are under way at once, and are not replayed
 }  // namespace
 
 void Server::on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
   Stream& stream = streams_[client];
   acknowledged(stream, message.done());
+  if (message.done() >= stream.next && part_ != 0) skip_through(stream, message.done());
   advance(client, stream);
   switch (message.body_type()) {
     case wire::Body::Seen:
@@ -62,6 +52,7 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
     const bool expected = running != nullptr && running->granted && !running->data_here;
     return expected ? service_.place(message, bytes) : base::Sink::nowhere();
   }
+  if (message.done() >= stream.next && part_ != 0) skip_through(stream, message.done());
   // A large payload of an early or repeated request is not worth the memory. Only a repeated get needs its payload.
   const bool repeated_get = message.seq() < stream.next && is_get(message);
   if (message.seq() != stream.next && !repeated_get) return base::Sink::nowhere();
@@ -72,6 +63,7 @@ void Server::start(base::Peer client, Stream& stream, const wire::Message& messa
                    const base::SinkRef& staged) {
   const Seq seq = stream.next++;
   ++started_[static_cast<uint8_t>(message.body_type())];
+  if (message.body_type() == wire::Body::Skip) return mark_finished(client, stream, seq);
   stream.starting = seq;
   stream.start_state = {message.body_type()};
   service_.on_request({client, seq}, message, payload, staged);
@@ -92,11 +84,47 @@ void Server::start_early(base::Peer client) {
   }
 }
 
+/// The client has the answers to all requests up to `done`. A former back-up has not seen those that only read.
+void Server::skip_through(Stream& stream, Seq done) {
+  stream.next = done + 1;
+  stream.done = std::max(stream.done, done);
+  stream.finished.erase(stream.finished.begin(), stream.finished.upper_bound(done));
+  stream.early.erase(stream.early.begin(), stream.early.upper_bound(done));
+}
+
+base::Status Server::replay(const Asked& asked, Seq done, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  Stream& stream = streams_[asked.client];
+  if (done >= asked.seq || asked.seq > std::max(stream.next, done + 1) + kMaxGap)
+    return base::error(MV_EPROTOCOL, "a replayed request has number {} after {}, and its client has the answers up to {}", asked.seq, stream.next - 1, done);
+  acknowledged(stream, done);
+  if (done >= stream.next) skip_through(stream, done);
+  advance(asked.client, stream);
+  if (asked.seq < stream.next) {  // a get whose answer was lost
+    if (find_running(stream, asked.seq) != nullptr) return {};
+    stream.running.emplace(asked.seq, Running{message.body_type()});
+    service_.on_request(asked, message, payload, staged);
+    return {};
+  }
+  while (stream.next < asked.seq) mark_finished(asked.client, stream, stream.next++);
+  start(asked.client, stream, message, payload, staged);
+  return {};
+}
+
+void Server::replay_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  Running* const running = find_running(streams_[asked.client], asked.seq);
+  if (running == nullptr || std::exchange(running->data_here, true)) return;
+  service_.on_data(asked, payload, staged);
+}
+
+void Server::replay_cancel(const Asked& asked) {
+  if (find_running(streams_[asked.client], asked.seq) != nullptr) service_.on_cancel(asked);
+}
+
 /// Keeps a request that arrived before its predecessor, and reports the gap to the client once.
 void Server::stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   if (std::exchange(stream.gap_told, stream.next) != stream.next) send_progress(client, stream, message.seq() - 1);
   if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return;
-  Early early{copy_header(message), {payload.begin(), payload.end()}};
+  Early early{wire::copy_header(message), {payload.begin(), payload.end()}};
   const size_t bytes = early.header.size() + early.payload.size();
   if (stream.early.emplace(message.seq(), std::move(early)).second) stream.early_bytes += bytes;
 }
@@ -175,6 +203,7 @@ Server::Stream* Server::take_running(const Asked& asked, Running* running) {
 
 void Server::send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame) {
   wire::stamp(frame, seq, stream.done);
+  if (part_ != 0) wire::stamp_part(frame, part_);
   stream.owes_ack = false;
   link_.send(client, frame);
 }

@@ -18,6 +18,8 @@ namespace mv::rpc {
 class Server {
  public:
   Server(base::Link& link, Service& service) : link_(link), service_(service) {}
+  /// These are the streams of a part: see Message.part.
+  void set_part(uint32_t part) { part_ = part; }
 
   /// Messages from clients: requests, Data, Probe, Cancel, Seen.
   void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
@@ -25,6 +27,13 @@ class Server {
   void on_lost(base::Peer client) { streams_.erase(client); }
   /// Makes the client retransmit its unanswered requests, which were dropped here.
   void ask_again(base::Peer client) { send_progress(client, streams_[client], UINT64_MAX); }
+
+  /// Repeats what the server of another process has done, in a copy of its streams (engine/replica/): the start of a request, with the
+  /// `done` of its message, the arrival of its granted payload, and its cancellation. Numbers that were left out were reads.
+  /// MV_EPROTOCOL for numbers that no server can have passed on.
+  base::Status replay(const Asked& asked, Seq done, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void replay_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void replay_cancel(const Asked& asked);
 
   /// Answers a request with a frame from FrameBuilder. Ignored if the client is gone or has its answer.
   void answer(const Asked& asked, base::Frame frame);
@@ -88,6 +97,7 @@ class Server {
   void start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
              const base::SinkRef& staged);
   void start_early(base::Peer client);
+  void skip_through(Stream& stream, Seq done);
   void stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
@@ -105,6 +115,7 @@ class Server {
 
   base::Link& link_;
   Service& service_;
+  uint32_t part_ = 0;  ///< 0: the streams of the node itself
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
   std::vector<base::Peer> dirty_;

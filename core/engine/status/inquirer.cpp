@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 namespace {
 /// Deadline for the answers of members, and interval of repeated requests.
 constexpr base::Nanos kPatience = 1s, kAgain = 250ms;
+/// A display is updated again soon: it shows early who does not answer.
+constexpr base::Nanos kLivePatience = 500ms;
 /// Deadline for the master, which waits for its members first.
 constexpr base::Nanos kMastersPatience = 2 * kPatience;
 constexpr base::Nanos kLook = 1s, kLeastLook = 50ms;
@@ -47,12 +49,12 @@ bool Inquirer::master_answers() const {
   return silence.has_value() && *silence <= patience_with_master(cluster_.self());
 }
 
-void Inquirer::ask(bool json, Told told) {
-  if (!master_answers()) return gather({json, std::move(told)});
+void Inquirer::ask(const Form& form, Told told) {
+  if (!master_answers()) return gather({form, std::move(told)});
   const base::Nanos now = clock_.now();
   const uint64_t number = ++numbers_;
-  relays_.emplace(number, Relay{{json, std::move(told)}, now + kAgain, now + kMastersPatience});
-  send_inquire(cluster_.master(), number, true, json);
+  relays_.emplace(number, Relay{{form, std::move(told)}, now + kAgain, now + kMastersPatience});
+  send_inquire(cluster_.master(), number, true, form);
 }
 
 /// The master has not answered: collects the reports here.
@@ -65,27 +67,31 @@ void Inquirer::relay_over(uint64_t number) {
 }
 
 void Inquirer::gather(Asker asker) {
-  if (!gathering_) {
+  const bool live = asker.form.live;
+  std::optional<Gathering>& gathering = this->gathering(live);
+  if (!gathering) {
     const base::Nanos now = clock_.now();
-    gathering_.emplace(Gathering{});  // clang 14 does not accept it as default-constructible
-    gathering_->number = ++numbers_;
-    gathering_->again = now + kAgain;
-    gathering_->until = now + kPatience;
+    gathering.emplace(Gathering{});  // clang 14 does not accept it as default-constructible
+    gathering->number = ++numbers_;
+    gathering->live = live;
+    gathering->again = now + kAgain;
+    gathering->until = now + (live ? kLivePatience : kPatience);
     for (const cluster::Member& member : cluster_.view().members)
       if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.contacts().silence(member.peer))
-        gathering_->awaited.insert(member.peer);
-    for (const base::Peer peer : gathering_->awaited) send_inquire(peer, gathering_->number, false, false);
+        gathering->awaited.insert(member.peer);
+    for (const base::Peer peer : gathering->awaited) send_inquire(peer, gathering->number, false, {false, live});
   }
-  gathering_->askers.push_back(std::move(asker));
-  if (gathering_->awaited.empty()) end_gathering();
+  gathering->askers.push_back(std::move(asker));
+  if (gathering->awaited.empty()) end_gathering(live);
 }
 
-void Inquirer::end_gathering() {
-  Gathering over = std::move(*gathering_);
-  gathering_.reset();  // first, because the callbacks may ask again
-  over.reports[cluster_.self().peer] = report();
-  last_ = Picture{clock_.now(), overview(std::move(over.reports)), "", ""};
-  for (const Asker& asker : over.askers) asker.told(std::string(last_->as(asker.json)));
+void Inquirer::end_gathering(bool live) {
+  Gathering over = std::move(*gathering(live));
+  gathering(live).reset();  // first, because the callbacks may ask again
+  over.reports[cluster_.self().peer] = report(live);
+  std::optional<Picture>& picture = last(live);
+  picture = Picture{clock_.now(), overview(std::move(over.reports), live), "", ""};
+  for (const Asker& asker : over.askers) asker.told(std::string(picture->as(asker.form.json)));
 }
 
 const std::string& Inquirer::Picture::as(bool as_json) {
@@ -94,28 +100,28 @@ const std::string& Inquirer::Picture::as(bool as_json) {
   return rendered;
 }
 
-Overview Inquirer::overview(std::map<base::Peer, Report> reports) const {
-  Overview overview{cluster_.view(), cluster_.self().peer, cluster_.missing_joiners(), std::move(reports), {}};
+Overview Inquirer::overview(std::map<base::Peer, Report> reports, bool live) const {
+  Overview overview{cluster_.view(), cluster_.self().peer, cluster_.missing_joiners(), std::move(reports), {}, live, cluster_.self().replicas};
   for (const cluster::Member& member : overview.view.members)
     if (const auto silence = cluster_.contacts().silence(member.peer)) overview.silence.emplace(member.peer, *silence);
   return overview;
 }
 
-void Inquirer::send_inquire(base::Peer to, uint64_t number, bool whole, bool json) {
-  link_.send(to, builder_.finish(wire::Body::Inquire, wire::CreateInquire(builder_.fbb(), number, whole, json)));
+void Inquirer::send_inquire(base::Peer to, uint64_t number, bool whole, const Form& form) {
+  link_.send(to, builder_.finish(wire::Body::Inquire, wire::CreateInquire(builder_.fbb(), number, whole, form.json, form.live)));
 }
 
 // ---- answering
 
 void Inquirer::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   if (const auto* inquire = message.body_as_Inquire()) {
-    if (inquire->whole()) return answer_whole(from, inquire->number(), inquire->json());
-    const auto written = write_report(builder_.fbb(), inquire->number(), report());
+    if (inquire->whole()) return answer_whole(from, inquire->number(), {inquire->json(), inquire->live()});
+    auto& fbb = builder_.fbb();
+    const auto written = inquire->log() ? write_log(fbb, inquire->number(), base::log_tail())
+                                        : write_report(fbb, inquire->number(), report(inquire->live()));
     link_.send(from, builder_.finish(wire::Body::Report, written));
   } else if (const auto* report = message.body_as_Report()) {
-    if (!gathering_ || report->number() != gathering_->number || gathering_->awaited.erase(from) == 0) return;
-    gathering_->reports[from] = read_report(*report);
-    if (gathering_->awaited.empty()) end_gathering();
+    on_report(from, *report);
   } else if (const auto* told = message.body_as_Overview()) {
     const auto relay = relays_.find(told->number());
     if (relay == relays_.end() || from != cluster_.master()) return;
@@ -138,30 +144,63 @@ base::SinkRef Inquirer::place(base::Peer from, const wire::Message& message, siz
   return base::Sink::into({memory.get(), bytes}, memory);
 }
 
-void Inquirer::answer_whole(base::Peer to, uint64_t number, bool json) {
+void Inquirer::on_report(base::Peer from, const wire::Report& report) {
+  if (logs_.take(from, report)) return;
+  for (std::optional<Gathering>& gathering : gatherings_) {
+    if (!gathering || report.number() != gathering->number || gathering->awaited.erase(from) == 0) continue;
+    gathering->reports[from] = read_report(report);
+    if (gathering->awaited.empty()) end_gathering(gathering->live);
+    return;
+  }
+}
+
+/// False if the question is being answered already, or is one too many.
+bool Inquirer::takes_question(base::Peer from, uint64_t number) {
   const ptrdiff_t open =
-      std::count_if(answering_.begin(), answering_.end(), [&](const auto& entry) { return entry.first == to; });
-  if (open >= kMostQuestions || !answering_.emplace(to, number).second) return;
-  gather({json, [this, to, number](const std::string& text) {
+      std::count_if(answering_.begin(), answering_.end(), [&](const auto& entry) { return entry.first == from; });
+  return open < kMostQuestions && answering_.emplace(from, number).second;
+}
+
+void Inquirer::answer_log(base::Peer to, uint64_t number, uint32_t rank, bool json) {
+  if (!takes_question(to, number)) return;
+  const auto& members = cluster_.view().members;
+  const auto member = std::ranges::find(members, rank, &cluster::Member::rank);
+  const LogQuestions::Answer answer = [this, to, number, rank, json](const base::Result<base::LogTail>& told) {
+    if (answering_.erase({to, number}) == 0) return;
+    if (!told.ok()) return send_overview(to, number, told.status().text(), told.status().code());
+    send_overview(to, number, json ? log_json(rank, told.value()) : log_text(told.value()));
+  };
+  if (member == members.end()) return answer(base::error(MV_ENOTFOUND, "there is no process of rank {}", rank));
+  if (member->peer == cluster_.self().peer) return answer(base::log_tail());
+  if (cluster_.contacts().silence(member->peer)) return logs_.ask(member->peer, rank, ++numbers_, answer);
+  answer(base::error(MV_EPEERLOST, "there is no connection to the process of rank {}", rank));
+}
+
+void Inquirer::answer_whole(base::Peer to, uint64_t number, const Form& form) {
+  if (!takes_question(to, number)) return;
+  gather({form, [this, to, number](const std::string& text) {
             answering_.erase({to, number});
             send_overview(to, number, text);
           }});
 }
 
-void Inquirer::send_overview(base::Peer to, uint64_t number, const std::string& text) {
+void Inquirer::send_overview(base::Peer to, uint64_t number, const std::string& text, mv_status status) {
   const auto payload = base::Payload::copy(std::as_bytes(std::span(text)));
-  link_.send(to, builder_.finish(wire::Body::Overview, wire::CreateOverview(builder_.fbb(), number), payload));
+  link_.send(to, builder_.finish(wire::Body::Overview, wire::CreateOverview(builder_.fbb(), number, status), payload));
 }
 
 void Inquirer::on_observer_message(base::Peer from, const wire::Message& message) {
   const auto* inquire = message.body_as_Inquire();
-  if (last_ && clock_.now() - last_->at < kFresh)
-    return send_overview(from, inquire->number(), last_->as(inquire->json()));
-  answer_whole(from, inquire->number(), inquire->json());
+  if (inquire->log()) return answer_log(from, inquire->number(), inquire->rank(), inquire->json());
+  std::optional<Picture>& picture = last(inquire->live());
+  if (picture && clock_.now() - picture->at < kFresh)
+    return send_overview(from, inquire->number(), picture->as(inquire->json()));
+  answer_whole(from, inquire->number(), {inquire->json(), inquire->live()});
 }
 
 void Inquirer::on_lost(base::Peer peer) {
-  if (gathering_ && gathering_->awaited.erase(peer) > 0 && gathering_->awaited.empty()) end_gathering();
+  for (std::optional<Gathering>& gathering : gatherings_)
+    if (gathering && gathering->awaited.erase(peer) > 0 && gathering->awaited.empty()) end_gathering(gathering->live);
   std::erase_if(answering_, [&](const auto& entry) { return entry.first == peer; });
   if (peer != cluster_.master()) return;
   for (auto& [number, relay] : relays_) relay.until = clock_.now();
@@ -170,7 +209,11 @@ void Inquirer::on_lost(base::Peer peer) {
 // ---- the report of this node
 
 std::vector<cluster::Wait> Inquirer::waits() const {
-  std::vector<cluster::Wait> waits = server_.waits();
+  std::vector<cluster::Wait> waits;
+  for (const table::Server* tables : parts_.served()) {
+    const auto held = tables->waits();
+    waits.insert(waits.end(), held.begin(), held.end());
+  }
   for (auto& more : {cluster_.waits(), coordinator_.waits(), commands_.waits()}) waits.insert(waits.end(), more.begin(), more.end());
   return waits;
 }
@@ -195,15 +238,16 @@ std::vector<PeerState> Inquirer::peers() const {
   return peers;
 }
 
-Report Inquirer::report() const {
+Report Inquirer::report(bool live) const {
   Report report;
   report.phase = cluster_.phase();
   report.uptime = clock_.now() - started_;
   report.metrics = metrics_;
   report.in_flight = client_.in_flight();
   report.peers = peers();
+  if (live && cluster_.view().members.size() > kMostMembersWithPairs) shorten_peers(report);
   report.reported = reported_.latest(clock_.now());
-  report.held = server_.states();
+  report.held = held();
   report.waits = waits();
   const base::Peer self = cluster_.self().peer;
   if (const int64_t worker = cluster_.view().worker_id(self); worker >= 0) {
@@ -213,6 +257,19 @@ Report Inquirer::report() const {
     report.waits.insert(report.waits.end(), calls.begin(), calls.end());
   }
   return report;
+}
+
+/// The tables served here. Of one that has two parts here, after a takeover, both together.
+std::vector<table::TableState> Inquirer::held() const {
+  std::map<std::string, table::TableState> by_name;
+  for (const table::Server* tables : parts_.served())
+    for (table::TableState& state : tables->states()) {
+      const auto [known, is_new] = by_name.try_emplace(state.name, state);
+      if (!is_new) merge(known->second, state);
+    }
+  std::vector<table::TableState> held;
+  for (auto& [name, state] : by_name) held.push_back(std::move(state));
+  return held;
 }
 
 /// The calls of this node's program, as far as it knows by itself what they wait for.
@@ -253,7 +310,7 @@ void Inquirer::note_stuck(const std::set<std::string>& what) {
   }
   if (fresh.empty()) return;
   const double limit = std::chrono::duration<double>(cluster_.self().stuck_after).count();
-  gather({false, [fresh, limit](const std::string& text) {
+  gather({{}, [fresh, limit](const std::string& text) {
             base::log_warn("{}: no progress for {:g} s\n{}", fresh, limit, text);
           }});
 }
@@ -285,26 +342,30 @@ void Inquirer::look() {
 // ---- time
 
 base::Nanos Inquirer::next_deadline() const {
-  base::Nanos next = next_look_;
-  if (gathering_) next = std::min({next, gathering_->again, gathering_->until});
+  base::Nanos next = std::min(next_look_, logs_.next_deadline());
+  for (const std::optional<Gathering>& gathering : gatherings_)
+    if (gathering) next = std::min({next, gathering->again, gathering->until});
   for (const auto& [number, relay] : relays_) next = std::min({next, relay.again, relay.until});
   return next;
 }
 
 void Inquirer::tick() {
   const base::Nanos now = clock_.now();
-  if (gathering_ && now >= gathering_->until) {
-    end_gathering();
-  } else if (gathering_ && now >= gathering_->again) {
-    gathering_->again = now + kAgain;
-    for (const base::Peer peer : gathering_->awaited) send_inquire(peer, gathering_->number, false, false);
+  for (std::optional<Gathering>& gathering : gatherings_) {
+    if (gathering && now >= gathering->until) {
+      end_gathering(gathering->live);
+    } else if (gathering && now >= gathering->again) {
+      gathering->again = now + kAgain;
+      for (const base::Peer peer : gathering->awaited) send_inquire(peer, gathering->number, false, {false, gathering->live});
+    }
   }
+  logs_.tick();
   std::vector<uint64_t> over;
   for (auto& [number, relay] : relays_) {
     if (now >= relay.until) over.push_back(number);
     if (now < relay.again) continue;
     relay.again = now + kAgain;
-    send_inquire(cluster_.master(), number, true, relay.asker.json);
+    send_inquire(cluster_.master(), number, true, relay.asker.form);
   }
   for (const uint64_t number : over) relay_over(number);
   if (now >= next_look_) look();

@@ -1,6 +1,7 @@
 #pragma once
 // Status requests: asks all members for their reports, and answers such requests.
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -14,10 +15,11 @@
 #include "engine/checkpoint/coordinator.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
+#include "engine/replica/parts.hpp"
+#include "engine/status/log_questions.hpp"
 #include "engine/status/overview.hpp"
 #include "engine/table/client/client.hpp"
 #include "engine/table/server/commands.hpp"
-#include "engine/table/server/server.hpp"
 
 namespace mv::status {
 
@@ -35,13 +37,13 @@ class Inquirer {
   using Paths = std::function<Path(base::Peer)>;
 
   Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const table::Client& client,
-           const table::Server& server, const checkpoint::Coordinator& coordinator, const table::Commands& commands,
+           const replica::Parts& parts, const checkpoint::Coordinator& coordinator, const table::Commands& commands,
            const collective::Groups& groups)
       : clock_(clock),
         link_(link),
         cluster_(cluster),
         client_(client),
-        server_(server),
+        parts_(parts),
         coordinator_(coordinator),
         commands_(commands),
         groups_(groups) {}
@@ -56,7 +58,7 @@ class Inquirer {
   ReportedNumbers& reported() { return reported_; }
 
   /// Calls `told` with the status of the cluster, within a few seconds even if members do not answer.
-  void ask(bool json, Told told);
+  void ask(const Form& form, Told told);
 
   /// Inquire, Report, Overview and Stuck.
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
@@ -66,8 +68,8 @@ class Inquirer {
   base::SinkRef place(base::Peer from, const wire::Message& message, size_t bytes);
   void on_lost(base::Peer peer);
 
-  /// What this node knows by itself.
-  Report report() const;
+  /// What this node knows by itself. live: see MV_LIVE.
+  Report report(bool live = false) const;
   /// The oldest call in which this node's program waits; empty if there is none.
   std::string own_wait() const;
 
@@ -76,12 +78,13 @@ class Inquirer {
 
  private:
   struct Asker {
-    bool json;
+    Form form;
     Told told;
   };
   /// One collection of reports, and the callers that wait for it.
   struct Gathering {
     uint64_t number = 0;
+    bool live = false;
     std::set<base::Peer> awaited;
     std::map<base::Peer, Report> reports;
     std::vector<Asker> askers;
@@ -106,14 +109,20 @@ class Inquirer {
 
   bool master_answers() const;
   void gather(Asker asker);
-  void end_gathering();
-  Overview overview(std::map<base::Peer, Report> reports) const;
-  void send_inquire(base::Peer to, uint64_t number, bool whole, bool json);
-  void answer_whole(base::Peer to, uint64_t number, bool json);
-  void send_overview(base::Peer to, uint64_t number, const std::string& text);
+  void end_gathering(bool live);
+  std::optional<Gathering>& gathering(bool live) { return gatherings_[live ? 1 : 0]; }
+  std::optional<Picture>& last(bool live) { return last_[live ? 1 : 0]; }
+  Overview overview(std::map<base::Peer, Report> reports, bool live) const;
+  void send_inquire(base::Peer to, uint64_t number, bool whole, const Form& form);
+  bool takes_question(base::Peer from, uint64_t number);
+  void answer_whole(base::Peer to, uint64_t number, const Form& form);
+  void answer_log(base::Peer to, uint64_t number, uint32_t rank, bool json);
+  void on_report(base::Peer from, const wire::Report& report);
+  void send_overview(base::Peer to, uint64_t number, const std::string& text, mv_status status = MV_OK);
   void relay_over(uint64_t number);
   std::vector<cluster::Wait> waits() const;
   std::vector<cluster::Wait> own_waits() const;
+  std::vector<table::TableState> held() const;
   std::vector<PeerState> peers() const;
 
   void look();
@@ -125,7 +134,7 @@ class Inquirer {
   base::Link& link_;
   cluster::Cluster& cluster_;
   const table::Client& client_;
-  const table::Server& server_;
+  const replica::Parts& parts_;
   const checkpoint::Coordinator& coordinator_;
   const table::Commands& commands_;
   const collective::Groups& groups_;
@@ -134,9 +143,10 @@ class Inquirer {
   ReportedNumbers reported_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;
-  std::optional<Gathering> gathering_;
-  std::optional<Picture> last_;
+  std::array<std::optional<Gathering>, 2> gatherings_;   ///< for people and programs; live
+  std::array<std::optional<Picture>, 2> last_;           ///< likewise
   std::map<uint64_t, Relay> relays_;                     ///< by number
+  LogQuestions logs_{clock_, link_};
   std::set<std::pair<base::Peer, uint64_t>> answering_;  ///< peers' unanswered requests for the whole status
   std::deque<Sample> samples_;                           ///< of the last seconds, the oldest first
   std::map<std::string, base::Nanos> stuck_told_;        ///< logged stalls, and when each was last seen

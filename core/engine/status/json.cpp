@@ -1,6 +1,8 @@
 // The overview as JSON, for programs.
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "base/json_writer.hpp"
@@ -46,7 +48,20 @@ void write_traffic(JsonWriter& json, const PeerState& state) {
   json.field("received_bytes_per_second", state.receive_rate);
 }
 
-void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
+void write_peers(JsonWriter& json, const Ranks& ranks, const Report& report) {
+  json.array("peers", [&] {
+    for (const PeerState& each : report.peers)
+      json.object([&] {
+        json.field("rank", ranks.of(each.peer));
+        json.field("transport", each.path.transport);
+        json.field("cipher", each.path.cipher);
+        write_traffic(json, each);
+        json.field("silence_seconds", seconds(each.silence));
+      });
+  });
+}
+
+void write_report(JsonWriter& json, const Report& report) {
   json.field("phase", report.phase);
   json.field("uptime_seconds", seconds(report.uptime));
   json.field("metrics", text_or_null(report.metrics));
@@ -62,14 +77,8 @@ void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
         json.field("seconds", seconds(each.age));
       });
   });
-  json.array("peers", [&] {
-    for (const PeerState& each : report.peers)
-      json.object([&] {
-        json.field("rank", ranks.of(each.peer));
-        json.field("transport", each.path.transport);
-        write_traffic(json, each);
-        json.field("silence_seconds", seconds(each.silence));
-      });
+  json.object("transports", [&] {
+    for (const auto& [transport, count] : transports_of(report)) json.field(transport, count);
   });
 }
 
@@ -87,7 +96,29 @@ void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks
   json.field("silence_seconds", silence_of(overview, member.peer));
   const auto found = overview.reports.find(member.peer);
   json.field("answered", found != overview.reports.end());
-  if (found != overview.reports.end()) write_report(json, ranks, found->second);
+  if (found == overview.reports.end()) return;
+  write_report(json, found->second);
+  if (!overview.is_short()) write_peers(json, ranks, found->second);
+}
+
+/// The pairs with the most bytes per second.
+void write_busiest(JsonWriter& json, const Overview& overview, const Ranks& ranks) {
+  std::vector<std::pair<base::Peer, const PeerState*>> pairs;
+  for (const auto& [peer, report] : overview.reports)
+    for (const PeerState& each : report.peers)
+      if (!each.path.transport.empty()) pairs.emplace_back(peer, &each);
+  const size_t shown = std::min(pairs.size(), kBusiestPairs);
+  const auto rate = [](const auto& pair) { return pair.second->send_rate; };
+  std::ranges::partial_sort(pairs, pairs.begin() + static_cast<ptrdiff_t>(shown), std::ranges::greater(), rate);
+  json.array("busiest", [&] {
+    for (const auto& [from, to] : std::span(pairs).first(shown))
+      json.object([&] {
+        json.field("from", ranks.of(from));
+        json.field("to", ranks.of(to->peer));
+        json.field("transport", to->path.transport);
+        json.field("sent_bytes_per_second", to->send_rate);
+      });
+  });
 }
 
 void write_table(JsonWriter& json, const cluster::View& view, const TableOverview& table) {
@@ -115,6 +146,12 @@ void write_table(JsonWriter& json, const cluster::View& view, const TableOvervie
         json.field("memory_bytes", part.memory_bytes);
       });
   });
+}
+
+void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks, const cluster::Member& server) {
+  json.field("server", number_or_null(view.server_id(server.peer)));
+  json.field("served_by", ranks.of(view.serving(server)));
+  json.field("backup", ranks.of(view.keeping_copy(server)));
 }
 
 void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {
@@ -172,8 +209,21 @@ std::string to_json(const Overview& overview) {
     json.field("missing", overview.missing);
     write_list(json, "members", view.members, [&](const cluster::Member& member) { write_member(json, overview, ranks, member); });
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
+    if (overview.replicas > 0)
+      write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
     write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
     write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });
+    if (overview.is_short()) write_busiest(json, overview, ranks);
+  });
+  return json.take();
+}
+
+std::string log_json(uint32_t rank, const base::LogTail& tail) {
+  JsonWriter json;
+  json.object([&] {
+    json.field("rank", rank);
+    json.field("lines", tail.lines);
+    json.field("left_out", tail.left_out);
   });
   return json.take();
 }

@@ -13,21 +13,6 @@ namespace {
 /// Waits for an answer are shown from this age on.
 constexpr base::Nanos kSlowAnswer = 1s;
 
-void merge(table::TableState& into, const table::TableState& from) {
-  for (const table::Tally& tally : from.tallies) {
-    const auto same = std::find_if(into.tallies.begin(), into.tallies.end(),
-                                   [&](const table::Tally& t) { return t.worker == tally.worker; });
-    if (same == into.tallies.end()) {
-      into.tallies.push_back(tally);
-      continue;
-    }
-    same->adds = std::max(same->adds, tally.adds);
-    same->gets = std::max(same->gets, tally.gets);
-    same->clock = std::max(same->clock, tally.clock);
-  }
-  into.complete = into.complete && from.complete;
-}
-
 void note_own_words(TableOverview& table, const table::TableState& own) {
   auto& tallies = table.state.tallies;
   for (const table::Tally& tally : own.tallies) {
@@ -53,6 +38,22 @@ void merge(cluster::Wait& into, const cluster::Wait& from) {
 }
 
 }  // namespace
+
+void merge(table::TableState& into, const table::TableState& from) {
+  for (const table::Tally& tally : from.tallies) {
+    const auto same = std::find_if(into.tallies.begin(), into.tallies.end(),
+                                   [&](const table::Tally& t) { return t.worker == tally.worker; });
+    if (same == into.tallies.end()) {
+      into.tallies.push_back(tally);
+      continue;
+    }
+    same->adds = std::max(same->adds, tally.adds);
+    same->gets = std::max(same->gets, tally.gets);
+    same->clock = std::max(same->clock, tally.clock);
+  }
+  into.complete = into.complete && from.complete;
+  if (from.part) into.part = into.part ? table::Part{into.part->stored + from.part->stored, into.part->memory_bytes + from.part->memory_bytes} : from.part;
+}
 
 std::vector<TableOverview> tables_of(const Overview& overview) {
   std::map<std::string, TableOverview> tables;
@@ -107,17 +108,6 @@ std::vector<cluster::Wait> waits_of(const Overview& overview) {
       waits.push_back(std::move(wait));
   std::stable_sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.age > b.age; });
   return waits;
-}
-
-PeerState total_of(const Report& report) {
-  PeerState total;
-  for (const PeerState& each : report.peers) {
-    total.path.sent += each.path.sent;
-    total.path.received += each.path.received;
-    total.send_rate += each.send_rate;
-    total.receive_rate += each.receive_rate;
-  }
-  return total;
 }
 
 }  // namespace mv::status

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
+#include "base/result.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/status/form.hpp"
 #include "engine/status/report.hpp"
 
 namespace mv::status {
@@ -19,7 +22,19 @@ struct Overview {
   std::string missing;                        ///< while joining: which processes have not arrived
   std::map<base::Peer, Report> reports;       ///< of the members that answered
   std::map<base::Peer, base::Nanos> silence;  ///< of the connected members
+  bool live = false;                          ///< see Form
+  uint32_t replicas = 0;                      ///< of each server's tables
+
+  /// Whether the reports have the busiest peers only.
+  bool is_short() const { return live && view.members.size() > kMostMembersWithPairs; }
 };
+
+/// The last lines of a member's log.
+std::string log_text(const base::LogTail& tail);
+std::string log_json(uint32_t rank, const base::LogTail& tail);
+
+/// Adds what another server, or another part of the same one, says of a table.
+void merge(table::TableState& into, const table::TableState& from);
 
 /// A table, merged from all reports. A worker's tally is the one that it reports itself; without it, the maximum that
 /// any server has counted.
@@ -43,9 +58,6 @@ struct GroupOverview {
   std::string broken;                         ///< the first reported reason; empty: the group is not broken
 };
 std::vector<GroupOverview> groups_of(const Overview& overview);
-
-/// The total traffic of a member with all others.
-PeerState total_of(const Report& report);
 
 /// "worker 1 waits 12.3 s in get #41 of "weights" for worker 3 (has made 40 of 41 adds; last heard 12.1 s ago)"
 std::string sentence_of(const Overview& overview, const cluster::Wait& wait);

@@ -119,7 +119,41 @@ std::vector<cluster::Wait> read_waits(const flatbuffers::Vector<flatbuffers::Off
   return read;
 }
 
+/// "tcp", "tcp TLS_AES_128_GCM_SHA256"; empty without a path
+std::string kind_of(const Path& path) { return path.cipher.empty() ? path.transport : path.transport + " " + path.cipher; }
+
+void add_traffic(PeerState& total, const PeerState& more) {
+  total.path.sent += more.path.sent;
+  total.path.received += more.path.received;
+  total.send_rate += more.send_rate;
+  total.receive_rate += more.receive_rate;
+}
+
 }  // namespace
+
+PeerState total_of(const Report& report) {
+  PeerState total = report.rest;
+  for (const PeerState& each : report.peers) add_traffic(total, each);
+  return total;
+}
+
+void shorten_peers(Report& report) {
+  if (report.peers.size() <= kBusiestPairs) return;
+  const auto rest = report.peers.begin() + static_cast<ptrdiff_t>(kBusiestPairs);
+  std::ranges::nth_element(report.peers, rest, std::ranges::greater(), &PeerState::send_rate);
+  for (auto peer = rest; peer != report.peers.end(); ++peer) {
+    add_traffic(report.rest, *peer);
+    ++report.rest_transports[kind_of(peer->path)];
+  }
+  report.peers.erase(rest, report.peers.end());
+}
+
+std::map<std::string, uint32_t> transports_of(const Report& report) {
+  std::map<std::string, uint32_t> counts = report.rest_transports;
+  for (const PeerState& each : report.peers) ++counts[kind_of(each.path)];
+  counts.erase("");
+  return counts;
+}
 
 flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, const Report& report) {
   uint32_t left_out = report.left_out;
@@ -127,8 +161,9 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   size_t peers_room = kMostPeers, tallies_room = kMostTallies;
   Offsets<wire::PeerState> peers;
   for (const PeerState& each : std::span(report.peers).first(room.take(report.peers.size(), peers_room))) {
-    const auto transport = write_text(fbb, each.path.transport);
-    peers.push_back(wire::CreatePeerState(fbb, each.peer, transport, each.path.sent, each.path.received, each.send_rate, each.receive_rate, count(each.silence)));
+    const auto transport = write_text(fbb, each.path.transport), cipher = write_text(fbb, each.path.cipher);
+    peers.push_back(wire::CreatePeerState(fbb, each.peer, transport, each.path.sent, each.path.received, each.send_rate, each.receive_rate,
+                                          count(each.silence), cipher));
   }
   const auto own = fbb.CreateVector(write_tables(fbb, report.own, room, tallies_room));
   const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
@@ -144,7 +179,38 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   const auto phase = write_text(fbb, report.phase);
   const auto metrics = report.metrics.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.metrics);
   const auto list = fbb.CreateVector(peers);
-  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups, numbers);
+  const PeerState& sum = report.rest;
+  flatbuffers::Offset<wire::PeerState> rest;
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TransportCount>>> rest_transports;
+  if (!report.rest_transports.empty()) {
+    rest = wire::CreatePeerState(fbb, 0, 0, sum.path.sent, sum.path.received, sum.send_rate, sum.receive_rate);
+    Offsets<wire::TransportCount> counts;
+    for (const auto& [transport, members] : report.rest_transports)
+      counts.push_back(wire::CreateTransportCount(fbb, write_text(fbb, transport), members));
+    rest_transports = fbb.CreateVector(counts);
+  }
+  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups, numbers,
+                            rest, rest_transports);
+}
+
+flatbuffers::Offset<wire::Report> write_log(Builder& fbb, uint64_t number, const base::LogTail& tail) {
+  const auto lines = fbb.CreateVectorOfStrings(tail.lines);
+  wire::ReportBuilder written(fbb);
+  written.add_number(number);
+  written.add_log(lines);
+  written.add_log_left_out(tail.left_out);
+  return written.Finish();
+}
+
+base::LogTail read_log(const wire::Report& wire) {
+  base::LogTail tail;
+  if (wire.log() != nullptr)
+    for (const flatbuffers::String* line : *wire.log()) {
+      if (tail.lines.size() >= base::kMostKeptLines) break;
+      tail.lines.push_back(line->str().substr(0, 2 * base::kLongestKeptLine));
+    }
+  tail.left_out = wire.log_left_out();
+  return tail;
 }
 
 Report read_report(const wire::Report& wire) {
@@ -154,13 +220,21 @@ Report read_report(const wire::Report& wire) {
   report.in_flight = wire.in_flight();
   if (wire.peers() != nullptr)
     for (const wire::PeerState* each : *wire.peers())
-      report.peers.push_back({each->peer(), {text(each->transport()), each->sent(), each->received()}, finite(each->send_rate()), finite(each->receive_rate()), span(each->silence_ns())});
+      report.peers.push_back({each->peer(),
+                              {text(each->transport()), each->sent(), each->received(), text(each->cipher())},
+                              finite(each->send_rate()),
+                              finite(each->receive_rate()),
+                              span(each->silence_ns())});
   report.own = read_tables(wire.own());
   report.held = read_tables(wire.held());
   report.waits = read_waits(wire.waits());
   report.groups = read_groups(wire.groups());
   if (wire.reported() != nullptr)
     for (const wire::Reported* each : *wire.reported()) report.reported.push_back({text(each->name()), each->value(), each->count(), span(each->age_ns())});
+  if (const wire::PeerState* rest = wire.rest())
+    report.rest = {0, {"", rest->sent(), rest->received(), ""}, finite(rest->send_rate()), finite(rest->receive_rate()), {}};
+  if (wire.rest_transports() != nullptr)
+    for (const wire::TransportCount* each : *wire.rest_transports()) report.rest_transports[text(each->transport())] += each->count();
   report.left_out = wire.left_out();
   report.metrics = text(wire.metrics());
   return report;

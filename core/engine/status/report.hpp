@@ -2,10 +2,12 @@
 // The report of one member about itself, and its form on the wire.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/log.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/group_state.hpp"
 #include "engine/status/reported_numbers.hpp"
@@ -18,6 +20,7 @@ namespace mv::status {
 struct Path {
   std::string transport;            ///< "shm", "tcp", …; empty if there is none
   uint64_t sent = 0, received = 0;  ///< bytes
+  std::string cipher;               ///< by which it is encrypted: "TLS_AES_128_GCM_SHA256"; empty if it is not
 };
 
 struct PeerState {
@@ -33,6 +36,8 @@ struct Report {
   std::string metrics;     ///< the HTTP address of its metrics; empty if it serves none
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
   std::vector<PeerState> peers;
+  PeerState rest;                                   ///< the sum of those that shorten_peers() left out
+  std::map<std::string, uint32_t> rest_transports;  ///< how many those are, by transport and cipher
   std::vector<table::TableState> own;   ///< its own calls on tables, as a worker
   std::vector<table::TableState> held;  ///< the tables that it holds, as a server
   std::vector<cluster::Wait> waits;
@@ -41,9 +46,21 @@ struct Report {
   uint32_t left_out = 0;                       ///< entries of the lists that did not fit into the message
 };
 
+/// With all peers, the status of hundreds of connected members is many MiB.
+inline constexpr size_t kMostMembersWithPairs = 32, kBusiestPairs = 20;
+/// Keeps the kBusiestPairs peers with the most bytes per second, and the sum of the others.
+void shorten_peers(Report& report);
+/// The total traffic of a member with all others.
+PeerState total_of(const Report& report);
+/// The number of connections, by transport.
+std::map<std::string, uint32_t> transports_of(const Report& report);
+
 /// Serializes a report. Cuts lists so that the message stays within the size limit of a header.
 flatbuffers::Offset<wire::Report> write_report(flatbuffers::FlatBufferBuilder& fbb, uint64_t number,
                                                const Report& report);
 Report read_report(const wire::Report& wire);
+/// The answer to a request for the log only.
+flatbuffers::Offset<wire::Report> write_log(flatbuffers::FlatBufferBuilder& fbb, uint64_t number, const base::LogTail& tail);
+base::LogTail read_log(const wire::Report& wire);
 
 }  // namespace mv::status

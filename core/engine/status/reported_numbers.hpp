@@ -30,7 +30,7 @@ class ReportedNumbers {
     const std::lock_guard lock(mutex_);
     auto found = numbers_.find(name);
     if (found == numbers_.end()) {
-      if (numbers_.size() >= kMostNames) return base::error(MV_EINVAL, "\"{}\" would be the name number {}; a process reports at most {}", name, kMostNames + 1, kMostNames);
+      if (numbers_.size() >= kMostNames) return base::error(MV_EINVAL, "\"{}\" is one too many: a process reports numbers under at most {} names", name, kMostNames);
       found = numbers_.emplace(name, Latest{}).first;
     }
     found->second = {value, found->second.count + 1, now};

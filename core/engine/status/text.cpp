@@ -21,6 +21,15 @@ std::string clean(std::string text) {
   return text;
 }
 
+/// The same for each line of a text.
+void append_lines(std::string& to, std::string_view text) {
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    to += clean(std::string(text.substr(at, end - at))) + "\n";
+    at = end + 1;
+  }
+}
+
 std::string in_seconds(base::Nanos span) { return fmt::format("{:.1f} s", std::chrono::duration<double>(span).count()); }
 
 std::string readable(double bytes) {
@@ -53,7 +62,7 @@ std::string roles_of(const cluster::View& view, const cluster::Member& member) {
 }
 
 std::string state_of(const Overview& overview, const cluster::Member& member) {
-  if (member.state == cluster::State::kLost) return "lost: " + clean(member.why);
+  if (member.state == cluster::State::kLost) return "lost";
   const auto report = overview.reports.find(member.peer);
   if (report != overview.reports.end())
     return member.state == cluster::State::kFinished ? "finished"
@@ -66,14 +75,21 @@ std::string state_of(const Overview& overview, const cluster::Member& member) {
 }
 
 /// "shm 2, tcp 1"
-std::string transports_of(const Report& report) {
-  std::map<std::string, size_t> counts;
-  for (const PeerState& each : report.peers)
-    if (!each.path.transport.empty()) ++counts[each.path.transport];
+std::string transports_text(const Report& report) {
   std::string transports;
-  for (const auto& [transport, count] : counts)
+  for (const auto& [transport, count] : transports_of(report))
     transports += fmt::format("{}{} {}", transports.empty() ? "" : ", ", clean(transport), count);
   return transports;
+}
+
+/// The reasons of the losses, which are too long for a column.
+void append_losses(std::string& text, const cluster::View& view) {
+  constexpr size_t kLossesShown = 16;
+  size_t lost = 0;
+  for (const cluster::Member& member : view.members)
+    if (member.state == cluster::State::kLost && ++lost <= kLossesShown)
+      text += fmt::format("rank {} is lost: {}\n", member.rank, clean(member.why));
+  if (lost > kLossesShown) text += fmt::format("and {} more losses\n", lost - kLossesShown);
 }
 
 void append_members(std::string& text, const Overview& overview) {
@@ -89,13 +105,14 @@ void append_members(std::string& text, const Overview& overview) {
       for (std::string cell :
            {in_seconds(report.uptime), readable(static_cast<double>(total.path.sent)),
             readable(static_cast<double>(total.path.received)), readable(total.send_rate), readable(total.receive_rate),
-            readable(static_cast<double>(report.in_flight)), transports_of(report)})
+            readable(static_cast<double>(report.in_flight)), transports_text(report)})
         row.push_back(std::move(cell));
     }
     row.resize(rows.front().size());
     rows.push_back(std::move(row));
   }
   append_rows(text, rows, {true, false, false, false, true, true, true, true, true, true, false});
+  append_losses(text, overview.view);
 }
 
 void append_tables(std::string& text, const Overview& overview) {
@@ -142,6 +159,21 @@ void append_reported(std::string& text, const Overview& overview) {
   text += "\n";
   append_rows(text, rows, {false, false, true, true, true});
   if (left_out > 0) text += fmt::format("and {} more numbers\n", left_out);
+}
+
+/// Appends who serves each server's part of the tables, and who keeps its copy, if they are kept twice.
+void append_parts(std::string& text, const Overview& overview) {
+  constexpr size_t kPartsShown = 64;
+  const cluster::View& view = overview.view;
+  if (overview.replicas == 0) return;
+  const auto name = [&](base::Peer peer) { return peer == base::kNobody ? std::string("nobody") : fmt::format("server {}", view.server_id(peer)); };
+  std::vector<Row> rows{{"tables of", "served by", "back-up"}};
+  const auto servers = view.servers();
+  for (const cluster::Member* server : std::span(servers).first(std::min(servers.size(), kPartsShown)))
+    rows.push_back({name(server->peer), name(view.serving(*server)), name(view.keeping_copy(*server))});
+  text += "\n";
+  append_rows(text, rows, {false, false, false});
+  if (servers.size() > kPartsShown) text += fmt::format("and {} more servers\n", servers.size() - kPartsShown);
 }
 
 /// Appends one row for each group, with as many ranks and operations as fit on a line.
@@ -198,6 +230,7 @@ std::string to_text(const Overview& overview) {
                                  seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);
+  append_parts(text, overview);
   append_groups(text, overview);
   append_reported(text, overview);
   const auto waits = waits_of(overview);
@@ -205,6 +238,13 @@ std::string to_text(const Overview& overview) {
   for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += sentence_of(overview, waits[i]) + "\n";
   if (waits.size() > kWaitsShown) text += fmt::format("and {} more waits\n", waits.size() - kWaitsShown);
   return text;
+}
+
+std::string log_text(const base::LogTail& tail) {
+  std::string text;
+  for (const std::string& line : tail.lines) append_lines(text, line);
+  if (tail.left_out > 0) text += fmt::format("{} further lines were not kept\n", tail.left_out);
+  return text.empty() ? "no lines\n" : text;
 }
 
 }  // namespace mv::status

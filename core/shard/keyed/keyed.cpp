@@ -283,6 +283,7 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
     }
     part->model = model;
   }
+  backs_up_.store(model->updater->keeps_backups(), std::memory_order_relaxed);
   model_ = std::move(model);
   return {};
 }

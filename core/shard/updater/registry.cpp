@@ -109,9 +109,4 @@ std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage)
   return std::make_unique<KindUpdater>(kind, spec.parameters, storage);
 }
 
-bool keeps_backups(const UpdaterSpec& spec) {
-  const Kind* kind = find_kind(spec.name);
-  return kind != nullptr && kind->keeps_backups;
-}
-
 }  // namespace mv::shard

@@ -100,7 +100,4 @@ std::string to_text(const UpdaterSpec& spec);
 /// The name of the updater with Updater::replaces(). A store's keys use it while they have no optimizer.
 inline constexpr const char* kReplacing = "replace";
 
-/// Updater::keeps_backups() of the updater of this spec.
-bool keeps_backups(const UpdaterSpec& spec);
-
 }  // namespace mv::shard

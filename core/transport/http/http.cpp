@@ -1,35 +1,18 @@
 #include "transport/http/http.hpp"
 
-#include <dlfcn.h>
-
 #include <charconv>
 
 #include "transport/http/module.hpp"
+#include "transport/module_file.hpp"
 
 namespace mv::transport {
 
 namespace {
 
-/// Loads the module from the folder of this library, or else from the loader's search path.
 base::Result<StartHttp> load_module() {
-  Dl_info here{};
-  std::string beside;
-  if (dladdr(reinterpret_cast<const void*>(&serve_http), &here) != 0 && here.dli_fname != nullptr) {
-    const std::string_view file = here.dli_fname;
-    const size_t slash = file.rfind('/');
-    if (slash != std::string_view::npos) beside = std::string(file.substr(0, slash + 1)) + kHttpModuleFile;
-  }
-  void* module = beside.empty() ? nullptr : dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const std::string why = module == nullptr && !beside.empty() ? dlerror() : "";
-  if (module == nullptr) module = dlopen(kHttpModuleFile, RTLD_NOW | RTLD_LOCAL);
-  if (module == nullptr) {
-    const char* last = dlerror();
-    return base::error(MV_ENOSYS, "metrics: the module {} can't be loaded; install it beside the library, or leave the setting out: {}", kHttpModuleFile,
-                       !why.empty() ? why.c_str() : last != nullptr ? last : "unknown");
-  }
-  void* const start = dlsym(module, kHttpModuleEntry);  // the module stays loaded: it may have threads
-  if (start == nullptr) return base::error(MV_ENOSYS, "metrics: {} is not a module of this library", kHttpModuleFile);
-  return reinterpret_cast<StartHttp>(start);
+  const auto start = load_from_module(kHttpModuleFile, kHttpModuleEntry, "metrics");
+  if (!start.ok()) return start.status();
+  return reinterpret_cast<StartHttp>(start.value());
 }
 
 /// Parses "port" or "host:port"; a host that contains colons is in brackets.

@@ -85,23 +85,88 @@ void Connection::continue_greeting() {
   }
   if (handshake_->state() == wire::Handshake::State::kDone) return owner_.on_greeted(*this);
   if (handshake_->state() == wire::Handshake::State::kFailed) return fail_greeting();
+  if (handshake_->state() == wire::Handshake::State::kTls && tls_ == nullptr) return owner_.on_deciding(*this);
   watch();
 }
 
+void Connection::encrypt(std::unique_ptr<TlsStream> stream) {
+  tls_ = std::move(stream);
+  take_tls_step();
+}
+
+/// Sends what TLS's handshake puts out, and continues the hello when it is complete.
+void Connection::take_tls_step() {
+  const bool complete = tls_->state() == TlsStream::State::kOpen;
+  flush();
+  if (tls_->state() == TlsStream::State::kFailed) return fail_tls();
+  if (!complete) return watch();
+  last_step_ = loop_.now();
+  const TlsStream::Binding& binding = tls_->binding();
+  const std::string_view channel(reinterpret_cast<const char*>(binding.data()), binding.size());
+  handshake_->encrypted(handshake_->tls() == wire::Tls::kMutual ? channel : "");
+  if (handshake_->undecided()) return owner_.on_deciding(*this);
+  watch();
+}
+
+/// Passes input to TLS's handshake. True once it is complete.
+bool Connection::read_tls_hello() {
+  while (state_ == State::kGreeting && tls_->state() == TlsStream::State::kGreeting) {
+    const std::span<std::byte> room = tls_->room();
+    const ssize_t got = receive_plain(room, {});
+    if (got < 0 && errno == EAGAIN) return false;
+    if (got <= 0) {
+      hello_ended(got);
+      return false;
+    }
+    if (refused_in_place_of_tls(room.first(static_cast<size_t>(got)))) return false;
+    tls_->arrived(static_cast<size_t>(got));
+    take_tls_step();
+  }
+  return state_ == State::kGreeting;
+}
+
+/// The peer may have no TLS although its settings allow it, and refuse in the form of the hello.
+bool Connection::refused_in_place_of_tls(std::span<const std::byte> arrived) {
+  constexpr std::byte kAlert{21}, kHandshake{22};  // the first byte of each of TLS's records
+  if (arrived.front() == kAlert || arrived.front() == kHandshake || tls_arrived_) {
+    tls_arrived_ = true;
+    return false;
+  }
+  handshake_->feed(arrived.first(std::min(arrived.size(), handshake_->wants())));
+  if (handshake_->state() == wire::Handshake::State::kFailed) fail_greeting();
+  return true;
+}
+
+void Connection::fail_tls() {
+  const bool by_key = handshake_->tls() == wire::Tls::kPsk;
+  handshake_->not_encrypted();
+  const base::Status proof = handshake_->why(address_);
+  const std::string reason = tls_->why().text();
+  set_state(State::kClosing);
+  finish_writing();
+  owner_.on_failed(*this, by_key ? base::error(MV_EAUTH, "{} ({})", proof.text(), reason) : base::error(MV_EAUTH, "{}: {}", address_, reason),
+                   /*refused=*/false);
+}
+
+/// The connection has ended during the hello: read() returned `got`.
+void Connection::hello_ended(ssize_t got) {
+  if (got == 0 && (write_error_ == 0 || write_error_ == EPIPE))
+    return fail(base::error(MV_EUNREACHABLE, "{} closed the connection during the hello", address_));
+  const bool by_tls = got < 0 && errno == EPROTO && tls_ != nullptr;
+  fail(base::error(by_tls ? MV_EAUTH : MV_EUNREACHABLE, "the connection to {} broke during the hello: {}", address_, why_broken(got)));
+}
+
 void Connection::read_hello() {
+  if (tls_ != nullptr && !read_tls_hello()) return;
   while (state_ == State::kGreeting && handshake_->wants() > 0) {
     std::array<std::byte, 256> buffer;
     const ssize_t got = receive(std::span(buffer).first(std::min(buffer.size(), handshake_->wants())), {});
     if (got < 0 && errno == EAGAIN) return;
-    if (got == 0 && (write_error_ == 0 || write_error_ == EPIPE))
-      return fail(base::error(MV_EUNREACHABLE, "{} closed the connection during the hello", address_));
-    if (got <= 0) {
-      return fail(base::error(MV_EUNREACHABLE, "the connection to {} broke during the hello: {}", address_,
-                              std::strerror(write_error_ != 0 ? write_error_ : errno)));
-    }
+    if (got <= 0) return hello_ended(got);
     const wire::Handshake::State before = handshake_->state();
     handshake_->feed(std::span(buffer).first(static_cast<size_t>(got)));
     if (handshake_->state() != before) last_step_ = loop_.now();
+    if (handshake_->state() == wire::Handshake::State::kTls) return continue_greeting();  // after the rest of the output
     if (handshake_->undecided()) return owner_.on_deciding(*this);
     if (handshake_->wants() == 0 || !handshake_->output().empty()) continue_greeting();
   }
@@ -135,6 +200,18 @@ bool Connection::send(const base::Frame& frame) {
 }
 
 void Connection::flush() {
+  if (tls_ == nullptr) {
+    write_plain();
+  } else {
+    // What was queued before TLS began goes out as it is. TLS cannot be complete before it has arrived.
+    if (tls_->state() == TlsStream::State::kGreeting) write_plain();
+    write_sealed();
+  }
+  if (state_ == State::kClosing) finish_writing();
+  watch();
+}
+
+void Connection::write_plain() {
   size_t budget = kWriteBudget;
   while (!outbox_.empty() && !full_ && write_error_ == 0 && fd_) {
     if (budget == 0) {  // continue in the next turn: the socket is writable
@@ -154,14 +231,58 @@ void Connection::flush() {
       budget -= std::min(budget, static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
       full_ = true;
-    } else if (errno != EINTR) {  // reported after reading the data that arrived before
-      write_error_ = errno;
-      outbox_.clear();
-      shutdown(fd_.get(), SHUT_RDWR);  // if the kernel was out of memory, nothing else would end the connection
+    } else if (errno != EINTR) {
+      write_failed(errno);
     }
   }
-  if (state_ == State::kClosing) finish_writing();
-  watch();
+}
+
+void Connection::write_failed(int error) {
+  write_error_ = error;  // reported after reading the data that arrived before
+  outbox_.clear();
+  shutdown(fd_.get(), SHUT_RDWR);  // if the kernel was out of memory, nothing else would end the connection
+}
+
+void Connection::write_sealed() {
+  size_t budget = kWriteBudget;
+  while (!full_ && write_error_ == 0 && fd_) {
+    if (tls_->output().empty()) seal();
+    const std::span<const std::byte> output = tls_->output();
+    if (output.empty()) return;
+    if (budget == 0) {  // as in write_plain()
+      full_ = true;
+      return;
+    }
+    iovec piece{const_cast<std::byte*>(output.data()), output.size()};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      full_ = static_cast<size_t>(sent) < output.size();
+      tls_->sent(static_cast<size_t>(sent));
+      budget -= std::min(budget, static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      full_ = true;
+    } else if (errno != EINTR) {
+      write_failed(errno);
+    }
+  }
+}
+
+/// Encrypts the first bytes of the queue, as many as TLS has room for.
+void Connection::seal() {
+  if (tls_->state() != TlsStream::State::kOpen || outbox_.empty()) return;
+  std::array<iovec, kPieces> pieces;
+  const size_t count = outbox_.gather(pieces.data(), pieces.size());
+  size_t sealed = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t done = tls_->seal({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len});
+    sealed += done;
+    if (done < pieces[i].iov_len) break;
+  }
+  outbox_.written(sealed);
+  if (tls_->state() == TlsStream::State::kFailed) write_failed(EIO);
 }
 
 void Connection::say_goodbye() {
@@ -174,7 +295,8 @@ void Connection::say_goodbye() {
 }
 
 void Connection::finish_writing() {
-  if (!half_closed_ && (outbox_.empty() || write_error_ != 0) && fd_) {
+  const bool all_written = outbox_.empty() && (tls_ == nullptr || tls_->output().empty());
+  if (!half_closed_ && (all_written || write_error_ != 0) && fd_) {
     half_closed_ = true;
     shutdown(fd_.get(), SHUT_WR);
   }
@@ -205,7 +327,8 @@ void Connection::end(ConnectionEvents::End how, const base::Status& why) {
 void Connection::watch() {
   if (!poll_ || state_ == State::kDead || state_ == State::kConnecting) return;
   int events = full_ ? UV_WRITABLE : 0;
-  const bool undecided = state_ == State::kGreeting && handshake_ && handshake_->undecided();
+  const bool in_tls = tls_ != nullptr && tls_->state() == TlsStream::State::kGreeting;
+  const bool undecided = state_ == State::kGreeting && handshake_ && handshake_->undecided() && !in_tls;
   if (!undecided) events |= UV_READABLE;
   poll_->watch(events);
 }
@@ -220,6 +343,8 @@ void Connection::on_ready(int events) {
   switch (state_) {
     case State::kGreeting:
       read_hello();
+      if (tls_ == nullptr || state_ != State::kOpen) break;
+      read_frames();  // which may have arrived together with the end of the hello, and be in the stream's memory
       break;
     case State::kOpen:
       read_frames();
@@ -235,6 +360,37 @@ void Connection::on_ready(int events) {
 }
 
 ssize_t Connection::receive(std::span<std::byte> first, std::span<std::byte> second) {
+  return tls_ == nullptr ? receive_plain(first, second) : receive_sealed(first);
+}
+
+/// At most one record. Like recv(); EPROTO: the stream's why() has the reason.
+ssize_t Connection::receive_sealed(std::span<std::byte> to) {
+  while (true) {
+    if (const size_t got = tls_->open(to); got > 0) return static_cast<ssize_t>(got);
+    if (tls_->state() == TlsStream::State::kEnded) return 0;
+    if (tls_->state() == TlsStream::State::kFailed) {
+      errno = EPROTO;
+      return -1;
+    }
+    if (std::exchange(drained_socket_, false)) {
+      errno = EAGAIN;
+      return -1;
+    }
+    const std::span<std::byte> room = tls_->room();
+    const ssize_t got = receive_plain(room, {});
+    if (got <= 0) return got;
+    drained_socket_ = static_cast<size_t>(got) < room.size();
+    tls_->arrived(static_cast<size_t>(got));
+  }
+}
+
+std::string Connection::why_broken(ssize_t got) const {
+  if (got < 0 && errno == EPROTO && tls_ != nullptr) return tls_->why().text();
+  if (got == 0 && (write_error_ == 0 || write_error_ == EPIPE)) return "its process ended, or the network broke";
+  return std::strerror(write_error_ != 0 ? write_error_ : errno);
+}
+
+ssize_t Connection::receive_plain(std::span<std::byte> first, std::span<std::byte> second) {
   std::array<iovec, kMessageParts> parts{iovec{first.data(), first.size()}, iovec{second.data(), second.size()}};
   msghdr message{};
   message.msg_iov = parts.data();
@@ -247,21 +403,23 @@ ssize_t Connection::receive(std::span<std::byte> first, std::span<std::byte> sec
 
 void Connection::read_frames() {
   using End = ConnectionEvents::End;
-  for (size_t budget = kReadBudget; budget > 0 && state_ == State::kOpen;) {
+  for (size_t budget = kReadBudget; state_ == State::kOpen;) {
+    if (budget == 0) {
+      if (tls_ == nullptr) return;
+      drained_socket_ = true;  // only what is in the stream's memory, for which the poll would not call again
+    }
     const Receiver::Room room = receiver_->room();
     const ssize_t got = receive(room.first, room.second);
     if (got <= 0) {
       if (got < 0 && errno == EAGAIN) return;
-      const bool ended = got == 0 && (write_error_ == 0 || write_error_ == EPIPE);
-      const char* reason = ended ? "its process ended, or the network broke" : std::strerror(got < 0 ? errno : write_error_);
-      return end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, reason));
+      return end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, why_broken(got)));
     }
     const base::Status status = receiver_->received(static_cast<size_t>(got));
     if (state_ != State::kOpen) return;  // closed by a callback
     if (!status.ok()) return end(End::kGarbage, base::error(status.code(), "{}: {}", address_, status.text()));
     if (receiver_->goodbye())
       return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
-    if (static_cast<size_t>(got) < room.bytes()) return;
+    if (tls_ == nullptr && static_cast<size_t>(got) < room.bytes()) return;
     budget -= std::min(budget, static_cast<size_t>(got));
   }
 }
@@ -270,7 +428,7 @@ void Connection::read_frames() {
 void Connection::drain() {
   static thread_local std::array<std::byte, 64 << 10> scratch;
   for (int i = 0; i < 16; ++i) {
-    const ssize_t got = receive(scratch, {});
+    const ssize_t got = receive_plain(scratch, {});
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) drained_ += static_cast<size_t>(got);
     if (got <= 0 || drained_ > kDrainLimit) return end(ConnectionEvents::End::kClosed, {});

@@ -12,6 +12,7 @@
 #include "transport/tcp/outbox.hpp"
 #include "transport/tcp/receiver.hpp"
 #include "transport/tcp/socket.hpp"
+#include "transport/tls/tls.hpp"
 #include "wire/handshake.hpp"
 
 namespace mv::transport {
@@ -23,7 +24,8 @@ class ConnectionEvents {
  public:
   /// A dialed socket is connected. The owner calls greet(), or ends the connection if it was a probe.
   virtual void on_stream(Connection& connection) = 0;
-  /// The handshake needs a decision: handshake().prove(), accept() or refuse(), then continue_greeting(), now or later.
+  /// The handshake needs a decision: handshake().prove(), accept() or refuse(), then continue_greeting(), or in kTls
+  /// encrypt(); now or later.
   virtual void on_deciding(Connection& connection) = 0;
   /// The hello is complete. The owner calls open().
   virtual void on_greeted(Connection& connection) = 0;
@@ -61,6 +63,10 @@ class Connection {
   base::Nanos last_step() const { return last_step_; }
   /// Continues the hello after a decision.
   void continue_greeting();
+  /// In the handshake's kTls: everything from now on passes through `stream`.
+  void encrypt(std::unique_ptr<TlsStream> stream);
+  /// Null if the connection is not encrypted.
+  const TlsStream* tls() const { return tls_.get(); }
   /// Starts the exchange of frames.
   void open(base::LinkEvents& events, base::Peer peer);
 
@@ -82,14 +88,26 @@ class Connection {
   void on_ready(int events);
   void on_connect_result();
   void read_hello();
+  bool read_tls_hello();
+  void take_tls_step();
+  bool refused_in_place_of_tls(std::span<const std::byte> arrived);
+  void fail_tls();
+  void hello_ended(ssize_t got);
   void read_frames();
   void drain();
   void fail(const base::Status& why, bool refused = false);
   void fail_greeting();
   void end(ConnectionEvents::End how, const base::Status& why);
   void finish_writing();
+  void write_plain();
+  void write_sealed();
+  void seal();
+  void write_failed(int error);
   void watch();
   ssize_t receive(std::span<std::byte> first, std::span<std::byte> second);
+  ssize_t receive_plain(std::span<std::byte> first, std::span<std::byte> second);
+  ssize_t receive_sealed(std::span<std::byte> to);
+  std::string why_broken(ssize_t got) const;
 
   Loop& loop_;
   ConnectionEvents& owner_;
@@ -102,6 +120,9 @@ class Connection {
   std::optional<wire::Handshake> handshake_;
   base::Nanos last_step_{0};
   std::optional<Receiver> receiver_;
+  std::unique_ptr<TlsStream> tls_;
+  bool tls_arrived_ = false;     // its first bytes
+  bool drained_socket_ = false;  // TLS only: the last read has emptied the socket
   Outbox outbox_;
   bool full_ = false;  // the kernel's buffer is full: wait for UV_WRITABLE
   bool half_closed_ = false;

@@ -45,11 +45,7 @@ base::Result<std::string> TcpTransport::listen(const std::string& address) {
   const auto endpoints = resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
   if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
   const Endpoint& endpoint = endpoints.value().front();
-  if (options_.secret.empty() && !is_loopback(endpoint)) {
-    return base::error(
-        MV_EINVAL,
-        "listening on {}, beyond this machine, needs a secret: set POLYVERSO_SECRET (or `secret`) everywhere", address);
-  }
+  if (const base::Status reach = check_reach(address, endpoint); !reach.ok()) return reach;
   auto fd = listen_on(endpoint);
   if (!fd.ok()) return fd.status();
   return add_listener(std::move(fd).value());
@@ -61,10 +57,19 @@ base::Result<std::string> TcpTransport::adopt(int listening_fd) {
   const int family = endpoint.storage.ss_family;
   if (endpoint.length == 0 || (family != AF_INET && family != AF_INET6))
     return base::error(MV_EINVAL, "descriptor {} is not a TCP socket that listens", listening_fd);
-  if (options_.secret.empty() && !is_loopback(endpoint))
-    return base::error(MV_EINVAL, "listening on {}, beyond this machine, needs a secret", to_text(host_port(endpoint)));
+  if (const base::Status reach = check_reach(to_text(host_port(endpoint)), endpoint); !reach.ok()) return reach;
   prepare_stream(fd.get(), local_endpoint(fd.get()));
   return add_listener(std::move(fd));
+}
+
+/// Whether this node may listen there: not beyond loopback without a proof and, unless tls=off, encryption.
+base::Status TcpTransport::check_reach(const std::string& where, const Endpoint& endpoint) {
+  if (is_loopback(endpoint)) return {};
+  if (needs_token())
+    return base::error(MV_EINVAL, "listening on {}, beyond this machine, needs a secret: set POLYVERSO_SECRET (or `secret`) everywhere", where);
+  if (options_.tls.mode != TlsMode::kOff) return prepare_tls();
+  warn_of_plain(where);
+  return {};
 }
 
 base::Result<std::string> TcpTransport::add_listener(Fd fd) {
@@ -72,7 +77,7 @@ base::Result<std::string> TcpTransport::add_listener(Fd fd) {
   auto listener =
       std::make_unique<Listener>(loop_, std::move(fd), [this](Fd accepted) { on_accept(std::move(accepted)); });
   if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket that listens on {}", address);
-  if (options_.secret.empty()) {
+  if (needs_token()) {
     auto desk = TokenDesk::make(loop_, options_.self, address, token_);
     if (!desk.ok()) return desk.status();
     desks_.push_back(std::move(desk).value());
@@ -92,7 +97,7 @@ void TcpTransport::on_accept(Fd fd) {
   entry.host = from.host;
   ++strangers_;
   ++crowds_[entry.host];
-  entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false));
+  entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false, *entry.connection));
 }
 
 void TcpTransport::no_stranger(Entry& entry) {
@@ -203,7 +208,7 @@ void TcpTransport::bury(Connection& connection) {
 
 // ------------------------------------------------------------ hellos
 
-Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes) const {
+Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes, const Connection& connection) const {
   wire::Introduction self;
   self.incarnation = options_.self;
   self.capabilities = options_.observes ? wire::kObserves : 0;
@@ -211,6 +216,7 @@ Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes) const
   self.version_max = options_.version_max;
   self.resumes = resumes;
   self.has_secret = !options_.secret.empty();
+  self.tls = demand_of(options_.tls.mode, !is_loopback(remote_endpoint(connection.fd())));
   self.address = own_address_;
   Handshake::Randomness randomness;
   randombytes_buf(&randomness, sizeof randomness);
@@ -223,11 +229,12 @@ void TcpTransport::on_stream(Connection& connection) {
     if (const auto known = peers_.find(entry.peer); known != peers_.end()) known->second.trying = false;
     return bury(connection);
   }
-  connection.greet(make_handshake(Handshake::Side::kDialer, entry.purpose == Purpose::kRedial));
+  connection.greet(make_handshake(Handshake::Side::kDialer, entry.purpose == Purpose::kRedial, connection));
 }
 
 void TcpTransport::on_deciding(Connection& connection) {
   Entry& entry = entry_of(connection);
+  if (connection.handshake().state() == Handshake::State::kTls) return encrypt(entry);
   if (connection.handshake().side() == Handshake::Side::kDialer) return decide_as_dialer(entry);
   connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
 }
@@ -240,17 +247,27 @@ bool TcpTransport::Ration::take(Nanos now, double most, double per_second) {
   return true;
 }
 
-/// Proves the secret, or postpones that until the ration allows it: see TcpOptions::failures.
-void TcpTransport::prove_as_listener(Entry& entry) {
+/// Whether the ration allows a listener to compute for this connection now: see TcpOptions::failures. Otherwise it waits.
+bool TcpTransport::may_prove(Entry& entry) {
   const Nanos now = loop_.now();
   Known* const member = expected(entry);
   const bool as_member = member != nullptr && member->ration.take(now, options_.member_failures, options_.member_failures_per_second);
   entry.charged = !as_member && ration_.take(now, options_.failures, options_.failures_per_second);
   entry.waits = !as_member && !entry.charged;
-  if (entry.waits) return;
+  return !entry.waits;
+}
+
+/// Proves the secret, or postpones that.
+void TcpTransport::prove_as_listener(Entry& entry) {
   Connection& connection = *entry.connection;
-  const bool has_secret = !options_.secret.empty();
-  connection.handshake().prove(has_secret ? options_.secret : token_, has_secret ? "" : ends_of(connection.fd(), /*dialed=*/false));
+  const bool certified = connection.handshake().tls() == wire::Tls::kMutual;  // and rationed before
+  if (certified && !is_named(entry)) {
+    entry.why = base::error(MV_EAUTH, "{}: its certificate is not for \"{}\", by which it introduces itself: issue it with that subjectAltName",
+                            connection.address(), connection.handshake().peer().address);
+    return refuse(entry, Refusal::kCertificate);
+  }
+  if (!certified && !may_prove(entry)) return;
+  connection.handshake().prove(needs_token() ? token_ : options_.secret, needs_token() ? ends_of(connection.fd(), /*dialed=*/false) : "");
   connection.continue_greeting();
 }
 
@@ -290,7 +307,7 @@ void TcpTransport::decide_as_dialer(Entry& entry) {
   const auto known = peers_.find(peer);
   if (known != peers_.end() && known->second.connection != nullptr) return refuse(entry, Refusal::kDuplicate);
   entry.peer = peer;
-  if (options_.secret.empty()) return ask_for_token(entry);
+  if (needs_token()) return ask_for_token(entry);
   entry.connection->handshake().prove(options_.secret);
   entry.connection->continue_greeting();
 }
@@ -340,6 +357,7 @@ void TcpTransport::on_greeted(Connection& connection) {
   entry.peer = peer;
   entry.deadline = base::kNever;
   if (std::exchange(entry.charged, false)) ration_.left += 1;
+  if (connection.tls() == nullptr && !is_loopback(remote_endpoint(connection.fd()))) warn_of_plain(connection.address());
   no_stranger(entry);
   end_attempts(peer, &connection);
 
@@ -403,6 +421,7 @@ void TcpTransport::on_failed(Connection& connection, const base::Status& reason,
   if (stopping_) return;
   switch (purpose) {
     case Purpose::kAccepted:
+      if (refusal == Refusal::kTls || refusal == Refusal::kCertificate) warn_of_stranger(why);
       return log_stranger(why);
     case Purpose::kDial:
       if (refusal == Refusal::kDuplicate) {
@@ -433,6 +452,14 @@ void TcpTransport::deduplicated(const std::string& address, base::Peer peer) {
     awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
     need_tick();
   }
+}
+
+/// A wrong setting of a member is worth a warning, but strangers must not fill the log.
+void TcpTransport::warn_of_stranger(const base::Status& why) {
+  constexpr Nanos kBetween = std::chrono::seconds(10);
+  if (warned_at_ != Nanos{0} && loop_.now() - warned_at_ < kBetween) return;
+  warned_at_ = loop_.now();
+  base::log_warn("rejected a connection: {}", why.text());
 }
 
 void TcpTransport::log_stranger(const base::Status& why) {
@@ -615,7 +642,7 @@ void TcpTransport::tick_proofs() {
   for (const Connection* connection : due) {
     const auto found = connections_.find(connection);  // one proof may end another connection
     if (found == connections_.end()) continue;
-    if (found->second.waits) prove_as_listener(found->second);
+    if (found->second.waits) on_deciding(*found->second.connection);
     else if (found->second.query) found->second.query->ask();
   }
 }

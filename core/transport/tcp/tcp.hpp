@@ -17,6 +17,8 @@
 // members. A stranger that claims to resume the connection of a known peer, and comes from that peer's host, is dropped
 // last, and its proof does not wait for those of others.
 //
+// Connections are encrypted according to TcpOptions::tls. The hello decides it for each of them (wire::Tls).
+//
 // When two nodes dial each other at once, the dial of the larger incarnation wins.
 
 #include <map>
@@ -47,6 +49,7 @@ struct TcpOptions {
   double member_failures = 16, member_failures_per_second = 4;
   size_t most_fenced = FencedPeers::kMost;  ///< number of fenced lives to remember, the newest ones
   bool fences_lost = true;  ///< fences lost peers for that life; otherwise only closed ones
+  TlsSettings tls;
   bool observes = false;            ///< this node is not a member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
@@ -61,6 +64,13 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   base::Result<std::string> adopt(int listening_fd) override;
   /// The address that this node announces to peers, instead of the first address of listen().
   void introduce_as(const std::string& address) { own_address_ = address; }
+  /// Loads what the settings demand. Otherwise this happens when it is first needed: beyond loopback, or if a peer asks.
+  /// MV_ENOSYS, MV_EINVAL.
+  base::Status prepare_tls();
+  /// The cipher of the connection with `peer`, for example "TLS_AES_128_GCM_SHA256"; empty if it is not encrypted.
+  std::string cipher_of(base::Peer peer) const;
+  /// The time at which this node's certificate expires, in seconds since 1970; nullopt without one.
+  std::optional<int64_t> certificate_expires();
   /// The number of connections so far that did not prove that they belong to this cluster.
   uint64_t turned_away() const { return turned_away_; }
   void dial(const std::string& address) override;
@@ -123,7 +133,13 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   Entry& add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline);
   Entry& entry_of(const Connection& connection) { return connections_.at(&connection); }
   void bury(Connection& connection);
-  wire::Handshake make_handshake(wire::Handshake::Side side, bool resumes) const;
+  wire::Handshake make_handshake(wire::Handshake::Side side, bool resumes, const Connection& connection) const;
+  bool may_prove(Entry& entry);
+  void encrypt(Entry& entry);
+  bool needs_token() const { return options_.secret.empty() && options_.tls.mode != TlsMode::kMutual; }
+  base::Status check_reach(const std::string& where, const Endpoint& endpoint);
+  void warn_of_plain(const std::string& address);
+  bool is_named(const Entry& entry) const;
 
   void no_stranger(Entry& entry);
   void make_room();
@@ -156,6 +172,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   void tick_peers();
   bool nothing_to_watch() const;
   void log_stranger(const base::Status& why);
+  void warn_of_stranger(const base::Status& why);
 
   Loop& loop_;
   const TcpOptions options_;
@@ -179,6 +196,9 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   std::unordered_map<std::string, size_t> crowds_;  // number of strangers, by host
   Ration ration_;                                   // for strangers' proofs
   Timer timer_;
+  std::shared_ptr<TlsContext> tls_;
+  std::string told_of_tls_;  // the last warning about it
+  Nanos warned_at_{0};
   bool stopping_ = false;
   std::function<void()> stopped_;
   Nanos log_window_{0};

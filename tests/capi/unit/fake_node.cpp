@@ -104,6 +104,7 @@ class Node final : public api::Node {
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 
   api::Started barrier(const api::CallOptions& options, api::Flush) override { return run(options); }
+  void leave_barrier_open(api::CallRef) override {}
   api::Started save_checkpoint(const std::string&, uint64_t, const api::CallOptions& options) override {
     return run(options);
   }
@@ -133,7 +134,7 @@ class Node final : public api::Node {
   }
   base::Result<std::vector<api::PeerReport>> examine_peers() override { return script.peers; }
   base::Result<api::Tuning> tune() override { return api::Tuning(); }
-  base::Result<std::string> status(bool json) override { return std::string(json ? "{}" : "all is well"); }
+  base::Result<std::string> status(const status::Form& form) override { return std::string(form.json ? "{}" : "all is well"); }
   base::Status report(const std::string&, double) override { return {}; }
   base::Result<std::vector<api::TableSpec>> list_tables() override {
     return script.list ? script.list() : std::vector<api::TableSpec>();

@@ -124,8 +124,12 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=localhost:7000 bind=0.0.0.0",
          "bind=0.0.0.0 reaches beyond this machine's loopback and needs a secret");
   refuse("nodes=2 master=10.0.0.1:7000", "master=10.0.0.1:7000 reaches beyond");
+  refuse("nodes=2 master=127.0.0.1:7000 tls=mutual tls_cert=a tls_ca=c", "tls=mutual needs tls_key");
+  refuse("nodes=2 master=127.0.0.1:7000 tls=psk tls_cert=a", "tls_cert=a has no effect with tls=psk");
+  refuse("nodes=2 master=127.0.0.1:7000 tls=ssl", "tls=ssl in the text is not one of auto|off|psk|mutual");
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
+  settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 tls=mutual tls_cert=a tls_key=b tls_ca=c");
   settings_of("nodes=2 master=anything transport=inproc");
 }
 

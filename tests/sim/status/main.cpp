@@ -145,7 +145,7 @@ class StuckCluster {
     ++open_;
     network_.when_running(node.self.peer, [this, &node, json, state] {
       if (node.member == nullptr) return;
-      node.member->status().ask(json, [this, json, state](const std::string& text) {
+      node.member->status().ask({.json = json}, [this, json, state](const std::string& text) {
         const Question before = std::exchange(*state, Question::kAnswered);
         if (before == Question::kAnswered) return timeline_.violated("a request was answered twice");
         if (before == Question::kGivenUp) return;  // its asker was stopped meanwhile

@@ -1,11 +1,12 @@
-// The page of `polyverso dashboard`: asks for a newer status four times a second, and for the charts every few seconds.
+// The page of `polyverso dashboard`: asks for a newer status four times a second (of many members once), and for the charts every few seconds.
 import { at, list, plural, say } from "./dom.js";
 import { refresh } from "./charts.js";
 import { showGossip } from "./gossip.js";
-import { showMembers, showWaits } from "./members.js";
+import { chooseLog, refreshLog } from "./log.js";
+import { MOST_ROWS, showMembers, showWaits } from "./members.js";
 import { showGroups, showReports, showTables } from "./tables.js";
 
-const STATUS_MS = 250, CHARTS_MS = 2500, LOST_MS = 2000;
+const STATUS_MS = 250, MANY_MS = 1000, CHARTS_MS = 2500, LOG_MS = 1000, LOST_MS = 2000;
 const MANY_TURNS = 4;  // each cell takes time: tables of many rows are updated every fourth time
 let newest = 0, turn = 0, shown = null;
 
@@ -18,6 +19,7 @@ function showCluster(status, whole) {
   showReports(members, whole);
   showTables(list(status.tables));
   showGroups(list(status.groups), members);
+  chooseLog(members);
 }
 
 const showStatus = (status, whole) => (Array.isArray(status) ? showGossip(status) : showCluster(status, whole));
@@ -43,8 +45,9 @@ async function update() {
   newest = told.number;
   const age = told.status ? ` for ${Math.round(told.age_seconds)} s; the page shows the last one` : "";
   connected(told.error === null ? "" : `No answer${age}: ${told.error}`);
-  if (told.status) showStatus((shown = told.status), turn++ % MANY_TURNS === 0);
-  return STATUS_MS;
+  if (!told.status) return STATUS_MS;
+  showStatus((shown = told.status), turn++ % MANY_TURNS === 0);
+  return list(told.status.members).length > MOST_ROWS ? MANY_MS : STATUS_MS;
 }
 
 /** Calls `work` for ever, with a pause after each, which `work` can return. */
@@ -59,3 +62,4 @@ history.replaceState(null, "", location.pathname);  // the token shall not stay 
 for (const id of ["member-details", "pairs-details", "report-details"]) at(id).addEventListener("toggle", () => shown && showStatus(shown, true));
 repeat(update, STATUS_MS);
 repeat(refresh, CHARTS_MS);
+repeat(refreshLog, LOG_MS);

@@ -45,12 +45,22 @@ function cardOf(one, names) {
   return card(`${one.who} holds up ${some(held)}`, `It ${one.what}. ${heard}`, `The longest wait: ${seconds(one.longest)}.`);
 }
 
+/** Of a cluster with replicas: whose tables have no copy, or nobody to serve them. */
+function cardsOfParts(parts, names) {
+  return parts.filter((part) => part.backup === null).map((part) => part.served_by === null
+    ? card(`The tables of server ${part.server} are lost`, "Calls on tables fail. Start again from the last checkpoint.")
+    : card(`The tables of server ${part.server} have no back-up`, `They are served by ${names.get(part.served_by) ?? `rank ${part.served_by}`}. If it dies, too, they are lost.`));
+}
+
 function verdict(status, members, waits, ends, lost) {
   const held = new Set(ends.flatMap((one) => [...one.holds])), waiting = new Set(waits.map((wait) => wait.rank));
   if (status.joining) return ["warn", `The cluster is forming: ${status.missing || "the master has not answered yet"}.`];
   const hold = ends.length === 1 ? "holds" : "hold";
   if (ends.length > 0) return ["bad", `${some(ends.map((one) => one.who))} ${hold} up ${held.size} of ${plural(members.length, "member")}.`];
   if (lost.length > 0) return ["bad", `${some(lost.map(briefOf))} ${lost.length === 1 ? "is" : "are"} lost. No call is waiting.`];
+  const silent = members.filter((member) => member.state === "here" && !member.answered);
+  const rest = waits.length === 0 ? " No call is waiting." : "";
+  if (silent.length > 0) return ["warn", `${some(silent.map(briefOf))} ${silent.length === 1 ? "does" : "do"} not answer.${rest}`];
   if (waits.length > 0) return ["warn", `${plural(waiting.size, "member")} wait for their own values, which are in transit.`];
   return ["good", "Nobody waits longer than half a second."];
 }
@@ -65,7 +75,8 @@ export function showWaits(status, members) {
   say("verdict", text);
   at("verdict").className = tone;
   show("culprits", ...ends.slice(0, MOST_CARDS).map((one) => cardOf(one, names)),
-    ...lost.slice(0, MOST_CARDS).map((member) => card(`${nameOf(member)} is lost`, member.why, `Process ${member.pid} on ${member.host}.`)));
+    ...lost.slice(0, MOST_CARDS).map((member) => card(`${nameOf(member)} is lost`, member.why, `Process ${member.pid} on ${member.host}.`)),
+    ...cardsOfParts(list(status.parts), names).slice(0, MOST_CARDS));
   at("wait-details").hidden = waits.length === 0;
   say("wait-count", waits.length === 1 ? "The waiting call" : `All ${waits.length} waiting calls, the longest first`);
   show("waits", ...waits.slice(0, MOST_SENTENCES).map((wait) => element("li", {}, wait.text ?? "")));
@@ -81,15 +92,11 @@ function stateOf(member, { longest, ends }) {
   const wait = longest.get(member.rank);
   if (wait) return { text: `waits ${seconds(wait.seconds)} for ${some(list(wait.awaited).map((one) => one.who))}`, tone: "warn" };
   if (member.answered) return { text: member.phase === "ready" ? "here" : member.phase ?? "here", tone: "" };
-  return { text: member.silence_seconds === null ? "did not answer" : `silent for ${seconds(member.silence_seconds)}`, tone: "warn" };
+  const heard = typeof member.silence_seconds === "number" ? `, last heard ${seconds(member.silence_seconds)} ago` : "";
+  return { text: `no answer${heard}`, tone: "warn" };
 }
 
-/** The command leaves out `peers` in large clusters, and tells their number by transport. */
-function transports(member) {
-  const counts = new Map(Object.entries(member.transports ?? {}));
-  for (const peer of list(member.peers)) if (peer.transport) counts.set(peer.transport, (counts.get(peer.transport) ?? 0) + 1);
-  return [...counts].map(([transport, count]) => `${transport} ${count}`).join(", ");
-}
+const transports = (member) => Object.entries(member.transports ?? {}).map(([transport, count]) => `${transport} ${count}`).join(", ");
 
 /** Each host with its members as chips, so that 256 of them fit on a screen. */
 function showMap(members, states) {
@@ -131,7 +138,7 @@ export function showMembers(members, waiting, busiest, whole) {
 function showPairs(members, busiest) {
   at("pairs-details").hidden = members.length < 2;
   if (at("pairs-details").hidden || !at("pairs-details").open) return;
-  if (busiest) return showBusiest(members, list(busiest));
+  if (busiest || members.length > MOST_MATRIX) return showBusiest(members, list(busiest));
   const most = Math.max(1, ...members.flatMap((member) => list(member.peers).map((peer) => peer.sent_bytes_per_second)));
   const rows = members.map((member) => {
     const by = new Map(list(member.peers).map((peer) => [peer.rank, peer]));

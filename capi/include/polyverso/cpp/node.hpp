@@ -85,7 +85,7 @@ class Node {
   /// Shows a number of the program's, such as report("loss", loss), in status() and metrics().
   void report(const std::string& name, double value) const { check(mv_report(id_, name.c_str(), value)); }
 
-  /// Texts; flags: MV_JSON, of doctor() also mv_doctor_flag.
+  /// Texts; flags: MV_JSON, of doctor() also mv_doctor_flag, of status() MV_LIVE.
   std::string status(std::uint32_t flags = 0) const {
     return detail::text([&](auto... out) { return mv_status_text(id_, flags, out...); });
   }
@@ -146,9 +146,13 @@ class Node {
 inline std::string doctor(std::uint32_t flags = 0) {
   return detail::text([&](auto... out) { return mv_doctor_text(0, flags, out...); });
 }
-/// The status of a cluster of which this process is no member.
+/// The status of a cluster of which this process is no member; flags: MV_JSON, MV_LIVE.
 inline std::string cluster_status(const std::string& settings, std::uint32_t flags = 0) {
   return detail::text([&](auto... out) { return mv_cluster_status_text(settings.c_str(), flags, out...); });
+}
+/// The last lines of a process's log.
+inline std::string cluster_log(const std::string& settings, std::int64_t rank, std::uint32_t flags = 0) {
+  return detail::text([&](auto... out) { return mv_cluster_log_text(settings.c_str(), rank, flags, out...); });
 }
 /// The contents of a checkpoint, as JSON.
 inline std::string inspect_checkpoint(const std::string& path) {

@@ -25,6 +25,7 @@ void Answers::answer(const rpc::Asked& asked, Table& table, const HeldGet& get) 
       table.shard->read(worker, get.first, get.count, block.bytes.data());
     if (get.codec != nullptr) block = encode(table, get, block);
   } catch (const std::bad_alloc&) {
+    if (roster_.has_copy() && table.shard->keeps_backups()) throw;
     return rpc_.fail(asked, base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the answer", table.spec.name, roster_.index()));
   }
   const auto values = base::Payload::kept(block.bytes, block.memory);

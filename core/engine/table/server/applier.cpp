@@ -8,7 +8,11 @@ namespace mv::table {
 
 base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& change) {
   shard::Shard& shard = *table.shard;
-  if (change.updater != nullptr) return shard.set_updater(*change.updater);
+  if (change.updater != nullptr) {
+    base::Status set = shard.set_updater(*change.updater);
+    if (set.code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
+    return set;
+  }
   const wire::Write write = change.write;
   const shard::Worker worker = roster_.worker_id(client);
   try {
@@ -27,7 +31,7 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   } catch (const shard::Halfway&) {
     throw;  // breaks the node down: the content of the table is unknown
   } catch (const std::bad_alloc&) {
-    if (!table.spec.is_keyed()) throw;
+    if (!table.spec.is_keyed() || roster_.has_copy()) throw;
     // A keyed table grows with its input. The server goes on without these rows.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, roster_.index());
   }

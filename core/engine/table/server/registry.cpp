@@ -1,6 +1,7 @@
 #include "engine/table/server/registry.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace mv::table {
 
@@ -34,6 +35,7 @@ std::unique_ptr<Table> Registry::make(shard::SpecRef spec, std::shared_ptr<shard
   const shard::Consistency consistency = spec->consistency(roster_.is_sync(), roster_.workers());
   auto table = std::make_unique<Table>(decisions_, size(), spec, consistency);
   auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
+  if (!made.ok() && made.status().code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
   if (made.ok())
     table->shard = std::move(made).value();
   else

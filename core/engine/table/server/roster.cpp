@@ -5,8 +5,9 @@
 
 namespace mv::table {
 
-void Roster::start(const cluster::View& view, base::Peer self) {
+void Roster::start(const cluster::View& view, base::Peer self, bool has_copy) {
   view_ = &view;
+  has_copy_ = has_copy;
   sync_ = view.sync;
   servers_ = view.servers().size();
   index_ = static_cast<uint64_t>(std::max<int64_t>(0, view.server_id(self)));

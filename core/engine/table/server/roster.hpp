@@ -14,8 +14,9 @@ namespace mv::table {
 /// Workers have ids from 0. A process that replaces a lost worker takes its id. Loop thread only.
 class Roster {
  public:
-  /// Call it once, before any request. The cluster engine owns the view.
-  void start(const cluster::View& view, base::Peer self);
+  /// Call it once, before any request. The view must outlive this object.
+  /// @param has_copy  another process goes through the same requests, and must come to the same results
+  void start(const cluster::View& view, base::Peer self, bool has_copy = false);
   bool has_started() const { return view_ != nullptr; }
   const cluster::View& view() const { return *view_; }
 
@@ -42,6 +43,9 @@ class Roster {
   /// The number of servers, and the index of this one.
   uint64_t servers() const { return servers_; }
   uint64_t index() const { return index_; }
+  /// Whether a lack of memory, from which this server could go on, would make its tables differ from their copy. It is fatal then: the copy,
+  /// or this server without the copy, goes on.
+  bool has_copy() const { return has_copy_; }
 
  private:
   void name_workers();
@@ -51,7 +55,7 @@ class Roster {
   WorkerNames worker_names_;
   std::set<base::Peer> active_;
   std::unordered_map<base::Peer, size_t> worker_ids_;
-  bool sync_ = false;
+  bool sync_ = false, has_copy_ = false;
   uint64_t servers_ = 0, index_ = 0;
 };
 

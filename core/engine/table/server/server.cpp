@@ -1,5 +1,7 @@
 #include "engine/table/server/server.hpp"
 
+#include <algorithm>
+
 namespace mv::table {
 
 Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, bool shares_memory)
@@ -68,6 +70,20 @@ void Server::worker_joined(base::Peer worker) {
 std::shared_ptr<shard::Shard> Server::shard(uint32_t number) const {
   const Table* const table = registry_.at(number);
   return table != nullptr ? table->shard : nullptr;
+}
+
+bool Server::only_reads(uint32_t number, bool gated) const {
+  const Table* const table = registry_.at(number);
+  if (table == nullptr || table->shard == nullptr) return true;
+  return (!gated || table->consistency == shard::Consistency::kAsync) && !table->has_lost_rounds() && !table->shard->keeps_backups() &&
+         table->spec.capacity == 0;
+}
+
+bool Server::only_reads(const wire::Message& request) const {
+  if (const auto* get = request.body_as_Get()) return only_reads(get->table(), get->gated());
+  const auto* many = request.body_as_GetMany();
+  if (many == nullptr) return false;
+  return many->tables() == nullptr || std::ranges::all_of(*many->tables(), [&](uint32_t number) { return only_reads(number, many->gated()); });
 }
 
 void Server::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

@@ -36,7 +36,8 @@ class Server {
 
   /// Call it once, before any request: sets the workers, and which of the servers this is. The cluster engine owns the
   /// view.
-  void start(const cluster::View& view, base::Peer self) { roster_.start(view, self); }
+  /// See Roster::start().
+  void start(const cluster::View& view, base::Peer self, bool has_copy = false) { roster_.start(view, self, has_copy); }
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   /// The worker replaces a lost one. The tables that it creates again exist as they are.
@@ -55,6 +56,11 @@ class Server {
   GateLog& gate_log() { return held_.log(); }
   const GateLog& gate_log() const { return held_.log(); }
 
+  /// Whether the request is a get that leaves everything here as it was. Others count for a gate, wait at it, tell their worker of a loss,
+  /// leave a backup of the values that it got (DC-ASGD), or change which row is the least recently used one.
+  bool only_reads(const wire::Message& request) const;
+  /// The numbers of tables given so far: 0 .. numbers() - 1.
+  uint32_t numbers() const { return registry_.size(); }
   /// This server's part of a table, for callers' threads of the same process.
   std::shared_ptr<shard::Shard> shard(uint32_t number) const;
   std::shared_ptr<shard::Shard> find_shard(const std::string& name) const { return checkpoint_tables_.find_shard(name); }
@@ -65,6 +71,7 @@ class Server {
 
  private:
   void cancel_held(const rpc::Asked& asked);
+  bool only_reads(uint32_t number, bool gated) const;
 
   rpc::Server& rpc_;
   RequestClock clock_;

@@ -105,6 +105,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
 
   /// The worker's acknowledged add could not be merged: `why` is for its next get or add.
   void lose_round(base::Peer worker, base::Status why) { lost_rounds_.insert_or_assign(worker, std::move(why)); }
+  bool has_lost_rounds() const { return !lost_rounds_.empty(); }
   std::optional<base::Status> take_lost_round(base::Peer worker) {
     if (lost_rounds_.empty()) return std::nullopt;
     const auto lost = lost_rounds_.extract(worker);

@@ -2,26 +2,21 @@
 
 import os
 import pathlib
-import socket
 import sys
 
 import pytest
 
 import polyverso
 
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+sys.path.append(str(ROOT / "tests"))
+
+from ports import free_ports  # noqa: E402
+
 COMPAT = pathlib.Path(polyverso.__file__).parent.parent / "compat"  # build/activate appends it only if there is no dpwa
 
 for name in [key for key in os.environ if key.startswith("POLYVERSO_")]:
     del os.environ[name]
-
-
-def free_ports(count):
-    """Ports that were free a moment ago, for configuration files that name ports before the nodes listen."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture
@@ -34,9 +29,10 @@ def dpwa_path(monkeypatch):
 @pytest.fixture
 def sample(tmp_path):
     """The sample configuration, with free ports."""
-    text = (pathlib.Path(__file__).resolve().parents[4] / "samples" / "gossip.yaml").read_text()
-    for old, new in zip((45000, 45001, 45002, 45003), free_ports(4)):
-        text = text.replace(str(old), str(new))
+    text = (ROOT / "samples" / "gossip.yaml").read_text()
+    first = free_ports(4)
+    for place in range(4):
+        text = text.replace(str(45000 + place), str(first + place))
     file = tmp_path / "dpwa.yaml"
     file.write_text(text)
     return file

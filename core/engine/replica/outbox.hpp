@@ -1,0 +1,45 @@
+#pragma once
+// What a server may tell its clients: nothing that a back-up does not have yet.
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "base/link.hpp"
+
+namespace mv::replica {
+
+/// The link of a replicated part. A message to a client may tell of every input so far, so it leaves when the back-up has acknowledged all
+/// of them: an acknowledged change is never lost with one process, and no value that was read disappears. The outbox of a back-up sends
+/// nothing. Loop thread only.
+class Outbox final : public base::Link {
+ public:
+  explicit Outbox(base::Link& link) : link_(link) {}
+
+  /// From now on messages are sent.
+  void open() { is_open_ = true; }
+  /// An input was sent to the back-up.
+  void add_input() { ++inputs_; }
+  /// The back-up has one input more; inputs are acknowledged in their order.
+  void input_acknowledged();
+  /// There is no back-up any more.
+  void release();
+
+  void dial(const std::string&) override {}
+  void close(base::Peer) override {}
+  void send(base::Peer to, const base::Frame& frame) override;
+
+ private:
+  struct Held {
+    uint64_t inputs;  ///< the number of inputs that the back-up must have
+    base::Peer to;
+    base::Frame frame;
+  };
+
+  base::Link& link_;
+  bool is_open_ = false;
+  uint64_t inputs_ = 0, acknowledged_ = 0;
+  std::deque<Held> held_;
+};
+
+}  // namespace mv::replica

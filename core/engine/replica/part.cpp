@@ -1,0 +1,180 @@
+#include "engine/replica/part.hpp"
+
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "wire/text.hpp"
+
+namespace mv::replica {
+
+using wire::ReplicaEvent;
+
+flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder& fbb, uint32_t part, const Part::Input& input) {
+  flatbuffers::Offset<flatbuffers::Vector<uint8_t>> header;
+  if (input.request != nullptr) {
+    const auto copy = wire::copy_header(*input.request);
+    header = fbb.CreateVector(reinterpret_cast<const uint8_t*>(copy.data()), copy.size());
+  }
+  const auto text = input.why.ok() ? flatbuffers::Offset<flatbuffers::String>() : fbb.CreateString(input.why.text());
+  const auto worker = input.worker != nullptr ? cluster::write_member(fbb, *input.worker) : flatbuffers::Offset<wire::Member>();
+  std::optional<wire::ReplicaPiece> piece;
+  if (input.piece != nullptr) piece.emplace(input.piece->table, input.piece->from, input.piece->count, input.piece->digest);
+  return wire::CreateReplicate(fbb, part, input.event, input.client, input.seq, input.request != nullptr ? input.request->done() : 0, header,
+                               input.why.code(), text, worker, piece ? &*piece : nullptr);
+}
+
+void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables) {
+  view_ = view;
+  server_ = server.peer;
+  tables_ = &tables;
+  streams_.set_part(server.rank + 1);
+  tables.start(view_, server.peer, true);
+}
+
+void Part::lead(Log log) {
+  leads_ = true;
+  log_ = std::move(log);
+  outbox_.open();
+}
+
+void Part::lead_alone() {
+  log_ = nullptr;
+  outbox_.release();
+}
+
+void Part::log(const Input& input) {
+  if (log_) log_(input);
+}
+
+// ---- ends and beginnings of workers
+
+void Part::worker_finished(base::Peer worker) {
+  cluster::Member* const member = view_.find(worker);
+  if (member == nullptr || std::exchange(member->state, cluster::State::kFinished) != cluster::State::kHere) return;
+  log({.event = ReplicaEvent::Finished, .client = worker});
+  tables_->worker_finished(worker);
+}
+
+void Part::worker_lost(base::Peer worker, const base::Status& why) {
+  cluster::Member* const member = view_.find(worker);
+  if (member == nullptr || std::exchange(member->state, cluster::State::kLost) == cluster::State::kLost) return;
+  log({.event = ReplicaEvent::Gone, .client = worker, .why = why});
+  tables_->worker_lost(worker, why);
+  streams_.on_lost(worker);
+}
+
+void Part::worker_joined(const cluster::Member& worker) {
+  for (cluster::Member& place : view_.members) {
+    if (place.rank != worker.rank || place.peer == worker.peer) continue;
+    log({.event = ReplicaEvent::Came, .client = worker.peer, .worker = &worker});
+    place = worker;
+    place.state = cluster::State::kHere;
+    tables_->worker_joined(worker.peer);
+  }
+}
+
+void Part::catch_up(const cluster::View& view) {
+  for (const cluster::Member& member : view.members) {
+    const cluster::Member* const known = view_.at(member.rank);
+    if (known == nullptr || !member.is_worker()) continue;
+    if (known->peer != member.peer) {
+      worker_lost(known->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(known->peer)));
+      worker_joined(member);
+    }
+    if (member.state == cluster::State::kFinished) worker_finished(member.peer);
+    if (member.state == cluster::State::kLost) worker_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+  }
+}
+
+// ---- comparison
+
+namespace {
+constexpr size_t kPieceBytes = 1 << 20;
+}
+
+void Part::compare() try {
+  if (!log_ || tables_->numbers() == 0) return;
+  Piece after;
+  const Piece piece = piece_at(*tables_, next_.table, next_.from, kPieceBytes, &after);
+  next_ = after;
+  if (piece.count > 0) log({.event = ReplicaEvent::Compared, .piece = &piece});
+} catch (const std::bad_alloc&) {  // another time
+}
+
+void Part::compared_with(const Piece& theirs) try {
+  const Piece ours = piece_at(*tables_, theirs.table, theirs.from, kPieceBytes, nullptr);
+  if ((ours.count == theirs.count && ours.digest == theirs.digest) || !differing_.insert(theirs.table).second) return;
+  const auto shard = tables_->shard(theirs.table);
+  base::log_error(
+      "the copy of the tables of {} that {} keeps differs from them: table \"{}\", {} {} from {} on. One of the two computes or stores wrongly "
+      "(a defect of the memory, the processor or the library), so a checkpoint from before is the better one",
+      view_.name(server_), view_.name(view_.backup_of(view_.find(server_)->rank)->peer), shard != nullptr ? shard->spec().name : "destroyed",
+      theirs.count, shard != nullptr && shard->spec().is_keyed() ? "rows" : "elements", theirs.from);
+} catch (const std::bad_alloc&) {
+}
+
+// ---- requests
+
+base::SinkRef Part::place(const wire::Message&, size_t bytes) {
+  base::Pool::Block block = pool_.take(bytes);
+  return base::Sink::into(block.bytes, block.memory);
+}
+
+void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  if (!tables_->only_reads(request))
+    log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
+  tables_->on_request(asked, request, payload, staged);
+}
+
+void Part::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  log({.event = ReplicaEvent::Granted, .client = asked.client, .seq = asked.seq, .payload = payload, .staged = staged});
+  tables_->on_data(asked, payload, staged);
+}
+
+void Part::on_cancel(const rpc::Asked& asked) {
+  log({.event = ReplicaEvent::Canceled, .client = asked.client, .seq = asked.seq});
+  tables_->on_cancel(asked);
+}
+
+// ---- the back-up
+
+base::Status Part::replay(const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  const rpc::Asked asked{input.client(), input.seq()};
+  switch (input.event()) {
+    case ReplicaEvent::Asked: {
+      if (input.header() == nullptr) break;
+      std::vector<uint64_t> aligned((input.header()->size() + 7) / 8);
+      std::memcpy(aligned.data(), input.header()->data(), input.header()->size());
+      const auto request = wire::read_header({reinterpret_cast<const std::byte*>(aligned.data()), input.header()->size()});
+      if (!request.ok()) return request.status();
+      return streams_.replay(asked, input.done(), *request.value(), payload, staged);
+    }
+    case ReplicaEvent::Granted:
+      streams_.replay_data(asked, payload, staged);
+      return {};
+    case ReplicaEvent::Canceled:
+      streams_.replay_cancel(asked);
+      return {};
+    case ReplicaEvent::Finished:
+      worker_finished(input.client());
+      return {};
+    case ReplicaEvent::Gone:
+      worker_lost(input.client(), base::Status(static_cast<mv_status>(input.status()), wire::text_of(input.text())));
+      return {};
+    case ReplicaEvent::Came:
+      if (input.worker() == nullptr) break;
+      worker_joined(cluster::read_member(*input.worker()));
+      return {};
+    case ReplicaEvent::Compared:
+      if (input.piece() == nullptr) break;
+      compared_with({input.piece()->table(), input.piece()->from(), input.piece()->count(), input.piece()->digest()});
+      return {};
+  }
+  return base::error(MV_EPROTOCOL, "an input of a part has an unknown kind, or lacks its content");
+}
+
+}  // namespace mv::replica

@@ -1,0 +1,104 @@
+#pragma once
+// The parts of the cluster's tables that this node holds, as primary or as back-up, and the way to all parts.
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/clock.hpp"
+#include "base/pool.hpp"
+#include "engine/cluster/cluster.hpp"
+#include "engine/replica/part.hpp"
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+#include "engine/table/server/server.hpp"
+
+namespace mv::replica {
+
+/// Replication of tables: each server is the primary of its own part and sends that part's inputs to one other server, its back-up, as
+/// requests of rpc. When the master declares a server lost, it names the back-up as its stand-in; clients then repeat there what has not
+/// been acknowledged. The master alone decides, so there is never more than one primary whose acknowledgements can leave: one that is cut
+/// off gets none from its back-up, which has closed the connection. Without replicas, only the node's own streams are used, as if this
+/// class were not there. Loop thread only.
+class Parts {
+ public:
+  /// @param peers, streams  those of the node itself
+  Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, rpc::Client& peers, rpc::Server& streams, base::Pool& pool,
+        rpc::ClientOptions options);
+
+  bool is_replicated() const { return replicas_ > 0; }
+  /// For requests to tables, by server.
+  rpc::Client& requests() { return is_replicated() ? client_ : peers_; }
+  /// For the tables of this node.
+  rpc::Server& streams() { return is_replicated() ? own_.streams() : streams_; }
+
+  void start(const cluster::View& view, table::Server& own);
+  // messages with Message.part
+  void on_request(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
+  base::SinkRef on_request_header(base::Peer from, const wire::Message& message, size_t bytes);
+  void on_answer(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
+  base::SinkRef on_answer_header(base::Peer from, const wire::Message& message, size_t bytes);
+  /// An input from the primary of a part.
+  void replicate(const rpc::Asked& asked, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
+
+  void worker_finished(base::Peer worker);
+  void worker_lost(base::Peer worker, const base::Status& why);
+  void worker_joined(const cluster::Member& worker);
+  void on_connected(base::Peer peer);
+  /// This node has noticed the loss of a server, which the master has not declared lost yet.
+  void server_missed(const cluster::Member& server, const base::Status& why);
+  void server_out(const cluster::Member& server);
+
+  /// The tables of a server that are kept here, as primary or as back-up; nullptr if there are none.
+  const table::Server* tables_of(base::Peer server) const;
+  /// The tables that this node serves: its own part, and those that it has taken over.
+  std::vector<const table::Server*> served() const;
+  /// The streams of the requests to them, with those of the node itself.
+  std::vector<const rpc::Server*> served_streams() const;
+
+  /// The number of tables, here as copies, that have differed from those of their server.
+  size_t differing() const;
+
+  base::Nanos next_deadline() const;
+  void tick();
+  void flush();
+
+ private:
+  class Acknowledged;
+  /// Another server's part.
+  struct Copy {
+    Copy(const base::Clock& clock, base::Link& link, base::Pool& pool) : part(link, pool), tables(clock, part.streams(), pool, false) {}
+    Part part;
+    table::Server tables;
+  };
+
+  template <typename Visit>
+  void for_each_led(Visit visit);
+  Part* find(uint32_t number);
+  const cluster::Member* server_of(uint32_t number) const;
+  bool serves(base::Peer peer, uint32_t number) const;
+  void send_to_backup(const Part::Input& input);
+  void give_up(base::Peer server, const base::Status& why);
+  void follow(const cluster::Member& server);
+  void take_over(const cluster::Member& server);
+
+  const base::Clock& clock_;
+  base::Link& link_;
+  cluster::Cluster& cluster_;
+  rpc::Client& peers_;
+  rpc::Server& streams_;
+  base::Pool& pool_;
+  const uint32_t replicas_;
+  rpc::Client client_;
+  wire::FrameBuilder builder_;
+  Part own_;
+  table::Server* own_tables_ = nullptr;
+  std::shared_ptr<Acknowledged> acknowledged_;
+  base::Peer backup_ = base::kNobody;  ///< of this node's own part; kNobody: none
+  base::Nanos compare_at_ = base::kNever;
+  uint32_t own_number_ = 0;                           ///< see Message.part; 0: not a server
+  std::map<uint32_t, std::unique_ptr<Copy>> copies_;  ///< by number
+  std::map<base::Peer, base::Nanos> missed_;          ///< servers that only this node has lost, and when it gives them up
+};
+
+}  // namespace mv::replica

@@ -1,0 +1,34 @@
+#include "transport/module_file.hpp"
+
+#include <dlfcn.h>
+
+#include <string_view>
+
+namespace mv::transport {
+
+base::Result<void*> load_from_module(const char* file, const char* entry, const char* what) {
+  Dl_info here{};
+  std::string beside;
+  if (dladdr(reinterpret_cast<const void*>(&load_from_module), &here) != 0 && here.dli_fname != nullptr) {
+    const std::string_view library = here.dli_fname;
+    const size_t slash = library.rfind('/');
+    if (slash != std::string_view::npos) beside = std::string(library.substr(0, slash + 1)) + file;
+  }
+  void* module = beside.empty() ? nullptr : dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string why = module == nullptr && !beside.empty() ? dlerror() : "";
+  if (module == nullptr) module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    const char* last = dlerror();
+    return base::error(MV_ENOSYS,
+                       "{}: the module {} can't be loaded; install it beside the library, or leave the setting out: {}",
+                       what, file,
+                       !why.empty()      ? why.c_str()
+                       : last != nullptr ? last
+                                         : "unknown");
+  }
+  void* const found = dlsym(module, entry);  // the module stays loaded: it may have threads
+  if (found == nullptr) return base::error(MV_ENOSYS, "{}: {} is not a module of this library", what, file);
+  return found;
+}
+
+}  // namespace mv::transport

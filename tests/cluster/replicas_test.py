@@ -1,0 +1,249 @@
+"""Servers with back-ups: one is killed or stopped while workers in two languages change its tables, and nobody notices more than a delay."""
+
+import signal
+import sys
+
+import pytest
+
+ROUNDS = 400
+
+# Adds 1 to all elements again and again, and checks that it sees its own adds.
+PYTHON = f"""
+node = pv.init()
+table = node.array(3000, name="dense", dtype="float64")
+say("up")
+wait_for_word()
+for number in range({ROUNDS}):
+    table.add(np.ones(3000))
+    if number % 50 == 0:
+        seen = table.get()
+        assert (seen > number).all(), (number, seen.min())
+        say("round", number)
+attempt(node.barrier)
+seen = table.get()
+say("sum", seen.min(), seen.max())
+wait_for_word()
+attempt(node.shutdown)
+"""
+
+PERL = f"""
+use Polyverso;
+$| = 1;
+my $node = Polyverso->init;
+my $table = $node->array(size => 3000, name => 'dense', dtype => 'float64');
+print "up\\n";
+<STDIN>;
+$table->add([(1) x 3000]) for 1 .. {ROUNDS};
+$node->barrier;
+my @values = @{{$table->get(as => 'array')}};
+print "sum $values[0] $values[-1]\\n";
+<STDIN>;
+$node->shutdown;
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_dies_costs_no_value(cluster, transport, how):
+    job = cluster(3, 3, replicas=1, transport=transport, heartbeat_timeout_ms=1500)
+    nodes = [job.python(0, PYTHON), job.python(1, PYTHON), job.start(2, ["perl", "-e", PERL])]
+    servers = [job.server(number) for number in range(3)]
+    for node in nodes:
+        node.hear("up")
+    for node in nodes:
+        node.tell("go on")
+    nodes[0].hear("round 50")
+    servers[1].kill(how)
+    for node in nodes:
+        _, least, most = node.hear("sum ", 60).split()
+        assert float(least) == float(most) == 3 * ROUNDS
+    for node in nodes:
+        node.tell("go on")
+    for node in nodes:
+        node.ends()
+    if how == signal.SIGSTOP:
+        servers[1].kill()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
+# DC-ASGD's server keeps the values that a worker last got: the gets of both tables must be in the copy. Dense and keyed.
+AFTER_GETS = """
+node = pv.init()
+updater = "dcasgd rate=0.5 lambda=1"
+dense = [node.array(3000, name=name, init=np.ones(3000), updater=updater, dtype="float64") for name in ("never", "before")]
+rows = np.arange(100)
+keyed = [node.keyvalue(2, name="keyed " + name, updater=updater, dtype="float64") for name in ("never", "before")]
+def add(tables):
+    for table in tables:
+        table.add(np.ones(3000)) if table in dense else table.add(np.ones((100, 2)), keys=rows)
+for table in dense:
+    table.get()
+for table in keyed:
+    table.get(keys=rows)
+add(dense + keyed)
+add([dense[0], keyed[0]])
+say("up")
+wait_for_word()
+add([dense[1], keyed[1]])
+expected = [1 - 0.5 - 0.5 * (1 + 1 * (0.5 - 1)), 0 - 0.5 - 0.5 * (1 + 1 * (-0.5 - 0))]
+say("wrong", [int((table.get() != expected[0]).sum()) for table in dense], [int((table.get(keys=rows) != expected[1]).sum()) for table in keyed])
+attempt(node.shutdown)
+"""
+
+
+def test_what_gets_leave_behind_is_in_the_copy(cluster):
+    job = cluster(1, 2, replicas=1)
+    node, servers = job.python(0, AFTER_GETS), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[1].kill()
+    node.tell("go on")
+    assert node.hear("wrong", 30).split(maxsplit=1)[1] == "[0, 0] [0, 0]"
+    node.hear_attempt()
+    node.ends()
+    servers[0].ends(seconds=10)
+
+
+# Every worker is a server, too: one of them dies with its part. Its own adds count as far as they were acknowledged.
+OWN = """
+node = pv.init()
+table = node.array(3000, name="dense")
+node.barrier()
+say("up")
+wait_for_word()
+for number in range(300):
+    table.add(np.ones(3000, np.float32))
+    say("added", number + 1)
+say("done")
+wait_for_word()
+values = table.get()
+say("sum", values.min(), values.max())
+attempt(node.shutdown)
+"""
+
+
+def test_a_worker_that_is_a_server_leaves_its_part_to_another(cluster):
+    job = cluster(3, 0, replicas=1)
+    nodes = [job.python(rank, OWN) for rank in range(3)]
+    for node in nodes:
+        node.hear("up")
+    for node in nodes:
+        node.tell("go on")
+    nodes[2].hear("added 100")
+    nodes[2].kill()
+    for node in nodes[:2]:
+        node.hear("done")
+    for node in nodes[:2]:
+        node.tell("go on")
+    for node in nodes[:2]:
+        _, least, most = node.hear("sum ").split()
+        assert float(most) - float(least) <= 1 and 700 <= float(least) <= 900  # its last add may have reached a part of the servers
+        node.hear_attempt()
+        node.ends()
+
+
+# A table with a capacity evicts the rows that were not used for longest, and gets are uses. 100 rows, about 50 on each server: the first 40
+# are read, so of 80 and 40 more it is the others that go.
+ORDER_OF_USE = """
+node = pv.init()
+table = node.keyvalue(1, name="few", capacity=100, dtype="int64")
+rows = np.arange(120)
+table.add(np.ones((80, 1), np.int64), keys=rows[:80])
+table.get(keys=rows[:40])
+say("up")
+wait_for_word()
+table.add(np.ones((40, 1), np.int64), keys=rows[80:])
+say("left", int(table.get(keys=rows[:40]).sum()), int(table.get(keys=rows[40:80]).sum()) < 40)
+attempt(node.shutdown)
+"""
+
+
+def test_the_order_in_which_rows_were_used_is_in_the_copy(cluster):
+    job = cluster(1, 2, replicas=1)
+    node, servers = job.python(0, ORDER_OF_USE), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[1].kill()
+    node.tell("go on")
+    assert node.hear("left", 30) == "left 40 True"
+    node.hear_attempt()
+    node.ends()
+    servers[0].ends(seconds=10)
+
+
+SHOWN = """
+import urllib.request
+node = pv.init()
+table = node.array(3000, name="dense")
+def show():
+    told = node.status()
+    server = f"http://{told['members'][3]['metrics']}/metrics"
+    lines = urllib.request.urlopen(server, timeout=20).read().decode().splitlines()
+    figures = [line.split()[1] for line in lines if line.startswith(("polyverso_parts{", "polyverso_copies_d", 'polyverso_table_stored_rows{table="dense"'))]
+    parts = [(part["served_by"], part["backup"]) for part in told["parts"]]
+    say("parts", parts, sorted(part["stored"] for part in told["tables"][0]["servers"]), figures)
+table.add(np.ones(3000, np.float32))
+show()
+wait_for_word()
+table.add(np.ones(3000, np.float32))
+show()
+print(node.status_text(), flush=True)
+attempt(node.shutdown)
+"""
+
+
+def test_the_status_shows_who_serves_and_who_has_a_copy(cluster):
+    job = cluster(1, 3, replicas=1, metrics=0)
+    node, servers = job.python(0, SHOWN), [job.server(number) for number in range(3)]
+    assert node.hear("parts") == "parts [(1, 2), (2, 3), (3, 1)] [1000, 1000, 1000] ['1', '0', '0', '1000']"
+    servers[1].kill()
+    node.tell("go on")
+    assert node.hear("parts", 30) == "parts [(1, None), (3, None), (3, 1)] [1000, 2000] ['1', '1', '0', '2000']"
+    node.hear("back-up")
+    assert node.hear("server 1 ").split() == ["server", "1", "server", "2", "nobody"]
+    node.hear_attempt()
+    node.ends()
+
+
+def test_settings_must_agree_and_there_must_be_another_server(cluster):
+    job = cluster(2, 0)
+    nodes = [job.python(rank, "attempt(pv.init)", replicas=rank) for rank in range(2)]
+    _, ending = nodes[1].hear_attempt()
+    assert "replicas=1 here, but replicas=0 at the master" in ending, ending
+    alone = cluster(2, 1, replicas=1)
+    nodes = [alone.python(rank, "attempt(pv.init)") for rank in range(2)]
+    alone.server(0)
+    _, ending = nodes[0].hear_attempt()
+    assert "replicas=1 takes at least two servers" in ending, ending
+
+    too_many = cluster(2, 2, replicas=2)
+    _, ending = too_many.python(0, "attempt(pv.init)").hear_attempt()
+    assert "POLYVERSO_REPLICAS=2 in the environment is outside 0 .. 1" in ending, ending
+
+
+UNDER_LAUNCHER = """
+import os, signal, sys
+import numpy as np
+import polyverso as pv
+with pv.init() as node:
+    table = node.array(100, name="dense")
+    [victim] = [member["pid"] for member in node.status()["members"] if member["server"] == 1]
+    node.barrier()
+    for number in range(200):
+        if number == 50 and node.worker_id == 0:
+            os.kill(victim, signal.SIGKILL)
+        table.add(np.ones(100, np.float32))
+    node.barrier()
+    values = table.get()
+    print("sum", values.min(), values.max())
+    is_last = node.worker_id == node.num_workers - 1
+sys.exit(int(sys.argv[1]) if is_last else 0)
+"""
+
+
+def test_the_launcher_goes_on_without_a_server(run):
+    for replicas in (["--replicas", "1"], ["--set", "replicas=1"]):
+        for workers_status in (0, 3):
+            status, out, err = run("-n", "2", "--servers", "3", *replicas, "--", sys.executable, "-c", UNDER_LAUNCHER, str(workers_status))
+            assert out.count("sum 400.0 400.0") == 2, out + err
+            assert "server 1" in err and "was killed by SIGKILL" in err, err
+            assert (status == 0) == (workers_status == 0), (status, err)

@@ -59,6 +59,7 @@ inline constexpr Entry kEntries[] = {
     {Leave, {Engine::kCluster, kRequest, Sender::kMember}},
     {Abort, {Engine::kCluster, kNote, Sender::kMember}},
     {Unreachable, {Engine::kCluster, kNote, Sender::kMember}},
+    {Copied, {Engine::kCluster, kRequest, Sender::kMember}},
 
     {Create, {Engine::kTables, kRequest, Sender::kMember}},
     {Created, {Engine::kTables, kAnswer, Sender::kAsked}},

@@ -160,7 +160,7 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
     case Engine::kParticipant:
       return participant_.on_request(asked, request, payload);
     case Engine::kReplicas:
-      return parts_.replicate(asked, *request.body_as_Replicate(), payload, staged);
+      return parts_.replicate(asked, request, payload, staged);
     case Engine::kCommands:
       return commands_.on_request(asked, *request.body_as_Command(), payload);
     default:
@@ -223,12 +223,12 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
 }
 
 void Member::on_member_joined(const cluster::Member& member) {
-  parts_.is_replicated() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
+  if (member.is_worker()) parts_.is_replicated() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
   events_.on_change();
 }
 
 void Member::on_server_missed(const cluster::Member& server, const base::Status& why) { parts_.server_missed(server, why); }
-void Member::on_server_out(const cluster::Member& server) { parts_.server_out(server); }
+void Member::on_part_moved(const cluster::Member& part) { parts_.part_moved(part); }
 
 // ---- barriers and leaving
 

@@ -470,6 +470,21 @@ void DenseShard::set_mark(const Mark& mark) {
   if (model_->progress != nullptr) model_->progress->set(mark);
 }
 
+WithinAdd DenseShard::within_add() const {
+  std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->within_add() : WithinAdd();
+}
+
+void DenseShard::set_within_add(const WithinAdd& progress) {
+  std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
+}
+
+bool DenseShard::gathers_pieces() const {
+  std::lock_guard lock(gathering_);
+  return std::ranges::any_of(gathered_, [](const auto& adds) { return !adds.second.empty(); });
+}
+
 Usage DenseShard::usage() const {
   std::lock_guard lock(mutex_);
   const uint64_t each = elements() * stored_bytes_;

@@ -40,6 +40,9 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   UpdaterSpec updater() const override;
   Mark mark() const override;
   void set_mark(const Mark& mark) override;
+  WithinAdd within_add() const override;
+  void set_within_add(const WithinAdd& progress) override;
+  bool gathers_pieces() const override;
   Usage usage() const override;
 
   void expect() const override;
@@ -145,7 +148,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   // Properties of the updater, readable without a lock. The stripes may not have the new model yet.
   std::atomic<bool> copies_{false};   ///< an add only stores its values
   std::atomic<bool> wants_whole_{false};  ///< needs norms of a tensor of several stripes, so all change at once
-  std::mutex gathering_;                  ///< lock order: before mutex_
+  mutable std::mutex gathering_;          ///< lock order: before mutex_
   std::map<Worker, std::deque<Gathered>> gathered_;
   // For an updater that replaces rows: the rows that are not zeros, so that the next add need not clear all.
   std::atomic<bool> replaces_{false};

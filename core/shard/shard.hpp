@@ -109,6 +109,11 @@ class Shard {
   /// The progress of the updater, for checkpoints.
   virtual Mark mark() const = 0;
   virtual void set_mark(const Mark& mark) = 0;
+  /// The progress within an add: see Progress. Nothing if the updater does not count.
+  virtual WithinAdd within_add() const = 0;
+  virtual void set_within_add(const WithinAdd& progress) = 0;
+  /// Whether pieces of an add wait here for the others.
+  virtual bool gathers_pieces() const { return false; }
   virtual Usage usage() const = 0;
 
   /// A call will follow soon: prefetches the memory that it accesses first.

@@ -61,6 +61,18 @@ std::vector<std::byte> copy_header(const Message& message) {
   return {begin, begin + fbb.GetSize()};
 }
 
+base::Status check(const base::Frame& frame) {
+  const auto prefix = frame.head.size() >= kPrefixBytes ? read_prefix(std::span(frame.head).first(kPrefixBytes))
+                                                        : base::Result<Prefix>(base::error(MV_EPROTOCOL, "a frame without a prefix"));
+  if (!prefix.ok()) return prefix.status();
+  const uint64_t payload = frame.tail != nullptr ? 0 : padded(prefix.value().payload_bytes);
+  if (frame.head.size() != kPrefixBytes + padded(prefix.value().header_bytes) + payload ||
+      (frame.tail != nullptr && frame.tail->size() != prefix.value().payload_bytes))
+    return base::error(MV_EPROTOCOL, "a frame of another size than its prefix says");
+  const auto header = read_header(std::span(frame.head).subspan(kPrefixBytes, prefix.value().header_bytes));
+  return header.ok() ? base::Status() : header.status();
+}
+
 flatbuffers::Offset<Message> FrameBuilder::message(Body kind, flatbuffers::Offset<void> body, const base::Status& status) {
   const auto text = status.ok() ? flatbuffers::Offset<flatbuffers::String>() : fbb_.CreateString(status.text());
   fbb_.ForceDefaults(true);  // stamp() can only change fields that are present

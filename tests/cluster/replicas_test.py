@@ -171,11 +171,15 @@ def test_the_order_in_which_rows_were_used_is_in_the_copy(cluster):
 
 
 SHOWN = """
+import time
 import urllib.request
 node = pv.init()
 table = node.array(3000, name="dense")
 def show():
     told = node.status()
+    while any(part["backup"] is None for part in told["parts"]):
+        time.sleep(0.01)
+        told = node.status()
     server = f"http://{told['members'][3]['metrics']}/metrics"
     lines = urllib.request.urlopen(server, timeout=20).read().decode().splitlines()
     figures = [line.split()[1] for line in lines if line.startswith(("polyverso_parts{", "polyverso_copies_d", 'polyverso_table_stored_rows{table="dense"'))]
@@ -197,11 +201,83 @@ def test_the_status_shows_who_serves_and_who_has_a_copy(cluster):
     assert node.hear("parts") == "parts [(1, 2), (2, 3), (3, 1)] [1000, 1000, 1000] ['1', '0', '0', '1000']"
     servers[1].kill()
     node.tell("go on")
-    assert node.hear("parts", 30) == "parts [(1, None), (3, None), (3, 1)] [1000, 2000] ['1', '1', '0', '2000']"
+    assert node.hear("parts", 30) == "parts [(1, 3), (3, 1), (3, 1)] [1000, 2000] ['2', '0', '0', '2000']"
     node.hear("back-up")
-    assert node.hear("server 1 ").split() == ["server", "1", "server", "2", "nobody"]
+    assert node.hear("server 1 ").split() == ["server", "1", "server", "2", "server", "0"]
     node.hear_attempt()
     node.ends()
+
+
+# A dense table in sync mode would do the same; these are the kinds of tables, with an updater that has states.
+OUTLIVED = """
+import time
+node = pv.init()
+dense = node.array(30_000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
+keyed = node.keyvalue(2, name="keyed", dtype="int64")
+rows = np.arange(1000)
+say("up")
+adds = 0
+while wait_for_word() != "end":
+    for number in range(50):
+        dense.add(np.ones(30_000))
+        keyed.add(np.ones((1000, 2), np.int64), keys=rows)
+        adds += 1
+    parts = node.status()["parts"]
+    say("parts", len({part["served_by"] for part in parts}), sum(part["backup"] is None for part in parts))
+velocity = value = 0.0
+for number in range(adds):
+    velocity = 0.5 * velocity + 1
+    value -= velocity
+say("wrong", np.abs(dense.get() - value).max() > 1e-9, int((keyed.get(keys=rows) != adds).sum()), adds)
+attempt(node.shutdown)
+"""
+
+
+def test_servers_die_one_after_another(cluster):
+    job = cluster(1, 4, replicas=1)
+    node, servers = job.python(0, OUTLIVED), [job.server(number) for number in range(4)]
+    node.hear("up")
+    left = 4
+    for victim in (1, 3, 0):
+        servers[victim].kill()
+        left -= 1
+        for _ in range(200):
+            node.tell("go on")
+            _, serving, missing = node.hear("parts", 30).split()
+            if int(serving) == left and int(missing) == (0 if left > 1 else 4):
+                break
+        else:
+            raise AssertionError((left, serving, missing))
+    node.tell("end")
+    assert node.hear("wrong", 30).split()[1:3] == ["False", "0"]
+    node.hear_attempt()
+    node.ends()
+    servers[2].ends(seconds=10)
+
+
+def test_a_new_process_takes_the_place_of_a_dead_server(cluster):
+    job = cluster(1, 2, replicas=1)
+    node, servers = job.python(0, OUTLIVED), [job.server(number) for number in range(2)]
+
+    def until(serving, missing):
+        for _ in range(200):
+            node.tell("go on")
+            if node.hear("parts", 30).split()[1:] == [str(serving), str(missing)]:
+                return
+        raise AssertionError((serving, missing))
+
+    node.hear("up")
+    for victim in (1, 0, 1):
+        servers[victim].kill()
+        until(1, 2)
+        servers[victim] = job.server(victim)
+        until(1, 0)
+    node.tell("end")
+    assert node.hear("wrong", 30).split()[1:3] == ["False", "0"]
+    node.hear_attempt()
+    node.ends()
+    for server in servers:
+        server.ends(seconds=10)
 
 
 def test_settings_must_agree_and_there_must_be_another_server(cluster):

@@ -4,7 +4,8 @@
 As Jepsen does: each worker writes down when each of its calls began and ended, and what it read. The calls are adds of 1 to counters, and gets
 of all counters. No counter may ever show less than the adds that had ended before the get began, or more than those that had begun before it
 ended; none may fall; and at the end each shows the number of all adds: nothing is lost, and nothing is applied twice. Between its calls a
-worker pauses, so the longest call tells how long tables could not be used. A seed determines the cluster and the fault.
+worker pauses, so the longest call tells how long tables could not be used. In every second run with enough servers, more of them are killed,
+each as soon as all tables have a back-up again. A seed determines the cluster and the faults.
 
     history.py --seeds 1-1000 --jobs 2
     history.py --seeds 17 --verbose
@@ -14,6 +15,7 @@ worker pauses, so the longest call tells how long tables could not be used. A se
 import argparse
 import bisect
 import concurrent.futures
+import json
 import os
 import pathlib
 import random
@@ -43,25 +45,29 @@ class Plan:
         self.victim = draw.randrange(self.servers)
         self.at = draw.uniform(0.2, 0.6)  # seconds after the beginning of the calls
         self.after = 0.4 if self.fault == "kill" else 0.4 + 2 * HEARTBEAT_MS / 1000
-        self.seconds = self.at + self.after
+        others = [server for server in range(self.servers) if server != self.victim]
+        self.more = draw.sample(others, len(others) - 1)[: draw.choice([0, 0, 1, 2])]
+        self.seconds = self.at + self.after + 0.8 * len(self.more)
 
     def __str__(self):
+        more = "".join(f", then kill server {server}" for server in self.more)
         return (f"{self.workers} workers, {self.servers} servers, transport={self.transport}, {self.fault} server {self.victim} "
-                f"after {self.at:.2f} s")
+                f"after {self.at:.2f} s{more}")
 
 
 class Cluster:
     """The processes of one run."""
 
     def __init__(self, plan, folder):
-        self.plan, self.folder, self.processes = plan, folder, []
+        self.plan, self.folder, self.processes, self.deaths = plan, folder, [], 1
         with socket.create_server(("127.0.0.1", 0)) as listener:
             for rank in range(plan.workers + plan.servers):
                 self.start(rank, listener)
 
     def start(self, rank, listener):
         plan = self.plan
-        told = {"master": "127.0.0.1:%d" % listener.getsockname()[1], "nodes": plan.workers + plan.servers, "rank": rank, "secret": "of the tests",
+        self.master = "127.0.0.1:%d" % listener.getsockname()[1]
+        told = {"master": self.master, "nodes": plan.workers + plan.servers, "rank": rank, "secret": "of the tests",
                 "role": "worker" if rank < plan.workers else "server", "replicas": 1, "transport": plan.transport,
                 "heartbeat_timeout_ms": HEARTBEAT_MS, "init_timeout_ms": 60000}
         environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
@@ -90,12 +96,29 @@ class Cluster:
         at = time.monotonic_ns()
         if self.plan.fault == "kill":
             victim.kill()
-            return at
-        victim.send_signal(signal.SIGSTOP)
+        else:
+            victim.send_signal(signal.SIGSTOP)
         if self.plan.fault == "stop and continue":  # it takes itself for the primary still
             time.sleep(1.5 * HEARTBEAT_MS / 1000)
             victim.send_signal(signal.SIGCONT)
+        for server in self.plan.more:
+            if not self.copied_until(at / 1e9 + self.plan.seconds - self.plan.at - 0.4):
+                break
+            self.processes[self.plan.workers + server].kill()
+            self.deaths += 1
         return at
+
+    def copied_until(self, deadline):
+        """Waits until the first victim's tables are served by others, and all tables have a back-up. False: they have none by then."""
+        environment = dict(os.environ, POLYVERSO_SECRET="of the tests")
+        while time.monotonic() < deadline:
+            told = subprocess.run([COMMAND, "status", "--json", "--master", self.master], env=environment, capture_output=True, text=True)
+            parts = json.loads(told.stdout)["parts"] if told.returncode == 0 else []
+            dead = [self.plan.workers + server for server in [self.plan.victim, *self.plan.more][: self.deaths]]
+            if parts and all(part["backup"] is not None and part["served_by"] not in dead for part in parts):
+                return True
+            time.sleep(0.01)
+        return False
 
     def finish(self):
         deadline = time.monotonic() + LONGEST
@@ -151,7 +174,8 @@ def wrong_in(by_worker):
 
 
 def run(seed):
-    """Returns (what was wrong, the longest call in seconds after the fault, the times of calls' ends relative to it, the number of calls)."""
+    """Returns (what was wrong, the longest call in seconds after the fault, the times of calls' ends relative to it, the number of calls, and of
+    lost servers)."""
     plan = Plan(seed)
     with tempfile.TemporaryDirectory(prefix="polyverso-history-") as name:
         cluster = Cluster(plan, pathlib.Path(name))
@@ -162,12 +186,12 @@ def run(seed):
             by_worker = cluster.records()
         except AssertionError as error:
             told = "".join(f"-- {rank}: {text}" for rank in range(len(cluster.processes)) if (text := cluster.said(rank)))
-            return [f"{error}\n{told}"], 0.0, [], 0
+            return [f"{error}\n{told}"], 0.0, [], 0, 0
         finally:
             cluster.end()
     ends = [(end - at) / 1e9 for calls in by_worker for _, _, end, _ in calls]
     longest = max((end - begin) / 1e9 for calls in by_worker for _, begin, end, _ in calls if end > at)
-    return wrong_in(by_worker), longest, ends, len(ends)
+    return wrong_in(by_worker), longest, ends, len(ends), cluster.deaths
 
 
 def spread(values):
@@ -203,11 +227,12 @@ def main():
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    failed, calls, longest, ends = 0, 0, {}, {}
+    failed, calls, deaths, longest, ends = 0, 0, 0, {}, {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for done, (seed, (wrong, span, when, count)) in enumerate(zip(seeds, pool.map(run, seeds)), 1):
+        for done, (seed, (wrong, span, when, count, lost)) in enumerate(zip(seeds, pool.map(run, seeds)), 1):
             fault = Plan(seed).fault
             calls += count
+            deaths += lost
             if wrong:
                 failed += 1
                 print(f"FAILED: {sys.executable} {sys.argv[0]} --seeds {seed} --verbose ({Plan(seed)})\n" + "\n".join(wrong[:10]), flush=True)
@@ -215,14 +240,14 @@ def main():
                 longest.setdefault(fault, []).append(span)
                 ends.setdefault(fault, (Plan(seed).after, []))[1].append(when)
             if options.verbose:
-                print(f"seed {seed}: {Plan(seed)}: {count} calls, the longest {span:.3f} s", flush=True)
+                print(f"seed {seed}: {Plan(seed)}: {count} calls, {lost} servers lost, the longest call {span:.3f} s", flush=True)
             elif done % 50 == 0:
                 print(f"history: {done} of {len(seeds)} runs, {failed} failed", flush=True)
     for fault in sorted(longest):
         print(f"without service after a {fault!r} ({len(longest[fault])} runs): {spread(longest[fault])}")
     if options.plot and ends:
         draw(options.plot, ends)
-    print(f"history: {calls} calls in {len(seeds)} runs, {failed} failed")
+    print(f"history: {calls} calls and {deaths} lost servers in {len(seeds)} runs, {failed} failed")
     return 1 if failed else 0
 
 

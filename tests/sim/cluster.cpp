@@ -51,7 +51,8 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.replicas = plan_.replicas;
   node->self.is_master = place == 0;
   node->self.master = "sim:0";
-  node->self.address = again ? fmt::format("sim:{}.{}", place, life) : fmt::format("sim:{}", place);
+  node->again = again;
+  node->self.address = again ? fmt::format("sim:{}.{}", place, nodes_.size()) : fmt::format("sim:{}", place);
   node->self.host = "sim";
   node->self.pid = static_cast<uint32_t>(1000 + nodes_.size());
   node->self.heartbeat_timeout = plan_.conditions.lossy ? kHeartbeatOfLossy : kHeartbeat;
@@ -100,12 +101,13 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
 
 void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
-  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves())
+  const bool too_early = node.again && node.script == nullptr && why.code() == MV_EDISAGREE;  // the loss of its predecessor is not known yet
+  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early)
     timeline_.violated(fmt::format("{} could not join the cluster: {}", node.name, why.text()));
   const bool late = node.life != SIZE_MAX && node.life >= plan_.workers();
   if (late && why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_ && !cluster_dissolves())
     timeline_.violated(fmt::format("{} had to wait although all servers have joined: {}", node.name, why.text()));
-  anyone_gone_ = true;  // it ends at once, and others may lose it
+  anyone_gone_ = anyone_gone_ || !too_early;  // it ends at once, and others may lose it
   if (node.life != SIZE_MAX) lose_life(node.life);
   if (waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
   end(node);
@@ -179,7 +181,7 @@ void SimCluster::check_parts(const Node& node) {
   const cluster::View& view = node.member->cluster().view();
   for (const cluster::Member* member : view.servers()) {
     const bool own = member->peer == node.self.peer;
-    const table::Server* const tables = own ? &node.member->shards() : node.member->parts().tables_of(member->peer);
+    const table::Server* const tables = node.member->parts().tables_of(member->peer);
     if (tables == nullptr || (replaced_server_ && view.serving(*member) == base::kNobody)) continue;
     const auto server = static_cast<size_t>(view.server_id(member->peer));
     for (const auto& ledger : ledgers_) {
@@ -235,16 +237,32 @@ void SimCluster::part(const FaultPlan& fault) {
 /// Whether another server goes on with the tables of this one, so that nothing fails.
 bool SimCluster::is_replaceable(const Node& node) const {
   const auto runs = [](const auto& other) { return other->ready && !other->ending && (!other->killed || other->script == nullptr); };
-  return plan_.replicas > 0 && !node.self.is_master && !replaced_server_ && std::all_of(nodes_.begin(), nodes_.end(), runs);
+  return plan_.replicas > 0 && !node.self.is_master && std::all_of(nodes_.begin(), nodes_.end(), runs) && has_copies(node);
+}
+
+/// Whether another process that lives serves or keeps an equal copy of each part of this one, as far as the master knows.
+bool SimCluster::has_copies(const Node& node) const {
+  const auto& master = nodes_.front();
+  if (master->member == nullptr) return false;
+  const cluster::View& view = master->member->cluster().view();
+  const auto lives = [&](Peer peer) {
+    return peer != node.self.peer && std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
+      return other->self.peer == peer && !other->killed && !other->dropped && other->member != nullptr;
+    });
+  };
+  const auto parts = view.servers();
+  return std::all_of(parts.begin(), parts.end(), [&](const cluster::Member* part) { return lives(view.serving(*part)) || lives(view.backup_of(*part)); });
 }
 
 void SimCluster::gone(const Node& node) {
   const bool is_server = (node.self.role & MV_ROLE_SERVER) != 0, replaced = is_server && is_replaceable(node);
   if (replaced && node.script == nullptr) {
     replaced_server_ = true;
+    unnoticed_.insert(node.rank);
     return;
   }
   servers_may_fail_ = servers_may_fail_ || (is_server && !replaced);
+  if (servers_may_fail_) gone_.merge(unnoticed_);  // with the parts of this one, theirs may be lost
   replaced_server_ = replaced_server_ || replaced;
   changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_consistency(shard::Consistency::kSync);
   if (node.life != SIZE_MAX) lose_life(node.life);
@@ -265,6 +283,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
   if (node.killed || (node.member == nullptr && !starts_later)) return;
+  const bool server_returns = fault.restart != base::kNever && node.script == nullptr && is_replaceable(node) && !cluster_dissolves();
   node.killed = true;
   gone(node);
   if (!node.ready && waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
@@ -279,7 +298,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   network_.remove(node.self.peer, fault.fault == Fault::kAbort, fault.fault != Fault::kKillQuietly);
   node.member.reset();
   node.script.reset();
-  if (!comes_back) return;
+  if (!comes_back && !server_returns) return;
   ++restarts_open_;
   timeline_.after(fault.restart, [this, place, rank = node.rank] { restart(place, rank); });
 }
@@ -287,6 +306,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
 void SimCluster::restart(size_t place, int64_t rank) {
   --restarts_open_;
   if (cluster_dissolves()) return;
+  if ((plan_.nodes[place].role & MV_ROLE_WORKER) == 0) return add_node(place, SIZE_MAX, rank, true);
   for (const auto& ledger : ledgers_) ledger->comes_late(next_life_);
   add_node(place, next_life_++, rank, true);
   keep_own_business(nodes_.back()->steps);

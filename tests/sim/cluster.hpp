@@ -37,7 +37,7 @@ class SimCluster final : private Surroundings {
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Script> script;
     std::vector<Step> steps;
-    bool ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false;
+    bool again = false, ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false;
     Nanos armed = base::kNever;
     int64_t rank = -1;
   };
@@ -78,6 +78,7 @@ class SimCluster final : private Surroundings {
   void keep_own_business(std::vector<Step>& steps) const;
   void gone(const Node& node);
   bool is_replaceable(const Node& node) const;
+  bool has_copies(const Node& node) const;
   void lose_life(size_t life);
   bool all_ended() const;
   bool cluster_dissolves() const;
@@ -94,6 +95,7 @@ class SimCluster final : private Surroundings {
   std::vector<std::unique_ptr<Node>> nodes_;  ///< in order of creation
   std::vector<bool> clean_;                   ///< by life: left cleanly
   std::set<int64_t> gone_;                    ///< ranks that others may have lost
+  std::set<int64_t> unnoticed_;               ///< ranks of lost servers whose tables others serve
   bool anyone_gone_ = false;                  ///< a process of unknown rank may be lost
   std::set<size_t> gone_lives_;
   bool changes_may_fail_ = false, servers_may_fail_ = false;

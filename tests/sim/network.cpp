@@ -299,10 +299,12 @@ void Network::trace(const char* what, const Flight& flight) {
                  size);
   if (!verbose) return;
   const double ms = static_cast<double>(timeline_.now().count()) / 1e6;
-  std::printf("%11.4f  %s %s %s from %s: seq %llu done %llu status %d, %llu bytes\n", ms, name(flight.to).c_str(), what,
-              wire::EnumNameBody(message.body_type()), name(flight.from).c_str(),
-              static_cast<unsigned long long>(message.seq()), static_cast<unsigned long long>(message.done()),
-              message.status(), static_cast<unsigned long long>(size));
+  const auto* input = message.body_as_Replicate();
+  const std::string part = input != nullptr      ? fmt::format(" {} of part {}", wire::EnumNameReplicaEvent(input->event()), input->part())
+                           : message.part() != 0 ? fmt::format(" for part {}", message.part())
+                                                 : "";
+  fmt::print("{:11.4f}  {} {} {}{} from {}: seq {} done {} status {}, {} bytes\n", ms, name(flight.to), what, wire::EnumNameBody(message.body_type()), part,
+             name(flight.from), message.seq(), message.done(), message.status(), size);
 }
 
 void Network::trace(const char* what, Peer a, Peer b) {

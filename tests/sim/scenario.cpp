@@ -189,23 +189,27 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
 }
 
 /// Only servers that the others can do without: the master lives.
-void add_end_of_server(Scenario& plan, Random& random) {
+void add_end_of_server(Scenario& plan, Random& random, int64_t after) {
   std::vector<size_t> candidates;
   for (size_t node = 1; node < plan.nodes.size(); ++node)
     if ((plan.nodes[node].role & MV_ROLE_SERVER) != 0) candidates.push_back(node);
   FaultPlan fault;
   const size_t kind = random.pick({6, 2, 2, 1.5});
   fault.fault = std::vector{Fault::kKill, Fault::kKillQuietly, Fault::kAbort, Fault::kLongPause}[kind];
-  fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 600);
+  fault.when = kMillisecond * (after + random.between(0, random.chance(0.5) ? 100 : 600));
   if (kind == 3) fault.span = kMillisecond * random.between(8'000, 20'000);
   fault.side.push_back(candidates[random.below(candidates.size())]);
+  const bool ends_loudly = fault.fault == Fault::kKill || fault.fault == Fault::kAbort;
+  if (ends_loudly && plan.nodes[fault.side.front()].role == MV_ROLE_SERVER && random.chance(0.5)) fault.restart = kMillisecond * random.between(5, 400);
   plan.faults.push_back(fault);
 }
 
 void choose_faults_with_replicas(Scenario& plan, Random& random) {
   if (random.chance(0.5)) add_partitions(plan, random);
   if (random.chance(0.3)) add_kill(plan, random, true);
-  if (random.chance(0.9)) add_end_of_server(plan, random);
+  if (random.chance(0.9)) add_end_of_server(plan, random, 0);
+  // Another one, perhaps the one that has taken its place, ends when the parts of the first may have new back-ups, or while those get their copies.
+  for (int64_t after = 50; random.chance(0.5) && after < 1000; after += 250) add_end_of_server(plan, random, after);
 }
 
 /// Two servers at least, one of which is not the master's.
@@ -242,7 +246,7 @@ size_t Scenario::workers() const { return count_role(nodes, MV_ROLE_WORKER); }
 
 size_t Scenario::restarts() const {
   return static_cast<size_t>(
-      std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
+      std::count_if(faults.begin(), faults.end(), [&](const FaultPlan& f) { return f.restart != base::kNever && (nodes[f.side.front()].role & MV_ROLE_WORKER) != 0; }));
 }
 
 bool Scenario::has_consistency(shard::Consistency wanted) const {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "engine/replica/arrival.hpp"
 #include "engine/replica/part.hpp"
+#include "engine/replica/transfer.hpp"
 #include "engine/table/spec_wire.hpp"
 #include "two_workers.hpp"
 
@@ -41,9 +43,10 @@ struct Copy {
 /// A worker's requests go to the primary, whose inputs go to the back-up as messages.
 struct Pair {
   Pair() {
-    primary.part.lead([this](const replica::Part::Input& input) {
+    primary.part.lead();
+    primary.part.pass_on([this](const replica::Part::Input& input) {
       const auto frame = builder.finish(wire::Body::Replicate, replica::write_input(builder.fbb(), 1, input));
-      const base::Status replayed = backup.part.replay(*message_of(frame).body_as_Replicate(), payload_of(frame), nullptr);
+      const base::Status replayed = backup.part.replay(kBackup, *message_of(frame).body_as_Replicate(), payload_of(frame), nullptr);
       assert_true(replayed.ok());
       ++inputs;
     });
@@ -56,17 +59,18 @@ struct Pair {
     return view;
   }
   /// A table of int64 of this kind; `rows` of two elements on both servers, so half of them here.
-  void create(int32_t kind, uint64_t rows) {
+  void create(int32_t kind, uint64_t rows, uint64_t capacity = 0) {
     shard::Spec spec;
     spec.name = "table " + std::to_string(tables);
     spec.kind = kind;
     spec.rows = rows;
     spec.cols = 2;
     spec.dtype = MV_I64;
+    spec.capacity = capacity;
     std::vector<flatbuffers::Offset<wire::TableSpec>> specs{table::write_spec(builder.fbb(), spec)};
     ask(wire::Body::Create, wire::CreateCreate(builder.fbb(), builder.fbb().CreateVector(specs)));
     assert_int_equal(primary.tables.numbers(), ++tables);
-    assert_int_equal(backup.tables.numbers(), tables);
+    assert_int_equal(backup.tables.numbers(), primary.part.has_backup() ? tables : 0);
   }
   template <typename Body>
   void ask(wire::Body kind, flatbuffers::Offset<Body> body) {
@@ -157,6 +161,175 @@ void a_table_that_is_destroyed_meanwhile_is_skipped(void**) {
   assert_int_equal(pair.compared(), 0);
 }
 
+// ---- a new back-up
+
+constexpr base::Peer kNew = 3;
+
+/// Carries requests to the receiver, and its answers back, until nothing happens any more.
+struct Transferring : Pair {
+  Transferring() {
+    primary.part.lead_alone();
+    peers.on_connected(kNew);
+  }
+  /// Receives what the transfer sends. Of a real process, replica::Parts does that.
+  struct Receiver : rpc::Service {
+    explicit Receiver(Transferring& of) : of(of) {}
+    base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+    void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
+    void on_cancel(const rpc::Asked&) override {}
+    void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
+      using wire::ReplicaEvent;
+      const auto& input = *request.body_as_Replicate();
+      base::Status status;
+      if (input.event() == ReplicaEvent::State || input.event() == ReplicaEvent::Rows || input.event() == ReplicaEvent::End)
+        status = of.arrival.take(*of.view.find(kPrimary), input, payload);
+      else if (input.event() != ReplicaEvent::Begin)
+        of.arrival.hold(asked, request, payload, staged);
+      assert_true(status.ok());
+      streams.finish(asked);
+    }
+    Transferring& of;
+    unit::KeepingLink link;
+    rpc::Server streams{link, *this};
+  };
+  void carry() {
+    for (int round = 0; round < 200; ++round) {
+      for (const base::Frame& frame : link.take()) receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
+      receiver.streams.flush();
+      for (const base::Frame& frame : receiver.link.take()) peers.on_answer(kNew, message_of(frame), payload_of(frame));
+      transfer->tick();
+    }
+    while (arrival.has_all() && !arrival.is_over()) {
+      base::Status status;
+      arrival.process_next(&status);
+      assert_true(status.ok());
+    }
+  }
+  void begin() {
+    replica::Transfer::Events events;
+    events.passes_on = [this] {
+      primary.part.pass_on([this](const replica::Part::Input& input) {
+        auto frame = builder.finish(wire::Body::Replicate, replica::write_input(builder.fbb(), 1, input), base::Payload::copy(input.payload));
+        class Acknowledged final : public rpc::Pending {
+          void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { assert_true(status.ok()); }
+        };
+        peers.call(kNew, {std::move(frame), std::make_shared<Acknowledged>(), false, 0, nullptr});
+      });
+    };
+    events.is_equal = [this] { is_equal = true; };
+    events.failed = [] { fail(); };
+    transfer = std::make_shared<replica::Transfer>(clock, peers, primary.part, 1, kNew, std::move(events));
+    transfer->begin();
+  }
+  void add(uint32_t table, int64_t value) {
+    const std::vector<int64_t> values(primary.shard(table).elements(), value);
+    auto frame = builder.finish(wire::Body::Change, wire::CreateChange(builder.fbb(), table, wire::Write::Add, 0, values.size()));
+    wire::stamp(frame, ++seq, 0);
+    primary.part.on_message(kWorker, message_of(frame), std::as_bytes(std::span(values)), nullptr);
+  }
+  void assert_equal_values(uint32_t table) {
+    std::vector<int64_t> theirs(primary.shard(table).elements()), ours(theirs.size());
+    primary.shard(table).read(shard::kNoWorker, 0, theirs.size(), reinterpret_cast<std::byte*>(theirs.data()));
+    copied.tables.shard(table)->read(shard::kNoWorker, 0, ours.size(), reinterpret_cast<std::byte*>(ours.data()));
+    assert_true(theirs == ours);
+  }
+
+  /// Like Copy, but its part is started by what arrives.
+  struct Copied {
+    unit::StillClock time;
+    unit::KeepingLink link;
+    base::Pool pool{4096, 1};
+    replica::Part part{link, pool};
+    table::Server tables{time, part.streams(), pool, false};
+  };
+  struct Clock final : base::Clock {
+    base::Nanos now() const override { return time += std::chrono::milliseconds(1); }
+    mutable base::Nanos time{0};
+  };
+  Clock clock;
+  unit::KeepingLink link;
+  rpc::Client peers{clock, link, {}};
+  Copied copied;
+  replica::Arrival arrival{copied.part, copied.tables, kNew};
+  Receiver receiver{*this};
+  std::shared_ptr<replica::Transfer> transfer;
+  bool is_equal = false;
+};
+
+void a_new_backup_gets_values_tables_and_streams(void**) {
+  Transferring pair;
+  pair.create(MV_MATRIX, 300'000);
+  pair.create(MV_KEYVALUE, 0);
+  pair.create(MV_MATRIX, 4);
+  pair.ask(wire::Body::Destroy, wire::CreateDestroy(pair.builder.fbb(), uint32_t{2}));
+  std::vector<int64_t> keys = numbers(40'000);
+  std::erase_if(keys, [&](int64_t key) { return shard::server_of(pair.primary.shard(1).spec(), 2, key) != 0; });
+  const std::vector<int64_t> of_keys = numbers(2 * keys.size());
+  pair.primary.shard(1).change_rows(shard::Write::Set, shard::kNoWorker, keys, bytes_of(of_keys));
+  pair.add(0, 7);
+  pair.begin();
+  pair.carry();
+  assert_true(pair.is_equal);
+  assert_int_equal(pair.copied.tables.numbers(), 3);
+  assert_false(pair.copied.tables.has(2));
+  pair.assert_equal_values(0);
+  for (int i = 0; i < 40; ++i) pair.primary.part.compare();
+  pair.carry();
+  assert_int_equal(pair.copied.part.differing(), 0);
+  // What its client repeats is known to the copy.
+  pair.copied.part.lead();
+  auto frame = pair.builder.finish(wire::Body::Destroy, wire::CreateDestroy(pair.builder.fbb(), uint32_t{0}));
+  wire::stamp(frame, pair.seq, 0);
+  pair.copied.part.on_message(kWorker, message_of(frame), {}, nullptr);
+  assert_true(pair.copied.tables.has(0));
+}
+
+void adds_during_the_transfer_are_in_the_copy(void**) {
+  Transferring pair;
+  pair.create(MV_MATRIX, 300'000);
+  pair.begin();
+  for (int round = 0; round < 12; ++round) {
+    pair.add(0, round);
+    for (const base::Frame& frame : pair.link.take()) pair.receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
+    pair.receiver.streams.flush();
+    for (const base::Frame& frame : pair.receiver.link.take()) pair.peers.on_answer(kNew, message_of(frame), payload_of(frame));
+    pair.transfer->tick();
+  }
+  pair.carry();
+  assert_true(pair.is_equal);
+  pair.assert_equal_values(0);
+}
+
+void a_part_with_an_order_of_use_is_not_copied(void**) {
+  Transferring pair;
+  pair.create(MV_KEYVALUE, 0, 100);
+  pair.begin();
+  pair.carry();
+  assert_false(pair.is_equal);
+}
+
+void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
+  Transferring pair;
+  pair.create(MV_MATRIX, 4);
+  const auto take = [&](wire::ReplicaEvent event, const wire::ReplicaRows* rows, std::span<const std::byte> payload) {
+    auto& fbb = pair.builder.fbb();
+    const auto frame = pair.builder.finish(wire::Body::Replicate, wire::CreateReplicate(fbb, 1, event, 0, 0, 0, 0, 0, 0, 0, nullptr, rows));
+    return pair.arrival.take(*pair.view.find(kPrimary), *message_of(frame).body_as_Replicate(), payload).code();
+  };
+  const std::vector<std::byte> bytes(64);
+  const wire::ReplicaRows whole(0, 0, 0, 2, 0, 0, 32), later(0, 0, 0, 2, 0, 8, 32), many(0, 0, 0, UINT64_MAX / 16, 0, 0, 32), strange(9, 0, 0, 2, 0, 0, 32);
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, std::span(bytes).first(32)), MV_EPROTOCOL);  // before the state
+  assert_int_equal(take(wire::ReplicaEvent::State, nullptr, bytes), MV_EPROTOCOL);
+  pair.primary.part.write_state([&](const base::PayloadRef& payload) { assert_int_equal(take(wire::ReplicaEvent::State, nullptr, payload->bytes()), MV_OK); });
+  for (const wire::ReplicaRows* rows : {&later, &many, &strange}) assert_int_equal(take(wire::ReplicaEvent::Rows, rows, std::span(bytes).first(24)), MV_EPROTOCOL);
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, bytes), MV_EPROTOCOL);
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, std::span(bytes).first(8)), MV_OK);
+  assert_int_equal(take(wire::ReplicaEvent::End, nullptr, {}), MV_EPROTOCOL);
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &later, std::span(bytes).first(24)), MV_OK);
+  assert_int_equal(take(wire::ReplicaEvent::End, nullptr, {}), MV_OK);
+  assert_int_equal(take(wire::ReplicaEvent::End, nullptr, {}), MV_EPROTOCOL);
+}
+
 }  // namespace
 
 int main() {
@@ -167,6 +340,10 @@ int main() {
       cmocka_unit_test(one_element_of_a_large_table_is_found),
       cmocka_unit_test(one_row_of_many_is_found),
       cmocka_unit_test(a_table_that_is_destroyed_meanwhile_is_skipped),
+      cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
+      cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
+      cmocka_unit_test(a_part_with_an_order_of_use_is_not_copied),
+      cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,6 +1,8 @@
 #include "engine/cluster/cluster.hpp"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "base/log.hpp"
 #include "engine/cluster/succession.hpp"
@@ -70,15 +72,20 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
       return barrier_.enter(asked, clock_.now());
     case wire::Body::Leave:
       return leave_asked(asked);
+    case wire::Body::Copied:
+      return copied(asked, *request.body_as_Copied());
     default:
       return server_.fail(asked, base::error(MV_EPROTOCOL, "unknown request: {}", wire::EnumNameBody(request.body_type())));
   }
 }
 
-/// The place of a lost worker that this process may take. A lost server has no vacancy: its shards are lost with it.
+/// The place of a lost worker or server that this process may take. A server has one only if another server has taken over its part.
 Member* Cluster::vacancy(const wire::Join& request) {
+  const auto is_free = [this](const Member& place) {
+    return place.state == State::kLost && (place.role == MV_ROLE_WORKER || (place.role == MV_ROLE_SERVER && view_.serving(place) != base::kNobody));
+  };
   for (Member& member : view_.members)
-    if (member.state == State::kLost && member.role == MV_ROLE_WORKER && request.role() == MV_ROLE_WORKER &&
+    if (is_free(member) && member.role == request.role() &&
         (request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank)))
       return &member;
   return nullptr;
@@ -90,7 +97,9 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
   if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
   if (!joining && vacancy(request) == nullptr)
-    return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its workers was lost", self_.nodes);
+    return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its {} was lost{}", self_.nodes,
+                       request.role() == MV_ROLE_SERVER ? "servers" : "workers",
+                       request.role() == MV_ROLE_SERVER ? " whose tables another one has taken over (replicas=1)" : "");
   if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address); !wrong.ok()) return wrong;
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
@@ -110,8 +119,10 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
   place.state = State::kHere;
   place.why.clear();
   place.is_out = false;
-  base::log_info("{} replaces a lost worker", view_.name(place.peer));
+  base::log_info("{} replaces a lost {}", view_.name(place.peer), place.is_server() ? "server" : "worker");
   owner_.on_member_joined(place);
+  if (place.is_server())
+    for (const Member* part : name_next_backups(view_)) owner_.on_part_moved(*part);
   publish();
   const auto written = write_view(builder_.fbb(), view_);
   server_.answer(asked, builder_.finish(wire::Body::View, written));
@@ -126,6 +137,7 @@ void Cluster::complete_if_all_here() {
   if (self_.replicas > 0 && view.servers().size() < 2)
     wrong = base::error(MV_EDISAGREE, "replicas={} takes at least two servers, and there is only one", self_.replicas);
   if (!wrong.ok()) return fail(wrong);
+  if (self_.replicas > 0) name_backups(view);
   for (const rpc::Asked& joiner : arrivals_.asked()) {
     const auto written = write_view(builder_.fbb(), view);
     server_.answer(joiner, builder_.finish(wire::Body::View, written));
@@ -136,6 +148,17 @@ void Cluster::complete_if_all_here() {
 void Cluster::leave_asked(const rpc::Asked& asked) {
   server_.answer(asked, builder_.answer({}));
   mark_finished(asked.client);
+}
+
+/// A part has a back-up again.
+void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
+  server_.answer(asked, builder_.answer({}));
+  const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
+  if (!self_.is_master || part == view_.members.end() || view_.serving(*part) != asked.client) return;
+  if (part->next_backup == 0 || view_.next_backup_of(*part) != note.backup()) return;  // it was lost meanwhile
+  part->backup = std::exchange(part->next_backup, 0);
+  owner_.on_part_moved(*part);
+  publish();
 }
 
 /// Sends the newest view to all members. A lost View is sent again when a Ping shows an old epoch.
@@ -379,20 +402,23 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   const View newer = read_view(wire);
   view_.epoch = newer.epoch;
   told_gone_ = newer.workers_gone();
+  std::vector<const Member*> moved;
   for (const Member& member : newer.members) {
-    if (member.peer == self_.peer) continue;
+    const bool is_self = member.peer == self_.peer;
     if (view_.find(member.peer) == nullptr) replace(member);
-    if (member.state == State::kFinished) mark_finished(member.peer);
-    if (member.state == State::kLost || member.is_out) {
+    if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
+    if ((member.state == State::kLost || member.is_out) && !is_self) {
       link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);
-    if (known == nullptr || (known->is_out == member.is_out && known->stand_in == member.stand_in)) continue;
-    known->is_out = member.is_out;
-    known->stand_in = member.stand_in;
-    if (known->is_server()) owner_.on_server_out(*known);
+    if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
+    const auto place = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backup, of.next_backup); };
+    if (place(*known) == place(member)) continue;
+    std::tie(known->is_out, known->stand_in, known->backup, known->next_backup) = place(member);
+    if (known->is_server()) moved.push_back(known);
   }
+  for (const Member* part : moved) owner_.on_part_moved(*part);
   welcome();
   owner_.on_news();
 }
@@ -441,7 +467,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
 /// The master decides who serves the tables of a lost server. True if values are lost.
 bool Cluster::declare_out(Member& member) {
   const Succession after = succeed(view_, member, self_.replicas);
-  for (const Member* server : after.changed) owner_.on_server_out(*server);
+  for (const Member* part : after.changed) owner_.on_part_moved(*part);
   return after.loses_values;
 }
 
@@ -483,6 +509,7 @@ void Cluster::replace(const Member& member) {
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);
+  if (place->is_server()) owner_.on_part_moved(*place);
   if (contacts_.is_connected(member.peer))
     send_ping(member.peer);
   else if (needs(*place) && view_.find(self_.peer)->rank > member.rank)

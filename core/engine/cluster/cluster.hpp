@@ -37,13 +37,13 @@ class Cluster {
     /// Each is called at most once for a member; on_member_finished() also for this node.
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
-    /// A new process has taken the place of a lost worker.
+    /// A new process has taken the place of a lost worker or server.
     virtual void on_member_joined(const Member& member) = 0;
     /// This node has lost a server; its worker may have finished before. Then the master may declare it lost, and name a stand-in: see
     /// Member::is_out.
     virtual void on_server_missed(const Member&, const base::Status&) {}
-    /// The master has declared this server lost: what its tables ask and answer is its stand-in's from now on.
-    virtual void on_server_out(const Member&) {}
+    /// The master has decided who serves the part of this server from now on, who keeps a copy of it, or who is to get one.
+    virtual void on_part_moved(const Member& /*part*/) {}
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
     /// The waits of all members that this node knows of, for messages.
@@ -132,6 +132,7 @@ class Cluster {
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
+  void copied(const rpc::Asked& asked, const wire::Copied& note);
   // on every member
   void call_master();
   void joined(const base::Status& status, const wire::Message* answer);

@@ -1,33 +1,97 @@
 #include "engine/cluster/succession.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
 
 namespace mv::cluster {
 
+namespace {
+
+bool is_alive(const Member& server) { return !server.is_out && server.state != State::kLost; }
+
+/// The parts that a server serves, or has or gets a copy of.
+size_t load_of(const View& view, const Member& server) {
+  return static_cast<size_t>(std::ranges::count_if(view.servers(), [&](const Member* part) {
+    return view.serving(*part) == server.peer || view.backup_of(*part) == server.peer || view.next_backup_of(*part) == server.peer;
+  }));
+}
+
+/// The server that should have a copy of this part: on another host than its server if there is one, then the one with the fewest parts,
+/// then the next one in a ring by rank. nullptr: there is none.
+const Member* candidate(const View& view, const Member& part) {
+  const Member* const by = view.find(view.serving(part));
+  if (by == nullptr) return nullptr;
+  auto ring = view.servers();
+  std::ranges::rotate(ring, std::ranges::find(ring, by));
+  const Member* best = nullptr;
+  const auto rank_of = [&](const Member& server) { return std::pair(server.host == by->host, load_of(view, server)); };
+  for (const Member* server : ring)
+    if (server != by && is_alive(*server) && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
+  return best;
+}
+
+}  // namespace
+
+void name_backups(View& view) {
+  for (Member& part : view.members) {
+    const Member* const backup = part.is_server() ? candidate(view, part) : nullptr;
+    part.backup = backup != nullptr ? backup->rank + 1 : 0;
+  }
+}
+
+std::vector<const Member*> name_next_backups(View& view) {
+  std::vector<const Member*> changed;
+  for (Member& part : view.members) {
+    if (!part.is_server() || part.backup != 0 || part.next_backup != 0) continue;
+    const Member* const next = candidate(view, part);
+    if (next == nullptr) continue;
+    part.next_backup = next->rank + 1;
+    changed.push_back(&part);
+  }
+  return changed;
+}
+
 Succession succeed(View& view, Member& lost, uint32_t replicas) {
   Succession after;
+  const auto served_it = [&](const Member& part) { return view.serving(part) == lost.peer; };
+  std::vector<Member*> orphans;
+  for (Member& part : view.members)
+    if (part.is_server() && served_it(part)) orphans.push_back(&part);
   lost.is_out = true;
   if (!lost.is_server()) return after;
-  for (Member& other : view.members) {
-    if (other.stand_in != lost.rank + 1) continue;
-    other.stand_in = 0;
-    after.changed.push_back(&other);
-    after.loses_values = true;
+  const bool goes_on = replicas > 0 && !view.workers_gone();
+  for (Member& part : view.members) {
+    if (!part.is_server()) continue;
+    const bool is_orphan = std::ranges::find(orphans, &part) != orphans.end();
+    const bool was_backup = part.backup == lost.rank + 1, was_next = part.next_backup == lost.rank + 1;
+    if (!is_orphan && !was_backup && !was_next) continue;
+    if (was_backup) part.backup = 0;
+    if (was_next || is_orphan) part.next_backup = 0;
+    if (is_orphan) {
+      const uint32_t heir = std::exchange(part.backup, 0);
+      part.stand_in = goes_on && heir != 0 ? heir : kNobodyServes;
+      after.loses_values |= part.stand_in == kNobodyServes;
+      if (part.stand_in != kNobodyServes) base::log_warn("{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
+    }
+    after.changed.push_back(&part);
   }
-  const Member* const backup = replicas > 0 ? view.backup_of(lost.rank) : nullptr;
-  if (backup != nullptr && backup->state != State::kLost && !backup->is_out && !view.workers_gone()) {
-    lost.stand_in = backup->rank + 1;
-    base::log_warn("{} serves the tables of {} from now on", view.name(backup->peer), view.name(lost.peer));
-  }
-  after.changed.push_back(&lost);
-  after.loses_values |= lost.stand_in == 0;
+  if (!goes_on) return after;
+  for (const Member* part : name_next_backups(view))
+    if (std::ranges::find(after.changed, part) == after.changed.end()) after.changed.push_back(part);
   return after;
 }
 
 std::vector<const Member*> partners(const View& view, const Member& server) {
   std::vector<const Member*> partners;
-  for (const Member* other : view.servers())
-    if (other != &server && (view.backup_of(server.rank) == other || view.backup_of(other->rank) == &server)) partners.push_back(other);
+  for (const Member* part : view.servers()) {
+    const base::Peer by = view.serving(*part);
+    for (const base::Peer copy : {view.backup_of(*part), view.next_backup_of(*part)}) {
+      const base::Peer other = by == server.peer ? copy : copy == server.peer ? by : base::kNobody;
+      const Member* const partner = other != base::kNobody ? view.find(other) : nullptr;
+      if (partner != nullptr && std::ranges::find(partners, partner) == partners.end()) partners.push_back(partner);
+    }
+  }
   return partners;
 }
 

@@ -47,25 +47,14 @@ const Member* View::at(uint32_t rank) const {
   return found != members.end() ? &*found : nullptr;
 }
 
-const Member* View::backup_of(uint32_t rank) const {
-  auto ring = servers();
-  const auto self = std::ranges::find(ring, rank, &Member::rank);
-  if (self == ring.end() || ring.size() < 2) return nullptr;
-  const std::string host = (*self)->host;
-  std::ranges::rotate(ring, self);
-  const auto elsewhere = std::ranges::find_if(ring, [&](const Member* member) { return member->host != host; });
-  return elsewhere != ring.end() ? *elsewhere : ring[1];
+base::Peer View::peer_at(uint32_t place) const {
+  const Member* const member = place != 0 && place != kNobodyServes ? at(place - 1) : nullptr;
+  return member != nullptr ? member->peer : base::kNobody;
 }
 
 base::Peer View::serving(const Member& server) const {
-  if (!server.is_out) return server.peer;
-  const Member* const by = server.stand_in != 0 ? at(server.stand_in - 1) : nullptr;
-  return by != nullptr ? by->peer : base::kNobody;
-}
-
-base::Peer View::keeping_copy(const Member& server) const {
-  const Member* const backup = server.is_out ? nullptr : backup_of(server.rank);
-  return backup != nullptr && !backup->is_out ? backup->peer : base::kNobody;
+  if (server.stand_in != 0) return peer_at(server.stand_in);
+  return server.is_out ? base::kNobody : server.peer;
 }
 
 std::string View::name(base::Peer peer) const {
@@ -106,12 +95,15 @@ Member read_member(const wire::Member& wire) {
   member.why = wire::text_of(wire.why());
   member.is_out = wire.out();
   member.stand_in = wire.stand_in();
+  member.backup = wire.backup();
+  member.next_backup = wire.next_backup();
   return member;
 }
 
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
   return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
-                                  member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in);
+                                  member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in, member.backup,
+                                  member.next_backup);
 }
 
 View read_view(const wire::View& wire) {

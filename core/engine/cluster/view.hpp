@@ -11,6 +11,9 @@
 
 namespace mv::cluster {
 
+/// Member::stand_in of a server whose part is lost.
+inline constexpr uint32_t kNobodyServes = UINT32_MAX;
+
 enum class State { kHere, kFinished, kLost };
 
 struct Member {
@@ -23,7 +26,9 @@ struct Member {
   State state = State::kHere;
   std::string why = {};   ///< the reason of the loss
   bool is_out = false;    ///< the master has declared its process lost; what only this node has lost may be a connection
-  uint32_t stand_in = 0;  ///< then, of a server: 1 + the rank of the server that has taken over its part; 0: none
+  uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none. A new process in its place serves nothing at first
+  uint32_t backup = 0;       ///< of a server: 1 + the rank of the server that keeps an equal copy of its part; 0: none
+  uint32_t next_backup = 0;  ///< 1 + the rank of the server that is being given a copy; 0: none
 
   bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
@@ -46,13 +51,12 @@ class View {
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;
   const Member* at(uint32_t rank) const;
-  /// The server that keeps copies of the tables of the server with this rank: of the servers after it, in a ring by rank, the first one on
-  /// another host, or else the first one. nullptr if there is no other server.
-  const Member* backup_of(uint32_t rank) const;
   /// The peer that serves the part of this server now; kNobody if it is lost.
   base::Peer serving(const Member& server) const;
-  /// The peer that keeps a copy of this server's part now, if the cluster has `replicas` > 0; kNobody if none is left.
-  base::Peer keeping_copy(const Member& server) const;
+  /// The peer that keeps an equal copy of this server's part; kNobody if none does.
+  base::Peer backup_of(const Member& server) const { return peer_at(server.backup); }
+  /// The peer that is being given a copy; kNobody if none is.
+  base::Peer next_backup_of(const Member& server) const { return peer_at(server.next_backup); }
   /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a peer outside the view.
   std::string name(base::Peer peer) const;
   std::string names(const std::vector<base::Peer>& peers) const;
@@ -61,6 +65,10 @@ class View {
   /// True if these two need a connection: a worker and a server, or server 0 and another server. In addition, every
   /// member is connected with the master.
   bool need_each_other(const Member& a, const Member& b) const;
+
+ private:
+  /// The peer with the rank `place - 1`; kNobody for 0.
+  base::Peer peer_at(uint32_t place) const;
 };
 
 Member read_member(const wire::Member& wire);

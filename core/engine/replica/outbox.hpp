@@ -18,6 +18,8 @@ class Outbox final : public base::Link {
 
   /// From now on messages are sent.
   void open() { is_open_ = true; }
+  /// There is a back-up from now on.
+  void hold() { acknowledged_ = inputs_; }
   /// An input was sent to the back-up.
   void add_input() { ++inputs_; }
   /// The back-up has one input more; inputs are acknowledged in their order.

@@ -35,10 +35,14 @@ void Part::start(const cluster::View& view, const cluster::Member& server, table
   tables.start(view_, server.peer, true);
 }
 
-void Part::lead(Log log) {
+void Part::lead() {
   leads_ = true;
-  log_ = std::move(log);
   outbox_.open();
+}
+
+void Part::pass_on(Log log) {
+  log_ = std::move(log);
+  outbox_.hold();
 }
 
 void Part::lead_alone() {
@@ -105,16 +109,78 @@ void Part::compare() try {
 } catch (const std::bad_alloc&) {  // another time
 }
 
-void Part::compared_with(const Piece& theirs) try {
+void Part::compared_with(const Piece& theirs, base::Peer backup) try {
   const Piece ours = piece_at(*tables_, theirs.table, theirs.from, kPieceBytes, nullptr);
   if ((ours.count == theirs.count && ours.digest == theirs.digest) || !differing_.insert(theirs.table).second) return;
   const auto shard = tables_->shard(theirs.table);
   base::log_error(
       "the copy of the tables of {} that {} keeps differs from them: table \"{}\", {} {} from {} on. One of the two computes or stores wrongly "
       "(a defect of the memory, the processor or the library), so a checkpoint from before is the better one",
-      view_.name(server_), view_.name(view_.backup_of(view_.find(server_)->rank)->peer), shard != nullptr ? shard->spec().name : "destroyed",
+      view_.name(server_), view_.name(backup), shard != nullptr ? shard->spec().name : "destroyed",
       theirs.count, shard != nullptr && shard->spec().is_keyed() ? "rows" : "elements", theirs.from);
 } catch (const std::bad_alloc&) {
+}
+
+// ---- a copy
+
+void Part::calm(bool on) {
+  is_calm_ = on;
+  if (on) return;
+  for (const base::Peer client : std::exchange(kept_waiting_, {})) streams_.go_on(client);
+}
+
+bool Part::may_start(const rpc::Asked& asked, const wire::Message& request) {
+  if (!is_calm_ || tables_->part_state().may_start(asked, request)) return true;
+  kept_waiting_.insert(asked.client);
+  return false;
+}
+
+namespace {
+constexpr size_t kStateBytes = 256 << 10;  ///< of a message of tables, about
+
+base::PayloadRef finish_state(flatbuffers::FlatBufferBuilder& fbb, flatbuffers::Offset<wire::PartState> state) {
+  fbb.Finish(state);
+  auto payload = base::Payload::copy(std::as_bytes(std::span(fbb.GetBufferPointer(), fbb.GetSize())));
+  fbb.Clear();
+  return payload;
+}
+}  // namespace
+
+void Part::write_state(const std::function<void(base::PayloadRef)>& send) const {
+  flatbuffers::FlatBufferBuilder fbb;
+  std::vector<flatbuffers::Offset<wire::Member>> members;
+  for (const cluster::Member& member : view_.members) members.push_back(cluster::write_member(fbb, member));
+  const auto of_members = fbb.CreateVector(members);
+  const auto streams = fbb.CreateVector(streams_.write_state(fbb));
+  const auto losses = fbb.CreateVector(tables_->part_state().write_losses(fbb));
+  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses)));
+  std::vector<flatbuffers::Offset<wire::PartTable>> tables;
+  for (uint32_t number = 0; number < tables_->numbers(); ++number) {
+    if (tables_->has(number)) tables.push_back(tables_->part_state().write_table(fbb, number));
+    if (tables.empty() || (fbb.GetSize() < kStateBytes && number + 1 < tables_->numbers())) continue;
+    const auto of_tables = fbb.CreateVector(std::exchange(tables, {}));
+    send(finish_state(fbb, wire::CreatePartState(fbb, false, 0, tables_->numbers(), 0, 0, of_tables)));
+  }
+}
+
+base::Status Part::restore(const cluster::Member& server, table::Server& tables, std::span<const std::byte> payload) {
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
+  if (!verifier.VerifyBuffer<wire::PartState>(nullptr)) return base::error(MV_EPROTOCOL, "the state of a copied part is not valid");
+  const auto& state = *flatbuffers::GetRoot<wire::PartState>(payload.data());
+  if (tables_ == nullptr) {
+    if (state.members() == nullptr) return base::error(MV_EPROTOCOL, "the state of a copied part has no members");
+    cluster::View view;
+    view.sync = state.sync();
+    for (const wire::Member* member : *state.members()) view.members.push_back(cluster::read_member(*member));
+    const cluster::Member* const whose = view.at(server.rank);
+    if (whose == nullptr || !whose->is_server()) return base::error(MV_EPROTOCOL, "the state of a copied part lacks its server");
+    const cluster::Member copy = *whose;
+    start(view, copy, tables);
+    if (state.streams() != nullptr)
+      for (const wire::StreamState* stream : *state.streams())
+        if (base::Status wrong = streams_.restore(*stream); !wrong.ok()) return wrong;
+  }
+  return tables_->part_state().restore(state);
 }
 
 // ---- requests
@@ -142,7 +208,7 @@ void Part::on_cancel(const rpc::Asked& asked) {
 
 // ---- the back-up
 
-base::Status Part::replay(const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
+base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const rpc::Asked asked{input.client(), input.seq()};
   switch (input.event()) {
     case ReplicaEvent::Asked: {
@@ -171,8 +237,10 @@ base::Status Part::replay(const wire::Replicate& input, std::span<const std::byt
       return {};
     case ReplicaEvent::Compared:
       if (input.piece() == nullptr) break;
-      compared_with({input.piece()->table(), input.piece()->from(), input.piece()->count(), input.piece()->digest()});
+      compared_with({input.piece()->table(), input.piece()->from(), input.piece()->count(), input.piece()->digest()}, self);
       return {};
+    default:
+      break;
   }
   return base::error(MV_EPROTOCOL, "an input of a part has an unknown kind, or lacks its content");
 }

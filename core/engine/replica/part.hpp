@@ -44,9 +44,12 @@ class Part final : private rpc::Service {
   /// @param view  of the complete cluster; the part keeps a copy, which changes with its inputs only
   /// @param tables  which use streams(); must outlive this object
   void start(const cluster::View& view, const cluster::Member& server, table::Server& tables);
-  /// Makes this the primary, which passes its inputs to `log` before it processes them; null: there is no back-up.
-  void lead(Log log);
+  /// Makes this the primary, without a back-up.
+  void lead();
+  /// The primary has a back-up with an equal part, and passes its inputs to `log` before it processes them.
+  void pass_on(Log log);
   bool leads() const { return leads_; }
+  bool has_backup() const { return log_ != nullptr; }
   /// Of a back-up: the number of tables of which it has not had the values of the primary.
   size_t differing() const { return differing_.size(); }
   /// The back-up is gone.
@@ -64,16 +67,30 @@ class Part final : private rpc::Service {
   /// Processes the news about workers that its primary did not live to pass on.
   void catch_up(const cluster::View& view);
 
-  /// The next input of the back-up.
-  base::Status replay(const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
+  // a copy for a new back-up
+
+  /// Nothing waits in the part: write_state() has everything but values.
+  bool is_idle() const { return streams_.is_idle() && tables_->part_state().is_idle(); }
+  /// Drops requests that begin something new until it ends, so that the part becomes idle. Then their clients repeat them.
+  void calm(bool on);
+  /// Passes the state to `send`, message by message: payloads, each a wire::PartState.
+  void write_state(const std::function<void(base::PayloadRef)>& send) const;
+  /// Puts one of them into a new part; the first one starts it. `server`: see start(). MV_EPROTOCOL
+  base::Status restore(const cluster::Member& server, table::Server& tables, std::span<const std::byte> payload);
+  const table::Server& tables() const { return *tables_; }
+  bool has_started() const { return tables_ != nullptr; }
+
+  /// The next input of the back-up, which is process `self`.
+  base::Status replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
 
  private:
   base::SinkRef place(const wire::Message& request, size_t bytes) override;
+  bool may_start(const rpc::Asked& asked, const wire::Message& request) override;
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_cancel(const rpc::Asked& asked) override;
   void log(const Input& input);
-  void compared_with(const Piece& theirs);
+  void compared_with(const Piece& theirs, base::Peer backup);
 
   Outbox outbox_;
   rpc::Server streams_;
@@ -81,7 +98,8 @@ class Part final : private rpc::Service {
   cluster::View view_;
   base::Peer server_ = base::kNobody;  ///< whose part this is
   table::Server* tables_ = nullptr;
-  bool leads_ = false;
+  bool leads_ = false, is_calm_ = false;
+  std::set<base::Peer> kept_waiting_;  ///< clients with dropped requests: see calm()
   Piece next_;                    ///< to be compared
   std::set<uint32_t> differing_;  ///< tables
   Log log_;

@@ -9,20 +9,34 @@ namespace mv::replica {
 
 using namespace std::chrono_literals;
 
+namespace {
 /// The time between two comparisons of a piece of the values, of 1 MiB.
 constexpr base::Nanos kCompareEvery = 1s;
+constexpr base::Nanos kRetryAfter = 1s;
+/// While a copy arrives, inputs wait for its end. With more bytes than this they are acknowledged only when they are processed, so that the
+/// workers go no faster.
+constexpr size_t kMostHeldBytes = 32 << 20;
+/// Inputs that are processed at a stretch when the copy has arrived.
+constexpr size_t kAtAStretch = 64;
+
+class Ignored final : public rpc::Pending {
+  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
+};
+}  // namespace
 
 /// Receives the back-up's acknowledgements, one for each input in their order.
 class Parts::Acknowledged final : public rpc::Pending {
  public:
-  explicit Acknowledged(Outbox& outbox) : outbox_(outbox) {}
+  explicit Acknowledged(Outbox& outbox) : outbox_(&outbox) {}
+  /// The back-up does not count any more.
+  void ignore() { outbox_ = nullptr; }
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     // After a failure, the master decides which of the two goes on.
-    if (status.ok()) outbox_.input_acknowledged();
+    if (status.ok() && outbox_ != nullptr) outbox_->input_acknowledged();
   }
 
  private:
-  Outbox& outbox_;
+  Outbox* outbox_;
 };
 
 Parts::Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, rpc::Client& peers, rpc::Server& streams, base::Pool& pool,
@@ -35,39 +49,38 @@ Parts::Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& clust
       pool_(pool),
       replicas_(cluster.self().replicas),
       client_(clock, link, options),
-      own_(link, pool),
-      acknowledged_(std::make_shared<Acknowledged>(own_.outbox())) {}
+      own_(link, pool) {}
 
 void Parts::start(const cluster::View& view, table::Server& own) {
   const cluster::Member& self = *view.find(cluster_.self().peer);
   own_tables_ = &own;
   if (!is_replicated()) return own.start(view, self.peer);
+  compare_at_ = clock_.now() + kCompareEvery;
   for (const cluster::Member* server : view.servers()) {
-    const cluster::Member* const backup = view.backup_of(server->rank);
+    streams_of_[server->rank + 1] = server->peer;
     follow(*server);
-    if (server->peer == self.peer) {
-      own_number_ = self.rank + 1;
-      backup_ = backup->peer;
+    if (view.serving(*server) == self.peer) {
       own_.start(view, self, own);
-      own_.lead([this](const Part::Input& input) { send_to_backup(input); });
-      cluster_.want(backup_);
-      compare_at_ = clock_.now() + kCompareEvery;
-    } else if (backup->peer == self.peer) {
+      lead(self.rank + 1, own_);
+      Led& led = led_.at(self.rank + 1);
+      led.backup = view.backup_of(*server);
+      pass_on(self.rank + 1, led);
+      cluster_.want(led.backup);
+    } else if (view.backup_of(*server) == self.peer) {
       auto copy = std::make_unique<Copy>(clock_, link_, pool_);
       copy->part.start(view, *server, copy->tables);
       copies_.emplace(server->rank + 1, std::move(copy));
       cluster_.want(server->peer);
     }
   }
-  if (own_number_ == 0) own.start(view, self.peer);
+  if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
 }
 
 // ---- which part, and who serves it
 
-Part* Parts::find(uint32_t number) {
-  if (number == own_number_ && number != 0) return &own_;
-  const auto copy = copies_.find(number);
-  return copy != copies_.end() ? &copy->second->part : nullptr;
+Part* Parts::find_led(uint32_t number) {
+  const auto led = led_.find(number);
+  return led != led_.end() ? led->second.part : nullptr;
 }
 
 const cluster::Member* Parts::server_of(uint32_t number) const {
@@ -82,15 +95,15 @@ bool Parts::serves(base::Peer peer, uint32_t number) const {
 
 template <typename Visit>
 void Parts::for_each_led(Visit visit) {
-  if (own_number_ != 0) visit(own_);
-  for (auto& [number, copy] : copies_)
-    if (copy->part.leads()) visit(copy->part);
+  for (auto& [number, led] : led_) visit(*led.part);
 }
 
 const table::Server* Parts::tables_of(base::Peer server) const {
-  if (server == cluster_.self().peer) return own_tables_;
+  if (!is_replicated()) return server == cluster_.self().peer ? own_tables_ : nullptr;
+  const cluster::Member* const self = cluster_.view().find(cluster_.self().peer);
+  if (self != nullptr && self->peer == server && led_.contains(self->rank + 1) && led_.at(self->rank + 1).part == &own_) return own_tables_;
   for (const auto& [number, copy] : copies_)
-    if (const auto* member = server_of(number); member != nullptr && member->peer == server) return &copy->tables;
+    if (const auto* member = server_of(number); member != nullptr && member->peer == server && copy->arrival == nullptr) return &copy->tables;
   return nullptr;
 }
 
@@ -119,46 +132,22 @@ size_t Parts::differing() const {
 // ---- messages
 
 void Parts::on_answer(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
-  if (is_replicated() && serves(from, message.part())) client_.on_answer(server_of(message.part())->peer, message, payload);
+  if (is_replicated() && serves(from, message.part())) client_.on_answer(streams_of_.at(message.part()), message, payload);
 }
 
 base::SinkRef Parts::on_answer_header(base::Peer from, const wire::Message& message, size_t bytes) {
   if (!is_replicated() || !serves(from, message.part())) return base::Sink::nowhere();
-  return client_.on_answer_header(server_of(message.part())->peer, message, bytes);
+  return client_.on_answer_header(streams_of_.at(message.part()), message, bytes);
 }
 
 void Parts::on_request(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
   // A request for a part that is not served here came before the view that says so. It is asked for later: see take_over().
-  Part* const part = find(message.part());
-  if (part != nullptr && part->leads()) part->on_message(from, message, payload, staged);
+  if (Part* const part = find_led(message.part())) part->on_message(from, message, payload, staged);
 }
 
 base::SinkRef Parts::on_request_header(base::Peer from, const wire::Message& message, size_t bytes) {
-  Part* const part = find(message.part());
-  return part != nullptr && part->leads() ? part->streams().on_header(from, message, bytes) : base::Sink::nowhere();
-}
-
-// ---- inputs
-
-void Parts::send_to_backup(const Part::Input& input) {
-  const auto body = write_input(builder_.fbb(), own_number_, input);
-  base::PayloadRef payload;
-  if (!input.payload.empty())
-    payload = input.staged != nullptr ? base::Payload::kept(input.payload, input.staged) : base::Payload::copy(input.payload);
-  base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
-  const size_t cost = frame.bytes();
-  own_.outbox().add_input();
-  peers_.call(backup_, {std::move(frame), acknowledged_, false, cost, nullptr});
-}
-
-void Parts::replicate(const rpc::Asked& asked, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  const cluster::Member* const server = server_of(input.part());
-  const auto copy = copies_.find(input.part());
-  if (copy == copies_.end() || server == nullptr || server->peer != asked.client || copy->second->part.leads())
-    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of the tables of {}", cluster_.view().name(cluster_.self().peer),
-                                            cluster_.view().name(asked.client)));
-  const base::Status wrong = copy->second->part.replay(input, payload, staged);
-  wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+  Part* const part = find_led(message.part());
+  return part != nullptr ? part->streams().on_header(from, message, bytes) : base::Sink::nowhere();
 }
 
 void Parts::worker_finished(base::Peer worker) {
@@ -176,12 +165,140 @@ void Parts::worker_joined(const cluster::Member& worker) {
   });
 }
 
+// ---- the primary
+
+void Parts::lead(uint32_t number, Part& part) {
+  part.lead();
+  led_.emplace(number, Led{&part});
+}
+
+/// The part's inputs go to the back-up from now on.
+void Parts::pass_on(uint32_t number, Led& led) {
+  led.acknowledged = std::make_shared<Acknowledged>(led.part->outbox());
+  led.part->pass_on([this, number, &led](const Part::Input& input) { send_to_backup(number, led, input); });
+}
+
+void Parts::send_to_backup(uint32_t number, const Led& led, const Part::Input& input) {
+  const auto body = write_input(builder_.fbb(), number, input);
+  base::PayloadRef payload;
+  if (!input.payload.empty())
+    payload = input.staged != nullptr ? base::Payload::kept(input.payload, input.staged) : base::Payload::copy(input.payload);
+  base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
+  const size_t cost = frame.bytes();
+  led.part->outbox().add_input();
+  peers_.call(led.backup, {std::move(frame), led.acknowledged, false, cost, nullptr});
+}
+
+void Parts::without_backup(Led& led) {
+  led.transfer.reset();
+  if (led.acknowledged != nullptr) led.acknowledged->ignore();
+  led.acknowledged.reset();
+  led.backup = base::kNobody;
+  led.part->lead_alone();
+}
+
+void Parts::begin_transfer(uint32_t number, Led& led, base::Peer to) {
+  led.backup = to;
+  Transfer::Events events;
+  events.passes_on = [this, number, &led] { pass_on(number, led); };
+  events.is_equal = [this, number, to] { tell_master(number, to); };
+  events.failed = [this, &led] {
+    without_backup(led);
+    led.retry_at = clock_.now() + kRetryAfter;
+  };
+  led.transfer = std::make_shared<Transfer>(clock_, peers_, *led.part, number, to, std::move(events));
+  cluster_.want(to, cluster::Cluster::Dialer::kSelf);
+  led.transfer->begin();
+}
+
+void Parts::tell_master(uint32_t number, base::Peer backup) {
+  base::Frame frame = builder_.finish(wire::Body::Copied, wire::CreateCopied(builder_.fbb(), number, backup));
+  peers_.call(cluster_.master(), {std::move(frame), std::make_shared<Ignored>(), true, 0, nullptr});
+}
+
+/// Does what the master has decided about the back-up of a part that this node serves.
+void Parts::see_to_backup(uint32_t number, Led& led, const cluster::Member& part) {
+  const cluster::View& view = cluster_.view();
+  const base::Peer equal = view.backup_of(part), next = view.next_backup_of(part);
+  if (led.backup != base::kNobody && led.backup != equal && led.backup != next) {
+    base::log_warn("the tables of {} have no back-up any more: {} is lost", view.name(part.peer), view.name(led.backup));
+    without_backup(led);
+  }
+  if (led.backup == base::kNobody && next != base::kNobody && clock_.now() >= led.retry_at) begin_transfer(number, led, next);
+  if (led.backup != base::kNobody && led.backup == equal && led.transfer != nullptr) {
+    base::log_info("the tables of {} have a back-up again: {}", view.name(part.peer), view.name(equal));
+    led.transfer.reset();
+  }
+}
+
+// ---- the back-up
+
+void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  const wire::Replicate& input = *message.body_as_Replicate();
+  if (input.event() == wire::ReplicaEvent::Begin) return await_copy(asked, input.part());
+  const auto copy = copies_.find(input.part());
+  if (copy == copies_.end() || !serves(asked.client, input.part()) || copy->second->part.leads())
+    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} serves", cluster_.view().name(cluster_.self().peer),
+                                            cluster_.view().name(asked.client)));
+  if (copy->second->arrival != nullptr) return take_in(asked, *copy->second, message, payload, staged);
+  const base::Status wrong = copy->second->part.replay(cluster_.self().peer, input, payload, staged);
+  wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+}
+
+/// The view that names this node the next back-up may not be here yet.
+void Parts::await_copy(const rpc::Asked& asked, uint32_t number) {
+  if (const auto before = awaited_.find(number); before != awaited_.end())
+    streams_.fail(std::exchange(before->second, asked), base::error(MV_ECANCELED, "the copy of a part was offered again"));
+  awaited_.insert_or_assign(number, asked);
+  grant_copy(number);
+}
+
+void Parts::grant_copy(uint32_t number) {
+  const auto awaited = awaited_.find(number);
+  if (awaited == awaited_.end() || !serves(awaited->second.client, number)) return;
+  if (cluster_.view().next_backup_of(*server_of(number)) != cluster_.self().peer) return;
+  auto copy = std::make_unique<Copy>(clock_, link_, pool_);
+  copy->arrival = std::make_unique<Arrival>(copy->part, copy->tables, cluster_.self().peer);
+  copies_.insert_or_assign(number, std::move(copy));
+  cluster_.want(awaited->second.client);
+  streams_.finish(awaited->second);
+  awaited_.erase(awaited);
+}
+
+/// A piece of a copy that arrives, or an input that comes meanwhile.
+void Parts::take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  using wire::ReplicaEvent;
+  const wire::Replicate& input = *message.body_as_Replicate();
+  if (input.event() == ReplicaEvent::State || input.event() == ReplicaEvent::Rows || input.event() == ReplicaEvent::End) {
+    const base::Status wrong = copy.arrival->take(*server_of(input.part()), input, payload);
+    wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+    catch_up(copy, 0);
+    return;
+  }
+  copy.arrival->hold(asked, message, payload, staged);
+  if (copy.arrival->held_bytes() <= kMostHeldBytes) streams_.finish(asked);
+}
+
+/// Processes inputs that waited for the end of the copy. False if there are more, or it has not arrived.
+bool Parts::catch_up(Copy& copy, size_t most) {
+  if (copy.arrival == nullptr) return true;
+  if (!copy.arrival->has_all()) return false;
+  for (size_t i = 0; i < most && !copy.arrival->is_over(); ++i) {
+    base::Status wrong;
+    const rpc::Asked asked = copy.arrival->process_next(&wrong);
+    wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+  }
+  if (!copy.arrival->is_over()) return false;
+  copy.arrival.reset();
+  return true;
+}
+
 // ---- servers
 
 void Parts::on_connected(base::Peer peer) {
   if (!is_replicated()) return;
-  for (const cluster::Member* server : cluster_.view().servers())
-    if (cluster_.view().serving(*server) == peer && !client_.is_lost(server->peer)) client_.on_connected(server->peer);
+  for (const auto& [number, stream] : streams_of_)
+    if (serves(peer, number) && !client_.is_lost(stream)) client_.on_connected(stream);
 }
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
@@ -191,38 +308,64 @@ void Parts::server_missed(const cluster::Member& server, const base::Status& why
 }
 
 void Parts::give_up(base::Peer server, const base::Status& why) {
-  client_.on_lost(server, why);
-  if (server != backup_) return;
-  // Nothing that this node's own tables do can be acknowledged any more.
-  client_.on_lost(cluster_.self().peer,
-                  base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
+  for (const auto& [number, stream] : streams_of_)
+    if (serves(server, number)) client_.on_lost(stream, why);
+  // Nothing can be acknowledged any more of parts whose back-up it is.
+  for (const auto& [number, led] : led_)
+    if (led.backup == server && led.acknowledged != nullptr)
+      client_.on_lost(streams_of_.at(number), base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
+  give_up_undecided();
 }
 
-void Parts::server_out(const cluster::Member& server) {
-  if (!is_replicated()) return;
-  missed_.erase(server.peer);
-  if (server.peer == backup_) {
-    backup_ = base::kNobody;
-    compare_at_ = base::kNever;
-    own_.lead_alone();
-    base::log_warn("the tables of this server have no back-up any more: {} is lost", cluster_.view().name(server.peer));
+/// Without the master, nobody decides about a part whose back-up is gone, so its server can't acknowledge anything any more.
+void Parts::give_up_undecided() {
+  const cluster::View& view = cluster_.view();
+  const auto is_gone = [&](base::Peer peer) { return peer != cluster_.self().peer && !cluster_.contacts().is_connected(peer); };
+  if (!is_gone(cluster_.master())) return;
+  for (const auto& [number, stream] : streams_of_) {
+    const cluster::Member* const part = server_of(number);
+    const base::Peer backup = view.backup_of(*part);
+    if (backup != base::kNobody && is_gone(backup) && !client_.is_lost(stream))
+      client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached", view.name(cluster_.master()),
+                                              view.name(part->peer), view.name(backup)));
   }
-  if (cluster_.view().serving(server) == cluster_.self().peer) take_over(server);
-  follow(server);
+}
+
+void Parts::part_moved(const cluster::Member& part) {
+  if (!is_replicated()) return;
+  const cluster::View& view = cluster_.view();
+  const base::Peer self = cluster_.self().peer;
+  const uint32_t number = part.rank + 1;
+  if (part.is_out) missed_.erase(part.peer);
+  if (view.serving(part) == self) {
+    take_over(part);
+    if (const auto led = led_.find(number); led != led_.end()) see_to_backup(number, led->second, part);
+  } else if (view.backup_of(part) != self && view.next_backup_of(part) != self && !led_.contains(number)) {
+    copies_.erase(number);
+  }
+  grant_copy(number);
+  follow(part);
 }
 
 /// Requests for the part of `server` go to whoever serves it now.
 void Parts::follow(const cluster::Member& server) {
-  const base::Peer by = cluster_.view().serving(server);
-  if (by == base::kNobody) return client_.on_lost(server.peer, base::Status(MV_EPEERLOST, server.why));
-  client_.serve_by(server.peer, by, server.rank + 1, by == cluster_.self().peer || cluster_.contacts().is_connected(by));
+  const uint32_t number = server.rank + 1;
+  const base::Peer by = cluster_.view().serving(server), stream = streams_of_.at(number);
+  if (by == base::kNobody) {
+    const cluster::Member* const last = cluster_.view().find(followed_[number]);
+    const std::string& why = last != nullptr && !last->why.empty() ? last->why : server.why;
+    return client_.on_lost(stream, base::error(MV_EPEERLOST, "{}", why.empty() ? "the process that served this part of the tables is lost" : why));
+  }
+  if (std::exchange(followed_[number], by) == by) return;
+  client_.serve_by(stream, by, number, by == cluster_.self().peer || cluster_.contacts().is_connected(by));
 }
 
 void Parts::take_over(const cluster::Member& server) {
-  const auto copy = copies_.find(server.rank + 1);
-  if (copy == copies_.end() || copy->second->part.leads()) return;
+  const uint32_t number = server.rank + 1;
+  const auto copy = copies_.find(number);
+  if (copy == copies_.end() || led_.contains(number) || !catch_up(*copy->second, SIZE_MAX)) return;
   Part& part = copy->second->part;
-  part.lead(nullptr);
+  lead(number, part);
   part.catch_up(cluster_.view());
   for (const cluster::Member& member : cluster_.view().members)
     if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
@@ -231,8 +374,15 @@ void Parts::take_over(const cluster::Member& server) {
 // ---- time
 
 base::Nanos Parts::next_deadline() const {
-  base::Nanos next = is_replicated() ? std::min(client_.next_deadline(), compare_at_) : base::kNever;
+  if (!is_replicated()) return base::kNever;
+  base::Nanos next = std::min(client_.next_deadline(), compare_at_);
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
+  for (const auto& [number, led] : led_) {
+    if (led.transfer != nullptr) next = std::min(next, led.transfer->next_deadline());
+    if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
+  }
+  for (const auto& [number, copy] : copies_)
+    if (copy->arrival != nullptr && copy->arrival->has_all()) next = clock_.now();
   return next;
 }
 
@@ -240,9 +390,18 @@ void Parts::tick() {
   if (!is_replicated()) return;
   client_.tick();
   const base::Nanos now = clock_.now();
+  for (auto& [number, led] : led_) {
+    if (const auto transfer = led.transfer) transfer->tick();  // it may fail, and be dropped
+    if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {
+      led.retry_at = base::Nanos(0);
+      see_to_backup(number, led, *server_of(number));
+    }
+  }
+  for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
-    own_.compare();
+    for (auto& [number, led] : led_)
+      if (led.transfer == nullptr) led.part->compare();
   }
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {

@@ -8,7 +8,9 @@
 #include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/cluster.hpp"
+#include "engine/replica/arrival.hpp"
 #include "engine/replica/part.hpp"
+#include "engine/replica/transfer.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 #include "engine/table/server/server.hpp"
@@ -16,10 +18,10 @@
 namespace mv::replica {
 
 /// Replication of tables: each server is the primary of its own part and sends that part's inputs to one other server, its back-up, as
-/// requests of rpc. When the master declares a server lost, it names the back-up as its stand-in; clients then repeat there what has not
-/// been acknowledged. The master alone decides, so there is never more than one primary whose acknowledgements can leave: one that is cut
-/// off gets none from its back-up, which has closed the connection. Without replicas, only the node's own streams are used, as if this
-/// class were not there. Loop thread only.
+/// requests of rpc. When the master declares a server lost, the back-up is its stand-in; clients then repeat there what has not been
+/// acknowledged. Parts that have lost their back-up get another one, while they are in use (transfer.hpp). The master alone decides, so there
+/// is never more than one primary whose acknowledgements can leave: one that is cut off gets none from its back-up, which has closed the
+/// connection. Without replicas, only the node's own streams are used, as if this class were not there. Loop thread only.
 class Parts {
  public:
   /// @param peers, streams  those of the node itself
@@ -38,8 +40,8 @@ class Parts {
   base::SinkRef on_request_header(base::Peer from, const wire::Message& message, size_t bytes);
   void on_answer(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
   base::SinkRef on_answer_header(base::Peer from, const wire::Message& message, size_t bytes);
-  /// An input from the primary of a part.
-  void replicate(const rpc::Asked& asked, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged);
+  /// A Replicate from the primary of a part.
+  void replicate(const rpc::Asked& asked, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
 
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
@@ -47,7 +49,8 @@ class Parts {
   void on_connected(base::Peer peer);
   /// This node has noticed the loss of a server, which the master has not declared lost yet.
   void server_missed(const cluster::Member& server, const base::Status& why);
-  void server_out(const cluster::Member& server);
+  /// The master has decided about the part of this server: see cluster::Cluster::Owner.
+  void part_moved(const cluster::Member& part);
 
   /// The tables of a server that are kept here, as primary or as back-up; nullptr if there are none.
   const table::Server* tables_of(base::Peer server) const;
@@ -70,15 +73,35 @@ class Parts {
     Copy(const base::Clock& clock, base::Link& link, base::Pool& pool) : part(link, pool), tables(clock, part.streams(), pool, false) {}
     Part part;
     table::Server tables;
+    std::unique_ptr<Arrival> arrival;  ///< until the copy is equal
+  };
+  /// A part that this node serves.
+  struct Led {
+    Part* part;
+    base::Peer backup = base::kNobody;            ///< who has a copy, or gets one; kNobody: nobody
+    std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs go to it
+    std::shared_ptr<Transfer> transfer = {};          ///< while it gets its copy
+    base::Nanos retry_at{0};                      ///< a transfer has failed
   };
 
   template <typename Visit>
   void for_each_led(Visit visit);
-  Part* find(uint32_t number);
+  Part* find_led(uint32_t number);
   const cluster::Member* server_of(uint32_t number) const;
   bool serves(base::Peer peer, uint32_t number) const;
-  void send_to_backup(const Part::Input& input);
+  void lead(uint32_t number, Part& part);
+  void pass_on(uint32_t number, Led& led);
+  void send_to_backup(uint32_t number, const Led& led, const Part::Input& input);
+  void without_backup(Led& led);
+  void begin_transfer(uint32_t number, Led& led, base::Peer to);
+  void tell_master(uint32_t number, base::Peer backup);
+  void see_to_backup(uint32_t number, Led& led, const cluster::Member& part);
+  void await_copy(const rpc::Asked& asked, uint32_t number);
+  void grant_copy(uint32_t number);
+  void take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
+  bool catch_up(Copy& copy, size_t most);
   void give_up(base::Peer server, const base::Status& why);
+  void give_up_undecided();
   void follow(const cluster::Member& server);
   void take_over(const cluster::Member& server);
 
@@ -93,12 +116,14 @@ class Parts {
   wire::FrameBuilder builder_;
   Part own_;
   table::Server* own_tables_ = nullptr;
-  std::shared_ptr<Acknowledged> acknowledged_;
-  base::Peer backup_ = base::kNobody;  ///< of this node's own part; kNobody: none
   base::Nanos compare_at_ = base::kNever;
-  uint32_t own_number_ = 0;                           ///< see Message.part; 0: not a server
-  std::map<uint32_t, std::unique_ptr<Copy>> copies_;  ///< by number
-  std::map<base::Peer, base::Nanos> missed_;          ///< servers that only this node has lost, and when it gives them up
+  // by number: see Message.part
+  std::map<uint32_t, std::unique_ptr<Copy>> copies_;
+  std::map<uint32_t, Led> led_;              ///< parts of this node: its own, and copies
+  std::map<uint32_t, rpc::Asked> awaited_;   ///< who would give this node a copy that the master has not told it of yet
+  std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the server when this node began
+  std::map<uint32_t, base::Peer> followed_;  ///< who serves each part, as the requests to it know
+  std::map<base::Peer, base::Nanos> missed_;  ///< servers that only this node has lost, and when it gives them up
 };
 
 }  // namespace mv::replica

@@ -59,6 +59,8 @@ class Service {
   /// Returns the sink for the large payload of a request or of its granted data. Never null; an invalid message gets a
   /// sink that discards.
   virtual base::SinkRef place(const wire::Message& request, size_t bytes) = 0;
+  /// Whether this request may start now. If not, it waits, here or at its client, until Server::go_on().
+  virtual bool may_start(const Asked&, const wire::Message&) { return true; }
   /// A request starts. `staged` is the sink that holds `payload`, or null if the payload is valid only during the call.
   /// A Get may start again after its answer was lost.
   virtual void on_request(const Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

@@ -41,6 +41,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   if (discarded && needs_payload) return;  // too early to be kept; the client will probe for it
   if (message.seq() < stream.next) return repeat(client, stream, message, payload);
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
+  if (!service_.may_start({client, message.seq()}, message)) return;
   start(client, stream, message, payload, staged);
   start_early(client);
 }
@@ -77,6 +78,7 @@ void Server::start_early(base::Peer client) {
     Stream& stream = found->second;
     const auto next = stream.early.find(stream.next);
     if (next == stream.early.end()) return;
+    if (!service_.may_start({client, next->first}, *flatbuffers::GetRoot<wire::Message>(next->second.header.data()))) return;
     const Early early = std::move(next->second);
     stream.early_bytes -= early.header.size() + early.payload.size();
     stream.early.erase(next);
@@ -118,6 +120,47 @@ void Server::replay_data(const Asked& asked, std::span<const std::byte> payload,
 
 void Server::replay_cancel(const Asked& asked) {
   if (find_running(streams_[asked.client], asked.seq) != nullptr) service_.on_cancel(asked);
+}
+
+bool Server::is_idle() const {
+  return std::ranges::all_of(streams_, [](const auto& entry) { return entry.second.running.empty() && entry.second.starting == 0; });
+}
+
+std::vector<flatbuffers::Offset<wire::StreamState>> Server::write_state(flatbuffers::FlatBufferBuilder& fbb) const {
+  std::vector<flatbuffers::Offset<wire::StreamState>> states;
+  for (const auto& [client, stream] : streams_) {
+    std::vector<flatbuffers::Offset<wire::KeptAnswer>> kept;
+    for (const auto& [seq, answer] : stream.kept) {
+      const auto& head = answer.frame.head;
+      const auto tail = answer.frame.tail != nullptr ? answer.frame.tail->bytes() : std::span<const std::byte>();
+      const auto written = fbb.CreateVector(reinterpret_cast<const uint8_t*>(head.data()), head.size());
+      kept.push_back(wire::CreateKeptAnswer(fbb, seq, answer.holds_done, written,
+                                            tail.empty() ? 0 : fbb.CreateVector(reinterpret_cast<const uint8_t*>(tail.data()), tail.size())));
+    }
+    const std::vector<Seq> finished(stream.finished.begin(), stream.finished.end());
+    const auto finished_at = fbb.CreateVector(finished);
+    states.push_back(wire::CreateStreamState(fbb, client, stream.next, stream.done, finished_at, fbb.CreateVector(kept)));
+  }
+  return states;
+}
+
+base::Status Server::restore(const wire::StreamState& state) {
+  Stream& stream = streams_[state.client()];
+  stream = {};
+  stream.next = state.next();
+  stream.done = state.done();
+  if (state.finished() != nullptr) stream.finished.insert(state.finished()->begin(), state.finished()->end());
+  if (state.kept() == nullptr) return {};
+  const auto bytes_of = [](const flatbuffers::Vector<uint8_t>* bytes) {
+    return bytes != nullptr ? std::as_bytes(std::span(bytes->data(), bytes->size())) : std::span<const std::byte>();
+  };
+  for (const wire::KeptAnswer* answer : *state.kept()) {
+    const auto head = bytes_of(answer->head()), tail = bytes_of(answer->tail());
+    base::Frame frame{{head.begin(), head.end()}, tail.empty() ? nullptr : base::Payload::copy(tail)};
+    if (const base::Status wrong = wire::check(frame); !wrong.ok()) return wrong;
+    stream.kept.emplace(answer->seq(), Kept{std::move(frame), answer->is_error()});
+  }
+  return {};
 }
 
 /// Keeps a request that arrived before its predecessor, and reports the gap to the client once.

@@ -27,6 +27,11 @@ class Server {
   void on_lost(base::Peer client) { streams_.erase(client); }
   /// Makes the client retransmit its unanswered requests, which were dropped here.
   void ask_again(base::Peer client) { send_progress(client, streams_[client], UINT64_MAX); }
+  /// The requests that Service::may_start() has kept from starting may start now.
+  void go_on(base::Peer client) {
+    start_early(client);
+    ask_again(client);
+  }
 
   /// Repeats what the server of another process has done, in a copy of its streams (engine/replica/): the start of a request, with the
   /// `done` of its message, the arrival of its granted payload, and its cancellation. Numbers that were left out were reads.
@@ -34,6 +39,12 @@ class Server {
   base::Status replay(const Asked& asked, Seq done, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void replay_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
   void replay_cancel(const Asked& asked);
+
+  /// No request has started that is not finished or failed.
+  bool is_idle() const;
+  /// While it is idle: all streams, for a copy; and such a stream.
+  std::vector<flatbuffers::Offset<wire::StreamState>> write_state(flatbuffers::FlatBufferBuilder& fbb) const;
+  base::Status restore(const wire::StreamState& state);
 
   /// Answers a request with a frame from FrameBuilder. Ignored if the client is gone or has its answer.
   void answer(const Asked& asked, base::Frame frame);

@@ -151,7 +151,8 @@ void write_table(JsonWriter& json, const cluster::View& view, const TableOvervie
 void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks, const cluster::Member& server) {
   json.field("server", number_or_null(view.server_id(server.peer)));
   json.field("served_by", ranks.of(view.serving(server)));
-  json.field("backup", ranks.of(view.keeping_copy(server)));
+  json.field("backup", ranks.of(view.backup_of(server)));
+  json.field("next_backup", ranks.of(view.next_backup_of(server)));
 }
 
 void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {

@@ -170,7 +170,7 @@ void append_parts(std::string& text, const Overview& overview) {
   std::vector<Row> rows{{"tables of", "served by", "back-up"}};
   const auto servers = view.servers();
   for (const cluster::Member* server : std::span(servers).first(std::min(servers.size(), kPartsShown)))
-    rows.push_back({name(server->peer), name(view.serving(*server)), name(view.keeping_copy(*server))});
+    rows.push_back({name(server->peer), name(view.serving(*server)), server->next_backup != 0 ? fmt::format("{}, copying", name(view.next_backup_of(*server))) : name(view.backup_of(*server))});
   text += "\n";
   append_rows(text, rows, {false, false, false});
   if (servers.size() > kPartsShown) text += fmt::format("and {} more servers\n", servers.size() - kPartsShown);

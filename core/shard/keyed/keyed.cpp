@@ -303,6 +303,16 @@ void KeyedShard::set_mark(const Mark& mark) {
   if (model_->progress != nullptr) model_->progress->set(mark);
 }
 
+WithinAdd KeyedShard::within_add() const {
+  std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->within_add() : WithinAdd();
+}
+
+void KeyedShard::set_within_add(const WithinAdd& progress) {
+  std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
+}
+
 Usage KeyedShard::usage() const {
   Usage usage;
   usage.updates = mark().updates;

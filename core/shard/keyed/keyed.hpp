@@ -34,6 +34,8 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   UpdaterSpec updater() const override;
   Mark mark() const override;
   void set_mark(const Mark& mark) override;
+  WithinAdd within_add() const override;
+  void set_within_add(const WithinAdd& progress) override;
   Usage usage() const override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot() override;

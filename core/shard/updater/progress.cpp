@@ -52,4 +52,15 @@ void Progress::set(const Mark& mark) {
   shared_ = family_->shared();
 }
 
+WithinAdd Progress::within_add() const {
+  std::lock_guard lock(mutex_);
+  return {pieces_, shared_};
+}
+
+void Progress::set_within_add(const WithinAdd& progress) {
+  std::lock_guard lock(mutex_);
+  pieces_ = progress.pieces;
+  if (progress.shared.size() == shared_.size()) shared_ = progress.shared;
+}
+
 }  // namespace mv::shard

@@ -21,6 +21,12 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
+/// How far an add is whose pieces have not all arrived.
+struct WithinAdd {
+  uint64_t pieces = 0;         ///< after the first one
+  std::vector<double> shared;  ///< Updater::shared() at its beginning
+};
+
 /// The common state of tensors that share an optimizer: Updater::shared(). Any thread.
 class Family {
  public:
@@ -61,6 +67,9 @@ class Progress {
   Mark mark() const;
   /// Continues from a mark. Of another updater's mark, only the count is used.
   void set(const Mark& mark);
+  /// The progress within an add, of which more pieces may follow. A checkpoint does not need it, a copy that goes on does.
+  WithinAdd within_add() const;
+  void set_within_add(const WithinAdd& progress);
 
  private:
   const std::shared_ptr<Family> family_;

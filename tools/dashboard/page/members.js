@@ -49,7 +49,8 @@ function cardOf(one, names) {
 function cardsOfParts(parts, names) {
   return parts.filter((part) => part.backup === null).map((part) => part.served_by === null
     ? card(`The tables of server ${part.server} are lost`, "Calls on tables fail. Start again from the last checkpoint.")
-    : card(`The tables of server ${part.server} have no back-up`, `They are served by ${names.get(part.served_by) ?? `rank ${part.served_by}`}. If it dies, too, they are lost.`));
+    : card(`The tables of server ${part.server} have no back-up`, `They are served by ${names.get(part.served_by) ?? `rank ${part.served_by}`}. If it dies, too, they are lost.`,
+      ...(typeof part.next_backup === "number" ? [`${names.get(part.next_backup) ?? `Rank ${part.next_backup}`} is being given a copy.`] : [])));
 }
 
 function verdict(status, members, waits, ends, lost) {

@@ -96,6 +96,17 @@ class MergeGate {
   /// The gets that wait here.
   std::vector<GateWait> waits() const;
 
+  /// No part of a round has arrived that is not merged.
+  bool is_between_rounds() const { return open_ == 0; }
+  /// A part of this round, or of a later one, is here already.
+  bool has_begun(uint64_t round) const { return round < merged_ + open_; }
+  /// Between rounds, and while no get waits: the rounds from which on the gate waits for each worker. With merged(), this is all that it knows.
+  const std::vector<uint64_t>& first_rounds() const { return first_; }
+  void restore(uint64_t merged, std::vector<uint64_t> first_rounds) {
+    merged_ = merged;
+    first_ = std::move(first_rounds);
+  }
+
  private:
   struct Contribution {
     size_t worker;

@@ -63,11 +63,17 @@ class StaleGate {
   /// The gets that wait here.
   std::vector<GateWait> waits() const;
 
- private:
   struct Worker {
     bool active = true;
     uint64_t clock = 0;
   };
+  /// While no get waits: all that the gate knows, and a gate that knows the same.
+  const std::vector<Worker>& state() const { return workers_; }
+  void restore(std::vector<Worker> workers) { workers_ = std::move(workers); }
+  /// Whether a get at this clock would be served at once.
+  bool is_ready(uint64_t clock) const { return needed(staleness_, clock) <= least(); }
+
+ private:
   void serve();
   std::vector<GateWait::Missing> behind(uint64_t needs) const;
 

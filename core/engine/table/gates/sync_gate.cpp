@@ -204,6 +204,32 @@ void SyncGate::fail_all(const base::Status& why) {
   }
 }
 
+bool SyncGate::is_between_adds() const {
+  return std::ranges::all_of(workers_, [](const Worker& w) { return w.chunks == 0; });
+}
+
+std::vector<SyncGate::Progress> SyncGate::state() const { return {workers_.begin(), workers_.end()}; }
+
+void SyncGate::restore(const std::vector<Progress>& workers, const base::Status& out_of_step) {
+  for (size_t i = 0; i < workers_.size() && i < workers.size(); ++i) static_cast<Progress&>(workers_[i]) = workers[i];
+  broken_ = out_of_step;
+}
+
+bool SyncGate::awaits_add(size_t worker, uint64_t index) const {
+  if (workers_[worker].applied == index && workers_[worker].chunks > 0) return true;
+  return std::ranges::any_of(workers_, [&](const Worker& w) {
+    return std::ranges::any_of(w.changes, [&](const Change& change) { return change.count.index >= index; }) ||
+           std::ranges::any_of(w.gets, [&](const Get& get) { return get.count.index > index; });
+  });
+}
+
+bool SyncGate::is_ready_or_awaits_get(Count count) const {
+  const bool ready = std::ranges::all_of(workers_, [&](const Worker& w) { return !w.active || w.applied >= count.index; });
+  return ready || std::ranges::any_of(workers_, [&](const Worker& w) {
+    return std::ranges::any_of(w.changes, [&](const Change& change) { return change.count.round > count.round; });
+  });
+}
+
 std::vector<GateWait> SyncGate::waits() const {
   using cluster::WaitKind;
   std::vector<GateWait> waits;

@@ -66,6 +66,26 @@ class SyncGate {
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
 
+  /// What the gate knows of a worker, besides its requests that wait here.
+  struct Progress {
+    bool active = true;
+    uint64_t got = 0;                     ///< it has received its first `got` gets
+    std::set<uint64_t> got_early;         ///< and these, although the answer to an earlier one was lost
+    uint64_t applied = 0;                 ///< its applied adds
+    std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
+    Count latest;                         ///< round of its newest add, and adds including it
+  };
+  /// No add is half applied.
+  bool is_between_adds() const;
+  /// While nothing waits here and is_between_adds(): all that the gate knows, and a gate that knows the same.
+  std::vector<Progress> state() const;
+  const base::Status& out_of_step() const { return broken_; }
+  void restore(const std::vector<Progress>& workers, const base::Status& out_of_step);
+  /// Whether a request that waits here needs this add of the worker.
+  bool awaits_add(size_t worker, uint64_t index) const;
+  /// Whether a get would be served at once, or a request that waits here needs it.
+  bool is_ready_or_awaits_get(Count count) const;
+
  private:
   struct Change {
     rpc::Asked asked;
@@ -83,18 +103,12 @@ class SyncGate {
     rpc::Asked asked;
     uint64_t adds;  ///< the number of the worker's adds that must be applied first
   };
-  struct Worker {
+  struct Worker : Progress {
     std::string name;
-    bool active = true;
-    uint64_t got = 0;                     ///< it has received its first `got` gets
-    std::set<uint64_t> got_early;         ///< and these, although the answer to an earlier one was lost
-    uint64_t applied = 0;                 ///< its applied adds
     uint32_t chunks = 0;                  ///< applied chunks of its next add
     std::deque<Change> changes;           ///< in order of index
     std::deque<Follower> followers;       ///< in order of arrival
     std::vector<Get> gets;                ///< not served yet
-    std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
-    Count latest;                         ///< round of its newest add, and adds including it
   };
 
   void advance();

@@ -25,6 +25,7 @@ class Answers {
   /// The number of the parts of a GetMany; 0 for other requests.
   uint32_t parts_of(const rpc::Asked& asked) const;
   void forget(base::Peer worker);
+  bool is_idle() const { return many_.empty(); }
 
  private:
   /// The answer to a GetMany while its parts are collected.

@@ -148,6 +148,17 @@ void Creations::ready(const rpc::Asked& asked, const wire::Ready& request) {
   if (const auto still = readying_.find(asked); still != readying_.end() && --still->second.missing == 0) end_readying(asked, {});
 }
 
+bool Creations::awaits_ready(const wire::Ready& request) const {
+  if (request.tables() == nullptr) return true;
+  bool is_open = false;
+  for (const uint32_t number : *request.tables()) {
+    const Table* const table = registry_.at(number);
+    if (table == nullptr || !table->broken.ok() || !table->creating().ready.empty()) return true;
+    is_open = is_open || !table->complete;
+  }
+  return !is_open;
+}
+
 /// Reports the end of its creation to the worker.
 void Creations::end_readying(const rpc::Asked& asked, const base::Status& status) {
   const auto found = readying_.find(asked);

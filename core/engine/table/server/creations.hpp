@@ -33,6 +33,10 @@ class Creations {
   /// Ends the creation of a table, unless it is over. A worker is lost.
   void break_off(uint32_t number, const base::Status& why);
 
+  /// No worker waits for others.
+  bool is_idle() const { return readying_.empty(); }
+  /// Whether a worker that is ready would wait with others, or for nobody.
+  bool awaits_ready(const wire::Ready& request) const;
   /// The workers that wait for others.
   void add_waits(std::vector<cluster::Wait>& waits) const;
 

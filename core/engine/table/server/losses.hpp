@@ -21,6 +21,10 @@ class Losses {
   /// The error for a gated get of a merging table by this worker; nullopt: it knows of all losses.
   std::optional<base::Status> take(const Table& table, base::Peer worker);
 
+  /// The losses that these workers have not been told of, for a copy of the part; and in that copy, before it has tables.
+  const std::map<base::Peer, base::Status>& untold() const { return untold_; }
+  void restore(base::Peer worker, const base::Status& why) { untold_.insert_or_assign(worker, why); }
+
  private:
   void show_clocks(bool on) const;
 

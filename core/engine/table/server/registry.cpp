@@ -31,9 +31,9 @@ uint32_t Registry::number_of(std::string_view name) {
   return last_named_ = known->second;
 }
 
-std::unique_ptr<Table> Registry::make(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const {
+std::unique_ptr<Table> Registry::make(uint32_t number, shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const {
   const shard::Consistency consistency = spec->consistency(roster_.is_sync(), roster_.workers());
-  auto table = std::make_unique<Table>(decisions_, size(), spec, consistency);
+  auto table = std::make_unique<Table>(decisions_, number, spec, consistency);
   auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
   if (!made.ok() && made.status().code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
   if (made.ok())
@@ -47,11 +47,20 @@ std::unique_ptr<Table> Registry::make(shard::SpecRef spec, std::shared_ptr<shard
 }
 
 uint32_t Registry::add(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) {
-  std::unique_ptr<Table> table = make(std::move(spec), std::move(shard));
+  std::unique_ptr<Table> table = make(size(), std::move(spec), std::move(shard));
   if (tables_.size() == tables_.capacity()) tables_.reserve(std::max<size_t>(16, 2 * tables_.size()));  // nothing may fail after emplace()
   const auto [named, is_new] = by_name_.emplace(table->spec.name, table->number);
   if (is_new) tables_.push_back(std::move(table));
   return named->second;
+}
+
+base::Result<Table*> Registry::add_copy(uint32_t number, shard::SpecRef spec) {
+  if (at(number) != nullptr || find(spec->name) != nullptr)
+    return base::error(MV_EPROTOCOL, "table {} (\"{}\") of a copied part comes twice", number, spec->name);
+  give_numbers(number + 1);
+  tables_[number] = make(number, std::move(spec), nullptr);
+  by_name_.emplace(tables_[number]->spec.name, number);
+  return tables_[number].get();
 }
 
 void Registry::remove(uint32_t number) {

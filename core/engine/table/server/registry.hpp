@@ -1,6 +1,7 @@
 #pragma once
 // The tables of a server, by number and by name.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,6 +40,10 @@ class Registry {
   /// table is broken.
   /// @param shard null: a new one
   uint32_t add(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard = nullptr);
+  /// Adds a table of another server's part under its number, as a copy. MV_EPROTOCOL if the number or the name is taken.
+  base::Result<Table*> add_copy(uint32_t number, shard::SpecRef spec);
+  /// The numbers up to this one are given, perhaps to tables that are gone.
+  void give_numbers(uint32_t numbers) { tables_.resize(std::max<size_t>(tables_.size(), numbers)); }
   /// Removes the table and frees its name.
   void remove(uint32_t number);
 
@@ -58,7 +63,7 @@ class Registry {
   }
 
  private:
-  std::unique_ptr<Table> make(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const;
+  std::unique_ptr<Table> make(uint32_t number, shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) const;
 
   rpc::Server& rpc_;
   const Roster& roster_;

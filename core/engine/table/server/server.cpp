@@ -20,6 +20,7 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
       creations_(rpc, clock_, roster_, registry_, held_),
       queries_(rpc, pool, registry_),
       state_transfers_(rpc, registry_),
+      part_state_(roster_, registry_, held_, creations_, answers_, state_transfers_, losses_),
       checkpoint_tables_(roster_, registry_),
       status_(clock_, roster_, registry_, held_, creations_) {}
 

@@ -19,6 +19,7 @@
 #include "engine/table/server/held_requests.hpp"
 #include "engine/table/server/many_requests.hpp"
 #include "engine/table/server/merger.hpp"
+#include "engine/table/server/part_state.hpp"
 #include "engine/table/server/queries.hpp"
 #include "engine/table/server/registry.hpp"
 #include "engine/table/server/request_clock.hpp"
@@ -61,11 +62,15 @@ class Server {
   bool only_reads(const wire::Message& request) const;
   /// The numbers of tables given so far: 0 .. numbers() - 1.
   uint32_t numbers() const { return registry_.size(); }
+  bool has(uint32_t number) const { return registry_.at(number) != nullptr; }
   /// This server's part of a table, for callers' threads of the same process.
   std::shared_ptr<shard::Shard> shard(uint32_t number) const;
   std::shared_ptr<shard::Shard> find_shard(const std::string& name) const { return checkpoint_tables_.find_shard(name); }
   /// This server's parts of all tables.
   std::vector<std::shared_ptr<shard::Shard>> parts() const { return registry_.parts(); }
+  /// For a copy of the part.
+  PartState& part_state() { return part_state_; }
+  const PartState& part_state() const { return part_state_; }
   CheckpointTables& checkpoint_tables() { return checkpoint_tables_; }
   const CheckpointTables& checkpoint_tables() const { return checkpoint_tables_; }
 
@@ -89,6 +94,7 @@ class Server {
   Creations creations_;
   Queries queries_;
   StateTransfers state_transfers_;
+  PartState part_state_;
   CheckpointTables checkpoint_tables_;
   TableStatus status_;
 };

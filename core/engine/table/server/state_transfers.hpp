@@ -20,6 +20,7 @@ class StateTransfers {
   void read(const rpc::Asked& asked, const wire::States& request);
   void write(const rpc::Asked& asked, const wire::SetStates& request, std::span<const std::byte> payload);
   void forget(base::Peer worker);
+  bool is_idle() const { return reading_.empty() && writing_.empty(); }
 
  private:
   struct Reading {

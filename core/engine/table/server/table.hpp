@@ -103,6 +103,16 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   /// Shows the clock to readers that read the shard without a request.
   void publish_clock();
 
+  /// Nothing of this table waits for anything, so write_table() has all of it.
+  bool is_idle() const;
+  /// While the server wants to be idle: whether a request completes what has begun, or is done at once. Others wait at the client.
+  bool completes_add(size_t worker, uint64_t index) const;
+  bool completes_get(const wire::Get& get) const;
+  bool completes_get(uint64_t clock) const;
+  /// The table without its values, for a copy; and puts that into a new table.
+  flatbuffers::Offset<wire::PartTable> write(flatbuffers::FlatBufferBuilder& fbb) const;
+  base::Status restore(const wire::PartTable& state);
+
   /// The worker's acknowledged add could not be merged: `why` is for its next get or add.
   void lose_round(base::Peer worker, base::Status why) { lost_rounds_.insert_or_assign(worker, std::move(why)); }
   bool has_lost_rounds() const { return !lost_rounds_.empty(); }

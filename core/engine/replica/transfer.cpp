@@ -1,0 +1,172 @@
+#include "engine/replica/transfer.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace mv::replica {
+
+using namespace std::chrono_literals;
+using wire::ReplicaEvent;
+
+namespace {
+constexpr base::Nanos kLookEvery = 1ms;     ///< for a calm moment
+constexpr base::Nanos kWaitAtFirst = 20ms;  ///< before new work is kept away
+constexpr base::Nanos kCalmFor = 100ms;     ///< the longest time for which it is
+constexpr base::Nanos kRestFor = 400ms;     ///< after that, before the next attempt
+constexpr base::Nanos kAskAgain = 100ms;
+constexpr size_t kSliceBytes = 256 << 10, kSlicesUnderWay = 4;
+}  // namespace
+
+class Transfer::Answered final : public rpc::Pending {
+ public:
+  Answered(std::weak_ptr<Transfer> transfer, void (Transfer::*done)(const base::Status&)) : transfer_(std::move(transfer)), done_(done) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    if (const auto transfer = transfer_.lock()) (transfer.get()->*done_)(status);
+  }
+
+ private:
+  const std::weak_ptr<Transfer> transfer_;  ///< it may be given up
+  void (Transfer::*const done_)(const base::Status&);
+};
+
+Transfer::Transfer(const base::Clock& clock, rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events)
+    : clock_(clock), peers_(peers), part_(part), number_(number), to_(to), events_(std::move(events)) {}
+
+Transfer::~Transfer() {
+  if (is_calm_) part_.calm(false);
+}
+
+void Transfer::send(ReplicaEvent event, const wire::ReplicaRows* rows, const base::PayloadRef& payload, void (Transfer::*done)(const base::Status&)) {
+  const auto body = wire::CreateReplicate(builder_.fbb(), number_, event, 0, 0, 0, 0, 0, 0, 0, nullptr, rows);
+  base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
+  const size_t cost = frame.bytes();
+  ++under_way_;
+  peers_.call(to_, {std::move(frame), std::make_shared<Answered>(weak_from_this(), done), false, cost, nullptr});
+}
+
+void Transfer::begin() { send(ReplicaEvent::Begin, nullptr, nullptr, &Transfer::permitted); }
+
+void Transfer::permitted(const base::Status& status) {
+  --under_way_;
+  if (status.code() == MV_EPEERLOST && peers_.is_lost(to_)) return;  // the master will name another one
+  next_ = clock_.now() + (status.ok() ? base::Nanos(0) : kAskAgain);
+  if (!status.ok()) return;
+  stage_ = Stage::kWaiting;
+  until_ = clock_.now() + kWaitAtFirst;
+}
+
+void Transfer::tick() {
+  const base::Nanos now = clock_.now();
+  if (now < next_) return;
+  if (stage_ == Stage::kAsking && under_way_ == 0) {
+    next_ = base::kNever;
+    return begin();
+  }
+  if (stage_ == Stage::kWaiting) return wait_for_calm(now);
+  next_ = base::kNever;
+}
+
+void Transfer::wait_for_calm(base::Nanos now) {
+  next_ = now + kLookEvery;
+  if (const std::string table = part_.tables().part_state().why_not(); !table.empty()) {
+    if (!std::exchange(told_why_not_, true))
+      base::log_warn("table \"{}\" has a capacity or an updater that keeps each worker's values: no copy of it can be made while it is in use, "
+                     "so its server stays without a back-up", table);
+    next_ = now + kRestFor;
+    return;
+  }
+  if (part_.is_idle() && try_to_start()) return;
+  if (now < until_) return;
+  is_calm_ = !is_calm_;
+  until_ = now + (is_calm_ ? kCalmFor : kRestFor);
+  part_.calm(is_calm_);
+}
+
+/// False: later.
+bool Transfer::try_to_start() try {
+  if (!take_snapshots()) return false;
+  stage_ = Stage::kSending;
+  next_ = base::kNever;
+  events_.passes_on();
+  send_state();
+  if (std::exchange(is_calm_, false)) part_.calm(false);
+  pump();
+  return true;
+} catch (const std::bad_alloc&) {
+  if (stage_ != Stage::kWaiting) throw;
+  values_.clear();
+  return false;
+}
+
+bool Transfer::take_snapshots() {
+  const table::Server& tables = part_.tables();
+  for (uint32_t number = 0; number < tables.numbers(); ++number) {
+    const auto shard = tables.shard(number);
+    if (shard == nullptr) continue;
+    auto snapshot = shard->snapshot();
+    if (!snapshot.ok()) {  // a checkpoint is being saved, or there is no memory
+      values_.clear();
+      return false;
+    }
+    values_.push_back({number, std::move(snapshot).value()});
+  }
+  return true;
+}
+
+void Transfer::send_state() {
+  part_.write_state([this](const base::PayloadRef& payload) { send(ReplicaEvent::State, nullptr, payload, &Transfer::sent); });
+}
+
+void Transfer::pump() {
+  while (stage_ == Stage::kSending && under_way_ < kSlicesUnderWay)
+    if (!send_next()) {
+      stage_ = Stage::kOver;
+      send(ReplicaEvent::End, nullptr, nullptr, &Transfer::confirmed);
+    }
+}
+
+/// Takes the next rows of the snapshots. False if there are none.
+bool Transfer::cut_rows() {
+  for (; !values_.empty(); values_.pop_front()) {
+    const shard::Rows rows = values_.front().snapshot->next();
+    if (rows.count == 0) continue;
+    auto bytes = std::make_shared<std::vector<std::byte>>();
+    const auto ids = std::as_bytes(std::span(rows.ids));
+    bytes->reserve(ids.size() + rows.values.size() * (1 + rows.states.size()));
+    bytes->insert(bytes->end(), ids.begin(), ids.end());
+    bytes->insert(bytes->end(), rows.values.begin(), rows.values.end());
+    for (const auto state : rows.states) bytes->insert(bytes->end(), state.begin(), state.end());
+    cut_ = wire::ReplicaRows(values_.front().table, static_cast<uint32_t>(rows.states.size()), rows.first, rows.count, rows.ids.size(), 0, bytes->size());
+    rows_ = std::move(bytes);
+    return true;
+  }
+  return false;
+}
+
+bool Transfer::send_next() {
+  if (rows_ == nullptr && !cut_rows()) return false;
+  const size_t from = cut_.from(), size = std::min<size_t>(kSliceBytes, cut_.bytes() - from);
+  send(ReplicaEvent::Rows, &cut_, base::Payload::kept(std::span(*rows_).subspan(from, size), rows_), &Transfer::sent);
+  cut_.mutate_from(from + size);
+  if (cut_.from() == cut_.bytes()) rows_ = nullptr;
+  return true;
+}
+
+void Transfer::sent(const base::Status& status) {
+  --under_way_;
+  status.ok() ? pump() : refused(status);
+}
+
+void Transfer::confirmed(const base::Status& status) { status.ok() ? events_.is_equal() : refused(status); }
+
+void Transfer::refused(const base::Status& why) {
+  if (std::exchange(is_refused_, true) || peers_.is_lost(to_)) return;  // of a lost one, the master speaks
+  stage_ = Stage::kOver;
+  base::log_error("a new back-up does not take the copy of a part: {}", why.text());
+  events_.failed();
+}
+
+}  // namespace mv::replica

@@ -1,0 +1,77 @@
+#pragma once
+// How a server gives its part to a new back-up while it goes on serving.
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/replica/part.hpp"
+#include "engine/rpc/client.hpp"
+#include "shard/snapshot.hpp"
+
+namespace mv::replica {
+
+/// The sender's side:
+///  1. it asks whether it may begin (the other one must know from the master that it is to have a copy);
+///  2. it waits for a moment when nothing waits in the part. If none comes, it keeps new work away for a moment;
+///  3. at that moment it begins to pass on the part's inputs, sends the streams and the tables' counts, and takes a snapshot of all values;
+///  4. it sends the snapshot piece by piece. Inputs travel in between; the receiver applies them when it has everything;
+///  5. when the receiver has confirmed the end, the master is told: from then on the copy may take over.
+/// From 3 on, nothing is acknowledged that the receiver does not have. Loop thread only.
+class Transfer : public std::enable_shared_from_this<Transfer> {
+ public:
+  struct Events {
+    std::function<void()> passes_on;  ///< the part's inputs go to the receiver from now on
+    std::function<void()> is_equal;   ///< the receiver has an equal copy
+    std::function<void()> failed;     ///< the receiver lives, but does not take it
+  };
+
+  Transfer(const base::Clock& clock, rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events);
+  ~Transfer();
+  void begin();
+
+  base::Nanos next_deadline() const { return next_; }
+  /// Call it at next_deadline(), and between messages.
+  void tick();
+
+ private:
+  class Answered;
+  enum class Stage { kAsking, kWaiting, kSending, kOver };
+  struct Values {
+    uint32_t table;
+    std::unique_ptr<shard::Snapshot> snapshot;
+  };
+
+  void refused(const base::Status& why);
+  void permitted(const base::Status& status);
+  void wait_for_calm(base::Nanos now);
+  bool try_to_start();
+  bool take_snapshots();
+  void send_state();
+  void pump();
+  bool cut_rows();
+  bool send_next();
+  void send(wire::ReplicaEvent event, const wire::ReplicaRows* rows, const base::PayloadRef& payload, void (Transfer::*done)(const base::Status&));
+  void sent(const base::Status& status);
+  void confirmed(const base::Status& status);
+
+  const base::Clock& clock_;
+  rpc::Client& peers_;
+  Part& part_;
+  const uint32_t number_;
+  const base::Peer to_;
+  const Events events_;
+  wire::FrameBuilder builder_;
+  Stage stage_ = Stage::kAsking;
+  bool is_calm_ = false, is_refused_ = false, told_why_not_ = false;
+  base::Nanos next_ = base::kNever;   ///< when to look again
+  base::Nanos until_ = base::kNever;  ///< the end of waiting for a calm moment, or of keeping new work away
+  std::deque<Values> values_;         ///< not sent yet
+  std::shared_ptr<const std::vector<std::byte>> rows_;  ///< that are being sent
+  wire::ReplicaRows cut_;                               ///< what they are, and from where on they are not sent
+  size_t under_way_ = 0;
+};
+
+}  // namespace mv::replica

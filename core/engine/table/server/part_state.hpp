@@ -1,0 +1,47 @@
+#pragma once
+// All that a server knows of its part besides values, for a copy of the part in another process (engine/replica/).
+
+#include <vector>
+
+#include "engine/table/server/answers.hpp"
+#include "engine/table/server/creations.hpp"
+#include "engine/table/server/held_requests.hpp"
+#include "engine/table/server/losses.hpp"
+#include "engine/table/server/registry.hpp"
+#include "engine/table/server/state_transfers.hpp"
+
+namespace mv::table {
+
+/// A part can be copied at a moment when nothing waits in it: then what remains are counts. Such moments come by themselves, between the
+/// rounds of the workers; with workers that are always rounds apart, they don't. Then requests that would begin something new are left at
+/// their clients for a moment: see may_start(). Loop thread only.
+class PartState {
+ public:
+  PartState(const Roster& roster, Registry& registry, const HeldRequests& held, const Creations& creations, const Answers& answers,
+            const StateTransfers& transfers, Losses& losses)
+      : roster_(roster), registry_(registry), held_(held), creations_(creations), answers_(answers), transfers_(transfers), losses_(losses) {}
+
+  /// Nothing waits: write() has everything.
+  bool is_idle() const;
+  /// Whether the request completes something that waits here, or is done at once.
+  bool may_start(const rpc::Asked& asked, const wire::Message& request) const;
+  /// The name of a table that can't be copied, since its order of use or its workers' backups are in no snapshot; "" if there is none.
+  std::string why_not() const;
+
+  /// The parts of the state besides tables; the caller adds the members and the streams.
+  std::vector<flatbuffers::Offset<wire::Loss>> write_losses(flatbuffers::FlatBufferBuilder& fbb) const;
+  flatbuffers::Offset<wire::PartTable> write_table(flatbuffers::FlatBufferBuilder& fbb, uint32_t number) const { return registry_.at(number)->write(fbb); }
+  /// Puts the state into a new server, whose start() was called. MV_EPROTOCOL; MV_ENOMEM
+  base::Status restore(const wire::PartState& state);
+
+ private:
+  const Roster& roster_;
+  Registry& registry_;
+  const HeldRequests& held_;
+  const Creations& creations_;
+  const Answers& answers_;
+  const StateTransfers& transfers_;
+  Losses& losses_;
+};
+
+}  // namespace mv::table

@@ -95,6 +95,8 @@ Reading read_pmi(const Variables& variables) {
   place.launcher = "PMI";
   place.rank = variables.find("PMI_RANK");
   place.nodes = variables.find("PMI_SIZE");
+  // MPICH's mpiexec -pmi-port gives a number and an address to ask for the rest at; without this check, each process would be alone.
+  if (const auto number = variables.find("PMI_ID"); number && !place.rank) return lacks("a process manager that speaks PMI", number->from, "PMI_RANK");
   if (!place.rank && !place.nodes) return std::optional<Assignment>();
   if (!place.rank) return lacks("a process manager that speaks PMI", place.nodes->from, "PMI_RANK");
   if (!place.nodes) return lacks("a process manager that speaks PMI", place.rank->from, "PMI_SIZE");

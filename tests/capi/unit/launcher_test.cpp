@@ -114,6 +114,7 @@ void half_of_a_launchers_variables_are_an_error_not_a_cluster_of_one(void**) {
   expect_refused({{"OMPI_COMM_WORLD_RANK", "2"}}, MV_EINVAL, {"OMPI_COMM_WORLD_SIZE is not"});
   expect_refused({{"WORLD_SIZE", "2"}}, MV_EINVAL, {"WORLD_SIZE=2", "RANK is not"});
   expect_refused({{"PMI_RANK", "1"}}, MV_EINVAL, {"PMI_RANK=1", "PMI_SIZE is not"});
+  expect_refused({{"PMI_ID", "1"}, {"PMI_PORT", "vm:4711"}}, MV_EINVAL, {"PMI_ID=1", "PMI_RANK is not"});
   expect_refused({{"SLURM_PROCID", "1"}, {"SLURM_STEP_ID", "0"}}, MV_EINVAL, {"SLURM_PROCID=1", "SLURM_NTASKS is not"});
   expect_refused({{"RANK", "1"}, {"MASTER_ADDR", "node7"}}, MV_EINVAL, {"RANK=1", "WORLD_SIZE is not"});
   expect_refused({{"DMLC_ROLE", "worker"}}, MV_EINVAL, {"DMLC_ROLE=worker", "DMLC_PS_ROOT_URI is not"});

@@ -17,7 +17,13 @@ def swarm():
 
 
 def test_models_come_together(swarm):
-    values = [swarm.until(name, lambda report: report[2] >= 60)[1] for name in swarm.nodes]
+    for name in swarm.nodes:
+        swarm.until(name, lambda report: report[2] >= 60)
+    # On a busy machine, two of them may have made their 60 steps before the third one has begun.
+    for _ in range(100):
+        values = [swarm.stands_now(name)[1] for name in swarm.nodes]
+        if max(values) - min(values) < 1e-2:
+            break
     assert max(values) - min(values) < 1e-2
     assert 0 <= min(values) and max(values) <= 2
 

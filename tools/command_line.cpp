@@ -52,7 +52,7 @@ constexpr const char* kServerFooter = R"(examples:
   POLYVERSO_LOG_LEVEL=info polyverso server --master 127.0.0.1:7000 --nodes 3
 
 Settings that are not given come from the environment: POLYVERSO_MASTER, POLYVERSO_NODES, POLYVERSO_SECRET, and so on.
-A secret is needed beyond loopback; it authenticates, it does not encrypt.
+A secret is needed beyond loopback, where TCP is encrypted unless tls=off is set: docs/security.md.
 )";
 
 constexpr const char* kInspectFooter = R"(examples:
@@ -61,6 +61,11 @@ constexpr const char* kInspectFooter = R"(examples:
   polyverso checkpoint inspect --json checkpoint-000012/server-0.safetensors | jq .tables
 
 All data is read and its checksums are verified. The exit status is 0 if it is sound, 1 if it is damaged or missing.
+)";
+
+constexpr const char* kCheckpointFooter = R"(examples:
+  polyverso checkpoint inspect /data/run7                      what its newest checkpoint contains, and whether it is sound
+  polyverso checkpoint inspect --help                          all about it
 )";
 
 constexpr const char* kDoctorHelp = "Explains the detected settings, what works, and how to solve problems";
@@ -190,6 +195,7 @@ void describe_server(CLI::App& server, ServerOptions& options) {
 
 void describe_checkpoint(CLI::App& checkpoint, InspectOptions& options) {
   checkpoint.require_subcommand(1);
+  checkpoint.footer(kCheckpointFooter);
   CLI::App& inspect = *checkpoint.add_subcommand("inspect", "Shows what a checkpoint contains, and whether it is sound");
   inspect.add_option("path", options.path, "A checkpoint, a directory of them, or one of their files")->type_name("FILE|DIR")->required();
   inspect.add_flag("--json", options.json, "Print JSON, for programs");
@@ -214,20 +220,42 @@ void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
   doctor.footer(kDoctorFooter);
 }
 
-void describe_cluster(CLI::App& command, ClusterChoice& choice) {
-  command.add_option("run", choice.run, "The process id of a `polyverso run` (default: all your runs)")->type_name("PID");
-  command.add_option("--master", choice.master, "Where rank 0 of a cluster listens")->type_name("HOST:PORT");
-  command.add_option("--secret-file", choice.secret_file, "A file whose first line is that cluster's secret")->type_name("FILE");
+/// A process id: CLI11's own words about a number that is none are those of a programmer.
+std::string check_pid(const std::string& word) {
+  const bool digits = !word.empty() && word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+  return digits && word.find_first_not_of('0') != std::string::npos ? "" : fmt::format("\"{}\" is not the process id of a `polyverso run`", word);
+}
+
+/// The ways to name a cluster. `all`: without any, the command is about all runs; else about the only one. `others`: name something else to ask,
+/// so that one of them would be ignored.
+void describe_cluster(CLI::App& command, ClusterChoice& choice, bool all, const std::vector<CLI::Option*>& others) {
+  const char* const unnamed = all ? "all your runs" : "your only run";
+  CLI::Option* run = command.add_option("run", choice.run, fmt::format("The process id of a `polyverso run` (default: {})", unnamed))
+                         ->type_name("PID")
+                         ->check(CLI::Validator(check_pid, ""));
+  CLI::Option* master = command.add_option("--master", choice.master, "Where rank 0 of a cluster listens")->type_name("HOST:PORT")->excludes(run);
+  CLI::Option* secret = command.add_option("--secret-file", choice.secret_file, "A file whose first line is that cluster's secret")
+                            ->type_name("FILE")
+                            ->excludes(run);
+  for (CLI::Option* other : others) other->excludes(run)->excludes(master)->excludes(secret);
+}
+
+CLI::Option* add_http(CLI::App& command, std::vector<std::string>& http) {
+  return command.add_option("--http", http, "Where a process serves its metrics; repeat for each process (default: ask the cluster)")
+      ->type_name("[HOST:]PORT")
+      ->allow_extra_args(false);
 }
 
 void describe_status(CLI::App& status, StatusOptions& options) {
-  describe_cluster(status, options.cluster);
-  status.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: query all of them instead of a cluster")->type_name("FILE");
+  CLI::Option* gossip =
+      status.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: query all of them instead of a cluster")->type_name("FILE");
+  describe_cluster(status, options.cluster, true, {gossip});
   status.add_flag("--json", options.json, "Print JSON, for programs");
   status.add_option_function<int64_t>("--log", [&options](const int64_t& rank) { options.log_of = rank; },
                                       "Show only the last lines of the log of this process")
       ->type_name("RANK")
-      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}));
+      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
+      ->excludes(gossip);
   status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Repeat at this interval (default: 2 s)")
       ->type_name("SECONDS")
       ->expected(0, 1)
@@ -237,8 +265,9 @@ void describe_status(CLI::App& status, StatusOptions& options) {
 }
 
 void describe_dashboard(CLI::App& dashboard, DashboardOptions& options) {
-  describe_cluster(dashboard, options.cluster);
-  dashboard.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: show all of them instead of a cluster")->type_name("FILE");
+  CLI::Option* gossip =
+      dashboard.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: show all of them instead of a cluster")->type_name("FILE");
+  describe_cluster(dashboard, options.cluster, false, {gossip});
   dashboard.add_option("--port", options.port, "Where to listen (default: any free port)")->type_name("PORT")->check(CLI::Range(0, 65535));
   dashboard.add_option("--bind", options.bind, "The address to listen at (default: loopback)")->type_name("HOST");
   dashboard.add_option("--from", options.from)->group("");
@@ -246,10 +275,8 @@ void describe_dashboard(CLI::App& dashboard, DashboardOptions& options) {
 }
 
 void describe_trace(CLI::App& trace, TraceOptions& options) {
-  describe_cluster(trace, options.cluster);
-  trace.add_option("--http", options.http, "Where a process serves its metrics; repeat for each process (default: ask the cluster)")
-      ->type_name("[HOST:]PORT")
-      ->allow_extra_args(false);
+  CLI::Option* http = add_http(trace, options.http);
+  describe_cluster(trace, options.cluster, false, {http});
   trace.add_option("-o,--output", options.output, "The file to write (default: standard output)")->type_name("FILE");
   trace.add_option("--seconds", options.seconds, "Only the last N seconds (default: all kept events)")->type_name("N")->check(CLI::PositiveNumber);
   trace.add_flag("--explain", options.explain, "Print where the workers' time goes, and what to do; a file only with -o");
@@ -257,14 +284,12 @@ void describe_trace(CLI::App& trace, TraceOptions& options) {
 }
 
 void describe_export(CLI::App& command, ExportOptions& options) {
-  describe_cluster(command, options.cluster);
   command.add_option("--otlp", options.otlp, "The OpenTelemetry collector that gets them, by OTLP over HTTP in JSON")->type_name("URL")->required();
   command.add_option("--header", options.headers, "A header for the collector, such as 'Authorization: Bearer ...'; repeat for more")
       ->type_name("'NAME: VALUE'")
       ->allow_extra_args(false);
-  command.add_option("--http", options.http, "Where a process serves its metrics; repeat for each process (default: ask the cluster)")
-      ->type_name("[HOST:]PORT")
-      ->allow_extra_args(false);
+  CLI::Option* http = add_http(command, options.http);
+  describe_cluster(command, options.cluster, false, {http});
   command.add_option("--interval", options.interval, "Seconds between two requests (default: 10)")->type_name("SECONDS")->check(CLI::Range(0.1, 86400.0));
   command.add_flag("--once", options.once, "Send once and end");
   command.footer(kExportFooter);
@@ -305,6 +330,8 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   std::ranges::reverse(own);  // as CLI11 wants them
   try {
     app.parse(std::move(own));
+  } catch (const CLI::ExcludesError& error) {
+    throw UsageError{fmt::format("{}: give only one of them", error.what())};
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == 0;  // --help, --version
     if (!asked) throw UsageError{error.what()};

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "library_text.hpp"
+#include "run/options.hpp"
 
 namespace mv::tools {
 namespace {
@@ -25,15 +26,17 @@ mv_status ask(const StatusOptions& options, const Target& target, std::string& t
       text);
 }
 
-bool show(const std::vector<Target>& targets, const StatusOptions& options) {
+/// `watched`: it is asked again soon, and so no answer is a part of the picture.
+bool show(const std::vector<Target>& targets, const StatusOptions& options, bool watched) {
   bool answered = true;
   std::string shown;
   for (const Target& target : targets) {
     std::string text;
     const mv_status status = ask(options, target, text);
-    if (status != MV_OK) text = fmt::format("no answer: {}\n", mv_last_error());
-    if (status != MV_OK && targets.size() == 1) {
-      fmt::print(stderr, "polyverso status: {}\n", mv_last_error());
+    const std::string wrong = status == MV_OK ? "" : mv_last_error() + what_to_do(status, target);
+    if (status != MV_OK) text = fmt::format("no answer: {}\n", wrong);
+    if (status != MV_OK && (options.json || (targets.size() == 1 && !watched))) {
+      fmt::print(stderr, "polyverso status: {}\n", wrong);
       return false;
     }
     answered = answered && status == MV_OK;
@@ -55,13 +58,22 @@ std::vector<Target> whom(const StatusOptions& options) {
 }  // namespace
 
 int show_status(const StatusOptions& options) {
-  if (!options.watch) return show(whom(options), options) ? 0 : 1;
+  if (!options.watch) return show(whom(options), options, false) ? 0 : 1;
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   for (bool first = true;; first = false) {
-    const std::vector<Target> targets = whom(options);
+    std::vector<Target> targets;
+    std::string refused;
+    try {
+      targets = whom(options);
+    } catch (const UsageError& error) {  // its runs have ended: others may begin
+      if (first) throw;
+      refused = error.text;
+    }
     if (terminal && !options.json) fmt::print("\033[H\033[2J");
     if (!terminal && !options.json && !first) fmt::print("\n");
-    if (!show(targets, options)) return 1;
+    if (refused.empty()) show(targets, options, true);
+    if (!refused.empty()) fmt::print(options.json ? stderr : stdout, "{}\n", refused);
+    std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::duration<double>(*options.watch));
   }
 }

@@ -37,7 +37,8 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
   }
   std::vector<Target> targets;
   for (const RunEntry& run : runs)
-    targets.push_back({fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret)), runs.size() > 1 ? heading_of(run) : ""});
+    targets.push_back(
+        {fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret)), runs.size() > 1 ? heading_of(run) : "", true});
   return targets;
 }
 
@@ -52,7 +53,16 @@ std::vector<Target> targets_of(const std::string& command, const ClusterChoice& 
   if (!choice.secret_file.empty() && !read_secret(choice.secret_file, secret))
     throw UsageError{fmt::format("{}: --secret-file {}: the file is empty or can't be read", command, choice.secret_file)};
   if (!secret.empty()) settings += " secret=" + in_quotes(secret);
-  return {{settings, ""}};
+  return {{settings, "", false}};
+}
+
+std::string what_to_do(mv_status status, const Target& target) {
+  if ((status != MV_ETIMEOUT && status != MV_EUNREACHABLE) || target.settings.empty()) return "";
+  const char* const who = target.is_run ? "rank 0 of this run (its master)" : "the process there (the master, if it is rank 0)";
+  return fmt::format(
+      ": {} has ended or is stopped, or its machine is overloaded. Ask another member with --master ADDRESS: the members' addresses are in "
+      "`polyverso status --json` as long as the master answers",
+      who);
 }
 
 }  // namespace mv::tools

@@ -1,6 +1,8 @@
 #pragma once
 // Which of the running clusters a command is about.
 
+#include <polyverso/polyverso.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,9 +17,13 @@ struct ClusterChoice {
 /// A cluster to ask: the settings that name it, and a heading where there are several.
 struct Target {
   std::string settings, heading;
+  bool is_run = false;  ///< of this machine: the settings name its rank 0
 };
 
 /// `command` begins messages. `one`: there must be exactly one. Throws UsageError.
 std::vector<Target> targets_of(const std::string& command, const ClusterChoice& choice, bool one);
+
+/// What follows the message of a question without an answer: who it is that is silent, and whom to ask instead. May be empty.
+std::string what_to_do(mv_status status, const Target& target);
 
 }  // namespace mv::tools

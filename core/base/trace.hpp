@@ -2,6 +2,7 @@
 // Ring buffers of a node's most recent events. `polyverso trace` shows them.
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -92,9 +93,39 @@ class CallerTrace {
     return ring_.copy();
   }
 
+  /// A wait of the calling thread, for as long as this object exists: it is noted at its end only, and a trace that is taken before must have it
+  /// nevertheless. Takes no lock, because every blocking call makes one. With more threads than places, some are left out.
+  class Open {
+   public:
+    Open(CallerTrace& trace, uint64_t since) {
+      for (std::atomic<uint64_t>& place : trace.open_) {
+        uint64_t free = 0;
+        if (place.load(std::memory_order_relaxed) != 0 || !place.compare_exchange_strong(free, since, std::memory_order_relaxed)) continue;
+        place_ = &place;
+        return;
+      }
+    }
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+    ~Open() {
+      if (place_ != nullptr) place_->store(0, std::memory_order_relaxed);
+    }
+
+   private:
+    std::atomic<uint64_t>* place_ = nullptr;
+  };
+  /// When the waits began that are not over, in ticks.
+  std::vector<uint64_t> open() const {
+    std::vector<uint64_t> since;
+    for (const std::atomic<uint64_t>& place : open_)
+      if (const uint64_t ticks = place.load(std::memory_order_relaxed); ticks != 0) since.push_back(ticks);
+    return since;
+  }
+
  private:
   mutable std::mutex mutex_;
   TraceRing ring_;
+  std::array<std::atomic<uint64_t>, 16> open_{};  ///< 0: a free place
 };
 
 }  // namespace mv::base

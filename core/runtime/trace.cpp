@@ -1,5 +1,6 @@
 // Runtime: the node's last events as a trace. A process is a rank; a track is a peer and a direction.
 
+#include <algorithm>
 #include <ctime>
 #include <map>
 #include <optional>
@@ -43,7 +44,13 @@ struct Taken {
   int64_t rank = 0;
   std::optional<base::TickClock::Scale> scale;
   base::Nanos now{0}, wall{0};
+  std::vector<cluster::Wait> waits;       ///< that go on: at this node's gates, and of its operations in groups
+  bool operations_block = false;          ///< a group in shared memory: its operations wait outside of the loop
+  std::vector<uint64_t> blocked;          ///< when the waits of callers' threads began that go on, in ticks
 };
+
+/// The peers of one wait that are drawn: as those of a barrier, they may be many.
+constexpr size_t kMostAwaited = 4;
 
 std::string name_of(const Taken& taken, base::Peer peer) {
   const cluster::Member* member = taken.view.find(peer);
@@ -85,9 +92,30 @@ class Writer {
         return part(event);
     }
   }
+  /// The waits that go on. No ring has them, because a wait is noted at its end.
+  void write_open() {
+    for (const uint64_t since : taken_.blocked) open("blocked", "blocked", (*taken_.scale)(since), "");
+    for (const cluster::Wait& wait : taken_.waits) {
+      const base::Nanos since = taken_.now - wait.age;
+      const char* const name = cluster::kWaitNames.at(static_cast<size_t>(wait.kind));
+      if (wait.kind == cluster::WaitKind::kCollective && taken_.operations_block) open("blocked", name, since, "");
+      size_t written = 0;
+      for (const cluster::Awaited& awaited : wait.awaited) {
+        if (awaited.peer == wait.who) continue;
+        if (written++ == kMostAwaited) break;
+        open("open wait", name, since, who("of", wait.who) + ", " + who("by", awaited.peer));
+        const std::string waiting = base::json_quoted(name_of(taken_, wait.who));
+        open("wait", "waits for " + name_of(taken_, awaited.peer), since, fmt::format(R"("waiting": {})", waiting));
+      }
+    }
+  }
   std::string take() { return trace_.take(); }
 
  private:
+  void open(const char* category, std::string_view name, base::Nanos since, const std::string& arguments) {
+    trace_.span(category, ++spans_, name, since, taken_.now, arguments + (arguments.empty() ? "" : ", ") + R"("open": true)");
+  }
+
   void span(const char* category, std::string_view name, const TraceEvent& event, const std::string& arguments) {
     trace_.span(category, ++spans_, name, time_of(taken_, event, event.begin), time_of(taken_, event, event.end), arguments);
   }
@@ -198,6 +226,11 @@ base::Result<std::string> Runtime::trace_text() {
     }
     taken.self = member_->self();
     taken.rank = identity_.rank;
+    const status::Report report = member_->status().report();
+    for (const cluster::Wait& wait : report.waits)
+      if (wait.kind != cluster::WaitKind::kAnswer) taken.waits.push_back(wait);
+    taken.operations_block = std::ranges::any_of(report.groups, [](const collective::GroupState& group) { return group.transport == "shm"; });
+    taken.blocked = callers_trace_.open();
     taken.scale = trace_.clock().scale();
     taken.now = loop_.now();
     taken.wall = since_1970();
@@ -207,8 +240,11 @@ base::Result<std::string> Runtime::trace_text() {
   taken.events.insert(taken.events.end(), of_callers.begin(), of_callers.end());
   base::Nanos origin = taken.now;
   for (const TraceEvent& event : taken.events) origin = std::min(origin, time_of(taken, event, event.begin));
+  for (const uint64_t since : taken.blocked) origin = std::min(origin, (*taken.scale)(since));
+  for (const cluster::Wait& wait : taken.waits) origin = std::min(origin, taken.now - wait.age);
   Writer writer(taken, origin);
   for (const TraceEvent& event : taken.events) writer.write(event);
+  writer.write_open();
   return writer.take();
 }
 

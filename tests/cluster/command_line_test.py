@@ -31,6 +31,14 @@ def polyverso(*words):
         (["run", "--frobnicate", "--", "true"], "there is no option --frobnicate; polyverso run --help lists the options"),
         (["status", "--mastre", "host:1"], 'status: there is no option --mastre; did you mean "--master"?'),
         (["status", "1", "2", "3"], "status: unexpected: 2 3"),
+        (["status", "foo"], '"foo" is not the process id of a `polyverso run`'),
+        (["trace", "0"], '"0" is not the process id of a `polyverso run`'),
+        (["status", "1", "--master", "host:1"], "run excludes --master: give only one of them"),
+        (["status", "--gossip", "nodes.yaml", "--master", "host:1"], "--gossip excludes --master"),
+        (["status", "--gossip", "nodes.yaml", "--log", "1"], "--gossip excludes --log"),
+        (["dashboard", "1", "--gossip", "nodes.yaml"], "--gossip excludes run"),
+        (["trace", "--http", "1", "--master", "host:1"], "--http excludes --master"),
+        (["export", "1", "--otlp", "http://host:1", "--http", "1"], "--http excludes run"),
         (["doctor", "--", "python3"], "doctor: unexpected: -- python3"),
         (["run", "-n", "0", "--", "true"], "-n 0: there must be at least one worker"),
         (["run", "-n", "-3", "--", "true"], "-n -3: there must be at least one worker"),
@@ -121,3 +129,12 @@ def test_a_script_serves_as_the_default_server_does(tmp_path):
     status, out, err = polyverso("run", "-n", "2", "-s", "1", "--server-command", f"python3 '{tmp_path}/server.py'", "--", "python3", str(tmp_path / "worker.py"))
     assert (status, err) == (0, "")
     assert sorted(out.splitlines()) == ["[s0] done", "[s0] serves 0 of 1", "[w0] sum 20.0", "[w1] sum 20.0"]
+
+
+def test_help_says_what_is_true():
+    assert "does not encrypt" not in polyverso("server", "--help")[1]
+    for command in ("trace", "dashboard", "export"):
+        assert "default: your only run" in polyverso(command, "--help")[1]
+    assert "default: all your runs" in polyverso("status", "--help")[1]
+    text = polyverso("checkpoint", "--help")[1]
+    assert "polyverso checkpoint inspect" in text and "polyverso run" not in text

@@ -362,3 +362,41 @@ def test_a_groups_ranks_and_who_waits_there_are_shown(cluster, settings):
     nodes[1].tell("go on")
     for node in nodes:
         node.ends()
+
+
+def test_a_silent_process_is_logged_once_and_its_loss_too(cluster):
+    job = cluster(3, 0, heartbeat_timeout_ms=7000, stuck_after_ms=60000)
+    nodes = [job.python(rank, WORKER) for rank in range(3)]
+    for node in nodes:
+        node.hear("up")
+    nodes[1].kill(signal.SIGSTOP)
+    line = nodes[0].hear("worker 1")
+    assert "has been silent for" in line and "after 7 s it is lost" in line, line
+    line = nodes[0].hear("worker 1")
+    assert "is gone: nothing heard from it for" in line, line
+    nodes[2].kill()
+    assert "is gone" in nodes[0].hear("worker 2")
+    nodes[0].kill()
+    nodes[0].process.wait()
+    assert not [line for line in nodes[2].lines if "worker 1" in line]
+    nodes[1].kill()
+
+
+def test_a_stopped_master_is_named_and_watch_goes_on(cluster):
+    job = cluster(2, 0, heartbeat_timeout_ms=60000)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    nodes[0].kill(signal.SIGSTOP)
+    status, out, err = ask(job)
+    assert (status, out) == (1, "") and len(err.splitlines()) == 1
+    assert "within 5 s" in err and "is stopped" in err and "rank 0" in err and "--master ADDRESS" in err, err
+    for node in nodes:
+        node.kill()
+        node.process.wait()
+    command = [COMMAND, "status", "--watch=0.1", "--master", job.address]
+    with subprocess.Popen(command, env=dict(os.environ, POLYVERSO_SECRET="of the tests"), stdout=subprocess.PIPE, text=True) as watch:
+        lines = [watch.stdout.readline() for _ in range(3)]
+        assert watch.poll() is None and lines[0] == lines[2] and lines[0].startswith("no answer: ") and job.address in lines[0], lines
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(20) == -signal.SIGINT

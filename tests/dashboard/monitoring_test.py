@@ -49,6 +49,7 @@ tests:
       - {series: 'polyverso_gate_wait_seconds_count{job="j", instance="s", request="get"}', values: '0 5 5x20'}
       - {series: 'polyverso_requests_gated{job="j", instance="busy"}', values: '0 3x20'}
       - {series: 'polyverso_gate_wait_seconds_count{job="j", instance="busy", request="get"}', values: '0+5x20'}
+      - {series: 'polyverso_peer_silence_seconds{job="j", instance="a", peer="1"}', values: '0 4 0 0 0 0'}
       - {series: 'polyverso_reported{job="j", instance="a", name="loss"}', values: '0.5 NaN NaN NaN NaN NaN'}
     alert_rule_test:
       - {eval_time: 30s, alertname: PolyversoMemberLost}
@@ -72,6 +73,13 @@ tests:
             exp_annotations:
               summary: "s: 3 requests wait, and none has been let through for a minute"
               description: "A worker does not take its turn in a sync round or is too stale. `polyverso status` names it."
+      - eval_time: 15s
+        alertname: PolyversoPeerSilent
+        exp_alerts:
+          - exp_labels: {severity: warning, job: j, instance: a, peer: 1}
+            exp_annotations:
+              summary: "a has not heard rank 1 for 4s"
+              description: "The process is stopped, its machine is overloaded, or the network is interrupted."
       - eval_time: 1m
         alertname: PolyversoReportedNotANumber
         exp_alerts:
@@ -109,6 +117,11 @@ def test_the_panels_do_not_overlap():
              for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])]
     assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_a_silence_is_told_before_the_process_is_lost():
+    (limit,) = re.findall(r"polyverso_peer_silence_seconds > (\d+)\n", RULES.read_text())
+    assert int(limit) < 5  # the default of heartbeat_timeout_ms
 
 
 def promtool(*arguments):

@@ -106,6 +106,23 @@ def test_the_status_has_a_number_and_is_sent_once(shows):
     assert {series["line"] for series in history["series"]} <= {"worker 0"}
 
 
+def test_a_gossip_node_that_does_not_answer_hides_no_status(dashboard, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and says nothing
+        nodes = tmp_path / "nodes.yaml"
+        nodes.write_text(f"nodes:\n  - {{name: ann, host: 127.0.0.1, port: {silent.getsockname()[1]}}}\n")
+        page = dashboard("--gossip", str(nodes))
+        cookie, after, errors = page.cookie(), 0, set()
+        deadline = time.monotonic() + 30
+        while after < 2 and time.monotonic() < deadline:
+            code, _, body = page.ask(f"/api/status?after={after}", Cookie=cookie)
+            if code == 200:
+                told = json.loads(body)
+                after = told["number"]
+                errors.add(told["error"])
+            time.sleep(0.05)
+    assert after >= 2 and errors == {None}
+
+
 def log(page, rank):
     code, _, body = page.ask(f"/api/log?rank={rank}", Cookie=page.cookie())
     assert code == 200

@@ -1,11 +1,15 @@
 """`polyverso trace --explain` and the merged file, of real clusters with one slow worker."""
 
+import contextlib
+import http.server
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -45,8 +49,8 @@ def cluster(request, tmp_path):
     job.communicate(timeout=60)
 
 
-def trace_of(pid, *words):
-    return subprocess.run(["polyverso", "trace", str(pid), *words], check=True, timeout=60, capture_output=True, text=True)
+def trace_of(*words):
+    return subprocess.run(["polyverso", "trace", *map(str, words)], check=True, timeout=60, capture_output=True, text=True)
 
 
 def test_who_is_slow_is_named_and_the_arrows_lead_to_what_saw_a_change(cluster):
@@ -83,6 +87,104 @@ def test_without_a_file_only_words_are_printed(cluster):
     _, pid, output = cluster
     said = trace_of(pid, "--explain", "--seconds", "1")
     assert "{" not in said.stdout and said.stderr == "" and not output.exists()
+
+
+# After three turns, worker 1 sleeps, and the others wait for it.
+SLEEPS = SCRIPT.replace("0.05 if node.rank == 1", "600 if node.rank == 1 and turn == 3").replace("turn == 30", "turn == 2")
+
+
+@pytest.mark.parametrize("way", ["table", "group", "group over tcp"])
+def test_a_wait_that_goes_on_is_explained(way, tmp_path):
+    kind, _, transport = way.partition(" over ")
+    words = ["--set", f"transport={transport}"] if transport else []
+    command = ["polyverso", "run", "-n", "2", "--metrics", "0", *words, "--", sys.executable, "-c", SLEEPS, kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        try:
+            for _ in range(2):
+                assert "turned" in job.stdout.readline()
+            time.sleep(4)
+            output = tmp_path / "trace.json"
+            said = trace_of(job.pid, "--explain", "-o", str(output)).stdout
+        finally:
+            job.terminate()
+    shares = {name: float(share) for name, share in re.findall(r"^ {2}(\w+) +([\d.]+) %", said, re.MULTILINE)}
+    assert shares["wait"] > 25 and shares["compute"] < 75 and "worker 1 (rank 1) holds up the others" in said, said
+    events = json.loads(output.read_text(encoding="utf-8"))["traceEvents"]
+    going_on = [event for event in events if event["ph"] == "b" and event["args"].get("open")]
+    waits = {(event["name"], event["args"]["waiting"]) for event in going_on if event["cat"] == "wait"}
+    assert waits == {("waits for worker 1 (rank 1)", "worker 0 (rank 0)")}
+    assert {event["pid"] for event in going_on if event["cat"] == "blocked"} == {0}
+
+
+@contextlib.contextmanager
+def serving(rank, seconds):
+    """Serves the trace of a process with an event each 100 ms for so long. Gives the port."""
+    events = [{"ph": "M", "pid": rank, "tid": 0, "name": "process_name", "args": {"name": f"worker {rank}"}}]
+    events += [{"ph": "X", "pid": rank, "tid": 1, "ts": 1e5 * i, "dur": 10, "name": "Ping", "args": {}} for i in range(10 * seconds)]
+    text = json.dumps({"traceEvents": events, "otherData": {"rank": rank, "host": "here", "origin_nanoseconds_since_1970": "0"}}).encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield str(server.server_address[1])
+        server.shutdown()
+
+
+def test_the_last_seconds_are_those_that_all_processes_cover(tmp_path):
+    output = tmp_path / "trace.json"
+    with serving(0, 10) as long, serving(1, 5) as short:
+        trace_of("--http", long, "--http", short, "--seconds", "2", "-o", str(output))
+    events = [event for event in json.loads(output.read_text(encoding="utf-8"))["traceEvents"] if event["ph"] == "X"]
+    for rank in (0, 1):
+        assert 2.8e6 < min(event["ts"] for event in events if event["pid"] == rank) < 3.1e6
+
+
+def test_a_process_without_an_answer_is_left_out(tmp_path):
+    output = tmp_path / "trace.json"
+    with serving(0, 1) as port, socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = str(closed.getsockname()[1])
+        closed.close()
+        said = trace_of("--http", port, "--http", dead, "-o", str(output)).stderr
+        assert f"left out: http://127.0.0.1:{dead}/trace: " in said
+        assert {event["pid"] for event in json.loads(output.read_text(encoding="utf-8"))["traceEvents"]} == {0}
+        nobody = subprocess.run(["polyverso", "trace", "--http", dead], capture_output=True, text=True, timeout=60, check=False)
+        assert (nobody.returncode, nobody.stdout) == (1, "") and "no process has given its events" in nobody.stderr
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    output = tmp_path / "trace.json"
+    output.write_text("old", encoding="utf-8")
+    with serving(0, 1) as port:
+        # Without restore_signals SIGXFSZ stays ignored, as Python does it, and the write fails instead.
+        told = subprocess.run(["polyverso", "trace", "--http", port, "-o", str(output)], capture_output=True, text=True, timeout=60, check=False,
+                              restore_signals=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+    assert told.returncode == 1 and f"can't write {output}: File too large" in told.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json"] and output.read_text(encoding="utf-8") == "old"
+
+
+def test_a_forming_cluster_is_named_as_such():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"127.0.0.1:{server.getsockname()[1]}"
+        settings = {"NODES": 2, "RANK": 0, "MASTER": master, "SECRET": "forming", "LISTEN_FD": server.fileno(), "METRICS": 0}
+        environment = dict(os.environ, **{f"POLYVERSO_{name}": str(value) for name, value in settings.items()})
+        with subprocess.Popen([sys.executable, "-c", "import polyverso; polyverso.init()"], env=environment, pass_fds=[server.fileno()],
+                              stderr=subprocess.DEVNULL) as first:
+            try:
+                for words in (["trace"], ["export", "--otlp", "http://127.0.0.1:1", "--once"]):
+                    told = subprocess.run(["polyverso", *words, "--master", master], env={**os.environ, "POLYVERSO_SECRET": "forming"},
+                                          capture_output=True, text=True, timeout=60, check=False)
+                    assert told.returncode == 1 and "the cluster is forming: only 1 of 2 processes have arrived" in told.stderr, told.stderr
+            finally:
+                first.kill()
 
 
 QUIET = """

@@ -156,6 +156,19 @@ void shares_add_up(void**) {
   assert_true(has(text, "1 process,") && has(text, "compute   30.0 %") && has(text, "wait      20.0 %") && has(text, "transfer  50.0 %"));
 }
 
+/// The process where it is held up sees it, and may have kept less than it lasts.
+void a_wait_that_goes_on_is_a_wait(void**) {
+  Events events;
+  events.frame(1e6);
+  events.span(0, "blocked", 100'000, 1e6, {{"open", true}});
+  events.span(2, "open wait", -5e6, 1e6, {{"of", ""}, {"of_rank", 0}, {"by", ""}, {"by_rank", 1}, {"open", true}});
+  events.span(1, "blocked", 0, 100'000);
+  events.span(2, "blocked", 0, 100'000);
+  const std::string text = mv::tools::explain(events.all);
+  assert_true(has(text, "1 s of 3 processes"));
+  assert_true(has(text, "wait      30.0 %  30.0 % for worker 1") && has(text, "compute   63.3 %"));
+}
+
 void nothing_to_explain(void**) {
   assert_true(has(mv::tools::explain(Json::array()), "nothing to explain"));
   Events events;
@@ -173,6 +186,7 @@ int main() {
       cmocka_unit_test(the_one_who_holds_up_the_others_is_named),
       cmocka_unit_test(a_chain_of_waits_ends_at_its_cause),
       cmocka_unit_test(shares_add_up),
+      cmocka_unit_test(a_wait_that_goes_on_is_a_wait),
       cmocka_unit_test(nothing_to_explain),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

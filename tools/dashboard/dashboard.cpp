@@ -34,8 +34,9 @@ using namespace std::chrono_literals;
 constexpr auto kInterval = 250ms;
 /// After each poll, the poller rests this many times the CPU time that it took: it takes 2 % of a core at most.
 constexpr int kRest = 50;
-/// A poll that takes longer is shown: the master may be stopped.
-constexpr auto kLate = 1s;
+/// A poll that takes longer is shown: the master may be stopped. Gossiping nodes have no master: each is asked, and one that is stopped is waited
+/// for, as long as mv_gossip_status_text() says.
+constexpr auto kLate = 1s, kLateGossip = 4s;
 /// With a charset, cpp-httplib does not compress it. Brotli would cost ten times as much as the rest of the command.
 constexpr const char* kJson = "application/json; charset=utf-8";
 constexpr size_t kThreads = 32;  // cpp-httplib keeps one for each open connection, and a browser opens six
@@ -71,10 +72,11 @@ class Poller {
   std::string newest(uint64_t after) const {
     const std::scoped_lock lock(mutex_);
     const auto now = Clock::now();
-    const bool is_late = asked_ && now - *asked_ > kLate, is_new = number_ > after;
+    const bool is_late = asked_ && now - *asked_ > late(), is_new = number_ > after;
     if (!is_new && !is_late) return "";
     const double age = answered_ == Clock::time_point{} ? 0 : std::chrono::duration<double>(now - answered_).count();
-    const std::string error = is_late ? "the cluster's master has not answered yet" : error_;
+    const char* const silent = options_.gossip.empty() ? "the cluster's master has not answered yet" : "the nodes have not answered yet";
+    const std::string error = is_late ? silent : error_;
     const Json head = {{"number", number_}, {"age_seconds", age}, {"error", error.empty() ? Json() : Json(error)}};
     std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
     text.pop_back();
@@ -93,6 +95,8 @@ class Poller {
   }
 
  private:
+  Clock::duration late() const { return options_.gossip.empty() ? kLate : kLateGossip; }
+
   /// Finds the cluster. A run that has ended may have a successor.
   void choose() {
     if (!options_.gossip.empty() || !options_.from.empty()) return;

@@ -125,10 +125,11 @@ class Reader {
   void span(const Json& begin, const Json& end) {
     const std::string kind = begin.at("cat");
     const Rank rank = process(begin);
-    cover(begin, at(end));
+    // A wait that goes on was seen by the process where it is held up, and may be older than what that one has kept.
+    if (kind != "open wait" && kind != "wait") cover(begin, at(end));
     if (begin.at("args").contains("part")) return;  // of an operation, which counts as a whole
     if (kind == "blocked" || kind == "group") trace_.workers[rank].blocked.push_back({at(begin), at(end)});
-    if (kind == "gate") {
+    if (kind == "gate" || kind == "open wait") {
       const Rank of = rank_in(begin, "of_rank"), by = rank_in(begin, "by_rank");
       if (of != kUnknown && of != by) trace_.workers[of].waits.push_back({at(begin), at(end), by});
     }

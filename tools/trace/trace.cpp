@@ -1,10 +1,15 @@
 #include "trace/trace.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
+#include <filesystem>
+#include <future>
 #include <map>
 #include <stdexcept>
 
@@ -74,13 +79,19 @@ Json merge(std::vector<Json> traces) {
   return merged;
 }
 
-/// Leaves what ended in the last seconds, names of tracks aside. Both ends of a call or wait go together.
+/// Leaves what ended in the last seconds that all processes cover, names of tracks aside: their traces were not taken at the same moment. Both
+/// ends of a call or wait go together.
 void keep_last(Json& trace, double seconds) {
   Json& events = trace["traceEvents"];
-  double last = 0;
+  std::map<int64_t, double> ends;
   for (const Json& event : events)
-    if (!is_metadata(event)) last = std::max(last, end_of(event));
-  const double from = last - seconds * 1e6;
+    if (!is_metadata(event)) {
+      double& end = ends.try_emplace(event.at("pid").get<int64_t>(), end_of(event)).first->second;
+      end = std::max(end, end_of(event));
+    }
+  if (ends.empty()) return;
+  const auto sooner = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const double from = std::min_element(ends.begin(), ends.end(), sooner)->second - seconds * 1e6;
   Json kept = Json::array();
   for (size_t i = 0; i < events.size(); ++i) {
     const bool begins = events[i].at("ph") == "b" && i + 1 < events.size();  // its end follows it
@@ -89,30 +100,64 @@ void keep_last(Json& trace, double seconds) {
   events = std::move(kept);
 }
 
+/// Writes beside the file and renames, so that a full disk leaves the old file as it was. Devices and pipes are written to.
+void replace(const std::string& path, const std::string& text) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  const bool beside = !fs::exists(path, unknown) || fs::is_regular_file(path, unknown);
+  const fs::path linked = beside ? fs::weakly_canonical(path, unknown) : fs::path();
+  const std::string target = linked.empty() ? path : linked.string(), written = beside ? fmt::format("{}.{}.part", target, getpid()) : target;
+  std::FILE* const file = std::fopen(written.c_str(), "wb");
+  int wrong = file == nullptr ? errno : 0;
+  if (file != nullptr) {
+    if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0) wrong = errno;
+    if (std::fclose(file) != 0 && wrong == 0) wrong = errno;
+  }
+  if (wrong == 0 && beside && std::rename(written.c_str(), target.c_str()) != 0) wrong = errno;
+  if (wrong == 0) return;
+  if (beside && file != nullptr) std::remove(written.c_str());
+  throw std::runtime_error(fmt::format("can't write {}: {}", path, std::strerror(wrong)));
+}
+
 void write(const Json& trace, const std::string& path) {
   const std::string text = trace.dump() + "\n";
   if (path.empty()) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) throw std::runtime_error("can't write the trace");
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      throw std::runtime_error(fmt::format("can't write the trace: {}", std::strerror(errno)));
     return;
   }
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("can't write {}", path));
+  replace(path, text);
   fmt::print(stderr, "{}: open it at https://ui.perfetto.dev or chrome://tracing\n", path);
+}
+
+Json trace_at(const std::string& where) {
+  Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
+  if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
+    throw std::runtime_error(fmt::format("{}: not a trace of Polyverso", where));
+  return trace;
+}
+
+/// The traces of all processes that answer; of the others standard error tells. All are asked at once, so that their traces end at nearly the
+/// same moment.
+std::vector<Json> fetch_all(const std::vector<std::string>& addresses) {
+  std::vector<std::future<Json>> coming;
+  for (const std::string& where : addresses) coming.push_back(std::async(std::launch::async, trace_at, where));
+  std::vector<Json> traces;
+  for (std::future<Json>& trace : coming) {
+    try {
+      traces.push_back(trace.get());
+    } catch (const std::runtime_error& error) {
+      fmt::print(stderr, "polyverso trace: left out: {}\n", error.what());
+    }
+  }
+  if (traces.empty()) throw std::runtime_error("trace: no process has given its events");
+  return traces;
 }
 
 }  // namespace
 
 int show_trace(const TraceOptions& options) {
-  std::vector<Json> traces;
-  for (const std::string& where : metrics_addresses("trace", options.cluster, options.http)) {
-    Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
-    if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
-      throw std::runtime_error(fmt::format("{}: not a trace of Polyverso", where));
-    traces.push_back(std::move(trace));
-  }
-  Json merged = merge(std::move(traces));
+  Json merged = merge(fetch_all(metrics_addresses("trace", options.cluster, options.http)));
   if (options.seconds > 0) keep_last(merged, options.seconds);
   if (options.explain) fmt::print("{}", explain(merged["traceEvents"]));
   if (!options.explain || !options.output.empty()) write(merged, options.output);

@@ -34,6 +34,7 @@ transport::Driven Calls::drive_until(const std::function<bool()>& done, base::Na
   base::CallerTrace& trace = runtime_.callers_trace();
   if (!trace.on()) return loop_.drive_until(done, until, std::move(begin));
   const uint64_t since = trace.ticks();
+  const base::CallerTrace::Open open(trace, since);
   const transport::Driven driven = loop_.drive_until(done, until, std::move(begin));
   trace.note({since, trace.ticks(), base::kNobody, 0, 0, base::TraceKind::kBlocked, 0});
   return driven;

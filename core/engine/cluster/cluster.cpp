@@ -445,6 +445,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
     if (self_.is_master) {
+      base::log_warn("{}", why.text());  // the others learn it by the view
       if (declare_out(*member) || member->is_worker()) barrier_.lost(peer, why);
       publish();
     }

@@ -29,6 +29,9 @@ constexpr ptrdiff_t kMostQuestions = 8;  ///< unanswered requests of one peer
 /// cause.
 base::Nanos patience_with_master(const cluster::Self& self) { return self.heartbeat_timeout / 5 + 1s; }
 
+/// The silence of a member that the master logs. Longer than beat intervals and a busy machine cause, and by default before the member is lost.
+base::Nanos worth_a_warning(const cluster::Self& self) { return std::max<base::Nanos>(3s, 2 * self.heartbeat_timeout / 5 + 1s); }
+
 double rate(uint64_t before, uint64_t now, base::Nanos span) {
   return now > before && span.count() > 0
              ? static_cast<double>(now - before) / std::chrono::duration<double>(span).count()
@@ -323,8 +326,24 @@ void Inquirer::tell_master(const std::set<std::string>& what) {
   link_.send(cluster_.master(), builder_.finish(wire::Body::Stuck, wire::CreateStuck(fbb, list)));
 }
 
+/// The master logs each silence once. Without a metric or a status, nobody would learn of it before the member is lost.
+void Inquirer::tell_of_silence() {
+  if (!cluster_.is_master()) return;
+  const base::Nanos now = clock_.now();
+  for (const cluster::Member& member : cluster_.view().members) {
+    const auto silence = cluster_.contacts().silence(member.peer);
+    if (member.state != cluster::State::kHere || !silence || *silence < worth_a_warning(cluster_.self())) continue;
+    const std::string name = cluster_.view().name(member.peer);
+    if (!stuck_told_.insert_or_assign("the silence of " + name, now).second) continue;
+    base::log_warn("{} has been silent for {:.1f} s: it is stopped, its machine is overloaded, or the network is interrupted; "
+                   "after {:g} s it is lost",
+                   name, std::chrono::duration<double>(*silence).count(), std::chrono::duration<double>(cluster_.self().heartbeat_timeout).count());
+  }
+}
+
 void Inquirer::look() {
   const base::Nanos now = clock_.now();
+  const bool ran = now - next_look_ < kLook;  // else this process itself was stopped, and has not read yet what came meanwhile
   next_look_ = now + std::clamp(cluster_.self().stuck_after / 2, kLeastLook, kLook);
   cluster_.contacts().note_silence();
   if (paths_) {
@@ -335,6 +354,7 @@ void Inquirer::look() {
     if (samples_.size() > kSamples) samples_.pop_front();
   }
   std::erase_if(stuck_told_, [&](const auto& entry) { return now - entry.second > kOneWay; });
+  if (ran) tell_of_silence();
   const auto what = stuck();
   if (!what.empty()) master_answers() ? tell_master(what) : note_stuck(what);
 }

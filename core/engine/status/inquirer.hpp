@@ -129,6 +129,7 @@ class Inquirer {
   std::set<std::string> stuck() const;
   void note_stuck(const std::set<std::string>& what);
   void tell_master(const std::set<std::string>& what);
+  void tell_of_silence();
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -149,7 +150,7 @@ class Inquirer {
   LogQuestions logs_{clock_, link_};
   std::set<std::pair<base::Peer, uint64_t>> answering_;  ///< peers' unanswered requests for the whole status
   std::deque<Sample> samples_;                           ///< of the last seconds, the oldest first
-  std::map<std::string, base::Nanos> stuck_told_;        ///< logged stalls, and when each was last seen
+  std::map<std::string, base::Nanos> stuck_told_;        ///< logged stalls and silences, and when each was last seen
   base::Nanos started_{0}, next_look_ = base::kNever;
 };
 

@@ -12,10 +12,12 @@ using namespace std::chrono_literals;
 using wire::ReplicaEvent;
 
 namespace {
-constexpr base::Nanos kLookEvery = 1ms;     ///< for a calm moment
-constexpr base::Nanos kWaitAtFirst = 20ms;  ///< before new work is kept away
-constexpr base::Nanos kCalmFor = 100ms;     ///< the longest time for which it is
-constexpr base::Nanos kRestFor = 400ms;     ///< after that, before the next attempt
+constexpr base::Nanos kLookEvery = 1ms;       ///< for a calm moment
+constexpr base::Nanos kWaitAtFirst = 20ms;    ///< before new work is kept away
+constexpr base::Nanos kCalmAtFirst = 100ms;   ///< the time for which it is; twice as long with each attempt, because a round may take long
+constexpr base::Nanos kCalmAtMost = 1600ms;
+constexpr int kRest = 4;                      ///< the time until the next attempt, in that time
+constexpr base::Nanos kLookSeldom = 500ms;    ///< for tables that can be copied
 constexpr base::Nanos kAskAgain = 100ms;
 constexpr size_t kSliceBytes = 256 << 10, kSlicesUnderWay = 4;
 }  // namespace
@@ -75,13 +77,14 @@ void Transfer::wait_for_calm(base::Nanos now) {
     if (!std::exchange(told_why_not_, true))
       base::log_warn("table \"{}\" has a capacity or an updater that keeps each worker's values: no copy of it can be made while it is in use, "
                      "so its server stays without a back-up", table);
-    next_ = now + kRestFor;
+    next_ = now + kLookSeldom;
     return;
   }
   if (part_.is_idle() && try_to_start()) return;
   if (now < until_) return;
   is_calm_ = !is_calm_;
-  until_ = now + (is_calm_ ? kCalmFor : kRestFor);
+  if (is_calm_) calm_for_ = calm_for_ == base::Nanos(0) ? kCalmAtFirst : std::min(2 * calm_for_, kCalmAtMost);
+  until_ = now + (is_calm_ ? calm_for_ : kRest * calm_for_);
   part_.calm(is_calm_);
 }
 

@@ -445,7 +445,6 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
     if (self_.is_master) {
-      base::log_warn("{}", why.text());  // the others learn it by the view
       if (declare_out(*member) || member->is_worker()) barrier_.lost(peer, why);
       publish();
     }
@@ -634,6 +633,9 @@ void Cluster::beat(base::Nanos now) {
   }
   for (const auto& [peer, span] : silent) {
     link_.close(peer);
+    // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
+    if (self_.is_master && view_.find(peer) != nullptr)
+      base::log_warn("{} is lost: nothing heard from it for {:.2g} s", view_.name(peer), seconds(span));
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }
   report_unreachable();

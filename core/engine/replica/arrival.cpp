@@ -34,7 +34,7 @@ base::Status Arrival::take_rows(const wire::ReplicaRows& rows, std::span<const s
   const std::vector<std::byte> whole = std::exchange(rows_, {});
   shard::Restored restored{.first = rows.first(), .count = rows.count(), .ids = {}, .values = {}, .states = {}};
   restored.ids.resize(rows.ids());
-  std::memcpy(restored.ids.data(), whole.data(), rows.ids() * sizeof(int64_t));
+  if (rows.ids() > 0) std::memcpy(restored.ids.data(), whole.data(), rows.ids() * sizeof(int64_t));
   auto rest = std::span(whole).subspan(rows.ids() * sizeof(int64_t));
   const size_t each = rows.count() * row_bytes;
   restored.values = rest.first(each);

@@ -233,6 +233,19 @@ def test_a_barrier_whose_time_runs_out_names_the_missing_ranks():
     assert "waits for worker 1 (rank 1" in second and "worker 2 (rank 2" in second, second
 
 
+def test_works_are_tested_while_other_threads_wait_for_them():
+    said = run(2, """
+        for round in range(400):
+            works = [dist.all_reduce(torch.full((1 << shift,), 1.0), async_op=True) for shift in (0, 8, 16)]
+            futures = [work.get_future() for work in works]  # a thread waits for each
+            while not all(work.is_completed() for work in works):
+                pass
+            assert [float(future.wait()[0][0]) for future in futures] == [2.0] * 3
+        print("all of them", flush=True)
+        """)
+    assert said.count("all of them") == 2
+
+
 def test_asynchronous_works_end_in_order():
     said = run(3, """
     values = [torch.full((1 << shift,), 1.0) for shift in range(16)]

@@ -45,8 +45,16 @@ class Work(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        if self._request is not None and self._request.done():
-            self.settle()
+        request = self._request
+        if request is not None and self._lock.acquire(blocking=False):
+            try:
+                if self._request is not None and self._request.done():
+                    self._wait(None)
+            finally:
+                self._lock.release()
+        elif request is not None and not _is_running(request):
+            with self._lock:  # the thread that waits for it is about to end it. Two must not: the first one releases the request
+                pass
         return self._request is None
 
     def is_success(self) -> bool:
@@ -98,6 +106,20 @@ class Work(dist.Work):
             if self._finish is not None:
                 self._finish(result)
         self._request = self._finish = None
+
+
+def _is_running(request: Any) -> bool:
+    """Whether a request goes on, for which another thread waits."""
+    from .. import capi
+
+    handle = request.handle
+    if handle is None:
+        return False
+    try:
+        capi.mv_request_error(handle)
+    except Error as error:
+        return error.status == capi.MV_EPENDING
+    return False
 
 
 def _still_running(seconds: Optional[float]) -> TimeoutError:

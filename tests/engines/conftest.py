@@ -41,6 +41,9 @@ with pv.init() as node:
 """
 LINE = re.compile(r"cluster (\d+) worker (\d+) of (\d+) sum (\d+)$", re.MULTILINE)
 
+# A busy machine needs more.
+PATIENCE = float(os.environ.get("ENGINES_TIMEOUT_S", "120"))
+
 LAUNCHERS = (
     "OMPI_", "PMIX_", "PMI_", "MPI_", "MPIR_", "HYDRA_", "HYDI_", "SLURM", "SBATCH_", "DMLC_", "POLYVERSO_", "TORCHELASTIC_", "RAY_",
 )
@@ -63,7 +66,7 @@ def whole(workers):
 def environment(**more):
     """This process's environment without the variables of any launcher."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS) and key not in TORCH}
-    return dict(clean, POLYVERSO_INIT_TIMEOUT_MS="60000", **more)
+    return dict(clean, POLYVERSO_INIT_TIMEOUT_MS=str(int(PATIENCE * 500)), **more)
 
 
 class Engine:
@@ -88,19 +91,19 @@ class Engine:
         """A process that runs the command; its output can be read from it."""
         process = subprocess.Popen(
             command, cwd=self.folder, env=self.environment(**variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )
         self.started.append(process)
         return process
 
-    def run(self, *command, timeout=120, **variables):
+    def run(self, *command, timeout=PATIENCE, **variables):
         """(status, output) of the command."""
         process = self.start(*command, **variables)
         try:
             out, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            process.kill()  # what it has started is ended with the engine
-            raise AssertionError(f"{command} still ran after {timeout} s; it said:\n{process.communicate()[0]}") from None
+            os.killpg(process.pid, signal.SIGKILL)
+            raise AssertionError(f"{command} still ran after {timeout} s; it said:\n{process.communicate(timeout=20)[0]}") from None
         return process.returncode, out
 
     def processes(self):

@@ -73,8 +73,8 @@ class Slurm:
 
     def begin(self):
         """Starts the daemons, and waits until the node takes jobs."""
-        names = {name: f"--{name}={self.folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "pid-file", "log-file", "seed-file", "socket")}
-        self._daemon("munged", "--foreground", "--force", "--num-threads=2", *names.values())
+        files = [f"--{name}={self.folder}/munge.{name.partition('-')[0]}" for name in ("key-file", "pid-file", "log-file", "seed-file", "socket")]
+        self._daemon("munged", "--foreground", "--force", "--num-threads=2", *files)
         self._wait("munged's socket", lambda: (self.folder / "munge.socket").exists())
         self._daemon("slurmctld", "-D", "-i")
         self._daemon("slurmd", "-D", "-N", NODE)
@@ -95,12 +95,12 @@ class Slurm:
             time.sleep(0.1)
 
     def logs(self):
-        texts = [(file.name, file.read_text(errors="replace")[-3000:]) for pattern in ("*.log", "*.out") for file in sorted(self.folder.glob(pattern))]
-        return "\n".join(f"== {name}\n{text}" for name, text in texts)
+        files = [file for pattern in ("*.log", "*.out") for file in sorted(self.folder.glob(pattern))]
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
 
-    def run(self, *command, timeout=120, **variables):
+    def run(self, *command, **variables):
         """(status, output) of a command that talks to this Slurm."""
-        return self.engine.run(*command, timeout=timeout, **self.variables, **variables)
+        return self.engine.run(*command, **self.variables, **variables)
 
     def call(self, *command, check=True, **variables):
         """The output of a command, which has to succeed if `check`."""
@@ -114,7 +114,8 @@ class Slurm:
 
     def job(self, number):
         """What scontrol says of a job: {"JobState": "RUNNING", ...}."""
-        return dict(word.partition("=")[::2] for word in self.call("scontrol", "--oneliner", "show", "job", number).splitlines()[0].split() if "=" in word)
+        told = self.call("scontrol", "--oneliner", "show", "job", number).splitlines()[0]
+        return dict(word.partition("=")[::2] for word in told.split() if "=" in word)
 
     def output(self, number, element=4294967294):
         """What a job has printed so far."""

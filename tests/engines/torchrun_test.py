@@ -5,15 +5,16 @@ import subprocess
 import sys
 
 import pytest
-from conftest import TRAIN, WHOLE, clusters_of, whole
+from conftest import PATIENCE, TRAIN, WHOLE, clusters_of, whole
 from ports import free_ports
 
 
 def interpreter():
-    """The first Python that has PyTorch and the library, or None."""
+    """The first Python that has PyTorch and loads the library, or None. Importing PyTorch would take seconds."""
+    look = "import importlib.util, sys, numpy, polyverso; sys.exit(importlib.util.find_spec('torch') is None)"
     for python in (sys.executable, "/usr/bin/python3"):
         try:
-            done = subprocess.run([python, "-B", "-c", "import torch.distributed.run, polyverso, numpy"], capture_output=True, check=False)
+            done = subprocess.run([python, "-B", "-c", look], capture_output=True, check=False)
         except FileNotFoundError:
             continue
         if done.returncode == 0:
@@ -24,6 +25,9 @@ def interpreter():
 PYTHON = interpreter()
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="PyTorch is missing: apt install python3-torch")
 
+# PyTorch 1.13 on Python 3.11, as Debian 12 has them, fails on the default "0" of these. There is no process 9.
+NO_REDIRECTION = ("--redirects=9:1", "--tee=9:1")
+
 
 @pytest.fixture
 def torchrun(engine):
@@ -31,7 +35,7 @@ def torchrun(engine):
 
     def begin(*options, script=WHOLE, **variables):
         return engine.run(
-            PYTHON, "-B", "-m", "torch.distributed.run", *options, engine.script(script), timeout=240, OMP_NUM_THREADS="1", **variables
+            PYTHON, "-B", "-m", "torch.distributed.run", *options, engine.script(script), OMP_NUM_THREADS="1", **variables
         )
 
     return begin
@@ -39,7 +43,7 @@ def torchrun(engine):
 
 def one_machine(processes, *more):
     """Options of torchrun for one agent. Its store takes a free port."""
-    return ("--nnodes=1", f"--nproc_per_node={processes}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_ports()}", *more)
+    return (*NO_REDIRECTION, "--nnodes=1", f"--nproc_per_node={processes}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_ports()}", *more)
 
 
 def test_four_processes_are_one_cluster(torchrun):
@@ -96,11 +100,12 @@ def test_a_process_that_dies_before_it_joins_leaves_no_smaller_cluster(torchrun,
 
 def test_two_agents_are_two_machines_and_one_cluster(engine):
     """Each agent starts two of the four processes, so they meet at MASTER_ADDR, at the port after MASTER_PORT's."""
-    options = ("--nnodes=2", "--nproc_per_node=2", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_ports()}", "--rdzv_id=two")
+    endpoint = f"127.0.0.1:{free_ports()}"
+    options = (*NO_REDIRECTION, "--nnodes=2", "--nproc_per_node=2", "--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=two")
     command = (PYTHON, "-B", "-m", "torch.distributed.run", *options, engine.script(WHOLE))
     secret = os.urandom(16).hex()
     agents = [engine.start(*command, OMP_NUM_THREADS="1", POLYVERSO_SECRET=secret) for _ in range(2)]
-    outs = [agent.communicate(timeout=240)[0] for agent in agents]
+    outs = [agent.communicate(timeout=PATIENCE)[0] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], outs
     assert list(clusters_of("".join(outs)).values()) == [whole(4)], outs
 

@@ -15,6 +15,7 @@ import uuid
 
 import pytest
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # engines.sh ends tests that take too long by it; a background job ignores it
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # ports.py
 
 # Joins, adds, and prints one line. Worker 0 draws the number by which a cluster is known.

@@ -11,7 +11,6 @@ from ports import free_ports
 MPIEXEC = shutil.which("mpiexec.hydra") or shutil.which("mpiexec.mpich")
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="MPICH's mpiexec is missing: apt install mpich")
 NO_NAME = "Hydra gives its processes PMI_FD, a connection, and none of PMI_PORT and PMI_JOBID: the job's name has to be asked for there"
-NO_RANK = "under -pmi-port, Hydra gives its processes PMI_ID and PMI_PORT, which the library does not know"
 
 
 @pytest.fixture
@@ -50,7 +49,6 @@ def test_processes_that_cannot_meet_are_no_clusters_of_one(mpiexec):
     assert together or (status != 0 and not clusters_of(out) and "set POLYVERSO_MASTER=host:port for all of them" in out), out
 
 
-@pytest.mark.xfail(strict=True, reason=NO_RANK)
 def test_processes_that_get_a_port_instead_of_a_connection_are_no_clusters_of_one(mpiexec):
     status, out = mpiexec("-pmi-port", "-n", "4")
     together = list(clusters_of(out).values()) == [whole(4)]

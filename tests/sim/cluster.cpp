@@ -102,7 +102,9 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
 void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
   const bool too_early = node.again && node.script == nullptr && why.code() == MV_EDISAGREE;  // the loss of its predecessor is not known yet
-  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early)
+  // A network that loses messages may lose each try of a Join until the master's patience with a stranger is over.
+  const bool unlucky = plan_.conditions.lossy && node.member->cluster().is_joining() && why.text().find("it closed the connection") != std::string::npos;
+  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early && !unlucky)
     timeline_.violated(fmt::format("{} could not join the cluster: {}", node.name, why.text()));
   const bool late = node.life != SIZE_MAX && node.life >= plan_.workers();
   if (late && why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_ && !cluster_dissolves())

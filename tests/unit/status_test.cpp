@@ -238,11 +238,15 @@ void replicas_show_who_serves_and_who_has_a_copy(void**) {
   overview.replicas = 1;
   overview.view.members[1].is_out = true;
   overview.view.members[1].stand_in = 1 + 2;
+  overview.view.members[2].backup = 1 + 0;
+  overview.view.members[1].next_backup = 1 + 0;
   const auto parts = nlohmann::json::parse(status::to_json(overview))["parts"];
   assert_true(parts.size() == 3 && parts[0]["served_by"] == 0 && parts[0]["backup"].is_null());
-  assert_true(parts[1]["server"] == 1 && parts[1]["served_by"] == 2 && parts[1]["backup"].is_null());
+  assert_true(parts[1]["server"] == 1 && parts[1]["served_by"] == 2 && parts[1]["backup"].is_null() && parts[1]["next_backup"] == 0);
+  assert_true(has(status::to_text(overview), "server 1   server 2   server 0, copying\n"));
   assert_true(parts[2]["served_by"] == 2 && parts[2]["backup"] == 0);
-  overview.view.members[1].stand_in = 0;
+  overview.view.members[1].stand_in = cluster::kNobodyServes;
+  overview.view.members[1].next_backup = 0;
   assert_true(nlohmann::json::parse(status::to_json(overview))["parts"][1]["served_by"].is_null());
   const std::string text = status::to_text(overview);
   assert_true(has(text, "server 0   server 0   nobody\n") && has(text, "server 1   nobody     nobody\n") && has(text, "server 2   server 2   server 0\n"));

@@ -72,7 +72,8 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
       const uint32_t heir = std::exchange(part.backup, 0);
       part.stand_in = goes_on && heir != 0 ? heir : kNobodyServes;
       after.loses_values |= part.stand_in == kNobodyServes;
-      if (part.stand_in != kNobodyServes) base::log_warn("{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
+      if (part.stand_in != kNobodyServes)
+        base::log_warn("{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
     }
     after.changed.push_back(&part);
   }

@@ -26,13 +26,15 @@ base::Status Arrival::take_rows(const wire::ReplicaRows& rows, std::span<const s
   const bool sound = rows.count() < kMost / row_bytes && rows.ids() == (spec.is_keyed() ? rows.count() : 0) && rows.from() == rows_.size() &&
                      rows.bytes() == rows.ids() * sizeof(int64_t) + rows.count() * row_bytes * (1 + uint64_t{rows.states()}) &&
                      rows.from() + payload.size() <= rows.bytes();
-  if (!sound) return base::error(MV_EPROTOCOL, "table \"{}\" of a copied part: {} bytes from {} of {} do not fit", spec.name, payload.size(), rows.from(), rows.bytes());
+  if (!sound)
+    return base::error(MV_EPROTOCOL, "table \"{}\" of a copied part: {} bytes from {} of {} do not fit", spec.name, payload.size(), rows.from(),
+                       rows.bytes());
   rows_.insert(rows_.end(), payload.begin(), payload.end());
   if (rows_.size() < rows.bytes()) return {};
   const std::vector<std::byte> whole = std::exchange(rows_, {});
   shard::Restored restored{.first = rows.first(), .count = rows.count(), .ids = {}, .values = {}, .states = {}};
   restored.ids.resize(rows.ids());
-  std::memcpy(restored.ids.data(), whole.data(), rows.ids() * sizeof(int64_t));
+  if (rows.ids() > 0) std::memcpy(restored.ids.data(), whole.data(), rows.ids() * sizeof(int64_t));
   auto rest = std::span(whole).subspan(rows.ids() * sizeof(int64_t));
   const size_t each = rows.count() * row_bytes;
   restored.values = rest.first(each);

@@ -35,7 +35,7 @@ class Arrival {
     std::vector<std::byte> header;
     std::vector<std::byte> copied;  ///< the payload, or
     std::span<const std::byte> payload;
-    base::SinkRef staged;           ///< what keeps it
+    base::SinkRef staged;  ///< what keeps it
     size_t bytes() const { return header.size() + payload.size(); }
   };
   base::Status take_rows(const wire::ReplicaRows& rows, std::span<const std::byte> payload);

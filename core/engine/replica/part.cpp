@@ -116,8 +116,8 @@ void Part::compared_with(const Piece& theirs, base::Peer backup) try {
   base::log_error(
       "the copy of the tables of {} that {} keeps differs from them: table \"{}\", {} {} from {} on. One of the two computes or stores wrongly "
       "(a defect of the memory, the processor or the library), so a checkpoint from before is the better one",
-      view_.name(server_), view_.name(backup), shard != nullptr ? shard->spec().name : "destroyed",
-      theirs.count, shard != nullptr && shard->spec().is_keyed() ? "rows" : "elements", theirs.from);
+      view_.name(server_), view_.name(backup), shard != nullptr ? shard->spec().name : "destroyed", theirs.count,
+      shard != nullptr && shard->spec().is_keyed() ? "rows" : "elements", theirs.from);
 } catch (const std::bad_alloc&) {
 }
 

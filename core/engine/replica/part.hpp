@@ -100,8 +100,8 @@ class Part final : private rpc::Service {
   table::Server* tables_ = nullptr;
   bool leads_ = false, is_calm_ = false;
   std::set<base::Peer> kept_waiting_;  ///< clients with dropped requests: see calm()
-  Piece next_;                    ///< to be compared
-  std::set<uint32_t> differing_;  ///< tables
+  Piece next_;                         ///< to be compared
+  std::set<uint32_t> differing_;       ///< tables
   Log log_;
 };
 

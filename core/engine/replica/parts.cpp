@@ -238,8 +238,8 @@ void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std
   if (input.event() == wire::ReplicaEvent::Begin) return await_copy(asked, input.part());
   const auto copy = copies_.find(input.part());
   if (copy == copies_.end() || !serves(asked.client, input.part()) || copy->second->part.leads())
-    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} serves", cluster_.view().name(cluster_.self().peer),
-                                            cluster_.view().name(asked.client)));
+    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} serves",
+                                            cluster_.view().name(cluster_.self().peer), cluster_.view().name(asked.client)));
   if (copy->second->arrival != nullptr) return take_in(asked, *copy->second, message, payload, staged);
   const base::Status wrong = copy->second->part.replay(cluster_.self().peer, input, payload, staged);
   wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
@@ -266,7 +266,8 @@ void Parts::grant_copy(uint32_t number) {
 }
 
 /// A piece of a copy that arrives, or an input that comes meanwhile.
-void Parts::take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+void Parts::take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload,
+                    const base::SinkRef& staged) {
   using wire::ReplicaEvent;
   const wire::Replicate& input = *message.body_as_Replicate();
   if (input.event() == ReplicaEvent::State || input.event() == ReplicaEvent::Rows || input.event() == ReplicaEvent::End) {
@@ -313,7 +314,8 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
   // Nothing can be acknowledged any more of parts whose back-up it is.
   for (const auto& [number, led] : led_)
     if (led.backup == server && led.acknowledged != nullptr)
-      client_.on_lost(streams_of_.at(number), base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
+      client_.on_lost(streams_of_.at(number),
+                      base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
   give_up_undecided();
 }
 
@@ -326,8 +328,8 @@ void Parts::give_up_undecided() {
     const cluster::Member* const part = server_of(number);
     const base::Peer backup = view.backup_of(*part);
     if (backup != base::kNobody && is_gone(backup) && !client_.is_lost(stream))
-      client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached", view.name(cluster_.master()),
-                                              view.name(part->peer), view.name(backup)));
+      client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached",
+                                          view.name(cluster_.master()), view.name(part->peer), view.name(backup)));
   }
 }
 

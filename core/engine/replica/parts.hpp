@@ -78,10 +78,10 @@ class Parts {
   /// A part that this node serves.
   struct Led {
     Part* part;
-    base::Peer backup = base::kNobody;            ///< who has a copy, or gets one; kNobody: nobody
+    base::Peer backup = base::kNobody;                ///< who has a copy, or gets one; kNobody: nobody
     std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs go to it
     std::shared_ptr<Transfer> transfer = {};          ///< while it gets its copy
-    base::Nanos retry_at{0};                      ///< a transfer has failed
+    base::Nanos retry_at{0};                          ///< a transfer has failed
   };
 
   template <typename Visit>
@@ -119,11 +119,11 @@ class Parts {
   base::Nanos compare_at_ = base::kNever;
   // by number: see Message.part
   std::map<uint32_t, std::unique_ptr<Copy>> copies_;
-  std::map<uint32_t, Led> led_;              ///< parts of this node: its own, and copies
-  std::map<uint32_t, rpc::Asked> awaited_;   ///< who would give this node a copy that the master has not told it of yet
+  std::map<uint32_t, Led> led_;                ///< parts of this node: its own, and copies
+  std::map<uint32_t, rpc::Asked> awaited_;     ///< who would give this node a copy that the master has not told it of yet
   std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the server when this node began
-  std::map<uint32_t, base::Peer> followed_;  ///< who serves each part, as the requests to it know
-  std::map<base::Peer, base::Nanos> missed_;  ///< servers that only this node has lost, and when it gives them up
+  std::map<uint32_t, base::Peer> followed_;    ///< who serves each part, as the requests to it know
+  std::map<base::Peer, base::Nanos> missed_;   ///< servers that only this node has lost, and when it gives them up
 };
 
 }  // namespace mv::replica

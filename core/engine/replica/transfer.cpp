@@ -12,12 +12,12 @@ using namespace std::chrono_literals;
 using wire::ReplicaEvent;
 
 namespace {
-constexpr base::Nanos kLookEvery = 1ms;       ///< for a calm moment
-constexpr base::Nanos kWaitAtFirst = 20ms;    ///< before new work is kept away
-constexpr base::Nanos kCalmAtFirst = 100ms;   ///< the time for which it is; twice as long with each attempt, because a round may take long
+constexpr base::Nanos kLookEvery = 1ms;      ///< for a calm moment
+constexpr base::Nanos kWaitAtFirst = 20ms;   ///< before new work is kept away
+constexpr base::Nanos kCalmAtFirst = 100ms;  ///< the time for which it is; twice as long with each attempt, because a round may take long
 constexpr base::Nanos kCalmAtMost = 1600ms;
-constexpr int kRest = 4;                      ///< the time until the next attempt, in that time
-constexpr base::Nanos kLookSeldom = 500ms;    ///< for tables that can be copied
+constexpr int kRest = 4;                    ///< the time until the next attempt, in that time
+constexpr base::Nanos kLookSeldom = 500ms;  ///< for tables that can be copied
 constexpr base::Nanos kAskAgain = 100ms;
 constexpr size_t kSliceBytes = 256 << 10, kSlicesUnderWay = 4;
 }  // namespace
@@ -75,8 +75,10 @@ void Transfer::wait_for_calm(base::Nanos now) {
   next_ = now + kLookEvery;
   if (const std::string table = part_.tables().part_state().why_not(); !table.empty()) {
     if (!std::exchange(told_why_not_, true))
-      base::log_warn("table \"{}\" has a capacity or an updater that keeps each worker's values: no copy of it can be made while it is in use, "
-                     "so its server stays without a back-up", table);
+      base::log_warn(
+          "table \"{}\" has a capacity or an updater that keeps each worker's values: no copy of it can be made while it is in use, "
+          "so its server stays without a back-up",
+          table);
     next_ = now + kLookSeldom;
     return;
   }
@@ -142,7 +144,8 @@ bool Transfer::cut_rows() {
     bytes->insert(bytes->end(), ids.begin(), ids.end());
     bytes->insert(bytes->end(), rows.values.begin(), rows.values.end());
     for (const auto state : rows.states) bytes->insert(bytes->end(), state.begin(), state.end());
-    cut_ = wire::ReplicaRows(values_.front().table, static_cast<uint32_t>(rows.states.size()), rows.first, rows.count, rows.ids.size(), 0, bytes->size());
+    cut_ = wire::ReplicaRows(values_.front().table, static_cast<uint32_t>(rows.states.size()), rows.first, rows.count, rows.ids.size(), 0,
+                             bytes->size());
     rows_ = std::move(bytes);
     return true;
   }

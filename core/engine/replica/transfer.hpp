@@ -66,10 +66,10 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   wire::FrameBuilder builder_;
   Stage stage_ = Stage::kAsking;
   bool is_calm_ = false, is_refused_ = false, told_why_not_ = false;
-  base::Nanos next_ = base::kNever;   ///< when to look again
-  base::Nanos calm_for_{0};           ///< how long the last attempt kept new work away
-  base::Nanos until_ = base::kNever;  ///< the end of waiting for a calm moment, or of keeping new work away
-  std::deque<Values> values_;         ///< not sent yet
+  base::Nanos next_ = base::kNever;                     ///< when to look again
+  base::Nanos calm_for_{0};                             ///< how long the last attempt kept new work away
+  base::Nanos until_ = base::kNever;                    ///< the end of waiting for a calm moment, or of keeping new work away
+  std::deque<Values> values_;                           ///< not sent yet
   std::shared_ptr<const std::vector<std::byte>> rows_;  ///< that are being sent
   wire::ReplicaRows cut_;                               ///< what they are, and from where on they are not sent
   size_t under_way_ = 0;

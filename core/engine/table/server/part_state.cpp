@@ -15,7 +15,8 @@ flatbuffers::Offset<wire::Loss> write_loss(flatbuffers::FlatBufferBuilder& fbb, 
   return wire::CreateLossDirect(fbb, worker, why.code(), why.text().c_str());
 }
 base::Status read_loss(const wire::Loss* loss) {
-  return loss != nullptr && loss->status() != MV_OK ? base::Status(static_cast<mv_status>(loss->status()), wire::text_of(loss->text())) : base::Status();
+  return loss != nullptr && loss->status() != MV_OK ? base::Status(static_cast<mv_status>(loss->status()), wire::text_of(loss->text()))
+                                                    : base::Status();
 }
 
 template <typename To>
@@ -85,8 +86,8 @@ flatbuffers::Offset<wire::PartTable> Table::write(flatbuffers::FlatBufferBuilder
   const auto out_of_step = is_out_of_step ? write_loss(fbb, 0, sync_->out_of_step()) : flatbuffers::Offset<wire::Loss>();
   const auto all_workers = fbb.CreateVector(workers);
   const auto all_lost = fbb.CreateVector(lost_rounds);
-  return wire::CreatePartTable(fbb, number, described, updater, mark.updates, shared, within.pieces, current, complete, creating_.wants_initial, hides_clock_,
-                               creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost);
+  return wire::CreatePartTable(fbb, number, described, updater, mark.updates, shared, within.pieces, current, complete, creating_.wants_initial,
+                               hides_clock_, creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost);
 }
 
 base::Status Table::restore(const wire::PartTable& state) {
@@ -201,7 +202,8 @@ base::Status PartState::restore(const wire::PartState& state) {
   registry_.give_numbers(state.numbers());
   if (state.tables() == nullptr) return {};
   for (const wire::PartTable* table : *state.tables()) {
-    if (table->spec() == nullptr || table->number() >= registry_.size()) return base::error(MV_EPROTOCOL, "a table of a copied part has no spec or number");
+    if (table->spec() == nullptr || table->number() >= registry_.size())
+      return base::error(MV_EPROTOCOL, "a table of a copied part has no spec or number");
     shard::Spec spec = read_spec(*table->spec());
     if (base::Status wrong = check_spec(spec); !wrong.ok()) return wrong;
     const auto added = registry_.add_copy(table->number(), std::make_shared<const shard::Spec>(std::move(spec)));

@@ -30,7 +30,9 @@ class PartState {
 
   /// The parts of the state besides tables; the caller adds the members and the streams.
   std::vector<flatbuffers::Offset<wire::Loss>> write_losses(flatbuffers::FlatBufferBuilder& fbb) const;
-  flatbuffers::Offset<wire::PartTable> write_table(flatbuffers::FlatBufferBuilder& fbb, uint32_t number) const { return registry_.at(number)->write(fbb); }
+  flatbuffers::Offset<wire::PartTable> write_table(flatbuffers::FlatBufferBuilder& fbb, uint32_t number) const {
+    return registry_.at(number)->write(fbb);
+  }
   /// Puts the state into a new server, whose start() was called. MV_EPROTOCOL; MV_ENOMEM
   base::Status restore(const wire::PartState& state);
 

@@ -11,7 +11,7 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks test-engines test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
   site man clean $(packages) packages test-packages abi-check release-check
 
 help: ## This list
@@ -51,6 +51,10 @@ check: deps ## Runs what `make test` does, then the core's and the C tests under
 test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, Theano, Lasagne; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"
 	@tools/make/frameworks.sh $(TORCH)
+
+test-engines: deps ## Runs the tests with the launchers that sites use: MPICH's mpiexec, Slurm, torchrun; installs them
+	@tools/make/deps.sh engines || echo "test-engines: goes on without these; the tests of what is missing are skipped"
+	@tools/make/engines.sh
 
 test-dashboard: deps ## Runs the dashboard's tests in Chromium, and those of packaging/prometheus in a Prometheus; installs both
 	@tools/make/deps.sh browser monitoring || echo "test-dashboard: goes on without these"

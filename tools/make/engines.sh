@@ -1,0 +1,16 @@
+#!/bin/bash
+# Runs tests/engines: clusters that are started by MPICH's mpiexec, by Slurm and by torchrun. Ends with the same lines as test.sh.
+# What is not installed is skipped with the reason.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit
+started=$SECONDS
+limit=700 # seconds
+
+fail() { echo "test-engines: FAILED: $1, after $((SECONDS - started)) s"; exit 1; }
+
+tools/make/tree.sh release || fail "release does not build"
+. build/activate
+# An interrupt lets the tests end their processes.
+timeout --foreground --signal=INT --kill-after=20 $limit \
+  python3 -B -m pytest -q -rsx -p no:cacheprovider --durations=5 tests/engines 2>&1 | tee build/test-engines.log || fail "tests/engines"
+echo "test-engines: ok, in $((SECONDS - started)) s"

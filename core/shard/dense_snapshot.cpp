@@ -38,8 +38,9 @@ base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
       return base::error(MV_ENOMEM, "saving table \"{}\": {}", spec_.name, memory.status().text());
     aside.push_back(std::move(memory).value());
   }
-  snapshot_taken_ = true;
-  return std::unique_ptr<Snapshot>(std::make_unique<DenseSnapshot>(shared_from_this(), model_, std::move(aside)));
+  std::unique_ptr<Snapshot> snapshot = std::make_unique<DenseSnapshot>(shared_from_this(), model_, std::move(aside));
+  snapshot_taken_ = true;  // not before: without memory for it there is none
+  return snapshot;
 }
 
 DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model, std::vector<base::Memory> aside)

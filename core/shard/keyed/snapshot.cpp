@@ -21,8 +21,9 @@ void KeyedShard::before_change(Partition& part) {
 base::Result<std::unique_ptr<Snapshot>> KeyedShard::snapshot() {
   std::lock_guard lock(mutex_);
   if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is already being saved", spec_.name);
-  snapshot_taken_ = true;
-  return std::unique_ptr<Snapshot>(std::make_unique<KeyedSnapshot>(shared_from_this(), model_->updater->states()));
+  std::unique_ptr<Snapshot> snapshot = std::make_unique<KeyedSnapshot>(shared_from_this(), model_->updater->states());
+  snapshot_taken_ = true;  // not before: without memory for it there is none
+  return snapshot;
 }
 
 KeyedSnapshot::KeyedSnapshot(std::shared_ptr<KeyedShard> shard, size_t states)

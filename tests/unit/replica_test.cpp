@@ -1,6 +1,8 @@
 // engine/replica: a server's part and its copy are compared piece by piece, and a difference is noticed.
 
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -19,6 +21,19 @@ extern "C" {
 
 #include <cmocka.h>
 }
+
+namespace {
+/// Allocations until one fails; 0: none does.
+uint64_t failing_allocation = 0;
+}  // namespace
+
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -217,7 +232,7 @@ struct Transferring : Pair {
       });
     };
     events.is_equal = [this] { is_equal = true; };
-    events.failed = [] { fail(); };
+    events.failed = [this] { has_failed = true; };
     transfer = std::make_shared<replica::Transfer>(clock, peers, primary.part, 1, kNew, std::move(events));
     transfer->begin();
   }
@@ -253,7 +268,7 @@ struct Transferring : Pair {
   replica::Arrival arrival{copied.part, copied.tables, kNew};
   Receiver receiver{*this};
   std::shared_ptr<replica::Transfer> transfer;
-  bool is_equal = false;
+  bool is_equal = false, has_failed = false;
 };
 
 void a_new_backup_gets_values_tables_and_streams(void**) {
@@ -269,7 +284,7 @@ void a_new_backup_gets_values_tables_and_streams(void**) {
   pair.add(0, 7);
   pair.begin();
   pair.carry();
-  assert_true(pair.is_equal);
+  assert_true(pair.is_equal && !pair.has_failed);
   assert_int_equal(pair.copied.tables.numbers(), 3);
   assert_false(pair.copied.tables.has(2));
   pair.assert_equal_values(0);
@@ -296,7 +311,7 @@ void adds_during_the_transfer_are_in_the_copy(void**) {
     pair.transfer->tick();
   }
   pair.carry();
-  assert_true(pair.is_equal);
+  assert_true(pair.is_equal && !pair.has_failed);
   pair.assert_equal_values(0);
 }
 
@@ -306,6 +321,31 @@ void a_part_with_an_order_of_use_is_not_copied(void**) {
   pair.begin();
   pair.carry();
   assert_false(pair.is_equal);
+}
+
+/// It may be the only process with the part: it must not end for want of memory for a copy.
+void a_server_without_memory_for_a_copy_goes_on(void**) {
+  size_t failures = 0, later = 0;
+  for (uint64_t nth = 1; nth < 400; ++nth) {
+    Transferring pair;
+    pair.create(MV_MATRIX, 300'000);
+    pair.begin();
+    for (const base::Frame& frame : pair.link.take()) pair.receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
+    pair.receiver.streams.flush();
+    for (const base::Frame& frame : pair.receiver.link.take()) pair.peers.on_answer(kNew, message_of(frame), payload_of(frame));
+    failing_allocation = nth;
+    pair.transfer->tick();  // begins the transfer
+    const bool none_failed = std::exchange(failing_allocation, 0) > 0;
+    if (none_failed) break;
+    failures += pair.has_failed ? 1 : 0;
+    pair.add(0, 1);
+    if (pair.has_failed) continue;
+    pair.carry();  // at another moment
+    assert_true(pair.is_equal && !pair.has_failed);
+    pair.assert_equal_values(0);
+    ++later;
+  }
+  assert_true(failures > 0 && later > 0);
 }
 
 void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
@@ -343,6 +383,7 @@ int main() {
       cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
       cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
       cmocka_unit_test(a_part_with_an_order_of_use_is_not_copied),
+      cmocka_unit_test(a_server_without_memory_for_a_copy_goes_on),
       cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -100,10 +100,10 @@ bool Transfer::try_to_start() try {
   if (std::exchange(is_calm_, false)) part_.calm(false);
   pump();
   return true;
-} catch (const std::bad_alloc&) {
-  if (stage_ != Stage::kWaiting) throw;
+} catch (const std::bad_alloc&) {  // this may be the only process with the part: it must not end because it has no memory for a copy
+  if (stage_ != Stage::kWaiting) refused(base::Status(MV_ENOMEM, "this process has no memory for it"));
   values_.clear();
-  return false;
+  return stage_ != Stage::kWaiting;
 }
 
 bool Transfer::take_snapshots() {
@@ -125,12 +125,14 @@ void Transfer::send_state() {
   part_.write_state([this](const base::PayloadRef& payload) { send(ReplicaEvent::State, nullptr, payload, &Transfer::sent); });
 }
 
-void Transfer::pump() {
+void Transfer::pump() try {
   while (stage_ == Stage::kSending && under_way_ < kSlicesUnderWay)
     if (!send_next()) {
       stage_ = Stage::kOver;
       send(ReplicaEvent::End, nullptr, nullptr, &Transfer::confirmed);
     }
+} catch (const std::bad_alloc&) {  // see try_to_start()
+  refused(base::Status(MV_ENOMEM, "this process has no memory for it"));
 }
 
 /// Takes the next rows of the snapshots. False if there are none.
@@ -171,7 +173,7 @@ void Transfer::confirmed(const base::Status& status) { status.ok() ? events_.is_
 void Transfer::refused(const base::Status& why) {
   if (std::exchange(is_refused_, true) || peers_.is_lost(to_)) return;  // of a lost one, the master speaks
   stage_ = Stage::kOver;
-  base::log_error("a new back-up does not take the copy of a part: {}", why.text());
+  base::log_error("a new back-up does not get the copy of a part: {}", why.text());
   events_.failed();
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <list>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -309,6 +310,35 @@ void a_full_table_evicts_the_least_recently_used_row(void**) {
   }
 }
 
+/// A table into which a snapshot was put evicts the same rows as the one of which it was taken, also if that one was used while it was read.
+void a_snapshot_keeps_the_order_of_use(void**) {
+  Spec spec = keyed(MV_F32, 1);
+  spec.capacity = 5000;
+  const auto shard = make(spec), copy = make(spec), same = make(spec);
+  std::mt19937_64 random(5);
+  std::vector<int64_t> all(20'000);
+  std::iota(all.begin(), all.end(), 0);
+  const auto use = [&](std::initializer_list<std::shared_ptr<Shard>> shards, int turns) {
+    for (int turn = 0; turn < turns; ++turn) {
+      std::vector<int64_t> ids(50);
+      for (int64_t& id : ids) id = static_cast<int64_t>(random() % all.size());
+      const bool gets = random() % 2 == 0;
+      for (const auto& used : shards)
+        gets ? void(read<float>(*used, ids)) : used->change_rows(Write::Add, 0, ids, in(std::vector<float>(ids.size(), 1)));
+    }
+  };
+  use({shard, same}, 1000);
+  const auto snapshot = shard->snapshot().value();
+  for (int piece = 0;; ++piece) {
+    const Rows rows = snapshot->next();
+    if (rows.count == 0) break;
+    assert_true(copy->restore(rows).ok());
+    use({shard}, 3);
+  }
+  use({copy, same}, 1000);
+  assert_true(read<float>(*copy, all) == read<float>(*same, all));
+}
+
 void a_large_limit_holds_too(void**) {
   Spec spec = keyed(MV_F32, 1);
   spec.capacity = 300'000;
@@ -522,6 +552,7 @@ int main() {
       cmocka_unit_test(dcasgd_remembers_gets_of_rows_not_stored_yet),
       cmocka_unit_test(dcasgd_remembers_no_more_unstored_rows_than_the_limit),
       cmocka_unit_test(a_full_table_evicts_the_least_recently_used_row),
+      cmocka_unit_test(a_snapshot_keeps_the_order_of_use),
       cmocka_unit_test(a_large_limit_holds_too),
       cmocka_unit_test(a_scan_of_a_growing_table_gives_each_lasting_row_once),
       cmocka_unit_test(invalid_cursors_are_refused),

@@ -73,15 +73,16 @@ struct Pair {
     unit::join(view, kWorker, MV_ROLE_WORKER);
     return view;
   }
-  /// A table of int64 of this kind; `rows` of two elements on both servers, so half of them here.
-  void create(int32_t kind, uint64_t rows, uint64_t capacity = 0) {
+  /// A table of int64, or of float with an updater, of this kind; `rows` of two elements on both servers, so half of them here.
+  void create(int32_t kind, uint64_t rows, uint64_t capacity = 0, const char* updater = "") {
     shard::Spec spec;
     spec.name = "table " + std::to_string(tables);
     spec.kind = kind;
     spec.rows = rows;
     spec.cols = 2;
-    spec.dtype = MV_I64;
+    spec.dtype = *updater != '\0' ? MV_F32 : MV_I64;
     spec.capacity = capacity;
+    spec.updater = shard::parse_updater(updater).value();
     std::vector<flatbuffers::Offset<wire::TableSpec>> specs{table::write_spec(builder.fbb(), spec)};
     ask(wire::Body::Create, wire::CreateCreate(builder.fbb(), builder.fbb().CreateVector(specs)));
     assert_int_equal(primary.tables.numbers(), ++tables);
@@ -315,12 +316,23 @@ void adds_during_the_transfer_are_in_the_copy(void**) {
   pair.assert_equal_values(0);
 }
 
-void a_part_with_an_order_of_use_is_not_copied(void**) {
+void a_part_with_workers_backups_is_not_copied(void**) {
+  for (const int32_t kind : {MV_MATRIX, MV_KEYVALUE}) {
+    Transferring pair;
+    pair.create(kind, kind == MV_MATRIX ? 4 : 0, 0, "dcasgd");
+    pair.begin();
+    pair.carry();
+    assert_false(pair.is_equal);
+  }
+}
+
+/// The order itself: keyed_test, a_snapshot_keeps_the_order_of_use().
+void a_part_with_an_order_of_use_is_copied(void**) {
   Transferring pair;
   pair.create(MV_KEYVALUE, 0, 100);
   pair.begin();
   pair.carry();
-  assert_false(pair.is_equal);
+  assert_true(pair.is_equal && !pair.has_failed);
 }
 
 /// It may be the only process with the part: it must not end for want of memory for a copy.
@@ -382,7 +394,8 @@ int main() {
       cmocka_unit_test(a_table_that_is_destroyed_meanwhile_is_skipped),
       cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
       cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
-      cmocka_unit_test(a_part_with_an_order_of_use_is_not_copied),
+      cmocka_unit_test(a_part_with_workers_backups_is_not_copied),
+      cmocka_unit_test(a_part_with_an_order_of_use_is_copied),
       cmocka_unit_test(a_server_without_memory_for_a_copy_goes_on),
       cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),
   };

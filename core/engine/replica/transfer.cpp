@@ -51,6 +51,12 @@ void Transfer::send(ReplicaEvent event, const wire::ReplicaRows* rows, const bas
 
 void Transfer::begin() { send(ReplicaEvent::Begin, nullptr, nullptr, &Transfer::permitted); }
 
+void Transfer::begin_again() {
+  stage_ = Stage::kWaiting;
+  next_ = clock_.now();
+  until_ = clock_.now() + kWaitAtFirst;
+}
+
 void Transfer::permitted(const base::Status& status) {
   --under_way_;
   if (status.code() == MV_EPEERLOST && peers_.is_lost(to_)) return;  // the master will name another one
@@ -76,8 +82,8 @@ void Transfer::wait_for_calm(base::Nanos now) {
   if (const std::string table = part_.tables().part_state().why_not(); !table.empty()) {
     if (!std::exchange(told_why_not_, true))
       base::log_warn(
-          "table \"{}\" has a capacity or an updater that keeps each worker's values: no copy of it can be made while it is in use, "
-          "so its server stays without a back-up",
+          "table \"{}\" has an updater that keeps each worker's values: no copy of it can be made while it is in use, so its server stays without a "
+          "back-up",
           table);
     next_ = now + kLookSeldom;
     return;

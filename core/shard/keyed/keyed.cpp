@@ -202,7 +202,10 @@ void KeyedShard::get(Partition& part, Worker worker, int64_t id, uint64_t hash, 
   }
   const std::byte* const stored = records.values(slot);
   math::load_bytes(spec_.dtype, stored, out, spec_.cols);
-  if (records.layout().is_linked) records.touch(slot);
+  if (records.layout().is_linked) {
+    before_change(part);
+    records.touch(slot);
+  }
   if (!backs_up) return;
   copy_inverted(records.backup(worker, slot, true), stored, records.layout().row_bytes);
 }

@@ -71,6 +71,8 @@ class Records {
   // Only if layout().is_linked.
   void touch(uint32_t slot);
   uint32_t least_recently_used() const { return oldest_; }
+  /// The record that was used next after this one, or kNone.
+  uint32_t used_after(uint32_t slot) const { return links(slot).newer; }
 
   /// Replaces the states of all records by those of another layout, zeros. Ids, values and slots stay.
   void relayout(const RecordLayout& layout, std::shared_ptr<ChunkPool> pool);

@@ -48,7 +48,7 @@ KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Partition& part, siz
   const Records& records = part.records;
   const Index& index = records.index();
   const size_t row_bytes = records.layout().row_bytes;
-  size_t& position = progress_[part.index].position;
+  Progress& progress = progress_[part.index];
   Copied copied;
   copied.states.resize(states_);
   const size_t expected = std::min(most, records.size());
@@ -58,17 +58,27 @@ KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Partition& part, siz
   const auto append = [row_bytes](std::vector<std::byte>& to, const std::byte* from) {
     to.insert(to.end(), from, from + row_bytes);
   };
+  const auto append_record = [&](uint32_t slot) {
+    copied.ids.push_back(records.id(slot));
+    append(copied.values, records.values(slot));
+    for (size_t i = 0; i < states_; ++i) append(copied.states[i], records.state(slot, i));
+  };
+  if (records.layout().is_linked) {
+    if (!std::exchange(progress.begun, true)) progress.slot = records.least_recently_used();
+    for (; progress.slot != Records::kNone && copied.ids.size() < most; progress.slot = records.used_after(progress.slot))
+      append_record(progress.slot);
+    progress.done = progress.slot == Records::kNone;
+    return copied;
+  }
+  size_t& position = progress.position;
   for (; position < index.capacity() && copied.ids.size() < most; ++position) {
     if (position + kAhead < index.capacity()) {
       const uint32_t ahead = index.slot(position + kAhead);
       if (ahead != Records::kNone) __builtin_prefetch(records.at(ahead));
     }
-    const uint32_t slot = index.slot(position);
-    if (slot == Records::kNone) continue;
-    copied.ids.push_back(records.id(slot));
-    append(copied.values, records.values(slot));
-    for (size_t i = 0; i < states_; ++i) append(copied.states[i], records.state(slot, i));
+    if (const uint32_t slot = index.slot(position); slot != Records::kNone) append_record(slot);
   }
+  progress.done = position >= index.capacity();
   return copied;
 }
 
@@ -85,7 +95,7 @@ Rows KeyedSnapshot::next() {
     std::lock_guard lock(part.mutex);
     if (part.unread == this) {
       out_ = copy(part, most);
-      if (progress_[part_].position < part.records.index().capacity()) break;
+      if (!progress_[part_].done) break;
       part.unread = nullptr;
     } else {
       out_ = std::exchange(progress_[part_].aside, {});

@@ -30,9 +30,12 @@ class KeyedSnapshot final : public Snapshot {
   };
   struct Progress {
     size_t position = 0;  ///< in the partition's index: everything before it was read
+    uint32_t slot = 0;    ///< with an order of use, instead: the next record; those that were used before it were read
+    bool begun = false, done = false;
     Copied aside;
   };
-  /// Copies up to `most` rows from the partition's position on, and advances the position.
+  /// Copies up to `most` rows from the partition's position on, and advances the position. With an order of use, rows come in it, so that a
+  /// shard into which they are put has the same one.
   Copied copy(const KeyedShard::Partition& part, size_t most);
 
   const std::shared_ptr<KeyedShard> shard_;

@@ -183,7 +183,7 @@ bool PartState::may_start(const rpc::Asked& asked, const wire::Message& request)
 std::string PartState::why_not() const {
   std::string name;
   registry_.for_each([&](const Table& table) {
-    if (table.shard != nullptr && (table.shard->keeps_backups() || table.spec.capacity > 0)) name = table.spec.name;
+    if (table.shard != nullptr && table.shard->keeps_backups()) name = table.spec.name;
   });
   return name;
 }

@@ -25,7 +25,7 @@ class PartState {
   bool is_idle() const;
   /// Whether the request completes something that waits here, or is done at once.
   bool may_start(const rpc::Asked& asked, const wire::Message& request) const;
-  /// The name of a table that can't be copied, since its order of use or its workers' backups are in no snapshot; "" if there is none.
+  /// The name of a table that can't be copied, since its workers' backups (DC-ASGD) are in no snapshot; "" if there is none.
   std::string why_not() const;
 
   /// The parts of the state besides tables; the caller adds the members and the streams.

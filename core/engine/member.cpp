@@ -54,9 +54,9 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       table_client_(clock, parts_.requests(), pool_),
       table_server_(clock, parts_.streams(), pool_, shares_memory),
       commands_(clock, rpc_server_),
-      checkpoint_client_(clock, rpc_client_, table_client_, pool_),
-      participant_(clock, rpc_server_, table_server_.checkpoint_tables(), storage),
-      coordinator_(clock, rpc_client_, rpc_server_, table_server_.checkpoint_tables(), storage),
+      checkpoint_client_(clock, rpc_client_, table_client_, pool_, parts_.is_replicated()),
+      participant_(clock, rpc_server_, parts_, storage),
+      coordinator_(clock, rpc_client_, rpc_server_, parts_, storage),
       inquirer_(clock, link, cluster_, table_client_, parts_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
       channels_(clock, cluster_, rpc_client_, rpc_server_) {
@@ -153,9 +153,6 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   switch (route.engine) {
     case Engine::kCoordinator:
-      if (parts_.is_replicated() && request.body_type() == wire::Body::Load)
-        return rpc_server_.fail(asked, base::error(MV_ENOSYS, "a cluster with replicas={} can't load checkpoints: the back-ups would not get their content. "
-                                                              "Load without replicas", self_.replicas));
       return coordinator_.on_request(asked, request, payload);
     case Engine::kParticipant:
       return participant_.on_request(asked, request, payload);
@@ -227,8 +224,28 @@ void Member::on_member_joined(const cluster::Member& member) {
   events_.on_change();
 }
 
-void Member::on_server_missed(const cluster::Member& server, const base::Status& why) { parts_.server_missed(server, why); }
-void Member::on_part_moved(const cluster::Member& part) { parts_.part_moved(part); }
+void Member::on_server_missed(const cluster::Member& server, const base::Status& why) {
+  participant_.lost(server.peer);
+  parts_.server_missed(server, why);
+}
+
+void Member::on_part_moved(const cluster::Member& part) {
+  parts_.part_moved(part);
+  // Only server 0 is connected with all servers; now this process directs checkpoints in its place.
+  if (parts_.is_replicated() && parts_.served(0) != nullptr)
+    for (const cluster::Member* server : cluster_.view().servers()) cluster_.want(server->peer, cluster::Cluster::Dialer::kSelf);
+  coordinator_.servers_changed();
+  checkpoint_client_.servers_changed();
+}
+
+void Member::on_news() {
+  if (!cluster_.is_master() && !cluster_.contacts().is_connected(cluster_.master())) {
+    const base::Status why = base::error(MV_EPEERLOST, "{}, who would name its stand-in, can't be reached", cluster_.view().name(cluster_.master()));
+    checkpoint_client_.master_lost(why);
+    coordinator_.master_lost(why);
+  }
+  events_.on_change();
+}
 
 // ---- barriers and leaving
 
@@ -307,8 +324,8 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), parts_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
-                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline(),
-                               channels_.next_deadline()});
+                               checkpoint_client_.next_deadline(), participant_.next_deadline(), coordinator_.next_deadline(),
+                               inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }
@@ -319,6 +336,7 @@ void Member::tick() {
   cluster_.tick();
   table_client_.tick();
   checkpoint_client_.tick();
+  participant_.tick();
   coordinator_.tick();
   inquirer_.tick();
   groups_.tick();

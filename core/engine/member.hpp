@@ -105,7 +105,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_joined(const cluster::Member& member) override;
   void on_server_missed(const cluster::Member& server, const base::Status& why) override;
   void on_part_moved(const cluster::Member& part) override;
-  void on_news() override { events_.on_change(); }
+  void on_news() override;
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
   std::string own_wait() const override { return inquirer_.own_wait(); }
 

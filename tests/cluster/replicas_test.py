@@ -280,6 +280,134 @@ def test_a_new_process_takes_the_place_of_a_dead_server(cluster):
         server.ends(seconds=10)
 
 
+# Saves and loads again and again. A checkpoint that was saved holds just what was there; a load brings it back, also in the copies.
+SAVED = """
+node = pv.init()
+dense = node.array(30_000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
+keyed = node.keyvalue(2, name="keyed", dtype="int64")
+rows = np.arange(1000) + 1000 * node.rank
+where = "WHERE"
+def step():
+    dense.add(np.ones(30_000))
+    keyed.add(np.ones((1000, 2), np.int64), keys=rows)
+def values():
+    node.barrier()
+    seen = dense.get().copy(), keyed.get(keys=rows).copy()
+    node.barrier()
+    return seen
+step()
+say("up")
+turns, wrong = 0, 0
+while wait_for_word() != "end":
+    before = values()
+    node.save(where, keep=2)
+    step()
+    node.load(where)
+    after = values()
+    wrong += sum(int((b != a).sum()) for b, a in zip(before, after))
+    step()
+    turns += 1
+    parts = node.status()["parts"]
+    say("turn", turns, wrong, len({part["served_by"] for part in parts}), sum(part["backup"] is None for part in parts))
+say("end", wrong)
+attempt(node.shutdown)
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_checkpoints_are_saved_and_loaded_while_servers_die(cluster, tmp_path, transport):
+    job = cluster(2, 4, replicas=1, transport=transport)
+    nodes = [job.python(rank, SAVED.replace("WHERE", str(tmp_path / "run"))) for rank in range(2)]
+    servers = [job.server(number) for number in range(4)]
+
+    def turn(kill=None):
+        for node in nodes:
+            node.tell("go on")
+        if kill is not None:
+            kill.kill()  # somewhere in the turn
+        heard = [node.hear("turn", 60).split()[2:] for node in nodes]
+        assert [wrong for wrong, _, _ in heard] == ["0", "0"], heard
+        return int(heard[0][1]), int(heard[0][2])
+
+    for node in nodes:
+        node.hear("up")
+    turn()
+    left = 4
+    for victim in (0, 2, 3):  # server 0 directs checkpoints
+        turn(kill=servers[victim])
+        left -= 1
+        for _ in range(200):
+            if turn() == (left, 0 if left > 1 else 4):
+                break
+        else:
+            raise AssertionError(left)
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        assert node.hear("end", 30) == "end 0"
+        node.hear_attempt()
+        node.ends()
+    servers[1].ends(seconds=10)
+
+
+# Every process is a worker and a server. One after another dies, and a new one takes its place as both.
+BOTH = """
+node = pv.init()
+dense = node.array(3000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
+few = node.keyvalue(1, name="few", capacity=100, dtype="int64")
+say("up")
+while (word := wait_for_word()) != "end":
+    if word == "add":
+        for number in range(20):
+            dense.add(np.ones(3000))
+            few.add(np.ones((80, 1), np.int64), keys=np.arange(80) + 40 * number)
+    say("missing", sum(part["backup"] is None for part in node.status()["parts"]))
+seen = dense.get()
+say("values", seen.min(), seen.max(), int(few.get(keys=np.arange(1000)).sum()))
+attempt(node.shutdown)
+"""
+
+
+def test_a_new_process_takes_the_place_of_a_worker_that_was_a_server(cluster):
+    job = cluster(3, 0, replicas=1)
+    nodes = [job.python(rank, BOTH) for rank in range(3)]
+
+    def until_all_have_copies(rank):
+        for _ in range(400):
+            nodes[rank].tell("look")
+            if nodes[rank].hear("missing", 30) == "missing 0":
+                return
+        raise AssertionError(rank)
+
+    for node in nodes:
+        node.hear("up")
+    adds = 0
+    for victim in (1, 2, 1):
+        nodes[0].tell("add")
+        nodes[0].hear("missing", 30)
+        adds += 20
+        nodes[victim].kill()
+        until_all_have_copies(0)
+        nodes[victim] = job.python(victim, BOTH)
+        nodes[victim].hear("up", 30)
+        nodes[victim].tell("add")
+        nodes[victim].hear("missing", 30)
+        adds += 20
+        until_all_have_copies(victim)
+    velocity = value = 0.0
+    for _ in range(adds):
+        velocity = 0.5 * velocity + 1
+        value -= velocity
+    said = []
+    for node in nodes:
+        node.tell("end")
+        said.append([float(number) for number in node.hear("values", 30).split()[1:]])
+    assert said == [said[0]] * 3 and abs(said[0][0] - value) < 1e-6 and said[0][0] == said[0][1], (said, value)
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+
+
 def test_settings_must_agree_and_there_must_be_another_server(cluster):
     job = cluster(2, 0)
     nodes = [job.python(rank, "attempt(pv.init)", replicas=rank) for rank in range(2)]

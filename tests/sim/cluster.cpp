@@ -285,14 +285,14 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
   if (node.killed || (node.member == nullptr && !starts_later)) return;
+  const bool part_lives = (node.self.role & MV_ROLE_SERVER) == 0 || is_replaceable(node);
   const bool server_returns = fault.restart != base::kNever && node.script == nullptr && is_replaceable(node) && !cluster_dissolves();
   node.killed = true;
   gone(node);
   if (!node.ready && waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
   if (starts_later) return;
-  const bool comes_back = fault.restart != base::kNever && node.script != nullptr && !cluster_dissolves() &&
-                          std::all_of(nodes_.begin(), nodes_.end(),
-                                      [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
+  const bool comes_back = fault.restart != base::kNever && node.script != nullptr && part_lives && !cluster_dissolves() &&
+                          std::all_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
   if (node.script != nullptr)
     for (size_t table = node.script->next_table(); table < ledgers_.size(); ++table)
       ledgers_[table]->initial_may_be_lost();

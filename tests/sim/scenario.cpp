@@ -200,7 +200,8 @@ void add_end_of_server(Scenario& plan, Random& random, int64_t after) {
   if (kind == 3) fault.span = kMillisecond * random.between(8'000, 20'000);
   fault.side.push_back(candidates[random.below(candidates.size())]);
   const bool ends_loudly = fault.fault == Fault::kKill || fault.fault == Fault::kAbort;
-  if (ends_loudly && plan.nodes[fault.side.front()].role == MV_ROLE_SERVER && random.chance(0.5)) fault.restart = kMillisecond * random.between(5, 400);
+  const bool may_return = plan.nodes[fault.side.front()].role == MV_ROLE_SERVER || !plan.sync;  // as for workers, see add_kill()
+  if (ends_loudly && may_return && random.chance(0.5)) fault.restart = kMillisecond * random.between(5, 400);
   plan.faults.push_back(fault);
 }
 

@@ -124,7 +124,8 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--seeds", seeds, "which: FROM..TO, both included")->capture_default_str();
   app.add_option("--seed", asked.seed, "this one only");
   app.add_option("--nodes", asked.nodes, "nodes of each cluster; by default the seed decides");
-  app.add_option("--replicas", asked.replicas, "back-ups of each server; the clusters then lose servers (sim_test)")->check(CLI::Range(0, 1));
+  app.add_option("--replicas", asked.replicas, "back-ups of each server; the clusters then lose servers (sim_test, sim_checkpoints)")
+      ->check(CLI::Range(0, 1));
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
   app.add_flag("--verbose", asked.verbose, "print all events");
   app.add_flag("--twice", asked.twice, "run each seed twice and compare all that happened (sim_test)");

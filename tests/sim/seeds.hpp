@@ -12,7 +12,7 @@ namespace mv::sim {
 struct SeedRun {
   uint64_t seed = 0;
   size_t nodes = 0;  ///< 0: the seed decides; what is meant is the simulator's business
-  size_t replicas = 0;  ///< of each server's tables (sim_test)
+  size_t replicas = 0;  ///< of each server's tables (sim_test, sim_checkpoints)
   bool verbose = false;
   bool twice = false;  ///< compare everything that happens with a second run, where a simulator can
 };

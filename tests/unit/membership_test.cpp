@@ -146,23 +146,22 @@ struct Expectation {
 
 /// Every message, from a process that is not a member: an independent restatement of the rules in engine/dispatch.hpp.
 constexpr Expectation kExpectations[] = {
-    {Body::NONE, Fate::kRefused},       {Body::Join, Fate::kHeard},          {Body::View, Fate::kDropped},      {Body::Barrier, Fate::kRefused},
-    {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},       {Body::Progress, Fate::kDropped},
-    {Body::Reply, Fate::kDropped},      {Body::Ack, Fate::kDropped},         {Body::Seen, Fate::kHeard},        {Body::Cancel, Fate::kHeard},
-    {Body::Grant, Fate::kDropped},      {Body::Data, Fate::kRefused},        {Body::Create, Fate::kRefused},    {Body::Created, Fate::kDropped},
+    {Body::NONE, Fate::kRefused},       {Body::Join, Fate::kHeard},          {Body::View, Fate::kDropped},       {Body::Barrier, Fate::kRefused},
+    {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},        {Body::Progress, Fate::kDropped},
+    {Body::Reply, Fate::kDropped},      {Body::Ack, Fate::kDropped},         {Body::Seen, Fate::kHeard},         {Body::Cancel, Fate::kHeard},
+    {Body::Grant, Fate::kDropped},      {Body::Data, Fate::kRefused},        {Body::Create, Fate::kRefused},     {Body::Created, Fate::kDropped},
     {Body::Ready, Fate::kRefused},      {Body::GiveUp, Fate::kRefused},      {Body::ChangeMany, Fate::kRefused}, {Body::GetMany, Fate::kRefused},
-    {Body::Open, Fate::kRefused},        {Body::List, Fate::kRefused},      {Body::Listing, Fate::kDropped},
-    {Body::Destroy, Fate::kRefused},    {Body::Change, Fate::kRefused},      {Body::Get, Fate::kRefused},       {Body::Got, Fate::kRefused},
-    {Body::Clock, Fate::kRefused},      {Body::SetUpdater, Fate::kRefused},  {Body::Stat, Fate::kRefused},      {Body::Stats, Fate::kDropped},
-    {Body::Scan, Fate::kRefused},       {Body::Scanned, Fate::kDropped},     {Body::Save, Fate::kRefused},      {Body::Saving, Fate::kDropped},
-    {Body::Saved, Fate::kRefused},      {Body::Snapshot, Fate::kRefused},    {Body::Written, Fate::kRefused},   {Body::SavedFile, Fate::kDropped},
-    {Body::Load, Fate::kRefused},       {Body::Check, Fate::kRefused},       {Body::Restore, Fate::kRefused},   {Body::Loaded, Fate::kDropped},
-    {Body::Inquire, Fate::kHeard},      {Body::Report, Fate::kDropped},      {Body::Overview, Fate::kDropped},  {Body::Stuck, Fate::kRefused},
-    {Body::Command, Fate::kRefused},    {Body::States, Fate::kRefused},      {Body::StateRows, Fate::kDropped}, {Body::SetStates, Fate::kRefused},
-    {Body::Fetch, Fate::kRefused},      {Body::Fetched, Fate::kRefused},     {Body::Exchange, Fate::kRefused},  {Body::Collect, Fate::kRefused},
-    {Body::GroupNote, Fate::kRefused},  {Body::ChannelAsk, Fate::kRefused},  {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},
-    {Body::Unreachable, Fate::kRefused}, {Body::Skip, Fate::kRefused},      {Body::Replicate, Fate::kRefused},
-    {Body::Copied, Fate::kRefused},
+    {Body::Open, Fate::kRefused},       {Body::List, Fate::kRefused},        {Body::Listing, Fate::kDropped},    {Body::Destroy, Fate::kRefused},
+    {Body::Change, Fate::kRefused},     {Body::Get, Fate::kRefused},         {Body::Got, Fate::kRefused},        {Body::Clock, Fate::kRefused},
+    {Body::SetUpdater, Fate::kRefused}, {Body::Stat, Fate::kRefused},        {Body::Stats, Fate::kDropped},      {Body::Scan, Fate::kRefused},
+    {Body::Scanned, Fate::kDropped},    {Body::Save, Fate::kRefused},        {Body::Saving, Fate::kDropped},     {Body::Saved, Fate::kRefused},
+    {Body::Snapshot, Fate::kRefused},   {Body::Written, Fate::kRefused},     {Body::SavedFile, Fate::kDropped},  {Body::Load, Fate::kRefused},
+    {Body::Check, Fate::kRefused},      {Body::Restore, Fate::kRefused},     {Body::Loaded, Fate::kDropped},     {Body::Inquire, Fate::kHeard},
+    {Body::Report, Fate::kDropped},     {Body::Overview, Fate::kDropped},    {Body::Stuck, Fate::kRefused},      {Body::Command, Fate::kRefused},
+    {Body::States, Fate::kRefused},     {Body::StateRows, Fate::kDropped},   {Body::SetStates, Fate::kRefused},  {Body::Fetch, Fate::kRefused},
+    {Body::Fetched, Fate::kRefused},    {Body::Exchange, Fate::kRefused},    {Body::Collect, Fate::kRefused},    {Body::GroupNote, Fate::kRefused},
+    {Body::ChannelAsk, Fate::kRefused}, {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},      {Body::Unreachable, Fate::kRefused},
+    {Body::Skip, Fate::kRefused},       {Body::Replicate, Fate::kRefused},   {Body::Copied, Fate::kRefused},     {Body::CallsEnded, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

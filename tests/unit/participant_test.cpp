@@ -90,6 +90,21 @@ class Heard final : public rpc::Pending {
   std::string outcome;
 };
 
+/// The part of the only server, which never moves.
+class OwnPart final : public checkpoint::ServedParts {
+ public:
+  explicit OwnPart(table::CheckpointTables& tables) : tables_(tables) {}
+  table::CheckpointTables* served(uint64_t part) override { return part == 0 ? &tables_ : nullptr; }
+  bool can_move() const override { return false; }
+  bool is_being_copied(uint64_t) const override { return false; }
+  base::Status may_replace(uint64_t) override { return {}; }
+  void begin_replacing(uint64_t) override {}
+  void replaced(uint64_t, std::function<void()> done) override { done(); }
+
+ private:
+  table::CheckpointTables& tables_;
+};
+
 /// A process that is server 0 and sends requests to itself, like server 0 does, and a worker.
 struct Cluster : rpc::Service {
   Cluster() {
@@ -166,7 +181,8 @@ struct Cluster : rpc::Service {
   base::Pool pool{4096, 1};
   SlowDisk disk;
   table::Server tables{time, server, pool, false};
-  checkpoint::Participant participant{time, server, tables.checkpoint_tables(), &disk};
+  OwnPart part{tables.checkpoint_tables()};
+  checkpoint::Participant participant{time, server, part, &disk};
   wire::FrameBuilder builder;
   uint32_t created = 0;  ///< the number of tables so far, which is the next one's number
 };

@@ -13,13 +13,16 @@
 
 namespace mv::checkpoint {
 
-/// Requests saves and loads from server 0. Loop thread only. Completions of operations may call back into this object.
+/// Requests saves and loads from the coordinator, the process that serves the part of server 0. With back-ups, a call whose coordinator is lost
+/// asks the next one, unless the worker of a save has gone on already. Loop thread only. Completions of operations may call back into this
+/// object.
 class Client {
  public:
-  Client(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool)
-      : clock_(clock), rpc_(rpc), tables_(tables), pool_(pool) {}
+  /// @param can_move  another process may become the coordinator
+  Client(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool, bool can_move)
+      : clock_(clock), rpc_(rpc), tables_(tables), pool_(pool), can_move_(can_move) {}
 
-  void start(const cluster::View& view) { view_ = &view; }
+  void start(const cluster::View& view);
 
   struct Request {
     bool loads = false;
@@ -27,14 +30,19 @@ class Client {
     uint64_t keep = 0;
     base::OperationRef operation;
     std::function<void()> saving;  ///< a save: training may continue. Not called if the call ends earlier
+    bool blocks = true;            ///< the worker changes no table before the operation completes
   };
-  /// Flushes, then asks server 0. A save ends when the checkpoint is complete, a load when the tables have its values.
+  /// Flushes, then asks the coordinator. A save ends when the checkpoint is complete, a load when the tables have its values.
   void begin(Request request);
 
   /// Saves a checkpoint every `span` from now on until finish(). The other workers do not take part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);
   /// Ends periodic saves, and calls `finished` when the saves that this worker has begun are over.
   void finish(std::function<void()> finished);
+  /// The view has changed: there may be another coordinator.
+  void servers_changed();
+  /// The master is lost: nobody will name another coordinator.
+  void master_lost(const base::Status& why);
 
   base::Nanos next_deadline() const;
   void tick();
@@ -43,11 +51,13 @@ class Client {
   class Call;
   using CallRef = std::shared_ptr<Call>;
 
-  base::Peer server() const { return view_->servers().front()->peer; }
+  base::Peer coordinator() const;
+  bool may_ask_successor(const Call& call, const base::Status& status) const;
   void ask(const CallRef& call);
   void ask_whether_saved(const CallRef& call);
   void heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void end(const CallRef& call, const base::Status& status);
+  void go_on(const Call& call);
   void withdraw(const CallRef& call, mv_status code);
   void expire(const CallRef& call);
   void save_by_clock();
@@ -56,8 +66,14 @@ class Client {
   rpc::Client& rpc_;
   table::Client& tables_;
   base::Pool& pool_;
+  const bool can_move_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
+  base::Peer coordinator_ = base::kNobody;  ///< the last one
+  base::Status no_master_;
+  uint64_t begun_ = 0;  ///< calls, but for periodic saves; see wire::Save.call
+  uint64_t ended_ = 0;  ///< the last one that its coordinator, or the loss of it, has ended, and how
+  mv_status how_ = MV_OK;
   std::list<CallRef> calls_;
   base::Nanos every_ = base::kNever, next_by_clock_ = base::kNever;
   std::string directory_;

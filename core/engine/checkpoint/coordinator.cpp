@@ -35,14 +35,23 @@ class Answer final : public rpc::Pending {
 
 void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
   if (storage_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 has no storage for checkpoints"));
-  if (view_ == nullptr || tables_.index() != 0)
+  // With back-ups, the view that makes this process the coordinator may still be on its way.
+  if (view_ == nullptr || (served_.served(0) == nullptr && !served_.can_move()))
     return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 handles checkpoint requests"));
   if (const auto* save = request.body_as_Save()) {
     auto clocks = read_clocks(payload);
     if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a request to save has a damaged list of clocks"));
-    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), std::move(*clocks), {}}, save->alone());
+    const bool blocks = save->blocks() || save->alone();  // a save of its own promises nothing about other workers' changes
+    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), blocks, save->call(), save->again(), std::move(*clocks), {}},
+                   save->alone());
   }
-  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, wire::text_of(load->path()), 0, {}, {}}, false);
+  if (const auto* load = request.body_as_Load())
+    return ask_for({asked, true, wire::text_of(load->path()), 0, true, load->call(), load->again(), {}, {}}, false);
+  if (const auto* ended = request.body_as_CallsEnded()) {
+    ended_[asked.client] = {ended->last(), static_cast<mv_status>(ended->status())};
+    server_.answer(asked, builder_.answer({}));
+    return settle();
+  }
   if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
   server_.fail(asked,
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
@@ -81,20 +90,25 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
     return;
   }
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return;
-  const bool goes_on = job_->phase == Phase::kRestoring;
+  const bool goes_on = job_->phase == Phase::kRestoring || (job_->phase == Phase::kAwaitingServers && job_->loads);
   server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
                                   missing_servers(), goes_on ? "continues" : "is cancelled"));
   // Later changes of this worker must not get into a save, and no worker may continue from a load that not all wait
   // for.
-  if (!goes_on && job_->error.ok())
-    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path,
-                              view_->name(asked.client));
+  if (!goes_on) give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
+}
+
+/// The job will end with this error, if it has no other one that ends it.
+void Coordinator::give_up(const base::Status& why) {
+  if (job_->error.ok() || std::exchange(job_->lost_server, false)) job_->error = why;
+  if (job_->phase == Phase::kAwaitingServers) job_->loads ? load_over() : save_over(job_->error);
 }
 
 void Coordinator::worker_finished(base::Peer worker) {
   if (view_ == nullptr) return;
   waiting_.erase(worker);
   untold_.erase(worker);
+  ended_.erase(worker);
   for (auto ending = endings_.begin(); ending != endings_.end();) {
     ending->second.untold.erase(worker);
     ending = ending->second.over && ending->second.untold.empty() ? endings_.erase(ending) : std::next(ending);
@@ -117,9 +131,36 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   }
 }
 
+/// Calls of which another worker has had the answer of a lost coordinator: it does not take part again.
+void Coordinator::end_what_has_ended() {
+  for (auto& [worker, requests] : waiting_) std::erase_if(requests, [this](const Request& request) { return has_ended(request); });
+}
+
+bool Coordinator::has_ended(const Request& request) {
+  if (!request.again) return false;
+  const Ended* latest = nullptr;
+  for (const auto& [worker, ended] : ended_)
+    if (ended.last >= request.call && (latest == nullptr || ended.last < latest->last)) latest = &ended;
+  if (latest == nullptr) return false;
+  const bool is_known = latest->last == request.call;
+  if (!is_known || latest->status != MV_OK) {
+    server_.fail(request.asked, base::error(is_known ? latest->status : MV_EPEERLOST, "the checkpoint failed with its coordinator, which was lost"));
+  } else if (request.loads) {
+    Clocks clocks;
+    for (const auto& table : served_.served(0)->entries({})) clocks.emplace(table.spec.name, table.clock);
+    const auto written = write_clocks(clocks);
+    if (!written.ok()) return server_.fail(request.asked, written.status()), true;
+    server_.answer(request.asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb(), request.call), written.value()));
+  } else {
+    server_.answer(request.asked, builder_.answer({}));
+  }
+  return true;
+}
+
 /// Begins the next job if all live workers have requested one.
 void Coordinator::settle() {
-  while (job_ == nullptr) {
+  if (served_.served(0) != nullptr) end_what_has_ended();
+  while (job_ == nullptr && served_.served(0) != nullptr) {
     if (!alone_.empty()) {
       std::vector<Request> requests{std::move(alone_.front())};
       alone_.pop_front();
@@ -158,26 +199,71 @@ void Coordinator::begin(std::vector<Request> requests) {
   }
   const auto job = job_ = std::make_shared<Job>();
   job->id = ++jobs_;
-  job->path = first.path;
+  job->loads = first.loads;
+  job->asked_path = first.path;
   job->keep = first.keep;
   for (const Request& request : requests) {
     job->askers.push_back(request.asked);
     job->workers.push_back(request.asked.client);
+    job->blocks = job->blocks && request.blocks;
+    job->call = std::max(job->call, request.call);
     for (const auto& [name, clock] : request.clocks) {
       const auto [least, is_new] = job->clocks.emplace(name, clock);
       if (!is_new) least->second = std::min(least->second, clock);
     }
   }
+  start_job();
+}
+
+void Coordinator::start_job() {
+  job_->path = job_->asked_path;
   for (const cluster::Member* server : view_->servers()) {
-    job->parts.emplace_back();
-    job->parts.back().server = server->peer;
+    job_->parts.emplace_back();
+    const base::Peer by = view_->serving(*server);
+    job_->parts.back().server = by != base::kNobody ? by : server->peer;  // a request to the lost one fails with the reason
   }
-  set_phase(first.loads ? Phase::kFinding : Phase::kPlace);
-  if (first.loads)
-    storage_->find(first.path, [this](base::Result<Storage::Found> found) { check(std::move(found)); });
+  set_phase(job_->loads ? Phase::kFinding : Phase::kPlace);
+  if (job_->loads)
+    storage_->find(job_->path, [this](base::Result<Storage::Found> found) { check(std::move(found)); });
   else
-    storage_->begin(first.path,
-                    [this](base::Result<checkpoint::CheckpointPath> place) { take_snapshots(std::move(place)); });
+    storage_->begin(job_->path, [this](base::Result<checkpoint::CheckpointPath> place) { take_snapshots(std::move(place)); });
+}
+
+// ---- servers that are lost
+
+bool Coordinator::may_begin_again() const { return job_->lost_server && (job_->loads || job_->blocks || !job_->askers.empty()); }
+
+void Coordinator::await_servers() {
+  base::log_info("checkpoint {}: begins again: {}", job_->path, job_->error.text());
+  set_phase(Phase::kAwaitingServers);
+  no_master_.ok() ? servers_changed() : master_lost(no_master_);
+}
+
+void Coordinator::servers_changed() {
+  if (view_ == nullptr) return;
+  if (job_ == nullptr || job_->phase != Phase::kAwaitingServers) return settle();
+  for (const cluster::Member* server : view_->servers()) {
+    const base::Peer by = view_->serving(*server);
+    if (by == base::kNobody) return give_up(base::error(MV_EPEERLOST, "{}; nobody has a copy of its tables", job_->error.text()));
+    if (client_.is_lost(by)) return;  // its stand-in has not been named yet
+  }
+  const auto again = std::make_shared<Job>();
+  again->id = job_->id;
+  again->loads = job_->loads;
+  again->blocks = job_->blocks;
+  again->asked_path = job_->asked_path;
+  again->keep = job_->keep;
+  again->call = job_->call;
+  again->askers = job_->askers;
+  again->workers = job_->workers;
+  if (!job_->loads) again->clocks = job_->clocks;
+  job_ = again;
+  start_job();
+}
+
+void Coordinator::master_lost(const base::Status& why) {
+  no_master_ = why;
+  if (job_ != nullptr && job_->phase == Phase::kAwaitingServers) give_up(base::error(MV_EPEERLOST, "{}, and {}", job_->error.text(), why.text()));
 }
 
 // ---- requests to servers
@@ -197,7 +283,7 @@ void Coordinator::ask(size_t server, const Question& question, Heard heard) {
         job->parts[server].asked = false;
         heard(server, status, answer);
       });
-  client_.call(part.server, {question(builder_), pending, true, 0, nullptr});
+  client_.call(part.server, {question(builder_, static_cast<uint32_t>(server)), pending, true, 0, nullptr});
 }
 
 /// Sends a request to all servers, notes errors, and calls `next` when all servers have answered.
@@ -217,6 +303,7 @@ void Coordinator::note_failure(size_t server, const base::Status& status) {
   part.over = true;
   if (!job_->error.ok()) return;
   const bool named = status.code() == MV_EPEERLOST;  // the text already names the server
+  job_->lost_server = named && served_.can_move();
   job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
 }
 
@@ -243,7 +330,7 @@ std::string Coordinator::missing_workers() const {
 std::vector<base::Peer> Coordinator::awaited_servers() const {
   std::vector<base::Peer> awaited;
   for (const ServerPart& part : job_->parts)
-    if (part.asked || (job_->phase == Phase::kWriting && !part.over)) awaited.push_back(part.server);
+    if (part.asked || (job_->phase == Phase::kWriting && !part.over) || client_.is_lost(part.server)) awaited.push_back(part.server);
   return awaited.empty() ? std::vector{job_->parts.front().server} : awaited;
 }
 
@@ -268,7 +355,7 @@ void Coordinator::take_snapshots(base::Result<checkpoint::CheckpointPath> place)
   if (!place.ok()) return save_over(place.status());
   job_->path = place.value().path;
   job_->number = place.value().number;
-  job_->tables = tables_.entries(job_->clocks);
+  job_->tables = served_.served(0)->entries(job_->clocks);
   const auto clocks = write_clocks(job_->clocks);
   if (!clocks.ok() && job_->error.ok()) job_->error = clocks.status();
   if (!job_->error.ok()) {  // given up in the meantime
@@ -278,9 +365,9 @@ void Coordinator::take_snapshots(base::Result<checkpoint::CheckpointPath> place)
   }
   set_phase(Phase::kSnapshots);
   ask_all(
-      [job = job_, clocks = clocks.value()](wire::FrameBuilder& builder) {
+      [job = job_, clocks = clocks.value()](wire::FrameBuilder& builder, uint32_t part) {
         const auto path = builder.fbb().CreateString(job->path);
-        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path), clocks);
+        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path, part), clocks);
       },
       &Coordinator::snapshots_taken);
 }
@@ -290,16 +377,16 @@ void Coordinator::snapshots_taken() {
   if (job.error.ok()) {
     Ending& ending = endings_[job.id];
     ending.path = job.path;
+    ending.call = job.call;
     ending.untold.insert(job.workers.begin(), job.workers.end());
     std::erase_if(ending.untold, [&](base::Peer worker) {
       const cluster::Member* member = view_->find(worker);
       return member == nullptr || !is_here(*member);
     });
     for (const rpc::Asked& asked : std::exchange(job.askers, {}))
-      server_.answer(asked, builder_.finish(wire::Body::Saving,
-                                            wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str())));
+      server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str(), job.call)));
     base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
-  } else {
+  } else if (!may_begin_again()) {
     fail_askers(job.error);
   }
   set_phase(Phase::kWriting);
@@ -315,12 +402,10 @@ void Coordinator::poll() {
     if (job->parts[server].over || job->parts[server].asked) continue;
     ask(
         server,
-        [&](wire::FrameBuilder& builder) {
-          return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, !job->error.ok()));
+        [&](wire::FrameBuilder& builder, uint32_t part) {
+          return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, !job->error.ok(), part));
         },
-        [this](size_t from, const base::Status& status, const wire::Message* answer) {
-          heard_of_file(from, status, answer);
-        });
+        [this](size_t from, const base::Status& status, const wire::Message* answer) { heard_of_file(from, status, answer); });
   }
   if (job_ == job) end_save_if_over();
 }
@@ -365,6 +450,7 @@ void Coordinator::end_save() {
 }
 
 void Coordinator::save_over(const base::Status& status) {
+  if (may_begin_again()) return await_servers();
   const auto job = job_;
   if (!status.ok()) {
     base::log_info("checkpoint {}: not saved: {}", job->path, status.text());  // the workers get the error
@@ -388,10 +474,18 @@ void Coordinator::saved(const rpc::Asked& asked, const wire::Saved& request) {
   if (found == endings_.end() || !found->second.untold.contains(asked.client))
     return server_.fail(asked, base::Status(MV_ENOTFOUND, "no such checkpoint is being saved"));
   Ending& ending = found->second;
+  if (request.goes_on() && job_ != nullptr && job_->id == request.save()) {
+    job_->blocks = false;
+    // Its later changes must not get into a second attempt.
+    if (job_->phase != Phase::kWriting && job_->phase != Phase::kEnding)
+      give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
+    ending.untold.erase(asked.client);
+    if (ending.over && ending.untold.empty()) endings_.erase(found);
+    return server_.answer(asked, builder_.answer({}));
+  }
   if (!ending.over)
     return server_.answer(
-        asked, builder_.finish(wire::Body::Saving,
-                               wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str())));
+        asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str(), ending.call)));
   ending.status.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
   ending.untold.erase(asked.client);
   if (ending.untold.empty()) endings_.erase(found);
@@ -414,11 +508,9 @@ void Coordinator::check(base::Result<Storage::Found> found) {
   }
   job_->written_clocks = clocks.value();
   set_phase(Phase::kChecking);
-  ask_all(
-      [job = job_](wire::FrameBuilder& builder) {
-        return builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), job->path.c_str()));
-      },
-      &Coordinator::checked);
+  ask_all([job = job_](wire::FrameBuilder& builder,
+                       uint32_t part) { return builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), job->path.c_str(), part)); },
+          &Coordinator::checked);
 }
 
 void Coordinator::checked() {
@@ -433,8 +525,8 @@ void Coordinator::checked() {
 /// Makes all servers move the parts that they have read into their tables, or drop them.
 void Coordinator::restore(bool forget, void (Coordinator::*next)()) {
   ask_all(
-      [job = job_, forget](wire::FrameBuilder& builder) {
-        return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget));
+      [job = job_, forget](wire::FrameBuilder& builder, uint32_t part) {
+        return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget, part));
       },
       next);
 }
@@ -447,13 +539,14 @@ void Coordinator::restored() {
 }
 
 void Coordinator::load_over() {
+  if (may_begin_again()) return await_servers();
   const auto job = job_;
   if (!job->error.ok()) {
     fail_askers(job->error);
   } else {
     base::log_info("checkpoint {}: loaded, {} tables", job->path, job->tables.size());
     for (const rpc::Asked& asked : std::exchange(job->askers, {}))
-      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), job->written_clocks));
+      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb(), job->call), job->written_clocks));
   }
   job_.reset();
   settle();

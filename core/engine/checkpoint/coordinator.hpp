@@ -1,5 +1,6 @@
 #pragma once
-// The coordinator of checkpoints, on server 0: collects the requests of the workers, and directs all servers.
+// The coordinator of checkpoints, on the process that serves the part of server 0: collects the requests of the workers, and directs all
+// servers.
 
 #include <deque>
 #include <map>
@@ -12,12 +13,12 @@
 #include "base/clock.hpp"
 #include "engine/checkpoint/clocks.hpp"
 #include "engine/checkpoint/participant.hpp"
+#include "engine/checkpoint/served_parts.hpp"
 #include "engine/checkpoint/storage.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
-#include "engine/table/server/checkpoint_tables.hpp"
 
 namespace mv::checkpoint {
 
@@ -27,12 +28,14 @@ namespace mv::checkpoint {
 ///   save   make the directory; snapshots on all servers; workers continue; all servers write their files; manifest
 ///   load   read the manifest; all servers check their parts and read them into memory; then the tables take them
 ///
-/// Loop thread only.
+/// With back-ups, a job whose server is lost begins again with the server that takes over, unless a worker of a save has gone on already.
+/// When the coordinator is lost, the workers ask its successor (client.hpp). Some may have had the answer of the lost one before: each tells the
+/// successor which of its calls have ended, and a call that has ended for one of them ends likewise for all. Loop thread only.
 class Coordinator {
  public:
   /// @param storage null: this node keeps no checkpoints
-  Coordinator(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::CheckpointTables& tables, Storage* storage)
-      : clock_(clock), client_(client), server_(server), tables_(tables), storage_(storage) {}
+  Coordinator(const base::Clock& clock, rpc::Client& client, rpc::Server& server, ServedParts& served, Storage* storage)
+      : clock_(clock), client_(client), server_(server), served_(served), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
@@ -40,6 +43,10 @@ class Coordinator {
   void on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
+  /// The view has changed: parts may have other servers.
+  void servers_changed();
+  /// The master is lost: nobody decides who serves the part of a lost server.
+  void master_lost(const base::Status& why);
 
   /// The workers that wait in a save or load, and the workers or servers that they wait for.
   std::vector<cluster::Wait> waits() const;
@@ -54,9 +61,17 @@ class Coordinator {
     bool loads = false;
     std::string path;  ///< the directory to save to, or the checkpoint to load
     uint64_t keep = 0;
+    bool blocks = true;
+    uint64_t call = 0;
+    bool again = false;
     Clocks clocks;
     base::Nanos since{0};
     bool same_as(const Request& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
+  };
+  /// The last call that has ended for a worker, as it told this coordinator at its beginning.
+  struct Ended {
+    uint64_t last = 0;
+    mv_status status = MV_OK;
   };
   struct ServerPart {
     base::Peer server = base::kNobody;
@@ -64,12 +79,16 @@ class Coordinator {
     bool asked = false;  ///< a request to this server is not answered yet
     checkpoint::FileEntry file;
   };
-  enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring };
+  enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring, kAwaitingServers };
   struct Job {
     uint64_t id = 0;
     Phase phase = Phase::kPlace;
-    std::string path;  ///< of the checkpoint
-    uint64_t number = 0, keep = 0;
+    bool loads = false;
+    bool blocks = true;        ///< no worker changes values before the end
+    bool lost_server = false;  ///< this is the error
+    std::string asked_path;    ///< the directory to save to, or the checkpoint to load
+    std::string path;          ///< of the checkpoint
+    uint64_t number = 0, keep = 0, call = 0;
     std::vector<rpc::Asked> askers;  ///< requests not answered yet
     std::vector<base::Peer> workers;
     Clocks clocks;
@@ -81,17 +100,24 @@ class Coordinator {
   /// The outcome of a save, kept for the workers that have not polled it yet.
   struct Ending {
     std::string path;
+    uint64_t call = 0;
     bool over = false;
     base::Status status;
     std::set<base::Peer> untold;
   };
   using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
-  using Question = std::function<base::Frame(wire::FrameBuilder&)>;
+  using Question = std::function<base::Frame(wire::FrameBuilder&, uint32_t part)>;
 
   void ask_for(Request request, bool alone);
   void saved(const rpc::Asked& asked, const wire::Saved& request);
   void settle();
+  void end_what_has_ended();
+  bool has_ended(const Request& request);
   void begin(std::vector<Request> requests);
+  void start_job();
+  bool may_begin_again() const;
+  void await_servers();
+  void give_up(const base::Status& why);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
   void ask_all(const Question& question, void (Coordinator::*next)());
@@ -120,11 +146,13 @@ class Coordinator {
   const base::Clock& clock_;
   rpc::Client& client_;
   rpc::Server& server_;
-  table::CheckpointTables& tables_;
+  ServedParts& served_;
   Storage* const storage_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
+  base::Status no_master_;
   std::map<base::Peer, std::deque<Request>> waiting_;         ///< a worker with several threads may wait several times
+  std::map<base::Peer, Ended> ended_;
   std::map<base::Peer, std::deque<base::Status>> untold_;     ///< unreported losses; each fails one call
   std::deque<Request> alone_;                                 ///< saves in which no other worker takes part
   std::shared_ptr<Job> job_;

@@ -1,5 +1,6 @@
 #include "engine/checkpoint/participant.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -8,46 +9,80 @@
 
 namespace mv::checkpoint {
 
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kLookEvery = 2ms;  ///< whether a request that waits can be executed
+
+uint64_t part_of(const wire::Message& request) {
+  if (const auto* of = request.body_as_Snapshot()) return of->part();
+  if (const auto* of = request.body_as_Written()) return of->part();
+  if (const auto* of = request.body_as_Check()) return of->part();
+  if (const auto* of = request.body_as_Restore()) return of->part();
+  return UINT64_MAX;
+}
+}  // namespace
+
 void Participant::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
   if (storage_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server has no storage for checkpoints"));
-  if (view_ == nullptr || view_->servers().front()->peer != asked.client)
-    return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 can make servers write and read files"));
-  switch (request.body_type()) {
-    case wire::Body::Snapshot:
-      return snapshot(asked, *request.body_as_Snapshot(), payload);
-    case wire::Body::Written:
-      return written(asked, *request.body_as_Written());
-    case wire::Body::Check:
-      return check(asked, *request.body_as_Check());
-    case wire::Body::Restore:
-      return restore(asked, *request.body_as_Restore());
-    default:
-      return rpc_.fail(
-          asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
+  if (execute(asked, request, payload)) return;
+  held_.push_back({asked, wire::copy_header(request), {payload.begin(), payload.end()}});
+  look_at_ = std::min(look_at_, clock_.now() + kLookEvery);
+}
+
+/// False: later.
+bool Participant::execute(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
+  const auto servers = view_ != nullptr ? view_->servers() : std::vector<const cluster::Member*>();
+  const uint64_t part = part_of(request);
+  if (part >= servers.size())
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type()))), true;
+  if (view_->serving(*servers.front()) != asked.client || parts_.served(part) == nullptr) {
+    if (parts_.can_move()) return false;
+    return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 can make servers write and read files, each its own")), true;
   }
+  // While a load of a lost coordinator ends, or a copy is sent: a table has one snapshot at a time.
+  const bool begins = request.body_type() != wire::Body::Written;
+  if (begins && parts_.is_being_copied(part)) return false;
+  if (request.body_type() == wire::Body::Snapshot) return snapshot(asked, *request.body_as_Snapshot(), payload);
+  if (const auto* of = request.body_as_Written()) written(asked, *of);
+  if (const auto* of = request.body_as_Check()) check(asked, *of);
+  if (const auto* of = request.body_as_Restore()) restore(asked, *of);
+  return true;
 }
 
 void Participant::lost(base::Peer peer) {
-  if (writing_ != nullptr && writing_->by == peer) *writing_->given_up = true;
-  if (prepared_ != nullptr && prepared_->by == peer) prepared_.reset();
+  for (auto& [part, duty] : duties_) {
+    if (duty.writing != nullptr && duty.writing->by == peer) *duty.writing->given_up = true;
+    if (duty.prepared != nullptr && duty.prepared->by == peer) duty.prepared.reset();
+  }
+  std::erase_if(held_, [peer](const Held& held) { return held.asked.client == peer; });
+}
+
+void Participant::tick() {
+  if (clock_.now() < look_at_) return;
+  look_at_ = base::kNever;
+  for (const Held& held : std::exchange(held_, {})) on_request(held.asked, *flatbuffers::GetRoot<wire::Message>(held.header.data()), held.payload);
 }
 
 // ---- saving
 
-void Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
-  if (writing_ != nullptr && !writing_->over)
-    return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written"));
+bool Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
+  Duty& duty = duties_[request.part()];
+  table::CheckpointTables& tables = *parts_.served(request.part());
+  if (duty.writing != nullptr && !duty.writing->over) {
+    if (*duty.writing->given_up && parts_.can_move()) return false;
+    return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written")), true;
+  }
   const auto clocks = read_clocks(payload);
-  if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks"));
-  auto tables = tables_.snapshot(*clocks);
-  if (!tables.ok()) return rpc_.fail(asked, tables.status());
+  if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks")), true;
+  auto saved = tables.snapshot(*clocks);
+  if (!saved.ok()) return rpc_.fail(asked, saved.status()), true;
   const auto writing = std::make_shared<Writing>();
   writing->save = request.save();
   writing->by = asked.client;
-  writing_ = writing;
+  duty.writing = writing;
   rpc_.answer(asked, builder_.answer({}));
-  Storage::NewFile part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
-                     std::move(tables).value()};
+  Storage::NewFile part{wire::text_of(request.path()), request.number(), tables.index(), tables.servers(), std::move(saved).value()};
   storage_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
     note(file, clock_.now() - begun);
     writing->over = true;
@@ -56,6 +91,7 @@ void Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& reques
     else
       writing->status = file.status();
   });
+  return true;
 }
 
 void Participant::note(const base::Result<checkpoint::FileEntry>& file, base::Nanos took) {
@@ -66,34 +102,37 @@ void Participant::note(const base::Result<checkpoint::FileEntry>& file, base::Na
 }
 
 void Participant::written(const rpc::Asked& asked, const wire::Written& request) {
-  if (writing_ == nullptr || writing_->save != request.save() || writing_->by != asked.client)
+  const auto& writing = duties_[request.part()].writing;
+  if (writing == nullptr || writing->save != request.save() || writing->by != asked.client)
     return rpc_.fail(asked, base::Status(MV_ENOTFOUND, "this checkpoint is not being written here"));
-  if (request.forget()) *writing_->given_up = true;
-  if (writing_->over && !writing_->status.ok()) return rpc_.fail(asked, writing_->status);
+  if (request.forget()) *writing->given_up = true;
+  if (writing->over && !writing->status.ok()) return rpc_.fail(asked, writing->status);
   auto& fbb = builder_.fbb();
-  const auto file = writing_->over ? wire::CreateSavedFileDirect(fbb, writing_->file.name.c_str(), writing_->file.bytes,
-                                                                 writing_->file.checksum.c_str())
-                                   : wire::CreateSavedFile(fbb);
+  const checkpoint::FileEntry& entry = writing->file;
+  const auto file =
+      writing->over ? wire::CreateSavedFileDirect(fbb, entry.name.c_str(), entry.bytes, entry.checksum.c_str()) : wire::CreateSavedFile(fbb);
   rpc_.answer(asked, builder_.finish(wire::Body::SavedFile, file));
 }
 
 // ---- loading
 
 void Participant::check(const rpc::Asked& asked, const wire::Check& request) {
+  const uint64_t part = request.part();
+  if (base::Status wrong = parts_.may_replace(part); !wrong.ok()) return rpc_.fail(asked, wrong);
   const auto prepared = std::make_shared<Prepared>();
   prepared->path = wire::text_of(request.path());
   prepared->by = asked.client;
-  prepared_ = prepared;
-  const auto over = [this, asked, prepared](const base::Status& status) {
+  duties_[part].prepared = prepared;
+  const auto over = [this, asked, part, prepared](const base::Status& status) {
     if (status.ok()) return rpc_.answer(asked, builder_.answer({}));
-    if (prepared_ == prepared) prepared_.reset();
+    if (duties_[part].prepared == prepared) duties_[part].prepared.reset();
     rpc_.fail(asked, status);
   };
-  const checkpoint::Share share{tables_.servers(), tables_.index()};
-  storage_->check(prepared->path, share, [this, prepared, over](base::Result<checkpoint::Manifest> manifest) {
+  const table::CheckpointTables& tables = *parts_.served(part);
+  storage_->check(prepared->path, {tables.servers(), tables.index()}, [this, part, prepared, over](base::Result<checkpoint::Manifest> manifest) {
     if (!manifest.ok()) return over(manifest.status());
     prepared->manifest = std::move(manifest).value();
-    if (const base::Status failed = make_parts(*prepared); !failed.ok()) return over(failed);
+    if (const base::Status failed = make_parts(*parts_.served(part), *prepared); !failed.ok()) return over(failed);
     storage_->restore(prepared->path, prepared->targets(), over);
   });
 }
@@ -102,11 +141,11 @@ base::Status Participant::was_destroyed(const std::string& table) {
   return base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", table);
 }
 
-base::Status Participant::make_parts(Prepared& prepared) {
+base::Status Participant::make_parts(table::CheckpointTables& tables, Prepared& prepared) {
   for (const auto& entry : prepared.manifest.tables) {
-    if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return wrong;
-    const bool exists = tables_.find_shard(entry.spec.name) != nullptr;
-    auto shard = exists ? tables_.make_hidden_shard(entry.spec) : tables_.make_shard(std::make_shared<const shard::Spec>(entry.spec));
+    if (const base::Status wrong = tables.fits(entry.spec); !wrong.ok()) return wrong;
+    const bool exists = tables.find_shard(entry.spec.name) != nullptr;
+    auto shard = exists ? tables.make_hidden_shard(entry.spec) : tables.make_shard(std::make_shared<const shard::Spec>(entry.spec));
     if (!shard.ok()) return shard.status();
     prepared.parts.push_back({std::move(shard).value(), exists});
   }
@@ -120,37 +159,42 @@ std::vector<Storage::Target> Participant::Prepared::targets() const {
 }
 
 void Participant::restore(const rpc::Asked& asked, const wire::Restore& request) {
+  const uint64_t part = request.part();
   const std::string path = wire::text_of(request.path());
-  const auto prepared = std::exchange(prepared_, nullptr);
+  const auto prepared = std::exchange(duties_[part].prepared, nullptr);
   if (request.forget()) return rpc_.answer(asked, builder_.answer({}));
   if (prepared == nullptr || prepared->path != path)
     return rpc_.fail(asked, base::error(MV_ESTATE, "{}: was not checked before", path));
+  const table::CheckpointTables& tables = *parts_.served(part);
   std::vector<Storage::Move> moves;
   for (size_t i = 0; i < prepared->parts.size(); ++i) {
     auto& [shard, exists] = prepared->parts[i];
     const auto& entry = prepared->manifest.tables[i];
     if (!exists) continue;
-    const auto own = tables_.find_shard(entry.spec.name);
+    const auto own = tables.find_shard(entry.spec.name);
     if (own == nullptr) return rpc_.fail(asked, was_destroyed(entry.spec.name));
     // Another table may have this name by now.
-    if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return rpc_.fail(asked, wrong);
+    if (const base::Status wrong = tables.fits(entry.spec); !wrong.ok()) return rpc_.fail(asked, wrong);
     moves.push_back({entry, std::exchange(shard, own), own});
   }
-  storage_->move(std::move(moves), [this, asked, prepared](const base::Status& failed) {
-    const base::Status status = failed.ok() ? adopt(*prepared) : failed;
-    status.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, status);
-  });
+  parts_.begin_replacing(part);
+  storage_->move(std::move(moves), [this, asked, part, prepared](const base::Status& failed) { moved(asked, part, *prepared, failed); });
+}
+
+void Participant::moved(const rpc::Asked& asked, uint64_t part, const Prepared& prepared, const base::Status& failed) {
+  const base::Status status = failed.ok() ? adopt(*parts_.served(part), prepared) : failed;
+  parts_.replaced(part, [this, asked, status] { status.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, status); });
 }
 
 /// Goes through all tables even after an error, and returns the first one.
-base::Status Participant::adopt(const Prepared& prepared) {
+base::Status Participant::adopt(table::CheckpointTables& tables, const Prepared& prepared) {
   base::Status first;
   for (size_t i = 0; i < prepared.parts.size(); ++i) {
     const auto& [shard, exists] = prepared.parts[i];
     const auto& entry = prepared.manifest.tables[i];
     base::Status status;
-    if (!exists) status = tables_.adopt(entry.spec, shard);
-    if (status.ok() && !tables_.restart_clock(entry.spec.name, *shard, entry.clock)) status = was_destroyed(entry.spec.name);
+    if (!exists) status = tables.adopt(entry.spec, shard);
+    if (status.ok() && !tables.restart_clock(entry.spec.name, *shard, entry.clock)) status = was_destroyed(entry.spec.name);
     if (first.ok()) first = status;
   }
   return first;

@@ -1,26 +1,30 @@
 #pragma once
-// The part of one server in checkpoints: writes its shards to a file, and restores them.
+// A server's share of checkpoints: writes the shards of the parts that it serves to files, and restores them.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/served_parts.hpp"
 #include "engine/checkpoint/storage.hpp"
-#include "engine/table/server/checkpoint_tables.hpp"
 
 namespace mv::checkpoint {
 
-/// Executes the requests of server 0 (coordinator.hpp): Snapshot, Written, Check, Restore. Loop thread only.
+/// Executes the requests of the coordinator (coordinator.hpp): Snapshot, Written, Check, Restore. With back-ups, a request may wait here: for
+/// the view that says who coordinates and who serves a part, and for the end of a copy of the values. Loop thread only.
 class Participant {
  public:
   /// @param storage null: this node keeps no checkpoints
-  Participant(const base::Clock& clock, rpc::Server& rpc, table::CheckpointTables& tables, Storage* storage)
-      : clock_(clock), rpc_(rpc), tables_(tables), storage_(storage) {}
+  Participant(const base::Clock& clock, rpc::Server& rpc, ServedParts& parts, Storage* storage)
+      : clock_(clock), rpc_(rpc), parts_(parts), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// A peer is lost. If it is server 0, its save is given up, and its load is dropped.
+  /// A peer is lost. If it is the coordinator, its save is given up, and its load is dropped.
   void lost(base::Peer peer);
+  base::Nanos next_deadline() const { return look_at_; }
+  void tick();
 
   /// Statistics of the files that this server has written.
   struct Record {
@@ -53,24 +57,36 @@ class Participant {
     std::vector<Storage::Target> targets() const;
   };
 
-  void snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
+  struct Duty {
+    std::shared_ptr<Writing> writing;
+    std::shared_ptr<Prepared> prepared;
+  };
+  struct Held {
+    rpc::Asked asked;
+    std::vector<std::byte> header, payload;
+  };
+
+  bool execute(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
+  bool snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
   void written(const rpc::Asked& asked, const wire::Written& request);
   void check(const rpc::Asked& asked, const wire::Check& request);
-  base::Status make_parts(Prepared& prepared);
+  static base::Status make_parts(table::CheckpointTables& tables, Prepared& prepared);
   void restore(const rpc::Asked& asked, const wire::Restore& request);
-  base::Status adopt(const Prepared& prepared);
+  void moved(const rpc::Asked& asked, uint64_t part, const Prepared& prepared, const base::Status& status);
+  static base::Status adopt(table::CheckpointTables& tables, const Prepared& prepared);
   static base::Status was_destroyed(const std::string& table);
 
   void note(const base::Result<checkpoint::FileEntry>& file, base::Nanos took);
 
   const base::Clock& clock_;
   rpc::Server& rpc_;
-  table::CheckpointTables& tables_;
+  ServedParts& parts_;
   Storage* const storage_;
   const cluster::View* view_ = nullptr;
   wire::FrameBuilder builder_;
-  std::shared_ptr<Writing> writing_;
-  std::shared_ptr<Prepared> prepared_;
+  std::map<uint64_t, Duty> duties_;  ///< by part
+  std::vector<Held> held_;           ///< requests that can't be executed yet
+  base::Nanos look_at_ = base::kNever;
   Record record_;
 };
 

@@ -11,7 +11,7 @@ enum class Sender : uint8_t {
   kMember,       ///< members of the view that are not lost
   kAsked,        ///< answers: members, and the master while this node joins
   kMaster,       ///< the master only
-  kFirstServer,  ///< server 0 only, which directs checkpoints
+  kCoordinator,  ///< who directs checkpoints: server 0; with replicas any server, as the part of server 0 moves
   kNobody,       ///< messages of gossip, which has no cluster
 };
 

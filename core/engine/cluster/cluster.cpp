@@ -82,7 +82,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
 /// The place of a lost worker or server that this process may take. A server has one only if another server has taken over its part.
 Member* Cluster::vacancy(const wire::Join& request) {
   const auto is_free = [this](const Member& place) {
-    return place.state == State::kLost && (place.role == MV_ROLE_WORKER || (place.role == MV_ROLE_SERVER && view_.serving(place) != base::kNobody));
+    return place.state == State::kLost && (!place.is_server() || view_.serving(place) != base::kNobody);
   };
   for (Member& member : view_.members)
     if (is_free(member) && member.role == request.role() &&
@@ -98,8 +98,10 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
   if (!joining && vacancy(request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its {} was lost{}", self_.nodes,
-                       request.role() == MV_ROLE_SERVER ? "servers" : "workers",
-                       request.role() == MV_ROLE_SERVER ? " whose tables another one has taken over (replicas=1)" : "");
+                       request.role() == MV_ROLE_SERVER   ? "servers"
+                       : request.role() == MV_ROLE_WORKER ? "workers"
+                                                          : "members",
+                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (replicas=1)" : "");
   if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address); !wrong.ok()) return wrong;
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
@@ -307,8 +309,9 @@ bool Cluster::may_send(base::Peer peer, Sender sender) const {
       return peer == master_ || is_member(peer);
     case Sender::kMaster:
       return peer == master_;
-    case Sender::kFirstServer: {
+    case Sender::kCoordinator: {
       const auto servers = view_.servers();
+      if (self_.replicas > 0) return is_member(peer) && view_.find(peer)->is_server();
       return !servers.empty() && servers.front()->peer == peer;
     }
     case Sender::kNobody:
@@ -333,7 +336,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
     case Sender::kMaster:
       return false;  // this node has made no request to it
     case Sender::kMember:
-    case Sender::kFirstServer:
+    case Sender::kCoordinator:
     case Sender::kNobody:
       break;
   }

@@ -19,6 +19,11 @@ constexpr size_t kMostHeldBytes = 32 << 20;
 /// Inputs that are processed at a stretch when the copy has arrived.
 constexpr size_t kAtAStretch = 64;
 
+/// Of a copy; the other events are inputs, and the question before a copy.
+bool is_piece(wire::ReplicaEvent event) {
+  return event == wire::ReplicaEvent::State || event == wire::ReplicaEvent::Rows || event == wire::ReplicaEvent::End;
+}
+
 class Ignored final : public rpc::Pending {
   void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
 };
@@ -61,7 +66,7 @@ void Parts::start(const cluster::View& view, table::Server& own) {
     follow(*server);
     if (view.serving(*server) == self.peer) {
       own_.start(view, self, own);
-      lead(self.rank + 1, own_);
+      lead(self.rank + 1, own_, own);
       Led& led = led_.at(self.rank + 1);
       led.backup = view.backup_of(*server);
       pass_on(self.rank + 1, led);
@@ -167,9 +172,9 @@ void Parts::worker_joined(const cluster::Member& worker) {
 
 // ---- the primary
 
-void Parts::lead(uint32_t number, Part& part) {
+void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
   part.lead();
-  led_.emplace(number, Led{&part});
+  led_.emplace(number, Led{&part, &tables});
 }
 
 /// The part's inputs go to the back-up from now on.
@@ -195,6 +200,8 @@ void Parts::without_backup(Led& led) {
   led.acknowledged.reset();
   led.backup = base::kNobody;
   led.part->lead_alone();
+  if (led.content == Led::Content::kNew) led.content = Led::Content::kUsual;
+  if (led.replaced) std::exchange(led.replaced, nullptr)();  // nobody has the old content any more
 }
 
 void Parts::begin_transfer(uint32_t number, Led& led, base::Peer to) {
@@ -225,10 +232,71 @@ void Parts::see_to_backup(uint32_t number, Led& led, const cluster::Member& part
     without_backup(led);
   }
   if (led.backup == base::kNobody && next != base::kNobody && clock_.now() >= led.retry_at) begin_transfer(number, led, next);
-  if (led.backup != base::kNobody && led.backup == equal && led.transfer != nullptr) {
+  if (led.content == Led::Content::kNew && led.transfer == nullptr) refill(number, led);
+  if (led.backup != base::kNobody && led.backup == equal && led.transfer != nullptr && led.content == Led::Content::kUsual) {
     base::log_info("the tables of {} have a back-up again: {}", view.name(part.peer), view.name(equal));
     led.transfer.reset();
   }
+}
+
+// ---- loads of checkpoints
+
+const Parts::Led* Parts::led_of(uint64_t part) const {
+  const auto servers = cluster_.view().servers();
+  const auto led = part < servers.size() ? led_.find(servers[part]->rank + 1) : led_.end();
+  return led != led_.end() ? &led->second : nullptr;
+}
+Parts::Led* Parts::led_of(uint64_t part) { return const_cast<Led*>(std::as_const(*this).led_of(part)); }
+
+table::CheckpointTables* Parts::served(uint64_t part) {
+  if (!is_replicated())
+    return own_tables_ != nullptr && cluster_.view().server_id(cluster_.self().peer) == static_cast<int64_t>(part) ? &own_tables_->checkpoint_tables()
+                                                                                                                   : nullptr;
+  const Led* const led = led_of(part);
+  return led != nullptr ? &led->tables->checkpoint_tables() : nullptr;
+}
+
+bool Parts::is_being_copied(uint64_t part) const {
+  const Led* const led = led_of(part);
+  return led != nullptr && (led->content != Led::Content::kUsual || (led->transfer != nullptr && led->acknowledged != nullptr));
+}
+
+base::Status Parts::may_replace(uint64_t part) {
+  const Led* const led = led_of(part);
+  const std::string table = led != nullptr ? led->tables->part_state().why_not() : "";
+  if (table.empty()) return {};
+  return base::error(MV_ENOSYS, "with replicas, no checkpoint can be loaded while there is table {}: no copy of it can be made", table);
+}
+
+void Parts::begin_replacing(uint64_t part) {
+  if (Led* const led = led_of(part)) led->content = Led::Content::kChanging;
+}
+
+void Parts::replaced(uint64_t part, std::function<void()> done) {
+  Led* const led = led_of(part);
+  if (led == nullptr) return done();
+  led->content = Led::Content::kUsual;
+  if (led->acknowledged == nullptr) return done();  // no back-up, or one that has nothing yet
+  led->content = Led::Content::kNew;
+  led->replaced = std::move(done);
+  refill(cluster_.view().servers()[part]->rank + 1, *led);
+}
+
+/// Gives the back-up the new content.
+void Parts::refill(uint32_t number, Led& led) {
+  Transfer::Events events;
+  events.passes_on = [] {};
+  events.is_equal = [&led] {
+    led.transfer.reset();
+    led.content = Led::Content::kUsual;
+    if (led.replaced) std::exchange(led.replaced, nullptr)();
+  };
+  events.failed = [this, &led] {
+    led.transfer.reset();
+    led.retry_at = clock_.now() + kRetryAfter;
+  };
+  led.transfer = std::make_shared<Transfer>(clock_, peers_, *led.part, number, led.backup, std::move(events));
+  led.transfer->begin_again();
 }
 
 // ---- the back-up
@@ -241,8 +309,27 @@ void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std
     return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} serves",
                                             cluster_.view().name(cluster_.self().peer), cluster_.view().name(asked.client)));
   if (copy->second->arrival != nullptr) return take_in(asked, *copy->second, message, payload, staged);
+  if (is_piece(input.event())) return take_next(asked, copy->second, input, payload);
   const base::Status wrong = copy->second->part.replay(cluster_.self().peer, input, payload, staged);
+  if (const auto& next = copy->second->next; next != nullptr) next->arrival->hold(asked, message, payload, staged);
   wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+}
+
+/// A piece of a copy that replaces the one that is here: its server has loaded a checkpoint. Until the new one is complete, the old one goes on
+/// as if there were no load: if the server is lost meanwhile, only the load has failed.
+void Parts::take_next(const rpc::Asked& asked, std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload) {
+  auto next = std::move(copy->next);
+  if (next == nullptr) {
+    next = std::make_unique<Copy>(clock_, link_, pool_);
+    next->arrival = std::make_unique<Arrival>(next->part, next->tables, cluster_.self().peer);
+  }
+  base::Status wrong = next->arrival->take(*server_of(piece.part()), piece, payload);
+  while (wrong.ok() && next->arrival->has_all() && !next->arrival->is_over()) next->arrival->process_next(&wrong);  // they are acknowledged
+  if (!wrong.ok()) return streams_.fail(asked, wrong);
+  const bool is_equal = next->arrival->is_over();
+  if (is_equal) next->arrival.reset();
+  (is_equal ? copy : copy->next) = std::move(next);
+  streams_.finish(asked);
 }
 
 /// The view that names this node the next back-up may not be here yet.
@@ -268,9 +355,8 @@ void Parts::grant_copy(uint32_t number) {
 /// A piece of a copy that arrives, or an input that comes meanwhile.
 void Parts::take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload,
                     const base::SinkRef& staged) {
-  using wire::ReplicaEvent;
   const wire::Replicate& input = *message.body_as_Replicate();
-  if (input.event() == ReplicaEvent::State || input.event() == ReplicaEvent::Rows || input.event() == ReplicaEvent::End) {
+  if (is_piece(input.event())) {
     const base::Status wrong = copy.arrival->take(*server_of(input.part()), input, payload);
     wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
     catch_up(copy, 0);
@@ -367,7 +453,8 @@ void Parts::take_over(const cluster::Member& server) {
   const auto copy = copies_.find(number);
   if (copy == copies_.end() || led_.contains(number) || !catch_up(*copy->second, SIZE_MAX)) return;
   Part& part = copy->second->part;
-  lead(number, part);
+  copy->second->next.reset();
+  lead(number, part, copy->second->tables);
   part.catch_up(cluster_.view());
   for (const cluster::Member& member : cluster_.view().members)
     if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
@@ -380,7 +467,7 @@ base::Nanos Parts::next_deadline() const {
   base::Nanos next = std::min(client_.next_deadline(), compare_at_);
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
   for (const auto& [number, led] : led_) {
-    if (led.transfer != nullptr) next = std::min(next, led.transfer->next_deadline());
+    if (led.transfer != nullptr && led.content != Led::Content::kChanging) next = std::min(next, led.transfer->next_deadline());
     if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
   }
   for (const auto& [number, copy] : copies_)
@@ -393,7 +480,8 @@ void Parts::tick() {
   client_.tick();
   const base::Nanos now = clock_.now();
   for (auto& [number, led] : led_) {
-    if (const auto transfer = led.transfer) transfer->tick();  // it may fail, and be dropped
+    if (const auto transfer = led.transfer; transfer != nullptr && led.content != Led::Content::kChanging)
+      transfer->tick();  // it may fail, and be dropped
     if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {
       led.retry_at = base::Nanos(0);
       see_to_backup(number, led, *server_of(number));
@@ -403,7 +491,7 @@ void Parts::tick() {
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
     for (auto& [number, led] : led_)
-      if (led.transfer == nullptr) led.part->compare();
+      if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
   }
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/pool.hpp"
+#include "engine/checkpoint/served_parts.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/replica/arrival.hpp"
 #include "engine/replica/part.hpp"
@@ -22,7 +23,7 @@ namespace mv::replica {
 /// acknowledged. Parts that have lost their back-up get another one, while they are in use (transfer.hpp). The master alone decides, so there
 /// is never more than one primary whose acknowledgements can leave: one that is cut off gets none from its back-up, which has closed the
 /// connection. Without replicas, only the node's own streams are used, as if this class were not there. Loop thread only.
-class Parts {
+class Parts final : public checkpoint::ServedParts {
  public:
   /// @param peers, streams  those of the node itself
   Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, rpc::Client& peers, rpc::Server& streams, base::Pool& pool,
@@ -59,6 +60,14 @@ class Parts {
   /// The streams of the requests to them, with those of the node itself.
   std::vector<const rpc::Server*> served_streams() const;
 
+  // for checkpoints
+  table::CheckpointTables* served(uint64_t part) override;
+  bool can_move() const override { return is_replicated(); }
+  bool is_being_copied(uint64_t part) const override;
+  base::Status may_replace(uint64_t part) override;
+  void begin_replacing(uint64_t part) override;
+  void replaced(uint64_t part, std::function<void()> done) override;
+
   /// The number of tables, here as copies, that have differed from those of their server.
   size_t differing() const;
 
@@ -74,14 +83,19 @@ class Parts {
     Part part;
     table::Server tables;
     std::unique_ptr<Arrival> arrival;  ///< until the copy is equal
+    std::unique_ptr<Copy> next;        ///< that takes the place of this one when it is equal: see replaced()
   };
   /// A part that this node serves.
   struct Led {
     Part* part;
+    table::Server* tables;
     base::Peer backup = base::kNobody;                ///< who has a copy, or gets one; kNobody: nobody
     std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs go to it
     std::shared_ptr<Transfer> transfer = {};          ///< while it gets its copy
     base::Nanos retry_at{0};                          ///< a transfer has failed
+    /// kChanging: a load is changing the values. kNew: the back-up still has the old ones.
+    enum class Content : uint8_t { kUsual, kChanging, kNew } content = Content::kUsual;
+    std::function<void()> replaced = {};  ///< to be called when the back-up has the new ones
   };
 
   template <typename Visit>
@@ -89,7 +103,10 @@ class Parts {
   Part* find_led(uint32_t number);
   const cluster::Member* server_of(uint32_t number) const;
   bool serves(base::Peer peer, uint32_t number) const;
-  void lead(uint32_t number, Part& part);
+  Led* led_of(uint64_t part);
+  const Led* led_of(uint64_t part) const;
+  void refill(uint32_t number, Led& led);
+  void lead(uint32_t number, Part& part, table::Server& tables);
   void pass_on(uint32_t number, Led& led);
   void send_to_backup(uint32_t number, const Led& led, const Part::Input& input);
   void without_backup(Led& led);
@@ -98,6 +115,7 @@ class Parts {
   void see_to_backup(uint32_t number, Led& led, const cluster::Member& part);
   void await_copy(const rpc::Asked& asked, uint32_t number);
   void grant_copy(uint32_t number);
+  void take_next(const rpc::Asked& asked, std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload);
   void take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   bool catch_up(Copy& copy, size_t most);
   void give_up(base::Peer server, const base::Status& why);

@@ -19,7 +19,10 @@ namespace mv::replica {
 ///  3. at that moment it begins to pass on the part's inputs, sends the streams and the tables' counts, and takes a snapshot of all values;
 ///  4. it sends the snapshot piece by piece. Inputs travel in between; the receiver applies them when it has everything;
 ///  5. when the receiver has confirmed the end, the master is told: from then on the copy may take over.
-/// From 3 on, nothing is acknowledged that the receiver does not have. Loop thread only.
+/// From 3 on, nothing is acknowledged that the receiver does not have.
+///
+/// After a load, the back-up that there is gets the part again: steps 2 to 4. It keeps its old copy until the new one is complete. Loop thread
+/// only.
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
   struct Events {
@@ -31,6 +34,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   Transfer(const base::Clock& clock, rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events);
   ~Transfer();
   void begin();
+  /// To the back-up, which has the inputs so far and goes on getting them.
+  void begin_again();
 
   base::Nanos next_deadline() const { return next_; }
   /// Call it at next_deadline(), and between messages.

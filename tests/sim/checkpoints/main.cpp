@@ -18,21 +18,21 @@ std::string run_seed(const SeedRun& asked) {
   Promises promises;
   Timeline timeline, later;
   Disk disk(timeline, Random(seed ^ 0x6469736b));
-  run_cluster(timeline, disk, make_plan(seed), promises, false, verbose);
+  run_cluster(timeline, disk, make_plan(seed, asked.replicas), promises, false, verbose);
   if (!timeline.violation().empty()) return timeline.violation();
   for (const auto& [number, checkpoint] : disk.checkpoints) {
     if (!checkpoint.manifest) continue;
     if (const std::string wrong = promises.wrong_with(content_of(checkpoint)); !wrong.empty())
       return fmt::format("checkpoint {}: {}", number, wrong);
   }
-  if (verbose) std::printf("successors: %s\n", make_successors(seed).describe().c_str());
-  run_cluster(later, disk, make_successors(seed), promises, true, verbose);
+  if (verbose) std::printf("successors: %s\n", make_successors(seed, asked.replicas).describe().c_str());
+  run_cluster(later, disk, make_successors(seed, asked.replicas), promises, true, verbose);
   return later.violation();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mv::sim::run_seeds(argc, argv, "Checkpoints on virtual time, with network and disk faults from the seed.",
-                            run_seed, [](const mv::sim::SeedRun& of) { return make_plan(of.seed).describe(); });
+  return mv::sim::run_seeds(argc, argv, "Checkpoints on virtual time, with network and disk faults from the seed.", run_seed,
+                            [](const mv::sim::SeedRun& of) { return make_plan(of.seed, of.replicas).describe(); });
 }

@@ -88,9 +88,23 @@ void choose_roles(Plan& plan, Random& random) {
     plan.roles.back() = MV_ROLE_ALL;
 }
 
+/// Servers that may die, behind a node 0 that may not.
+void add_servers(Plan& plan, Random& random) {
+  if (plan.roles.front() == MV_ROLE_SERVER) plan.roles.front() = MV_ROLE_ALL;
+  for (uint64_t more = 1 + random.below(3); more > 0; --more) plan.roles.push_back(MV_ROLE_SERVER);
+  if (std::ranges::count_if(plan.roles, [](int role) { return (role & MV_ROLE_SERVER) != 0; }) < 2) plan.roles.push_back(MV_ROLE_SERVER);
+}
+
+void choose_victim(Plan& plan, Random& random) {
+  if (!random.chance(0.8)) return;
+  do plan.killed = 1 + random.below(plan.roles.size() - 1);
+  while ((plan.roles[plan.killed] & MV_ROLE_SERVER) == 0);
+  plan.killed_at = kMillisecond * random.between(0, 400);
+}
+
 }  // namespace
 
-Plan make_plan(uint64_t seed) {
+Plan make_plan(uint64_t seed, size_t replicas) {
   Random random(seed);
   Plan plan;
   plan.seed = seed;
@@ -104,20 +118,30 @@ Plan make_plan(uint64_t seed) {
     plan.loads.resize(plan.rounds);
     plan.loads[random.below(plan.rounds)] = true;
   }
-  if (random.chance(0.35) && plan.roles.size() > 1) {
+  plan.replicas = replicas;
+  if (replicas > 0) {
+    add_servers(plan, random);
+    choose_victim(plan, random);
+    if (random.chance(0.6)) plan.behind = 0;
+  } else if (random.chance(0.35) && plan.roles.size() > 1) {
     plan.killed = random.below(plan.roles.size());
     plan.killed_at = kMillisecond * random.between(0, 400);
   }
   return plan;
 }
 
-Plan make_successors(uint64_t seed) {
+Plan make_successors(uint64_t seed, size_t replicas) {
   Random random(~seed);
   Plan plan;
   plan.seed = seed;
   choose_roles(plan, random);
   choose_network(plan, random);
   plan.parts = random.below(3);
+  plan.replicas = replicas;
+  if (replicas > 0) {
+    add_servers(plan, random);
+    choose_victim(plan, random);
+  }
   return plan;
 }
 
@@ -126,6 +150,8 @@ std::string Plan::describe() const {
   for (const int role : roles) text += role == MV_ROLE_ALL ? " A" : role == MV_ROLE_SERVER ? " S" : " W";
   if (failing > 0) text += ", failing disk";
   if (hasty > 0) text += ", hasty";
+  if (behind > 0) text += ", behind";
+  if (replicas > 0) text += ", replicas";
   if (parts > 0) text += fmt::format(", {} partitions", parts);
   if (std::find(loads.begin(), loads.end(), true) != loads.end()) text += ", loads";
   if (killed != SIZE_MAX)
@@ -180,7 +206,7 @@ class World final : private Around {
   Disk& disk() override { return disk_; }
   const Plan& plan() const override { return plan_; }
   Promises& promises() override { return promises_; }
-  bool anyone_killed() const override { return killed_; }
+  bool anyone_killed() const override { return killed_ && !plan_.is_harmless(); }
   void touched(Peer self) override { touch(node(self)); }
   void left(Peer self) override {
     Node& gone = node(self);
@@ -218,6 +244,7 @@ class World final : private Around {
     self.host = "sim";
     self.pid = static_cast<uint32_t>(1000 + place);
     self.heartbeat_timeout = kHeartbeat;
+    self.replicas = static_cast<uint32_t>(plan_.replicas);
     node->link = std::make_unique<SimLink>(network_, self.peer);
     node->storage = std::make_unique<DiskInMemory>(
         disk_,

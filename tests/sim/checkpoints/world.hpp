@@ -42,16 +42,19 @@ struct Plan {
   Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t rounds = 3;
-  double failing = 0, hasty = 0;
+  double failing = 0, hasty = 0, behind = 0.5;
   std::vector<bool> loads;   ///< by round: all load the newest one
   size_t parts = 0;          ///< the number of short partitions
   size_t killed = SIZE_MAX;  ///< the node to kill
   Nanos killed_at{0};
+  size_t replicas = 0;
+  /// A server with a back-up is killed: no worker may get an error from that.
+  bool is_harmless() const { return replicas > 0 && killed != SIZE_MAX && roles[killed] == MV_ROLE_SERVER; }
   std::string describe() const;
 };
-Plan make_plan(uint64_t seed);
+Plan make_plan(uint64_t seed, size_t replicas);
 /// The cluster that loads the other one's checkpoints.
-Plan make_successors(uint64_t seed);
+Plan make_successors(uint64_t seed, size_t replicas);
 
 /// Runs a cluster to its end: its workers add, save and load in turns; in a successor cluster, they load and check.
 void run_cluster(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool are_successors, bool verbose);

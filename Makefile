@@ -52,7 +52,7 @@ test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, 
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"
 	@tools/make/frameworks.sh $(TORCH)
 
-test-engines: deps ## Runs the tests with the launchers that sites use: MPICH's mpiexec, Slurm, torchrun; installs them
+test-engines: deps ## Runs the tests with the launchers that sites use: MPICH's mpiexec, Slurm, torchrun, Ray; installs them
 	@tools/make/deps.sh engines || echo "test-engines: goes on without these; the tests of what is missing are skipped"
 	@tools/make/engines.sh
 

@@ -1,5 +1,7 @@
 #include "launcher.hpp"
 
+#include <algorithm>
+
 #include "launcher_readers.hpp"
 
 namespace mv::capi {
@@ -28,7 +30,10 @@ std::optional<std::pair<std::string, std::string>> difference(const Assignment& 
   return std::nullopt;
 }
 
-Reading read(LauncherKind kind, const Variables& variables, std::vector<std::string>& notes) {
+/// Whether the others can find rank 0.
+bool can_meet(const Assignment& place) { return place.master.has_value() || place.rendezvous.has_value(); }
+
+Reading read(LauncherKind kind, const Variables& variables, const MakerOfSocket& maker, std::vector<std::string>& notes) {
   switch (kind) {
     case kDmlc:
       return read_dmlc(variables);
@@ -37,15 +42,15 @@ Reading read(LauncherKind kind, const Variables& variables, std::vector<std::str
     case kOpenMpi:
       return read_openmpi(variables);
     case kPmi:
-      return read_pmi(variables);
+      return read_pmi(variables, maker);
     default:
       return read_slurm(variables, notes);
   }
 }
 
-base::Result<Detected> detect_one(LauncherKind kind, const Variables& variables) {
+base::Result<Detected> detect_one(LauncherKind kind, const Variables& variables, const MakerOfSocket& maker) {
   Detected detected;
-  auto reading = read(kind, variables, detected.notes);
+  auto reading = read(kind, variables, maker, detected.notes);
   if (!reading.ok()) return reading.status();
   if (!reading.value())
     return base::error(MV_EINVAL,
@@ -58,16 +63,16 @@ base::Result<Detected> detect_one(LauncherKind kind, const Variables& variables)
 
 }  // namespace
 
-base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment) {
+base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment, const MakerOfSocket& maker) {
   const Variables variables(environment);
   if (wish == "none") return Detected();
   for (int kind = 0; kind < kLauncherKinds; ++kind)
-    if (wish == kWords[kind]) return detect_one(static_cast<LauncherKind>(kind), variables);
+    if (wish == kWords[kind]) return detect_one(static_cast<LauncherKind>(kind), variables, maker);
 
   Detected detected;
   LauncherKind inner{};
   for (int kind = 0; kind < kLauncherKinds; ++kind) {
-    auto reading = read(static_cast<LauncherKind>(kind), variables, detected.notes);
+    auto reading = read(static_cast<LauncherKind>(kind), variables, maker, detected.notes);
     if (!reading.ok()) return reading.status();
     if (!reading.value()) continue;
     const Assignment& place = *reading.value();
@@ -78,6 +83,12 @@ base::Result<Detected> detect_launcher(std::string_view wish, const Environment&
       continue;
     }
     const auto differs = difference(*detected.place, place);
+    if (!differs && !can_meet(*detected.place) && can_meet(place)) {  // `srun --mpi=pmi2` is one launcher with the variables of two
+      inner = static_cast<LauncherKind>(kind);
+      detected.place = place;
+      std::rotate(detected.seen.begin(), detected.seen.end() - 1, detected.seen.end());
+      continue;
+    }
     if (!differs || is_inside(inner, static_cast<LauncherKind>(kind), variables)) continue;
     return base::error(
         MV_EDISAGREE,

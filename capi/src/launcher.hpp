@@ -15,6 +15,11 @@ namespace mv::capi {
 /// The value of a variable, or null if it is not set.
 using Environment = std::function<const char*(const char* variable)>;
 
+/// A name for the process that made the socket behind a descriptor and gave this process its other end, such as "4711.88123" (process and
+/// start time); nothing if the descriptor is no such socket. All processes that it started have the same name for it.
+using MakerOfSocket = std::function<std::optional<std::string>(int descriptor)>;
+std::optional<std::string> maker_of_socket(int descriptor);
+
 /// A value that a launcher set, and its source for messages: "OMPI_COMM_WORLD_RANK=1".
 struct Found {
   std::string value, from;
@@ -42,7 +47,7 @@ inline constexpr const char* kLauncherWords[] = {"auto", "none", "openmpi", "tor
 /// @return MV_EDISAGREE  two launchers contradict each other, and neither plainly started the other; names both
 ///                       variables
 ///         MV_EINVAL     a launcher's variables are incomplete, or it is not supported; says what to set
-base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment);
+base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment, const MakerOfSocket& maker = maker_of_socket);
 
 /// MV_EINVAL if an unsupported launcher has numbered this process: each process would become a cluster of one.
 base::Status refuse_unknown_launchers(const Environment& environment);

@@ -2,6 +2,11 @@
 
 #include "launcher_readers.hpp"
 
+#include <sys/socket.h>
+
+#include <fstream>
+#include <limits>
+
 namespace mv::capi {
 namespace {
 
@@ -25,7 +30,39 @@ base::Status lacks(const char* launcher, const std::string& given, const char* l
                      given, lacking, launcher);
 }
 
+/// The job's name. MPICH's Hydra sets none: it gives each process one end of a pair of sockets, PMI_FD. What speaks PMI through it later, such
+/// as an MPI library, has to begin and end the conversation, so nothing is asked there: the kernel knows who made the pair.
+std::optional<Found> name_of_pmi_job(const Variables& variables, const MakerOfSocket& maker) {
+  if (auto name = variables.find({"PMI_PORT", "PMI_JOBID"})) return name;
+  const auto connection = variables.find("PMI_FD");
+  const auto descriptor = number_of(connection);
+  if (!descriptor || *descriptor < 0 || *descriptor > std::numeric_limits<int>::max()) return std::nullopt;
+  const auto manager = maker(static_cast<int>(*descriptor));
+  if (!manager) return std::nullopt;
+  return Found{*manager, connection->from};
+}
+
 }  // namespace
+
+/// The start time distinguishes managers of two process namespaces, which may have the same number.
+std::optional<std::string> maker_of_socket(int descriptor) {
+  ucred maker{};
+  socklen_t size = sizeof maker;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &maker, &size) != 0 || maker.pid <= 0) return std::nullopt;
+  std::ifstream file(fmt::format("/proc/{}/stat", maker.pid));
+  std::string word;
+  if (!std::getline(file, word, '\0')) return std::nullopt;
+  // "NUMBER (NAME) STATE ...", where a name may contain anything; the state is the 3rd field, and the start time the 22nd.
+  const size_t name_end = word.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  size_t begin = name_end + 2;
+  for (int field = 3; field < 22; ++field) {
+    begin = word.find(' ', begin);
+    if (begin == std::string::npos) return std::nullopt;
+    ++begin;
+  }
+  return fmt::format("{}.{}", maker.pid, word.substr(begin, word.find(' ', begin) - begin));
+}
 
 /// All ranks of a job share the name and directory of the job, which contain mpirun's process id.
 Reading read_openmpi(const Variables& variables) {
@@ -90,7 +127,7 @@ Reading read_torchrun(const Variables& variables) {
   return std::optional(place);
 }
 
-Reading read_pmi(const Variables& variables) {
+Reading read_pmi(const Variables& variables, const MakerOfSocket& maker) {
   Assignment place;
   place.launcher = "PMI";
   place.rank = variables.find("PMI_RANK");
@@ -101,7 +138,7 @@ Reading read_pmi(const Variables& variables) {
   if (!place.rank) return lacks("a process manager that speaks PMI", place.nodes->from, "PMI_RANK");
   if (!place.nodes) return lacks("a process manager that speaks PMI", place.rank->from, "PMI_SIZE");
   const auto local = number_of(variables.find("MPI_LOCALNRANKS"));
-  const auto job = variables.find({"PMI_PORT", "PMI_JOBID"});
+  const auto job = name_of_pmi_job(variables, maker);
   if (local && local != number_of(place.nodes)) {
     place.missing = several_machines("PMI");
   } else if (!local || !job) {

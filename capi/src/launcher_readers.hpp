@@ -59,7 +59,7 @@ inline Found any_interface(std::string_view master_host, const std::string& why)
 using Reading = base::Result<std::optional<Assignment>>;
 Reading read_openmpi(const Variables& variables);
 Reading read_torchrun(const Variables& variables);
-Reading read_pmi(const Variables& variables);
+Reading read_pmi(const Variables& variables, const MakerOfSocket& maker);
 Reading read_slurm(const Variables& variables, std::vector<std::string>& notes);
 Reading read_dmlc(const Variables& variables);
 

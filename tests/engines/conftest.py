@@ -26,8 +26,8 @@ import numpy as np, polyverso as pv
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\n").encode())  # in one piece
 
-def train(node):
-    table = node.array(2, name="sums")
+def train(node, name="sums"):
+    table = node.array(2, name=name)
     drawn = random.SystemRandom().randrange(1, 1 << 24) if node.worker_id == 0 else 0
     table.add(np.array([1 + node.worker_id, drawn], np.float32))
     node.barrier()
@@ -67,7 +67,7 @@ def whole(workers):
 def environment(**more):
     """This process's environment without the variables of any launcher."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS) and key not in TORCH}
-    return dict(clean, POLYVERSO_INIT_TIMEOUT_MS=str(int(PATIENCE * 500)), **more)
+    return {**clean, "POLYVERSO_INIT_TIMEOUT_MS": str(int(PATIENCE * 500)), **more}
 
 
 class Engine:

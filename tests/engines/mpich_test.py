@@ -10,7 +10,7 @@ from ports import free_ports
 
 MPIEXEC = shutil.which("mpiexec.hydra") or shutil.which("mpiexec.mpich")
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="MPICH's mpiexec is missing: apt install mpich")
-NO_NAME = "Hydra gives its processes PMI_FD, a connection, and none of PMI_PORT and PMI_JOBID: the job's name has to be asked for there"
+LIBMPICH = "libmpich.so.12"
 
 
 @pytest.fixture
@@ -27,14 +27,12 @@ def master(port=None):
     return dict(POLYVERSO_MASTER=f"127.0.0.1:{port or free_ports()}")
 
 
-@pytest.mark.xfail(strict=True, reason=NO_NAME)
 def test_four_processes_are_one_cluster(mpiexec):
     status, out = mpiexec("-n", "4")
     assert status == 0, out
     assert list(clusters_of(out).values()) == [whole(4)], out
 
 
-@pytest.mark.xfail(strict=True, reason=NO_NAME)
 def test_two_runs_at_once_do_not_meet(mpiexec):
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(mpiexec, "-n", "2") for _ in range(2)]
@@ -43,10 +41,62 @@ def test_two_runs_at_once_do_not_meet(mpiexec):
     assert [list(clusters_of(out).values()) for _, out in outs] == [[whole(2)]] * 2, outs
 
 
+def test_processes_whose_commands_are_wrapped_are_one_cluster(engine):
+    script = engine.script(f"#!/bin/sh\n{sys.executable} -B {engine.script(WHOLE)}\nexit $?\n", "wrapper.sh")
+    status, out = engine.run(MPIEXEC, "-n", "4", "sh", script)
+    assert status == 0, out
+    assert list(clusters_of(out).values()) == [whole(4)], out
+
+
 def test_processes_that_cannot_meet_are_no_clusters_of_one(mpiexec):
-    status, out = mpiexec("-n", "4")
-    together = list(clusters_of(out).values()) == [whole(4)]
-    assert together or (status != 0 and not clusters_of(out) and "set POLYVERSO_MASTER=host:port for all of them" in out), out
+    """Hydra takes the two names for two machines."""
+    status, out = mpiexec("-launcher", "fork", "-hosts", "localhost,127.0.0.1", "-ppn", "2", "-n", "4")
+    assert status != 0 and not clusters_of(out) and "set POLYVERSO_MASTER=host:port for all of them" in out, out
+
+
+def test_two_machines_with_a_master_are_one_cluster(mpiexec):
+    status, out = mpiexec("-launcher", "fork", "-hosts", "localhost,127.0.0.1", "-ppn", "2", "-n", "4", **master())
+    assert status == 0, out
+    assert list(clusters_of(out).values()) == [whole(4)], out
+
+
+# MPICH's own library, which speaks PMI on the connection by which the processes found each other. The numbers are those of its mpi.h.
+WITH_MPI = TRAIN + f"""
+import ctypes
+mpi = ctypes.CDLL("{LIBMPICH}")
+WORLD, INT, SUM = (ctypes.c_int(number) for number in (0x44000000, 0x4c000405, 0x58000003))
+
+def begin():
+    assert mpi.MPI_Init(None, None) == 0
+
+def reduce():
+    mine, total = ctypes.c_int(1 + int(os.environ["PMI_RANK"])), ctypes.c_int()
+    assert mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(total), 1, INT, SUM, WORLD) == 0
+    say("MPI has", total.value)
+"""
+MPI_LATER = WITH_MPI + """
+with pv.init() as node:
+    train(node)
+    begin()
+    reduce()
+    train(node, "more sums")
+    assert mpi.MPI_Finalize() == 0
+"""
+MPI_FIRST = WITH_MPI + """
+begin()
+with pv.init() as node:
+    train(node)
+    reduce()
+assert mpi.MPI_Finalize() == 0
+"""
+
+
+@pytest.mark.parametrize("script, trained", [(MPI_LATER, 2), (MPI_FIRST, 1)], ids=["later", "first"])
+def test_an_mpi_program_has_both(mpiexec, script, trained):
+    status, out = mpiexec("-n", "4", script=script)
+    assert status == 0, out
+    assert out.count("MPI has 10") == 4, out
+    assert list(clusters_of(out).values()) == [whole(4)] * trained, out
 
 
 def test_processes_that_get_a_port_instead_of_a_connection_are_no_clusters_of_one(mpiexec):

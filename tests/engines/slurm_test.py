@@ -34,6 +34,12 @@ def test_srun_makes_one_cluster_of_four(slurm):
     assert list(clusters_of(out).values()) == [whole(4)], out
 
 
+def test_srun_that_speaks_pmi_makes_one_cluster_of_four(slurm):
+    status, out = srun(slurm, "--mpi=pmi2", "-n", "4")
+    assert status == 0, out + slurm.logs()
+    assert list(clusters_of(out).values()) == [whole(4)], out
+
+
 def test_srun_of_one_task_is_a_cluster_of_one(slurm):
     status, out = srun(slurm, "-n", "1")
     assert status == 0, out

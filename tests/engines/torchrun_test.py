@@ -25,8 +25,9 @@ def interpreter():
 PYTHON = interpreter()
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="PyTorch is missing: apt install python3-torch")
 
-# PyTorch 1.13 on Python 3.11, as Debian 12 has them, fails on the default "0" of these. There is no process 9.
-NO_REDIRECTION = ("--redirects=9:1", "--tee=9:1")
+# PyTorch 1.13 on Python 3.11, as Debian 12 has them, fails on the default "0" of the first two. There is no process 9.
+# By default, an agent looks at its processes every 5 s.
+ALWAYS = ("--redirects=9:1", "--tee=9:1", "--monitor_interval=1")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def torchrun(engine):
 
 def one_machine(processes, *more):
     """Options of torchrun for one agent. Its store takes a free port."""
-    return (*NO_REDIRECTION, "--nnodes=1", f"--nproc_per_node={processes}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_ports()}", *more)
+    return (*ALWAYS, "--nnodes=1", f"--nproc_per_node={processes}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_ports()}", *more)
 
 
 def test_four_processes_are_one_cluster(torchrun):
@@ -101,7 +102,7 @@ def test_a_process_that_dies_before_it_joins_leaves_no_smaller_cluster(torchrun,
 def test_two_agents_are_two_machines_and_one_cluster(engine):
     """Each agent starts two of the four processes, so they meet at MASTER_ADDR, at the port after MASTER_PORT's."""
     endpoint = f"127.0.0.1:{free_ports()}"
-    options = (*NO_REDIRECTION, "--nnodes=2", "--nproc_per_node=2", "--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=two")
+    options = (*ALWAYS, "--nnodes=2", "--nproc_per_node=2", "--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=two")
     command = (PYTHON, "-B", "-m", "torch.distributed.run", *options, engine.script(WHOLE))
     secret = os.urandom(16).hex()
     agents = [engine.start(*command, OMP_NUM_THREADS="1", POLYVERSO_SECRET=secret) for _ in range(2)]

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Runs tests/engines: clusters that are started by MPICH's mpiexec, by Slurm and by torchrun. Ends with the same lines as test.sh.
-# What is not installed is skipped with the reason.
+# Runs tests/engines: clusters that are started by MPICH's mpiexec, by Slurm, by torchrun and by Ray; and checks packaging/kubernetes.
+# Ends with the same lines as test.sh. What is not installed is skipped with the reason.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
+. tools/make/environment.sh
 started=$SECONDS
 limit=700 # seconds
 
@@ -10,6 +11,10 @@ fail() { echo "test-engines: FAILED: $1, after $((SECONDS - started)) s"; exit 1
 
 tools/make/tree.sh release || fail "release does not build"
 . build/activate
+base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
+# Ray, and the schemas of Kubernetes: PyPI has them, Debian does not.
+ENGINES_PYTHON=$(environment build/engines 'ray>=2.40,<3' 'kubernetes-validate>=1.30' pyyaml numpy) || ENGINES_PYTHON=
+export ENGINES_PYTHON
 # An interrupt lets the tests end their processes.
 timeout --foreground --signal=INT --kill-after=20 $limit \
   python3 -B -m pytest -q -rsx -p no:cacheprovider --durations=5 tests/engines 2>&1 | tee build/test-engines.log || fail "tests/engines"

@@ -7,6 +7,7 @@
 # own (build/frameworks), because they need different versions of numpy.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
+. tools/make/environment.sh
 wanted=${1:-}
 started=$SECONDS
 summaries=
@@ -17,19 +18,6 @@ fail() { echo "test-frameworks: FAILED: $1, after $((SECONDS - started)) s"; exi
 # has PYTHON MODULE...
 has() {
   "$1" -c 'import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]' "${@:2}" 2>/dev/null
-}
-
-# environment NAME REQUIREMENT...: installs these into build/frameworks/NAME unless they are there. Prints its
-# interpreter.
-environment() {
-  local folder=build/frameworks/$1 stamp
-  stamp="$base ${*:2}"
-  if [ ! -f "$folder/stamp" ] || [ "$(cat "$folder/stamp")" != "$stamp" ]; then
-    rm -rf "$folder"
-    { "$base" -m venv "$folder" && "$folder/bin/python3" -m pip install -q --disable-pip-version-check "${@:2}"; } </dev/null >&2 || return 1
-    echo "$stamp" >"$folder/stamp"
-  fi
-  echo "$PWD/$folder/bin/python3"
 }
 
 # tests LABEL PYTHON FILE...
@@ -51,25 +39,26 @@ if [ -z "$wanted" ]; then
   done
 fi
 if [ -z "$torch_python" ]; then
-  torch_python=$(environment torch "torch${wanted:+==$wanted.*}" 'keras>=3.6,<4' numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
+  torch_python=$(environment build/frameworks/torch "torch${wanted:+==$wanted.*}" 'keras>=3.6,<4' numpy pyyaml tqdm pytest matplotlib) ||
+    fail "there is no PyTorch"
 fi
 # PyTorch's own tests need expecttest, which Debian lacks.
 has "$torch_python" expecttest || [ -d build/frameworks/expecttest ] ||
   "$base" -m pip install -q --disable-pip-version-check --target build/frameworks/expecttest expecttest || fail "there is no expecttest"
-keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.35' numpy pandas pytest matplotlib) || fail "there is no Keras"
+keras_python=$(environment build/frameworks/keras 'keras>=3.6,<4' 'jax>=0.4.35' numpy pandas pytest matplotlib) || fail "there is no Keras"
 
 # Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
 old_numpy=
 if "$base" -c 'import sys; sys.exit(sys.version_info >= (3, 12))'; then
   old_numpy=yes
-  theano_python=$(environment theano Theano==1.0.5 numpy==1.23.5 'scipy<1.11' 'setuptools<60' pytest) || fail "there is no Theano"
+  theano_python=$(environment build/frameworks/theano Theano==1.0.5 numpy==1.23.5 'scipy<1.11' 'setuptools<60' pytest) || fail "there is no Theano"
   "$theano_python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("lasagne") is None)' ||
     "$theano_python" -m pip install -q --disable-pip-version-check --no-deps Lasagne==0.1 || fail "there is no Lasagne"
-  aesara_python=$(environment aesara aesara==2.9.4 'numpy<1.24' 'setuptools<60' pytest) || fail "there is no aesara"
+  aesara_python=$(environment build/frameworks/aesara aesara==2.9.4 'numpy<1.24' 'setuptools<60' pytest) || fail "there is no aesara"
 else
   echo "test-frameworks: without Theano, Lasagne and aesara, which need Python 3.11: this is $("$base" --version)"
 fi
-pytensor_python=$(environment pytensor pytensor pytest) || fail "there is no pytensor"
+pytensor_python=$(environment build/frameworks/pytensor pytensor pytest) || fail "there is no pytensor"
 
 PYTHONPATH=$PYTHONPATH:$PWD/build/frameworks/expecttest \
   tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \

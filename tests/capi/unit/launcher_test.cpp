@@ -1,5 +1,9 @@
 // The settings derived from launchers' variables. The environments are synthetic; tests/cluster has real ones.
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -194,6 +198,42 @@ void pmi_needs_a_name_of_the_job(void**) {
     assert_non_null(strstr(place_of(variables).missing.c_str(), "POLYVERSO_MASTER"));
 }
 
+void pmi_without_a_name_meets_under_the_name_of_the_managers_process(void**) {
+  int pair[2], other[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, other), 0);
+  const auto pmi = [](int descriptor) {
+    return Variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}, {"PMI_FD", std::to_string(descriptor)}};
+  };
+  const Assignment place = place_of(pmi(pair[0]));
+  assert_true(place.rendezvous.has_value());
+  const std::string name = place.rendezvous->value;
+  assert_true(name.starts_with("pmi." + std::to_string(getpid()) + ".") && name.back() != '.');
+  assert_found(place_of(pmi(other[1])).rendezvous, name.c_str());  // one process made both
+  for (const int descriptor : {pair[0], pair[1], other[0], other[1]}) close(descriptor);
+
+  const int file = open("/dev/null", O_RDONLY), tcp = socket(AF_INET, SOCK_STREAM, 0);
+  for (const int descriptor : {-1, file, tcp, 1'000'000}) {
+    const Assignment nameless = place_of(pmi(descriptor));
+    assert_false(nameless.rendezvous.has_value());
+    assert_non_null(strstr(nameless.missing.c_str(), "POLYVERSO_MASTER"));
+  }
+  close(file);
+  close(tcp);
+}
+
+void srun_that_speaks_pmi_is_slurm(void**) {
+  const Variables srun = with(kSlurm, {{"SLURM_STEP_NUM_NODES", "1"}}), pmi = {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"PMI_JOBID", "42.0"}};
+  const auto detected = detect(with(srun, pmi));
+  assert_true(detected.ok() && detected.value().place);
+  assert_string_equal(detected.value().place->launcher.c_str(), "Slurm");
+  assert_found(detected.value().place->rendezvous, "slurm.42.0.0");
+  assert_true(detected.value().seen == std::vector<std::string>({"Slurm", "PMI"}));
+  const Assignment inside = place_of(with(srun, {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}}));  // an mpiexec, whose daemons srun has started
+  assert_string_equal(inside.launcher.c_str(), "PMI");
+  assert_false(inside.missing.empty());
+}
+
 void dmlc_has_three_roles(void**) {
   const Assignment worker = place_of(kDmlc);
   assert_found(worker.role, "worker");
@@ -287,6 +327,8 @@ int main() {
       cmocka_unit_test(slurm_on_one_machine_meets_under_the_steps_name),
       cmocka_unit_test(a_batch_script_is_one_process_whatever_slurm_has_reserved),
       cmocka_unit_test(pmi_needs_a_name_of_the_job),
+      cmocka_unit_test(pmi_without_a_name_meets_under_the_name_of_the_managers_process),
+      cmocka_unit_test(srun_that_speaks_pmi_is_slurm),
       cmocka_unit_test(dmlc_has_three_roles),
       cmocka_unit_test(dmlc_says_where_a_process_listens),
       cmocka_unit_test(of_two_launchers_the_inner_one_counts),

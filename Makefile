@@ -11,7 +11,7 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test check test-frameworks test-engines test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
+.PHONY: help build deps demo lm logreg kvstore survive test check test-frameworks test-engines test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
   site man clean $(packages) packages test-packages abi-check release-check
 
 help: ## This list
@@ -39,6 +39,10 @@ logreg: deps ## Learns the Old from the New Testament: sparse logistic regressio
 kvstore: deps ## Trains a network through a key-value store in three languages; kills it and goes on from the optimizer's states
 	@$(tree) release shipped
 	@. build/activate && python3 examples/kvstore/demo.py
+
+survive: deps ## Trains in three languages while a process is killed every five seconds, and a fresh one takes its place
+	@$(tree) release shipped
+	@. build/activate && python3 examples/survive/demo.py
 
 test: deps ## Runs every test of every language, in the release tree
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"

@@ -40,7 +40,7 @@ contents = {
     "Operation": ["docs/operations", "docs/launchers", "docs/failures", "docs/security", "docs/benchmarks", "docs/allreduce"],
     "Examples": [
         f"examples/{name}/README"
-        for name in ("digits", "lm", "logreg", "kvstore", "mxnet-kvstore", "distlearn", "multiverso", "torch", "keras", "jax", "gossip-cifar")
+        for name in ("digits", "lm", "logreg", "kvstore", "survive", "mxnet-kvstore", "distlearn", "multiverso", "torch", "keras", "jax", "gossip-cifar")
     ] + ["data/README"],
     "Development": [
         "docs/design", "CONTRIBUTING", "docs/adding-a-function", "docs/glossary", "docs/releasing", "docs/large-classes", "perl/README",

@@ -36,3 +36,13 @@ def test_a_value_that_was_seen_and_is_gone():
 
 def test_gets_at_the_same_time_may_differ():
     assert checked((12, 18, values(1, 0)), (13, 17, values(0, 0))) == []
+
+
+def test_the_add_in_which_a_worker_was_killed():
+    """It may have been applied, at any time after its begin, and at most once."""
+    adds = [*WORKER, ("a", 60, history.UNKNOWN, 0)]
+    assert checked((71, 75, values(2, 1)), (81, 85, values(3, 1)), adds=adds, final=values(3, 1)) == []
+    assert checked((71, 75, values(2, 1)), adds=adds) == []
+    assert "saw 3, where 2 to 2 adds" in checked((45, 55, values(3, 0)), adds=adds, final=values(3, 1))[0]
+    assert "saw 2, where 3 to 3 adds" in checked((71, 75, values(3, 1)), (81, 85, values(2, 1)), adds=adds, final=values(3, 1))[0]
+    assert "4 at the end, and 2 adds were made and 1 perhaps" in checked(adds=adds, final=values(4, 1))[-1]

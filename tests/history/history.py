@@ -7,13 +7,19 @@ ended; none may fall; and at the end each shows the number of all adds: nothing 
 worker pauses, so the longest call tells how long tables could not be used. In every second run with enough servers, more of them are killed,
 each as soon as all tables have a back-up again. A seed determines the cluster and the faults.
 
+With --faults N, that many servers and workers are killed one after another, or stopped for longer than the heartbeat, and a fresh process takes
+the place of each: only rank 0 is spared. What a killed worker did counts too, as it writes its calls into a mapped file. The add that it was
+killed in may have been applied or not.
+
     history.py --seeds 1-1000 --jobs 2
     history.py --seeds 17 --verbose
-    history.py --seeds 1-20 --plot history.png     how many calls ended, before and after the fault
+    history.py --seeds 1-100 --faults 10
+    history.py --seeds 1 --faults 10 --plot history.svg     how many calls ended a second, through the faults of the last seed
 """
 
 import argparse
 import bisect
+import collections
 import concurrent.futures
 import json
 import os
@@ -22,6 +28,7 @@ import random
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,10 +39,13 @@ COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 COUNTERS, CALLS_A_SECOND = 12, 1500
 LONGEST = 90  # seconds; a longer run counts as hung
 HEARTBEAT_MS = 600  # so long a stopped server may be silent
+CALL = struct.Struct(f"=IIQQ{COUNTERS}q")  # as worker.c writes it
+UNKNOWN = 1 << 63  # the end of a call whose worker was killed meanwhile: after everything else
+TOO_EARLY = "already complete, and none of its"  # what a process is told that wants the place of one that is not known to be lost yet
 
 
 class Plan:
-    def __init__(self, seed):
+    def __init__(self, seed, faults=0):
         draw = random.Random(seed)
         self.seed = seed
         self.workers = draw.choice([2, 3])
@@ -48,25 +58,41 @@ class Plan:
         others = [server for server in range(self.servers) if server != self.victim]
         self.more = draw.sample(others, len(others) - 1)[: draw.choice([0, 0, 1, 2])]
         self.seconds = self.at + self.after + 0.8 * len(self.more)
+        self.faults = [self.one_of_many(draw) for _ in range(faults)]  # with returns
+
+    def one_of_many(self, draw):
+        """(what, the rank, seconds after all is well again)"""
+        what = draw.choice(["kill server", "kill server", "kill server", "kill worker", "kill worker", "stop server"])
+        rank = draw.randrange(1, self.workers) if what == "kill worker" else self.workers + draw.randrange(self.servers)
+        return what, rank, draw.uniform(0.1, 0.5)
 
     def __str__(self):
+        cluster = f"{self.workers} workers, {self.servers} servers, transport={self.transport}"
+        if self.faults:
+            return f"{cluster}; " + ", ".join(f"{what} {rank - self.workers if 'server' in what else rank}" for what, rank, _ in self.faults)
         more = "".join(f", then kill server {server}" for server in self.more)
-        return (f"{self.workers} workers, {self.servers} servers, transport={self.transport}, {self.fault} server {self.victim} "
-                f"after {self.at:.2f} s{more}")
+        return f"{cluster}, {self.fault} server {self.victim} after {self.at:.2f} s{more}"
 
 
 class Cluster:
     """The processes of one run."""
 
     def __init__(self, plan, folder):
-        self.plan, self.folder, self.processes, self.deaths = plan, folder, [], 1
+        self.plan, self.folder, self.deaths = plan, folder, 1
+        self.lives = collections.Counter()  # of each rank
+        self.processes = {}  # by rank, the newest
+        self.told = {}  # by rank: the file of its standard error
+        self.calls = []  # the files of all workers
+        self.old = []  # processes that were stopped, and whose places are taken
+        self.refused = 0  # fresh processes that came before the loss of their predecessors was noticed
         with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.master = "127.0.0.1:%d" % listener.getsockname()[1]
             for rank in range(plan.workers + plan.servers):
                 self.start(rank, listener)
 
-    def start(self, rank, listener):
+    def start(self, rank, listener=None):
         plan = self.plan
-        self.master = "127.0.0.1:%d" % listener.getsockname()[1]
+        self.lives[rank] += 1
         told = {"master": self.master, "nodes": plan.workers + plan.servers, "rank": rank, "secret": "of the tests",
                 "role": "worker" if rank < plan.workers else "server", "replicas": 1, "transport": plan.transport,
                 "heartbeat_timeout_ms": HEARTBEAT_MS, "init_timeout_ms": 60000}
@@ -74,23 +100,29 @@ class Cluster:
         environment.update({f"POLYVERSO_{name.upper()}": str(value) for name, value in told.items()})
         if rank == 0:
             environment["POLYVERSO_LISTEN_FD"] = str(listener.fileno())
-        command = [WORKER, str(plan.seed), f"{plan.seconds:.3f}", str(CALLS_A_SECOND)] if rank < plan.workers else [COMMAND, "server"]
-        self.processes.append(subprocess.Popen(command, env=environment, pass_fds=[listener.fileno()] if rank == 0 else [], cwd=self.folder,
-                                               stdin=subprocess.DEVNULL, stdout=open(self.folder / f"out{rank}", "w"),
-                                               stderr=open(self.folder / f"err{rank}", "w")))
+        command = [COMMAND, "server"]
+        if rank < plan.workers:
+            self.calls.append(self.folder / f"calls{rank}.{self.lives[rank]}")
+            seed = (plan.seed * 1000 + rank) * 100 + self.lives[rank]
+            command = [WORKER, str(self.calls[-1]), str(seed), str(CALLS_A_SECOND), *["late"] * (self.lives[rank] > 1)]
+        self.told[rank] = self.folder / f"err{rank}.{self.lives[rank]}"
+        self.processes[rank] = subprocess.Popen(command, env=environment, pass_fds=[listener.fileno()] if rank == 0 else [], cwd=self.folder,
+                                                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=open(self.told[rank], "w"))
 
     def said(self, rank):
-        return (self.folder / f"err{rank}").read_text(errors="replace")
+        return self.told[rank].read_text(errors="replace")
 
     def wait_for_calls(self):
         deadline = time.monotonic() + LONGEST
         while not all("begin\n" in self.said(rank) for rank in range(self.plan.workers)):
-            if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes):
+            if time.monotonic() > deadline or any(process.poll() is not None for process in self.processes.values()):
                 raise AssertionError("the calls have not begun")
             time.sleep(0.005)
 
     def disturb(self):
-        """Returns the time of the fault."""
+        """Returns [(the time of a fault, what it was)]."""
+        if self.plan.faults:
+            return self.disturb_again_and_again()
         victim = self.processes[self.plan.workers + self.plan.victim]
         time.sleep(self.plan.at)
         at = time.monotonic_ns()
@@ -106,14 +138,70 @@ class Cluster:
                 break
             self.processes[self.plan.workers + server].kill()
             self.deaths += 1
-        return at
+        time.sleep(max(0.0, self.plan.seconds - self.plan.at - (time.monotonic_ns() - at) / 1e9))
+        return [(at, self.plan.fault)]
+
+    def disturb_again_and_again(self):
+        faults = []
+        for what, rank, pause in self.plan.faults:
+            self.wait_until_well()
+            time.sleep(pause)
+            victim = self.processes[rank]
+            faults.append((time.monotonic_ns(), what))
+            if what.startswith("stop"):
+                victim.send_signal(signal.SIGSTOP)
+                self.wait_until(lambda members, parts: members[rank]["state"] != "here", f"rank {rank} is lost")
+                self.old.append(victim)
+            else:
+                victim.kill()
+                victim.wait()
+            self.start(rank)
+            if what.startswith("stop"):
+                victim.send_signal(signal.SIGCONT)  # it takes itself for the primary still
+        self.deaths = len(faults)
+        self.wait_until_well()
+        time.sleep(0.3)
+        return faults
+
+    def wait_until_well(self):
+        """Until the newest process of each rank takes part, and each part of the tables has a back-up."""
+
+        def is_well(members, parts):
+            pids = [self.processes[rank].pid for rank in range(len(self.processes))]
+            return [member["pid"] for member in members if member["state"] == "here"] == pids and all(part["backup"] is not None for part in parts)
+
+        self.wait_until(is_well, "all take part again, with back-ups")
+        while not all("begin\n" in self.said(rank) for rank in range(self.plan.workers)):
+            self.check()
+            time.sleep(0.005)
+
+    def wait_until(self, is_so, what):
+        deadline = time.monotonic() + LONGEST / 3
+        while (told := self.status()) is None or not is_so(told["members"], told["parts"]):
+            self.check()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it is not so that {what}: {told}")
+            time.sleep(0.01)
+
+    def check(self):
+        """Nobody ends by itself. A process that came too early comes again."""
+        for rank, process in list(self.processes.items()):
+            if process.poll() is None:
+                continue
+            if self.lives[rank] == 1 or TOO_EARLY not in self.said(rank):
+                raise AssertionError(f"rank {rank} ended with {process.poll()}")
+            self.refused += 1
+            self.start(rank)
+
+    def status(self):
+        environment = dict(os.environ, POLYVERSO_SECRET="of the tests")
+        told = subprocess.run([COMMAND, "status", "--json", "--master", self.master], env=environment, capture_output=True, text=True)
+        return json.loads(told.stdout) if told.returncode == 0 else None
 
     def copied_until(self, deadline):
         """Waits until the first victim's tables are served by others, and all tables have a back-up. False: they have none by then."""
-        environment = dict(os.environ, POLYVERSO_SECRET="of the tests")
         while time.monotonic() < deadline:
-            told = subprocess.run([COMMAND, "status", "--json", "--master", self.master], env=environment, capture_output=True, text=True)
-            parts = json.loads(told.stdout)["parts"] if told.returncode == 0 else []
+            parts = (self.status() or {"parts": []})["parts"]
             dead = [self.plan.workers + server for server in [self.plan.victim, *self.plan.more][: self.deaths]]
             if parts and all(part["backup"] is not None and part["served_by"] not in dead for part in parts):
                 return True
@@ -121,28 +209,33 @@ class Cluster:
         return False
 
     def finish(self):
-        deadline = time.monotonic() + LONGEST
-        for rank, process in enumerate(self.processes[: self.plan.workers]):
-            try:
-                status = process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"worker {rank} has not ended") from None
-            assert status == 0, f"worker {rank} ended with {status}"
+        """Ends the calls; rank 0 reads all counters when all adds have been made."""
+        for ranks in (range(1, self.plan.workers), [0]):
+            for rank in ranks:
+                self.processes[rank].stdin.close()
+            for rank in ranks:
+                try:
+                    status = self.processes[rank].wait(LONGEST)
+                except subprocess.TimeoutExpired:
+                    raise AssertionError(f"worker {rank} has not ended") from None
+                assert status == 0, f"worker {rank} ended with {status}"
 
     def end(self):
-        for process in self.processes:
+        for process in [*self.processes.values(), *self.old]:
             process.kill()  # also one that is stopped
             process.wait()
 
     def records(self):
-        """[(kind, begin, end, what)] of all workers, and the same by worker."""
+        """[(kind, begin, end, what)] of each worker that there was: the counter of an add, the values of a get."""
         by_worker = []
-        for rank in range(self.plan.workers):
+        for path in self.calls:
             calls = []
-            for line in (self.folder / f"out{rank}").read_text().splitlines():
-                kind, *numbers = line.split()
-                numbers = list(map(int, numbers))
-                calls.append((kind, numbers[1], numbers[2], numbers[0]) if kind in "aA" else (kind, numbers[0], numbers[1], numbers[2:]))
+            for kind, counter, begin, end, *values in CALL.iter_unpack(path.read_bytes()[: os.path.getsize(path) // CALL.size * CALL.size]):
+                if kind == 0:
+                    break
+                is_add = chr(kind) in "aA"
+                if is_add or end:
+                    calls.append((chr(kind), begin, end or UNKNOWN, counter if is_add else values))
             by_worker.append(calls)
         return by_worker
 
@@ -155,7 +248,7 @@ def wrong_in(by_worker):
         reads = sorted((begin, end, values) for kind, begin, end, values in calls if kind == get)
         for counter in range(COUNTERS):
             adds = [(begin, end) for kind, begin, end, which in calls if kind == add and which == counter]
-            begins, ends = sorted(begin for begin, _ in adds), sorted(end for _, end in adds)
+            begins, ends = sorted(begin for begin, _ in adds), sorted(end for _, end in adds)  # unknown ends are after all gets
             highest = []  # (end of a get, the highest value of all that ended until then)
             for end, value in sorted((end, values[counter]) for _, end, values in reads):
                 highest.append((end, max(value, highest[-1][1] if highest else 0)))
@@ -167,31 +260,50 @@ def wrong_in(by_worker):
                     wrong.append(f"table {table}, counter {counter}: a get saw {value}, where {least} to {most} adds had been made")
         final = reads[-1][2]
         for counter in range(COUNTERS):
-            made = sum(1 for kind, _, _, which in calls if kind == add and which == counter)
-            if final[counter] != made:
-                wrong.append(f"table {table}, counter {counter}: {final[counter]} at the end, and {made} adds were made")
+            made = [end != UNKNOWN for kind, _, end, which in calls if kind == add and which == counter]
+            if not sum(made) <= final[counter] <= len(made):
+                unknown = f" and {len(made) - sum(made)} perhaps" if not all(made) else ""
+                wrong.append(f"table {table}, counter {counter}: {final[counter]} at the end, and {sum(made)} adds were made{unknown}")
     return wrong
 
 
-def run(seed):
-    """Returns (what was wrong, the longest call in seconds after the fault, the times of calls' ends relative to it, the number of calls, and of
-    lost servers)."""
-    plan = Plan(seed)
+class Result:
+    """Of one run."""
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.wrong = []
+        self.faults = []  # (when, what)
+        self.ends = []  # of all calls
+        self.longest = []  # of each fault: how long the longest call took until the next one, in seconds
+        self.deaths = self.refused = 0
+
+
+def run(seed, faults=0):
+    result = Result(Plan(seed, faults))
     with tempfile.TemporaryDirectory(prefix="polyverso-history-") as name:
-        cluster = Cluster(plan, pathlib.Path(name))
+        cluster = Cluster(result.plan, pathlib.Path(name))
         try:
             cluster.wait_for_calls()
-            at = cluster.disturb()
+            result.faults = cluster.disturb()
             cluster.finish()
             by_worker = cluster.records()
         except AssertionError as error:
-            told = "".join(f"-- {rank}: {text}" for rank in range(len(cluster.processes)) if (text := cluster.said(rank)))
-            return [f"{error}\n{told}"], 0.0, [], 0, 0
+            told = {path.name: path.read_text(errors="replace") for path in sorted(pathlib.Path(name).glob("err*"))}
+            told = "".join(f"-- {file}: {text}" for file, text in told.items() if text not in ("", "begin\n"))
+            result.wrong = [f"{error}\n{told}"]
+            return result
         finally:
             cluster.end()
-    ends = [(end - at) / 1e9 for calls in by_worker for _, _, end, _ in calls]
-    longest = max((end - begin) / 1e9 for calls in by_worker for _, begin, end, _ in calls if end > at)
-    return wrong_in(by_worker), longest, ends, len(ends), cluster.deaths
+    result.wrong = wrong_in(by_worker)
+    calls = [(begin / 1e9, end / 1e9) for calls in by_worker for _, begin, end, _ in calls if end != UNKNOWN]
+    result.faults = [(at / 1e9, what) for at, what in result.faults]
+    result.ends = [end for _, end in calls]
+    nexts = [at for at, _ in result.faults[1:]] + [float("inf")]
+    for (at, _), after in zip(result.faults, nexts):
+        result.longest.append(max(min(end, after) - begin for begin, end in calls if end > at and begin < after))
+    result.deaths, result.refused = cluster.deaths, cluster.refused
+    return result
 
 
 def spread(values):
@@ -202,52 +314,84 @@ def draw(path, runs):
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "polyverso"
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(len(runs), 1, figsize=(8, 2.2 * len(runs)), squeeze=False)
+    figure = pyplot.figure(figsize=(9, 3.2 if runs[-1].plan.faults else 5.5), layout="constrained")
+    draw_faults(figure, runs[-1]) if runs[-1].plan.faults else draw_first_fault(figure, runs)
+    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+
+
+def draw_faults(figure, run):
+    """The calls of one run over time."""
+    axes, width = figure.subplots(), 0.05  # seconds
+    begun = min(run.ends)
+    counts = collections.Counter(int((end - begun) / width) for end in run.ends)
+    last = max(counts) - 1
+    axes.stairs([counts[i] / width for i in range(last)], [i * width for i in range(last + 1)], color="#4477aa", fill=True)
+    for color, name in (("#cc3311", "kill server"), ("#ee9900", "kill worker"), ("#882255", "stop server")):
+        times = [at - begun for at, what in run.faults if what == name]
+        for at in times:
+            axes.axvline(at, color=color, linewidth=1.2, label=f"{name} ({len(times)})" if at == times[0] else None)
+    axes.set(xlim=(0, last * width), ylim=(0, None), xlabel="seconds", ylabel="calls ended per s")
+    figure.legend(loc="outside upper right", ncols=3, fontsize=9, frameon=False)
+
+
+def draw_first_fault(figure, runs):
+    """The mean of the runs with each kind of first fault."""
+    kinds = sorted({run.faults[0][1] for run in runs})
     width = 0.01  # seconds
-    for panel, (fault, (after, ends)) in zip(panels[:, 0], sorted(runs.items())):
-        bins = [i * width for i in range(-20, round(after / width))]
-        panel.hist([end for one in ends for end in one], bins=bins, weights=[1 / width / len(ends)] * sum(map(len, ends)), color="#4477aa")
+    for panel, fault in zip(figure.subplots(len(kinds), 1, squeeze=False)[:, 0], kinds):
+        chosen = [run for run in runs if run.faults[0][1] == fault]
+        bins = [i * width for i in range(-20, round(chosen[0].plan.after / width))]
+        ends = [end - run.faults[0][0] for run in chosen for end in run.ends]
+        panel.hist(ends, bins=bins, weights=[1 / width / len(chosen)] * len(ends), color="#4477aa")
         panel.axvline(0, color="#cc3311")
         panel.set_xlim(bins[0], bins[-1])
-        panel.set_title(f"{fault} a server (red): mean of {len(ends)} runs", loc="left", fontsize=10)
+        panel.set_title(f"{fault} a server (red): mean of {len(chosen)} runs", loc="left", fontsize=10)
         panel.set_ylabel("calls ended per s")
-    panels[-1, 0].set_xlabel("seconds since the fault")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+    panel.set_xlabel("seconds since the fault")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="1-20", help="A-B, or one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--faults", type=int, default=0, help="kills and stops in each run, one after another, with a fresh process after each")
     parser.add_argument("--verbose", action="store_true", help="a line for each run")
     parser.add_argument("--plot", metavar="FILE", help="draws the calls over time")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    failed, calls, deaths, longest, ends = 0, 0, 0, {}, {}
+    failed, calls, deaths, refused, longest, good = 0, 0, 0, 0, collections.defaultdict(list), []
+    more = f" --faults {options.faults}" if options.faults else ""
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for done, (seed, (wrong, span, when, count, lost)) in enumerate(zip(seeds, pool.map(run, seeds)), 1):
-            fault = Plan(seed).fault
-            calls += count
-            deaths += lost
-            if wrong:
+        for done, result in enumerate(pool.map(lambda seed: run(seed, options.faults), seeds), 1):
+            seed = result.plan.seed
+            calls += len(result.ends)
+            deaths += result.deaths
+            refused += result.refused
+            if result.wrong:
                 failed += 1
-                print(f"FAILED: {sys.executable} {sys.argv[0]} --seeds {seed} --verbose ({Plan(seed)})\n" + "\n".join(wrong[:10]), flush=True)
+                replay = f"{sys.executable} {sys.argv[0]} --seeds {seed}{more} --verbose"
+                print(f"FAILED: {replay} ({result.plan})\n" + "\n".join(result.wrong[:10]), flush=True)
             else:
-                longest.setdefault(fault, []).append(span)
-                ends.setdefault(fault, (Plan(seed).after, []))[1].append(when)
-            if options.verbose:
-                print(f"seed {seed}: {Plan(seed)}: {count} calls, {lost} servers lost, the longest call {span:.3f} s", flush=True)
+                for (_, what), span in zip(result.faults, result.longest):
+                    longest[what].append(span)
+                if options.plot:
+                    good = [*good, result] if not options.faults else [result]
+            if options.verbose and not result.wrong:
+                spans = ", ".join(f"{span:.3f}" for span in result.longest)
+                print(f"seed {seed}: {result.plan}: {len(result.ends)} calls, {result.deaths} lost, the longest calls {spans} s", flush=True)
             elif done % 50 == 0:
                 print(f"history: {done} of {len(seeds)} runs, {failed} failed", flush=True)
-    for fault in sorted(longest):
-        print(f"without service after a {fault!r} ({len(longest[fault])} runs): {spread(longest[fault])}")
-    if options.plot and ends:
-        draw(options.plot, ends)
-    print(f"history: {calls} calls and {deaths} lost servers in {len(seeds)} runs, {failed} failed")
+    for what, spans in sorted(longest.items()):
+        print(f"the longest call after a {what!r} ({len(spans)}): {spread(spans)}")
+    if refused:
+        print(f"{refused} fresh processes came before the loss of the old ones was noticed, and came again")
+    if good:
+        draw(options.plot, good)
+    print(f"history: {calls} calls and {deaths} lost processes in {len(seeds)} runs, {failed} failed")
     return 1 if failed else 0
 
 

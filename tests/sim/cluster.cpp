@@ -134,6 +134,7 @@ void SimCluster::later(Peer self, Nanos span, std::function<void()> work) {
 void SimCluster::look_after(Node& node) {
   if (node.member == nullptr) return;
   node.member->flush();
+  if (plan_.replicas > 0 && node.ready) check_primaries(node);
   arm(node);
   if (node.finished && node.member->cluster().all_workers_gone()) end(node);
 }
@@ -191,6 +192,20 @@ void SimCluster::check_parts(const Node& node) {
       const auto shard = number.has_value() ? tables->shard(*number) : nullptr;
       if (shard != nullptr) ledger->check_part(fmt::format("{}, {} server {},", node.name, own ? "as" : "copy of", server), server, *shard, clean_);
     }
+  }
+}
+
+/// A part has at most one primary in an epoch, also when the old one does not know yet that it was replaced.
+void SimCluster::check_primaries(const Node& node) {
+  const cluster::View& view = node.member->cluster().view();
+  const auto served = node.member->parts().served();
+  for (const cluster::Member* server : view.servers()) {
+    const table::Server* const tables = node.member->parts().tables_of(server->peer);
+    if (tables == nullptr || std::find(served.begin(), served.end(), tables) == served.end()) continue;
+    const Peer first = primaries_.try_emplace({server->rank, view.epoch}, node.self.peer).first->second;
+    if (first == node.self.peer) continue;
+    timeline_.violated(fmt::format("server {} has two primaries in epoch {}: {} and {}", view.server_id(server->peer), view.epoch,
+                                   this->node(first).name, node.name));
   }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 // A whole cluster on one thread: runs one scenario from the first process to the last.
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/member.hpp"
@@ -69,6 +71,7 @@ class SimCluster final : private Surroundings {
   void serve_on(Node& node);
   void end(Node& node);
   void check_parts(const Node& node);
+  void check_primaries(const Node& node);
   void schedule_faults(bool early);
   void inject(const FaultPlan& fault);
   void part(const FaultPlan& fault);
@@ -99,7 +102,8 @@ class SimCluster final : private Surroundings {
   bool anyone_gone_ = false;                  ///< a process of unknown rank may be lost
   std::set<size_t> gone_lives_;
   bool changes_may_fail_ = false, servers_may_fail_ = false;
-  bool replaced_server_ = false;  ///< a back-up serves the tables of a server that was lost
+  bool replaced_server_ = false;                            ///< a back-up serves the tables of a server that was lost
+  std::map<std::pair<int64_t, uint64_t>, Peer> primaries_;  ///< by rank of the part's server, and epoch
   size_t next_life_ = 0, lives_open_ = 0, waiting_for_ready_ = 0;
   size_t restarts_open_ = 0;
 };

@@ -25,6 +25,7 @@ constexpr size_t kMostJobs = 256;
 /// What the processes share.
 struct Board {
   std::atomic<uint64_t> next{0}, passed{0}, failed{0};
+  std::atomic<uint64_t> found{kNoSeed};
   std::atomic<uint64_t> at[kMostJobs];  ///< the seed that each is at
 };
 
@@ -39,6 +40,15 @@ class Runner {
     if (!wrong.empty()) fmt::print("seed {}: {}\n  {}\n{}", seed, describe_(of(seed)), wrong, asked_.verbose ? "" : "  " + replay(seed) + "\n");
     fmt::print("{} passed, {} failed\n", wrong.empty() ? 1 : 0, wrong.empty() ? 0 : 1);
     return wrong.empty() ? 0 : 1;
+  }
+
+  /// Whether some seed fails with this in its text.
+  int until_found(uint64_t begin, uint64_t end, size_t most_jobs, const std::string& text) {
+    wanted_ = &text;
+    range(begin, end, most_jobs);
+    const uint64_t seed = board_->found;
+    fmt::print("{}\n", seed != kNoSeed ? fmt::format("seed {} finds it", seed) : fmt::format("no seed fails with \"{}\"", text));
+    return seed != kNoSeed ? 0 : 1;
   }
 
   int range(uint64_t begin, uint64_t end, size_t most_jobs) {
@@ -73,7 +83,14 @@ class Runner {
   }
 
   void tell(uint64_t seed, const std::string& wrong) {
-    if (++board_->failed > kMostTold) return;
+    ++board_->failed;
+    if (wanted_ != nullptr) {
+      if (wrong.find(*wanted_) == std::string::npos) return;
+      board_->found = seed;
+      board_->next = end_;  // no others
+    } else if (board_->failed > kMostTold) {
+      return;
+    }
     fmt::print("\nseed {}: {}\n  {}\n  {}\n", seed, describe_(of(seed)), wrong, replay(seed));
     std::fflush(stdout);
   }
@@ -108,6 +125,7 @@ class Runner {
   const SeedRun asked_;
   const Run& run_;
   const Run& describe_;
+  const std::string* wanted_ = nullptr;  ///< in the text of what is wrong: looks for a bug
   Board* board_ = nullptr;
   uint64_t end_ = 0;
 };
@@ -120,6 +138,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   asked.seed = kNoSeed;
   std::string seeds = "1..1000";
   size_t jobs = std::thread::hardware_concurrency();
+  std::string wanted;
   CLI::App app(about);
   app.add_option("--seeds", seeds, "which: FROM..TO, both included")->capture_default_str();
   app.add_option("--seed", asked.seed, "this one only");
@@ -129,6 +148,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
   app.add_flag("--verbose", asked.verbose, "print all events");
   app.add_flag("--twice", asked.twice, "run each seed twice and compare all that happened (sim_test)");
+  app.add_option("--until-found", wanted, "stop at the first seed that fails with this in its text, and succeed: some bug was put in");
   CLI11_PARSE(app, argc, argv);
   base::set_log_level(asked.verbose ? MV_LOG_DEBUG : MV_LOG_OFF);
   Runner runner(argv[0], asked, run, describe);
@@ -136,7 +156,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   unsigned long long from = 0, to = 0;
   if (std::sscanf(seeds.c_str(), "%llu..%llu", &from, &to) != 2 || from > to)
     return fmt::print(stderr, "--seeds {}: expected FROM..TO, as in 1..1000\n", seeds), 2;
-  return runner.range(from, to + 1, jobs);
+  return wanted.empty() ? runner.range(from, to + 1, jobs) : runner.until_found(from, to + 1, jobs, wanted);
 }
 
 }  // namespace mv::sim

@@ -47,6 +47,8 @@ echo "== clusters of random members"
 echo "== servers with back-ups are killed and stopped"
 (. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") ||
   failed+=" history"
+(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))") ||
+  failed+=" returns"
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

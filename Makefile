@@ -11,7 +11,8 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore survive test check test-frameworks test-engines test-dashboard asan tsan fuzz bench nightly fresh install abi-update format lint \
+.PHONY: help build deps demo lm logreg kvstore survive test check test-frameworks test-engines test-dashboard asan tsan fuzz cuda test-cuda bench-cuda bench \
+  nightly fresh install abi-update format lint \
   site man clean $(packages) packages test-packages abi-check release-check
 
 help: ## This list
@@ -73,6 +74,18 @@ tsan: deps ## Runs the core's and the C tests under ThreadSanitizer
 fuzz: ## Fuzzes every parser for SECONDS=60 each, from the corpora in tests/fuzz
 	@tools/make/deps.sh build fuzz
 	@tools/make/fuzz.sh $(or $(SECONDS),60)
+
+cuda: ## Builds the plug-in for NVIDIA's devices into build/lib: finds nvcc, or brings it from PyPI; needs no device
+	@tools/make/deps.sh --check build
+	@tools/make/cuda.sh
+
+test-cuda: ## Tests the plug-in on this machine's NVIDIA device; where there is none, leaves build/cuda-tree to be carried to one
+	@tools/make/deps.sh build
+	@tools/make/device.sh test
+
+bench-cuda: ## Measures the plug-in's kernels against the device's own copies; where there is no device, leaves build/cuda-tree
+	@tools/make/deps.sh build
+	@tools/make/device.sh bench
 
 bench: ## Measures against memcpy, sockets and MXNet into build/bench/; BENCH="--quick" are options
 	@tools/make/deps.sh build bench

@@ -1,31 +1,17 @@
 #include "tensor/cast.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 #include "math/convert.hpp"
+#include "tensor/cast-inl.hpp"
 
 namespace mv::tensor {
 
 namespace {
 
-template <typename To, typename From>
-To convert(From value) {
-  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // The first number beyond the range is a power of two, which every float type represents exactly.
-    constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
-    constexpr From kBeyond = static_cast<From>(kHalf) * 2;
-    if (std::isnan(value)) return 0;
-    if (value >= kBeyond) return std::numeric_limits<To>::max();
-    if (value <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
-  }
-  return static_cast<To>(value);
-}
+using both::convert, both::round_to_odd, both::upper_bits;
 
 template <typename To, typename From>
 void convert_all(std::byte* dst, const std::byte* src, size_t count) {
@@ -37,26 +23,6 @@ void convert_all(std::byte* dst, const std::byte* src, size_t count) {
 template <typename To>
 void convert_from(std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
   math::with_number(from, [&](auto type) { convert_all<To, decltype(type)>(dst, src, count); });
-}
-
-/// Rounds to odd: the nearest float towards zero, with its last bit set if inexact. Rounding it to a half then gives
-/// the same result as rounding the value directly.
-float round_to_odd(double value) {
-  const auto nearest = static_cast<float>(value);
-  if (double{nearest} == value || std::isnan(value)) return nearest;
-  auto bits = std::bit_cast<uint32_t>(nearest);
-  if (std::fabs(double{nearest}) > std::fabs(value)) --bits;
-  return std::bit_cast<float>(bits | 1);
-}
-
-/// A double that rounds to the same half as the value: its upper 52 bits, with a sticky last bit for the others.
-double upper_bits(int64_t value) {
-  const uint64_t size = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  const int excess = std::max(0, static_cast<int>(std::bit_width(size)) - 52);
-  const uint64_t upper = size >> excess;
-  const bool is_cut = upper << excess != size;
-  const double kept = std::ldexp(static_cast<double>(upper | (is_cut ? 1 : 0)), excess);
-  return value < 0 ? -kept : kept;
 }
 
 /// For at most one chunk.

@@ -24,7 +24,7 @@ SYSTEM_IO = re.compile(r"uv\.h|sys/(socket|un|epoll|eventfd)\.h|(netinet|arpa)/.
 MAY_DO_IO = ("transport", "runtime", "doctor", "api/call", "api/gossip")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-SOURCES = {".c", ".h", ".cc", ".cpp", ".hpp", ".i"}
+SOURCES = {".c", ".h", ".cc", ".cpp", ".cu", ".hpp", ".i"}
 PUBLIC_HEADER = "polyverso/"
 
 

@@ -22,9 +22,9 @@ using math::HWY_NAMESPACE::store;
 /// A block's arrays as arrays of T.
 template <typename T>
 struct Arrays {
-  explicit Arrays(const Block& block)
+  HWY_INLINE explicit Arrays(const Block& block)
       : w(reinterpret_cast<T*>(block.values)), g(reinterpret_cast<const T*>(block.added)), block(block) {}
-  T* state(size_t index) const { return reinterpret_cast<T*>(block.states[index]); }
+  HWY_INLINE T* state(size_t index) const { return reinterpret_cast<T*>(block.states[index]); }
   T* const w;
   const T* const g;
   const Block& block;

@@ -2,15 +2,15 @@
 
 #include <charconv>
 
+#include "base/module_file.hpp"
 #include "transport/http/module.hpp"
-#include "transport/module_file.hpp"
 
 namespace mv::transport {
 
 namespace {
 
 base::Result<StartHttp> load_module() {
-  const auto start = load_from_module(kHttpModuleFile, kHttpModuleEntry, "metrics");
+  const auto start = base::load_from_module(kHttpModuleFile, kHttpModuleEntry, "metrics");
   if (!start.ok()) return start.status();
   return reinterpret_cast<StartHttp>(start.value());
 }

@@ -1,6 +1,6 @@
 #include "transport/tls/tls.hpp"
 
-#include "transport/module_file.hpp"
+#include "base/module_file.hpp"
 
 namespace mv::transport {
 
@@ -27,7 +27,7 @@ wire::Tls demand_of(TlsMode mode, bool beyond_loopback) {
 }
 
 base::Result<std::shared_ptr<TlsContext>> make_tls(const TlsFiles& files) {
-  static const base::Result<void*> kEntry = load_from_module(kTlsModuleFile, kTlsModuleEntry, "tls");
+  static const base::Result<void*> kEntry = base::load_from_module(kTlsModuleFile, kTlsModuleEntry, "tls");
   if (!kEntry.ok())
     return base::error(
         MV_ENOSYS,

@@ -41,7 +41,7 @@ HWY_INLINE hn::Vec<D> clipped(D tag, hn::Vec<D> value, hn::TFromD<D> most) {
 /// The preparation of a gradient: rescale_grad, clip_gradient and weight decay.
 template <typename T>
 struct Gradient {
-  explicit Gradient(const double* n)
+  HWY_INLINE explicit Gradient(const double* n)
       : rescale(static_cast<T>(n[kRescale])), decay(static_cast<T>(n[kDecay])), most(static_cast<T>(n[kClip])) {}
 
   /// clip(rescale_grad g)
@@ -69,7 +69,7 @@ struct Gradient {
 /// An exponential moving average: keep old + (1 - keep) fresh. 1 - keep is computed in T's precision.
 template <typename T>
 struct Mean {
-  explicit Mean(double keep) : keep(static_cast<T>(keep)), take(T(1) - static_cast<T>(keep)) {}
+  HWY_INLINE explicit Mean(double keep) : keep(static_cast<T>(keep)), take(T(1) - static_cast<T>(keep)) {}
   template <class D>
   HWY_INLINE hn::Vec<D> of(D tag, hn::Vec<D> old, hn::Vec<D> fresh) const {
     return hn::Add(hn::Mul(hn::Set(tag, keep), old), hn::Mul(hn::Set(tag, take), fresh));
@@ -77,8 +77,13 @@ struct Mean {
   const T keep, take;
 };
 
-/// Elements of a temporary array that is processed at a time: it stays in the L1 cache.
+/// Elements of a temporary array that is processed at a time: it stays in the L1 cache. std::min() takes size_t{kAtOnce},
+/// because a device has its value but no object.
+#ifdef MV_ONE_LANE
+inline constexpr size_t kAtOnce = 32;  // a device computes single elements, or those that one batch of random numbers serves
+#else
 inline constexpr size_t kAtOnce = 1024;
+#endif
 
 /// load() of floats or doubles as the tag's type, which must not be narrower.
 template <class D, typename T>
@@ -103,10 +108,14 @@ class Squares {
     std::memcpy(rest, values + whole, (count - whole) * sizeof(T));
     add_lanes(rest, kLanes);
   }
-  double total() const { return std::accumulate(lanes_, lanes_ + kLanes, 0.0); }
+  HWY_INLINE double total() const { return std::accumulate(lanes_, lanes_ + kLanes, 0.0); }
 
  private:
+#ifdef MV_ONE_LANE
+  static constexpr size_t kLanes = 1;
+#else
   static constexpr size_t kLanes = 16;
+#endif
 
   template <typename T>
   HWY_INLINE void add_lanes(const T* values, size_t count) {

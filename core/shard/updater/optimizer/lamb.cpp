@@ -16,7 +16,7 @@ enum : size_t { kGrow1 = kOwn + 6, kGrow2 };
 /// The step before scaling.
 template <typename T>
 struct LambStep {
-  explicit LambStep(const double* n)
+  HWY_INLINE explicit LambStep(const double* n)
       : grow1(static_cast<T>(n[kGrow1])),
         grow2(static_cast<T>(n[kGrow2])),
         epsilon(static_cast<T>(n[kOwn + 2])),
@@ -58,7 +58,7 @@ HWY_INLINE void lamb_measure(const double* n, const Block& block, double* sums) 
   alignas(64) T steps[kAtOnce];
   for (size_t done = 0; done < block.count; done += kAtOnce) {
     Block some = block;
-    some.count = std::min(kAtOnce, block.count - done);
+    some.count = std::min(size_t{kAtOnce}, block.count - done);
     T* const ms = a.state(0) + done;
     T* const vs = a.state(1) + done;
     each<T>(some, [&](auto tag, size_t i) HWY_ATTR {

@@ -17,7 +17,7 @@ enum : size_t { kStrategy = kOwn + 2, kScale = kOwn + 4, kActs = kOwn + 8, kFact
 /// The arrays, and the mean of the summed gradients, including this update's.
 template <typename T>
 struct LbsgdState {
-  LbsgdState(const double* n, const Block& block)
+  HWY_INLINE LbsgdState(const double* n, const Block& block)
       : a(block),
         speeds(n[kOwn] != 0 ? a.state(0) : nullptr),
         sums(n[kScale] > 1 ? a.state(n[kOwn] != 0 ? 1 : 0) : nullptr),
@@ -70,7 +70,7 @@ HWY_INLINE void lbsgd_measure(const double* n, const Block& block, double* sums)
   alignas(64) T means[kAtOnce];
   for (size_t done = 0; done < block.count; done += kAtOnce) {
     Block some = block;
-    some.count = std::min(kAtOnce, block.count - done);
+    some.count = std::min(size_t{kAtOnce}, block.count - done);
     each<T>(some, [&](auto tag, size_t i) HWY_ATTR { store(state.mean(tag, done + i), tag, means + i); });
     w2.add(state.a.w + done, some.count);
     g2.add(means, some.count);

@@ -27,7 +27,7 @@ HWY_INLINE hn::Vec<D> polynomial(D tag, hn::Vec<D> x, float first, Rest... rest)
 /// approximations with an error below 1e-6.
 class Noise {
  public:
-  explicit Noise(uint64_t key) : key0_(static_cast<uint32_t>(base::mix(key))), key1_(static_cast<uint32_t>(base::mix(key) >> 32)) {}
+  HWY_INLINE explicit Noise(uint64_t key) : key0_(static_cast<uint32_t>(base::mix(key))), key1_(static_cast<uint32_t>(base::mix(key) >> 32)) {}
 
   /// Writes the numbers of `batches` batches, of which the first begins with element `first`. Each step is done for all
   /// batches before the next step, so that the processor overlaps the latencies of different batches. Calls before(i)
@@ -117,9 +117,13 @@ class Noise {
 /// Prefetches a batch of elements kAtOnce ahead, if the block has them, so that memory works while numbers are drawn.
 template <bool kWrite, typename T>
 HWY_INLINE void ask_for(const T* elements, size_t count) {
+#ifdef MV_ONE_LANE
+  (void)elements, (void)count;  // a device has other threads instead
+#else
   constexpr size_t kLine = 64 / sizeof(T);
   if (count < kAtOnce + kBatch) return;
   for (size_t i = 0; i < kBatch; i += kLine) __builtin_prefetch(elements + kAtOnce + i, kWrite);
+#endif
 }
 
 template <typename T>

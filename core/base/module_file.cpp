@@ -1,12 +1,12 @@
-#include "transport/module_file.hpp"
+#include "base/module_file.hpp"
 
 #include <dlfcn.h>
 
 #include <string_view>
 
-namespace mv::transport {
+namespace mv::base {
 
-base::Result<void*> load_from_module(const char* file, const char* entry, const char* what) {
+Result<void*> load_from_module(const char* file, const char* entry, const char* what) {
   Dl_info here{};
   std::string beside;
   if (dladdr(reinterpret_cast<const void*>(&load_from_module), &here) != 0 && here.dli_fname != nullptr) {
@@ -19,16 +19,14 @@ base::Result<void*> load_from_module(const char* file, const char* entry, const 
   if (module == nullptr) module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const char* last = dlerror();
-    return base::error(MV_ENOSYS,
-                       "{}: the module {} can't be loaded; install it beside the library, or leave the setting out: {}",
-                       what, file,
-                       !why.empty()      ? why.c_str()
-                       : last != nullptr ? last
-                                         : "unknown");
+    return error(MV_ENOSYS, "{}: the module {} can't be loaded; install it beside the library, or leave the setting out: {}", what, file,
+                 !why.empty()      ? why.c_str()
+                 : last != nullptr ? last
+                                   : "unknown");
   }
   void* const found = dlsym(module, entry);  // the module stays loaded: it may have threads
-  if (found == nullptr) return base::error(MV_ENOSYS, "{}: {} is not a module of this library", what, file);
+  if (found == nullptr) return error(MV_ENOSYS, "{}: {} is not a module of this library", what, file);
   return found;
 }
 
-}  // namespace mv::transport
+}  // namespace mv::base

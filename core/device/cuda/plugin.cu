@@ -1,0 +1,262 @@
+// The plug-in for NVIDIA's devices: memory, copies, streams and events of the CUDA runtime, and the kernels of work.h.
+// Links the runtime statically, so that it needs nothing but the driver, and says so where there is none.
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+#include "device/cuda/blas.hpp"
+#include "device/dispatch.hpp"
+
+namespace mv::device::cuda {
+
+namespace {
+
+constexpr int kMostDevices = 64;
+constexpr int kThreads = 256;
+
+/// A sentence about a failed call of CUDA, which names what to do.
+mv_status tell(int32_t device, cudaError_t error, const char* what) {
+  int driver = 0;
+  cudaGetLastError();  // errors that are not sticky are told once
+  switch (error) {
+    case cudaErrorInsufficientDriver:
+    case cudaErrorStubLibrary:
+      if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        return fail(
+            MV_ENOSYS,
+            "there is no NVIDIA driver on this machine, or the container does not show it: install it (CUDA %d.%d needs it), or go on with the CPU",
+            CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+      return fail(MV_ENOSYS,
+                  "the NVIDIA driver is too old: it is for CUDA %d.%d, this plug-in is of CUDA %d.%d; install a newer driver, or build the plug-in "
+                  "with an older CUDA",
+                  driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    case cudaErrorNoDevice:
+      return fail(MV_ENOSYS, "the NVIDIA driver finds no device: look at `nvidia-smi`, and at CUDA_VISIBLE_DEVICES; the CPU goes on");
+    case cudaErrorInitializationError:
+      return fail(
+          MV_ENOSYS,
+          "%s: CUDA can't be initialized (%s); in a forked child it can't be used at all: begin the child's program anew, as with multiprocessing's "
+          "\"spawn\"",
+          what, cudaGetErrorString(error));
+    case cudaErrorNoKernelImageForDevice:
+      return fail(MV_ENOSYS, "%s: the plug-in has no code for this device: its architectures are those of CMake's CMAKE_CUDA_ARCHITECTURES", what);
+    case cudaErrorMemoryAllocation:
+      return fail(MV_ENOMEM, "%s: out of memory; free tensors of cuda:%d, or use smaller ones", what, device);
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidDevice:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorNotReady:
+      return fail(MV_EINVAL, "%s: %s", what, cudaGetErrorString(error));
+    default:
+      return fail(MV_ESYSTEM,
+                  "%s: %s (%s); after such an error the device is lost for this process: save what is on the host, and restart; `compute-sanitizer` "
+                  "finds the cause. "
+                  "The CPU goes on",
+                  what, cudaGetErrorString(error), cudaGetErrorName(error));
+  }
+}
+
+/// Makes the device current for the calling thread. The first call for a device sets up its pool, which keeps freed memory,
+/// and its peers.
+mv_status use(int32_t device) {
+  static std::once_flag ready[kMostDevices];
+  if (device < 0 || device >= kMostDevices) return fail(MV_EINVAL, "no device has the number %d", device);
+  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return tell(device, error, "cudaSetDevice");
+  std::call_once(ready[device], [device] {
+    cudaMemPool_t pool = nullptr;
+    uint64_t all = UINT64_MAX;
+    if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all);
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
+    for (int peer = 0; peer < devices; ++peer) {
+      int can = 0;
+      if (peer == device || cudaDeviceCanAccessPeer(&can, peer, device) != cudaSuccess || can == 0) continue;
+      const cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, peer}, cudaMemAccessFlagsProtReadWrite};
+      if (pool != nullptr) cudaMemPoolSetAccess(pool, &access, 1);
+    }
+    cudaGetLastError();  // without peers, copies go through the host
+  });
+  return MV_OK;
+}
+
+cudaStream_t of(mv_device_stream stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t of_event(mv_device_event event) { return static_cast<cudaEvent_t>(event); }
+
+/// call() -> cudaError_t, with the device current.
+template <typename Call>
+mv_status on(int32_t device, const char* what, const Call& call) {
+  if (const mv_status status = use(device); status != MV_OK) return status;
+  const cudaError_t error = call();
+  return error == cudaSuccess ? MV_OK : tell(device, error, what);
+}
+
+mv_status count(int32_t* devices) {
+  int found = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&found); error != cudaSuccess) return tell(0, error, "cudaGetDeviceCount");
+  *devices = found < kMostDevices ? found : kMostDevices;
+  return found > 0 ? MV_OK : tell(0, cudaErrorNoDevice, "cudaGetDeviceCount");
+}
+
+mv_status describe(int32_t device, mv_device_about* about) {
+  cudaDeviceProp properties{};
+  int driver = 0;
+  size_t unused = 0, all = 0;
+  *about = {};
+  const mv_status status = on(device, "cudaGetDeviceProperties", [&] {
+    cudaDriverGetVersion(&driver);
+    const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+    return error == cudaSuccess ? cudaMemGetInfo(&unused, &all) : error;
+  });
+  if (status != MV_OK) return status;
+  std::snprintf(about->name, sizeof about->name, "%.95s", properties.name);
+  if (cudaDeviceGetPCIBusId(about->bus, sizeof about->bus, device) != cudaSuccess) about->bus[0] = '\0';
+  std::snprintf(about->driver, sizeof about->driver, "for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+  std::snprintf(about->runtime, sizeof about->runtime, "CUDA %d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  about->memory = all;
+  about->unused = unused;
+  about->major = properties.major;
+  about->minor = properties.minor;
+  about->processors = properties.multiProcessorCount;
+  return MV_OK;
+}
+
+mv_status reaches(int32_t device, int32_t peer, int32_t* reaches) {
+  return on(device, "cudaDeviceCanAccessPeer", [&] { return cudaDeviceCanAccessPeer(reaches, device, peer); });
+}
+
+mv_status stream_make(int32_t device, mv_device_stream* stream) {
+  cudaStream_t made = nullptr;
+  const mv_status status = on(device, "cudaStreamCreate", [&] { return cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking); });
+  *stream = made;
+  return status;
+}
+mv_status stream_free(int32_t device, mv_device_stream stream) {
+  forget_blas(stream);
+  return on(device, "cudaStreamDestroy", [&] { return cudaStreamDestroy(of(stream)); });
+}
+mv_status stream_wait(int32_t device, mv_device_stream stream) {
+  return on(device, "cudaStreamSynchronize", [&] { return cudaStreamSynchronize(of(stream)); });
+}
+
+mv_status event_make(int32_t device, mv_device_event* event) {
+  cudaEvent_t made = nullptr;
+  const mv_status status = on(device, "cudaEventCreate", [&] { return cudaEventCreate(&made); });
+  *event = made;
+  return status;
+}
+mv_status event_free(int32_t device, mv_device_event event) {
+  return on(device, "cudaEventDestroy", [&] { return cudaEventDestroy(of_event(event)); });
+}
+mv_status event_record(int32_t device, mv_device_event event, mv_device_stream stream) {
+  return on(device, "cudaEventRecord", [&] { return cudaEventRecord(of_event(event), of(stream)); });
+}
+mv_status event_order(int32_t device, mv_device_stream stream, mv_device_event event) {
+  return on(device, "cudaStreamWaitEvent", [&] { return cudaStreamWaitEvent(of(stream), of_event(event), 0); });
+}
+mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
+  float measured = 0;
+  cudaError_t error = cudaEventSynchronize(of_event(to));
+  if (error == cudaSuccess) error = cudaEventElapsedTime(&measured, of_event(from), of_event(to));
+  *millis = measured;
+  return error == cudaSuccess ? MV_OK : tell(0, error, "cudaEventElapsedTime");
+}
+
+mv_status allocate(int32_t device, mv_device_stream stream, uint64_t bytes, void** memory) {
+  if (const mv_status status = use(device); status != MV_OK) return status;
+  const cudaError_t error = cudaMallocAsync(memory, bytes, of(stream));
+  if (error != cudaErrorMemoryAllocation) return error == cudaSuccess ? MV_OK : tell(device, error, "cudaMallocAsync");
+  cudaGetLastError();
+  size_t unused = 0, all = 0;
+  cudaMemGetInfo(&unused, &all);
+  return fail(MV_ENOMEM, "%llu MiB asked, %llu of %llu MiB are free on cuda:%d: free tensors, or use smaller ones",
+              static_cast<unsigned long long>(bytes >> 20), static_cast<unsigned long long>(unused >> 20), static_cast<unsigned long long>(all >> 20),
+              device);
+}
+mv_status release(int32_t device, mv_device_stream stream, void* memory) {
+  return on(device, "cudaFreeAsync", [&] { return cudaFreeAsync(memory, of(stream)); });
+}
+mv_status pin(uint64_t bytes, void** memory) {
+  const cudaError_t error = cudaHostAlloc(memory, bytes, cudaHostAllocPortable);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return fail(MV_ENOMEM, "the host can't pin %llu MiB: see `ulimit -l`, and the free memory", static_cast<unsigned long long>(bytes >> 20));
+  }
+  return error == cudaSuccess ? MV_OK : tell(0, error, "cudaHostAlloc");
+}
+mv_status unpin(void* memory) {
+  const cudaError_t error = cudaFreeHost(memory);
+  return error == cudaSuccess ? MV_OK : tell(0, error, "cudaFreeHost");
+}
+/// Unified addressing tells CUDA where the two are.
+mv_status copy(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes) {
+  return on(device, "cudaMemcpyAsync", [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, of(stream)); });
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kThreads) run(const __grid_constant__ Body body) {
+  body(blockIdx.x, threadIdx.x, blockDim.x);
+}
+
+mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes) {
+  if (const mv_status status = use(device); status != MV_OK) return status;
+  bool is_known = false;
+  const mv_status status = dispatch(kernel, work, bytes, [&](const auto& body) {
+    is_known = true;
+    if (body.tiles() > INT32_MAX) return fail(MV_ERANGE, "the array is too long for one launch");
+    run<<<static_cast<uint32_t>(body.tiles()), kThreads, 0, of(stream)>>>(body);
+    const cudaError_t error = cudaPeekAtLastError();
+    return error == cudaSuccess ? MV_OK : tell(device, error, "launch");
+  });
+  return status == MV_OK || is_known ? status : fail(status, "%s", kUnknownWork);
+}
+
+mv_status blas(int32_t device, mv_device_stream stream, const mv_device_blas* work) {
+  const mv_status status = use(device);
+  return status == MV_OK ? run_blas(stream, *work) : status;
+}
+
+thread_local char last_error[512];
+const char* error() { return last_error; }
+
+constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
+                                      sizeof(mv_device_plugin),
+                                      "cuda",
+                                      error,
+                                      count,
+                                      describe,
+                                      reaches,
+                                      stream_make,
+                                      stream_free,
+                                      stream_wait,
+                                      event_make,
+                                      event_free,
+                                      event_record,
+                                      event_order,
+                                      event_millis,
+                                      allocate,
+                                      release,
+                                      pin,
+                                      unpin,
+                                      copy,
+                                      launch,
+                                      blas};
+
+}  // namespace
+
+mv_status fail(mv_status status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(last_error, sizeof last_error, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+}  // namespace mv::device::cuda
+
+extern "C" __attribute__((visibility("default"))) const mv_device_plugin* polyverso_device_plugin(uint32_t interface) {
+  return interface == MV_DEVICE_INTERFACE ? &mv::device::cuda::kPlugin : nullptr;
+}

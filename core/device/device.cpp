@@ -1,0 +1,126 @@
+#include "device/device.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "base/module_file.hpp"
+
+namespace mv::device {
+
+namespace {
+
+base::Result<void*> find_entry(const std::string& path) {
+  if (path.empty()) return base::load_from_module(kPluginFile, MV_DEVICE_ENTRY, "devices");
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* why = module == nullptr ? dlerror() : nullptr;
+  if (module == nullptr) return base::error(MV_ENOSYS, "{} can't be loaded: {}", path, why != nullptr ? why : "unknown");
+  void* const entry = dlsym(module, MV_DEVICE_ENTRY);  // the module stays loaded: its devices have threads
+  if (entry == nullptr) return base::error(MV_ENOSYS, "{} is no plug-in for devices: it has no {}()", path, MV_DEVICE_ENTRY);
+  return entry;
+}
+
+}  // namespace
+
+base::Result<Plugin> load_plugin(const std::string& path) {
+  const auto entry = find_entry(path);
+  if (!entry.ok())
+    return base::error(
+        MV_ENOSYS,
+        "there are no devices in this process: {}; build the plug-in with `make cuda`, and name its file in {} unless it is beside the "
+        "library ({})",
+        path.empty() ? "the plug-in is missing" : "the plug-in does not work", kPluginVariable, entry.status().text());
+  const Plugin plugin = reinterpret_cast<mv_device_entry>(entry.value())(MV_DEVICE_INTERFACE);
+  if (plugin == nullptr || plugin->interface != MV_DEVICE_INTERFACE || plugin->size != sizeof(mv_device_plugin))
+    return base::error(MV_EVERSION, "the plug-in {} is of another version than the library, which needs interface {}: install both from one build",
+                       path.empty() ? kPluginFile : path, MV_DEVICE_INTERFACE);
+  return plugin;
+}
+
+base::Result<Plugin> the_plugin() {
+  static const base::Result<Plugin> kPlugin = [] {
+    const char* const given = std::getenv(kPluginVariable);
+    return load_plugin(given != nullptr ? given : "");
+  }();
+  return kPlugin;
+}
+
+base::Result<Device> Device::open(Plugin plugin, int32_t number) {
+  int32_t devices = 0;
+  if (const mv_status status = plugin->count(&devices); status != MV_OK) return base::Status(status, plugin->error());
+  if (number >= 0 && number < devices) return Device(plugin, number);
+  return base::error(MV_ENOTFOUND, "there is no {}:{}: this process has {} of its devices, {}:0 to {}:{}", plugin->name, number, devices,
+                     plugin->name, plugin->name, devices - 1);
+}
+
+std::string Device::name() const { return fmt::format("{}:{}", plugin_->name, number_); }
+
+base::Status Device::check(mv_status status, const char* what) const {
+  return status == MV_OK ? base::Status() : base::error(status, "{}: {}: {}", name(), what, plugin_->error());
+}
+
+base::Result<mv_device_about> Device::describe() const {
+  mv_device_about about{};
+  if (auto status = check(plugin_->describe(number_, &about), "describe"); !status.ok()) return status;
+  return about;
+}
+
+base::Result<Stream> Stream::make(const Device& device) {
+  mv_device_stream handle = nullptr;
+  if (auto status = device.check(device.plugin().stream_make(device.number(), &handle), "make a stream"); !status.ok()) return status;
+  return Stream(device, handle);
+}
+
+Stream::~Stream() {
+  if (handle_ != nullptr) device_.plugin().stream_free(device_.number(), handle_);
+}
+
+base::Status Stream::copy(void* to, const void* from, size_t bytes) const {
+  if (bytes == 0) return {};
+  return device_.check(device_.plugin().copy(device_.number(), handle_, to, from, bytes), "copy");
+}
+
+base::Status Stream::wait() const { return device_.check(device_.plugin().stream_wait(device_.number(), handle_), "wait"); }
+
+base::Status Stream::launch(mv_device_kernel kernel, const void* work, size_t bytes) const {
+  constexpr const char* kNames[] = {
+#define XX(number, name) #name,
+      MV_DEVICE_KERNELS(XX)
+#undef XX
+  };
+  return device_.check(device_.plugin().launch(device_.number(), handle_, kernel, work, bytes), kNames[kernel]);
+}
+
+base::Status Stream::blas(const mv_device_blas& work) const {
+  return device_.check(device_.plugin().blas(device_.number(), handle_, &work), work.is_sum != 0 ? "geam" : "gemm");
+}
+
+base::Result<Memory> Memory::make(const Stream& stream, size_t bytes) {
+  const Device& device = stream.device();
+  void* data = nullptr;
+  if (bytes > 0)
+    if (auto status = device.check(device.plugin().allocate(device.number(), stream.handle(), bytes, &data), "allocate"); !status.ok()) return status;
+  return Memory(stream, data, bytes);
+}
+
+base::Result<Memory> Memory::of(const Stream& stream, const void* from, size_t bytes) {
+  auto made = make(stream, bytes);
+  if (!made.ok()) return made;
+  if (auto status = stream.copy(made.value().as(), from, bytes); !status.ok()) return status;
+  return made;
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(stream_, other.stream_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Memory::~Memory() {
+  if (data_ == nullptr) return;
+  const Device& device = stream_->device();
+  device.plugin().release(device.number(), stream_->handle(), data_);
+}
+
+}  // namespace mv::device

@@ -1,0 +1,100 @@
+#pragma once
+// Devices: plug-ins, and what the library makes with their tables. Every failure is a Status that names what to do; the
+// processor's side of the library never depends on a device.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/result.hpp"
+#include "device/plugin.h"
+#include "device/work.h"
+
+namespace mv::device {
+
+/// The environment variable with the path of a plug-in.
+inline constexpr const char* kPluginVariable = "POLYVERSO_DEVICE_PLUGIN";
+inline constexpr const char* kPluginFile = "libpolyverso_cuda.so";
+
+using Plugin = const mv_device_plugin*;
+
+/// Loads the plug-in at `path`, which stays loaded; "": the one beside the library. MV_ENOSYS if it is missing, if it needs
+/// a library that is missing, or if its interface is of another version.
+base::Result<Plugin> load_plugin(const std::string& path);
+/// The plug-in of this process, loaded by the first call: kPluginVariable, or the one beside the library.
+base::Result<Plugin> the_plugin();
+
+/// One device. Copies are the same device.
+class Device {
+ public:
+  /// Checks that the plug-in has this device: MV_ENOSYS if it has none, MV_ENOTFOUND for another number.
+  static base::Result<Device> open(Plugin plugin, int32_t number);
+
+  const mv_device_plugin& plugin() const { return *plugin_; }
+  int32_t number() const { return number_; }
+  /// "cuda:0"
+  std::string name() const;
+  /// The error of a failed call of the plug-in; ok() if it has not failed.
+  base::Status check(mv_status status, const char* what) const;
+  base::Result<mv_device_about> describe() const;
+
+  bool operator==(const Device&) const = default;
+
+ private:
+  Device(Plugin plugin, int32_t number) : plugin_(plugin), number_(number) {}
+  Plugin plugin_;
+  int32_t number_;
+};
+
+/// A stream of a device: its work is done in order. One thread at a time.
+class Stream {
+ public:
+  static base::Result<Stream> make(const Device& device);
+  Stream(Stream&& other) noexcept : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&&) = delete;
+  ~Stream();
+
+  const Device& device() const { return device_; }
+  mv_device_stream handle() const { return handle_; }
+
+  base::Status copy(void* to, const void* from, size_t bytes) const;
+  /// Waits for the work, and returns its errors.
+  base::Status wait() const;
+  template <typename Work>
+  base::Status launch(mv_device_kernel kernel, const Work& work) const {
+    return launch(kernel, &work, sizeof(work));
+  }
+  base::Status blas(const mv_device_blas& work) const;
+
+ private:
+  Stream(const Device& device, mv_device_stream handle) : device_(device), handle_(handle) {}
+  base::Status launch(mv_device_kernel kernel, const void* work, size_t bytes) const;
+  Device device_;
+  mv_device_stream handle_;
+};
+
+/// Memory of a device, in the order of a stream, which must outlive it.
+class Memory {
+ public:
+  static base::Result<Memory> make(const Stream& stream, size_t bytes);
+  /// A copy of the host's bytes.
+  static base::Result<Memory> of(const Stream& stream, const void* from, size_t bytes);
+  Memory(Memory&& other) noexcept : stream_(other.stream_), data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  Memory& operator=(Memory&& other) noexcept;
+  ~Memory();
+
+  size_t bytes() const { return bytes_; }
+  template <typename T = void>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  Memory(const Stream& stream, void* data, size_t bytes) : stream_(&stream), data_(data), bytes_(bytes) {}
+  const Stream* stream_;
+  void* data_;
+  size_t bytes_;
+};
+
+}  // namespace mv::device

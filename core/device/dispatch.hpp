@@ -1,0 +1,192 @@
+#pragma once
+// From a kernel's number and struct to its body: the same in every plug-in.
+
+#include "device/bodies.hpp"
+
+namespace mv::device {
+
+/// The text of an error; launch() of a plug-in gives it to the library.
+inline constexpr const char* kUnknownWork = "the plug-in has no kernel for this: library and plug-in are of different builds; install them together";
+
+template <int kFirst, int kLast, typename Work>
+mv_status with_op(int32_t op, const Work& work) {
+  if (op == kFirst) return work(std::integral_constant<int, kFirst>());
+  if constexpr (kFirst < kLast)
+    return with_op<kFirst + 1, kLast>(op, work);
+  else
+    return MV_EINVAL;
+}
+inline bool is_element(mv_dtype dtype) { return dtype > MV_RAW && dtype <= MV_I8; }
+
+template <typename Run>
+mv_status dispatch(const mv_device_fill& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.count, Fill<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_range& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.count, Range<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_cast& work, const Run& run) {
+  if (!is_element(work.to)) return MV_EINVAL;
+  return math::with_element(work.to, [&]<typename To>(To) {
+    return math::with_element(work.from, [&]<typename From>(From) { return run(over(work.count, Cast<To, From>{work})); });
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_arrange& work, const Run& run) {
+  if (work.dims > MV_MAX_DIMS) return MV_EINVAL;
+  if (work.size == 1) return run(over(work.count, Arrange<uint8_t>{work}));
+  if (work.size == 2) return run(over(work.count, Arrange<uint16_t>{work}));
+  if (work.size == 4) return run(over(work.count, Arrange<uint32_t>{work}));
+  return work.size == 8 ? run(over(work.count, Arrange<uint64_t>{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_unary& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) {
+    constexpr int kLast = std::is_integral_v<Computed<T>> ? MV_ABS : MV_LOG;
+    return with_op<MV_NEG, kLast>(work.op, [&]<int kOp>(std::integral_constant<int, kOp>) { return run(over(work.count, Unary<T, kOp>{work})); });
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_binary& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) {
+    return with_op<MV_ADD, MV_GE>(work.op, [&]<int kOp>(std::integral_constant<int, kOp>) -> mv_status {
+      if constexpr (kOp == MV_DIV && std::is_integral_v<Computed<T>>)
+        return MV_EINVAL;
+      else
+        return run(over(work.count, Binary<T, kOp>{work}));
+    });
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_axpy& work, const Run& run) {
+  // Floats of any two dtypes, where y is not the narrower one, and integers of one.
+  return math::with_element(work.dtype, [&]<typename T>(T) -> mv_status {
+    if (work.x_dtype == work.dtype) return run(over(work.count, Axpy<T, T>{work}));
+    if constexpr (std::is_floating_point_v<T>) {
+      if (math::is_half(work.x_dtype))
+        return math::with_half(work.x_dtype, [&]<typename Half>(Half) { return run(over(work.count, Axpy<T, Half>{work})); });
+      if (work.x_dtype == MV_F32) return run(over(work.count, Axpy<T, float>{work}));
+    }
+    return MV_EINVAL;
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_mix& work, const Run& run) {
+  if (!math::is_floating(work.dtype)) return MV_EINVAL;
+  return math::with_floating(work.dtype, [&]<typename T>(T) { return run(over(work.count, Mix<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_merge& work, const Run& run) {
+  if (work.source_count == 0 || work.source_count > MV_DEVICE_SOURCES) return MV_EINVAL;
+  return math::with_element(work.dtype, [&]<typename T>(T) {
+    constexpr int kLast = std::is_integral_v<Computed<T>> ? MV_DEVICE_MERGE_MAX : MV_DEVICE_MERGE_MEAN;
+    return with_op<MV_DEVICE_MERGE_SUM, kLast>(work.op,
+                                               [&]<int kOp>(std::integral_constant<int, kOp>) { return run(over(work.count, Merge<T, kOp>{work})); });
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_random& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) -> mv_status {
+    const uint64_t blocks = parts(work.count, 2);
+    if (work.is_normal == 0) return run(over(blocks, Random<T, false>{work}));
+    if constexpr (std::is_integral_v<Computed<T>>)
+      return MV_EINVAL;
+    else
+      return run(over(blocks, Random<T, true>{work}));
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_sum& work, const Run& run) {
+  const uint64_t chunks = work.outer * parts(work.along, kChunk);
+  if (work.stage == MV_DEVICE_SUM_CHUNKS) return run(over_large(work.outer * work.along, SumChunks{work}));
+  if (work.stage == MV_DEVICE_SUM_PAIRS) return run(over_large(chunks, SumPairs{work}));
+  return math::with_element(work.dtype, [&]<typename T>(T) -> mv_status {
+    if (work.stage == MV_DEVICE_SUM_LANES) return run(over_large(chunks * kLanes, SumLanes<T>{work}));
+    if (work.stage == MV_DEVICE_SUM_COLUMNS) return run(over_large(work.outer * work.inner, SumColumns<T>{work}));
+    if constexpr (std::is_floating_point_v<T>)
+      if (work.stage == MV_DEVICE_SUM_FINISH) return run(over(work.outer * work.inner, SumFinish<T>{work}));
+    return MV_EINVAL;
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_fold& work, const Run& run) {
+  const uint64_t items = work.outer * parts(work.along, kChunk) * work.inner;
+  return math::with_element(work.dtype, [&]<typename T>(T) -> mv_status {
+    if (work.op != MV_SUM) return run(over_large(items, FoldExtremes<T>{work}));
+    if constexpr (std::is_integral_v<Computed<T>>)
+      return run(over_large(items, FoldSum<T>{work}));
+    else
+      return MV_EINVAL;
+  });
+}
+template <typename T, typename Formula, typename Run>
+mv_status dispatch_formula(const mv_device_update& work, const Run& run) {
+  if (work.stage == MV_DEVICE_APPLY) return run(Update<T, Formula, false>{work});
+  if constexpr (Formula::kHasSums)
+    if (work.stage == MV_DEVICE_MEASURE) return run(Update<T, Formula, true>{work});
+  return MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_update& work, const Run& run) {
+  if (work.stage == MV_DEVICE_GATHER_TILES) return run(over_large(work.tiles * 2, GatherTiles{work}));
+  if (work.stage == MV_DEVICE_GATHER_KEYS) return run(over_large(work.key_count * 2, GatherKeys{work}));
+  if ((work.dtype != MV_F32 && work.dtype != MV_F64) || !math::is_floating(work.gradient_dtype)) return MV_EINVAL;
+  return math::with_float(work.dtype, [&]<typename T>(T) -> mv_status {
+    switch (work.formula) {
+#define XX(number, text, function, batch, has_sums) \
+  case MV_DEVICE_FORMULA_##number:                  \
+    return dispatch_formula<T, Formula##number>(work, run);
+      MV_DEVICE_FORMULAS(XX)
+#undef XX
+      default:
+        return MV_EINVAL;
+    }
+  });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_encode_bits& work, const Run& run) {
+  if (work.bits == 1) return run(over_large(parts(work.count, 32), EncodeBits<1>{work}));
+  return work.bits == 2 ? run(over_large(parts(work.count, 16), EncodeBits<2>{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_decode_bits& work, const Run& run) {
+  if (work.bits == 1) return run(over(work.count, DecodeBits<1>{work}));
+  return work.bits == 2 ? run(over(work.count, DecodeBits<2>{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_encode_half& work, const Run& run) {
+  if (!math::is_half(work.dtype)) return MV_EINVAL;
+  return math::with_half(work.dtype, [&]<typename T>(T) { return run(over(work.count, EncodeHalf<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_scale_int8& work, const Run& run) {
+  return work.block > 0 ? run(over_large(parts(work.count, work.block), ScaleInt8{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_encode_int8& work, const Run& run) {
+  return work.block > 0 ? run(over(work.count, EncodeInt8{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_decode_int8& work, const Run& run) {
+  return work.block > 0 ? run(over(work.count, DecodeInt8{work})) : MV_EINVAL;
+}
+
+/// Calls run(body) -> mv_status with the body of a kernel, which has tiles() > 0. MV_EINVAL if there is none.
+template <typename Run>
+mv_status dispatch(uint32_t kernel, const void* work, uint64_t bytes, const Run& run) {
+  const auto unless_empty = [&](const auto& body) -> mv_status { return body.tiles() > 0 ? run(body) : MV_OK; };
+  switch (kernel) {
+#define XX(number, name)                                     \
+  case MV_DEVICE_##number:                                   \
+    if (bytes != sizeof(mv_device_##name)) return MV_EINVAL; \
+    return dispatch(*static_cast<const mv_device_##name*>(work), unless_empty);
+    MV_DEVICE_KERNELS(XX)
+#undef XX
+    default:
+      return MV_EINVAL;
+  }
+}
+
+}  // namespace mv::device

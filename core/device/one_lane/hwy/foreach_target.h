@@ -1,0 +1,2 @@
+#pragma once
+// See highway.h beside this file: there is one target.

@@ -1,0 +1,267 @@
+#include "device/operations.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "tensor/dtype.hpp"
+
+namespace mv::device {
+
+namespace {
+
+/// A stage folds this many neighbours into one, or, the first one of a sum, has so many elements in a chunk.
+constexpr uint64_t kChunk = 512, kLanes = 16;
+
+uint64_t parts(uint64_t count, uint64_t size) { return count / size + (count % size != 0 ? 1 : 0); }
+
+/// Makes memory for `count` elements and launches a kernel into it.
+template <typename Work>
+base::Status launch_into(const Stream& stream, std::optional<Memory>& to, size_t bytes, mv_device_kernel kernel, Work& work) {
+  auto made = Memory::make(stream, bytes);
+  if (!made.ok()) return made.status();
+  work.out = made.value().as();
+  auto status = stream.launch(kernel, work);
+  to.emplace(std::move(made).value());
+  return status;
+}
+
+/// Replaces `along` doubles of each row by their pairwise sum.
+base::Status sum_pairs(const Stream& stream, uint64_t outer, uint64_t along, std::optional<Memory>& terms) {
+  auto total = Memory::make(stream, outer * sizeof(double));
+  if (!total.ok()) return total.status();
+  const double* rest = nullptr;
+  // A group that is not whole ends its level: these are added from the lowest level up. The last level is no whole group.
+  for (;;) {
+    mv_device_sum work{};
+    work.in = terms->as();
+    work.rest = rest;
+    work.rest_out = total.value().as();
+    work.outer = outer;
+    work.along = along;
+    work.inner = 1;
+    work.stage = MV_DEVICE_SUM_PAIRS;
+    work.op = MV_SUM;
+    work.dtype = MV_F64;
+    std::optional<Memory> sums;
+    const uint64_t whole = along / kChunk;
+    if (auto status = launch_into(stream, sums, std::max<uint64_t>(outer * whole, 1) * sizeof(double), MV_DEVICE_SUM, work); !status.ok())
+      return status;
+    if (along % kChunk != 0) rest = total.value().as<double>();
+    if (whole == 0) break;
+    terms = std::move(sums);
+    along = whole;
+  }
+  terms.emplace(std::move(total).value());
+  return {};
+}
+
+base::Status sum_floats(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out) {
+  const auto [outer, along, inner] = extent;
+  std::optional<Memory> sums;
+  mv_device_sum work{};
+  work.in = in;
+  work.outer = outer;
+  work.along = along;
+  work.inner = inner;
+  work.op = op;
+  work.dtype = dtype;
+  if (inner != 1 || along == 0) {
+    work.stage = MV_DEVICE_SUM_COLUMNS;
+    if (auto status = launch_into(stream, sums, outer * inner * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
+  } else {
+    const uint64_t chunks = parts(along, kChunk);
+    work.stage = MV_DEVICE_SUM_LANES;
+    if (auto status = launch_into(stream, sums, outer * chunks * kLanes * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
+    std::optional<Memory> of_chunks;
+    mv_device_sum next{};
+    next.in = sums->as();
+    next.outer = outer;
+    next.along = chunks;
+    next.inner = 1;
+    next.stage = MV_DEVICE_SUM_CHUNKS;
+    next.op = MV_SUM;
+    next.dtype = MV_F64;
+    if (auto status = launch_into(stream, of_chunks, outer * chunks * sizeof(double), MV_DEVICE_SUM, next); !status.ok()) return status;
+    sums = std::move(of_chunks);
+    if (auto status = sum_pairs(stream, outer, chunks, sums); !status.ok()) return status;
+  }
+  work.in = sums->as();
+  work.out = out;
+  work.stage = MV_DEVICE_SUM_FINISH;
+  work.dtype = tensor::is_floating(dtype) ? tensor::storage_dtype(dtype) : mv_dtype{MV_F64};
+  return stream.launch(MV_DEVICE_SUM, work);
+}
+
+/// Sums of integers, and extremes.
+base::Status fold(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out) {
+  const auto [outer, along, inner] = extent;
+  mv_device_fold work{};
+  work.in = in;
+  work.outer = outer;
+  work.along = along;
+  work.inner = inner;
+  work.op = op;
+  work.dtype = dtype;
+  const bool is_sum = op == MV_SUM, wants_position = op == MV_ARGMIN || op == MV_ARGMAX;
+  std::optional<Memory> values, places;
+  const uint64_t results = outer * inner;
+  do {
+    const uint64_t groups = std::max<uint64_t>(parts(work.along, kChunk), 1), items = groups * results;
+    auto positions = Memory::make(stream, is_sum ? 0 : items * sizeof(int64_t));
+    if (!positions.ok()) return positions.status();
+    work.positions_out = positions.value().as<int64_t>();
+    std::optional<Memory> next;
+    if (auto status = launch_into(stream, next, items * tensor::dtype_bytes(is_sum ? mv_dtype{MV_I64} : dtype), MV_DEVICE_FOLD, work); !status.ok())
+      return status;
+    values = std::move(next);
+    places.emplace(std::move(positions).value());
+    work.in = values->as();
+    work.positions = places->as<int64_t>();
+    work.along = groups;
+    if (is_sum) work.dtype = MV_I64;
+  } while (work.along > 1);
+  return wants_position ? stream.copy(out, places->as(), results * sizeof(int64_t))
+                        : stream.copy(out, values->as(), results * tensor::dtype_bytes(work.dtype));
+}
+
+struct Formula {
+  const char* name;
+  uint32_t number;
+  bool has_sums;
+};
+constexpr Formula kFormulas[] = {
+#define XX(number, text, function, batch, has_sums) {text, MV_DEVICE_FORMULA_##number, has_sums != 0},
+    MV_DEVICE_FORMULAS(XX)
+#undef XX
+};
+
+const Formula* find_formula(const shard::UpdaterSpec& spec) {
+  const auto found = std::ranges::find_if(kFormulas, [&](const Formula& one) { return spec.name == one.name; });
+  return found != std::end(kFormulas) ? &*found : nullptr;
+}
+/// The norms of mx.lbsgd are only needed by one of its strategies, but Updater::sums() tells that of a spec.
+bool measures(const shard::UpdaterSpec& spec, const Formula& formula) { return formula.has_sums && shard::make_updater(spec, MV_F32)->sums() > 0; }
+
+mv_device_key key_of(const shard::UpdaterSpec& spec, bool counts, const Target& target) {
+  mv_device_key key{};
+  key.values = target.values;
+  key.gradient = target.gradient;
+  key.backup = target.backup;
+  std::ranges::copy(target.states, key.states);
+  key.count = target.count;
+  key.first = target.first;
+  key.stream = target.step.stream;
+  if (counts)
+    std::ranges::copy(target.step.numbers, key.numbers);
+  else
+    std::ranges::copy(spec.parameters, key.numbers);
+  return key;
+}
+
+static_assert(shard::Step::kNumbers == MV_DEVICE_NUMBERS && shard::Step::kSums == 2);
+
+}  // namespace
+
+base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out) {
+  if (op < MV_SUM || op > MV_NORM) return base::error(MV_EINVAL, "reduce: {} is not an mv_tensor_reduce_op", op);
+  const bool is_extreme = op >= MV_LEAST && op <= MV_ARGMAX;
+  if (is_extreme && extent.along == 0) return base::error(MV_EINVAL, "reduce: no least or greatest element along an empty dimension");
+  if (extent.outer * extent.inner == 0) return {};
+  if (!is_extreme && (op != MV_SUM || tensor::is_floating(dtype))) return sum_floats(stream, op, dtype, in, extent, out);
+  if (extent.along > 0) return fold(stream, op, dtype, in, extent, out);
+  return stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = out, .count = extent.outer * extent.inner, .value = {}, .dtype = MV_I64});
+}
+
+size_t update_launches(const shard::UpdaterSpec& spec) {
+  const Formula* formula = find_formula(spec);
+  return formula != nullptr && measures(spec, *formula) ? 4 : 1;
+}
+
+base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets) {
+  const Formula* formula = find_formula(spec);
+  if (formula == nullptr) return base::error(MV_ENOSYS, "update: devices have no formula for {}", spec.name);
+  if ((dtype != MV_F32 && dtype != MV_F64) || !tensor::is_floating(gradient))
+    return base::error(MV_EDTYPE, "update: values of {} with gradients of {}: values must be f32 or f64, gradients floats", tensor::dtype_name(dtype),
+                       tensor::dtype_name(gradient));
+  const auto updater = shard::make_updater(spec, dtype);
+  if (!updater->counts() && spec.parameters.size() > MV_DEVICE_NUMBERS)
+    return base::error(MV_EINTERNAL, "update: {} has too many parameters", spec.name);
+  // Keys and the numbers of their tiles travel in one copy.
+  std::vector<mv_device_key> keys;
+  std::vector<uint64_t> first_tiles{0};
+  for (const Target& target : targets) {
+    if (target.states.size() != updater->states() || target.states.size() > MV_DEVICE_STATES)
+      return base::error(MV_ESHAPE, "update: {} states given, {} has {}", target.states.size(), spec.name, updater->states());
+    if (target.count == 0) continue;
+    keys.push_back(key_of(spec, updater->counts(), target));
+    first_tiles.push_back(first_tiles.back() + parts(target.count, MV_DEVICE_TILE));
+  }
+  if (keys.empty()) return {};
+  const size_t key_bytes = keys.size() * sizeof(keys[0]), tile_bytes = first_tiles.size() * sizeof(first_tiles[0]);
+  std::vector<std::byte> staged(key_bytes + tile_bytes);
+  std::memcpy(staged.data(), keys.data(), key_bytes);
+  std::memcpy(staged.data() + key_bytes, first_tiles.data(), tile_bytes);
+  const auto memory = Memory::of(stream, staged.data(), staged.size());
+  if (!memory.ok()) return memory.status();
+  auto* const bytes = memory.value().as<std::byte>();
+  mv_device_update work{};
+  work.keys = reinterpret_cast<mv_device_key*>(bytes);
+  work.first_tiles = reinterpret_cast<const uint64_t*>(bytes + key_bytes);
+  work.key_count = keys.size();
+  work.tiles = first_tiles.back();
+  work.formula = formula->number;
+  work.stage = MV_DEVICE_APPLY;
+  work.dtype = dtype;
+  work.gradient_dtype = gradient;
+  if (!measures(spec, *formula)) return stream.launch(MV_DEVICE_UPDATE, work);
+  const size_t pair = 2 * sizeof(double), partial_bytes = work.tiles * MV_DEVICE_TILE_SUMS * pair;
+  const auto sums = Memory::make(stream, partial_bytes + work.tiles * pair);
+  if (!sums.ok()) return sums.status();
+  work.partials = sums.value().as<double>();
+  work.tile_sums = reinterpret_cast<double*>(sums.value().as<std::byte>() + partial_bytes);
+  for (const int32_t stage : {MV_DEVICE_MEASURE, MV_DEVICE_GATHER_TILES, MV_DEVICE_GATHER_KEYS, MV_DEVICE_APPLY}) {
+    work.stage = stage;
+    if (auto status = stream.launch(MV_DEVICE_UPDATE, work); !status.ok()) return status;
+  }
+  return {};
+}
+
+base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
+  const auto& [name, parameters] = codec.spec();
+  if (name == "1bit" || name == "2bit")
+    return stream.launch(MV_DEVICE_ENCODE_BITS,
+                         mv_device_encode_bits{gradient, residual, static_cast<uint32_t*>(out), count, static_cast<float>(parameters.front()),
+                                               static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u});
+  if (name == "fp16" || name == "bf16")
+    return stream.launch(MV_DEVICE_ENCODE_HALF, mv_device_encode_half{gradient, residual, out, count, name == "fp16" ? MV_F16 : MV_BF16});
+  if (name != "int8") return base::error(MV_ENOSYS, "encode: devices do not have the codec {}: encode on the host", name);
+  const auto block = static_cast<uint64_t>(parameters[0]), blocks = parts(count, block);
+  const auto inverses = Memory::make(stream, blocks * sizeof(float));
+  if (!inverses.ok()) return inverses.status();
+  auto* const scales = static_cast<float*>(out);
+  if (auto status = stream.launch(MV_DEVICE_SCALE_INT8, mv_device_scale_int8{gradient, residual, scales, inverses.value().as<float>(), count, block});
+      !status.ok())
+    return status;
+  auto* const numbers = reinterpret_cast<int8_t*>(scales + blocks);
+  return stream.launch(MV_DEVICE_ENCODE_INT8, mv_device_encode_int8{residual, scales, inverses.value().as<float>(), numbers, count, block});
+}
+
+base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds) {
+  const auto& [name, parameters] = codec.spec();
+  if (name == "1bit" || name == "2bit")
+    return stream.launch(MV_DEVICE_DECODE_BITS, mv_device_decode_bits{static_cast<const uint32_t*>(encoded), values, count,
+                                                                      static_cast<float>(parameters.back()), name == "1bit" ? 1u : 2u, adds});
+  if (name == "fp16" || name == "bf16") {
+    const mv_dtype half = name == "fp16" ? MV_F16 : MV_BF16;
+    if (adds) return stream.launch(MV_DEVICE_AXPY, mv_device_axpy{values, encoded, count, 1, MV_F32, half});
+    return stream.launch(MV_DEVICE_CAST, mv_device_cast{values, encoded, count, MV_F32, half});
+  }
+  if (name != "int8") return base::error(MV_ENOSYS, "decode: devices do not have the codec {}: decode on the host", name);
+  const auto block = static_cast<uint64_t>(parameters[0]);
+  const auto* const scales = static_cast<const float*>(encoded);
+  return stream.launch(MV_DEVICE_DECODE_INT8,
+                       mv_device_decode_int8{reinterpret_cast<const int8_t*>(scales + parts(count, block)), scales, values, count, block, adds});
+}
+
+}  // namespace mv::device

@@ -1,0 +1,42 @@
+#pragma once
+// Computations of several kernels on a device.
+
+#include <span>
+#include <vector>
+
+#include "codec/codec.hpp"
+#include "device/device.hpp"
+#include "shard/updater/updater.hpp"
+
+namespace mv::device {
+
+/// An array of a device seen as outer x along x inner elements.
+struct Extent {
+  uint64_t outer = 1, along = 1, inner = 1;
+};
+
+/// An mv_tensor_reduce_op over `along`: outer x inner results at `out`, of the dtype that tensor::reduce() gives, with its
+/// bits. MV_MEAN and MV_SUM of halves give f32; those of integers f64 and i64.
+base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out);
+
+/// A tensor to update. `states` are updater.states() arrays of the storage dtype, as `values` is.
+struct Target {
+  void* values = nullptr;
+  const void* gradient = nullptr;
+  const void* backup = nullptr;
+  std::span<void* const> states = {};
+  uint64_t count = 0;
+  uint64_t first = 0;
+  shard::Step step = {};  ///< updater.step(), if it counts
+};
+/// The number of launches that update() makes, whatever the number of targets.
+size_t update_launches(const shard::UpdaterSpec& spec);
+/// Updates all targets at once, as Updater::apply() does each. MV_EDTYPE unless `dtype` is f32 or f64 and `gradient` is a
+/// float; MV_ENOSYS for updaters without a formula here: "add" and "assign" are MV_DEVICE_AXPY and copies.
+base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets);
+
+/// Codec::encode() and decode() of floats, with their bytes. `out` and `encoded` are aligned to 4 bytes. MV_ENOSYS for topk.
+base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out);
+base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds);
+
+}  // namespace mv::device

@@ -1,0 +1,99 @@
+/** The interface between the library and a plug-in for one kind of devices, such as libpolyverso_cuda.so. It is narrow so
+ *  that a plug-in for HIP or SYCL can have it too: memory, copies, streams and events, one function that launches any of
+ *  the kernels of work.h, and matrix products. A plug-in decides nothing: it knows neither tensors nor optimizers' names.
+ *
+ *  Rules:
+ *   - A plug-in exports one function, polyverso_device_plugin(), which returns its table, or NULL if it does not have this
+ *     version of the interface.
+ *   - Every function of the table may be called by any thread. It returns an mv_status, and after a failure error() has a
+ *     sentence for the caller's thread that says what failed and what to do.
+ *   - A device has a number, from 0. Streams, events and memory belong to the device on which they were made.
+ *   - Work on one stream is done in order. A function with a stream returns before its work is done, so memory that it
+ *     uses must stay until the stream is waited for, or be released on the same stream.
+ *   - A kernel computes the same bits as the library does on the processor, unless work.h says otherwise. */
+#ifndef POLYVERSO_DEVICE_PLUGIN_H
+#define POLYVERSO_DEVICE_PLUGIN_H
+
+#include <polyverso/polyverso.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The version of this header. A plug-in and a library with different ones do not work together. */
+#define MV_DEVICE_INTERFACE 1
+#define MV_DEVICE_ENTRY "polyverso_device_plugin"
+
+typedef void* mv_device_stream;
+typedef void* mv_device_event;
+
+typedef struct mv_device_about {
+  char name[96];                /**< "NVIDIA H100 80GB HBM3" */
+  char bus[24];                 /**< the PCI address, "0000:3b:00.0", or "" */
+  char driver[48], runtime[48]; /**< versions as texts */
+  uint64_t memory, unused;      /**< bytes of the device, and how many are free */
+  int32_t major, minor;         /**< of the architecture: 9, 0 for sm_90 */
+  int32_t processors;
+} mv_device_about;
+
+/** Matrices by columns, as BLAS has them. gemm: c = alpha op(a) op(b) + beta c, where c is rows x cols and the inner
+ *  dimension `inner`. geam (is_sum): c = alpha op(a) + beta op(b). The order of gemm's sums is the plug-in's own: equal
+ *  inputs give equal bits on one device, but not the processor's bits. Halves are summed in f32. */
+typedef struct mv_device_blas {
+  int32_t is_sum, transpose_a, transpose_b;
+  mv_dtype dtype; /**< f32 or f64; gemm also f16 and bf16 */
+  uint64_t rows, cols, inner;
+  uint64_t a_step, b_step, c_step; /**< elements from one column to the next */
+  const void *a, *b;
+  void* c;
+  double alpha, beta;
+} mv_device_blas;
+
+typedef struct mv_device_plugin {
+  uint32_t interface; /**< MV_DEVICE_INTERFACE */
+  uint32_t size;      /**< sizeof(mv_device_plugin) */
+  const char* name;   /**< "cuda": the kind in "cuda:0" */
+  const char* (*error)(void);
+
+  /** The number of devices. MV_ENOSYS if there is none, or no driver, or one that is too old. */
+  mv_status (*count)(int32_t* devices);
+  mv_status (*describe)(int32_t device, mv_device_about* about);
+  /** Whether `device` reads and writes the memory of `peer` without the host. */
+  mv_status (*reaches)(int32_t device, int32_t peer, int32_t* reaches);
+
+  mv_status (*stream_make)(int32_t device, mv_device_stream* stream);
+  mv_status (*stream_free)(int32_t device, mv_device_stream stream);
+  /** Waits until the work on the stream is done. Reports the errors of that work. */
+  mv_status (*stream_wait)(int32_t device, mv_device_stream stream);
+
+  mv_status (*event_make)(int32_t device, mv_device_event* event);
+  mv_status (*event_free)(int32_t device, mv_device_event event);
+  mv_status (*event_record)(int32_t device, mv_device_event event, mv_device_stream stream);
+  /** Later work on the stream, which may be of another device, begins after the event. */
+  mv_status (*event_order)(int32_t device, mv_device_stream stream, mv_device_event event);
+  /** The time between two events, whose work is waited for. */
+  mv_status (*event_millis)(mv_device_event from, mv_device_event to, double* millis);
+
+  /** Memory of the device, aligned to 256 bytes, in the order of the stream. MV_ENOMEM. */
+  mv_status (*allocate)(int32_t device, mv_device_stream stream, uint64_t bytes, void** memory);
+  mv_status (*release)(int32_t device, mv_device_stream stream, void* memory);
+  /** Memory of the host that devices copy from and to at full speed. */
+  mv_status (*pin)(uint64_t bytes, void** memory);
+  mv_status (*unpin)(void* memory);
+  /** Copies between any two of: memory of the host, of this device, and of another one. Memory of the host that is not
+   *  pinned may be used again, or read, on return. */
+  mv_status (*copy)(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes);
+
+  /** Launches one kernel of work.h: its number there, and its struct. */
+  mv_status (*launch)(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes);
+  /** MV_ENOSYS if the plug-in's library for it is missing. */
+  mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);
+} mv_device_plugin;
+
+typedef const mv_device_plugin* (*mv_device_entry)(uint32_t interface);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

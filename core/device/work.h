@@ -1,0 +1,274 @@
+/** The kernels of a device: for each a number, and a struct of what it works on. Pointers are to memory of the device,
+ *  aligned to their elements. Ranges of one kernel are disjoint or identical. `dtype` is any but MV_RAW unless a line says
+ *  otherwise; halves are computed in f32 and rounded once.
+ *
+ *  Every kernel gives the processor's bits, except MV_POW of floats, which is within 2 units in the last place, and the
+ *  sums of MV_DEVICE_MEASURE. A NaN is a NaN, with any payload. */
+#ifndef POLYVERSO_DEVICE_WORK_H
+#define POLYVERSO_DEVICE_WORK_H
+
+#include <polyverso/tensor.h>
+
+/** XX(NUMBER, name): the struct is mv_device_name. Numbers are never reused within a version of the interface. */
+#define MV_DEVICE_KERNELS(XX)  \
+  XX(FILL, fill)               \
+  XX(RANGE, range)             \
+  XX(CAST, cast)               \
+  XX(ARRANGE, arrange)         \
+  XX(UNARY, unary)             \
+  XX(BINARY, binary)           \
+  XX(AXPY, axpy)               \
+  XX(MIX, mix)                 \
+  XX(MERGE, merge)             \
+  XX(RANDOM, random)           \
+  XX(SUM, sum)                 \
+  XX(FOLD, fold)               \
+  XX(UPDATE, update)           \
+  XX(ENCODE_BITS, encode_bits) \
+  XX(DECODE_BITS, decode_bits) \
+  XX(ENCODE_HALF, encode_half) \
+  XX(SCALE_INT8, scale_int8)   \
+  XX(ENCODE_INT8, encode_int8) \
+  XX(DECODE_INT8, decode_int8)
+
+enum mv_device_kernel {
+#define XX(number, name) MV_DEVICE_##number,
+  MV_DEVICE_KERNELS(XX)
+#undef XX
+};
+
+/** out[i] = value, an element in the dtype's own bits. */
+typedef struct mv_device_fill {
+  void* out;
+  uint64_t count;
+  uint8_t value[8];
+  mv_dtype dtype;
+} mv_device_fill;
+/** out[i] = start + i * step */
+typedef struct mv_device_range {
+  void* out;
+  uint64_t count;
+  double start, step;
+  mv_dtype dtype;
+} mv_device_range;
+/** out[i] = in[i], as mv_tensor_cast() converts. */
+typedef struct mv_device_cast {
+  void* out;
+  const void* in;
+  uint64_t count;
+  mv_dtype to, from;
+} mv_device_cast;
+/** out[i0, i1, ...] = in[i0 * steps[0] + i1 * steps[1] + ...]: broadcasts (step 0) and transposes. Elements of `size`
+ *  bytes, a power of two up to 8. */
+typedef struct mv_device_arrange {
+  void* out;
+  const void* in;
+  uint64_t count;
+  uint32_t size, dims;
+  uint64_t lengths[MV_MAX_DIMS], steps[MV_MAX_DIMS];
+} mv_device_arrange;
+/** An mv_tensor_unary_op; of integers MV_NEG and MV_ABS only. */
+typedef struct mv_device_unary {
+  void* out;
+  const void* in;
+  uint64_t count;
+  int32_t op;
+  mv_dtype dtype;
+} mv_device_unary;
+/** An array, or one element that is repeated: in memory, or here, where data is NULL. */
+typedef struct mv_device_operand {
+  const void* data;
+  uint8_t value[8];
+  uint64_t is_single;
+} mv_device_operand;
+/** An mv_tensor_binary_op, but MV_DIV of integers. Comparisons give u8, all others the dtype. */
+typedef struct mv_device_binary {
+  void* out;
+  mv_device_operand a, b;
+  uint64_t count;
+  int32_t op;
+  mv_dtype dtype;
+} mv_device_binary;
+/** y[i] += alpha * x[i], product and sum rounded separately, computed in y's dtype. */
+typedef struct mv_device_axpy {
+  void* y;
+  const void* x;
+  uint64_t count;
+  double alpha;
+  mv_dtype dtype, x_dtype;
+} mv_device_axpy;
+/** dst[i] = factor * src[i] + (1 - factor) * dst[i]; floats only. */
+typedef struct mv_device_mix {
+  void* dst;
+  const void* src;
+  uint64_t count;
+  double factor;
+  mv_dtype dtype;
+} mv_device_mix;
+/** dst[i] = sources[0][i] + sources[1][i] + ..., in this order and in one pass; or their product, minimum, maximum, or
+ *  the sum divided by the divisor (floats only). */
+#define MV_DEVICE_SOURCES 16
+enum mv_device_merge_op { MV_DEVICE_MERGE_SUM, MV_DEVICE_MERGE_PROD, MV_DEVICE_MERGE_MIN, MV_DEVICE_MERGE_MAX, MV_DEVICE_MERGE_MEAN };
+typedef struct mv_device_merge {
+  void* dst;
+  const void* sources[MV_DEVICE_SOURCES];
+  uint64_t count, source_count, divisor;
+  int32_t op;
+  mv_dtype dtype;
+} mv_device_merge;
+/** mv_tensor_uniform() and mv_tensor_normal(): a is low or the mean, b is high or the deviation. Integers are `width` ones
+ *  from `from` on; width 0 means 2^64. */
+typedef struct mv_device_random {
+  void* out;
+  uint64_t count;
+  int64_t seed;
+  double a, b;
+  int64_t from;
+  uint64_t width;
+  int32_t is_normal;
+  mv_dtype dtype;
+} mv_device_random;
+/** One stage of a sum of floats, whose order is that of the library's sums. Elements are outer x along x inner, and each of
+ *  the outer x inner results is a sum over `along`, as a double.
+ *   - MV_DEVICE_SUM_LANES: 16 sums of every 16th element of each chunk of 512. For inner == 1.
+ *   - MV_DEVICE_SUM_CHUNKS: the sum of these 16. `along` counts chunks.
+ *   - MV_DEVICE_SUM_PAIRS: pairwise sums of up to 512 neighbours. `rest`, or NULL: one value for each outer to begin with;
+ *     a last group of less than 512 goes to `rest_out`.
+ *   - MV_DEVICE_SUM_COLUMNS: in order, f64 with its rounding errors. For inner > 1.
+ *   - MV_DEVICE_SUM_FINISH: out[i], of the dtype, from in[i], a double: an mv_tensor_reduce_op of `along` terms. */
+enum mv_device_sum_stage { MV_DEVICE_SUM_LANES, MV_DEVICE_SUM_CHUNKS, MV_DEVICE_SUM_PAIRS, MV_DEVICE_SUM_COLUMNS, MV_DEVICE_SUM_FINISH };
+typedef struct mv_device_sum {
+  void* out;
+  const void *in, *rest;
+  void* rest_out;
+  uint64_t outer, along, inner;
+  int32_t stage, op; /**< op: MV_NORM adds squares; FINISH takes their root or the mean */
+  mv_dtype dtype;
+} mv_device_sum;
+/** Sums of integers, and extremes: each result folds up to 512 neighbours along `along`. Repeated until there is one.
+ *  Sums are i64 and wrap. Extremes keep their dtype, and the positions of the first extreme or the first NaN. */
+typedef struct mv_device_fold {
+  void* out;
+  int64_t* positions_out; /**< NULL for sums */
+  const void* in;
+  const int64_t* positions; /**< NULL: the positions along `along` */
+  uint64_t outer, along, inner;
+  int32_t op;
+  mv_dtype dtype;
+} mv_device_fold;
+
+/** XX(NUMBER, the updater's name, its formula, elements that it takes at once, whether it has sums) */
+#define MV_DEVICE_FORMULAS(XX)                              \
+  XX(SGD, "sgd", sgd, 1, 0)                                 \
+  XX(MOMENTUM, "momentum", momentum, 1, 0)                  \
+  XX(ADAGRAD, "adagrad", adagrad, 1, 0)                     \
+  XX(FTRL, "ftrl", ftrl, 1, 0)                              \
+  XX(DCASGD, "dcasgd", dcasgd, 1, 0)                        \
+  XX(MX_SGD, "mx.sgd", optimizer::sgd, 1, 0)                \
+  XX(MX_SIGNUM, "mx.signum", optimizer::signum, 1, 0)       \
+  XX(MX_FTML, "mx.ftml", optimizer::ftml, 1, 0)             \
+  XX(MX_LBSGD, "mx.lbsgd", optimizer::lbsgd, 1, 1)          \
+  XX(MX_DCASGD, "mx.dcasgd", optimizer::dcasgd, 1, 0)       \
+  XX(MX_NAG, "mx.nag", optimizer::nag, 1, 0)                \
+  XX(MX_SGLD, "mx.sgld", optimizer::sgld, 32, 0)            \
+  XX(MX_ADAM, "mx.adam", optimizer::adam, 1, 0)             \
+  XX(MX_ADAGRAD, "mx.adagrad", optimizer::adagrad, 1, 0)    \
+  XX(MX_RMSPROP, "mx.rmsprop", optimizer::rmsprop, 1, 0)    \
+  XX(MX_ADADELTA, "mx.adadelta", optimizer::adadelta, 1, 0) \
+  XX(MX_TEST, "mx.test", optimizer::test, 1, 0)             \
+  XX(MX_FTRL, "mx.ftrl", optimizer::ftrl, 1, 0)             \
+  XX(MX_ADAMAX, "mx.adamax", optimizer::adamax, 1, 0)       \
+  XX(MX_NADAM, "mx.nadam", optimizer::nadam, 1, 0)          \
+  XX(MX_ADAMW, "mx.adamw", optimizer::adamw, 1, 0)          \
+  XX(MX_LAMB, "mx.lamb", optimizer::lamb, 1, 1)             \
+  XX(MX_LION, "mx.lion", optimizer::lion, 1, 0)
+
+enum mv_device_formula {
+#define XX(number, text, formula, batch, has_sums) MV_DEVICE_FORMULA_##number,
+  MV_DEVICE_FORMULAS(XX)
+#undef XX
+};
+
+#define MV_DEVICE_STATES 8
+#define MV_DEVICE_NUMBERS 20
+/** Elements of a tile: no kernel divides its work more finely. */
+#define MV_DEVICE_TILE 4096
+/** Sums that MV_DEVICE_MEASURE makes of each tile. */
+#define MV_DEVICE_TILE_SUMS 256
+
+/** One tensor that an optimizer updates. The sums are computed by MV_DEVICE_MEASURE. */
+typedef struct mv_device_key {
+  void* values;
+  const void* gradient;
+  const void* backup; /**< dcasgd's, or NULL */
+  void* states[MV_DEVICE_STATES];
+  uint64_t count;
+  uint64_t first;                    /**< the number of its first element in the tensor */
+  uint64_t stream;                   /**< selects the random numbers */
+  double numbers[MV_DEVICE_NUMBERS]; /**< parameters, or the numbers of this update */
+  double sums[2];
+} mv_device_key;
+/** Updates any number of tensors in one launch: each array is read once and written once.
+ *   - MV_DEVICE_APPLY: the update.
+ *   - Before it, for formulas with sums: MV_DEVICE_MEASURE, which writes MV_DEVICE_TILE_SUMS pairs of partial sums for each
+ *     tile and the states, MV_DEVICE_GATHER_TILES, which makes one pair of each tile's, and MV_DEVICE_GATHER_KEYS, which
+ *     makes those of each key. Their order depends on the count only, but is not the processor's.
+ *  `first_tiles` has key_count + 1 numbers: key k has the tiles first_tiles[k] .. first_tiles[k + 1] - 1. */
+enum mv_device_update_stage { MV_DEVICE_APPLY, MV_DEVICE_MEASURE, MV_DEVICE_GATHER_TILES, MV_DEVICE_GATHER_KEYS };
+typedef struct mv_device_update {
+  mv_device_key* keys;
+  const uint64_t* first_tiles;
+  double* partials;  /**< MEASURE to GATHER_TILES: MV_DEVICE_TILE_SUMS * 2 for each tile */
+  double* tile_sums; /**< GATHER_TILES to GATHER_KEYS: 2 for each tile */
+  uint64_t key_count, tiles;
+  uint32_t formula;
+  int32_t stage;
+  mv_dtype dtype, gradient_dtype; /**< dtype: f32 or f64, also of the states; the gradient's: any float */
+} mv_device_update;
+
+/** The codecs 1bit (bits 1) and 2bit (bits 2, scale = threshold): a word of 32 bits for 32 or 16 floats. */
+typedef struct mv_device_encode_bits {
+  const float* gradient;
+  float* residual;
+  uint32_t* out;
+  uint64_t count;
+  float threshold, scale;
+  uint32_t bits;
+} mv_device_encode_bits;
+typedef struct mv_device_decode_bits {
+  const uint32_t* encoded;
+  float* values;
+  uint64_t count;
+  float scale;
+  uint32_t bits;
+  int32_t adds;
+} mv_device_decode_bits;
+/** The codecs fp16 and bf16. They are decoded by MV_DEVICE_CAST, or added by MV_DEVICE_AXPY. */
+typedef struct mv_device_encode_half {
+  const float* gradient;
+  float* residual;
+  void* out;
+  uint64_t count;
+  mv_dtype dtype;
+} mv_device_encode_half;
+/** The codec int8: first the residual takes the gradient, and each block its scale and the inverse; then the numbers. */
+typedef struct mv_device_scale_int8 {
+  const float* gradient;
+  float *residual, *scales, *inverses;
+  uint64_t count, block;
+} mv_device_scale_int8;
+typedef struct mv_device_encode_int8 {
+  float* residual;
+  const float *scales, *inverses;
+  int8_t* out;
+  uint64_t count, block;
+} mv_device_encode_int8;
+typedef struct mv_device_decode_int8 {
+  const int8_t* encoded;
+  const float* scales;
+  float* values;
+  uint64_t count, block;
+  int32_t adds;
+} mv_device_decode_int8;
+
+#endif

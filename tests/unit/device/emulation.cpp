@@ -1,0 +1,238 @@
+// A plug-in whose devices are the processor: the kernels' own bodies, called by one thread. For tests of everything but
+// CUDA itself. POLYVERSO_EMULATION makes it fail, as a list of name=number:
+//
+//   interface=9   the plug-in is of another version
+//   driver=0      no driver; driver=1: one that is too old
+//   devices=N     so many devices, 2 by default
+//   memory=BYTES  of each device
+//   launches=N    the next launch after N fails, and so does every later call: a sticky error
+//   blas=0        the library for matrix products is missing
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "device/dispatch.hpp"
+
+namespace {
+
+using namespace mv::device;
+
+thread_local std::string last_error;
+
+mv_status fail(mv_status status, std::string text) {
+  last_error = std::move(text);
+  return status;
+}
+
+int64_t setting(const char* name, int64_t fallback) {
+  const char* const all = std::getenv("POLYVERSO_EMULATION");
+  const std::string text = all != nullptr ? std::string(",") + all : "";
+  const size_t at = text.find("," + std::string(name) + "=");
+  return at == std::string::npos ? fallback : std::atoll(text.c_str() + at + std::strlen(name) + 2);
+}
+
+/// The memory that is in use, with its size and device: a pointer that is not here is the host's.
+struct Block {
+  uint64_t bytes;
+  int32_t device;
+};
+std::mutex mutex;
+std::map<const char*, Block> blocks;
+std::atomic<int64_t> launches{0};
+
+bool is_broken() { return setting("launches", INT64_MAX) < launches; }
+mv_status check(int32_t device) {
+  if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed, and the device is lost for this process: restart it; the CPU goes on");
+  if (device < 0 || device >= setting("devices", 2)) return fail(MV_EINVAL, "no such device");
+  return MV_OK;
+}
+
+/// Whether the bytes are those of one block of the device.
+bool is_of(int32_t device, const void* at, uint64_t bytes) {
+  const auto* const begin = static_cast<const char*>(at);
+  const std::lock_guard lock(mutex);
+  auto next = blocks.upper_bound(begin);
+  if (next == blocks.begin()) return false;
+  --next;
+  return next->second.device == device && begin + bytes <= next->first + next->second.bytes;
+}
+
+mv_status count(int32_t* devices) {
+  const int64_t driver = setting("driver", 2);
+  *devices = static_cast<int32_t>(setting("devices", 2));
+  if (driver == 0) return fail(MV_ENOSYS, "there is no driver: install it; the CPU goes on");
+  if (driver == 1) return fail(MV_ENOSYS, "the driver is too old: install a newer one; the CPU goes on");
+  return *devices > 0 ? MV_OK : fail(MV_ENOSYS, "the driver finds no device; the CPU goes on");
+}
+
+mv_status describe(int32_t device, mv_device_about* about) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  *about = {};
+  std::snprintf(about->name, sizeof about->name, "emulated device %d", device);
+  std::snprintf(about->driver, sizeof about->driver, "1.0");
+  std::snprintf(about->runtime, sizeof about->runtime, "1.0");
+  about->memory = about->unused = static_cast<uint64_t>(setting("memory", INT64_C(1) << 40));
+  const std::lock_guard lock(mutex);
+  for (const auto& [at, block] : blocks)
+    if (block.device == device) about->unused -= block.bytes;
+  about->processors = 1;
+  return MV_OK;
+}
+
+mv_status reaches(int32_t device, int32_t peer, int32_t* reaches) {
+  *reaches = device != peer;
+  return check(device);
+}
+
+mv_status stream_make(int32_t device, mv_device_stream* stream) {
+  *stream = new int32_t(device);
+  return check(device);
+}
+mv_status stream_free(int32_t, mv_device_stream stream) {
+  delete static_cast<int32_t*>(stream);
+  return MV_OK;
+}
+mv_status stream_wait(int32_t device, mv_device_stream) { return check(device); }
+
+mv_status event_make(int32_t device, mv_device_event* event) {
+  *event = new double(0);
+  return check(device);
+}
+mv_status event_free(int32_t, mv_device_event event) {
+  delete static_cast<double*>(event);
+  return MV_OK;
+}
+mv_status event_record(int32_t device, mv_device_event event, mv_device_stream) {
+  *static_cast<double*>(event) = static_cast<double>(launches);
+  return check(device);
+}
+mv_status event_order(int32_t device, mv_device_stream, mv_device_event) { return check(device); }
+/// Each launch takes a millisecond.
+mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
+  *millis = *static_cast<double*>(to) - *static_cast<double*>(from);
+  return MV_OK;
+}
+
+mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memory) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  mv_device_about about;
+  describe(device, &about);
+  if (bytes > about.unused)
+    return fail(MV_ENOMEM, std::to_string(bytes) + " bytes asked, " + std::to_string(about.unused) + " of " + std::to_string(about.memory) +
+                               " are free: free tensors, or use smaller ones");
+  auto* const made = static_cast<char*>(std::aligned_alloc(256, parts(bytes, 256) * 256));
+  if (made == nullptr) return fail(MV_ENOMEM, "the host has no memory to emulate the device's");
+  std::memset(made, 0xa5, bytes);  // fresh memory has no zeros
+  const std::lock_guard lock(mutex);
+  blocks[made] = {bytes, device};
+  *memory = made;
+  return MV_OK;
+}
+mv_status release(int32_t, mv_device_stream, void* memory) {
+  const std::lock_guard lock(mutex);
+  if (blocks.erase(static_cast<char*>(memory)) == 0) return fail(MV_EINVAL, "this is not memory of a device");
+  std::free(memory);
+  return MV_OK;
+}
+mv_status pin(uint64_t bytes, void** memory) {
+  *memory = std::malloc(bytes);
+  return *memory != nullptr ? MV_OK : fail(MV_ENOMEM, "the host has no memory");
+}
+mv_status unpin(void* memory) {
+  std::free(memory);
+  return MV_OK;
+}
+mv_status copy(int32_t device, mv_device_stream, void* to, const void* from, uint64_t bytes) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (!is_of(device, to, bytes) && !is_of(device, from, bytes)) return fail(MV_EINVAL, "neither side of the copy is memory of the device");
+  std::memcpy(to, from, bytes);
+  return MV_OK;
+}
+
+/// The threads of a tile, of which the last one comes first: nothing may depend on their order.
+constexpr uint32_t kThreads = 3;
+
+mv_status launch(int32_t device, mv_device_stream, uint32_t kernel, const void* work, uint64_t bytes) {
+  ++launches;
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  const mv_status status = dispatch(kernel, work, bytes, [](const auto& body) {
+    for (uint64_t tile = body.tiles(); tile-- > 0;)
+      for (uint32_t lane = kThreads; lane-- > 0;) body(tile, lane, kThreads);
+    return MV_OK;
+  });
+  return status == MV_OK ? status : fail(status, kUnknownWork);
+}
+
+template <typename T, typename Sum>
+void multiply(const mv_device_blas& work) {
+  const auto at = [](bool transposed, const void* from, uint64_t step, uint64_t row, uint64_t col) {
+    return static_cast<Sum>(get(static_cast<const T*>(from), transposed ? row * step + col : col * step + row));
+  };
+  const bool a_across = work.transpose_a != 0, b_across = work.transpose_b != 0;
+  for (uint64_t col = 0; col < work.cols; ++col) {
+    for (uint64_t row = 0; row < work.rows; ++row) {
+      T* const c = static_cast<T*>(work.c) + col * work.c_step;
+      Sum sum = 0;
+      if (work.is_sum != 0) {
+        sum = static_cast<Sum>(work.alpha) * at(a_across, work.a, work.a_step, row, col) +
+              static_cast<Sum>(work.beta) * at(b_across, work.b, work.b_step, row, col);
+      } else {
+        for (uint64_t k = 0; k < work.inner; ++k) sum += at(a_across, work.a, work.a_step, row, k) * at(b_across, work.b, work.b_step, k, col);
+        sum *= static_cast<Sum>(work.alpha);
+        if (work.beta != 0) sum += static_cast<Sum>(work.beta) * static_cast<Sum>(get(c, row));
+      }
+      put(c, row, static_cast<Computed<T>>(sum));
+    }
+  }
+}
+mv_status blas(int32_t device, mv_device_stream, const mv_device_blas* work) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (setting("blas", 1) == 0) return fail(MV_ENOSYS, "the library for matrix products is missing: install it");
+  if (work->dtype == MV_F64)
+    multiply<double, double>(*work);
+  else if (work->dtype == MV_F32)
+    multiply<float, float>(*work);
+  else if (work->dtype == MV_F16 && work->is_sum == 0)
+    multiply<mv::math::Half<MV_F16>, float>(*work);
+  else if (work->dtype == MV_BF16 && work->is_sum == 0)
+    multiply<mv::math::Half<MV_BF16>, float>(*work);
+  else
+    return fail(MV_EDTYPE, "matrix products are of floats, sums of f32 and f64");
+  return MV_OK;
+}
+
+const char* error() { return last_error.c_str(); }
+
+constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
+                                      sizeof(mv_device_plugin),
+                                      "emulated",
+                                      error,
+                                      count,
+                                      describe,
+                                      reaches,
+                                      stream_make,
+                                      stream_free,
+                                      stream_wait,
+                                      event_make,
+                                      event_free,
+                                      event_record,
+                                      event_order,
+                                      event_millis,
+                                      allocate,
+                                      release,
+                                      pin,
+                                      unpin,
+                                      copy,
+                                      launch,
+                                      blas};
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] const mv_device_plugin* polyverso_device_plugin(uint32_t interface) {
+  return interface == setting("interface", MV_DEVICE_INTERFACE) ? &kPlugin : nullptr;
+}

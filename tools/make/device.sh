@@ -1,0 +1,38 @@
+#!/bin/sh
+# Tests or measures the plug-in for NVIDIA's devices on this machine's device. Where there is none, it leaves a folder that does so on a machine
+# with nothing but a driver.
+#   device.sh test|bench
+set -eu
+cd "$(dirname "$0")/../.."
+what=$1
+tools/make/cuda.sh polyverso_cuda unit_device_test device_emulation bench_device
+
+# Everything that the programs load, except the C library and what belongs to the driver.
+tree=build/cuda-tree
+rm -rf "$tree"
+mkdir -p "$tree/lib"
+cp build/bin/unit_device_test build/bin/bench_device build/lib/libpolyverso_cuda.so "$tree/"
+ldd build/bin/unit_device_test build/bin/bench_device | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+  grep -v -E '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -L "$library" "$tree/lib/"; done
+nvcc=$(sed -n 's/^NVCC:FILEPATH=//p' build/CMakeCache.txt)
+toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+cat >"$tree/run" <<'END'
+#!/bin/sh
+# run test|bench [ARGUMENT...]: on the device of this machine. LD_LIBRARY_PATH may name the folder of cuBLAS, without which matrix products are
+# skipped.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" POLYVERSO_DEVICE_PLUGIN="$here/libpolyverso_cuda.so"
+case ${1:-test} in
+  test) exec ${SANITIZER:-} "$here/unit_device_test" ;;
+  bench) shift; exec "$here/bench_device" "$@" ;;
+  *) echo "usage: run test|bench [MIB]" >&2; exit 2 ;;
+esac
+END
+chmod +x "$tree/run"
+
+if [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
+  echo "$what-cuda: this machine has no NVIDIA device. Carry $tree ($(du -sh "$tree" | cut -f1)) to one that has, and type there: ./run $what"
+  exit 0
+fi
+LD_LIBRARY_PATH="$toolkit/lib64:$toolkit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$tree/run" "$what"

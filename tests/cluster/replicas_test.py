@@ -350,6 +350,30 @@ def test_checkpoints_are_saved_and_loaded_while_servers_die(cluster, tmp_path, t
     servers[1].ends(seconds=10)
 
 
+def test_a_new_process_may_come_before_the_loss_is_noticed(cluster):
+    job = cluster(1, 2, replicas=1, heartbeat_timeout_ms=1500)
+    node, servers = job.python(0, OUTLIVED), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[1].kill(signal.SIGSTOP)
+    servers.append(job.server(1))
+    for _ in range(400):
+        node.tell("go on")
+        if node.hear("parts", 30).split()[1:] == ["1", "0"]:
+            break
+    else:
+        raise AssertionError("the new process did not become a back-up")
+    one_more = job.python(1, "attempt(pv.init)", role="server")  # all are alive: it is told at once
+    _, ending = one_more.hear_attempt()
+    assert "already complete" in ending, ending
+    node.tell("end")
+    assert node.hear("wrong", 30).split()[1:3] == ["False", "0"]
+    node.hear_attempt()
+    node.ends()
+    servers[1].kill()
+    for server in (servers[0], servers[2]):
+        server.ends(seconds=10)
+
+
 # Every process is a worker and a server. One after another dies, and a new one takes its place as both.
 BOTH = """
 node = pv.init()

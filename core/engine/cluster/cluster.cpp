@@ -67,7 +67,7 @@ void Cluster::call_master() { link_.dial(self_.master); }
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
   switch (request.body_type()) {
     case wire::Body::Join:
-      return join(asked, *request.body_as_Join());
+      return join(asked, request);
     case wire::Body::Barrier:
       return barrier_.enter(asked, clock_.now());
     case wire::Body::Leave:
@@ -96,6 +96,8 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
   const bool joining = phase_ == Phase::kJoining;
   if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
+  if (!joining && view_.workers_gone())
+    return base::error(MV_EDISAGREE, "the cluster of {} processes is at its end: all workers have finished or are lost", self_.nodes);
   if (!joining && vacancy(request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its {} was lost{}", self_.nodes,
                        request.role() == MV_ROLE_SERVER   ? "servers"
@@ -106,11 +108,43 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
 
-void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
+void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
+  const wire::Join& request = *message.body_as_Join();
+  if (self_.is_master && phase_ == Phase::kReady && vacancy(request) == nullptr && may_become_vacant(request, false)) {
+    early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
+    settle_at_ = std::min(settle_at_, early_.back().until);
+    return ask_all();  // those that answer are alive
+  }
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
   if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
   arrivals_.add(asked, request);
   complete_if_all_here();
+}
+
+/// Whether a member with a place that this process could take may be dead: with `asked`, if it has not answered the last question.
+bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
+  return std::ranges::any_of(view_.members, [&](const Member& member) {
+    if (member.peer == self_.peer || member.is_out || member.state == State::kLost || member.role != request.role()) return false;
+    if (request.rank() >= 0 && request.rank() != static_cast<int64_t>(member.rank)) return false;
+    const Contact* const contact = contacts_.find(member.peer);
+    return contact != nullptr && contact->connected && (!asked || contact->question != 0);
+  });
+}
+
+void Cluster::settle_early() {
+  const base::Nanos now = clock_.now();
+  settle_at_ = base::kNever;
+  for (const Early& early : std::exchange(early_, {})) {
+    const auto& request = *flatbuffers::GetRoot<wire::Message>(early.header.data())->body_as_Join();
+    if (vacancy(request) == nullptr && !view_.workers_gone() && may_become_vacant(request, true) && now < early.until) {
+      settle_at_ = std::min(settle_at_, early.until);
+      early_.push_back(early);
+    } else if (const base::Status wrong = check_joiner(early.asked.client, request); !wrong.ok()) {
+      server_.fail(early.asked, wrong);
+    } else {
+      rejoin(early.asked, request, *vacancy(request));
+    }
+  }
 }
 
 void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place) {
@@ -177,6 +211,8 @@ void Cluster::send_view(base::Peer to) {
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked, [&](base::Peer peer) { return doing(peer, owner_.known_waits()); })) return;
+  if (std::erase_if(early_, [&](const Early& early) { return early.asked == asked; }) > 0)
+    return server_.fail(asked, base::error(MV_ETIMEOUT, "the cluster is complete, and no process whose place this one could take was lost"));
   if (phase_ != Phase::kJoining) return;
   const std::string missing = arrivals_.text();
   if (arrivals_.withdraw(asked)) server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
@@ -397,6 +433,7 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
   if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
+  if (!early_.empty()) settle_at_ = clock_.now();
   ready_if_all_ready();
 }
 
@@ -430,6 +467,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   if (aborted_) return abort_if_all_told();
   if (phase_ == Phase::kJoining) arrivals_.lost(peer);
+  std::erase_if(early_, [&](const Early& early) { return early.asked.client == peer; });
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
   mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
@@ -439,6 +477,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
 
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
+  if (!early_.empty()) settle_at_ = clock_.now();
   client_.on_lost(peer, why);
   Member* member = view_.find(peer);
   const bool needed = member != nullptr && needs(*member);
@@ -585,7 +624,7 @@ void Cluster::ask_all() {
 }
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min(next_beat_, give_up_);
+  base::Nanos next = std::min({next_beat_, give_up_, settle_at_});
   for (const auto& [address, at] : redial_) next = std::min(next, at);
   return next;
 }
@@ -614,6 +653,7 @@ void Cluster::tick() {
       fail(base::error(MV_EUNREACHABLE, "{}; tried for {:.3g} s. Is rank 0 running there?", last_dial_.text(), seconds(self_.init_timeout)));
     }
   }
+  if (now >= settle_at_) settle_early();
   if (now >= next_beat_) beat(now);
 }
 

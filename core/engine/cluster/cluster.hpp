@@ -123,7 +123,15 @@ class Cluster {
   class JoinPending;
 
   // on the master
-  void join(const rpc::Asked& asked, const wire::Join& request);
+  /// A Join that waits: the process whose place is wanted may be dead, which is not noticed yet.
+  struct Early {
+    rpc::Asked asked;
+    std::vector<std::byte> header;
+    base::Nanos until;
+  };
+  void join(const rpc::Asked& asked, const wire::Message& message);
+  bool may_become_vacant(const wire::Join& request, bool asked) const;
+  void settle_early();
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
   Member* vacancy(const wire::Join& request);
   void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
@@ -170,6 +178,8 @@ class Cluster {
   base::Peer master_ = base::kNobody;
   Arrivals arrivals_;  ///< on the master
   Contacts contacts_;
+  std::vector<Early> early_;  ///< on the master
+  base::Nanos settle_at_ = base::kNever;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;

@@ -90,8 +90,9 @@ mv_status reaches(int32_t device, int32_t peer, int32_t* reaches) {
 }
 
 mv_status stream_make(int32_t device, mv_device_stream* stream) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
   *stream = new int32_t(device);
-  return check(device);
+  return MV_OK;
 }
 mv_status stream_free(int32_t, mv_device_stream stream) {
   delete static_cast<int32_t*>(stream);
@@ -100,8 +101,9 @@ mv_status stream_free(int32_t, mv_device_stream stream) {
 mv_status stream_wait(int32_t device, mv_device_stream) { return check(device); }
 
 mv_status event_make(int32_t device, mv_device_event* event) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
   *event = new double(0);
-  return check(device);
+  return MV_OK;
 }
 mv_status event_free(int32_t, mv_device_event event) {
   delete static_cast<double*>(event);

@@ -110,7 +110,8 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
 
 void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   const wire::Join& request = *message.body_as_Join();
-  if (self_.is_master && phase_ == Phase::kReady && vacancy(request) == nullptr && may_become_vacant(request, false)) {
+  const bool is_new = view_.find(asked.client) == nullptr;
+  if (self_.is_master && phase_ == Phase::kReady && is_new && vacancy(request) == nullptr && may_become_vacant(request, false)) {
     early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
     settle_at_ = std::min(settle_at_, early_.back().until);
     return ask_all();  // those that answer are alive

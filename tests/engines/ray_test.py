@@ -65,7 +65,8 @@ class Ray:
         self._node(f"--address=127.0.0.2:{port}", "--node-ip-address=127.0.0.3", "--num-cpus=1")
 
     def _node(self, *options):
-        command = (PYTHON, "-B", "-m", "ray.scripts.scripts", "start", "--num-gpus=0", "--object-store-memory=100000000", *options)
+        command = (PYTHON, "-B", "-m", "ray.scripts.scripts", "start", "--num-gpus=0", "--object-store-memory=100000000",
+                   "--min-worker-port=0", "--max-worker-port=0", *options)  # any: the usual ones may contain the other ports
         status, out = self.engine.run(*command, **self.variables)
         assert status == 0, out
 

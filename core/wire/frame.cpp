@@ -52,15 +52,6 @@ void stamp_part(base::Frame& frame, uint32_t part) {
   flatbuffers::GetMutableRoot<Message>(frame.head.data() + kPrefixBytes)->mutate_part(part);
 }
 
-std::vector<std::byte> copy_header(const Message& message) {
-  flatbuffers::FlatBufferBuilder fbb;
-  MessageT object;
-  message.UnPackTo(&object);
-  fbb.Finish(Message::Pack(fbb, &object));
-  const auto* begin = reinterpret_cast<const std::byte*>(fbb.GetBufferPointer());
-  return {begin, begin + fbb.GetSize()};
-}
-
 base::Status check(const base::Frame& frame) {
   const auto prefix = frame.head.size() >= kPrefixBytes ? read_prefix(std::span(frame.head).first(kPrefixBytes))
                                                         : base::Result<Prefix>(base::error(MV_EPROTOCOL, "a frame without a prefix"));

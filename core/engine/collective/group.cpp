@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/collective/note.hpp"
 #include "engine/collective/shape.hpp"
 #include "engine/collective/transfers.hpp"
 
@@ -114,13 +115,12 @@ void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wir
 
 template <typename Fill>
 void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
-  wire::GroupNoteT note;
+  Note note;
   note.group = members_.id;
   note.word = word;
   note.from = static_cast<uint32_t>(setting_.rank);
   fill(note);
-  auto& builder = sender_.builder();
-  sender_.send(members_.peers[to], builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+  sender_.send(members_.peers[to], frame_of(sender_.builder(), note));
 }
 
 template <typename Fill>
@@ -130,9 +130,9 @@ void Group::tell_all(wire::GroupWord word, Fill fill) {
 }
 
 void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
-  tell(to, wire::GroupWord::Comes, [&](wire::GroupNoteT& note) {
+  tell(to, wire::GroupWord::Comes, [&](Note& note) {
     note.op = op;
-    note.signature = std::make_unique<wire::Signature>(active.running.signature());
+    note.signature = active.running.signature();
     for (const Array& array : active.running.operation().out) {
       note.dtypes.push_back(static_cast<uint8_t>(array.dtype | array.note << kNoteShift));
       note.counts.push_back(array.count);
@@ -141,7 +141,7 @@ void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
 }
 
 void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
-  tell(to, word.decides ? wire::GroupWord::Decides : wire::GroupWord::Shrinks, [&](wire::GroupNoteT& note) {
+  tell(to, word.decides ? wire::GroupWord::Decides : wire::GroupWord::Shrinks, [&](Note& note) {
     note.status = code_for_others(broken_.code());  // for ranks that do not know the reason yet
     note.text = broken_.text();
     note.ranks = word.gone;
@@ -265,7 +265,7 @@ void Group::clear(Numbered& numbered) {
 /// Ends an operation with an error, which uses up its number.
 void Group::fail(uint64_t op, const base::Status& why, bool tell) {
   if (tell) {
-    tell_all(wire::GroupWord::Fails, [&](wire::GroupNoteT& note) {
+    tell_all(wire::GroupWord::Fails, [&](Note& note) {
       note.op = op;
       note.status = code_for_others(why.code());
       note.text = why.text();
@@ -334,7 +334,7 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   for (const auto& [rank, last] : closed_)
     if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
   if (std::exchange(draining_at_, op) != op) {
-    tell_all(wire::GroupWord::Drains, [&](wire::GroupNoteT& note) { note.op = op; });
+    tell_all(wire::GroupWord::Drains, [&](Note& note) { note.op = op; });
     const auto told = std::exchange(numbers_[op].told, {});
     for (const auto& [rank, signature] : told)
       if (!agrees(op, rank, signature)) return;
@@ -449,7 +449,7 @@ void Group::on_note(const wire::GroupNote& note) {
       if (broken_.ok() && note.signature() != nullptr && (op > begun_ || numbers_.contains(op))) agrees(op, from, *note.signature());
       return;
     case wire::GroupWord::Asks:
-      return tell(from, wire::GroupWord::Begun, [&](wire::GroupNoteT& answer) { answer.op = begun_; });
+      return tell(from, wire::GroupWord::Begun, [&](Note& answer) { answer.op = begun_; });
     case wire::GroupWord::Begun:
       reached_[from] = std::max(reached_[from], op);
       return;
@@ -519,7 +519,7 @@ void Group::break_group(const base::Status& why, bool tell) {
   broken_ = why;
   if (watcher_.broken) watcher_.broken(why);
   if (tell) {
-    tell_all(wire::GroupWord::Breaks, [&](wire::GroupNoteT& note) {
+    tell_all(wire::GroupWord::Breaks, [&](Note& note) {
       note.status = code_for_others(why.code());
       note.text = why.text();
       note.ranks.assign(lost_.begin(), lost_.end());
@@ -545,7 +545,7 @@ void Group::watch(Watcher watcher) {
 
 void Group::close(const base::Status& gave_up) {
   if (is_closed_) return;
-  tell_all(wire::GroupWord::Closed, [&](wire::GroupNoteT& note) {
+  tell_all(wire::GroupWord::Closed, [&](Note& note) {
     note.op = begun_;
     note.status = gave_up.code();
     note.text = gave_up.text();
@@ -633,9 +633,9 @@ void Group::look(uint64_t op, Active& active, base::Nanos now) {
   running.look_at = now + kLookAfter;
   if (std::exchange(running.moves_seen, moves) != moves || running.told || awaited == Step::kNone) return;
   running.told = true;
-  tell(static_cast<uint32_t>(awaited), wire::GroupWord::Waits, [&](wire::GroupNoteT& note) {
+  tell(static_cast<uint32_t>(awaited), wire::GroupWord::Waits, [&](Note& note) {
     note.op = op;
-    note.signature = std::make_unique<wire::Signature>(running.signature());
+    note.signature = running.signature();
   });
 }
 
@@ -653,7 +653,7 @@ void Group::expire(uint64_t op, Active& active, base::Nanos now) {
   Running& running = active.running;
   if (!std::exchange(running.asked, true)) {
     running.deadline = now + kLastWord;
-    return tell_all(wire::GroupWord::Asks, [&](wire::GroupNoteT& note) { note.op = op; });
+    return tell_all(wire::GroupWord::Asks, [&](Note& note) { note.op = op; });
   }
   const std::string names = missing(op);
   const int32_t awaited = running.execution().awaited();
@@ -668,7 +668,7 @@ void Group::expire_drain(base::Nanos now) {
   if (!drain_ || drain_->deadline > now) return;
   if (!std::exchange(drain_->asked, true)) {
     drain_->deadline = now + kLastWord;
-    return tell_all(wire::GroupWord::Asks, [&](wire::GroupNoteT& note) { note.op = begun_ + 1; });
+    return tell_all(wire::GroupWord::Asks, [&](Note& note) { note.op = begun_ + 1; });
   }
   std::string names;
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/mix.hpp"
+#include "engine/collective/note.hpp"
 
 namespace mv::collective {
 
@@ -69,15 +70,14 @@ GroupRef Groups::add(uint64_t id, std::vector<base::Peer> peers) {
 }
 
 void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
-  auto& builder = sender_.builder();
-  wire::GroupNoteT note;
+  Note note;
   note.group = id;
   note.word = wire::GroupWord::Opened;
   note.from = rank;
   for (const TransportCost& transport : basis_.costs.transports) note.costs.insert(note.costs.end(), {transport.alpha, transport.beta});
   note.costs.push_back(basis_.costs.gamma);
   note.beside = static_cast<uint8_t>(basis_.beside);
-  sender_.send(to, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+  sender_.send(to, frame_of(sender_.builder(), note));
 }
 
 // ---- opening
@@ -276,13 +276,12 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
   }
   const auto past = past_.find(note.group());
   if (note.word() != wire::GroupWord::Shrinks || past == past_.end()) return;
-  auto& builder = sender_.builder();
-  wire::GroupNoteT answer;
+  Note answer;
   answer.group = note.group();
   answer.word = wire::GroupWord::Decides;
   answer.from = past->second.rank;
   answer.decided = past->second.decided;
-  sender_.send(from, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &answer)));
+  sender_.send(from, frame_of(sender_.builder(), answer));
 }
 
 void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {

@@ -1,0 +1,21 @@
+#include "engine/collective/note.hpp"
+
+namespace mv::collective {
+
+base::Frame frame_of(wire::FrameBuilder& builder, const Note& note) {
+  auto& fbb = builder.fbb();
+  const auto vector = [&fbb]<typename T>(const std::vector<T>& values) {
+    return values.empty() ? flatbuffers::Offset<flatbuffers::Vector<T>>() : fbb.CreateVector(values);
+  };
+  const auto dtypes = vector(note.dtypes);
+  const auto counts = vector(note.counts);
+  const auto text = note.text.empty() ? flatbuffers::Offset<flatbuffers::String>() : fbb.CreateString(note.text);
+  const auto ranks = vector(note.ranks);
+  const auto decided = vector(note.decided);
+  const auto costs = vector(note.costs);
+  return builder.finish(wire::Body::GroupNote,
+                        wire::CreateGroupNote(fbb, note.group, note.word, note.from, note.op, note.signature ? &*note.signature : nullptr, dtypes,
+                                              counts, note.status, text, ranks, decided, note.asks, costs, note.beside));
+}
+
+}  // namespace mv::collective

@@ -11,6 +11,8 @@ link is the name of a source file, the link must lead to a file of that name.
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.
 
+Each document is in the contents of the site, in docs/site/conf.py, unless it belongs to the pages below docs/reference.
+
 No line of prose is longer than 100 characters, and the first paragraph of a document begins with what the document is:
 "This page ...", "This example ...".
 """
@@ -133,6 +135,15 @@ def badly_laid_out(document):
         yield number, 'the first sentence does not say what the document is for: "This page ..."'
 
 
+def is_in_contents(source, document):
+    name = document.relative_to(source).with_suffix("").as_posix()
+    if name == "README":
+        return True  # the front page
+    if name.startswith("examples/"):
+        name = name.split("/")[1]
+    return f'"{name}"' in (source / "docs" / "site" / "conf.py").read_text(encoding="utf-8")
+
+
 def main():
     source = Path(sys.argv[1]).resolve()
     documents = sorted(document for pattern in DOCUMENTS for document in source.glob(pattern))
@@ -142,6 +153,8 @@ def main():
     for document in documents:
         complaints = list(broken_links(document))
         complaints += badly_laid_out(document)
+        if not is_in_contents(source, document):
+            complaints.append((1, "the document is not in the contents of docs/site/conf.py"))
         if document in naming:
             complaints += lost_names(source, document)
         if document == glossary:

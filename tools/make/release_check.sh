@@ -23,13 +23,13 @@ changelog() {
   grep -q "^## \[$version\] - [0-9]" CHANGELOG.md || { echo "CHANGELOG.md: [$version] has no date"; return 1; }
 }
 
-# The Debian packages of build/packages again, in another folder and without the compiler cache: the same bytes.
+# The Debian packages of build/packages again, in another folder: the same bytes.
 reproducible() {
   local folder package status=0
   folder=$(mktemp -d "${TMPDIR:-/var/tmp}/polyverso-again.XXXXXX")
   mkdir -p "$folder/first" "$folder/elsewhere"
   cp build/packages/*.deb "$folder/first" || status=1
-  CCACHE_DISABLE=1 tools/make/debs.sh "$folder/elsewhere" || status=1
+  tools/make/debs.sh "$folder/elsewhere" || status=1
   for package in "$folder"/first/*.deb; do
     if cmp "$package" "build/packages/$(basename "$package")"; then continue; fi
     status=1
@@ -38,6 +38,9 @@ reproducible() {
   rm -rf "$folder"
   return $status
 }
+
+# Of the Debian packages that are there: the target would build them again.
+containers() { tools/make/deps.sh build packages && tools/make/containers.sh; }
 
 is_target() { grep -q "^$1:.*## " Makefile; }
 

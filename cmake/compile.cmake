@@ -63,8 +63,8 @@ endif()
 find_program(CCACHE ccache)
 mark_as_advanced(CCACHE)
 foreach(language C CXX)
-  if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
-    # Without this, ccache does not cache files that use a precompiled header.
-    set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # Not for packages: a precompiled header from the cache may name the folder of another build, and so would their debug information.
+  if(CCACHE AND NOT POLYVERSO_DEBIAN AND NOT POLYVERSO_WHEEL AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
+    set(CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/ccache.sh)
   endif()
 endforeach()

@@ -84,7 +84,7 @@ int print_text(std::string report, const std::vector<LanguageFinding>& languages
   return well ? 0 : 1;
 }
 
-int fail(const char* doing) {
+int print_failure(const char* doing) {
   fmt::print(stderr, "polyverso doctor: {}: {}\n", doing, mv_last_error());
   return 1;
 }
@@ -103,22 +103,22 @@ int run_doctor(const DoctorOptions& options) {
   bool joined = false;
   if (options.join) {
     joined = mv_init(nullptr) == MV_OK;
-    if (!joined) fail("can't join");
-    if (joined && !meet()) return fail("while waiting for the others");
+    if (!joined) print_failure("can't join");
+    if (joined && !meet()) return print_failure("while waiting for the others");
   }
   const uint32_t flags = (options.json ? MV_JSON : 0) | (options.master.empty() ? 0 : MV_REACH);
   std::string report;
   const mv_status status = whole_text(
       [&](char* text, uint64_t capacity, uint64_t* length) { return mv_doctor_text(0, flags, text, capacity, length); },
       report);
-  if (status != MV_OK) return fail("can't examine");
+  if (status != MV_OK) return print_failure("can't examine");
   const bool alone = options.master.empty() && !options.join;
   const auto languages = alone ? examine_languages() : std::vector<LanguageFinding>();
   const int well = options.json ? print_json(report, languages) : print_text(std::move(report), languages);
   if (!options.join) return well;
   if (!joined) return 1;
-  if (!meet()) return fail("while waiting for the others");
-  if (mv_shutdown(0) != MV_OK) return fail("while leaving");
+  if (!meet()) return print_failure("while waiting for the others");
+  if (mv_shutdown(0) != MV_OK) return print_failure("while leaving");
   return well;
 }
 

@@ -26,7 +26,7 @@ struct Failure {
   std::string text;
 };
 
-[[noreturn]] void fail(const char* doing) { throw Failure{fmt::format("{}: {}", doing, mv_last_error())}; }
+[[noreturn]] void throw_failure(const char* doing) { throw Failure{fmt::format("{}: {}", doing, mv_last_error())}; }
 
 void say_step(const std::string& step) {
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "polyverso doctor: {} ...\n", step);
@@ -38,7 +38,7 @@ constexpr uint32_t kFlags = uint32_t{MV_TUNE} | uint32_t{MV_JSON};
 Json measure(mv_node node) {
   std::string text;
   const auto ask = [&](char* to, uint64_t capacity, uint64_t* length) { return mv_doctor_text(node, kFlags, to, capacity, length); };
-  if (whole_text(ask, text) != MV_OK) fail("can't measure");
+  if (whole_text(ask, text) != MV_OK) throw_failure("can't measure");
   return Json::parse(text);
 }
 
@@ -58,9 +58,9 @@ Json measure_nodes(int workers) {
       options.master = cluster.c_str();
       options.transport = "inproc";
       mv_node node = 0;
-      if (mv_node_open(&options, &node) != MV_OK) fail("can't start a node");
+      if (mv_node_open(&options, &node) != MV_OK) throw_failure("can't start a node");
       reports[rank] = measure(node);
-      if (mv_shutdown(node) != MV_OK) fail("can't end a node");
+      if (mv_shutdown(node) != MV_OK) throw_failure("can't end a node");
     } catch (const Failure& failure) {
       failures[rank] = failure.text;
     }
@@ -166,14 +166,14 @@ int tell(const Json& report, const DoctorOptions& options) {
 int measure_here(const DoctorOptions& options) {
   int64_t worker = 0;
   int status = 0;
-  if (mv_worker_id(0, &worker) != MV_OK) fail("can't join");
+  if (mv_worker_id(0, &worker) != MV_OK) throw_failure("can't join");
   if (worker == 0) say_step("messages between the workers of this cluster");
   const Json report = worker >= 0 ? measure(0) : Json();
   if (worker == 0 && !options.report.empty())
     write_file(options.report, report.dump());
   else if (worker == 0)
     status = tell(report, options);
-  if (mv_shutdown(0) != MV_OK) fail("while leaving");
+  if (mv_shutdown(0) != MV_OK) throw_failure("while leaving");
   return status;
 }
 
@@ -182,10 +182,10 @@ int measure_here(const DoctorOptions& options) {
 int run_tuning(const DoctorOptions& options) {
   try {
     int64_t nodes = 1;
-    if (mv_init(nullptr) != MV_OK || mv_size(0, &nodes) != MV_OK) fail("can't join");
+    if (mv_init(nullptr) != MV_OK || mv_size(0, &nodes) != MV_OK) throw_failure("can't join");
     if (nodes > 1) return measure_here(options);
     if (!options.report.empty()) throw Failure{"--report is for one process of several"};  // not a machine of its own again
-    if (mv_shutdown(0) != MV_OK) fail("while leaving");
+    if (mv_shutdown(0) != MV_OK) throw_failure("while leaving");
     return tell(measure_machine(options.workers), options);
   } catch (const Failure& failure) {
     fmt::print(stderr, "polyverso doctor: {}\n", failure.text);

@@ -37,7 +37,7 @@ contents = {
         "perl/AI-MXNet/README", "python/compat/README", "python/compat/dpwa/README", "python/compat/multiverso/README",
     ],
     "Reference": ["docs/reference/c", "docs/reference/python", "docs/reference/perl", "docs/reference/lua"],
-    "Operation": ["docs/operations", "docs/launchers", "docs/failures", "docs/security", "docs/benchmarks", "docs/allreduce"],
+    "Operation": ["docs/operations", "docs/launchers", "docs/transports", "docs/failures", "docs/security", "docs/benchmarks", "docs/allreduce"],
     "Examples": [
         f"examples/{name}/README"
         for name in ("digits", "lm", "logreg", "kvstore", "survive", "mxnet-kvstore", "distlearn", "multiverso", "torch", "keras", "jax", "gossip-cifar")

@@ -1,5 +1,6 @@
 """Fixtures for tests with real processes that are killed, stopped, interrupted or disturbed."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -11,7 +12,7 @@ import uuid
 
 import pytest
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # ports.py
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # ports.py, hosts.py
 
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 
@@ -164,3 +165,37 @@ def cluster():
     yield begin
     for each in clusters:
         each.end()
+
+
+@pytest.fixture
+def narrow_line():
+    """narrow_line(rate, *commands): hosts.NarrowLine, from there to the end of the test."""
+    import hosts
+
+    with contextlib.ExitStack() as lines:
+
+        def begin(*arguments):
+            try:
+                lines.callback(hosts.NarrowLine(*arguments).end)
+            except hosts.Unavailable as why:
+                pytest.skip(str(why))
+
+        yield begin
+
+
+@pytest.fixture
+def network():
+    """network(count, rate, families): hosts.Hosts, which vanish at the end of the test."""
+    import hosts
+
+    with contextlib.ExitStack() as networks:
+
+        def begin(*arguments, **more):
+            try:
+                made = hosts.Hosts(*arguments, **more)
+            except hosts.Unavailable as why:
+                pytest.skip(str(why))
+            networks.callback(made.end)
+            return made
+
+        yield begin

@@ -15,7 +15,6 @@ import pytest
 
 from conftest import COMMAND
 from launchers_test import environment
-from narrow_line import NarrowLine
 from ports import free_ports
 
 RATE = 2e9  # bytes a second: no limit
@@ -83,16 +82,9 @@ class Capture:
 
 
 @pytest.fixture
-def network():
+def network(narrow_line):
     """A network namespace with an address beyond loopback."""
-    line = NarrowLine(RATE)
-    try:
-        done = subprocess.run(["ip", "address", "add", f"{OUTSIDE}/32", "dev", "lo"], capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"no address beyond loopback: {done.stderr.strip()}")
-        yield
-    finally:
-        line.end()
+    narrow_line(RATE, f"ip address add {OUTSIDE}/32 dev lo")
 
 
 def work(host, **settings):

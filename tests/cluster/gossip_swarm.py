@@ -10,21 +10,21 @@ from nodes import Node
 TIMEOUT_MS = 1000
 SCHEDULING_MS = 1500  # the longest time that a busy machine may not schedule a process
 
-# argv: name, port, value, further settings. Standard input: lines "name port" of peers. Reports every tenth step.
+# argv: name, host, port, value, further settings. Standard input: lines "name host port" of peers. Reports every tenth step.
 SCRIPT = """
 import json, sys, threading, time
 import numpy as np
 from polyverso import gossip
 
-name, port, value = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+name, host, port, value = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 model = np.full(300_000, value, np.float32)
-node = gossip.ArrayAdapter([model], name, {"nodes": [{"name": name, "host": "127.0.0.1", "port": port}], "timeout_ms": %d, **json.loads(sys.argv[4])})
+node = gossip.ArrayAdapter([model], name, {"nodes": [{"name": name, "host": host, "port": port}], "timeout_ms": %d, **json.loads(sys.argv[5])})
 print("listens", node.gossip.state["address"].rsplit(":", 1)[1], flush=True)
 
 def introduce():
     for line in sys.stdin:
-        peer, at = line.split()
-        node.gossip.add_peer(peer, "127.0.0.1", int(at))
+        peer, where, at = line.split()
+        node.gossip.add_peer(peer, where, int(at))
 
 threading.Thread(target=introduce, daemon=True).start()
 longest, step = 0, 0
@@ -45,26 +45,36 @@ while True:
 
 
 class Swarm:
-    def __init__(self, **settings):
+    """network: hosts.Hosts, on which the nodes are placed in turn; None: this machine."""
+
+    def __init__(self, network=None, **settings):
         self.nodes, self.ports, self.settings = {}, {}, json.dumps(settings)
+        self.network, self.places = network, {}
+
+    def host_of(self, name):
+        return self.network[self.places.setdefault(name, len(self.places) % len(self.network))]
 
     def start(self, name, value):
         """Starts a process. A restarted name listens on its earlier port, where the others look for it."""
         known_before = name in self.ports
-        node = Node(name, [sys.executable, "-c", SCRIPT, name, str(self.ports.get(name, 0)), str(value), self.settings], dict(os.environ))
+        inside = [] if self.network is None else self.host_of(name).inside
+        words = [name, self.address_of(name), str(self.ports.get(name, 0)), str(value), self.settings]
+        environment = dict(os.environ) if self.network is None else dict(os.environ, POLYVERSO_SECRET="of the tests")
+        node = Node(name, [*inside, sys.executable, "-c", SCRIPT, *words], environment)
         self.ports[name] = int(node.hear("listens").split()[1])
-        for other, port in self.ports.items():
+        for other in self.ports:
             if other != name:
-                self.introduce(node, other, port)
+                self.introduce(node, other)
         if not known_before:
             for other in self.nodes.values():
-                self.introduce(other, name, self.ports[name])
+                self.introduce(other, name)
         self.nodes[name] = node
 
-    @staticmethod
-    def introduce(node, name, port):
-        node.process.stdin.write(f"{name} {port}\n")
-        node.process.stdin.flush()
+    def address_of(self, name):
+        return "127.0.0.1" if self.network is None else self.host_of(name).address
+
+    def introduce(self, node, name):
+        node.tell(f"{name} {self.address_of(name)} {self.ports[name]}")
 
     def stands(self, name):
         """Returns the next report: step, value, averaged, longest wait, peers."""

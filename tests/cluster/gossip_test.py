@@ -12,6 +12,8 @@ def swarm():
     swarm = Swarm()
     for value, name in enumerate(("w1", "w2", "w3")):
         swarm.start(name, value)
+    for name in swarm.nodes:  # drops the reports from before it met the others
+        swarm.until(name, lambda report: len(report[4]) == 2)
     yield swarm
     swarm.end()
 

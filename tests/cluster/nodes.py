@@ -100,20 +100,33 @@ class Node:
 
 
 class Cluster:
-    """Workers have the first ranks, servers follow, as under `polyverso run`. Processes are started one by one."""
+    """Workers have the first ranks, servers follow, as under `polyverso run`. Processes are started one by one.
 
-    def __init__(self, workers, servers=0, **settings):
+    network  hosts.Hosts. None: this machine
+    place    from a rank to the number of its host; by default in blocks: ranks 0 and 1 of eight on the first of four
+    """
+
+    def __init__(self, workers, servers=0, network=None, place=None, **settings):
         self.workers, self.servers = workers, servers
         self.settings = settings
         self.nodes = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.network = network
+        self.place = place or (lambda rank: rank * len(network) // (workers + servers))
+        self.listener = socket.create_server(("127.0.0.1", 0)) if network is None else self.host_of(0).listener()
+        host, port = self.listener.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def host_of(self, rank):
+        """The hosts.Host of a rank."""
+        return self.network[self.place(rank)]
 
     def environment(self, rank, /, **settings):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
         role = "server" if rank >= self.workers else "worker" if self.servers else "all"
         told = dict(master=self.address, nodes=self.workers + self.servers, rank=rank, role=role, secret="of the tests",
                     init_timeout_ms=15000)
+        if self.network is not None:
+            told.update(bind=self.host_of(rank).address)
         told.update(self.settings, **settings)
         environment.update({f"POLYVERSO_{key.upper()}": str(value) for key, value in told.items() if value is not None})
         return environment
@@ -124,6 +137,8 @@ class Cluster:
         if rank == 0 and self.listener is not None:
             environment["POLYVERSO_LISTEN_FD"] = str(self.listener.fileno())
             pass_fds = (self.listener.fileno(),)
+        if self.network is not None:
+            command = [*self.host_of(rank).inside, *command]
         label = f"w{rank}" if rank < self.workers else f"s{rank - self.workers}"
         node = Node(label, command, environment, pass_fds)
         if pass_fds:

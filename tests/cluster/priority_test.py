@@ -3,8 +3,6 @@ a small key behind a large push. The order depends on the queue, not on the mach
 
 import pytest
 
-from narrow_line import NarrowLine
-
 # A large push, then push and pull of a small key. Reports the time until the pull is complete, and the bytes of the
 # large push that were then still unsent.
 PUSH = """
@@ -67,14 +65,8 @@ def test_in_p3_it_overtakes_between_slices(cluster, monkeypatch, kind, van):
         assert took < LARGE / RATE  # half a MiB was sent before it, not 8
 
 
-@pytest.fixture
-def narrow_line():
-    line = NarrowLine(RATE)
-    yield
-    line.end()
-
-
 def test_in_p3_it_overtakes_on_a_narrow_line_of_the_kernels(narrow_line, cluster):
+    narrow_line(RATE)
     # The pushes of both workers share the line.
     for took, left in push(cluster, "p3", 5, faults=None):
         assert left >= LARGE

@@ -1,0 +1,66 @@
+"""Bytes that cross the lines between hosts, which are network namespaces, as the router counts them."""
+
+import pytest
+
+HOSTS, EACH = 2, 4
+COUNT = 2 << 20
+VALUE = 4 * COUNT  # bytes of a value
+# Packets, messages and encryption have headers; heartbeats and acknowledgements cross too.
+MORE = 1.05
+
+WORK = """
+from polyverso.group import Group
+node = pv.init()
+count, value = %d, np.ones(%d, np.float32)
+table = node.array(count, name="weights") if node.num_servers == 1 else None
+group = Group(node)
+say("up")
+while word := wait_for_word():
+    if word == "allreduce":
+        assert (group.allreduce(value) >= group.size).all()
+    elif word == "add":
+        table.add(value)
+    elif word == "get":
+        table.get()
+    say("done")
+node.shutdown()
+""" % (COUNT, COUNT)
+
+
+def crossing(hosts, nodes, word):
+    """What each host sends and receives while the nodes carry out a word, in values."""
+    before = [hosts.crossed(number) for number in range(len(hosts))]
+    for node in nodes:
+        node.tell(word)
+    for node in nodes:
+        node.hear("done", 60)
+    after = [hosts.crossed(number) for number in range(len(hosts))]
+    return [[(now - then) / VALUE for now, then in zip(*pair)] for pair in zip(after, before)]
+
+
+def end(nodes):
+    for node in nodes:
+        node.tell("")
+    for node in nodes:
+        node.ends()
+
+
+@pytest.fixture
+def four_and_one(cluster, network):
+    """(the hosts, four workers on the first of them); the table's only server is on the second."""
+    hosts = network(HOSTS)
+    job = cluster(EACH, 1, network=hosts, place=lambda rank: rank // EACH)
+    nodes = [job.python(rank, WORK) for rank in range(EACH)]
+    job.server(0)
+    for node in nodes:
+        node.hear("up", 60)
+    yield hosts, nodes
+    end(nodes)
+
+
+def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
+    hosts, nodes = four_and_one
+    sent, received = crossing(hosts, nodes, "add")[0]
+    assert EACH <= sent < EACH * MORE and received < 0.1, (sent, received)
+    sent, received = crossing(hosts, nodes, "get")[0]
+    assert sent < 0.1 and EACH <= received < EACH * MORE, (sent, received)

@@ -56,6 +56,9 @@ class LinkEvents {
   /// The peer is lost for good: its process has ended, or the connection could not be restored.
   virtual void on_lost(Peer peer, const Status& why) = 0;
 
+  /// Bytes of a message have arrived whose rest is still on its way. A slow line needs long for a large message, and its
+  /// sender is alive meanwhile.
+  virtual void on_part(Peer) {}
   /// The size in bytes of an arrived message, with headers and padding. on_message() or on_payload() of it follows.
   virtual void on_arrived(Peer, size_t) {}
   /// A whole message. `payload` is aligned to 8 bytes and valid during the call.

@@ -73,6 +73,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_observer(base::Peer peer) override;
   void on_dial_failed(const std::string& address, const base::Status& why) override;
   void on_lost(base::Peer peer, const base::Status& why) override;
+  void on_part(base::Peer from) override { cluster_.heard(from); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
   base::SinkRef on_header(base::Peer from, const wire::Message& message, size_t bytes) override;
   void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override;

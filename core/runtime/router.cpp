@@ -44,6 +44,7 @@ class Router::Tap : public base::LinkEvents {
   void on_observer(base::Peer peer) override { router_.observer_came(transport_, peer); }
   void on_dial_failed(const std::string& address, const base::Status& why) override { events_.on_dial_failed(address, why); }
   void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
+  void on_part(base::Peer from) override { events_.on_part(from); }
   void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(kind_, from, bytes); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     if (!router_.trace_.on()) return events_.on_message(from, message, payload);

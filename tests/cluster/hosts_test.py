@@ -185,6 +185,17 @@ def test_on_a_slow_line_everything_works_and_takes_longer(eight):
     end(nodes)
 
 
+def test_a_message_that_takes_longer_than_the_longest_silence_loses_nobody(cluster, network):
+    hosts = network(2, 1e6)  # 4 MiB take four seconds
+    job = cluster(2, network=hosts, heartbeat_timeout_ms=1000, timeout_ms=120000)
+    nodes = [job.python(rank, work(1 << 20)) for rank in range(2)]
+    for node in nodes:
+        node.hear("up", 60)
+    for feature in FEATURES:
+        all_well(nodes, f"{feature} 1", 120)
+    end(nodes)
+
+
 ONE = """
 node = pv.init()
 table = node.array(1000, name="weights")

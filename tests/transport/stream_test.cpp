@@ -24,6 +24,7 @@ struct Listener : base::LinkEvents {
   void on_connected(Peer, const std::string&) override {}
   void on_dial_failed(const std::string&, const base::Status&) override {}
   void on_lost(Peer, const base::Status&) override {}
+  void on_part(Peer) override { ++parts; }
   void on_message(Peer, const wire::Message& message, std::span<const std::byte> payload) override {
     aligned = aligned && reinterpret_cast<uintptr_t>(payload.data()) % 8 == 0;
     take(message.seq(), payload, false);
@@ -43,7 +44,7 @@ struct Listener : base::LinkEvents {
     if (stop_at != 0 && seq == stop_at) receiver->stop();
   }
   std::vector<std::byte> memory;
-  uint64_t count = 0, stop_at = 0;
+  uint64_t count = 0, stop_at = 0, parts = 0;
   size_t bytes = 0;
   bool sound = true, aligned = true;
   transport::Receiver* receiver = nullptr;
@@ -171,6 +172,24 @@ void headers_larger_than_the_buffer_arrive(void**) {
   }
 }
 
+void each_part_of_a_message_is_told_and_whole_messages_have_none(void**) {
+  for (const size_t bytes : {size_t{1000}, size_t{100'000}, size_t{1'000'000}}) {
+    std::mt19937 random(6);
+    transport::Outbox outbox;
+    outbox.push(frame_of(1, bytes));
+    const auto stream = drain(outbox, random);
+    for (const size_t pieces : {1, 10}) {
+      const size_t step = (stream.size() + pieces - 1) / pieces;
+      Listener listener;
+      transport::Receiver receiver(listener, 9);
+      assert_true(feed(receiver, stream, [&] { return step; }).ok());
+      assert_int_equal(listener.count, 1);
+      if (pieces == 1) assert_true(listener.parts == 0 || bytes > transport::Receiver::kBufferBytes);
+      if (pieces > 1) assert_true(listener.parts >= pieces - 1);
+    }
+  }
+}
+
 void a_stopped_receiver_is_silent(void**) {
   std::mt19937 random(4);
   transport::Outbox outbox;
@@ -247,6 +266,7 @@ int main() {
       cmocka_unit_test(a_stream_may_be_cut_anywhere),
       cmocka_unit_test(every_byte_alone_is_enough),
       cmocka_unit_test(headers_larger_than_the_buffer_arrive),
+      cmocka_unit_test(each_part_of_a_message_is_told_and_whole_messages_have_none),
       cmocka_unit_test(a_stopped_receiver_is_silent),
       cmocka_unit_test(nonsense_ends_the_stream_before_memory_is_touched),
       cmocka_unit_test(a_lent_payload_is_read_where_it_lies_when_it_is_written),

@@ -231,6 +231,21 @@ void a_number_that_is_no_kind_may_be_sent_by_nobody(void**) {
   assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
 }
 
+void a_member_is_lost_by_silence_but_not_while_a_part_of_its_message_arrives(void**) {
+  Served node;
+  const auto beats = [&](int count, bool arrives) {
+    for (int i = 0; i < count; ++i) {
+      node.clock.pass(kHeartbeat / 10);
+      if (arrives) node.member.on_part(kWorker);
+      node.member.tick();
+    }
+  };
+  beats(30, true);
+  assert_false(node.link.has_closed(kWorker));
+  beats(12, false);
+  assert_true(node.link.has_closed(kWorker));
+}
+
 void an_abort_makes_its_sender_lost(void**) {
   Served node;
   node.meet(100);
@@ -423,6 +438,7 @@ int main() {
       cmocka_unit_test(a_stranger_is_refused_whatever_it_sends),
       cmocka_unit_test(each_request_of_a_member_reaches_an_engine_that_knows_it),
       cmocka_unit_test(a_number_that_is_no_kind_may_be_sent_by_nobody),
+      cmocka_unit_test(a_member_is_lost_by_silence_but_not_while_a_part_of_its_message_arrives),
       cmocka_unit_test(an_abort_makes_its_sender_lost),
       cmocka_unit_test(an_abort_without_a_reason_is_one),
       cmocka_unit_test(who_aborts_waits_until_all_have_closed),

@@ -81,7 +81,7 @@ class Cluster {
   void on_connected(base::Peer peer, const std::string& address);
   void on_dial_failed(const std::string& address, const base::Status& why);
   void on_lost(base::Peer peer, const base::Status& why);
-  /// A message came from this peer.
+  /// A message, or a part of one, came from this peer.
   void heard(base::Peer peer) { contacts_.heard(peer); }
   /// True for a member of the view that is not lost.
   bool is_member(base::Peer peer) const;

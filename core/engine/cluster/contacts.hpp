@@ -46,7 +46,7 @@ class Contacts {
   auto end() { return all_.end(); }
 
   Contact& connected(base::Peer peer, const std::string& address);
-  /// A message came from this peer.
+  /// A message, or a part of one, came from this peer.
   void heard(base::Peer peer);
   /// Time since the last message from a peer, at the resolution of note_silence(); nullopt if it is not connected.
   std::optional<base::Nanos> silence(base::Peer peer) const;

@@ -33,6 +33,12 @@ Receiver::Room Receiver::room() {
 }
 
 base::Status Receiver::received(size_t bytes) {
+  const base::Status status = take(bytes);
+  if (status.ok() && !stopped_ && inside_a_frame()) events_.on_part(from_);
+  return status;
+}
+
+base::Status Receiver::take(size_t bytes) {
   if (state_ == State::kHeader) return take_header(bytes);
   if (state_ == State::kPayload) return take_payload(bytes);
   end_ += bytes;

@@ -30,7 +30,8 @@ class Receiver {
     size_t bytes() const { return first.size() + second.size(); }
   };
   Room room();
-  /// `bytes`, at least 1, are now in room(). Calls LinkEvents for completed messages. MV_EPROTOCOL ends the stream.
+  /// `bytes`, at least 1, are now in room(). Calls LinkEvents for completed messages, and for a part of one.
+  /// MV_EPROTOCOL ends the stream.
   base::Status received(size_t bytes);
 
   /// Makes no further calls to LinkEvents. May be called from within such a call.
@@ -44,6 +45,7 @@ class Receiver {
  private:
   enum class State { kFrames, kHeader, kPayload };
 
+  base::Status take(size_t bytes);
   base::Status take_frames();
   base::Status take_frame(const wire::Prefix& prefix, size_t available, bool& taken);
   base::Status take_header(size_t bytes);

@@ -387,6 +387,25 @@ void a_member_that_connects_before_its_view_arrives_is_asked_again(void**) {
   assert_true(node.has_said(kNewcomer, Body::Listing));
 }
 
+/// Another member dies while a server, or a worker, still connects to it.
+void a_server_that_is_still_connecting_goes_on_without_the_lost(void**) {
+  for (const auto [own, lost] : {std::pair(MV_ROLE_SERVER, MV_ROLE_SERVER), std::pair(MV_ROLE_SERVER, MV_ROLE_ALL), std::pair(MV_ROLE_ALL, MV_ROLE_SERVER)}) {
+    Node node(self_of(kWorker, 1, 3, own));
+    node.member.on_connected(kMaster, "master");
+    node.hear(kMaster, Body::View, 1, [&](auto& fbb) {
+      const std::vector members{wire::CreateMemberDirect(fbb, 0, MV_ROLE_WORKER, kMaster, "a", "h", 1),
+                                wire::CreateMemberDirect(fbb, 1, static_cast<uint8_t>(own), kWorker, "a", "h", 1),
+                                wire::CreateMemberDirect(fbb, 2, static_cast<uint8_t>(lost), kOther, "a", "h", 1)};
+      return wire::CreateViewDirect(fbb, 1, false, &members);
+    });
+    node.member.on_connected(kOther, "other");
+    assert_string_equal(node.member.cluster().phase(), "connecting");
+    node.member.on_lost(kOther, base::error(MV_EPEERLOST, "killed"));
+    node.hear(kMaster, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
+    assert_string_equal(node.member.cluster().phase(), own == MV_ROLE_SERVER ? "ready" : "failed");
+  }
+}
+
 void a_process_that_never_becomes_a_member_gets_an_error(void**) {
   Joined node;
   node.member.on_connected(100, "stranger");
@@ -449,6 +468,7 @@ int main() {
       cmocka_unit_test(a_connection_that_does_not_join_is_closed),
       cmocka_unit_test(members_have_their_own_limits),
       cmocka_unit_test(a_member_that_connects_before_its_view_arrives_is_asked_again),
+      cmocka_unit_test(a_server_that_is_still_connecting_goes_on_without_the_lost),
       cmocka_unit_test(a_process_that_never_becomes_a_member_gets_an_error),
       cmocka_unit_test(a_join_at_another_than_the_master_is_refused_at_once),
       cmocka_unit_test(a_join_before_the_master_starts_is_compared_with_the_masters_settings),

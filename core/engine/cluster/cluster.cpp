@@ -500,10 +500,13 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
       publish();
     }
   }
-  // A server with a back-up isn't needed: the master will name who serves its tables.
-  const bool has_backup = member != nullptr && self_.replicas > 0 && member->is_server() && peer != master_;
-  if (phase_ == Phase::kConnecting && needed && !has_backup) fail(why);
-  if (has_backup) ready_if_all_ready();
+  // A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server
+  // goes on without the others: workers may be using its tables already, since not all members get ready at once.
+  const Member* const self = view_.find(self_.peer);
+  const bool only_serves = self != nullptr && !self->is_worker();
+  const bool can_go_on = member != nullptr && peer != master_ && (only_serves || (self_.replicas > 0 && member->is_server()));
+  if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
+  if (can_go_on) ready_if_all_ready();
   server_.on_lost(peer);
 }
 

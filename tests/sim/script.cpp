@@ -261,10 +261,9 @@ bool Script::begin_small(const table::Request& request) {
   const auto id_bytes = std::as_bytes(std::span(ids)), values = std::as_bytes(std::span(request.source->bytes()));
   std::vector<std::byte> payload(id_bytes.begin(), id_bytes.end());
   payload.insert(payload.end(), values.begin(), values.end());
-  const auto body = wire::CreateChange(builder_.fbb(), view.numbers[server], request.write, 0,
-                                       request.all ? view.spec.elements() : 0, ids.size());
+  const table::SmallForm form{server, request.write, request.all ? view.spec.elements() : 0, ids.size(), payload.size()};
   request.table->open_changes.fetch_add(1, std::memory_order_relaxed);
-  member_.tables().begin_small(request.table, server, builder_.finish_small(wire::Body::Change, body, payload), 0);
+  member_.tables().begin_small(request.table, form, base::Payload::copy(payload), 0);
   return true;
 }
 

@@ -58,7 +58,7 @@ base::Frame Stranger::any_message() {
     case 0:
       return builder_.finish(Body::Change, wire::CreateChange(fbb, table, wire::Write::Set, 0, count), any_payload());
     case 1:
-      return builder_.finish(Body::Change, wire::CreateChange(fbb, table, wire::Write::Add, count, count, 0, 0, random_.below(3)), any_payload());
+      return builder_.finish(Body::Change, wire::CreateChange(fbb, table, wire::Write::Add, count, count, 0, 0, random_.below(3), 1, 0, 0, 0, static_cast<uint32_t>(random_.below(4))), any_payload());
     case 2:
       return builder_.finish(Body::Destroy, wire::CreateDestroy(fbb, table));
     case 3:

@@ -69,12 +69,8 @@ void Calls::forget(table::Request request, const std::function<void()>& meanwhil
   runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way and may refer to the caller's memory
 }
 
-void Calls::forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
-  // 32-bit fields, so that the task fits into the loop's queue without an allocation.
-  loop_.post([tables = &member().tables(), table, frame = std::move(frame), server = static_cast<uint32_t>(server),
-              reserved = static_cast<uint32_t>(reserved)]() mutable {
-    tables->begin_small(table, server, std::move(frame), reserved);
-  });
+void Calls::forget_small(const table::TableViewRef& table, const table::SmallForm& form, std::span<const std::byte> change, uint64_t reserved) {
+  small_changes_.add(member().tables(), table, form, change, reserved);
 }
 
 base::Result<uint64_t> Calls::reserve(uint64_t bytes, const CallOptions& options) {

@@ -9,6 +9,7 @@
 
 #include "api/call/call.hpp"
 #include "api/call/options.hpp"
+#include "api/call/small_changes.hpp"
 #include "runtime/runtime.hpp"
 #include "tensor/heap.hpp"
 
@@ -43,7 +44,8 @@ class Calls {
   Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
   /// Begins a fire-and-forget call and returns.
   void forget(table::Request request, const std::function<void()>& meanwhile);
-  void forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// The same for a small change, which may travel in one message with the ones before it. `change`: ids and values.
+  void forget_small(const table::TableViewRef& table, const table::SmallForm& form, std::span<const std::byte> change, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are in flight. Returns the reservation,
   /// which the call takes over.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
@@ -82,6 +84,7 @@ class Calls {
     if (!loop_.driven_by_me()) loop_.wake_waiters();  // the driver checks by itself
   }};
   tensor::Heap snapshots_;
+  SmallChanges small_changes_{loop_};
   std::atomic<bool> told_of_limit_{false};
 };
 

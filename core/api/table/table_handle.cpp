@@ -163,21 +163,6 @@ Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOpti
 Started TableHandle::get(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(true, rows, data, options); }
 Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(false, rows, data, options); }
 
-/// Counts a change as open; the end of the change uncounts it. Without keep(), no change has begun, and
-/// the destructor uncounts it.
-class TableHandle::OpenChange {
- public:
-  explicit OpenChange(table::TableView& table) : table_(table) { table_.open_changes.fetch_add(1, std::memory_order_relaxed); }
-  ~OpenChange() {
-    if (!kept_) table_.open_changes.fetch_sub(1, std::memory_order_release);
-  }
-  void keep() const { kept_ = true; }
-
- private:
-  table::TableView& table_;
-  mutable bool kept_ = false;
-};
-
 base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) {
   if (base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return wrong;
   if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return wrong;
@@ -257,7 +242,7 @@ table::Request TableHandle::change_request(wire::Write write, const CallOptions&
 Started TableHandle::start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work) {
   const bool in_step = table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge;
   const CallRef call = options.mode == Mode::kOneWay ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
-  const OpenChange open(*table_);
+  const table::OpenChange open(*table_);
   if (call == nullptr) calls_.forget(std::move(request), own_work);
   const Started started = call == nullptr ? Started() : calls_.run(call, options, std::move(request), own_work);
   open.keep();
@@ -292,13 +277,8 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
     return true;
   }
   base::Undo give_back([&] { calls_.give_back(reserved.value()); });
-  auto& builder = base::per_thread<wire::FrameBuilder>();
-  const auto body = wire::CreateChange(builder.fbb(), table_->numbers[server], write, 0, rows.all ? spec_.elements() : 0, row_count);
-  const std::span<const std::byte> bytes(payload, ids_bytes + values.size);
-  base::Frame frame = builder.finish_small(wire::Body::Change, body, bytes);
-  const OpenChange open(*table_);
-  calls_.forget_small(table_, server, std::move(frame), reserved.value());
-  open.keep();
+  const table::SmallForm form{server, write, rows.all ? spec_.elements() : 0, row_count, ids_bytes + values.size};
+  calls_.forget_small(table_, form, {payload, ids_bytes + values.size}, reserved.value());
   give_back.keep();
   return true;
 }

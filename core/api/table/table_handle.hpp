@@ -89,7 +89,6 @@ class TableHandle final : public Table {
   bool fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   /// Waits until the gates of all servers would serve a get made now.
   base::Status wait_for_turn(const CallOptions& options);
-  class OpenChange;
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void change_own_part(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;

@@ -200,14 +200,14 @@ Nanos Loop::busy() const { return ticks_.scale().span(static_cast<int64_t>(worke
 bool Loop::driven_by_me() const noexcept { return driven_here == this; }
 bool Loop::driven_by_this_thread() noexcept { return driven_here != nullptr; }
 
-void Loop::post(Task task) {
+uint64_t Loop::post(Task task) {
   Lock lock(mutex_);
   if (stopping_ || defect() != nullptr) {
     lock.unlock();
-    return;  // the task is destroyed outside the lock
+    return 0;  // the task is destroyed outside the lock
   }
   const bool was_empty = queue_.empty();
-  queue(std::move(task));
+  const uint64_t number = queue(std::move(task));
   if (asleep_) {
     asleep_ = false;
     lock.unlock();
@@ -215,6 +215,7 @@ void Loop::post(Task task) {
   } else if (was_empty && baton_ == Baton::kFree) {
     background_cv_.notify_one();
   }
+  return number;
 }
 
 void Loop::post_or_break(Task task) noexcept {
@@ -226,9 +227,12 @@ void Loop::post_or_break(Task task) noexcept {
 }
 
 /// Under mutex_.
-void Loop::queue(Task task) {
+uint64_t Loop::queue(Task task) {
   queue_.push_back(std::move(task));
+  const uint64_t number = posts_.load(std::memory_order_relaxed) + 1;
+  posts_.store(number, std::memory_order_relaxed);
   news_.store(true, std::memory_order_relaxed);
+  return number;
 }
 
 void Loop::shut_down_sockets() noexcept {

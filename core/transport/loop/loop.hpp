@@ -101,8 +101,11 @@ class Loop final : public base::Clock {
   /// Monotonic. Any thread.
   base::Nanos now() const override;
   /// Runs `task` on the loop soon, in the order of the posts; drops it after stop() or a breakdown. Any thread; never
-  /// blocks. May throw std::bad_alloc; the task is then not posted.
-  void post(Task task);
+  /// blocks. May throw std::bad_alloc; the task is then not posted. Returns the number of this post, see posts(); 0 if it
+  /// was dropped.
+  uint64_t post(Task task);
+  /// The number of tasks that were posted so far. A thread that has posted a task sees at least the number of that one.
+  uint64_t posts() const { return posts_.load(std::memory_order_relaxed); }
   /// Like post(), for threads that cannot report an error: if memory runs out, the loop breaks down.
   void post_or_break(Task task) noexcept;
   /// Posts `first`, if given, and returns when done() is true, when `deadline` has passed, or on a signal; `first` may
@@ -207,7 +210,7 @@ class Loop final : public base::Clock {
   void leave_baton();
   void hand_on();
   void wake_line(bool all) noexcept;
-  void queue(Task task);
+  uint64_t queue(Task task);
   void run_tasks();
   void poll_now();
   void flush();
@@ -265,6 +268,7 @@ class Loop final : public base::Clock {
   std::mutex mutex_;
   // Under mutex_.
   std::vector<Task> queue_;
+  std::atomic<uint64_t> posts_{0};     // written under mutex_
   Baton baton_ = Baton::kFree;
   bool asleep_ = false;                // the driver sleeps in poll, or is about to: news must wake it
   std::atomic<bool> news_{false};      // written under mutex_, read without it by a spinning driver. See the top

@@ -171,14 +171,16 @@ void Client::set_order(rpc::Call& call, const TableView& table, size_t server, i
   call.priority = priority;
 }
 
-void Client::begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
+void Client::begin_small(const TableViewRef& table, const SmallForm& form, base::PayloadRef changes, uint64_t reserved) {
+  const auto times = form.bytes == 0 ? 1 : static_cast<uint32_t>(changes->size() / form.bytes);
+  const auto body = wire::CreateChange(servers_.builder.fbb(), table->numbers[form.server], form.write, 0, form.count, form.rows, 0, 0, 1, 0, 0, 0, times);
   rpc::Call call;
-  call.cost = frame.bytes();
-  call.frame = std::move(frame);
+  call.frame = servers_.builder.finish(wire::Body::Change, body, changes);
+  call.cost = call.frame.bytes();
   call.pending = std::make_shared<SmallChange>(*this, table, changes_.begin(), reserved);
   call.wants_answer = false;
-  set_order(call, *table, server);
-  servers_.rpc.call(table->servers[server], std::move(call));
+  set_order(call, *table, form.server);
+  servers_.rpc.call(table->servers[form.server], std::move(call));
 }
 
 /// The same for many tables.

@@ -20,6 +20,17 @@
 
 namespace mv::table {
 
+/// What small changes of one message have in common: each is an id for each of `rows` rows, in the server's numbering, or else
+/// nothing, and the values.
+struct SmallForm {
+  size_t server = 0;
+  wire::Write write = wire::Write::Add;
+  uint64_t count = 0;  ///< elements of the whole table; 0: rows
+  uint64_t rows = 0;
+  uint64_t bytes = 0;  ///< of one change
+  bool operator==(const SmallForm&) const = default;
+};
+
 /// Loop thread only. Completion callbacks may call back into this object.
 class Client {
  public:
@@ -30,9 +41,9 @@ class Client {
   void start(const cluster::View& view) { servers_.start(view); }
 
   void begin(Request request);
-  /// A fire-and-forget change of one message: `frame` is a Change without counts, for server `server`. Releases
-  /// `reserved` at its end.
-  void begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// Fire-and-forget changes of one form, in one message. Releases `reserved` at its end. The callers have counted it, not
+  /// each change, in open_changes.
+  void begin_small(const TableViewRef& table, const SmallForm& form, base::PayloadRef changes, uint64_t reserved);
   /// Fire-and-forget adds of all elements of some tables that lie whole on one server, in one message. The callers have
   /// counted each in open_changes.
   struct ManyAdds {

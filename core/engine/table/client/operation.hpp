@@ -43,6 +43,22 @@ struct TableView {
   TableUses uses;
 };
 using TableViewRef = std::shared_ptr<TableView>;
+
+/// Counts a change as open; the end of the change uncounts it. Without keep(), no change has begun, and the destructor
+/// uncounts it.
+class OpenChange {
+ public:
+  explicit OpenChange(TableView& table) : table_(table) { table_.open_changes.fetch_add(1, std::memory_order_relaxed); }
+  ~OpenChange() {
+    if (!kept_) table_.open_changes.fetch_sub(1, std::memory_order_release);
+  }
+  void keep() const { kept_ = true; }
+
+ private:
+  TableView& table_;
+  mutable bool kept_ = false;
+};
+
 /// By name; the keys point into the views.
 using TablesByName = base::NameMap<TableViewRef>;
 

@@ -26,7 +26,8 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
   held.codec = codec.value();
   const uint64_t bytes = table->bytes_of(held);
   const bool here = request.offered() == 0;
-  if ((here ? payload.size() : request.offered()) != bytes)
+  if (wrong = check_times(*table, request, bytes); !wrong.ok()) return rpc_.fail(asked, wrong);
+  if ((here ? payload.size() : request.offered()) != bytes * request.times())
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes has a payload of {}", table->spec.name, bytes, payload.size());
   if (wrong.ok() && here && held.codec != nullptr) wrong = held.codec->check(payload, held.count);
   const int64_t worker = roster_.worker_id(asked.client);
@@ -37,6 +38,7 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
 
   if (table->consistency == shard::Consistency::kMerge && request.write() == wire::Write::Add && worker >= 0)
     return change_merged(asked, *table, static_cast<size_t>(worker), request.index(), request.chunks(), held);
+  if (request.times() > 1) return apply_times(asked, *table, std::move(held), request.times(), bytes);
   if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
     const auto rows = table->take_rows(payload, request.rows(), roster_);
@@ -45,6 +47,27 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
   keep(held, payload, staged);
   held_.hold(asked, table->number, std::move(held));
   table->change_counted(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
+}
+
+/// `bytes`: of one of the changes.
+base::Status Changes::check_times(const Table& table, const wire::Change& request, uint64_t bytes) const {
+  if (request.times() == 1) return {};
+  const bool waits = table.consistency == shard::Consistency::kSync || table.consistency == shard::Consistency::kMerge;
+  // A change without bytes would cost the sender nothing, however often it is repeated.
+  if (request.times() == 0 || bytes == 0 || bytes > wire::kMaxPayloadBytes / request.times() || waits || request.codec() != nullptr || request.offered() != 0)
+    return base::error(MV_EPROTOCOL, "table \"{}\": a message with {} changes of {} bytes is not allowed", table.spec.name, request.times(), bytes);
+  return {};
+}
+
+/// Applies changes that came together. Like changes of a message each, one that fails leaves the others alone.
+void Changes::apply_times(const rpc::Asked& asked, Table& table, HeldChange&& one, uint32_t times, uint64_t bytes) {
+  const std::span<const std::byte> all = one.payload;
+  base::Status failed;
+  for (uint32_t i = 0; i < times; ++i) {
+    one.payload = all.subspan(i * bytes, bytes);
+    if (base::Status status = applier_.apply(table, asked.client, one); !status.ok() && failed.ok()) failed = std::move(status);
+  }
+  failed.ok() ? rpc_.finish(asked) : rpc_.fail(asked, failed);
 }
 
 void Changes::change_in_order(const rpc::Asked& asked, Table& table, HeldChange&& held) {

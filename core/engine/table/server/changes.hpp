@@ -32,6 +32,8 @@ class Changes {
   void change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, const HeldChange& held);
 
  private:
+  base::Status check_times(const Table& table, const wire::Change& request, uint64_t bytes) const;
+  void apply_times(const rpc::Asked& asked, Table& table, HeldChange&& one, uint32_t times, uint64_t bytes);
   void keep(HeldChange& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);
 
   rpc::Server& rpc_;

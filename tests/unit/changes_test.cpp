@@ -1,4 +1,5 @@
-// engine/table: a server adds well-formed encoded changes, and refuses all others before it touches its table.
+// engine/table: a server applies well-formed changes, encoded ones and several in one message, and refuses all others before it
+// touches its table.
 
 #include <cstring>
 #include <memory>
@@ -29,20 +30,23 @@ using unit::StillClock;
 using unit::message_of;
 using unit::payload_of;
 
-constexpr base::Peer kWorker = 7, kServer = 1;
+constexpr base::Peer kWorker = 7, kOther = 8, kServer = 1;
 constexpr uint64_t kCount = 20;
 
 /// One server with one table, and one worker's stream to it.
 class Serving final : private rpc::Service {
  public:
-  explicit Serving(mv_dtype dtype = MV_F32) {
+  explicit Serving(mv_dtype dtype = MV_F32, int64_t staleness = MV_UNSET, uint32_t flags = 0) {
     join(kServer, MV_ROLE_SERVER);
     join(kWorker, MV_ROLE_WORKER);
+    join(kOther, MV_ROLE_WORKER);
     server_.start(view_, kServer);
     shard::Spec spec;
     spec.name = "t";
     spec.dtype = dtype;
     spec.rows = kCount;
+    spec.staleness = staleness;
+    spec.flags = flags;
     auto& fbb = builder_.fbb();
     ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({table::write_spec(fbb, spec)}))));
     ask(builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector({uint32_t{0}}))));
@@ -72,11 +76,13 @@ class Serving final : private rpc::Service {
     std::vector<std::byte> payload;
     uint64_t count = kCount, rows = 0;
     wire::Write write = wire::Write::Add;
+    uint32_t times = 1;
   };
   Answer change(const Change& what) {
     auto& fbb = builder_.fbb();
-    const auto codec = wire::CreateCodecDirect(fbb, what.codec.name.c_str(), &what.codec.parameters);
-    const auto body = wire::CreateChange(fbb, 0, what.write, 0, what.count, what.rows, 0, 0, 1, 0, 0, codec);
+    const bool is_encoded = !what.codec.name.empty() || !what.codec.parameters.empty();
+    const auto codec = is_encoded ? wire::CreateCodecDirect(fbb, what.codec.name.c_str(), &what.codec.parameters) : 0;
+    const auto body = wire::CreateChange(fbb, 0, what.write, 0, what.count, what.rows, 0, 0, 1, 0, 0, codec, what.times);
     return ask(builder_.finish_small(wire::Body::Change, body, what.payload));
   }
   Answer get(const codec::Spec& spec) {
@@ -171,6 +177,60 @@ void values_are_encoded_on_request(void**) {
   assert_int_equal(serving.get({"fp17", {}}).status, MV_EPROTOCOL);
 }
 
+// ------------------------------------------------------------ several changes in one message
+
+/// An id and a value for each.
+std::vector<std::byte> rows_of(std::initializer_list<std::pair<int64_t, float>> changes) {
+  std::vector<std::byte> out;
+  for (const auto& [row, value] : changes) {
+    const size_t at = out.size();
+    out.resize(at + sizeof row + sizeof value);
+    std::memcpy(&out[at], &row, sizeof row);
+    std::memcpy(&out[at + sizeof row], &value, sizeof value);
+  }
+  return out;
+}
+std::vector<std::byte> whole(std::initializer_list<float> each) {
+  std::vector<float> values;
+  for (const float value : each) values.insert(values.end(), kCount, value);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+void changes_that_come_together_are_applied_in_their_order(void**) {
+  for (const int64_t staleness : {int64_t{MV_UNSET}, int64_t{2}}) {
+    Serving serving(MV_F32, staleness);
+    assert_int_equal(serving.change({{}, whole({1e9f, 1, -1e9f}), kCount, 0, wire::Write::Add, 3}).status, MV_OK);
+    assert_true(serving.values()[0] == 0 && serving.values()[kCount - 1] == 0);  // another order gives 1
+    assert_int_equal(serving.change({{}, rows_of({{3, 5}, {3, 6}, {4, 7}}), 0, 1, wire::Write::Set, 3}).status, MV_OK);
+    assert_true(serving.values()[3] == 6 && serving.values()[4] == 7 && serving.values()[5] == 0);
+  }
+}
+
+void one_that_is_wrong_leaves_the_others_alone(void**) {
+  Serving serving;
+  const auto answer = serving.change({{}, rows_of({{3, 5}, {int64_t{kCount}, 6}, {4, 7}}), 0, 1, wire::Write::Add, 3});
+  assert_int_equal(answer.status, MV_ERANGE);
+  assert_true(serving.values()[3] == 5 && serving.values()[4] == 7);
+}
+
+void wrong_numbers_of_changes_are_refused(void**) {
+  Serving serving, merging(MV_F32, MV_UNSET, MV_MERGE);
+  const auto refused = [](Serving& by, const Serving::Change& change) {
+    const auto answer = by.change(change);
+    if (answer.status != MV_EPROTOCOL) fail_msg("%u times, %zu bytes: %d, \"%s\"", change.times, change.payload.size(), answer.status, answer.text.c_str());
+    for (const float value : by.values()) assert_true(value == 0);
+  };
+  refused(serving, {{}, whole({1, 1}), kCount, 0, wire::Write::Add, 0});
+  refused(serving, {{}, whole({1, 1}), kCount, 0, wire::Write::Add, 3});
+  refused(serving, {{}, whole({1, 1}), kCount, 0, wire::Write::Add, 1});
+  refused(serving, {{}, {}, 0, 0, wire::Write::Add, UINT32_MAX});  // nothing, very often
+  refused(serving, {{}, whole({1, 1}), kCount, 0, wire::Write::Add, UINT32_MAX});
+  refused(serving, {{}, rows_of({{3, 5}}), 0, uint64_t{1} << 61, wire::Write::Add, 8});  // the sizes overflow
+  refused(serving, {spec_of("2bit"), std::vector<std::byte>(16), kCount, 0, wire::Write::Add, 2});
+  refused(merging, {{}, whole({1, 1}), kCount, 0, wire::Write::Add, 2});
+}
+
 }  // namespace
 
 int main() {
@@ -178,6 +238,9 @@ int main() {
       cmocka_unit_test(valid_changes_are_added),
       cmocka_unit_test(everything_else_is_refused),
       cmocka_unit_test(values_are_encoded_on_request),
+      cmocka_unit_test(changes_that_come_together_are_applied_in_their_order),
+      cmocka_unit_test(one_that_is_wrong_leaves_the_others_alone),
+      cmocka_unit_test(wrong_numbers_of_changes_are_refused),
   };
-  return cmocka_run_group_tests_name("ps/encoded_changes", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("table/changes", tests, nullptr, nullptr);
 }

@@ -1,0 +1,38 @@
+#include "api/call/small_changes.hpp"
+
+#include <utility>
+
+namespace mv::api {
+
+namespace {
+/// A server applies a message in one go, so this limits how long other requests wait.
+constexpr size_t kMostBytes = 32 << 10;
+}  // namespace
+
+void SmallChanges::add(table::Client& client, const table::TableViewRef& table, const table::SmallForm& form, std::span<const std::byte> change, uint64_t reserved) {
+  const std::lock_guard lock(mutex_);
+  // Changes without bytes would not be counted in a message.
+  const bool fits = open_ != nullptr && posts_ == loop_.posts() && open_->table == table && open_->form == form && !change.empty() &&
+                    open_->changes.size() + change.size() <= kMostBytes;
+  if (fits) {
+    open_->changes.insert(open_->changes.end(), change.begin(), change.end());
+    open_->reserved += reserved;
+    return;
+  }
+  auto batch = std::make_shared<Batch>(Batch{table, form, {change.begin(), change.end()}, reserved});
+  const table::OpenChange open(*table);
+  posts_ = loop_.post([this, &client, batch] { begin(client, batch); });
+  open.keep();
+  open_ = std::move(batch);
+}
+
+/// On the loop.
+void SmallChanges::begin(table::Client& client, const std::shared_ptr<Batch>& batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (open_ == batch) open_ = nullptr;
+  }
+  client.begin_small(batch->table, batch->form, base::Payload::kept(batch->changes, batch), batch->reserved);
+}
+
+}  // namespace mv::api

@@ -216,6 +216,8 @@ MV_RESUMES(function)
 %inline %{
 /* A new PDL of a table's dtype, with cols x rows elements, or rows if cols is 0. */
 static SV *fresh_pdl(int32_t dtype, int64_t rows, int64_t cols) { return pv_fresh_pdl(dtype, rows, cols); }
+/* Whether a PDL needs no conversion for a table of this dtype. */
+static int is_plain_pdl(SV *value, int32_t dtype) { return pv_is_plain_pdl(value, dtype); }
 /* Converts packed doubles to MV_F16 or MV_BF16, and back, to packed floats. */
 static SV *pack_halves(int32_t dtype, SV *doubles) { return pv_pack_halves(dtype, doubles); }
 static SV *unpack_halves(int32_t dtype, SV *halves) { return pv_unpack_halves(dtype, halves); }

@@ -513,6 +513,18 @@ static SV *pv_fresh_pdl(mv_dtype dtype, int64_t rows, int64_t cols) {
 #endif
 }
 
+/* Whether the value is a PDL that a table of this dtype takes as it is: of the same type, and without bad values. */
+static int pv_is_plain_pdl(SV *value, mv_dtype dtype) {
+#ifdef POLYVERSO_HAVE_PDL
+  if (!PDL || dtype == MV_BF16 || !pv_is_pdl(value)) return 0;
+  const pdl *piddle = PDL->SvPDLV(value);
+  return (piddle->state & PDL_BADVAL) == 0 && pv_dtype_of_pdl(piddle) == dtype;
+#else
+  (void)value, (void)dtype;
+  return 0;
+#endif
+}
+
 static SV *pv_pack_halves(mv_dtype dtype, SV *doubles) {
   STRLEN length;
   const char *from = SvPVbyte(doubles, length);

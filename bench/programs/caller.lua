@@ -1,7 +1,8 @@
 -- What a call costs from Lua, in a cluster of one process: the operations of caller.py; the dialogue of batch.h.
--- LuaJIT lends FFI memory; plain Lua lends a string to add, and gets into a table.
+-- LuaJIT lends FFI memory; plain Lua lends a tensor to add, and gets into a table.
 
 local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
 
 local WARM_UP, FEWEST_SAMPLES = 0.1, 3
 
@@ -26,17 +27,15 @@ end
 local node = polyverso.init()
 local count, shared, data, out = 0, nil, nil, nil
 
-local ONE = "\0\0\128\63"  -- a float32
-
 local function make(wanted)
   if shared then shared:destroy() end
   count = wanted
-  shared = node:array{rows = count}
+  shared = node:array{size = count}
   if has_ffi then
     data, out = ffi.new("float[?]", count), nil
     for i = 0, count - 1 do data[i] = 1 end
   else
-    data, out = ONE:rep(count), {n = count}
+    data, out = tensor.ones{count}, {n = count}
   end
 end
 

@@ -19,7 +19,7 @@ sub prepare {
     if ($count != $bytes / 4) {
         $table->destroy if $table;
         $count = $bytes / 4;
-        $table = $node->array(rows => $count);
+        $table = $node->array(size => $count);
         $data  = PDL->ones(PDL::float(), $count);
         $out   = undef;
     }

@@ -30,6 +30,7 @@ sub _new {
         node   => $node,
         is_map => $is_map,
         flat   => $flat,
+        is_array => $info->{kind} == $Polyverso::CAPI::MV_ARRAY,
         label  => qq{table "$info->{name}"},
         # What data is compared with; undef where that has no rows, or rows have no columns.
         dense_rows => $is_map ? undef : $info->{rows},
@@ -99,14 +100,14 @@ sub _read {
     my ($self, $how, $whole, $some) = @_;
     my ($handle, $dtype, $flat, $rows, $cols) = @$self{qw(handle dtype flat rows cols)};
     my ($ids, $options) = (undef, 0);
-    if (%$how) {    # most calls have no options, and are short enough that this check pays
+    my $out = $how->{out};
+    if (keys %$how > (defined $out)) {    # most calls have no other options, and are short enough that this check pays
         Polyverso::Values::check_options($how, \%READS);
         $ids     = _ids($how);
         $rows    = Polyverso::Values::row_count($ids) if defined $ids;
         $options = _options(_flags($how), $how);
     }
-    my $as      = Polyverso::Values::look($how->{as});
-    my $out     = $how->{out};
+    my $as = Polyverso::Values::look($how->{as});
     Polyverso::Values::check_out($out, $self->{label}, $dtype, $rows, $self->{row_size}) if defined $out;
     my $memory  = $out // Polyverso::Values::room($dtype, $flat, $rows, $cols, $as);
     my $place   = ref $out eq 'SCALAR' ? $out : \$memory;
@@ -118,7 +119,13 @@ sub _read {
         sub { Polyverso::Values::result($dtype, $flat, $rows, $cols, $as, $memory) });
 }
 
+# get() and add() begin with the most frequent calls, which are short enough that the checks of others would dominate them.
+
 sub get {
+    if (@_ == 3 && $_[0]{is_array} && ref $_[2] eq 'PDL' && $_[1] eq 'out') {
+        Polyverso::CAPI::mv_table_get($_[0]{handle}, $_[2], 0);
+        return $_[2];
+    }
     Polyverso::Values::named('$table->get', @_[1 .. $#_]) unless @_ % 2;    # throws
     my ($self, %how) = @_;
     return $self->_read(\%how, \&Polyverso::CAPI::mv_table_get, \&Polyverso::CAPI::mv_table_get_rows);
@@ -167,6 +174,10 @@ sub _write {
 }
 
 sub add {
+    if (@_ == 2 && $_[0]{is_array} && ref $_[1] eq 'PDL' && Polyverso::CAPI::is_plain_pdl($_[1], $_[0]{dtype})) {
+        Polyverso::CAPI::mv_table_add($_[0]{handle}, $_[1], 0);
+        return;
+    }
     Polyverso::Values::named('$table->add', @_[2 .. $#_]) if @_ % 2;    # throws
     my ($self, $data, %how) = @_;
     return $self->_write(\%how, \&Polyverso::CAPI::mv_table_add, \&Polyverso::CAPI::mv_table_add_rows, $data);

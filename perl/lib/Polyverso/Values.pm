@@ -74,10 +74,14 @@ sub named {
 # Refuses an option that the called method does not have: add($data, row => 3) would otherwise add to every row.
 sub check_options {
     my ($how, $known) = @_;
-    for my $name (sort keys %$how) {
-        Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, qq{unknown option "$name"; known: @{[sort keys %$known]}}) unless $known->{$name};
-    }
+    for (keys %$how) { return _refuse_options($how, $known) unless $known->{$_} }
     return;
+}
+
+sub _refuse_options {
+    my ($how, $known) = @_;
+    my ($name) = sort grep { !$known->{$_} } keys %$how;
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, qq{unknown option "$name"; known: @{[sort keys %$known]}});
 }
 
 # The options of a call, checked against the names of those that its method has.
@@ -176,6 +180,7 @@ sub _check_pdl {
 # Refuses memory for results that has other dimensions.
 sub check_out {
     my ($out, $what, $dtype, $rows, $cols) = @_;
+    return if !defined $cols && ref $out eq 'PDL';
     my $is_tensor = UNIVERSAL::isa($out, 'Polyverso::Tensor');
     return _check_string("$what: out", $$out, $dtype, $rows, $cols) if ref $out eq 'SCALAR';
     _refuse(EDTYPE => "$what: out must be a PDL, a tensor or a reference to a packed string, not " . Polyverso::Lists::shown($out))

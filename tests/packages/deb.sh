@@ -69,7 +69,7 @@ check "a C program for Multiverso" inside \
   'cd /tmp && cmake -G Ninja -S ~/source/tests/install/consumer-multiverso -B mv && cmake --build mv && mv/multiverso'
 check "the programs of README.md" inside 'cd ~/source && python3 tests/docs/blocks.py README.md ~/build ~/source'
 check "the demo" inside 'cd ~/source && python3 examples/digits/demo.py'
-check "Python's tests" inside 'cd ~/source/python/tests && python3 -m pytest -q -p no:cacheprovider .'
+check "Python's tests" inside 'cd ~/source/python/tests && PYTHONPATH=~/source/tests python3 -m pytest -q -p no:cacheprovider .'
 # Tests of the manuals look for the modules next to the tests; these are the installed ones, without those of other packages.
 check "Perl's modules" inside \
   'mkdir ~/source/perl/lib && cd "$(perl -MConfig -e "print \$Config{vendorarchexp}")" && cp -r Polyverso Polyverso.pm ~/source/perl/lib'

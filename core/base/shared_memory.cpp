@@ -85,7 +85,7 @@ void SharedMemory::copy_on_write() noexcept {
     mprotect(memory_.data(), memory_.size(), PROT_READ);
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes) {
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return error(MV_ESYSTEM, "can't create shared memory: {}", std::strerror(errno));
   if (retried([&] { return ftruncate(fd, static_cast<off_t>(bytes)); }) != 0) {
@@ -93,14 +93,14 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size
     close(fd);
     return error(MV_ENOMEM, "can't allocate {} bytes of shared memory: {}", bytes, std::strerror(why));
   }
-  auto made = map(fd, bytes, PROT_READ | PROT_WRITE, populate);
+  auto made = map(fd, bytes, PROT_READ | PROT_WRITE);
   // After our own mapping, which stays writable: every later mapping is read-only.
   if (made.ok() && fcntl(fd, F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
     return error(MV_ESYSTEM, "can't seal shared memory: {}", std::strerror(errno));
   return made;
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_bytes, bool populate) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_bytes) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat about {};
   // Ordinary pages only: an access to huge pages faults when none is left.
@@ -111,11 +111,11 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_b
     close(fd);
     return error(MV_EPROTOCOL, "a descriptor for shared memory is not a sealed memfd of at least {} bytes", least_bytes);
   }
-  return map(fd, static_cast<size_t>(about.st_size), PROT_READ, populate);
+  return map(fd, static_cast<size_t>(about.st_size), PROT_READ);
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, int protection, bool populate) {
-  void* mapped = mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, int protection) {
+  void* mapped = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) {
     const int why = errno;
     close(fd);

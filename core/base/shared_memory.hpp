@@ -22,12 +22,11 @@ namespace mv::base {
 /// clone(2).
 class SharedMemory {
  public:
-  /// New zeroed memory, readable and writable here. `label` shows in /proc/<pid>/maps. With `populate` the pages are
-  /// touched now, otherwise at first use. MV_ENOMEM, MV_ESYSTEM.
-  static Result<std::shared_ptr<SharedMemory>> make(const char* label, size_t bytes, bool populate = false);
+  /// New zeroed memory, readable and writable here. `label` shows in /proc/<pid>/maps. MV_ENOMEM, MV_ESYSTEM.
+  static Result<std::shared_ptr<SharedMemory>> make(const char* label, size_t bytes);
   /// Maps another process's memory read-only; takes ownership of `fd`. MV_EPROTOCOL unless it is a memfd of ordinary
   /// pages with a sealed size of at least `least_bytes`. No access can then fault, whatever the other process does.
-  static Result<std::shared_ptr<SharedMemory>> adopt(int fd, size_t least_bytes, bool populate = false);
+  static Result<std::shared_ptr<SharedMemory>> adopt(int fd, size_t least_bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -57,7 +56,7 @@ class SharedMemory {
 
  private:
   SharedMemory(int fd, std::span<std::byte> memory);
-  static Result<std::shared_ptr<SharedMemory>> map(int fd, size_t bytes, int protection, bool populate);
+  static Result<std::shared_ptr<SharedMemory>> map(int fd, size_t bytes, int protection);
 
   bool is_ours() const noexcept { return is_ours(made_at_); }
   void copy_on_write() noexcept;

@@ -25,7 +25,7 @@ static void one_process_reads_the_others_writes(void**) {
 }
 
 static void only_the_owner_writes_and_resizes(void**) {
-  const auto made = SharedMemory::make("test", 4096, true);
+  const auto made = SharedMemory::make("test", 4096);
   assert_true(made.ok());
   const int fd = made.value()->fd();
   assert_ptr_equal(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);

@@ -38,8 +38,8 @@ bool is_bell(int fd) {
 
 }  // namespace
 
-ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate)
-    : loop_(loop), owner_(owner), address_(std::move(address)), populate_(populate), fd_(std::move(fd)) {}
+ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd)
+    : loop_(loop), owner_(owner), address_(std::move(address)), fd_(std::move(fd)) {}
 
 ShmConnection::~ShmConnection() {
   asked_.clear();
@@ -94,7 +94,7 @@ void ShmConnection::read_hello() {
 }
 
 base::Status ShmConnection::make_offer() {
-  auto made = base::SharedMemory::make("polyverso-ring", kControlBytes + kRingBytes, populate_);
+  auto made = base::SharedMemory::make("polyverso-ring", kControlBytes + kRingBytes);
   if (!made.ok()) return made.status();
   own_ = std::move(made).value();
   Control& page = own_page();
@@ -128,7 +128,7 @@ base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
   if (fstat(segment.get(), &about) != 0 || static_cast<uint64_t>(about.st_size) != note.bytes ||
       note.bytes < kControlBytes + kLeastRingBytes || note.bytes > kControlBytes + kMostRingBytes)
     return wrong("of an invalid size");
-  auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, populate_);
+  auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes);
   if (!mapped.ok()) return mapped.status();
   peer_ = std::move(mapped).value();
   peer_ring_bytes_ = peer_page().ring_bytes.load();

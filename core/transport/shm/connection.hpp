@@ -53,8 +53,8 @@ class ShmConnection {
   enum class State { kGreeting, kOffering, kStanding, kOpen, kClosing, kDead };
   using Given = std::function<void(std::shared_ptr<base::SharedMemory>)>;
 
-  /// `fd` is connected. `address` names it in messages. `populate`: allocates all of the rings' memory now.
-  ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate);
+  /// `fd` is connected. `address` names it in messages.
+  ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd);
   ~ShmConnection();
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -122,7 +122,6 @@ class ShmConnection {
   Loop& loop_;
   ShmEvents& owner_;
   const std::string address_;
-  const bool populate_;
   State state_ = State::kGreeting;
   Fd fd_;
   Fd peer_bell_;

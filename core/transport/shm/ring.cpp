@@ -1,17 +1,44 @@
 #include "transport/shm/ring.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <cstring>
 
 namespace mv::transport {
 
+void PagesAhead::bring(size_t end) {
+#ifdef MADV_POPULATE_WRITE  // since Linux 5.14
+  constexpr size_t kFirstBytes = 4096;
+  const size_t until = std::min(bytes_, std::max({kFirstBytes, 2 * ready_, std::bit_ceil(end)}));
+  const int saved = errno;
+  madvise(const_cast<std::byte*>(ring_) + ready_, until - ready_, access_ == Access::kWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+  errno = saved;
+  ready_ = until;
+#else
+  ready_ = bytes_;
+#endif
+}
+
 std::byte* RingWriter::reserve(size_t bytes) {
   const size_t at = position_ & (bytes_ - 1), to_end = bytes_ - at, free = bytes_ - (position_ - read_);
-  if (bytes <= to_end) return bytes <= free ? ring_ + at : nullptr;
+  const bool is_quiet = at >= kQuietBytes && all_read() && bytes <= at;
+  if (bytes <= to_end && !is_quiet) {
+    if (bytes > free) return nullptr;
+    pages_.reach(at + bytes);
+    return ring_ + at;
+  }
   if (to_end + bytes > free) return nullptr;
+  pages_.reach(std::max(at + sizeof(Mark), bytes));
+  return go_to_beginning(at);
+}
+
+std::byte* RingWriter::go_to_beginning(size_t at) {
   const Mark skip{static_cast<uint32_t>(RecordKind::kSkip), 0, 0};
   std::memcpy(ring_ + at, &skip, sizeof skip);
-  position_ += to_end;
+  position_ += bytes_ - at;
   return ring_;
 }
 
@@ -32,7 +59,10 @@ std::optional<RingReader::Record> RingReader::next() {
     const size_t at = position_ & (bytes_ - 1), to_end = bytes_ - at;
     Record record{{}, {ring_ + at, std::min<size_t>(to_end, written_ - position_)}};
     std::memcpy(&record.mark, ring_ + at, sizeof record.mark);
-    if (record.mark.magic != static_cast<uint32_t>(RecordKind::kSkip)) return record;
+    if (record.mark.magic != static_cast<uint32_t>(RecordKind::kSkip)) {
+      pages_.reach(at + record.bytes.size());
+      return record;
+    }
     if (to_end > written_ - position_) {
       wrong_ = true;
       break;

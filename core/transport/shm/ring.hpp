@@ -10,6 +10,9 @@
 //
 // Positions count bytes since the beginning. A record is contiguous and starts on a multiple of kRecordUnit. It begins
 // with a mark of 16 bytes, laid out like a frame's prefix (wire/frame.hpp), whose magic is the kind of the record.
+//
+// A writer whose ring has been read empty goes back to its beginning. So a quiet connection, of which a large cluster has
+// very many, needs few pages of its ring, and a caller that waits for each answer few lines of the caches.
 
 #include <atomic>
 #include <cstddef>
@@ -23,6 +26,8 @@ namespace mv::transport {
 
 inline constexpr size_t kControlBytes = 4096;
 inline constexpr size_t kRingBytes = 4 << 20;
+/// From this place on, a writer goes back to the beginning when the ring is empty.
+inline constexpr size_t kQuietBytes = 8 << 10;
 inline constexpr size_t kRecordUnit = 16;
 /// Records are smaller than this, so an empty ring always has contiguous room for one.
 inline constexpr size_t kRecordLimit = kRingBytes / 2;
@@ -74,10 +79,30 @@ struct PayloadLocation {
 };
 static_assert(sizeof(PayloadLocation) == 32);
 
+/// Brings the pages of a ring in before they are used, which is much cheaper than a fault for each: twice as many each
+/// time, so that few calls do it and little memory is never used. Where the kernel can't (before Linux 5.14), they fault.
+class PagesAhead {
+ public:
+  enum class Access { kRead, kWrite };
+  PagesAhead(const std::byte* ring, size_t bytes, Access access) : ring_(ring), bytes_(bytes), access_(access) {}
+  /// The bytes before `end` are about to be used.
+  void reach(size_t end) {
+    if (end > ready_) bring(end);
+  }
+
+ private:
+  void bring(size_t end);
+
+  const std::byte* const ring_;
+  const size_t bytes_;
+  const Access access_;
+  size_t ready_ = 0;
+};
+
 /// The sender's end of a ring.
 class RingWriter {
  public:
-  RingWriter(std::byte* ring, size_t bytes) : ring_(ring), bytes_(bytes) {}
+  RingWriter(std::byte* ring, size_t bytes) : ring_(ring), bytes_(bytes), pages_(ring, bytes, PagesAhead::Access::kWrite) {}
 
   /// Uninitialised memory for a record, not yet visible to the peer; null if there is no room now.
   std::byte* reserve(size_t bytes);
@@ -91,8 +116,11 @@ class RingWriter {
   bool all_read() const { return read_ == position_; }
 
  private:
+  std::byte* go_to_beginning(size_t at);
+
   std::byte* const ring_;
   const size_t bytes_;
+  PagesAhead pages_;
   uint64_t position_ = 0;
   uint64_t read_ = 0;
 };
@@ -100,7 +128,7 @@ class RingWriter {
 /// The receiver's end of a ring.
 class RingReader {
  public:
-  RingReader(const std::byte* ring, size_t bytes) : ring_(ring), bytes_(bytes) {}
+  RingReader(const std::byte* ring, size_t bytes) : ring_(ring), bytes_(bytes), pages_(ring, bytes, PagesAhead::Access::kRead) {}
 
   struct Record {
     Mark mark;  ///< a copy
@@ -120,6 +148,7 @@ class RingReader {
  private:
   const std::byte* const ring_;
   const size_t bytes_;
+  PagesAhead pages_;
   uint64_t position_ = 0;
   uint64_t written_ = 0;
   bool wrong_ = false;

@@ -18,9 +18,6 @@ namespace {
 constexpr std::string_view kScheme = "shm:";
 constexpr base::Nanos kTick = std::chrono::milliseconds(50);
 constexpr size_t kMostName = 100;
-/// This many connections get all of their rings' memory at the start. Further ones get it page by page on use, because
-/// most of them never use it.
-constexpr size_t kPopulated = 8;
 
 std::optional<std::string> name_of(const std::string& address) {
   if (!address.starts_with(kScheme) || address.size() == kScheme.size() || address.size() > kMostName)
@@ -89,8 +86,7 @@ void ShmTransport::start_dial(const std::string& address) {
 }
 
 ShmTransport::Entry& ShmTransport::add_connection(const std::string& address, Fd fd, bool dialed) {
-  auto connection =
-      std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd), connections_.size() < kPopulated);
+  auto connection = std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd));
   const ShmConnection* key = connection.get();
   Entry& entry = connections_[key];
   entry.connection = std::move(connection);

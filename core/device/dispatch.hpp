@@ -2,6 +2,7 @@
 // From a kernel's number and struct to its body: the same in every plug-in.
 
 #include "device/bodies.hpp"
+#include "device/row_bodies.hpp"
 
 namespace mv::device {
 

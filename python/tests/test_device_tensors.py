@@ -155,14 +155,16 @@ def test_dlpack_describes_memory_of_a_device():
     about = described(capsule := tensor.__dlpack__(stream=2))
     assert (about.data, about.device_type, about.device_id) == (capi.mv_tensor_address(tensor), 2, 1) and tensor.__dlpack_device__() == (2, 1)
     assert (about.ndim, about.code, about.bits, about.lanes) == (2, 2, 16, 1) and about.shape[:2] == [2, 3]
-    del capsule
-    host = described(capsule := tensor.__dlpack__(dl_device=(1, 0)))  # a copy on the host
+    host = described(other := tensor.__dlpack__(dl_device=(1, 0)))  # a copy on the host
     assert host.device_type == 1 and host.data != about.data
+    del capsule, other
     with pytest.raises(BufferError, match="cuda:1"):
         tensor.__dlpack__(dl_device=(1, 0), copy=False)
     with pytest.raises(BufferError):
         tensor.__dlpack__(dl_device=(2, 0))
-    assert described(tensor.__dlpack__(copy=True, stream=-1)).device_id == 1
+    copied = described(capsule := tensor.__dlpack__(copy=True, stream=-1))
+    assert copied.device_id == 1 and copied.data != capi.mv_tensor_address(tensor)
+    del capsule
     with pytest.raises((BufferError, RuntimeError)):
         np.from_dlpack(tensor)  # numpy needs the host's memory
 

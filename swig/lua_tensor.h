@@ -138,7 +138,7 @@ static int pv_lengths(lua_State *L, int index, const char *function, int64_t *le
 }
 
 static void pv_push_tensor_info(lua_State *L, const mv_tensor_info *info) {
-  lua_createtable(L, 0, 11);
+  lua_createtable(L, 0, 12);
   lua_createtable(L, (int)info->dims, 0);
   for (uint32_t d = 0; d < info->dims; ++d) {
     pv_push_integer(L, info->shape[d]);
@@ -155,6 +155,21 @@ static void pv_push_tensor_info(lua_State *L, const mv_tensor_info *info) {
   pv_set_integer(L, "rows_held", (int64_t)info->rows_held);
   pv_set_integer(L, "storage", (int64_t)info->storage);
   pv_set_integer(L, "sharers", (int64_t)info->sharers);
+  pv_set_integer(L, "device", info->device);
+}
+
+static void pv_push_device_info(lua_State *L, const mv_device_info *info) {
+  const char *const names[] = {"name", "model", "bus", "driver", "runtime"};
+  const char *const texts[] = {info->name, info->model, info->bus, info->driver, info->runtime};
+  lua_createtable(L, 0, 9);
+  for (int i = 0; i < 5; ++i) {
+    lua_pushstring(L, texts[i]);
+    lua_setfield(L, -2, names[i]);
+  }
+  pv_set_integer(L, "architecture", info->architecture);
+  pv_set_integer(L, "processors", info->processors);
+  pv_set_integer(L, "memory", (int64_t)info->memory);
+  pv_set_integer(L, "unused", (int64_t)info->unused);
 }
 
 /* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */

@@ -109,6 +109,21 @@ static SV *pv_tensor_info(const mv_tensor_info *info) {
   (void)hv_stores(hash, "rows_held", newSVuv(info->rows_held));
   (void)hv_stores(hash, "storage", newSVuv(info->storage));
   (void)hv_stores(hash, "sharers", newSVuv(info->sharers));
+  (void)hv_stores(hash, "device", newSViv((IV)info->device));
+  return newRV_noinc((SV *)hash);
+}
+
+static SV *pv_device_info(const mv_device_info *info) {
+  HV *hash = newHV();
+  (void)hv_stores(hash, "name", newSVpv(info->name, 0));
+  (void)hv_stores(hash, "model", newSVpv(info->model, 0));
+  (void)hv_stores(hash, "bus", newSVpv(info->bus, 0));
+  (void)hv_stores(hash, "driver", newSVpv(info->driver, 0));
+  (void)hv_stores(hash, "runtime", newSVpv(info->runtime, 0));
+  (void)hv_stores(hash, "architecture", newSViv(info->architecture));
+  (void)hv_stores(hash, "processors", newSViv(info->processors));
+  (void)hv_stores(hash, "memory", newSVuv(info->memory));
+  (void)hv_stores(hash, "unused", newSVuv(info->unused));
   return newRV_noinc((SV *)hash);
 }
 

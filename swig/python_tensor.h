@@ -27,10 +27,12 @@ static int pv_tensor_keep(mv_tensor tensor, PyObject *object) {
   return kept;
 }
 
-/* Frees the handle, and releases lent memory with the last tensor in it. Preserves a pending exception. */
+/* Frees the handle, and releases lent memory with the last tensor in it, after all work of its device that may use it.
+ * Preserves a pending exception. */
 static mv_status pv_tensor_free(mv_tensor tensor) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   const int is_last = mv_tensor_describe(tensor, &info) == MV_OK && info.is_lent && info.sharers == 1;
+  if (is_last && info.device >= 0) (void)mv_device_wait((int32_t)info.device);
   const mv_status status = mv_tensor_free(tensor);
   if (status == MV_OK && is_last) {
     PyObject *type, *value, *trace;
@@ -195,7 +197,8 @@ typedef struct pv_dl_managed {
   void *context;
   void (*deleter)(struct pv_dl_managed *);
 } pv_dl_managed;
-enum { PV_DL_CPU = 1, PV_DL_INT = 0, PV_DL_UINT = 1, PV_DL_FLOAT = 2, PV_DL_BFLOAT = 4 };
+enum { PV_DL_CPU = 1, PV_DL_CUDA = 2, PV_DL_CUDA_HOST = 3, PV_DL_CUDA_MANAGED = 13 };
+enum { PV_DL_INT = 0, PV_DL_UINT = 1, PV_DL_FLOAT = 2, PV_DL_BFLOAT = 4 };
 
 static const struct {
   mv_dtype dtype;
@@ -209,6 +212,8 @@ enum { PV_DL_TYPES = sizeof pv_dl_types / sizeof *pv_dl_types };
 typedef struct {
   pv_dl_managed managed;
   mv_tensor alias;
+  int32_t device;
+  uint64_t stream; /* of the consumer, or 0 */
   int64_t shape[MV_MAX_DIMS];
 } pv_dl_export;
 
@@ -216,6 +221,7 @@ typedef struct {
 static void pv_dl_delete(pv_dl_managed *managed) {
   pv_dl_export *out = (pv_dl_export *)managed->context;
   PyGILState_STATE state = PyGILState_Ensure();
+  if (out->stream != 0) (void)mv_device_follow(out->device, out->stream); /* the memory is freed after the consumer's work */
   pv_tensor_free(out->alias);
   PyGILState_Release(state);
   free(out);
@@ -227,18 +233,22 @@ static void pv_dl_capsule_end(PyObject *capsule) {
   managed->deleter(managed);
 }
 
-/* tensor_dlpack(tensor): a capsule with the tensor's memory. */
+/* tensor_dlpack(tensor, stream=0): a capsule with the tensor's memory. On a device, the stream is the one that uses it:
+ * its work begins after that of the tensor, and the memory is freed after its work. */
 static PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments) {
   PyObject *tensor_object;
   mv_tensor handle;
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  uint64_t address = 0;
   (void)self;
-  if (!PyArg_ParseTuple(arguments, "O", &tensor_object)) return NULL;
+  unsigned long long stream = 0;
+  if (!PyArg_ParseTuple(arguments, "O|K", &tensor_object, &stream)) return NULL;
   if (!pv_tensor_handle(tensor_object, "tensor_dlpack", 1, &handle)) return NULL;
   pv_dl_export *out = (pv_dl_export *)calloc(1, sizeof *out);
   if (!out) return PyErr_NoMemory();
   mv_status status = mv_tensor_describe(handle, &info);
-  if (status == MV_OK) status = mv_tensor_data(handle, &out->managed.tensor.data, NULL, NULL);
+  if (status == MV_OK) status = mv_tensor_address(handle, &address);
+  if (status == MV_OK && stream != 0) status = mv_device_order((int32_t)info.device, stream);
   if (status == MV_OK) status = mv_tensor_reshape(handle, info.shape, info.dims, &out->alias);
   if (status != MV_OK) {
     free(out);
@@ -247,7 +257,11 @@ static PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments) {
   }
   pv_dl_tensor *tensor = &out->managed.tensor;
   memcpy(out->shape, info.shape, sizeof out->shape);
-  tensor->device.type = PV_DL_CPU;
+  tensor->data = (void *)(uintptr_t)address;
+  tensor->device.type = info.device >= 0 ? PV_DL_CUDA : PV_DL_CPU;
+  tensor->device.id = info.device >= 0 ? (int32_t)info.device : 0;
+  out->device = (int32_t)info.device;
+  out->stream = stream;
   tensor->ndim = (int32_t)info.dims;
   tensor->shape = out->shape;
   tensor->dtype.lanes = 1;
@@ -268,8 +282,15 @@ static void pv_dl_holder_end(PyObject *holder) {
   if (managed && managed->deleter) managed->deleter(managed);
 }
 
+/* The number of the array's device, MV_HOST, or -2 for memory that no function reaches. */
+static int32_t pv_dl_device(const pv_dl_tensor *tensor) {
+  const int32_t type = tensor->device.type;
+  if (type == PV_DL_CPU || type == PV_DL_CUDA_HOST) return MV_HOST;
+  return type == PV_DL_CUDA || type == PV_DL_CUDA_MANAGED ? tensor->device.id : -2;
+}
+
 static mv_dtype pv_dl_dtype(const pv_dl_tensor *tensor) {
-  if (tensor->device.type != PV_DL_CPU || tensor->dtype.lanes != 1) return MV_RAW;
+  if (tensor->dtype.lanes != 1) return MV_RAW;
   for (int i = 0; i < PV_DL_TYPES; ++i)
     if (pv_dl_types[i].code == tensor->dtype.code && pv_dl_types[i].bits == tensor->dtype.bits)
       return pv_dl_types[i].dtype;
@@ -297,14 +318,16 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
   const pv_dl_tensor *tensor = &managed->tensor;
   const mv_dtype dtype = pv_dl_dtype(tensor);
   const int64_t count = pv_dl_count(tensor);
-  if (dtype == MV_RAW || count < 0) {
-    pv_refuse(dtype == MV_RAW ? MV_EDTYPE : MV_ESHAPE, "from_dlpack",
-              dtype == MV_RAW ? "the array is not in this machine's memory, or has a dtype that tensors do not have"
-                              : "the array is not contiguous in row-major order: copy it first");
+  const int32_t device = pv_dl_device(tensor);
+  if (dtype == MV_RAW || count < 0 || device < MV_HOST) {
+    pv_refuse(count < 0 ? MV_ESHAPE : MV_EDTYPE, "from_dlpack",
+              device < MV_HOST ? "the array is neither in this machine's memory nor on a CUDA device: copy it to the host"
+              : count < 0      ? "the array is not contiguous in row-major order: copy it first"
+                               : "the array has a dtype that tensors do not have");
     return NULL;
   }
   void *data = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
-  mv_status status = mv_tensor_view(data, (uint64_t)count, dtype, tensor->shape, (uint64_t)tensor->ndim, &handle);
+  mv_status status = mv_tensor_view_on(device, (uint64_t)(uintptr_t)data, (uint64_t)count, dtype, tensor->shape, (uint64_t)tensor->ndim, &handle);
   if (status != MV_OK) {
     pv_raise(status);
     return NULL;
@@ -315,6 +338,16 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
   if (!holder) mv_tensor_free(handle);
   Py_XDECREF(holder);
   return kept ? PyLong_FromLongLong(handle) : NULL;
+}
+
+/* tensor_lend(tensor, owner): keeps the owner of memory that mv_tensor_view_on() has viewed alive. */
+static PyObject *pv_tensor_lend(PyObject *self, PyObject *arguments) {
+  PyObject *tensor_object, *owner;
+  mv_tensor handle;
+  (void)self;
+  if (!PyArg_ParseTuple(arguments, "OO", &tensor_object, &owner)) return NULL;
+  if (!pv_tensor_handle(tensor_object, "tensor_lend", 1, &handle) || !pv_lent_store(handle, owner)) return NULL;
+  Py_RETURN_NONE;
 }
 
 /* ------------------------------------------------------------------ many at once */
@@ -401,11 +434,18 @@ static PyObject *pv_tensor_info(const mv_tensor_info *info) {
   typedef unsigned long long wide;
   PyObject *shape = PyTuple_New((Py_ssize_t)info->dims);
   for (uint32_t d = 0; shape && d < info->dims; ++d) PyTuple_SetItem(shape, d, PyLong_FromLongLong(info->shape[d]));
-  return Py_BuildValue("{s:i,s:N,s:K,s:K,s:i,s:i,s:i,s:i,s:K,s:K,s:K}", "dtype", info->dtype, "shape", shape,
+  return Py_BuildValue("{s:i,s:N,s:K,s:K,s:i,s:i,s:i,s:i,s:K,s:K,s:K,s:L}", "dtype", info->dtype, "shape", shape,
                        "count", (wide)info->count, "bytes", (wide)info->bytes, "is_view", info->is_view,
                        "is_lent", info->is_lent, "is_shared", info->is_shared, "row_sparse", info->row_sparse,
                        "rows_held", (wide)info->rows_held, "storage", (wide)info->storage,
-                       "sharers", (wide)info->sharers);
+                       "sharers", (wide)info->sharers, "device", (long long)info->device);
+}
+
+static PyObject *pv_device_info(const mv_device_info *info) {
+  typedef unsigned long long wide;
+  return Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:K,s:K}", "name", info->name, "model", info->model, "bus", info->bus,
+                       "driver", info->driver, "runtime", info->runtime, "architecture", info->architecture,
+                       "processors", info->processors, "memory", (wide)info->memory, "unused", (wide)info->unused);
 }
 
 /* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */

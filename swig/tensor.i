@@ -6,6 +6,8 @@
  * mv_tensor_view() is kept alive until the last tensor in it is freed. In addition to the functions of tensor.h,
  * each language has functions that turn a tensor's memory into its own arrays. */
 %ignore mv_tensor_info;
+%ignore mv_device_info;
+%apply uint64_t *found { uint64_t *stream, uint64_t *address };
 
 #if defined(SWIGPYTHON)
 %{
@@ -43,6 +45,8 @@
 %typemap(argout) double * { $result = pv_append($result, PyFloat_FromDouble(*$1)); }
 %typemap(in, numinputs = 0) mv_tensor_info *about (mv_tensor_info value = MV_TENSOR_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_tensor_info *about { $result = pv_append($result, pv_tensor_info($1)); }
+%typemap(in, numinputs = 0) mv_device_info *about (mv_device_info value = MV_DEVICE_INFO_INIT) { $1 = &value; }
+%typemap(argout) mv_device_info *about { $result = pv_append($result, pv_device_info($1)); }
 %typemap(in, numinputs = 0) (void **data, uint64_t *count, mv_dtype *dtype)
     (void *data = NULL, uint64_t count = 0, mv_dtype dtype = 0) {
   $1 = &data;
@@ -69,6 +73,7 @@
   $action
   if (result == MV_OK && !pv_tensor_keep(*arg6, swig_obj[0])) SWIG_fail;
 }
+%native(tensor_lend) PyObject *pv_tensor_lend(PyObject *self, PyObject *arguments);
 %exception mv_tensor_free { result = pv_tensor_free(arg1); }
 #endif
 
@@ -101,6 +106,8 @@
 %typemap(argout) double * { PV_PUSH(newSVnv(*$1)); }
 %typemap(in, numinputs = 0) mv_tensor_info *about (mv_tensor_info value = MV_TENSOR_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_tensor_info *about { PV_PUSH(pv_tensor_info($1)); }
+%typemap(in, numinputs = 0) mv_device_info *about (mv_device_info value = MV_DEVICE_INFO_INIT) { $1 = &value; }
+%typemap(argout) mv_device_info *about { PV_PUSH(pv_device_info($1)); }
 %typemap(in, numinputs = 0) (void **data, uint64_t *count, mv_dtype *dtype)
     (void *data = NULL, uint64_t count = 0, mv_dtype dtype = 0) {
   $1 = &data;
@@ -173,6 +180,11 @@
 %typemap(in, numinputs = 0) mv_tensor_info *about (mv_tensor_info value = MV_TENSOR_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_tensor_info *about {
   pv_push_tensor_info(L, $1);
+  SWIG_arg++;
+}
+%typemap(in, numinputs = 0) mv_device_info *about (mv_device_info value = MV_DEVICE_INFO_INIT) { $1 = &value; }
+%typemap(argout) mv_device_info *about {
+  pv_push_device_info(L, $1);
   SWIG_arg++;
 }
 %typemap(in, numinputs = 0) (void **data, uint64_t *count, mv_dtype *dtype)

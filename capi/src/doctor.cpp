@@ -62,6 +62,8 @@ DoctorReport examine_start(uint32_t flags) {
   append(report, judge_settings(report.sources, report.settings, verdict, place));
   examine_machine(report);
   if (verdict.ok() && !reach) append(report, doctor::examine_addresses(report.settings));
+  // Not of a running node, whose program may fork later: a child can't use devices that its parent has used.
+  if (!reach) append(report, doctor::examine_devices());
   if (verdict.ok()) examine_way_to_master(report, reach);
   append(report, doctor::examine_build());
   return report;

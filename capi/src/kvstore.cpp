@@ -13,6 +13,7 @@
 #include "options.hpp"
 #include "shard/updater/updater.hpp"
 #include "state.hpp"
+#include "tensor/device.hpp"
 #include "tensor_calls.hpp"
 #include "text_out.hpp"
 
@@ -136,7 +137,10 @@ Tensor borrowed(const OpenTensor& open) {
   return tensor;
 }
 
-base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Given* values) {
+/// Whether a call reads the values, which are then in the host's memory, or copies of a device's; or fills them.
+enum class Use { kRead, kFilled };
+
+base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Use use, Given* values) {
   if (given == nullptr) return base::error(MV_EINVAL, "{}: values is NULL", function);
   auto read = read_struct(function, "kv_values", given, kv_values KV_VALUES_INIT, kFirstValues);
   if (!read.ok()) return read.status();
@@ -150,7 +154,9 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   for (uint64_t i = 0; i < from.count; ++i) {
     auto pin = state.tensors.pin(from.tensors[i]);
     if (!pin) return not_a(state, function, HandleKind::kTensor, from.tensors[i]);
-    values->tensors.push_back(borrowed(*pin));
+    auto value = use == Use::kRead ? tensor::on_host(borrowed(*pin)) : base::Result<Tensor>(borrowed(*pin));
+    if (!value.ok()) return value.status();
+    values->tensors.push_back(std::move(value).value());
     values->open->push_back(std::move(pin));
   }
   uint64_t first = 0;
@@ -214,7 +220,7 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
     call.timeout = plan.value().timeout;
     if (plan.value().mode == api::Mode::kOneWay) call.wait = kvstore::Updates::Wait::kNo;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
-    if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
+    if (auto status = read_values(state, function, call.keys, values, Use::kRead, &call.values); !status.ok()) return status;
     return named(function, work(*pin.value()->store, call));
   });
 }
@@ -257,10 +263,17 @@ mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, c
     if (auto status = plan_pull(function, options, &plan, &call.sparse); !status.ok()) return status;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (values != nullptr)
-      if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
+      if (auto status = read_values(state, function, call.keys, values, Use::kRead, &call.values); !status.ok()) return status;
     Given given;
-    if (auto status = read_values(state, function, call.keys, out, &given); !status.ok()) return status;
-    call.outs = {given.by_key, [open = given.open](size_t place, Tensor made) { (*open)[place]->replace(std::move(made)); }};
+    if (auto status = read_values(state, function, call.keys, out, Use::kFilled, &given); !status.ok()) return status;
+    call.outs = {given.by_key, [open = given.open, &heap = state.heap](size_t place, const Tensor& made) {
+                   OpenTensor& out = *(*open)[place];
+                   const Tensor now = out.now();
+                   auto moved = tensor::device_of(now) != nullptr ? tensor::move_to(tensor::home_of(now, heap), made) : base::Result<Tensor>(made);
+                   if (!moved.ok()) return moved.status();
+                   out.replace(std::move(moved).value());
+                   return base::Status();
+                 }};
     plan.options.priority = given.priority;
     const base::Status status = run_call(state, pin.value()->node, plan,
                                          [&](const api::CallOptions& how) { return begin(*pin.value()->store, call, how); });

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "options.hpp"
 #include "shard/updater/apply.hpp"
 #include "shard/updater/optimizer/traits.hpp"
 #include "shard/updater/registry.hpp"
+#include "tensor/device.hpp"
 #include "tensor/sparse.hpp"
 #include "tensor_calls.hpp"
 
@@ -45,6 +47,19 @@ struct Work {
   Tensor value, gradient;
   std::vector<Tensor> states{};  ///< the updater's
   double* shared = nullptr;
+  std::vector<std::pair<Tensor, Tensor>> copies{};  ///< of tensors of devices, which the step changes on the host
+
+  /// A tensor that the step changes, or a copy of it in the host's memory.
+  base::Result<Tensor> changed(const Tensor& tensor) {
+    auto here = tensor::on_host(tensor);
+    if (here.ok() && tensor::device_of(tensor) != nullptr) copies.emplace_back(tensor, here.value());
+    return here;
+  }
+  base::Status copy_back() const {
+    for (const auto& [tensor, here] : copies)
+      if (auto status = tensor::copy_bytes(tensor, here.data, nullptr, here.stored_bytes()); !status.ok()) return status;
+    return {};
+  }
 };
 
 base::Status check_gradient(State& state, const Updater& updater, Work& work) {
@@ -75,10 +90,12 @@ base::Status check_states(State& state, const Updater& updater, const kv_values&
       const std::string other = is_shared ? fmt::format("f64 ({},)", shared) : work.value.text();
       return base::error(MV_ESHAPE, "{}: state {} is {}, not {}", kStep, i, tensor.text(), other);
     }
+    auto here = work.changed(tensor);
+    if (!here.ok()) return here.status();
     if (is_shared)
-      work.shared = reinterpret_cast<double*>(tensor.data);
+      work.shared = reinterpret_cast<double*>(here.value().data);
     else
-      work.states.push_back(tensor);
+      work.states.push_back(std::move(here).value());
   }
   return {};
 }
@@ -107,11 +124,17 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   auto source = find_tensor(state, kStep, gradient);
   if (!source.ok()) return source.status();
   Work work{.value = *target.value(), .gradient = *source.value()};
+  if (auto status = tensor::same_place(kStep, work.value, work.gradient); !status.ok()) return status;
   if (work.value.is_row_sparse()) {  // a dense copy is updated, and its rows become the new value
     auto dense = tensor::to_dense(kStep, state.heap, work.value);
     if (!dense.ok()) return dense.status();
     work.value = std::move(dense).value();
   }
+  auto value_here = work.changed(work.value), gradient_here = tensor::on_host(work.gradient);
+  if (!value_here.ok()) return value_here.status();
+  if (!gradient_here.ok()) return gradient_here.status();
+  const Tensor updated = std::exchange(work.value, std::move(value_here).value());
+  work.gradient = std::move(gradient_here).value();
   const auto updater = make(kStep, optimizer, work.value.dtype);
   if (!updater.ok()) return updater.status();
   kv_values given = KV_VALUES_INIT;
@@ -128,8 +151,9 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   const std::span<double> shared(work.shared, fresh.size());
   updater.value()->advance(turn, shared);
   apply_all(*updater.value(), updater.value()->step(turn, shared), work);
+  if (auto status = work.copy_back(); !status.ok()) return status;
   if (!target.value()->is_row_sparse()) return {};
-  auto rows = tensor::to_sparse(kStep, state.heap, work.value);
+  auto rows = tensor::to_sparse(kStep, state.heap, updated);
   if (!rows.ok()) return rows.status();
   target.value().pin()->replace(std::move(rows).value());
   return {};

@@ -15,6 +15,7 @@
 #include "api/kvstore/store.hpp"
 #include "api/node/node.hpp"
 #include "base/result.hpp"
+#include "device/tensors.hpp"
 #include "handles.hpp"
 #include "runtime/settings.hpp"
 #include "settings.hpp"
@@ -150,6 +151,7 @@ class Joining {
 struct TensorSpace {
   tensor::Heap heap;
   TensorTable tensors{HandleKind::kTensor, 1};
+  device::TensorDevices devices{heap};
   std::mutex replacing;  ///< guards the values of row-sparse tensors
 };
 

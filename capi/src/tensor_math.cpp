@@ -3,6 +3,7 @@
 #include <polyverso/tensor.h>
 
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/matmul.hpp"
 #include "tensor/random.hpp"
@@ -70,8 +71,10 @@ base::Status add_rows(State& state, double alpha, const Tensor& x, TensorPin& op
 using namespace mv::capi;
 
 mv_status mv_tensor_copy(mv_tensor tensor, mv_tensor out, mv_tensor* result) {
-  return compute_one("mv_tensor_copy", tensor, out, result, [&](State& state, const Tensor& a, const Tensor* into) {
-    return mv::tensor::copy("mv_tensor_copy", state.heap, a, into);
+  return compute_one("mv_tensor_copy", tensor, out, result, [&](State& state, const Tensor& a, const Tensor* into) -> mv::base::Result<Tensor> {
+    if (into != nullptr || out == 0) return mv::tensor::copy("mv_tensor_copy", state.heap, a, into);
+    auto pin = find_tensor(state, "mv_tensor_copy", out);  // a row-sparse one, which may be in another place
+    return pin.ok() ? mv::tensor::move_to(mv::tensor::home_of(*pin.value(), state.heap), a) : mv::base::Result<Tensor>(pin.status());
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "options.hpp"
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/sparse.hpp"
 #include "tensor_calls.hpp"
 
@@ -55,6 +56,7 @@ base::Status describe(const Tensor& tensor, mv_tensor_info* about) {
   known.rows_held = tensor.held.count;
   known.storage = tensor.block->number();
   known.sharers = tensor.block->handles.load(std::memory_order_acquire);
+  known.device = tensor.block->device() != nullptr ? tensor.block->device()->number() : MV_HOST;
   std::memcpy(about, &known, std::min<size_t>(size, sizeof(known)));
   return {};
 }
@@ -63,7 +65,9 @@ base::Status give_text(const Tensor& tensor, char* picture, uint64_t capacity, u
   if (length == nullptr) return base::error(MV_EINVAL, "mv_tensor_text: length is NULL");
   if (picture == nullptr && capacity != 0)
     return base::error(MV_EINVAL, "mv_tensor_text: picture is NULL, but capacity is {}", capacity);
-  const std::string text = tensor::picture(tensor);
+  const auto made = tensor::picture(tensor);
+  if (!made.ok()) return made.status();
+  const std::string& text = made.value();
   if (capacity > 0) {
     const size_t kept = std::min<size_t>(text.size(), capacity - 1);
     std::memcpy(picture, text.data(), kept);
@@ -77,8 +81,9 @@ base::Status get_element(const Tensor& tensor, const int64_t* index, uint64_t di
   if (value == nullptr || integer == nullptr) return base::error(MV_EINVAL, "mv_tensor_get: value or integer is NULL");
   auto at = tensor::locate("mv_tensor_get", tensor, index, dims);
   if (!at.ok()) return at.status();
-  const std::byte zero[sizeof(double)] = {};
-  const std::byte* element = at.value() != nullptr ? at.value() : zero;
+  std::byte element[sizeof(double)] = {};
+  if (at.value() != nullptr)
+    if (auto status = tensor::read_bytes(tensor, at.value(), element, tensor::dtype_bytes(tensor.dtype)); !status.ok()) return status;
   *value = tensor::load_element(tensor.dtype, element);
   tensor::cast_elements(MV_I64, reinterpret_cast<std::byte*>(integer), tensor.dtype, element, 1);
   return {};
@@ -137,6 +142,7 @@ base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor
   if (!made.is_row_sparse())
     return base::error(MV_EINVAL, "{}: the result is {}, but out is {}: convert it with mv_tensor_to_sparse()", function, made.text(), out.text());
   if (made.shape != out.shape) return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.text(), out.text());
+  if (auto status = tensor::same_place(function, made, out); !status.ok()) return status;
   if (made.dtype == out.dtype) return made;
   return tensor::cast(function, state.heap, made, out.dtype);
 }
@@ -188,6 +194,7 @@ mv_status mv_tensor_data(mv_tensor tensor, void** data, uint64_t* count, mv_dtyp
   return with_tensor("mv_tensor_data", tensor, [&](State&, const Tensor& asked) -> mv::base::Status {
     if (data == nullptr) return mv::base::error(MV_EINVAL, "mv_tensor_data: data is NULL");
     if (auto status = mv::tensor::need_dense("mv_tensor_data", asked); !status.ok()) return status;
+    if (auto status = mv::tensor::need_host("mv_tensor_data", asked); !status.ok()) return status;
     *data = asked.data;
     if (count != nullptr) *count = asked.stored();
     if (dtype != nullptr) *dtype = asked.dtype;
@@ -210,8 +217,9 @@ mv_status mv_tensor_set(mv_tensor tensor, const int64_t* index, uint64_t dims, d
     if (auto status = mv::tensor::need_dense("mv_tensor_set", changed); !status.ok()) return status;
     auto at = mv::tensor::locate("mv_tensor_set", changed, index, dims);
     if (!at.ok()) return at.status();
-    mv::tensor::store_element(changed.dtype, at.value(), value);
-    return {};
+    std::byte element[sizeof(double)];
+    mv::tensor::store_element(changed.dtype, element, value);
+    return mv::tensor::write_bytes(changed, at.value(), element, mv::tensor::dtype_bytes(changed.dtype));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "base/per_thread.hpp"
 #include "checkpoint/updater_states.hpp"
 #include "options.hpp"
+#include "tensor/device.hpp"
 #include "tensor_calls.hpp"
 
 namespace mv::capi {
@@ -40,7 +41,9 @@ base::Result<std::vector<Tensor>> dense_tensors(State& state, const kv_values* g
     auto pin = find_tensor(state, kEncode, values.value().tensors[i]);
     if (!pin.ok()) return pin.status();
     if (auto status = tensor::need_dense(kEncode, *pin.value()); !status.ok()) return status;
-    tensors.push_back(*pin.value());
+    auto here = tensor::on_host(*pin.value());
+    if (!here.ok()) return here.status();
+    tensors.push_back(std::move(here).value());
   }
   return tensors;
 }

@@ -5,10 +5,24 @@
 #include <cstdlib>
 
 #include "base/module_file.hpp"
+#include "base/shared_memory.hpp"
 
 namespace mv::device {
 
 namespace {
+
+constexpr const char* kForked =
+    "a forked child can't use its parent's devices: begin a new program in the child, as multiprocessing's \"spawn\" does, or fork before the "
+    "first use of a device; the CPU goes on";
+
+/// The table of every plug-in in a forked child: a driver that its parent has initialized may crash or hang there.
+template <typename... Arguments>
+mv_status refuse(Arguments...) {
+  return MV_EFORK;
+}
+const char* refusal() { return kForked; }
+constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
+                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse};
 
 base::Result<void*> find_entry(const std::string& path) {
   if (path.empty()) return base::load_from_module(kPluginFile, MV_DEVICE_ENTRY, "devices");
@@ -42,8 +56,14 @@ base::Result<Plugin> the_plugin() {
     const char* const given = std::getenv(kPluginVariable);
     return load_plugin(given != nullptr ? given : "");
   }();
+  static const uint32_t kLoadedAt = base::SharedMemory::forks();
+  if (kPlugin.ok() && !base::SharedMemory::is_ours(kLoadedAt)) return base::Status(MV_EFORK, kForked);
   return kPlugin;
 }
+
+Device::Device(Plugin plugin, int32_t number) : plugin_(plugin), number_(number), opened_at_(base::SharedMemory::forks()) {}
+
+const mv_device_plugin& Device::plugin() const { return base::SharedMemory::is_ours(opened_at_) ? *plugin_ : kRefusing; }
 
 base::Result<Device> Device::open(Plugin plugin, int32_t number) {
   int32_t devices = 0;
@@ -56,23 +76,23 @@ base::Result<Device> Device::open(Plugin plugin, int32_t number) {
 std::string Device::name() const { return fmt::format("{}:{}", plugin_->name, number_); }
 
 base::Status Device::check(mv_status status, const char* what) const {
-  return status == MV_OK ? base::Status() : base::error(status, "{}: {}: {}", name(), what, plugin_->error());
+  return status == MV_OK ? base::Status() : base::error(status, "{}: {}: {}", name(), what, plugin().error());
 }
 
 base::Result<mv_device_about> Device::describe() const {
   mv_device_about about{};
-  if (auto status = check(plugin_->describe(number_, &about), "describe"); !status.ok()) return status;
+  if (auto status = check(plugin().describe(number_, &about), "describe"); !status.ok()) return status;
   return about;
 }
 
 base::Result<Stream> Stream::make(const Device& device) {
   mv_device_stream handle = nullptr;
   if (auto status = device.check(device.plugin().stream_make(device.number(), &handle), "make a stream"); !status.ok()) return status;
-  return Stream(device, handle);
+  return Stream(device, handle, true);
 }
 
 Stream::~Stream() {
-  if (handle_ != nullptr) device_.plugin().stream_free(device_.number(), handle_);
+  if (handle_ != nullptr && is_own_) device_.plugin().stream_free(device_.number(), handle_);
 }
 
 base::Status Stream::copy(void* to, const void* from, size_t bytes) const {
@@ -81,6 +101,17 @@ base::Status Stream::copy(void* to, const void* from, size_t bytes) const {
 }
 
 base::Status Stream::wait() const { return device_.check(device_.plugin().stream_wait(device_.number(), handle_), "wait"); }
+
+base::Status Stream::order(const Stream& after) const {
+  if (after.handle_ == handle_ && after.device_ == device_) return {};
+  const mv_device_plugin& plugin = device_.plugin();
+  mv_device_event event = nullptr;
+  if (auto status = device_.check(plugin.event_make(device_.number(), &event), "make an event"); !status.ok()) return status;
+  auto status = device_.check(plugin.event_record(device_.number(), event, handle_), "record an event");
+  if (status.ok()) status = after.device_.check(plugin.event_order(after.device_.number(), after.handle_, event), "wait for an event");
+  plugin.event_free(device_.number(), event);  // what waits for it goes on waiting
+  return status;
+}
 
 base::Status Stream::launch(mv_device_kernel kernel, const void* work, size_t bytes) const {
   constexpr const char* kNames[] = {

@@ -22,16 +22,18 @@ using Plugin = const mv_device_plugin*;
 /// Loads the plug-in at `path`, which stays loaded; "": the one beside the library. MV_ENOSYS if it is missing, if it needs
 /// a library that is missing, or if its interface is of another version.
 base::Result<Plugin> load_plugin(const std::string& path);
-/// The plug-in of this process, loaded by the first call: kPluginVariable, or the one beside the library.
+/// The plug-in of this process, loaded by the first call: kPluginVariable, or the one beside the library. MV_EFORK in a
+/// forked child whose parent has loaded it.
 base::Result<Plugin> the_plugin();
 
-/// One device. Copies are the same device.
+/// One device. Copies are the same device. In a forked child, whose parent's devices it can't use, every call of a device
+/// that the parent opened fails with MV_EFORK.
 class Device {
  public:
   /// Checks that the plug-in has this device: MV_ENOSYS if it has none, MV_ENOTFOUND for another number.
   static base::Result<Device> open(Plugin plugin, int32_t number);
 
-  const mv_device_plugin& plugin() const { return *plugin_; }
+  const mv_device_plugin& plugin() const;
   int32_t number() const { return number_; }
   /// "cuda:0"
   std::string name() const;
@@ -42,16 +44,20 @@ class Device {
   bool operator==(const Device&) const = default;
 
  private:
-  Device(Plugin plugin, int32_t number) : plugin_(plugin), number_(number) {}
+  Device(Plugin plugin, int32_t number);
   Plugin plugin_;
   int32_t number_;
+  uint32_t opened_at_;  ///< SharedMemory::forks() at that time
 };
 
 /// A stream of a device: its work is done in order. One thread at a time.
 class Stream {
  public:
   static base::Result<Stream> make(const Device& device);
-  Stream(Stream&& other) noexcept : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+  /// The caller's own stream, which is not freed.
+  static Stream borrow(const Device& device, mv_device_stream handle) { return Stream(device, handle, false); }
+  Stream(Stream&& other) noexcept
+      : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)), is_own_(other.is_own_) {}
   Stream& operator=(Stream&&) = delete;
   ~Stream();
 
@@ -66,12 +72,15 @@ class Stream {
     return launch(kernel, &work, sizeof(work));
   }
   base::Status blas(const mv_device_blas& work) const;
+  /// Lets later work of `after`, a stream of any device, begin after all work so far on this one.
+  base::Status order(const Stream& after) const;
 
  private:
-  Stream(const Device& device, mv_device_stream handle) : device_(device), handle_(handle) {}
+  Stream(const Device& device, mv_device_stream handle, bool is_own) : device_(device), handle_(handle), is_own_(is_own) {}
   base::Status launch(mv_device_kernel kernel, const void* work, size_t bytes) const;
   Device device_;
   mv_device_stream handle_;
+  bool is_own_;
 };
 
 /// Memory of a device, in the order of a stream, which must outlive it.

@@ -2,6 +2,7 @@
 // From a kernel's number and struct to its body: the same in every plug-in.
 
 #include "device/bodies.hpp"
+#include "device/row_bodies.hpp"
 
 namespace mv::device {
 
@@ -171,6 +172,19 @@ mv_status dispatch(const mv_device_encode_int8& work, const Run& run) {
 template <typename Run>
 mv_status dispatch(const mv_device_decode_int8& work, const Run& run) {
   return work.block > 0 ? run(over(work.count, DecodeInt8{work})) : MV_EINVAL;
+}
+
+template <typename Run>
+mv_status dispatch(const mv_device_take& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.width, Take<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_put& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.width, Put<T>{work})); });
+}
+template <typename Run>
+mv_status dispatch(const mv_device_used& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over_large(work.rows, Used<T>{work})); });
 }
 
 /// Calls run(body) -> mv_status with the body of a kernel, which has tiles() > 0. MV_EINVAL if there is none.

@@ -10,6 +10,7 @@
  *   - A device has a number, from 0. Streams, events and memory belong to the device on which they were made.
  *   - Work on one stream is done in order. A function with a stream returns before its work is done, so memory that it
  *     uses must stay until the stream is waited for, or be released on the same stream.
+ *   - The calling thread's current device, where a kind of devices has that, is afterwards what it was before.
  *   - A kernel computes the same bits as the library does on the processor, unless work.h says otherwise. */
 #ifndef POLYVERSO_DEVICE_PLUGIN_H
 #define POLYVERSO_DEVICE_PLUGIN_H
@@ -21,7 +22,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 1
+#define MV_DEVICE_INTERFACE 2
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;

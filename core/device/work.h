@@ -29,7 +29,10 @@
   XX(ENCODE_HALF, encode_half) \
   XX(SCALE_INT8, scale_int8)   \
   XX(ENCODE_INT8, encode_int8) \
-  XX(DECODE_INT8, decode_int8)
+  XX(DECODE_INT8, decode_int8) \
+  XX(TAKE, take)               \
+  XX(PUT, put)                 \
+  XX(USED, used)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -270,5 +273,30 @@ typedef struct mv_device_decode_int8 {
   uint64_t count, block;
   int32_t adds;
 } mv_device_decode_int8;
+
+/** Rows of `width` elements. out row i = the sum of the rows from[starts[i]] .. from[starts[i + 1] - 1] of `in`, in this
+ *  order; with starts NULL, row from[i]. Halves are summed in f32 and rounded once. */
+typedef struct mv_device_take {
+  void* out;
+  const void* in;
+  const uint64_t *from, *starts;
+  uint64_t rows, width;
+  mv_dtype dtype;
+} mv_device_take;
+/** out row to[i] = in row i. No row is named twice. */
+typedef struct mv_device_put {
+  void* out;
+  const void* in;
+  const uint64_t* to;
+  uint64_t rows, width;
+  mv_dtype dtype;
+} mv_device_put;
+/** out[i] = 1 if row i holds anything but zeros of either sign, else 0. */
+typedef struct mv_device_used {
+  uint8_t* out;
+  const void* in;
+  uint64_t rows, width;
+  mv_dtype dtype;
+} mv_device_used;
 
 #endif

@@ -15,6 +15,8 @@ Findings examine_memory(const runtime::Settings& settings);
 Findings examine_network(const runtime::Settings& settings);
 /// The addresses where a node with these settings listens, and that it advertises. Binds them for a moment as a test.
 Findings examine_addresses(const runtime::Settings& settings);
+/// Devices for tensors, with their drivers; or what is missing. Loads the plug-in.
+Findings examine_devices();
 /// The library: version, file, compiler and instruction set.
 Findings examine_build();
 

@@ -6,6 +6,7 @@
 
 #include "math/convert.hpp"
 #include "tensor/cast-inl.hpp"
+#include "tensor/device.hpp"
 
 namespace mv::tensor {
 
@@ -86,9 +87,13 @@ mv_dtype common_dtype(mv_dtype a, mv_dtype b) {
 
 base::Result<Tensor> cast(const char* function, Heap& heap, const Tensor& tensor, mv_dtype dtype) {
   if (auto status = check_dtype(function, dtype); !status.ok()) return status;
-  auto made = make_dense(heap, dtype, tensor.stored_shape(), Heap::Content::kAnything);
+  auto made = make_dense(home_of(tensor, heap), dtype, tensor.stored_shape(), Heap::Content::kAnything);
   if (!made.ok()) return made;
-  cast_elements(dtype, made.value().data, tensor.dtype, tensor.data, tensor.stored());
+  if (Device* const device = device_of(tensor); device != nullptr) {
+    if (auto status = device->cast(dtype, made.value().data, tensor.dtype, tensor.data, tensor.stored()); !status.ok()) return status;
+  } else {
+    cast_elements(dtype, made.value().data, tensor.dtype, tensor.data, tensor.stored());
+  }
   made.value().shape = tensor.shape;
   made.value().held = tensor.held;
   return made;

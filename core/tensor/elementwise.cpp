@@ -8,6 +8,7 @@
 
 #include "tensor/arithmetic.hpp"
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/sparse_arithmetic.hpp"
 #include "tensor/walk.hpp"
 
@@ -15,18 +16,16 @@ namespace mv::tensor {
 
 namespace {
 
-bool is_comparison(int op) { return op >= MV_EQ && op <= MV_GE; }
+/// The result, unless its computation failed.
+base::Result<Tensor> result_of(const base::Status& status, base::Result<Tensor> result) { return status.ok() ? std::move(result) : status; }
 
-/// Elements to read, of a tensor or of a single value.
-struct Source {
-  mv_dtype dtype;
-  Shape shape;
-  const std::byte* data;
-};
+bool is_comparison(int op) { return op >= MV_EQ && op <= MV_GE; }
 
 Source source_of(const Tensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data}; }
 
+/// Memory of a device and of the host never overlaps, but their addresses may.
 bool overlaps(const Tensor& a, const Tensor& b) {
+  if (device_of(a) != device_of(b)) return false;
   const std::less<const std::byte*> before;
   return before(a.data, b.data + b.stored_bytes()) && before(b.data, a.data + a.stored_bytes());
 }
@@ -40,9 +39,11 @@ base::Result<Tensor> readable(Heap& heap, const Tensor& operand, const Tensor* o
 }
 
 /// `out` after checks, or a new tensor.
-base::Result<Tensor> prepare(const char* function, Heap& heap, mv_dtype dtype, const Shape& shape, const Tensor* out) {
-  if (out == nullptr) return make_dense(heap, dtype, shape, Heap::Content::kAnything);
+base::Result<Tensor> prepare(const char* function, Heap& heap, const Tensor& operand, mv_dtype dtype, const Shape& shape,
+                             const Tensor* out) {
+  if (out == nullptr) return make_dense(home_of(operand, heap), dtype, shape, Heap::Content::kAnything);
   if (auto status = need_dense(function, *out); !status.ok()) return status;
+  if (auto status = same_place(function, operand, *out); !status.ok()) return status;
   if (out->shape == shape) return *out;
   return base::error(MV_ESHAPE, "{}: the result is {} {}, but out is {}", function, dtype_name(dtype), shape.text(),
                      out->text());
@@ -101,15 +102,18 @@ void compute(const std::array<Source, kOperands>& sources, mv_dtype computed, mv
   });
 }
 
-base::Result<Tensor> combine(const char* function, Heap& heap, int op, const Source& a, const Source& b, mv_dtype dtype,
-                             const Tensor* out) {
+/// `operand` is one of the two.
+base::Result<Tensor> combine(const char* function, Heap& heap, int op, const Tensor& operand, const Source& a, const Source& b,
+                             mv_dtype dtype, const Tensor* out) {
   auto shape = broadcast(function, a.shape, b.shape);
   if (!shape.ok()) return shape.status();
   const mv_dtype computed = storage_dtype(dtype);
   const mv_dtype made = is_comparison(op) ? MV_U8 : computed;
   const mv_dtype shown = is_comparison(op) ? MV_U8 : dtype;
-  auto result = prepare(function, heap, shown, shape.value(), out);
+  auto result = prepare(function, heap, operand, shown, shape.value(), out);
   if (!result.ok()) return result;
+  if (Device* const device = device_of(operand); device != nullptr)
+    return result_of(device->compute({Elementwise::Kind::kBinary, op, dtype, shown}, std::array{a, b}, result.value()), std::move(result));
   compute<2>({a, b}, computed, made, shown, result.value(),
              [&](std::byte* to, const std::array<Operand, 2>& operands, size_t count) {
                const auto run = is_comparison(op) ? compare_run : binary_run;
@@ -118,18 +122,32 @@ base::Result<Tensor> combine(const char* function, Heap& heap, int op, const Sou
   return result;
 }
 
+/// The least element is below 0.
+base::Result<bool> has_negative_on_device(Device& device, const Tensor& tensor) {
+  if (tensor.stored() == 0) return false;
+  auto least = make_dense(device, tensor.dtype, Shape{}, Heap::Content::kAnything);
+  if (!least.ok()) return least.status();
+  if (auto status = device.reduce(MV_LEAST, tensor, {1, tensor.stored(), 1}, least.value()); !status.ok()) return status;
+  std::byte element[sizeof(double)];
+  if (auto status = device.to_host(element, least.value().data, dtype_bytes(tensor.dtype)); !status.ok()) return status;
+  return load_element(tensor.dtype, element) < 0;
+}
+
 base::Status check_binary_op(const char* function, int op) {
   if (op >= MV_ADD && op <= MV_GE) return {};
   return base::error(MV_EINVAL, "{}: {} is not an mv_tensor_binary_op", function, op);
 }
 
-bool has_negative(const Tensor& tensor) {
+base::Result<bool> has_negative(const Tensor& tensor) {
+  if (device_of(tensor) != nullptr) return has_negative_on_device(*device_of(tensor), tensor);
   for (size_t i = 0; i < tensor.stored(); ++i)
     if (load_element(tensor.dtype, tensor.data + i * dtype_bytes(tensor.dtype)) < 0) return true;
   return false;
 }
 
-base::Status no_negative_power(const char* function) {
+base::Status no_negative_power(const char* function, const base::Result<bool>& is_negative) {
+  if (!is_negative.ok()) return is_negative.status();
+  if (!is_negative.value()) return {};
   return base::error(MV_EINVAL, "{}: MV_POW of integers with a negative exponent: cast the base to f64 first",
                      function);
 }
@@ -152,10 +170,31 @@ base::Result<mv_dtype> dtype_with(const char* function, int op, const Tensor& a,
                      binary_name(op), value, a.text());
 }
 
+base::Status axpy_on_device(const char* function, Device& device, mv_dtype computed, double alpha, const Tensor& x, const Tensor& y) {
+  if (!x.is_row_sparse()) return device.axpy(computed, alpha, x, y);
+  // The rows of y are copied, changed and put back.
+  const size_t cols = y.shape.row_count();
+  std::vector<uint64_t> rows;
+  for (size_t r = 0; r < x.held.count; ++r) {
+    if (static_cast<uint64_t>(x.held.ids[r]) >= y.shape.rows())  // the caller has overwritten the ids
+      return base::error(MV_ERANGE, "{}: {} has an invalid row id {}", function, x.text(), x.held.ids[r]);
+    rows.push_back(static_cast<uint64_t>(x.held.ids[r]));
+  }
+  Tensor added = x;
+  added.held = {};
+  added.shape = x.stored_shape();
+  auto picked = make_dense(device, y.dtype, added.shape, Heap::Content::kAnything);
+  if (!picked.ok()) return picked.status();
+  auto status = device.take_rows(picked.value(), y, cols, rows, {});
+  if (status.ok()) status = device.axpy(computed, alpha, added, picked.value());
+  return status.ok() ? device.put_rows(y, picked.value(), cols, rows) : status;
+}
+
 base::Status axpy_rows(const char* function, double alpha, const Tensor& x, const Tensor& y) {
   const mv_dtype computed = storage_dtype(common_dtype(x.dtype, y.dtype));
   if (!is_floating(computed) && !has_value(computed, alpha))
     return base::error(MV_EDTYPE, "{}: alpha is {}, which the dtype of {} and {} can't represent", function, alpha, x.text(), y.text());
+  if (Device* const device = device_of(y); device != nullptr) return axpy_on_device(function, *device, computed, alpha, x, y);
   std::byte factor[sizeof(double)];
   store_element(computed, factor, alpha);
   const size_t cols = y.shape.row_count(), runs = x.is_row_sparse() ? x.held.count : 1;
@@ -200,8 +239,11 @@ base::Result<Tensor> unary(const char* function, Heap& heap, int op, const Tenso
   const mv_dtype computed = storage_dtype(dtype);
   auto operand = readable(heap, a, out);
   if (!operand.ok()) return operand;
-  auto result = prepare(function, heap, dtype, a.shape, out);
+  auto result = prepare(function, heap, a, dtype, a.shape, out);
   if (!result.ok()) return result;
+  if (Device* const device = device_of(a); device != nullptr)
+    return result_of(device->compute({Elementwise::Kind::kUnary, op, dtype, dtype}, std::array{source_of(operand.value())}, result.value()),
+                     std::move(result));
   compute<1>({source_of(operand.value())}, computed, computed, dtype, result.value(),
              [&](std::byte* to, const std::array<Operand, 1>& operands, size_t count) {
                unary_run(op, computed, to, operands[0].data, count);
@@ -218,11 +260,13 @@ base::Result<Tensor> binary(const char* function, Heap& heap, int op, const Tens
   if (auto status = need_dense(function, b); !status.ok()) return status;
   mv_dtype dtype = common_dtype(a.dtype, b.dtype);
   if (op == MV_DIV && !is_floating(dtype)) dtype = MV_F64;
-  if (op == MV_POW && !is_floating(dtype) && has_negative(b)) return no_negative_power(function);
+  if (auto status = same_place(function, a, b); !status.ok()) return status;
+  if (op == MV_POW && !is_floating(dtype))
+    if (auto status = no_negative_power(function, has_negative(b)); !status.ok()) return status;
   auto first = readable(heap, a, out), second = readable(heap, b, out);
   if (!first.ok()) return first;
   if (!second.ok()) return second;
-  return combine(function, heap, op, source_of(first.value()), source_of(second.value()), dtype, out);
+  return combine(function, heap, op, a, source_of(first.value()), source_of(second.value()), dtype, out);
 }
 
 base::Result<Tensor> scalar(const char* function, Heap& heap, int op, const Tensor& a, double value, bool is_swapped,
@@ -232,15 +276,15 @@ base::Result<Tensor> scalar(const char* function, Heap& heap, int op, const Tens
   if (auto status = need_dense(function, a); !status.ok()) return status;
   auto dtype = dtype_with(function, op, a, value);
   if (!dtype.ok()) return dtype.status();
-  if (op == MV_POW && !is_floating(dtype.value()) && (is_swapped ? has_negative(a) : value < 0))
-    return no_negative_power(function);
+  if (op == MV_POW && !is_floating(dtype.value()))
+    if (auto status = no_negative_power(function, is_swapped ? has_negative(a) : value < 0); !status.ok()) return status;
   auto operand = readable(heap, a, out);
   if (!operand.ok()) return operand;
   std::byte element[sizeof(double)];
   store_element(dtype.value(), element, value);
-  const Source tensor = source_of(operand.value()), single{dtype.value(), Shape{}, element};
-  return is_swapped ? combine(function, heap, op, single, tensor, dtype.value(), out)
-                    : combine(function, heap, op, tensor, single, dtype.value(), out);
+  const Source tensor = source_of(operand.value()), single{dtype.value(), Shape{}, element, true};
+  return is_swapped ? combine(function, heap, op, a, single, tensor, dtype.value(), out)
+                    : combine(function, heap, op, a, tensor, single, dtype.value(), out);
 }
 
 base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, const Tensor* out) {
@@ -250,9 +294,11 @@ base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, con
   auto shape = broadcast(function, a.shape, out->shape);
   if (!shape.ok() || shape.value() != out->shape)
     return base::error(MV_ESHAPE, "{}: {} can't be broadcast to {}", function, a.text(), out->text());
-  auto operand = readable(heap, a, out);
+  auto operand = device_of(a) == device_of(*out) ? readable(heap, a, out) : move_to(home_of(*out, heap), a);
   if (!operand.ok()) return operand;
   const Tensor& from = operand.value();
+  if (Device* const device = device_of(*out); device != nullptr)
+    return result_of(device->compute({Elementwise::Kind::kCopy, 0, out->dtype, out->dtype}, std::array{source_of(from)}, *out), *out);
   const Walk<1> walk(out->shape, {&from.shape});
   const size_t size = dtype_bytes(out->dtype), from_size = dtype_bytes(from.dtype);
   walk.each([&](size_t first, const std::array<size_t, 1>& offsets) {
@@ -269,6 +315,7 @@ base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, con
 base::Status axpy(const char* function, Heap& heap, double alpha, const Tensor& x, const Tensor& y) {
   if (auto status = need_dense(function, y); !status.ok()) return status;
   if (x.shape != y.shape) return base::error(MV_ESHAPE, "{}: x is {}, y is {}", function, x.text(), y.text());
+  if (auto status = same_place(function, x, y); !status.ok()) return status;
   auto operand = readable(heap, x, &y);
   if (!operand.ok()) return operand.status();
   return axpy_rows(function, alpha, operand.value(), y);
@@ -278,6 +325,11 @@ base::Status fill(const char* function, const Tensor& tensor, double value) {
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
   const size_t count = tensor.stored(), size = dtype_bytes(tensor.dtype);
   if (count == 0) return {};
+  if (Device* const device = device_of(tensor); device != nullptr) {
+    std::byte element[sizeof(double)];
+    store_element(tensor.dtype, element, value);
+    return device->fill(tensor, element);
+  }
   store_element(tensor.dtype, tensor.data, value);
   // Doubles the copied part, up to a size that stays in the cache.
   for (size_t done = 1, step = 1; done < count; done += step, step = std::min(done, kChunk))
@@ -287,6 +339,7 @@ base::Status fill(const char* function, const Tensor& tensor, double value) {
 
 base::Status range(const char* function, const Tensor& tensor, double start, double step) {
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
+  if (device_of(tensor) != nullptr) return device_of(tensor)->range(tensor, start, step);
   double values[kChunk];
   for (size_t i = 0; i < tensor.stored(); i += kChunk) {
     const size_t count = std::min(kChunk, tensor.stored() - i);

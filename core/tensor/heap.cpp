@@ -52,8 +52,8 @@ class PrivateBlock : public Block {
 
 }  // namespace
 
-Block::Block(std::byte* data, size_t bytes, MemoryKind kind)
-    : data_(data), bytes_(bytes), kind_(kind), made_at_(base::SharedMemory::forks()), number_(next_number()) {}
+Block::Block(std::byte* data, size_t bytes, MemoryKind kind, Device* device)
+    : data_(data), bytes_(bytes), kind_(kind), device_(device), made_at_(base::SharedMemory::forks()), number_(next_number()) {}
 
 /// The free memory, under one lock. Adjacent free ranges of an arena are merged.
 class Heap::Store : public std::enable_shared_from_this<Heap::Store> {

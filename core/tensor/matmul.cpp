@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tensor/device.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/matmul.hpp"
 
@@ -96,32 +97,54 @@ base::Status check(const char* function, const Tensor& a, const Tensor& b, int f
   return {};
 }
 
+base::Result<Shape> product_shape(const char* function, const Tensor& a, const Tensor& b, int flags) {
+  const bool across_a = (flags & MV_TRANSPOSE_A) != 0, across_b = (flags & MV_TRANSPOSE_B) != 0;
+  const int64_t columns = a.shape.lengths[across_a ? 0 : 1], rows = b.shape.lengths[across_b ? 1 : 0];
+  if (columns != rows) {
+    return base::error(MV_ESHAPE, "{}: {} columns do not match {} rows: {}{} and {}{}", function, columns, rows, a.text(),
+                       across_a ? " transposed" : "", b.text(), across_b ? " transposed" : "");
+  }
+  const int64_t lengths[2] = {a.shape.lengths[across_a ? 1 : 0], b.shape.lengths[across_b ? 0 : 1]};
+  return make_shape(function, lengths, 2);
+}
+
+/// The product, or `out` with a copy of it.
+base::Result<Tensor> deliver(const char* function, Heap& heap, Tensor made, const Tensor* out) {
+  if (out == nullptr) return made;
+  if (out->shape != made.shape)
+    return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.text(), out->text());
+  if (auto status = same_place(function, made, *out); !status.ok()) return status;
+  return copy(function, heap, made, out);
+}
+
+base::Result<Tensor> multiply_on_device(const char* function, Heap& heap, const Tensor& a, const Tensor& b, int flags, const Tensor* out) {
+  const auto shape = product_shape(function, a, b, flags);
+  if (!shape.ok()) return shape.status();
+  auto made = make_dense(home_of(a, heap), a.dtype, shape.value(), Heap::Content::kAnything);
+  if (!made.ok()) return made;
+  if (auto status = device_of(a)->matmul(a, b, flags, made.value()); !status.ok()) return status;
+  return deliver(function, heap, std::move(made).value(), out);
+}
+
 }  // namespace
 
 base::Result<Tensor> matmul(const char* function, Heap& heap, const Tensor& a, const Tensor& b, int flags,
                             const Tensor* out) {
   if (auto status = check(function, a, b, flags); !status.ok()) return status;
+  if (auto status = same_place(function, a, b); !status.ok()) return status;
+  if (device_of(a) != nullptr) return multiply_on_device(function, heap, a, b, flags, out);
   auto left = (flags & MV_TRANSPOSE_A) != 0 ? transpose(function, heap, a) : base::Result<Tensor>(a);
   auto right = (flags & MV_TRANSPOSE_B) != 0 ? transpose(function, heap, b) : base::Result<Tensor>(b);
   if (!left.ok()) return left;
   if (!right.ok()) return right;
-  const Shape &of_a = left.value().shape, &of_b = right.value().shape;
-  if (of_a.lengths[1] != of_b.lengths[0]) {
-    return base::error(MV_ESHAPE, "{}: {} columns do not match {} rows: {}{} and {}{}", function, of_a.lengths[1],
-                       of_b.lengths[0], a.text(), (flags & MV_TRANSPOSE_A) != 0 ? " transposed" : "", b.text(),
-                       (flags & MV_TRANSPOSE_B) != 0 ? " transposed" : "");
-  }
-  const int64_t lengths[2] = {of_a.lengths[0], of_b.lengths[1]};
-  auto shape = make_shape(function, lengths, 2);
+  const auto shape = product_shape(function, a, b, flags);
   if (!shape.ok()) return shape.status();
+  const Shape &of_a = left.value().shape, &of_b = right.value().shape;
   auto made = make_dense(heap, a.dtype, shape.value(), Heap::Content::kAnything);
   if (!made.ok()) return made;
   const auto rows = of_a.rows(), inner = of_b.rows(), cols = of_b.row_count();
   HWY_DYNAMIC_DISPATCH(multiply_floats)(a.dtype, left.value().data, right.value().data, made.value().data, rows, inner, cols);
-  if (out == nullptr) return made;
-  if (out->shape != shape.value())
-    return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.value().text(), out->text());
-  return copy(function, heap, made.value(), out);
+  return deliver(function, heap, std::move(made).value(), out);
 }
 
 }  // namespace mv::tensor

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 
 namespace mv::tensor {
 
@@ -45,8 +46,12 @@ void write(const Tensor& tensor, const Shape& shape, uint32_t level, size_t at, 
 
 }  // namespace
 
-std::string picture(const Tensor& tensor) {
-  std::string text = tensor.text();
+base::Result<std::string> picture(const Tensor& of) {
+  std::string text = of.text();
+  if (device_of(of) != nullptr) text += " on " + place_of(of);
+  const auto here = on_host(of);
+  if (!here.ok()) return here.status();
+  const Tensor& tensor = here.value();
   if (tensor.is_row_sparse()) {
     text += fmt::format(", {} rows held:", tensor.held.count);
     for (size_t i = 0; i < tensor.held.count; ++i) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/random-inl.hpp"
 
 namespace mv::tensor {
@@ -63,6 +64,7 @@ base::Status fill_integers(const char* function, const Tensor& tensor, int64_t s
   // high may be 2^63, and high - low may be 2^64. That is 0 here, and means all 64 bits.
   const uint64_t end = high == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(high));
   const uint64_t width = end - static_cast<uint64_t>(from);
+  if (Device* const device = device_of(tensor); device != nullptr) return device->draw(tensor, {seed, false, 0, 0, from, width});
   fill_from<int64_t>(tensor, MV_I64, seed, Stream::kUniform, [=](uint64_t word) { return both::integer(word, from, width); });
   return {};
 }
@@ -82,6 +84,7 @@ base::Status fill_uniform(const char* function, const Tensor& tensor, int64_t se
     return base::error(MV_EINVAL, "{}: low is {}, high is {}: both must be finite, with low < high", function, low,
                        high);
   if (!is_floating(tensor.dtype)) return fill_integers(function, tensor, seed, low, high);
+  if (Device* const device = device_of(tensor); device != nullptr) return device->draw(tensor, {seed, false, low, high, 0, 0});
   fill_from<double>(tensor, MV_F64, seed, Stream::kUniform, [=](uint64_t word) { return both::uniform(word, low, high); });
   return {};
 }
@@ -95,6 +98,7 @@ base::Status fill_normal(const char* function, const Tensor& tensor, int64_t see
                        "{}: mean is {}, deviation is {}: both must be finite, the deviation at least 0", function,
                        mean, deviation);
   }
+  if (Device* const device = device_of(tensor); device != nullptr) return device->draw(tensor, {seed, true, mean, deviation, 0, 0});
   fill_from<double>(tensor, MV_F64, seed, Stream::kNormal, [=](uint64_t word) { return both::normal(word, mean, deviation); });
   return {};
 }

@@ -6,17 +6,12 @@
 #include <utility>
 
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/sums.hpp"
 
 namespace mv::tensor {
 
 namespace {
-
-/// The elements as outer x along x inner. The reduction runs over `along`. Element (o, j, i) is at
-/// (o * along + j) * inner + i.
-struct Split {
-  size_t outer, along, inner;
-};
 
 Split split_at(const Shape& shape, int64_t axis) {
   if (axis == MV_ALL_AXES) return {1, shape.count(), 1};
@@ -226,8 +221,12 @@ base::Result<Tensor> reduce(const char* function, Heap& heap, int op, const Tens
   if (is_extreme && split.along == 0 && shape.count() > 0)
     return base::error(MV_EINVAL, "{}: no least or greatest element along an empty dimension of {}", function,
                        tensor.text());
-  auto result = make_dense(heap, result_dtype(op, tensor.dtype), shape, Heap::Content::kAnything);
+  auto result = make_dense(home_of(tensor, heap), result_dtype(op, tensor.dtype), shape, Heap::Content::kAnything);
   if (!result.ok()) return result;
+  if (Device* const device = device_of(tensor); device != nullptr) {
+    auto status = device->reduce(op, tensor, split, result.value());
+    return status.ok() ? result : base::Result<Tensor>(status);
+  }
   if (is_extreme) {
     run_extremes(op, tensor, split, result.value());
   } else if (result.value().dtype == MV_I64) {
@@ -244,6 +243,8 @@ base::Result<double> dot(const char* function, const Tensor& a, const Tensor& b)
   if (auto status = need_dense(function, a); !status.ok()) return status;
   if (auto status = need_dense(function, b); !status.ok()) return status;
   if (a.shape != b.shape) return base::error(MV_ESHAPE, "{}: {} and {} differ in shape", function, a.text(), b.text());
+  if (auto status = same_place(function, a, b); !status.ok()) return status;
+  if (device_of(a) != nullptr) return device_of(a)->dot(a, b);
   PairwiseSum sum;
   Chunk of_a, of_b;
   by_chunks(0, a.stored(), [&](size_t at, size_t n) {
@@ -259,7 +260,12 @@ base::Result<bool> close(const char* function, const Tensor& a, const Tensor& b,
   if (!(relative >= 0) || !(absolute >= 0))
     return base::error(MV_EINVAL, "{}: the tolerances are {} and {}, but must be at least 0", function, relative,
                        absolute);
-  return a.shape == b.shape && all_close(a, b, relative, absolute);
+  if (a.shape != b.shape) return false;
+  // Tensors of devices are compared on the host.
+  const auto first = on_host(a), second = on_host(b);
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  return all_close(first.value(), second.value(), relative, absolute);
 }
 
 }  // namespace mv::tensor

@@ -7,6 +7,7 @@
 
 #include "tensor/arithmetic.hpp"
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 
 namespace mv::tensor {
 
@@ -47,14 +48,36 @@ bool is_zero_row(const Tensor& tensor, size_t row) {
   return true;
 }
 
+/// For each row whether it holds anything but zeros.
+base::Result<std::vector<uint8_t>> used_rows(const Tensor& tensor) {
+  const size_t rows = tensor.shape.rows();
+  if (Device* const device = device_of(tensor); device != nullptr) return device->used_rows(tensor, rows, tensor.shape.row_count());
+  std::vector<uint8_t> used(rows);
+  for (size_t row = 0; row < rows; ++row) used[row] = !is_zero_row(tensor, row);
+  return used;
+}
+
+/// Row i of `to` = the sum of the rows from[starts[i]] .. from[starts[i + 1] - 1] of `tensor`; without `starts`, row
+/// from[i]. For sums, the dtype is its own storage_dtype().
+base::Status take_rows(const Tensor& to, const Tensor& tensor, std::span<const uint64_t> from, std::span<const uint64_t> starts) {
+  if (Device* const device = device_of(tensor); device != nullptr) return device->take_rows(to, tensor, tensor.shape.row_count(), from, starts);
+  const size_t rows = starts.empty() ? from.size() : starts.size() - 1;
+  for (size_t i = 0; i < rows; ++i) {
+    const size_t first = starts.empty() ? i : starts[i], end = starts.empty() ? i + 1 : starts[i + 1];
+    copy_row(to, i, tensor, from[first]);
+    for (size_t k = first + 1; k < end; ++k) add_row(to, i, tensor, from[k]);
+  }
+  return {};
+}
+
 base::Result<Tensor> gather(const char* function, Heap& heap, const Tensor& tensor, const int64_t* rows, size_t count) {
   const Shape wanted = tensor.shape.with_rows(static_cast<int64_t>(count));
   auto shape = make_shape(function, wanted.lengths.data(), wanted.dims);
   if (!shape.ok()) return shape.status();
-  auto made = make_dense(heap, tensor.dtype, shape.value(), Heap::Content::kAnything);
+  auto made = make_dense(home_of(tensor, heap), tensor.dtype, shape.value(), Heap::Content::kAnything);
   if (!made.ok()) return made;
-  for (size_t i = 0; i < count; ++i) copy_row(made.value(), i, tensor, static_cast<size_t>(rows[i]));
-  return made;
+  auto status = take_rows(made.value(), tensor, std::vector<uint64_t>(rows, rows + count), {});
+  return status.ok() ? made : base::Result<Tensor>(status);
 }
 
 base::Result<Tensor> retain(Heap& heap, const Tensor& tensor, const int64_t* rows, size_t count) {
@@ -63,23 +86,22 @@ base::Result<Tensor> retain(Heap& heap, const Tensor& tensor, const int64_t* row
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   const int64_t* const end = tensor.held.ids + tensor.held.count;
   std::set_intersection(wanted.begin(), wanted.end(), tensor.held.ids, end, std::back_inserter(kept));
-  auto made = make_rows(heap, tensor.dtype, tensor.shape, kept);
+  auto made = make_rows(home_of(tensor, heap), tensor.dtype, tensor.shape, kept);
   if (!made.ok()) return made;
-  for (size_t i = 0; i < kept.size(); ++i) {
-    const auto from = static_cast<size_t>(std::lower_bound(tensor.held.ids, end, kept[i]) - tensor.held.ids);
-    copy_row(made.value(), i, tensor, from);
-  }
-  return made;
+  std::vector<uint64_t> from(kept.size());
+  for (size_t i = 0; i < kept.size(); ++i) from[i] = static_cast<uint64_t>(std::lower_bound(tensor.held.ids, end, kept[i]) - tensor.held.ids);
+  auto status = take_rows(made.value(), tensor, from, {});
+  return status.ok() ? made : base::Result<Tensor>(status);
 }
 
 }  // namespace
 
-base::Result<Tensor> make_rows(Heap& heap, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids) {
-  auto block = heap.allocate(ids.size_bytes(), Heap::Content::kAnything);
+base::Result<Tensor> make_rows(Allocator& allocator, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids) {
+  auto block = allocator.host().allocate(ids.size_bytes(), Heap::Content::kAnything);
   if (!block.ok()) return block.status();
   auto* to = reinterpret_cast<int64_t*>(block.value()->data());
   std::ranges::copy(ids, to);
-  auto made = make_dense(heap, dtype, shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
+  auto made = make_dense(allocator, dtype, shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
   if (!made.ok()) return made;
   made.value().shape = shape;
   made.value().held = HeldRows{std::move(block).value(), to, ids.size()};
@@ -96,28 +118,24 @@ base::Result<Tensor> make_sparse(const char* function, Heap& heap, const int64_t
   if (!shape.ok()) return shape.status();
   if (auto status = check_ids(function, rows, row_count, height); !status.ok()) return status;
 
-  std::vector<size_t> order(row_count);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [rows](size_t a, size_t b) { return rows[a] < rows[b]; });
+  std::vector<uint64_t> order(row_count);
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  std::stable_sort(order.begin(), order.end(), [rows](uint64_t a, uint64_t b) { return rows[a] < rows[b]; });
   std::vector<int64_t> ids;
-  for (const size_t i : order)
+  for (const uint64_t i : order)
     if (ids.empty() || ids.back() != rows[i]) ids.push_back(rows[i]);
 
   const bool sums_halves = ids.size() < row_count && storage_dtype(values.dtype) != values.dtype;
   auto wide = sums_halves ? cast(function, heap, values, storage_dtype(values.dtype)) : base::Result<Tensor>(values);
   if (!wide.ok()) return wide;
   const Tensor& from = wide.value();
-  auto made = make_rows(heap, from.dtype, shape.value(), ids);
+  auto made = make_rows(home_of(from, heap), from.dtype, shape.value(), ids);
   if (!made.ok()) return made;
-  size_t row = 0;
-  for (size_t i = 0; i < row_count; ++i) {
-    const bool is_repeat = i > 0 && rows[order[i]] == rows[order[i - 1]];
-    if (is_repeat) {
-      add_row(made.value(), row - 1, from, order[i]);
-    } else {
-      copy_row(made.value(), row++, from, order[i]);
-    }
-  }
+  std::vector<uint64_t> starts;
+  for (size_t i = 0; i < row_count && ids.size() < row_count; ++i)
+    if (i == 0 || rows[order[i]] != rows[order[i - 1]]) starts.push_back(i);
+  if (!starts.empty()) starts.push_back(row_count);
+  if (auto status = take_rows(made.value(), from, order, starts); !status.ok()) return status;
   return sums_halves ? cast(function, heap, made.value(), values.dtype) : std::move(made);
 }
 
@@ -149,14 +167,17 @@ base::Result<Parts> parts(const char* function, const Tensor& tensor) {
 
 base::Result<Tensor> to_dense(const char* function, Heap& heap, const Tensor& tensor) {
   if (!tensor.is_row_sparse()) return clone(heap, tensor);
-  auto made = make_dense(heap, tensor.dtype, tensor.shape, Heap::Content::kZeros);
+  auto made = make_dense(home_of(tensor, heap), tensor.dtype, tensor.shape, Heap::Content::kZeros);
   if (!made.ok()) return made;
-  for (size_t i = 0; i < tensor.held.count; ++i) {
-    const int64_t id = tensor.held.ids[i];
+  const std::span<const int64_t> ids(tensor.held.ids, tensor.held.count);
+  for (const int64_t id : ids)
     if (id < 0 || id >= tensor.shape.lengths[0])  // the caller has overwritten the ids
       return base::error(MV_ERANGE, "{}: {} has an invalid row id {}", function, tensor.text(), id);
-    copy_row(made.value(), static_cast<size_t>(id), tensor, i);
+  if (Device* const device = device_of(tensor); device != nullptr) {
+    auto status = device->put_rows(made.value(), tensor, tensor.shape.row_count(), std::vector<uint64_t>(ids.begin(), ids.end()));
+    return status.ok() ? made : base::Result<Tensor>(status);
   }
+  for (size_t i = 0; i < ids.size(); ++i) copy_row(made.value(), static_cast<size_t>(ids[i]), tensor, i);
   return made;
 }
 
@@ -164,13 +185,15 @@ base::Result<Tensor> to_sparse(const char* function, Heap& heap, const Tensor& t
   if (tensor.is_row_sparse()) return clone(heap, tensor);
   if (tensor.shape.dims == 0)
     return base::error(MV_ESHAPE, "{}: {} has no dimensions, so no rows", function, tensor.text());
+  const auto used = used_rows(tensor);
+  if (!used.ok()) return used.status();
   std::vector<int64_t> ids;
   for (size_t row = 0; row < tensor.shape.rows(); ++row)
-    if (!is_zero_row(tensor, row)) ids.push_back(static_cast<int64_t>(row));
-  auto made = make_rows(heap, tensor.dtype, tensor.shape, ids);
+    if (used.value()[row] != 0) ids.push_back(static_cast<int64_t>(row));
+  auto made = make_rows(home_of(tensor, heap), tensor.dtype, tensor.shape, ids);
   if (!made.ok()) return made;
-  for (size_t i = 0; i < ids.size(); ++i) copy_row(made.value(), i, tensor, static_cast<size_t>(ids[i]));
-  return made;
+  auto status = take_rows(made.value(), tensor, std::vector<uint64_t>(ids.begin(), ids.end()), {});
+  return status.ok() ? made : base::Result<Tensor>(status);
 }
 
 }  // namespace mv::tensor

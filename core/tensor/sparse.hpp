@@ -8,7 +8,7 @@
 namespace mv::tensor {
 
 /// A row-sparse tensor with uninitialised values for these rows. The ids are ascending and unique.
-base::Result<Tensor> make_rows(Heap& heap, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids);
+base::Result<Tensor> make_rows(Allocator& allocator, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids);
 /// A row-sparse tensor of `height` rows with copies of the rows of `values`. Rows of repeated ids are summed, halves as
 /// floats.
 base::Result<Tensor> make_sparse(const char* function, Heap& heap, const int64_t* rows, size_t row_count,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tensor/cast.hpp"
+#include "tensor/device.hpp"
 #include "tensor/elementwise.hpp"
 #include "tensor/sparse.hpp"
 
@@ -28,6 +29,7 @@ base::Result<Tensor> scale_rows(const char* function, Heap& heap, int op, const 
 
 base::Result<Tensor> add_rows(const char* function, Heap& heap, double alpha, const Tensor& x, const Tensor& y) {
   if (x.shape != y.shape) return base::error(MV_ESHAPE, "{}: {} and {} have different shapes", function, x.text(), y.text());
+  if (auto status = same_place(function, x, y); !status.ok()) return status;
   const mv_dtype dtype = common_dtype(x.dtype, y.dtype), computed = storage_dtype(dtype);
   auto first = cast(function, heap, y, computed), second = cast(function, heap, x, computed);
   if (!first.ok()) return first;
@@ -38,10 +40,13 @@ base::Result<Tensor> add_rows(const char* function, Heap& heap, double alpha, co
   const Tensor &a = first.value(), &b = second.value();
   std::vector<int64_t> ids(a.held.ids, a.held.ids + a.held.count);
   ids.insert(ids.end(), b.held.ids, b.held.ids + b.held.count);
-  auto both = make_dense(heap, computed, y.shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
+  auto both = make_dense(home_of(a, heap), computed, y.shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
   if (!both.ok()) return both;
-  if (a.stored_bytes() > 0) std::memcpy(both.value().data, a.data, a.stored_bytes());
-  if (b.stored_bytes() > 0) std::memcpy(both.value().data + a.stored_bytes(), b.data, b.stored_bytes());
+  Tensor upper = both.value(), lower = upper;
+  lower.data += a.stored_bytes();
+  auto status = copy_bytes(upper, a.data, device_of(a), a.stored_bytes());
+  if (status.ok()) status = copy_bytes(lower, b.data, device_of(b), b.stored_bytes());
+  if (!status.ok()) return status;
   auto sum = make_sparse(function, heap, ids.data(), ids.size(), both.value(), y.shape.lengths[0]);
   return sum.ok() && dtype != computed ? cast(function, heap, sum.value(), dtype) : std::move(sum);
 }

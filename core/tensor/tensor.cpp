@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/device.hpp"
+
 namespace mv::tensor {
 
 namespace {
@@ -50,6 +52,11 @@ std::string Tensor::text() const {
   return fmt::format("{}{} {}", is_row_sparse() ? "row-sparse " : "", dtype_name(dtype), shape.text());
 }
 
+base::Status need_host(const char* function, const Tensor& tensor) {
+  if (device_of(tensor) == nullptr) return {};
+  return base::error(MV_EINVAL, "{}: {} is on {}: mv_tensor_to() copies it to the host", function, tensor.text(), place_of(tensor));
+}
+
 base::Status check_dtype(const char* function, mv_dtype dtype) {
   if (is_table_dtype(dtype)) return {};
   return base::error(MV_EINVAL, "{}: a tensor has one of the dtypes f32, f64, i64, i32, u8, i8, f16, bf16, not {}",
@@ -62,8 +69,8 @@ base::Status need_dense(const char* function, const Tensor& tensor) {
                      function, tensor.text());
 }
 
-base::Result<Tensor> make_dense(Heap& heap, mv_dtype dtype, const Shape& shape, Heap::Content content) {
-  auto block = heap.allocate(shape.count() * dtype_bytes(dtype), content);
+base::Result<Tensor> make_dense(Allocator& allocator, mv_dtype dtype, const Shape& shape, Heap::Content content) {
+  auto block = allocator.allocate(shape.count() * dtype_bytes(dtype), content);
   if (!block.ok()) return block.status();
   Tensor tensor;
   tensor.dtype = dtype;
@@ -92,8 +99,9 @@ base::Result<Tensor> make_copy_of(const char* function, Heap& heap, const void* 
                                   const Shape& shape) {
   if (auto status = check_values(function, values, count, dtype, shape); !status.ok()) return status;
   auto made = make_dense(heap, dtype, shape, Heap::Content::kAnything);
-  if (made.ok() && count > 0) std::memcpy(made.value().data, values, made.value().stored_bytes());
-  return made;
+  if (!made.ok()) return made;
+  auto status = copy_bytes(made.value(), static_cast<const std::byte*>(values), nullptr, made.value().stored_bytes());
+  return status.ok() ? made : base::Result<Tensor>(status);
 }
 
 base::Result<Tensor> reshape(const char* function, const Tensor& tensor, const int64_t* lengths, uint64_t dims) {
@@ -121,15 +129,7 @@ base::Result<Tensor> row(const char* function, const Tensor& tensor, int64_t row
   return view_of(tensor, tensor.shape.without(0), static_cast<size_t>(row) * tensor.shape.row_count());
 }
 
-base::Result<Tensor> clone(Heap& heap, const Tensor& tensor) {
-  auto made = make_dense(heap, tensor.dtype, tensor.stored_shape(), Heap::Content::kAnything);
-  if (!made.ok()) return made;
-  Tensor& copy = made.value();
-  if (tensor.stored() > 0) std::memcpy(copy.data, tensor.data, tensor.stored_bytes());
-  copy.shape = tensor.shape;
-  copy.held = tensor.held;  // never written, so it may be shared
-  return made;
-}
+base::Result<Tensor> clone(Heap& heap, const Tensor& tensor) { return move_to(home_of(tensor, heap), tensor); }
 
 base::Result<Tensor> transpose(const char* function, Heap& heap, const Tensor& tensor) {
   if (auto status = need_dense(function, tensor); !status.ok()) return status;
@@ -137,8 +137,12 @@ base::Result<Tensor> transpose(const char* function, Heap& heap, const Tensor& t
   const auto [rows, cols] = std::pair(tensor.shape.lengths[0], tensor.shape.lengths[1]);
   Shape shape = tensor.shape;
   std::swap(shape.lengths[0], shape.lengths[1]);
-  auto made = make_dense(heap, tensor.dtype, shape, Heap::Content::kAnything);
+  auto made = make_dense(home_of(tensor, heap), tensor.dtype, shape, Heap::Content::kAnything);
   if (!made.ok()) return made;
+  if (Device* const device = device_of(tensor); device != nullptr) {
+    auto status = device->transpose(tensor, made.value());
+    return status.ok() ? made : base::Result<Tensor>(status);
+  }
   const auto [r, c] = std::pair(static_cast<size_t>(rows), static_cast<size_t>(cols));
   switch (dtype_bytes(tensor.dtype)) {
     case 1:

@@ -40,16 +40,19 @@ struct Tensor {
   std::string text() const;
 };
 
-/// The argument `function` is the name of the calling public function. Error messages begin with it.
+/// The argument `function` is the name of the calling public function. Error messages begin with it. Results are made where
+/// the tensors are from which they are computed: in the heap, or in the memory of their device.
 
 base::Status check_dtype(const char* function, mv_dtype dtype);
 /// MV_EINVAL for a row-sparse tensor.
 base::Status need_dense(const char* function, const Tensor& tensor);
+/// MV_EINVAL for a tensor in the memory of a device.
+base::Status need_host(const char* function, const Tensor& tensor);
 
-base::Result<Tensor> make_dense(Heap& heap, mv_dtype dtype, const Shape& shape, Heap::Content content);
+base::Result<Tensor> make_dense(Allocator& allocator, mv_dtype dtype, const Shape& shape, Heap::Content content);
 /// A tensor on the caller's memory; checks count and alignment.
 base::Result<Tensor> make_lent(const char* function, void* values, size_t count, mv_dtype dtype, const Shape& shape);
-/// A copy of the caller's values.
+/// A copy of the caller's values, which are in the host's memory.
 base::Result<Tensor> make_copy_of(const char* function, Heap& heap, const void* values, size_t count, mv_dtype dtype,
                                   const Shape& shape);
 
@@ -65,7 +68,7 @@ base::Result<Tensor> transpose(const char* function, Heap& heap, const Tensor& t
 /// The location of an element; null if a row-sparse tensor does not hold its row.
 base::Result<std::byte*> locate(const char* function, const Tensor& tensor, const int64_t* index, uint64_t dims);
 
-/// Dtype, shape and elements as text; long dimensions are abbreviated.
-std::string picture(const Tensor& tensor);
+/// Dtype, shape and elements as text; long dimensions are abbreviated. A tensor of a device is copied to the host.
+base::Result<std::string> picture(const Tensor& tensor);
 
 }  // namespace mv::tensor

@@ -7,7 +7,7 @@
 local names = {}
 
 local PREFIXES = {
-  {"mv_table_", "table:"}, {"mv_tensor_", "tensor:"}, {"mv_request_", "request:"}, {"mv_gossip_", "gossip:"}, {"mv_group_", "group:"},
+  {"mv_table_", "table:"}, {"mv_device_", "polyverso.mv_device_"}, {"mv_tensor_", "tensor:"}, {"mv_request_", "request:"}, {"mv_gossip_", "gossip:"}, {"mv_group_", "group:"},
   {"mv_allreduce", "group:allreduce"}, {"mv_reduce", "group:reduce"}, {"mv_broadcast", "group:broadcast"}, {"mv_allgather", "group:allgather"},
   {"mv_gather", "group:gather"}, {"mv_scatter", "group:scatter"}, {"mv_alltoall", "group:alltoall"}, {"mv_send", "group:send"},
   {"mv_recv", "group:recv"},
@@ -22,7 +22,7 @@ local EXCEPTIONS = {
   mv_trace_text = "node:trace", mv_doctor_text = "node:doctor", mv_table_create = "node:array", mv_table_open = "node:open",
   mv_table_list = "node:tables", mv_table_describe = "table:info", mv_tensor_create = "tensor.zeros", mv_tensor_from = "tensor.copy_of",
   mv_tensor_range = "tensor.range", mv_tensor_uniform = "tensor.uniform", mv_tensor_normal = "tensor.normal", mv_tensor_view = "tensor.view",
-  mv_tensor_sparse = "tensor.sparse", mv_tensor_describe = "tensor:info", mv_tensor_data = "tensor:pointer", mv_tensor_text = "tostring(tensor)",
+  mv_tensor_sparse = "tensor.sparse", mv_tensor_create_on = "tensor.zeros", mv_tensor_describe = "tensor:info", mv_tensor_data = "tensor:pointer", mv_tensor_text = "tostring(tensor)",
   mv_group_open = "group.open", mv_group_open_host = "group.of_host", mv_group_describe = "group:info", mv_allreduce_drain = "group:drain",
   mv_alltoall_counts = "group:alltoall",
   mv_custom_begin = "group:allreduce_custom", mv_custom_next = "group:allreduce_custom", mv_custom_done = "group:allreduce_custom",

@@ -8,6 +8,8 @@
 --
 -- Positions and axes count from 0, like row ids and FFI memory. Operators make new tensors; add_, sub_, mul_, div_ and
 -- pow_ work in place. Python and Perl use the same names. In LuaJIT, pointer() gives the memory.
+--
+-- The last argument of a constructor is where the tensor is made: nil or "cpu" for shared memory, or "cuda:0".
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
@@ -42,9 +44,17 @@ end
 
 local function is_tensor(value) return getmetatable(value) == Tensor end
 
--- An operand as a tensor; numbers are copied into one.
-local function operand(value, dtype)
-  return is_tensor(value) and value or Tensor.copy_of(value, dtype)
+-- The number of a device by its name, "cuda:0", or nil for the host's memory.
+local function place(device)
+  return type(device) == "number" and device or device and capi.mv_device_find(device) or capi.MV_HOST
+end
+
+-- An operand as a tensor; numbers are copied into one, on the device of `like`.
+local function operand(value, dtype, like)
+  if is_tensor(value) then return value end
+  local made = Tensor.copy_of(value, dtype)
+  local number = like and capi.mv_tensor_describe(like).device or capi.MV_HOST
+  return number == capi.MV_HOST and made or made:to(number)
 end
 
 -- ------------------------------------------------------------------ creation
@@ -52,30 +62,37 @@ end
 --- A tensor of zeros.
 ---@param shape polyverso.shape
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.zeros(shape, dtype) return new(capi.mv_tensor_create(code(dtype), shape)) end
+function Tensor.zeros(shape, dtype, device)
+  if device == nil then return new(capi.mv_tensor_create(code(dtype), shape)) end
+  return new(capi.mv_tensor_create_on(place(device), code(dtype), shape))
+end
 
 --- A tensor whose elements are all `value`.
 ---@param shape polyverso.shape
 ---@param value number
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.full(shape, value, dtype) return Tensor.zeros(shape, dtype):fill(value) end
+function Tensor.full(shape, value, dtype, device) return Tensor.zeros(shape, dtype, device):fill(value) end
 
 --- A tensor of ones.
 ---@param shape polyverso.shape
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.ones(shape, dtype) return Tensor.full(shape, 1, dtype) end
+function Tensor.ones(shape, dtype, device) return Tensor.full(shape, 1, dtype, device) end
 
 --- `count` numbers: start, start + step, ...
 ---@param count integer
 ---@param start? number default 0
 ---@param step? number default 1
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.range(count, start, step, dtype)
-  local made = Tensor.zeros(count, dtype)
+function Tensor.range(count, start, step, dtype, device)
+  local made = Tensor.zeros(count, dtype, device)
   capi.mv_tensor_range(made, start or 0, step or 1)
   return made
 end
@@ -92,10 +109,11 @@ end
 ---@param low? number default 0
 ---@param high? number default 1
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.uniform(shape, seed, low, high, dtype)
+function Tensor.uniform(shape, seed, low, high, dtype, device)
   check_seed("tensor.uniform", seed, "low, high")
-  local made = Tensor.zeros(shape, dtype)
+  local made = Tensor.zeros(shape, dtype, device)
   capi.mv_tensor_uniform(made, seed, low or 0, high or 1)
   return made
 end
@@ -106,10 +124,11 @@ end
 ---@param mean? number default 0
 ---@param deviation? number default 1
 ---@param dtype? polyverso.dtype default "f32"
+---@param device? string "cuda:0"; default "cpu"
 ---@return polyverso.Tensor
-function Tensor.normal(shape, seed, mean, deviation, dtype)
+function Tensor.normal(shape, seed, mean, deviation, dtype, device)
   check_seed("tensor.normal", seed, "mean, deviation")
-  local made = Tensor.zeros(shape, dtype)
+  local made = Tensor.zeros(shape, dtype, device)
   capi.mv_tensor_normal(made, seed, mean or 0, deviation or 1)
   return made
 end
@@ -127,8 +146,10 @@ end
 --- A copy of a number, of nested tables of numbers, of FFI memory, or of a tensor, of this module or Torch's.
 ---@param data polyverso.Values
 ---@param dtype? polyverso.dtype default: that of FFI memory or of a tensor; "f32" for numbers
+---@param device? string "cuda:0"; default: that of a tensor, else "cpu"
 ---@return polyverso.Tensor
-function Tensor.copy_of(data, dtype)
+function Tensor.copy_of(data, dtype, device)
+  if device ~= nil then return Tensor.copy_of(data, dtype):to(device) end
   if is_tensor(data) then return dtype and data:cast(dtype) or data:copy() end
   if foreign.is_tensor(data) then return Tensor.copy_of(require("polyverso.arrays").one(data), dtype) end
   local shape, flat, kind = {}, {}, type(data)
@@ -233,6 +254,12 @@ function methods:count() return self:info().count end
 --- Whether the tensor stores only some of its rows.
 ---@return boolean
 function methods:row_sparse() return self:info().row_sparse == 1 end
+--- Where the elements are: "cpu" or "cuda:0".
+---@return string
+function methods:device()
+  local number = self:info().device
+  return number == capi.MV_HOST and "cpu" or ("cuda:%d"):format(number)
+end
 --- The mv_tensor for the C functions.
 ---@return integer
 function methods:handle() return self.mv_tensor end
@@ -269,6 +296,7 @@ function methods:item() return self:reshape({}):get() end
 --- Nested tables of numbers; a number if there are no dimensions.
 ---@return number|table
 function methods:to_list()
+  if self:info().device ~= capi.MV_HOST then return self:to("cpu"):to_list() end -- one copy for all elements
   local shape = self:shape()
   if #shape == 0 then return self:get() end
   local list = {}
@@ -300,6 +328,10 @@ function methods:take(rows) return new(capi.mv_tensor_take(self, rows)) end
 --- A copy.
 ---@return polyverso.Tensor
 function methods:copy() return new(capi.mv_tensor_copy(self, nil)) end
+--- A copy on a device, "cuda:1", or on the "cpu".
+---@param device string
+---@return polyverso.Tensor
+function methods:to(device) return new(capi.mv_tensor_to(self, place(device))) end
 --- A copy in another dtype, rounded to it.
 ---@param dtype polyverso.dtype
 ---@return polyverso.Tensor
@@ -347,7 +379,7 @@ local function binary(op, a, b, out)
   elseif type(a) == "number" then
     made = capi.mv_tensor_scalar(op, b, a, 1, out)
   else
-    made = capi.mv_tensor_binary(op, operand(a), operand(b), out)
+    made = capi.mv_tensor_binary(op, operand(a, nil, is_tensor(b) and b), operand(b, nil, is_tensor(a) and a), out)
   end
   return out or new(made)
 end
@@ -382,7 +414,7 @@ Tensor.__unm = methods.neg
 ---@param other polyverso.Values
 ---@return polyverso.Tensor self
 function methods:axpy(alpha, other)
-  capi.mv_tensor_axpy(alpha, operand(other), self)
+  capi.mv_tensor_axpy(alpha, operand(other, nil, self), self)
   return self
 end
 
@@ -397,7 +429,7 @@ end
 --- The sum of the products of elements.
 ---@param other polyverso.Values
 ---@return number
-function methods:dot(other) return capi.mv_tensor_dot(self, operand(other)) end
+function methods:dot(other) return capi.mv_tensor_dot(self, operand(other, nil, self)) end
 
 --- Whether the shapes are equal and |self - other| <= absolute + relative * |other| for all elements.
 ---@param other polyverso.Values
@@ -420,7 +452,7 @@ function methods:equal(other) return self:close(other, 0, 0) end
 function methods:matmul(other, how)
   how = how or {}
   local flags = (how.transpose_a and capi.MV_TRANSPOSE_A or 0) + (how.transpose_b and capi.MV_TRANSPOSE_B or 0)
-  return new(capi.mv_tensor_matmul(self, operand(other), flags, nil))
+  return new(capi.mv_tensor_matmul(self, operand(other, nil, self), flags, nil))
 end
 
 --- Frees the tensor now, before garbage collection.

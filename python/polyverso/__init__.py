@@ -18,7 +18,7 @@ import typing as _typing
 
 from . import capi, errors, lr_scheduler, optimizer
 from .enums import DType, Kind, TableFlag
-from .devices import local_device
+from .devices import Device, local_device
 from .errors import (
     ArgumentError,
     Error,
@@ -74,6 +74,7 @@ __version__ = capi.mv_version_text()
 __all__ = [
     "ArgumentError",
     "DType",
+    "Device",
     "Error",
     "Group",
     "HandleError",

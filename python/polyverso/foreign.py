@@ -6,9 +6,21 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from . import capi
 from ._numpy import is_ndarray, np
 from ._capi import TensorMemory, tensor_from_dlpack
 from .errors import ArgumentError
+
+
+def device_of(array: Any) -> Optional[int]:
+    """The number of the CUDA device on which an array of another library is, by DLPack; None for the host's memory."""
+    if is_ndarray(array) or not hasattr(array, "__dlpack_device__"):
+        return None
+    try:
+        kind, number = array.__dlpack_device__()
+    except Exception:  # of another library, for memory that DLPack does not describe
+        return None
+    return int(number) if int(kind) in (2, 13) else None
 
 
 def memory_of(array: Any) -> Any:
@@ -77,6 +89,9 @@ def _of_torch(tensor: Any, bits: bool) -> Any:
 
 def _of_dlpack(array: Any) -> np.ndarray:
     """An array over the memory of one with __dlpack__, which it keeps alive. bfloat16 becomes its bits as uint16."""
+    number = device_of(array)
+    if number is not None:
+        raise ArgumentError(capi.MV_EINVAL, f"this array is on CUDA device {number}: copy it to the host, or use it in a polyverso.Tensor or a store")
     return np.asarray(TensorMemory(tensor_from_dlpack(array.__dlpack__())))
 
 

@@ -9,7 +9,7 @@ from ._numpy import np
 from ._capi import tensor_views
 from .arrays import in_place
 from .errors import ArgumentError
-from .foreign import array_of, readable
+from .foreign import array_of, device_of, readable
 from .tensor import Tensor
 
 # The keys of a store are all int or all str.
@@ -28,6 +28,8 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, np.ndarray):
+        if device_of(value) is not None:  # the store copies its values through the host
+            return Tensor.view(value)
         if hasattr(value, "detach"):  # PyTorch: the values without their history
             return Tensor.from_dlpack(value.detach())
         given, value = value, array_of(value)
@@ -92,7 +94,7 @@ def _ids(ids: Any) -> Tensor:
     """Row ids as a tensor, from numbers of any dtype. The library refuses those that are not whole."""
     if isinstance(ids, Tensor):
         return ids
-    array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
+    array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids).numpy())
     if array.size and array.dtype.kind not in "biuf":
         raise ArgumentError(capi.MV_EDTYPE, f"row ids must be integers, not {array.dtype}")
     return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))

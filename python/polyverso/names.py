@@ -17,6 +17,7 @@ _OBJECTS = {
     "mv_sgd_": "AllReduceSGD.",
     "mv_local_sgd_": "LocalSGD.",
     "mv_compressed_": "CompressedAllReduce.",
+    "mv_device_": "device.",
     "mv_gossip_": "gossip.",
     "mv_group_": "group.",
     "mv_request_": "request.",
@@ -37,6 +38,9 @@ _NAMES = {
     "mv_checkpoint_inspect": "polyverso.inspect_checkpoint",
     "mv_checkpoint_load": "node.load",
     "mv_checkpoint_save": "node.save",
+    "mv_device_current_stream": "device.stream",
+    "mv_device_describe": "device.info",
+    "mv_device_find": "polyverso.Device",
     "mv_compressed_average": "CompressedAllReduce.average_gradients",
     "mv_compressed_open": "distlearn.CompressedAllReduce",
     "mv_custom_begin": "group.allreduce_custom",
@@ -74,6 +78,7 @@ _NAMES = {
     "mv_table_open": "node.open",
     "mv_tensor_binary": "tensor arithmetic",
     "mv_tensor_create": "Tensor.zeros",
+    "mv_tensor_create_on": "Tensor.zeros",
     "mv_tensor_describe": "tensor.info",
     "mv_tensor_from": "Tensor.copy_of",
     "mv_tensor_normal": "Tensor.normal",
@@ -84,6 +89,7 @@ _NAMES = {
     "mv_tensor_unary": "tensor arithmetic",
     "mv_tensor_uniform": "Tensor.uniform",
     "mv_tensor_view": "Tensor.view",
+    "mv_tensor_view_on": "Tensor.view",
     "kv_create": "kvstore.create",
     "kv_encode_states": "updater.get_states",
     "kv_decode_states": "updater.set_states",
@@ -95,13 +101,13 @@ _NAMES = {
 # What is no function in Python.
 _PLAIN = set(
     "node.rank node.size node.worker_id node.num_workers node.server_id node.num_servers node.is_master node.is_sync "
-    "node.event_fd group.info group.members gossip.state gossip.metrics gossip.clock strategy.meter kv.type kv.rank "
+    "node.event_fd device.stream group.info group.members gossip.state gossip.metrics gossip.clock strategy.meter kv.type kv.rank "
     "kv.num_workers".split()
 )
 # Only polyverso.capi has these.
 _ONLY_IN_C = set(
     "mv_callback_error mv_cluster_log_text mv_cluster_status_text mv_last_error mv_log_level_set mv_request_release mv_status_family "
-    "mv_status_message mv_status_name mv_strategy_cancel mv_tensor_data mv_tensor_free mv_tensor_text mv_version mv_version_text "
+    "mv_status_message mv_status_name mv_strategy_cancel mv_tensor_address mv_tensor_data mv_tensor_free mv_tensor_text mv_version mv_version_text "
     "kv_command_done kv_free kv_optimizer_rate kv_optimizer_states kv_optimizer_step kv_run_server".split()
 )
 # Outside of quotes: a function of C, with or without "()" or "(0)"; a handle that is closed.

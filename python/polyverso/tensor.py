@@ -9,20 +9,27 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import capi, dtypes
 from ._numpy import np
-from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
+from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack, tensor_lend
 from .arrays import CODES
+from .devices import Device
 from .enums import described
-from .foreign import memory_of
+from .errors import ArgumentError
+from .foreign import device_of, memory_of
 
 _NAMES = {code: name for name, code in CODES.items()}
 _NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "i8": "int8", "f16": "float16"}
 
+_HOST_MEMORY = (1, 0)  # DLPack's device
+_TYPESTRS = {"f32": "<f4", "f64": "<f8", "i64": "<i8", "i32": "<i4", "u8": "|u1", "i8": "|i1", "f16": "<f2"}
+
 Shape = Union[int, Sequence[int]]
+DeviceLike = Union[Device, str, int, None]
 
 
 def _code(dtype: Any) -> int:
@@ -56,6 +63,9 @@ class Tensor(TensorMemory):
     It has the buffer protocol: numpy.asarray(tensor), memoryview(tensor) and everything else that takes a buffer use
     its memory, and keep it alive. Positions count from 0. Results are new tensors, except for `+=` and the like.
     Slices, rows and reshaped tensors are views. The names are the same in Perl and Lua.
+
+    `device` is where a tensor is made: None or "cpu" for shared memory, or "cuda:0", whose memory has no buffer, but
+    __dlpack__ and __cuda_array_interface__. See docs/cuda.md.
     """
 
     __slots__ = ()
@@ -64,47 +74,60 @@ class Tensor(TensorMemory):
     # ------------------------------------------------------------------ creation
 
     @classmethod
-    def zeros(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+    def zeros(cls, shape: Shape, dtype: Any = "f32", device: DeviceLike = None) -> "Tensor":
         """A tensor of zeros."""
-        return cls(capi.mv_tensor_create(_code(dtype), shape))
+        if device is None:
+            return cls(capi.mv_tensor_create(_code(dtype), shape))
+        return cls(capi.mv_tensor_create_on(Device(device).number, _code(dtype), shape))
 
     @classmethod
-    def full(cls, shape: Shape, value: float, dtype: Any = "f32") -> "Tensor":
+    def full(cls, shape: Shape, value: float, dtype: Any = "f32", device: DeviceLike = None) -> "Tensor":
         """A tensor whose elements all have this value."""
-        return cls.zeros(shape, dtype).fill(value)
+        return cls.zeros(shape, dtype, device).fill(value)
 
     @classmethod
-    def ones(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+    def ones(cls, shape: Shape, dtype: Any = "f32", device: DeviceLike = None) -> "Tensor":
         """A tensor of ones."""
-        return cls.full(shape, 1, dtype)
+        return cls.full(shape, 1, dtype, device)
 
     @classmethod
-    def range(cls, count: int, start: float = 0, step: float = 1, dtype: Any = "f32") -> "Tensor":
+    def range(
+        cls, count: int, start: float = 0, step: float = 1, dtype: Any = "f32", device: DeviceLike = None
+    ) -> "Tensor":
         """`count` numbers: start, start + step, ..."""
-        tensor = cls.zeros(count, dtype)
+        tensor = cls.zeros(count, dtype, device)
         capi.mv_tensor_range(tensor, start, step)
         return tensor
 
     @classmethod
-    def uniform(cls, shape: Shape, seed: int, low: float = 0, high: float = 1, dtype: Any = "f32") -> "Tensor":
-        """Random numbers; a seed gives the same ones on every machine and in every language."""
-        tensor = cls.zeros(shape, dtype)
+    def uniform(
+        cls, shape: Shape, seed: int, low: float = 0, high: float = 1, dtype: Any = "f32", device: DeviceLike = None
+    ) -> "Tensor":
+        """Random numbers; a seed gives the same ones on every machine and device and in every language."""
+        tensor = cls.zeros(shape, dtype, device)
         capi.mv_tensor_uniform(tensor, seed, low, high)
         return tensor
 
     @classmethod
-    def normal(cls, shape: Shape, seed: int, mean: float = 0, deviation: float = 1, dtype: Any = "f32") -> "Tensor":
-        """Normally distributed random numbers; a seed gives the same ones on every machine and in every language."""
-        tensor = cls.zeros(shape, dtype)
+    def normal(
+        cls, shape: Shape, seed: int, mean: float = 0, deviation: float = 1, dtype: Any = "f32", device: DeviceLike = None
+    ) -> "Tensor":
+        """Normally distributed random numbers, with a seed as for uniform()."""
+        tensor = cls.zeros(shape, dtype, device)
         capi.mv_tensor_normal(tensor, seed, mean, deviation)
         return tensor
 
     @classmethod
-    def copy_of(cls, data: Any, dtype: Any = None) -> "Tensor":
+    def copy_of(cls, data: Any, dtype: Any = None, device: DeviceLike = None) -> "Tensor":
         """A copy of an array, a list of lists, or anything else that numpy converts.
 
         dtype: None = the array's own; f32 for Python numbers.
+        device: None = the array's own.
         """
+        if device is not None:
+            return cls.copy_of(data, dtype).to(device)
+        if not isinstance(data, Tensor) and device_of(data) is not None:
+            data = cls.view(data)
         if isinstance(data, Tensor):
             return data.copy() if dtype is None else data.cast(dtype)
         array = np.asarray(data)
@@ -118,7 +141,11 @@ class Tensor(TensorMemory):
     @classmethod
     def view(cls, array: Any) -> "Tensor":
         """A tensor over an array's own memory, which it keeps alive. The array must be C-contiguous and writable, and
-        have a dtype of tensors."""
+        have a dtype of tensors. Arrays of PyTorch, CuPy and JAX may be on a CUDA device."""
+        if device_of(array) is not None:
+            return cls.from_dlpack(array.detach() if hasattr(array, "detach") else array)
+        if not hasattr(array, "__dlpack__") and hasattr(array, "__cuda_array_interface__"):
+            return cls._of_cuda(array)
         memory = memory_of(array)
         try:
             shape = memoryview(memory).shape
@@ -128,8 +155,31 @@ class Tensor(TensorMemory):
 
     @classmethod
     def from_dlpack(cls, array: Any) -> "Tensor":
-        """A tensor over the memory of a PyTorch tensor or any other array with __dlpack__, which it keeps alive."""
-        return cls(tensor_from_dlpack(array.__dlpack__()))
+        """A tensor over the memory of a PyTorch tensor or any other array with __dlpack__, which it keeps alive. For an
+        array on a CUDA device, work of this library begins after the array's work so far."""
+        number = device_of(array)
+        if number is None:
+            return cls(tensor_from_dlpack(array.__dlpack__()))
+        return cls(tensor_from_dlpack(array.__dlpack__(stream=Device(number).stream)))
+
+    @classmethod
+    def _of_cuda(cls, array: Any) -> "Tensor":
+        """Of an array with __cuda_array_interface__ alone, which does not tell its device: the first one."""
+        about = array.__cuda_array_interface__
+        dtype = next((name for name, text in _TYPESTRS.items() if text == about["typestr"]), None)
+        if dtype is None:
+            raise TypeError(f"a tensor holds {', '.join(CODES)}, not {about['typestr']!r}")
+        shape, step = tuple(about["shape"]), int(about["typestr"][2:])
+        for length, stride in zip(reversed(shape), reversed(about.get("strides") or ())):
+            if length > 1 and stride != step:
+                raise ArgumentError(capi.MV_ESHAPE, "Tensor.view: the array is not contiguous in row-major order: copy it first")
+            step *= length
+        device = Device(0)
+        if about.get("stream") is not None:
+            device.follow(about["stream"])
+        tensor = cls(capi.mv_tensor_view_on(0, about["data"][0] or 0, math.prod(shape), CODES[dtype], shape))
+        tensor_lend(tensor, array)
+        return tensor
 
     @classmethod
     def sparse(cls, rows: Any, values: Any, height: int) -> "Tensor":
@@ -169,8 +219,9 @@ class Tensor(TensorMemory):
         return bool(capi.mv_tensor_describe(self)["row_sparse"])
 
     def numpy(self) -> np.ndarray:
-        """An array over the same memory, which it keeps alive. bf16 becomes uint16, the bits: numpy has no bf16."""
-        return np.asarray(memoryview(self))
+        """An array over the same memory, which it keeps alive. bf16 becomes uint16, the bits: numpy has no bf16. A
+        device's tensor is copied."""
+        return np.asarray(memoryview(self if self._device() < 0 else self.to("cpu")))
 
     def to_list(self) -> List[Any]:
         """Nested lists of numbers; a number for a tensor without dimensions."""
@@ -181,11 +232,39 @@ class Tensor(TensorMemory):
         value, integer = capi.mv_tensor_get(self.reshape(()), ())
         return value if self.dtype in ("f32", "f64", "f16", "bf16") else integer
 
-    def __dlpack__(self, *, stream: Any = None, **wishes: Any) -> Any:
-        return tensor_dlpack(self)
+    @property
+    def device(self) -> str:
+        """"cpu" or "cuda:0": where the elements are."""
+        return str(Device(self._device()))
+
+    def _device(self) -> int:
+        return capi.mv_tensor_describe(self)["device"]
+
+    def __dlpack__(self, *, stream: Any = None, dl_device: Any = None, copy: Any = None, **wishes: Any) -> Any:
+        """stream: of the array's user: None or 1 for CUDA's default stream, -1 for one that needs no order."""
+        number = self._device()
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            if tuple(dl_device) != _HOST_MEMORY or copy is False:
+                raise BufferError(f"this tensor is on {self.device}: copy it with to(device)")
+            return tensor_dlpack(self.to("cpu"))
+        tensor = self.copy() if copy else self
+        return tensor_dlpack(tensor) if number < 0 or stream == -1 else tensor_dlpack(tensor, 1 if stream is None else stream)
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        return (1, 0)  # this machine's memory
+        number = self._device()
+        return _HOST_MEMORY if number < 0 else (2, number)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        """Of a tensor on a CUDA device: the array's user must wait for `stream`."""
+        info = capi.mv_tensor_describe(self)
+        typestr = _TYPESTRS.get(_NAMES[info["dtype"]])
+        if info["device"] < 0 or typestr is None:
+            raise AttributeError("__cuda_array_interface__")
+        return {
+            "shape": info["shape"], "typestr": typestr, "data": (capi.mv_tensor_address(self), False), "strides": None,
+            "version": 3, "stream": Device(info["device"]).stream,
+        }
 
     def __len__(self) -> int:
         shape = self.shape
@@ -259,6 +338,10 @@ class Tensor(TensorMemory):
 
     # ------------------------------------------------------------------ copies and views
 
+    def to(self, device: DeviceLike) -> "Tensor":
+        """A copy on a device, "cuda:1", or on the "cpu"."""
+        return Tensor(capi.mv_tensor_to(self, Device(device).number))
+
     def copy(self) -> "Tensor":
         """A tensor with memory of its own and the same values."""
         return Tensor(capi.mv_tensor_copy(self, 0))
@@ -273,7 +356,7 @@ class Tensor(TensorMemory):
             rows, values = self.parts()
             return Tensor.sparse, (rows.numpy(), values, self.shape[0])
         wide = self.cast("f32") if self.dtype == "bf16" else self
-        return Tensor.copy_of, (np.array(wide.numpy()), self.dtype)
+        return Tensor.copy_of, (np.array(wide.numpy()), self.dtype)  # a device's tensor is restored on the host
 
     def assign(self, other: Any) -> "Tensor":
         """Copies another tensor's values into this one, converted and broadcast to its shape."""
@@ -318,7 +401,7 @@ class Tensor(TensorMemory):
         if isinstance(other, (bool, int, float, np.integer, np.floating)):
             made = capi.mv_tensor_scalar(op, self, float(other), int(swapped), into)
         else:
-            operand = _tensor(other)
+            operand = _tensor(other, like=self)
             first, second = (operand, self) if swapped else (self, operand)
             made = capi.mv_tensor_binary(op, first, second, into)
         return Tensor(made) if out is None else out
@@ -328,7 +411,7 @@ class Tensor(TensorMemory):
 
     def axpy(self, alpha: float, other: Any) -> "Tensor":
         """self += alpha * other, in place; other may be row-sparse."""
-        capi.mv_tensor_axpy(alpha, _tensor(other), self)
+        capi.mv_tensor_axpy(alpha, _tensor(other, like=self), self)
         return self
 
     def minimum(self, other: Any) -> "Tensor":
@@ -395,7 +478,7 @@ class Tensor(TensorMemory):
 
     def dot(self, other: Any) -> float:
         """The sum of the products of the elements."""
-        return capi.mv_tensor_dot(self, _tensor(other))
+        return capi.mv_tensor_dot(self, _tensor(other, like=self))
 
     def close(self, other: Any, relative: float = 1e-5, absolute: float = 1e-8) -> bool:
         """Whether the shapes are equal and |self - other| <= absolute + relative * |other| everywhere."""
@@ -408,7 +491,7 @@ class Tensor(TensorMemory):
     def matmul(self, other: Any, transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
         """The product of two matrices, each of them transposed on demand."""
         flags = (capi.MV_TRANSPOSE_A if transpose_a else 0) | (capi.MV_TRANSPOSE_B if transpose_b else 0)
-        return Tensor(capi.mv_tensor_matmul(self, _tensor(other), flags, 0))
+        return Tensor(capi.mv_tensor_matmul(self, _tensor(other, like=self), flags, 0))
 
     __matmul__ = matmul
     __add__ = _operator(capi.MV_ADD)
@@ -435,5 +518,10 @@ class Tensor(TensorMemory):
     __hash__ = object.__hash__
 
 
-def _tensor(value: Any, dtype: Any = None) -> Tensor:
-    return value if isinstance(value, Tensor) else Tensor.copy_of(value, dtype)
+def _tensor(value: Any, dtype: Any = None, like: Optional[Tensor] = None) -> Tensor:
+    """The value as a tensor: numbers and arrays of the host are copied to the device of `like`."""
+    if isinstance(value, Tensor):
+        return value
+    made = Tensor.copy_of(value, dtype)
+    number = -1 if like is None else like._device()
+    return made if number < 0 or made._device() >= 0 else made.to(number)

@@ -11,7 +11,7 @@ from polyverso.optimizer import Updater
 OBJECTS = {
     "node": polyverso.Node, "table": polyverso.Table, "tensor": polyverso.Tensor, "Tensor": polyverso.Tensor, "group": Group,
     "Group": Group, "request": polyverso.Request, "kv": kvstore.KVStore, "strategy": distlearn.AllReduceSGD, "updater": Updater,
-    "polyverso": polyverso, "kvstore": kvstore, "distlearn": distlearn,
+    "polyverso": polyverso, "device": polyverso.Device, "kvstore": kvstore, "distlearn": distlearn,
 }
 
 

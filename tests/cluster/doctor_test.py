@@ -89,7 +89,7 @@ def test_nothing_in_the_environment_is_a_cluster_of_one():
     assert not report["running"] and report["nodes"] == 1 and report["peers"] == [] and report["launcher"] is None
     assert "cluster of one" in finding(report, "settings", "place")["text"]
     assert all(s["source"] == "default" for s in report["settings"] if s["name"] != "init_timeout_ms")
-    assert {f["area"] for f in report["findings"]} >= {"settings", "processors", "memory", "network", "build"}
+    assert {f["area"] for f in report["findings"]} >= {"settings", "processors", "memory", "network", "devices", "build"}
     assert report["version"] in finding(report, "build", "library")["text"]
 
 
@@ -109,6 +109,22 @@ def test_the_modules_of_this_build_are_found():
     assert any(found[lua]["verdict"] == "ok" for lua in ("luajit", "lua5.1", "lua5.4") if lua in found)
 
 
+def test_devices_and_what_they_lack_are_told():
+    found, = findings(examine(), "devices")
+    assert found["verdict"] == "ok" and "make cuda" in found["text"] or "driver" in found["text"] or found["subject"] == "cuda:0"
+    emulation = os.environ["DEVICE_EMULATION"]
+    here = findings(examine(POLYVERSO_DEVICE_PLUGIN=emulation, POLYVERSO_EMULATION="memory=1073741824"), "devices")
+    assert [f["subject"] for f in here] == ["cuda:0", "cuda:1"] and {f["verdict"] for f in here} == {"ok"}
+    assert "emulated device 0" in here[0]["text"] and "1.0 GiB of 1.0 GiB free" in here[0]["text"] and "reaches cuda:1 directly" in here[0]["text"]
+    for variables, text in (
+        ({"POLYVERSO_DEVICE_PLUGIN": "/nowhere.so"}, "make cuda"),
+        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "driver=0"}, "there is no driver: install it"),
+        ({"POLYVERSO_DEVICE_PLUGIN": emulation, "POLYVERSO_EMULATION": "devices=0"}, "finds no device"),
+    ):
+        missing, = findings(examine(**variables), "devices")
+        assert missing["verdict"] == "problem" and text in missing["text"] and "POLYVERSO_DEVICE_PLUGIN" in missing["todo"]
+
+
 def test_a_module_that_is_not_found_is_told_of():
     found = {f["subject"]: f for f in findings(examine(languages=True, PERL5LIB="/nowhere"), "languages")}
     assert found["perl"]["verdict"] == "note" and "PERL5LIB" in found["perl"]["todo"]
@@ -117,7 +133,7 @@ def test_a_module_that_is_not_found_is_told_of():
 def test_the_text_says_the_same_as_the_json():
     status, out, _ = call(languages=True)
     assert status == 0 and out.endswith("\nall is well\n")
-    for part in ("settings", "processors", "memory", "network", "build", "languages"):
+    for part in ("settings", "processors", "memory", "network", "devices", "build", "languages"):
         assert f"\n{part}\n" in out
     status, out, _ = call(POLYVERSO_NODES="many")
     assert status == 1 and "POLYVERSO_NODES=many in the environment is not a whole number" in out and "all is well" not in out

@@ -145,6 +145,16 @@ void tables(const pv::Node& node) {
   node.barrier();
 }
 
+void devices() {
+  EXPECT(pv::Device("cuda:1").number() == 1 && pv::Device("cpu").number() == MV_HOST && pv::Device::count() >= 0);
+  const pv::Tensor here = pv::Tensor::on(MV_HOST, MV_F32, {2});
+  EXPECT(here.device().number() == MV_HOST && here.to("host").close_to(here) && here.address() != 0);
+  EXPECT(throws<pv::Error>(MV_ENOTFOUND, "-1", [&] { pv::Device(MV_HOST).wait(); }));
+  EXPECT(throws<pv::ArgumentError>(MV_EINVAL, "cuda:0", [&] { pv::Device("tpu"); }));
+  // tests/capi/device_test.c has devices.
+  if (pv::Device::count() == 0) EXPECT(throws<pv::Error>(MV_ENOSYS, "mv_tensor_to", [&] { here.to("cuda:0"); }));
+}
+
 void tensors() {
   const pv::Tensor a = pv::Tensor::from(Floats{1, 2, 3, 4}, {2, 2});
   const pv::Tensor b = (a + a) * 0.5 - 1.0;
@@ -339,6 +349,7 @@ int main(int argc, char** argv) {
   nodes(node);
   tables(node);
   tensors();
+  devices();
   stores(node);
   groups(node);
   gossip();

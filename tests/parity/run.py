@@ -1,6 +1,8 @@
 """Runs scenarios.txt and the other scenario files in one language, after checking that they use every public function.
 
     run.py HEADER COMMAND...     e.g.  run.py polyverso.h lua5.1 driver.lua lua5.1
+
+POLYVERSO_DEVICE_PLUGIN names the emulation of devices, for devices.txt, and for tensors.txt, which also runs on a device.
 """
 
 import os
@@ -11,7 +13,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-FILES = ("scenarios.txt", "tensors.txt", "kvstore.txt", "gossip.txt", "group.txt", "distlearn.txt")
+FILES = ("scenarios.txt", "tensors.txt", "devices.txt", "kvstore.txt", "gossip.txt", "group.txt", "distlearn.txt")
 # Functions that only C has: callbacks, see docs/groups.md, and figures in structs, which the other languages get as
 # maps from the text form of the same figures. swig/ must ignore these functions and no others.
 ONLY_IN_C = {"mv_allreduce_custom", "mv_gossip_state", "mv_gossip_peers"}
@@ -43,6 +45,22 @@ def unused(functions, scenarios):
     return [function for function in functions if function not in used]
 
 
+def on_device(scenarios):
+    """Scenarios of tensors with all tensors on device 0: the same results, but no memory that the host reaches. The lines keep their numbers
+    but for those that make a tensor of values, and have a second one that copies it."""
+    lines = []
+    for line in scenarios.splitlines():
+        line = line.replace("mv_tensor_create ", "mv_tensor_create_on 0 ").replace("is_shared=1", "is_shared=0")
+        if line.startswith("mv_tensor_data ") and "!" not in line:
+            line += " ! MV_EINVAL"
+        if line.startswith("mv_tensor_from ") and "=>" in line:
+            call, name = line.split("=>")
+            lines += [f"{call}=> $here", f"mv_tensor_to $here 0 =>{name}"]
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def main():
     headers = sorted(pathlib.Path(sys.argv[1]).parent.glob("*.h"))
     header = "\n".join(file.read_text(encoding="utf-8") for file in headers)
@@ -63,7 +81,8 @@ def main():
     lines += [f"function {name}" for name in functions]
     lines += [f"constant {name} {value}" for name, value in sorted(constants.items())]
     files[0] += "\n".join(lines) + "\n"  # after the file's text, so line numbers are those of the file
-    alone = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+    files.append(on_device(files[FILES.index("tensors.txt")]))
+    alone = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_") or key == "POLYVERSO_DEVICE_PLUGIN"}
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "scenarios.txt"
         empty = pathlib.Path(folder) / "empty"

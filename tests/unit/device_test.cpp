@@ -19,6 +19,7 @@
 #include "tensor/matmul.hpp"
 #include "tensor/random.hpp"
 #include "tensor/reduce.hpp"
+#include "tensor/sparse.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -231,6 +232,38 @@ void arrays_are_combined_in_place(void**) {
       must(stream().launch(MV_DEVICE_MERGE, work));
       assert_same(my, wanted, text("merge", op, dtype));
     }
+  }
+}
+
+void rows_are_taken_put_and_found(void**) {
+  constexpr uint64_t kRows = 50, kWidth = 37, kWanted = 30;
+  for (const mv_dtype dtype : kAll) {
+    Tensor matrix = varied(dtype, kRows * kWidth, 4);
+    matrix.shape = must(tensor::make_shape("test", std::vector<int64_t>{kRows, kWidth}.data(), 2));
+    std::memset(matrix.data + 7 * kWidth * tensor::dtype_bytes(dtype), 0, kWidth * tensor::dtype_bytes(dtype));
+    std::vector<uint64_t> from(kWanted), starts = {0, 1, 4, kWanted};
+    std::vector<int64_t> ids(kWanted), repeated(kWanted);
+    for (size_t i = 0; i < kWanted; ++i) ids[i] = static_cast<int64_t>(from[i] = i * 7 % kRows);
+    for (size_t i = 0; i < kWanted; ++i) repeated[i] = i < 1 ? 0 : i < 4 ? 1 : 2;
+    const Memory in = to_device(matrix), places = must(Memory::of(stream(), from.data(), kWanted * 8)), ends = must(Memory::of(stream(), starts.data(), 32));
+    const Tensor taken = must(tensor::take("test", heap(), matrix, ids.data(), kWanted));
+    const Memory out = must(Memory::make(stream(), taken.stored_bytes()));
+    must(stream().launch(MV_DEVICE_TAKE, mv_device_take{out.as(), in.as(), places.as<uint64_t>(), nullptr, kWanted, kWidth, dtype}));
+    assert_same(out, taken, text("take", 0, dtype));
+    const auto sums = must(tensor::parts("test", must(tensor::make_sparse("test", heap(), repeated.data(), kWanted, taken, 3)))).values;
+    const Memory summed = must(Memory::make(stream(), sums.stored_bytes()));
+    if (tensor::storage_dtype(dtype) == dtype) {  // tensors of halves are summed in f32, and rounded after that
+      must(stream().launch(MV_DEVICE_TAKE, mv_device_take{summed.as(), in.as(), places.as<uint64_t>(), ends.as<uint64_t>(), 3, kWidth, dtype}));
+      assert_same(summed, sums, text("sums of rows", 0, dtype));
+    }
+    const Tensor filled = must(tensor::to_dense("test", heap(), must(tensor::make_sparse("test", heap(), ids.data(), kWanted, taken, kRows))));
+    const Memory target = to_device(make(dtype, {kRows, kWidth}));
+    must(stream().launch(MV_DEVICE_PUT, mv_device_put{target.as(), out.as(), places.as<uint64_t>(), kWanted, kWidth, dtype}));
+    assert_same(target, filled, text("put", 0, dtype));
+    const Memory used = must(Memory::make(stream(), kRows));
+    must(stream().launch(MV_DEVICE_USED, mv_device_used{used.as<uint8_t>(), in.as(), kRows, kWidth, dtype}));
+    const auto found = from_device(used);
+    for (size_t row = 0; row < kRows; ++row) assert_int_equal(static_cast<int>(found[row]), row != 7);
   }
 }
 
@@ -564,6 +597,7 @@ int main() {
       cmocka_unit_test(powers_are_close_and_those_of_integers_exact),
       cmocka_unit_test(arrays_are_filled_and_arranged),
       cmocka_unit_test(arrays_are_combined_in_place),
+      cmocka_unit_test(rows_are_taken_put_and_found),
       cmocka_unit_test(random_numbers_are_those_of_the_processor),
       cmocka_unit_test(reductions_have_the_order_of_the_processor),
       cmocka_unit_test(updates_have_the_bits_of_the_processor),

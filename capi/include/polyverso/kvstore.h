@@ -39,7 +39,8 @@ typedef struct kv_keys {
 #define KV_KEYS_INIT { sizeof(kv_keys), MV_STRUCT_VERSION, 0, NULL, NULL }
 
 /** The values of one call, key after key. Each key has one tensor, or several (one for each device): a push sums
- *  them, and a pull fills all of them. */
+ *  them, and a pull fills all of them. Tensors may be in the memory of CUDA devices, each in its own: their values are
+ *  copied through the host. */
 typedef struct kv_values {
   uint32_t size;            /**< sizeof(kv_values), set by KV_VALUES_INIT */
   uint32_t version;         /**< MV_STRUCT_VERSION */
@@ -263,6 +264,7 @@ MV_API mv_status kv_optimizer_states(const char *optimizer, int64_t *states, int
  *                   only its rows, others treat the rest as zeros
  *  @param states    as kv_optimizer_states() reports, the shared one last; changed. The tensors of one "key"; NULL for
  *                   none
+ *  Tensors of a device are updated on the host, by copies; value and gradient must be in one place.
  *  @return MV_EINVAL, MV_ESHAPE or MV_EDTYPE: nothing was changed */
 MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                                    const kv_values *states);

@@ -246,8 +246,8 @@ enum mv_doctor_flag {
 };
 
 /** Reports what was detected, and how to fix what does not work. Without a running node (node = 0): the settings that
- *  mv_init() would use, with their sources; the capabilities of this machine, tested; whether the master can be
- *  reached, step by step. With a node: the transport to each peer, why it is not a better one, and its response time.
+ *  mv_init() would use, with their sources; the capabilities of this machine, tested; its devices for tensors, or what
+ *  they lack; whether the master can be reached, step by step. With a node: the transport to each peer, why it is not a better one, and its response time.
  *  docs/operations.md lists the fields of the JSON.
  *  With MV_TUNE the text is the value for the setting `collective_costs`, by which groups choose their algorithms:
  *  docs/allreduce.md. MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.

@@ -9,6 +9,9 @@
  *   - Distinct tensors may be used by any threads at once. If a thread writes a tensor while another thread uses it, or
  *     one with the same memory, the caller must order the two.
  *   - A tensor has 0 to MV_MAX_DIMS dimensions, each of length 0 or more; without dimensions it holds one element.
+ *   - A tensor's elements are in the memory of the host or of a device; see the last section. The functions here compute
+ *     where the tensors are, and results are made there. All tensors of a call must be in one place (MV_EINVAL), except
+ *     those of mv_tensor_copy() and mv_tensor_close().
  *   - The messages of mv_last_error() name dtypes and shapes: "f32 (2, 3)".
  *   - `out` is 0, and *result receives a new tensor, which the caller must free; or `out` is a tensor of the
  *     result's shape: it receives the values, converted to its own dtype, and *result is set to it. It may be an
@@ -27,6 +30,8 @@ extern "C" {
 typedef int64_t mv_tensor;
 
 #define MV_MAX_DIMS 8
+/** The host's memory, as the number of a device. */
+#define MV_HOST (-1)
 /** As an axis: reduce over all axes; the result has no dimensions. */
 #define MV_ALL_AXES (-1)
 
@@ -72,16 +77,18 @@ typedef struct mv_tensor_info {
   uint64_t rows_held; /**< row-sparse: the number of rows held */
   uint64_t storage;   /**< identifies the memory: the same for all tensors that share it, never reused */
   uint64_t sharers;   /**< open tensors in it, including this one */
+  int64_t device;     /**< the number of the device whose memory it is in, or MV_HOST */
 } mv_tensor_info;
 
-#define MV_TENSOR_INFO_INIT { sizeof(mv_tensor_info), MV_STRUCT_VERSION, 0, 0, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MV_TENSOR_INFO_INIT { sizeof(mv_tensor_info), MV_STRUCT_VERSION, 0, 0, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, MV_HOST }
 
 /** Describes the tensor. @param about the caller's, with size and version set; filled */
 MV_API mv_status mv_tensor_describe(mv_tensor tensor, mv_tensor_info *about);
 /** The memory of the elements, as mv_table_add(), mv_table_get() and other functions take it. Valid until the last
  *  tensor in this memory is freed.
  *  @param count, dtype  out; each may be NULL
- *  @return MV_EINVAL for a row-sparse tensor: mv_tensor_parts() gives its two */
+ *  @return MV_EINVAL for a row-sparse tensor: mv_tensor_parts() gives its two; or for one on a device, whose memory the
+ *          host does not reach: mv_tensor_to() copies it, and mv_tensor_address() tells where it is */
 MV_API mv_status mv_tensor_data(mv_tensor tensor, void **data, uint64_t *count, mv_dtype *dtype);
 /** The tensor as text: a line with dtype and shape, then the elements in brackets; of long dimensions, the first and
  *  last three.
@@ -100,7 +107,8 @@ MV_API mv_status mv_tensor_set(mv_tensor tensor, const int64_t *index, uint64_t 
 /* ------------------------------------------------------------------- copies and views */
 
 /** A copy of the same dtype; or, into `out`, of out's dtype, repeated along dimensions of length 1 as in
- *  mv_tensor_binary(). A row-sparse `out`, here and in all functions, receives the rows of a row-sparse result. */
+ *  mv_tensor_binary(). `out` may be in another place than the tensor. A row-sparse `out`, here and in all functions,
+ *  receives the rows of a row-sparse result. */
 MV_API mv_status mv_tensor_copy(mv_tensor tensor, mv_tensor out, mv_tensor *result);
 /** A copy of another dtype. Floats round to nearest, ties to even, once. Floats to integers are truncated towards
  *  zero; values beyond the integer's range become its minimum or maximum, NaN becomes 0. Integers to narrower ones
@@ -208,6 +216,79 @@ enum mv_tensor_matmul_flag { MV_TRANSPOSE_A = 1, MV_TRANSPOSE_B = 2 };
 /** The product of two matrices, (m, k) and (k, n), both MV_F32 or both MV_F64, or of their transposes. Each element
  *  is summed in the order of k. */
 MV_API mv_status mv_tensor_matmul(mv_tensor a, mv_tensor b, int32_t flags, mv_tensor out, mv_tensor *result);
+
+/* ------------------------------------------------------------------- devices
+ * A device computes on tensors in its own memory. Devices come from a plug-in, libpolyverso_cuda.so, which the library
+ * loads when a function first names a device: the one that POLYVERSO_DEVICE_PLUGIN names, or the one beside the library.
+ * Without a plug-in, a driver or a device, the functions that need one are MV_ENOSYS with a message that says what to do,
+ * and everything else goes on. docs/cuda.md has more.
+ *   - Results have the same bits as on the host. The exceptions are MV_POW of floats, within 2 units in the last place of
+ *     a double, mv_tensor_matmul(), whose order of sums is cuBLAS's, and the sign and payload of a NaN.
+ *   - Work on a device is done in the order of the calls, on one stream, and a call returns when its work has been
+ *     queued. A call that gives values to the host waits for them: mv_tensor_get(), mv_tensor_text(), mv_tensor_dot(),
+ *     mv_tensor_close(), mv_tensor_to() and mv_tensor_copy() to the host, and stores.
+ *   - Memory is given back in the order of the stream too, so a tensor may be freed while work that uses it is queued.
+ *   - The ids of a row-sparse tensor are in the host's memory; its values are on the device.
+ *   - A forked child can't use devices after its parent has used any: MV_EFORK.
+ *   - MV_ENOMEM: the device has too little memory. MV_ESYSTEM: a device that an error has made useless, such as an invalid
+ *     address in a kernel; each later call that needs it fails alike. */
+
+/** The number of devices: 0 if there is no plug-in, driver or device; mv_device_describe(0) then says why. */
+MV_API mv_status mv_device_count(int32_t *count);
+/** The number of a device by its name.
+ *  @param name    "cuda:1", "gpu:1", or "cuda" and "gpu" for the first one; "cpu" or "host"
+ *  @param device  out: 0 or more, or MV_HOST
+ *  @return MV_EINVAL for another name. The device need not exist */
+MV_API mv_status mv_device_find(const char *name, int32_t *device);
+
+typedef struct mv_device_info {
+  uint32_t size;         /**< sizeof(mv_device_info), set by MV_DEVICE_INFO_INIT */
+  uint32_t version;      /**< MV_STRUCT_VERSION */
+  char name[24];         /**< "cuda:0" */
+  char model[96];        /**< "NVIDIA H100 80GB HBM3" */
+  char bus[24];          /**< its PCI address, or "" */
+  char driver[48];       /**< the driver's version */
+  char runtime[48];      /**< the plug-in's runtime */
+  int32_t architecture;  /**< 90 for sm_90 */
+  int32_t processors;    /**< multiprocessors */
+  uint64_t memory;       /**< bytes of the device */
+  uint64_t unused;       /**< of which are free */
+} mv_device_info;
+
+#define MV_DEVICE_INFO_INIT { sizeof(mv_device_info), MV_STRUCT_VERSION, "", "", "", "", "", 0, 0, 0, 0 }
+
+/** Describes a device. @param about  the caller's, with size and version set; filled
+ *  @return MV_ENOSYS, which says what is missing; MV_ENOTFOUND for another number */
+MV_API mv_status mv_device_describe(int32_t device, mv_device_info *about);
+/** Waits until all work of a device that was queued before is done, and reports its errors. */
+MV_API mv_status mv_device_wait(int32_t device);
+/** The stream on which work of the device is queued from now on, by all threads: one of the caller's own, such as that
+ *  of another library, so that its work and this library's are done in order. Work that was queued before is done first.
+ *  @param stream  a cudaStream_t as a number, which must stay until another one is set; 0 for the library's own */
+MV_API mv_status mv_device_set_stream(int32_t device, uint64_t stream);
+/** The stream on which work of the device is queued, a cudaStream_t as a number: another library's stream that waits for
+ *  it finds the tensors complete.
+ *  @param stream  out */
+MV_API mv_status mv_device_current_stream(int32_t device, uint64_t *stream);
+/** Lets work that is queued on another stream from now on begin after this library's work so far.
+ *  @param stream  a cudaStream_t of the same device, as a number; 0 is the default stream */
+MV_API mv_status mv_device_order(int32_t device, uint64_t stream);
+/** The reverse: lets this library's work from now on begin after the work on another stream so far. */
+MV_API mv_status mv_device_follow(int32_t device, uint64_t stream);
+
+/** mv_tensor_create() on a device. @param device  its number, or MV_HOST */
+MV_API mv_status mv_tensor_create_on(int32_t device, mv_dtype dtype, const int64_t *shape, uint64_t dims, mv_tensor *tensor);
+/** A copy of the tensor on a device, or on the host. MV_HOST: complete on return. */
+MV_API mv_status mv_tensor_to(mv_tensor tensor, int32_t device, mv_tensor *result);
+/** mv_tensor_view() of a device's memory: of an array of PyTorch, CuPy or JAX, as DLPack and __cuda_array_interface__
+ *  describe it. Work that writes it must have been queued on the stream of mv_device_current_stream(), or be done, or mv_device_follow() tells its stream.
+ *  @param address  of the first element, in the device's memory, aligned to the size of the elements
+ *  @param count    elements; must be the product of the shape */
+MV_API mv_status mv_tensor_view_on(int32_t device, uint64_t address, uint64_t count, mv_dtype dtype, const int64_t *shape,
+                                   uint64_t dims, mv_tensor *tensor);
+/** The address of the elements, in the memory of the device that mv_tensor_info names. Valid until the last tensor in
+ *  this memory is freed. MV_EINVAL for a row-sparse tensor. @param address  out */
+MV_API mv_status mv_tensor_address(mv_tensor tensor, uint64_t *address);
 
 #ifdef __cplusplus
 }

@@ -1,17 +1,24 @@
 #include "api/kvstore/pull.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "tensor/device.hpp"
 #include "tensor/sparse.hpp"
 
 namespace mv::kvstore {
 
+namespace {
+
+/// Whether a table can write its values there.
+bool is_simple_out(const Tensor& out) { return !out.is_row_sparse() && tensor::device_of(out) == nullptr; }
+
+}  // namespace
+
 bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
   places_.clear();
   for (const Tensor& out : outs) {
-    if (out.is_row_sparse()) return false;
+    if (!is_simple_out(out)) return false;
     if (std::ranges::find(places_, out.data) == places_.end()) places_.push_back(out.data);
   }
   if (!entry.table->get_here(places_, status)) return false;
@@ -21,7 +28,7 @@ bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* s
 
 base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
   if (base::Status status; codec == nullptr && read_here(*entry, outs, &status)) return status;
-  if (codec == nullptr && outs.size() == 1 && !outs.front().is_row_sparse() && entry->table->joins_many()) {
+  if (codec == nullptr && outs.size() == 1 && is_simple_out(outs.front()) && entry->table->joins_many()) {
     small_.push_back({entry.get(), outs.front().data});
     return {};
   }
@@ -29,6 +36,8 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
   for (size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].is_row_sparse()) {
       if (sparse_too) fetch.places.push_back(first + i);
+    } else if (tensor::device_of(outs[i]) != nullptr) {
+      fetch.copies.push_back(outs[i]);
     } else if (fetch.into.data == nullptr) {
       fetch.into = outs[i];
     } else if (outs[i].data != fetch.into.data) {
@@ -36,7 +45,7 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
     }
   }
   if (fetch.into.data == nullptr) {
-    if (fetch.places.empty()) return {};
+    if (fetch.is_simple()) return {};
     auto room = tensor::make_dense(heap_, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
     if (!room.ok()) return room.status();
     fetch.into = std::move(room).value();
@@ -118,7 +127,8 @@ api::Started Pull::run(const api::CallOptions& options) {
 /// All values have arrived: copies them to the other tensors.
 base::Status Pull::finish() {
   for (Fetch& fetch : fetches_) {
-    for (const Tensor& copy : fetch.copies) std::memcpy(copy.data, fetch.into.data, fetch.into.stored_bytes());
+    for (const Tensor& copy : fetch.copies)
+      if (auto status = tensor::copy_bytes(copy, fetch.into.data, nullptr, fetch.into.stored_bytes()); !status.ok()) return status;
     if (fetch.places.empty()) continue;
     Tensor made = fetch.into;
     if (!made.is_row_sparse()) {
@@ -129,9 +139,9 @@ base::Status Pull::finish() {
     for (size_t i = 0; i + 1 < fetch.places.size(); ++i) {
       auto copy = tensor::clone(heap_, made);
       if (!copy.ok()) return copy.status();
-      replace_(fetch.places[i], std::move(copy).value());
+      if (auto status = replace_(fetch.places[i], copy.value()); !status.ok()) return status;
     }
-    replace_(fetch.places.back(), std::move(made));
+    if (auto status = replace_(fetch.places.back(), made); !status.ok()) return status;
   }
   fetches_.clear();
   return {};

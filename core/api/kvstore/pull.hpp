@@ -14,14 +14,14 @@ namespace mv::kvstore {
 struct Outs {
   std::vector<std::span<const Tensor>> by_key;
   /// Replaces the tensor at this place, counted over all keys' tensors. It keeps what it needs until the call ends.
-  std::function<void(size_t place, Tensor made)> replace;
+  std::function<base::Status(size_t place, const Tensor& made)> replace;
 };
 
 /// Dense values and rows on their way into tensors. Lives until the call ends.
 class Pull : public std::enable_shared_from_this<Pull> {
  public:
   /// @param entries  the keys that are pulled
-  Pull(api::Node& node, tensor::Heap& heap, EntriesRef entries, std::function<void(size_t, Tensor)> replace)
+  Pull(api::Node& node, tensor::Heap& heap, EntriesRef entries, std::function<base::Status(size_t, const Tensor&)> replace)
       : node_(node), heap_(heap), entries_(std::move(entries)), replace_(std::move(replace)) {}
 
   /// Reads a key's whole value into its tensors; `first` is the place of the first one. Row-sparse tensors are left
@@ -38,8 +38,8 @@ class Pull : public std::enable_shared_from_this<Pull> {
   /// One read of one table, and the tensors that get its values.
   struct Fetch {
     EntryRef entry;
-    Tensor into;                 ///< row-sparse: these rows; dense: all
-    std::vector<Tensor> copies;  ///< dense tensors that get the same values
+    Tensor into;                 ///< in the host's memory; row-sparse: these rows; dense: all
+    std::vector<Tensor> copies;  ///< dense tensors that get the same values, also those of devices
     std::vector<size_t> places;  ///< of row-sparse tensors
     codec::CodecRef codec;
     bool is_simple() const { return copies.empty() && places.empty(); }
@@ -61,7 +61,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
   api::Node& node_;
   tensor::Heap& heap_;
   const EntriesRef entries_;
-  const std::function<void(size_t, Tensor)> replace_;
+  const std::function<base::Status(size_t, const Tensor&)> replace_;
   std::vector<Fetch> fetches_;
   std::vector<Small> small_;
   std::vector<std::byte*> places_;  ///< scratch memory of read_here()

@@ -83,13 +83,35 @@ mv_status use(int32_t device) {
   return MV_OK;
 }
 
+/// use() for the length of a call: afterwards the calling thread has its own current device again, on which other libraries
+/// in the process may rely.
+class Using {
+ public:
+  explicit Using(int32_t device) : device_(device) {
+    if (cudaGetDevice(&before_) != cudaSuccess) before_ = device;
+    status_ = use(device);
+  }
+  ~Using() {
+    if (before_ != device_ && status_ == MV_OK) cudaSetDevice(before_);
+  }
+  Using(const Using&) = delete;
+  Using& operator=(const Using&) = delete;
+  mv_status status() const { return status_; }
+
+ private:
+  const int device_;
+  int before_ = 0;
+  mv_status status_ = MV_OK;
+};
+
 cudaStream_t of(mv_device_stream stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t of_event(mv_device_event event) { return static_cast<cudaEvent_t>(event); }
 
 /// call() -> cudaError_t, with the device current.
 template <typename Call>
 mv_status on(int32_t device, const char* what, const Call& call) {
-  if (const mv_status status = use(device); status != MV_OK) return status;
+  const Using here(device);
+  if (here.status() != MV_OK) return here.status();
   const cudaError_t error = call();
   return error == cudaSuccess ? MV_OK : tell(device, error, what);
 }
@@ -166,7 +188,8 @@ mv_status event_millis(mv_device_event from, mv_device_event to, double* millis)
 }
 
 mv_status allocate(int32_t device, mv_device_stream stream, uint64_t bytes, void** memory) {
-  if (const mv_status status = use(device); status != MV_OK) return status;
+  const Using here(device);
+  if (here.status() != MV_OK) return here.status();
   const cudaError_t error = cudaMallocAsync(memory, bytes, of(stream));
   if (error != cudaErrorMemoryAllocation) return error == cudaSuccess ? MV_OK : tell(device, error, "cudaMallocAsync");
   cudaGetLastError();
@@ -202,7 +225,8 @@ __global__ void __launch_bounds__(kThreads) run(const __grid_constant__ Body bod
 }
 
 mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes) {
-  if (const mv_status status = use(device); status != MV_OK) return status;
+  const Using here(device);
+  if (here.status() != MV_OK) return here.status();
   bool is_known = false;
   const mv_status status = dispatch(kernel, work, bytes, [&](const auto& body) {
     is_known = true;
@@ -215,8 +239,8 @@ mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const
 }
 
 mv_status blas(int32_t device, mv_device_stream stream, const mv_device_blas* work) {
-  const mv_status status = use(device);
-  return status == MV_OK ? run_blas(stream, *work) : status;
+  const Using here(device);
+  return here.status() == MV_OK ? run_blas(stream, *work) : here.status();
 }
 
 thread_local char last_error[512];

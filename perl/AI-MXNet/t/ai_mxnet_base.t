@@ -58,8 +58,10 @@ is(AI::MXNet::Context->new('cpu', 2)->device_id, 2, 'new');
 is(AI::MXNet::Context->new(mx->cpu(3)), 'cpu(3)', 'of another');
 is(AI::MXNet::Context->current_ctx, 'cpu(0)', 'current');
 is(mx->cpu_pinned(1)->device_type_id, 3, 'pinned');
-is(mx->num_gpus, 0, 'no cards');
-like(eval { mx->gpu; 1 } ? '' : $@->text, qr/CUDA.*mx->cpu/, 'which is said');
+is(mx->gpu(2), 'gpu(2)', 'a card');
+is(mx->gpu(2)->device_type_id, 2, 'its number');
+is(mx->num_gpus, 0, 'no cards here: ai_mxnet_gpu.t has some');
+like(eval { mx->nd->ones([2], ctx => mx->gpu); 1 } ? '' : $@->text, qr/make cuda|driver|no device/, 'which the first array says');
 
 # ------------------------------------------------------------------ Random
 

@@ -187,7 +187,7 @@ is(failure(sub { mx->nd->zeros([2.5]) }), 'MV_EINVAL', 'lengths that are no inte
 is(failure(sub { $x->at(2) }), 'MV_ERANGE', 'positions');
 is(failure(sub { $x->slice([1, 0]) }), 'MV_ERANGE', 'slices that end before they begin');
 is(failure(sub { $x->asscalar }), 'MV_ESHAPE', 'scalars');
-is(failure(sub { mx->gpu(1) }), 'MV_ENOSYS', 'cards');
+is(failure(sub { $x->as_in_context(mx->gpu(1)) }), 'MV_ENOSYS', 'cards');
 is(failure(sub { mx->nd->concatenate([$x, mx->nd->ones([2, 3])]) }), 'MV_ESHAPE', 'concatenation');
 $x->writable(0);
 is(failure(sub { $x += 1 }), 'MV_ESTATE', 'what is not writable');

@@ -23,6 +23,13 @@ cmp_ok(@$expected, '>', 200, 'the script says what it prints');
 is_deeply(words(scalar qx{$^X $script 2>&1}), $expected, 'one process');
 is($?, 0, 'and it ends well');
 
+SKIP: {
+    skip 'DEVICE_EMULATION names no plug-in', 2 unless $ENV{DEVICE_EMULATION};
+    local @ENV{qw(POLYVERSO_DEVICE_PLUGIN POLYVERSO_EMULATION)} = ($ENV{DEVICE_EMULATION}, 'devices=4');
+    is_deeply(words(scalar qx{$^X $script 2>&1}), $expected, 'with four GPUs');
+    is($?, 0, 'which ends well');
+}
+
 my @lines = qx{polyverso run -n 2 -- $^X $script 2>&1};
 is($?, 0, 'two workers end well');
 for my $worker (0, 1) {

@@ -59,17 +59,23 @@ sub _name { return $NAME{ $_[0] } }
 
 sub _new { my ($class, $handle) = @_; return bless \$handle, ref $class || $class }
 
-# An operand: a tensor, or numbers.
+# The number of a device by its name, 'cuda:0'; undef is the host's memory.
+sub _place { return !defined $_[0] ? $Polyverso::CAPI::MV_HOST : $_[0] =~ /\A-?[0-9]+\z/ ? $_[0] : Polyverso::CAPI::mv_device_find($_[0]) }
+
+# An operand: a tensor, or numbers, which are copied to the device of $like.
 sub _tensor {
-    my ($value, $dtype) = @_;
-    return ref $value && UNIVERSAL::isa($value, __PACKAGE__) ? $value : __PACKAGE__->copy_of($value, $dtype);
+    my ($value, $dtype, $like) = @_;
+    return $value if ref $value && UNIVERSAL::isa($value, __PACKAGE__);
+    my $made   = __PACKAGE__->copy_of($value, $dtype);
+    my $number = $like ? $like->info->{device} : $Polyverso::CAPI::MV_HOST;
+    return $number < 0 ? $made : $made->to($number);
 }
 
 sub _binary {
     my ($self, $op, $other, $swapped, $out) = @_;
     my $made;
     if (ref $other) {
-        my $operand = _tensor($other);
+        my $operand = _tensor($other, undef, $self);
         my ($first, $second) = $swapped ? ($operand, $self) : ($self, $operand);
         $made = Polyverso::CAPI::mv_tensor_binary($op, $first, $second, $out);
     }
@@ -93,37 +99,39 @@ sub _reduce {
 # ------------------------------------------------------------------ construction
 
 sub zeros {
-    my ($class, $shape, $dtype) = @_;
+    my ($class, $shape, $dtype, $device) = @_;
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the shape is missing: pass a number, or several as [2, 3]') unless defined $shape;
-    return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape));
+    return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape)) unless defined $device;
+    return $class->_new(Polyverso::CAPI::mv_tensor_create_on(_place($device), _code($dtype), $shape));
 }
 
-sub full { my ($class, $shape, $value, $dtype) = @_; return $class->zeros($shape, $dtype)->fill($value) }
-sub ones { my ($class, $shape, $dtype) = @_; return $class->full($shape, 1, $dtype) }
+sub full { my ($class, $shape, $value, $dtype, $device) = @_; return $class->zeros($shape, $dtype, $device)->fill($value) }
+sub ones { my ($class, $shape, $dtype, $device) = @_; return $class->full($shape, 1, $dtype, $device) }
 
 sub range {
-    my ($class, $count, $start, $step, $dtype) = @_;
-    my $self = $class->zeros($count, $dtype);
+    my ($class, $count, $start, $step, $dtype, $device) = @_;
+    my $self = $class->zeros($count, $dtype, $device);
     Polyverso::CAPI::mv_tensor_range($self, $start // 0, $step // 1);
     return $self;
 }
 
 sub uniform {
-    my ($class, $shape, $seed, $low, $high, $dtype) = @_;
-    my $self = $class->zeros($shape, $dtype);
+    my ($class, $shape, $seed, $low, $high, $dtype, $device) = @_;
+    my $self = $class->zeros($shape, $dtype, $device);
     Polyverso::CAPI::mv_tensor_uniform($self, Polyverso::Values::integer('the seed', $seed), $low // 0, $high // 1);
     return $self;
 }
 
 sub normal {
-    my ($class, $shape, $seed, $mean, $deviation, $dtype) = @_;
-    my $self = $class->zeros($shape, $dtype);
+    my ($class, $shape, $seed, $mean, $deviation, $dtype, $device) = @_;
+    my $self = $class->zeros($shape, $dtype, $device);
     Polyverso::CAPI::mv_tensor_normal($self, Polyverso::Values::integer('the seed', $seed), $mean // 0, $deviation // 1);
     return $self;
 }
 
 sub copy_of {
-    my ($class, $data, $dtype) = @_;
+    my ($class, $data, $dtype, $device) = @_;
+    return $class->copy_of($data, $dtype)->to($device) if defined $device;
     return defined $dtype ? $data->cast($dtype) : $data->copy if UNIVERSAL::isa($data, __PACKAGE__);
     if (Polyverso::Values::is_pdl($data)) {
         my $self = $class->_new(Polyverso::CAPI::mv_tensor_from($data, [reverse $data->dims]));
@@ -172,6 +180,7 @@ sub dtype      { _name($_[0]->info->{dtype}) }
 sub dims       { scalar @{ $_[0]->shape } }
 sub count      { $_[0]->info->{count} }
 sub row_sparse { $_[0]->info->{row_sparse} }
+sub device     { my $number = $_[0]->info->{device}; return $number < 0 ? 'cpu' : "cuda:$number" }
 sub is_float   { $_[0]->dtype =~ /f/ }
 
 # A PDL on the same memory, which it keeps alive. PDL's first dimension is the tensor's last.
@@ -194,6 +203,7 @@ sub item { local $Polyverso::Names::FUNCTION{mv_tensor_reshape} = '$tensor->item
 
 sub to_list {
     my ($self) = @_;
+    return $self->to('cpu')->to_list if $self->info->{device} >= 0;    # one copy for all elements
     my @shape = @{ $self->shape };
     return $self->get unless @shape;
     return [map { @shape == 1 ? $self->get($_) : $self->row($_)->to_list } 0 .. $shape[0] - 1];
@@ -215,6 +225,7 @@ sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_te
 sub reshape   { my ($self, @shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, @shape > 1 ? \@shape : $shape[0])) }
 sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
 sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }
+sub to        { my ($self, $device) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_to($self, _place($device))) }
 sub cast      { my ($self, $dtype) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_cast($self, _code($dtype))) }
 sub transpose { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_transpose($self)) }
 sub parts     { my ($self) = @_; return map { $self->_new($_) } Polyverso::CAPI::mv_tensor_parts($self) }
@@ -226,7 +237,7 @@ sub fill      { my ($self, $value) = @_; Polyverso::CAPI::mv_tensor_fill($self, 
 
 sub axpy {
     my ($self, $alpha, $other) = @_;
-    Polyverso::CAPI::mv_tensor_axpy($alpha, _tensor($other), $self);
+    Polyverso::CAPI::mv_tensor_axpy($alpha, _tensor($other, undef, $self), $self);
     return $self;
 }
 
@@ -239,7 +250,7 @@ sub max     { $_[0]->_reduce('GREATEST', $_[1]) }
 sub argmin  { $_[0]->_reduce('ARGMIN',   $_[1]) }
 sub argmax  { $_[0]->_reduce('ARGMAX',   $_[1]) }
 sub norm    { $_[0]->_reduce('NORM',     $_[1]) }
-sub dot     { my ($self, $other) = @_; return Polyverso::CAPI::mv_tensor_dot($self, _tensor($other)) }
+sub dot     { my ($self, $other) = @_; return Polyverso::CAPI::mv_tensor_dot($self, _tensor($other, undef, $self)) }
 
 sub close {
     my ($self, $other, $relative, $absolute) = @_;
@@ -250,7 +261,7 @@ sub equal { my ($self, $other) = @_; return $self->close($other, 0, 0) }
 sub matmul {
     my ($self, $other, %how) = @_;
     my $flags = ($how{transpose_a} ? _constant('TRANSPOSE_A') : 0) | ($how{transpose_b} ? _constant('TRANSPOSE_B') : 0);
-    return $self->_new(Polyverso::CAPI::mv_tensor_matmul($self, _tensor($other), $flags, undef));
+    return $self->_new(Polyverso::CAPI::mv_tensor_matmul($self, _tensor($other, undef, $self), $flags, undef));
 }
 
 # ------------------------------------------------------------------ destruction
@@ -312,21 +323,22 @@ Python and Lua. F<polyverso/tensor.h> describes each function. A failed call thr
 
 =head1 CONSTRUCTORS
 
-The dtype is the last argument; the default is C<'f32'>.
+The default of the dtype is C<'f32'>. The last argument is where the tensor is made: C<undef> or C<'cpu'> for shared
+memory, or C<'cuda:0'>; see F<docs/cuda.md>.
 
-=head2 zeros($shape, $dtype), ones($shape, $dtype), full($shape, $value, $dtype)
+=head2 zeros($shape, $dtype, $device), ones($shape, $dtype, $device), full($shape, $value, $dtype, $device)
 
 C<$shape> is an array reference, or one number.
 
-=head2 range($count, $start, $step, $dtype)
+=head2 range($count, $start, $step, $dtype, $device)
 
 A tensor of C<$count> numbers: C<$start> (default 0), C<$start + $step> and so on; the default of C<$step> is 1.
 
-=head2 uniform($shape, $seed, $low, $high, $dtype), normal($shape, $seed, $mean, $deviation, $dtype)
+=head2 uniform($shape, $seed, $low, $high, $dtype, $device), normal($shape, $seed, $mean, $deviation, $dtype, $device)
 
 Random numbers, the same for a seed on every machine and in every language.
 
-=head2 copy_of($data, $dtype), view($pdl)
+=head2 copy_of($data, $dtype, $device), view($pdl)
 
 C<copy_of> copies nested arrays, a number, a PDL or a tensor. C<view> makes a tensor on a PDL's own memory, which it
 keeps alive.
@@ -337,25 +349,25 @@ A row-sparse tensor with copies of the values' rows at these ids; rows with the 
 
 =head1 METHODS
 
-=head2 shape, dtype, is_float, dims, count, row_sparse, info, handle
+=head2 shape, dtype, is_float, dims, count, row_sparse, device, info, handle
 
 C<shape> is a reference to an array of the lengths, outermost first; C<dtype> a name such as C<'f32'>; C<is_float>
 whether that is a type of floats; C<dims> the number of dimensions; C<count> the number of elements; C<row_sparse>
-whether only some rows are stored. C<info> has all of these as a hash; C<handle> is the C<mv_tensor> for the C
+whether only some rows are stored; C<device> C<'cpu'> or C<'cuda:0'>. C<info> has all of these as a hash; C<handle> is the C<mv_tensor> for the C
 functions.
 
 =head2 get(@index), set(@index, $value), item, to_list, pdl
 
 C<get> and C<set> access one element; C<item> returns the only element; C<to_list> returns nested arrays; C<pdl> returns
-a PDL on the same memory, with its dimensions in PDL's order.
+a PDL on the same memory, with its dimensions in PDL's order. A device's tensor has no PDL: see C<to>.
 
 =head2 row($i), slice($begin, $end), reshape($shape)
 
 Views of the tensor's memory. Without C<$end> a slice has all rows from C<$begin> on.
 
-=head2 copy, cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
+=head2 copy, to($device), cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
 
-Copies, except C<parts>, which returns views of a row-sparse tensor's ids and rows.
+Copies, C<to> one on another device or on the C<'cpu'>, except C<parts>, which returns views of a row-sparse tensor's ids and rows.
 
 =head2 fill($value), assign($other), axpy($alpha, $other)
 

@@ -212,7 +212,7 @@ const char* error() { return last_error.c_str(); }
 
 constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       sizeof(mv_device_plugin),
-                                      "emulated",
+                                      "cuda",
                                       error,
                                       count,
                                       describe,

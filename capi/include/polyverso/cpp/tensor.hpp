@@ -6,6 +6,34 @@
 
 namespace polyverso {
 
+/// A device, by its number or a name such as "cuda:0"; MV_HOST is the host. Nothing is opened until it is used.
+class Device {
+ public:
+  /* implicit */ Device(std::int32_t number) : number_(number) {}
+  /* implicit */ Device(const char* name) : number_(detail::value<std::int32_t>(mv_device_find, name)) {}
+  /// How many there are: 0 without a plug-in, driver or device; describe() then says why.
+  static std::int32_t count() { return detail::value<std::int32_t>(mv_device_count); }
+
+  std::int32_t number() const { return number_; }
+  mv_device_info describe() const {
+    mv_device_info info = MV_DEVICE_INFO_INIT;
+    check(mv_device_describe(number_, &info));
+    return info;
+  }
+  /// Waits for its work, and throws its errors.
+  void wait() const { check(mv_device_wait(number_)); }
+  /// A cudaStream_t of the caller's for all further work; 0: the library's own.
+  void set_stream(std::uint64_t stream) const { check(mv_device_set_stream(number_, stream)); }
+  std::uint64_t stream() const { return detail::value<std::uint64_t>(mv_device_current_stream, number_); }
+  /// Lets later work of another stream begin after the work so far.
+  void order(std::uint64_t stream) const { check(mv_device_order(number_, stream)); }
+  /// Lets further work here begin after the work of another stream so far.
+  void follow(std::uint64_t stream) const { check(mv_device_follow(number_, stream)); }
+
+ private:
+  std::int32_t number_;
+};
+
 /// A dense or row-sparse array of numbers. Copies are made by copy(), because a tensor may be a view. The destructor frees the handle; the
 /// memory goes with the last tensor that shares it.
 class Tensor {
@@ -23,6 +51,17 @@ class Tensor {
     return Tensor(detail::value<mv_tensor>(mv_tensor_view, values.data, values.count, values.dtype, shape.data(), shape.size()));
   }
   static Tensor view(const Out& values, std::initializer_list<std::int64_t> shape) { return view(values, Ids(shape.begin(), shape.size())); }
+  /// Zeros on a device: Tensor::on("cuda:0", MV_F32, {2, 3}).
+  static Tensor on(Device device, mv_dtype dtype, Ids shape) {
+    return Tensor(detail::value<mv_tensor>(mv_tensor_create_on, device.number(), dtype, shape.data(), shape.size()));
+  }
+  static Tensor on(Device device, mv_dtype dtype, std::initializer_list<std::int64_t> shape) {
+    return on(device, dtype, Ids(shape.begin(), shape.size()));
+  }
+  /// A view of memory of a device, lent like that of view().
+  static Tensor view_on(Device device, std::uint64_t address, std::uint64_t count, mv_dtype dtype, Ids shape) {
+    return Tensor(detail::value<mv_tensor>(mv_tensor_view_on, device.number(), address, count, dtype, shape.data(), shape.size()));
+  }
   /// A row-sparse tensor of `height` rows, with row i of the values for rows[i].
   static Tensor sparse(Ids rows, const Tensor& values, std::int64_t height) {
     return Tensor(detail::value<mv_tensor>(mv_tensor_sparse, rows.data(), rows.size(), values.id(), height));
@@ -58,6 +97,9 @@ class Tensor {
     check(mv_tensor_data(id(), &all.data, &all.count, &all.dtype));
     return all;
   }
+  /// The address of the elements, in the memory of device().
+  std::uint64_t address() const { return detail::value<std::uint64_t>(mv_tensor_address, id()); }
+  Device device() const { return static_cast<std::int32_t>(describe().device); }
   std::string text() const {
     return detail::text([&](auto... out) { return mv_tensor_text(id(), out...); });
   }
@@ -74,6 +116,8 @@ class Tensor {
   // Copies and views.
   Tensor copy() const { return result(mv_tensor_copy, id(), mv_tensor{0}); }
   void copy_to(const Tensor& out) const { into(out, mv_tensor_copy, id()); }
+  /// A copy on a device, or with MV_HOST on the host.
+  Tensor to(Device device) const { return result(mv_tensor_to, id(), device.number()); }
   Tensor cast(mv_dtype dtype) const { return result(mv_tensor_cast, id(), dtype); }
   Tensor reshape(Ids shape) const { return result(mv_tensor_reshape, id(), shape.data(), shape.size()); }
   Tensor reshape(std::initializer_list<std::int64_t> shape) const { return reshape(Ids(shape.begin(), shape.size())); }

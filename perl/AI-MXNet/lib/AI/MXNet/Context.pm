@@ -31,12 +31,10 @@ around BUILDARGS => sub {
     return $class->$build(device_type => $first, device_id => $id // 0);
 };
 
-sub BUILD {
-    my ($self) = @_;
-    return if $self->device_type ne 'gpu';
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS,
-        "$self is not available: this Polyverso has no CUDA plug-in; use mx->cpu(0), mx->cpu(1), ... as devices");
-}
+# As in MXNet, a context of a device that is missing is no error. Its first array is, and says what to do.
+
+# The number of the device of arrays in this context, as Polyverso::Tensor has it.
+sub _place { my ($self) = @_; return $self->device_type eq 'gpu' ? $self->device_id : $Polyverso::CAPI::MV_HOST }
 
 sub _is {
     my ($self, $other) = @_;
@@ -51,7 +49,7 @@ sub device_type_id { $TYPE_ID{ $_[0]->device_type } }
 sub cpu        { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'cpu',        device_id => $id // 0) }
 sub cpu_pinned { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'cpu_pinned', device_id => $id // 0) }
 sub gpu        { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'gpu',        device_id => $id // 0) }
-sub num_gpus   { 0 }
+sub num_gpus   { Polyverso::CAPI::mv_device_count() }
 sub deepcopy   { my ($self) = @_; return __PACKAGE__->new($self) }
 
 my $current = __PACKAGE__->new;
@@ -68,7 +66,7 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::Context - the nominal device of an array
+AI::MXNet::Context - the device of an array
 
 =head1 SYNOPSIS
 
@@ -80,16 +78,19 @@ AI::MXNet::Context - the nominal device of an array
 
 =head1 DESCRIPTION
 
-All arrays are in the host's memory. C<< mx->cpu(0) >>, C<< mx->cpu(1) >> and so on are names of nominal devices: a
-store sums arrays of several of them like arrays of several cards. C<< mx->gpu >> throws a L<Polyverso::Error>,
-C<MV_ENOSYS>.
+Arrays of C<< mx->gpu(0) >>, C<< mx->gpu(1) >> and so on are in the memory of CUDA devices, which compute on them; the
+first array of a device throws a L<Polyverso::Error>, C<MV_ENOSYS>, that says what to do where the plug-in for CUDA, the
+driver or the device is missing. F<docs/cuda.md> describes what devices do.
+
+All other arrays are in the host's memory: C<< mx->cpu(0) >>, C<< mx->cpu(1) >> and so on are names of nominal devices,
+and a store sums arrays of several of them like arrays of several cards.
 
 =head1 METHODS
 
 =head2 cpu($id), cpu_pinned($id), gpu($id), current_ctx, current_context, num_gpus
 
 Contexts of these kinds, with the number C<$id>, 0 by default; C<current_ctx> and C<current_context> are the default
-one, C<cpu(0)>. C<num_gpus> is 0: all contexts are in main memory.
+one, C<cpu(0)>. C<num_gpus> is the number of CUDA devices, 0 without the plug-in or a driver.
 
 =head2 device_type, device_id, device_type_id, deepcopy
 

@@ -1,6 +1,7 @@
 package AI::MXNet::NDArray;
 
-# An array: a Polyverso::Tensor with MXNet's interface, a nominal device, and the unfinished pulls into its memory.
+# An array: a Polyverso::Tensor with MXNet's interface, a context, in whose memory it is, and the unfinished pulls into it.
+# Contexts of the CPU are nominal: all of them are in the host's memory.
 # Arithmetic is in NDArray/Operators.pm.
 
 use Mouse;
@@ -29,7 +30,7 @@ use AI::MXNet::NDArray::Slice;
 # ------------------------------------------------------------------ construction
 
 # Makes an array of a tensor. Called on an array, the result has that array's context, and with share => 1 it is a view
-# of that array.
+# of that array. A tensor in the memory of another device than the context's is copied there.
 sub _wrap {
     my ($self, $tensor, %with) = @_;
     my %fields = (_tensor => $tensor);
@@ -38,7 +39,10 @@ sub _wrap {
         @fields{qw(_memory writable)} = ($self->_memory, $self->writable) if $with{share};
     }
     $fields{context} = $with{ctx} if $with{ctx};
-    my $class = $tensor->row_sparse ? 'AI::MXNet::NDArray::RowSparse' : __PACKAGE__;
+    $fields{context} //= AI::MXNet::Context->current_ctx;
+    my ($info, $place) = ($tensor->info, $fields{context}->_place);
+    $fields{_tensor} = $tensor->to($place) if $info->{device} != $place;
+    my $class = $info->{row_sparse} ? 'AI::MXNet::NDArray::RowSparse' : __PACKAGE__;
     return $class->new(%fields);
 }
 
@@ -64,7 +68,8 @@ sub _create {
     my %options = _options(\%CREATE, @given);
     my $out = $options{out};
     if (!$out) {
-        my $tensor = Polyverso::Tensor->zeros($shape, AI::MXNet::Base::dtype_in($options{dtype}));
+        my $place  = $options{ctx} // (ref $class ? $class->context : AI::MXNet::Context->current_ctx);
+        my $tensor = Polyverso::Tensor->zeros($shape, AI::MXNet::Base::dtype_in($options{dtype}), $place->_place);
         $fill->($tensor) if $fill;
         my $made = $class->_wrap($tensor, ctx => $options{ctx});
         return $made->tostype($options{stype} // 'default');
@@ -222,15 +227,16 @@ sub stringify { my ($self) = @_; return sprintf '<%s %s @%s>', ref $self, join('
 
 # Converts 16-bit floats to f32, because PDL has no such type.
 sub _readable { my ($tensor) = @_; return $tensor->dtype =~ /\Ab?f16\z/ ? $tensor->cast('f32') : $tensor }
+sub _here     { my ($tensor) = @_; return $tensor->info->{device} < 0 ? $tensor : $tensor->to('cpu') }
 
 # A PDL of the values, for reading only: its memory may be this array's.
-sub _any_pdl { my ($self) = @_; return _readable($self->tostype('default')->tensor)->pdl }
+sub _any_pdl { my ($self) = @_; return _here(_readable($self->tostype('default')->tensor))->pdl }
 
 # Changes the array by $change->(PDL of its values), which works in place.
 sub _change_pdl {
     my ($self, $change) = @_;
     my $tensor = $self->tensor;
-    my $values = _readable($tensor);
+    my $values = _here(_readable($tensor));
     $change->($values->pdl);
     $tensor->assign($values) if $values->handle != $tensor->handle;
     return;
@@ -360,7 +366,7 @@ sub _list { my ($self) = @_; return [map { $self->at($_) } 0 .. $self->len - 1] 
 
 sub copyto {
     my ($self, $other) = @_;
-    return $self->_wrap($self->tensor->copy, ctx => $other) if $other->isa('AI::MXNet::Context');
+    return $self->_wrap($self->tensor->to($other->_place), ctx => $other) if $other->isa('AI::MXNet::Context');
     my ($here, $there) = map { join 'x', @{ $_->shape } } $self, $other;
     refuse(ESHAPE => "$self can't be copied to $other") if $here ne $there;
     $other->_take_over($self);
@@ -396,7 +402,7 @@ sub STORABLE_freeze {
 sub STORABLE_thaw {
     my ($self, $cloning, $bytes, $about) = @_;
     my ($array) = @{ AI::MXNet::NDArray::File::from_bytes('the data from Storable', \$bytes) };
-    %$self = (%$array, context => $about->[0], writable => $about->[1]);
+    %$self = (%{ $array->as_in_context($about->[0]) }, context => $about->[0], writable => $about->[1]);
     return;
 }
 

@@ -35,7 +35,7 @@ sub _write_array {
 
 # A tensor's elements as bytes, in the order and form of its memory.
 sub _bytes {
-    my ($tensor) = @_;
+    my $tensor = AI::MXNet::NDArray::_here($_[0]);
     my ($address, $count) = Polyverso::CAPI::mv_tensor_data($tensor);
     return '' unless $count;
     return unpack 'P' . $tensor->info->{bytes}, pack 'J', $address;

@@ -17,13 +17,14 @@ sub _refuse { goto &AI::MXNet::Base::refuse }
 
 # ------------------------------------------------------------------ operands
 
-# Converts an operand for mv_tensor_binary: to a number or a dense tensor.
+# Converts an operand for mv_tensor_binary: to a number or a dense tensor. PDLs and lists go to the context of $like, if that is an array.
 sub _operand {
-    my ($value) = @_;
+    my ($value, $like) = @_;
     return $value if !ref $value && looks_like_number($value);
     _refuse(EDTYPE => '"' . ($value // 'undef') . '" is neither a number nor an array') unless ref $value;
     $value = $value->sever if blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
-    $value = $CLASS->array($value) unless blessed $value && $value->isa($CLASS);
+    $value = $CLASS->array($value, ctx => blessed $like && $like->can('context') ? $like->context : undef)
+        unless blessed $value && $value->isa($CLASS);
     return $value->tostype('default')->tensor;
 }
 
@@ -53,7 +54,7 @@ my %COMPARES = map { $_ => 1 } qw(EQ NE LT LE GT GE);
 # Results keep the operands' dtype: a comparison of floats gives floats, a quotient of integers gives integers.
 sub _binary {
     my ($op, $first, $second, $out) = @_;
-    my ($x, $y) = map { _operand($_) } $first, $second;
+    my ($x, $y) = (_operand($first, $second), _operand($second, $first));
     my $made = ref $x ? $x->_binary(Polyverso::Tensor::_constant($op), $y, 0)
         : ref $y      ? $y->_binary(Polyverso::Tensor::_constant($op), $x, 1)
         :               _refuse(EDTYPE => 'one of two operands must be an array');
@@ -131,7 +132,7 @@ sub _reduce {
 
 sub _dot {
     my ($x, $y, %options) = @_;
-    my ($a, $b) = map { _operand($_) } $x, $y;
+    my ($a, $b) = (_operand($x, $y), _operand($y, $x));
     return _give(Polyverso::Tensor->full([1], $a->dot($b), $a->dtype), $a->dtype, $options{out}, $x)
         if $a->dims == 1 && $b->dims == 1;
     my $vector = $b->dims == 1;

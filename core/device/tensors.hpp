@@ -1,0 +1,87 @@
+#pragma once
+// Tensors in the memory of devices: what tensor::Device asks for, done by a plug-in's kernels.
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "device/device.hpp"
+#include "tensor/device.hpp"
+
+namespace mv::device {
+
+/// One device and its stream. Blocks of its memory are released in the order of the stream that is used then.
+class TensorDevice final : public tensor::Device {
+ public:
+  static base::Result<std::unique_ptr<TensorDevice>> open(Plugin plugin, int32_t number, tensor::Heap& heap);
+
+  /// The stream on which work is done from now on: the caller's, or with null the device's own. Work on the one before
+  /// is done first.
+  base::Status use_stream(mv_device_stream stream);
+  mv_device_stream stream() const { return current().handle(); }
+  /// Waits for all work, and reports its errors.
+  base::Status wait();
+  /// Lets later work of the given stream begin after all that has been begun here.
+  base::Status order(mv_device_stream after) const;
+  /// Lets later work here begin after all that has been begun on the given stream.
+  base::Status follow(mv_device_stream before) const;
+  const mv::device::Device& device() const { return own_.device(); }
+  /// Memory of the caller's on this device.
+  std::shared_ptr<tensor::Block> lend(std::byte* data, size_t bytes);
+  /// The stream for further computations; see operations.hpp. It stays valid.
+  const Stream& current() const { return *current_.load(std::memory_order_acquire); }
+
+  base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
+  tensor::Heap& host() override { return heap_; }
+  const std::string& name() const override { return name_; }
+  int32_t number() const override { return own_.device().number(); }
+  base::Status to_host(void* to, const void* from, size_t bytes) override;
+  base::Status from_host(void* to, const void* from, size_t bytes) override;
+  base::Status copy_from(tensor::Device& source, void* to, const void* from, size_t bytes) override;
+  base::Status fill(const tensor::Tensor& out, const std::byte* element) override;
+  base::Status range(const tensor::Tensor& out, double start, double step) override;
+  base::Status draw(const tensor::Tensor& out, const tensor::Draw& numbers) override;
+  base::Status cast(mv_dtype to, void* out, mv_dtype from, const void* in, size_t count) override;
+  base::Status transpose(const tensor::Tensor& from, const tensor::Tensor& out) override;
+  base::Status compute(const tensor::Elementwise& what, std::span<const tensor::Source> sources, const tensor::Tensor& out) override;
+  base::Status axpy(mv_dtype computed, double alpha, const tensor::Tensor& x, const tensor::Tensor& y) override;
+  base::Status reduce(int op, const tensor::Tensor& of, const tensor::Split& split, const tensor::Tensor& result) override;
+  base::Result<double> dot(const tensor::Tensor& a, const tensor::Tensor& b) override;
+  base::Status matmul(const tensor::Tensor& a, const tensor::Tensor& b, int flags, const tensor::Tensor& c) override;
+  base::Status take_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> from,
+                         std::span<const uint64_t> starts) override;
+  base::Status put_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> to) override;
+  base::Result<std::vector<uint8_t>> used_rows(const tensor::Tensor& in, size_t rows, size_t width) override;
+
+ private:
+  class DeviceBlock;
+  TensorDevice(Stream own, tensor::Heap& heap);
+
+  Stream own_;
+  tensor::Heap& heap_;
+  const std::string name_;
+  std::atomic<const Stream*> current_;
+  std::mutex mutex_;                                                  ///< guards borrowed_
+  std::map<mv_device_stream, std::unique_ptr<const Stream>> borrowed_;  ///< never removed: another thread may still use one
+};
+
+/// The devices of this process, each opened when it is first asked for. They are never closed: tensors may outlive
+/// everything else. Any thread.
+class TensorDevices {
+ public:
+  explicit TensorDevices(tensor::Heap& heap) : heap_(heap) {}
+  /// The device of this number. MV_ENOSYS without a plug-in, a driver or a device; MV_ENOTFOUND for another number.
+  base::Result<TensorDevice*> get(int32_t number);
+  /// How many devices there are; an error says why there is none.
+  static base::Result<int32_t> count();
+
+ private:
+  static constexpr int32_t kMost = 64;
+  tensor::Heap& heap_;
+  std::mutex opening_;
+  std::array<std::atomic<TensorDevice*>, kMost> opened_{};
+};
+
+}  // namespace mv::device

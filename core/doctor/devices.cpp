@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "device/device.hpp"
+#include "doctor/machine.hpp"
+#include "doctor/system.hpp"
+
+namespace mv::doctor {
+
+namespace {
+
+/// "PCI 0000:3b:00.0, 16 lanes of 32.0 GT/s PCIe"; without lanes if the kernel does not tell them.
+std::string bus_text(std::string bus) {
+  if (bus.empty()) return "no PCI address";
+  std::ranges::transform(bus, bus.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  const std::string folder = "/sys/bus/pci/devices/" + bus + "/";
+  const auto width = read_text(folder + "current_link_width"), speed = read_text(folder + "current_link_speed");
+  if (!width || !speed) return "PCI " + bus;
+  const auto most = read_text(folder + "max_link_width");
+  const std::string lanes = most && *most != *width ? fmt::format("{} of {}", *width, *most) : *width;
+  return fmt::format("PCI {}, {} lanes of {}", bus, lanes, *speed);
+}
+
+/// The devices whose memory this one reaches directly.
+std::string peers_text(device::Plugin plugin, int32_t number, int32_t devices) {
+  std::string direct;
+  for (int32_t peer = 0; peer < devices; ++peer) {
+    int32_t reaches = 0;
+    if (peer == number || plugin->reaches(number, peer, &reaches) != MV_OK || reaches == 0) continue;
+    direct += fmt::format("{}{}:{}", direct.empty() ? "" : ", ", plugin->name, peer);
+  }
+  if (devices < 2) return "";
+  return direct.empty() ? "; copies to other devices go through the host" : "; reaches " + direct + " directly";
+}
+
+void examine(Findings& findings, device::Plugin plugin, int32_t number, int32_t devices) {
+  const auto opened = device::Device::open(plugin, number);
+  const auto found = opened.ok() ? opened.value().describe() : base::Result<mv_device_about>(opened.status());
+  const std::string name = fmt::format("{}:{}", plugin->name, number);
+  if (!found.ok()) return findings.problem(name, found.status().text(), "see docs/cuda.md; everything but this device works without it");
+  const mv_device_about& about = found.value();
+  findings.ok(name, fmt::format("{}, sm_{}, {} processors, {} of {} free; {}; driver {}, runtime {}{}", about.name, about.major * 10 + about.minor,
+                                about.processors, as_bytes(about.unused), as_bytes(about.memory), bus_text(about.bus), about.driver, about.runtime,
+                                peers_text(plugin, number, devices)));
+}
+
+}  // namespace
+
+Findings examine_devices() {
+  Findings findings("devices");
+  const char* const given = std::getenv(device::kPluginVariable);
+  const auto plugin = device::the_plugin();
+  int32_t devices = 0;
+  base::Status missing;
+  if (!plugin.ok()) {
+    missing = plugin.status();
+  } else if (const mv_status status = plugin.value()->count(&devices); status != MV_OK) {
+    missing = base::Status(status, plugin.value()->error());
+  }
+  if (missing.ok()) {
+    for (int32_t number = 0; number < devices; ++number) examine(findings, plugin.value(), number, devices);
+  } else if (given != nullptr && *given != '\0') {
+    findings.problem("plug-in", missing.text(), fmt::format("correct {}, or unset it: nothing else needs it", device::kPluginVariable));
+  } else {
+    findings.ok("plug-in", missing.text());  // most machines need none
+  }
+  return findings;
+}
+
+}  // namespace mv::doctor

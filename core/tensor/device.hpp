@@ -1,0 +1,110 @@
+#pragma once
+// What a device computes for tensors in its own memory, which the processor does not reach. The functions of this room
+// check their arguments, choose dtypes and shapes, and then compute themselves, or let the tensors' device do it. The
+// room device/ implements this interface with plug-ins.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.hpp"
+
+namespace mv::tensor {
+
+/// Elements to read, of a tensor or of a single value.
+struct Source {
+  mv_dtype dtype;
+  Shape shape;
+  const std::byte* data;
+  bool is_value = false;  ///< a single element in the host's memory
+};
+
+/// An element-wise computation. Operands are converted to `dtype`, and halves computed in f32. The results are rounded to
+/// `shown`, unless the output has the dtype in which they were computed, and then converted to the output's dtype.
+struct Elementwise {
+  enum class Kind { kCopy, kUnary, kBinary };
+  Kind kind;
+  int op = 0;
+  mv_dtype dtype;  ///< to which the operands are promoted
+  mv_dtype shown;  ///< u8 for comparisons, else `dtype`
+};
+
+/// The elements as outer x along x inner. A reduction runs over `along`. Element (o, j, i) is at
+/// (o * along + j) * inner + i.
+struct Split {
+  size_t outer = 1, along = 1, inner = 1;
+};
+
+/// Random numbers, see both:: in random-inl.hpp. Integers are `width` ones from `from` on; width 0 means 2^64.
+struct Draw {
+  int64_t seed;
+  bool is_normal = false;
+  double a = 0, b = 0;  ///< low and high, or mean and deviation
+  int64_t from = 0;
+  uint64_t width = 0;
+};
+
+/// Computes on tensors in its memory, in the order of the calls. Arguments have been checked: all tensors are in this
+/// device's memory, and the shapes and dtypes fit. A call returns before its work is done, unless it gives something to
+/// the host. Any thread.
+class Device : public Allocator {
+ public:
+  /// "cuda:0"
+  virtual const std::string& name() const = 0;
+  virtual int32_t number() const = 0;
+
+  /// Copies bytes to and from the host's memory, which may be used again, or read, on return.
+  virtual base::Status to_host(void* to, const void* from, size_t bytes) = 0;
+  virtual base::Status from_host(void* to, const void* from, size_t bytes) = 0;
+  /// Copies bytes from the memory of `source`, this device or another one.
+  virtual base::Status copy_from(Device& source, void* to, const void* from, size_t bytes) = 0;
+
+  virtual base::Status fill(const Tensor& out, const std::byte* element) = 0;
+  virtual base::Status range(const Tensor& out, double start, double step) = 0;
+  virtual base::Status draw(const Tensor& out, const Draw& numbers) = 0;
+  virtual base::Status cast(mv_dtype to, void* out, mv_dtype from, const void* in, size_t count) = 0;
+  virtual base::Status transpose(const Tensor& from, const Tensor& out) = 0;
+  virtual base::Status compute(const Elementwise& what, std::span<const Source> sources, const Tensor& out) = 0;
+  /// y += alpha * x for dense tensors of one shape, computed in `computed`.
+  virtual base::Status axpy(mv_dtype computed, double alpha, const Tensor& x, const Tensor& y) = 0;
+  virtual base::Status reduce(int op, const Tensor& of, const Split& split, const Tensor& result) = 0;
+  virtual base::Result<double> dot(const Tensor& a, const Tensor& b) = 0;
+  /// c = op(a) op(b) for matrices of f32 or f64, row-major: (rows, inner) and (inner, cols), or their transposes.
+  virtual base::Status matmul(const Tensor& a, const Tensor& b, int flags, const Tensor& c) = 0;
+
+  /// Row i of `out` = the sum of the rows from[starts[i]] .. from[starts[i + 1] - 1] of `in`, in this order; without
+  /// `starts`, row from[i]. Both have one dtype, and rows of `width` elements.
+  virtual base::Status take_rows(const Tensor& out, const Tensor& in, size_t width, std::span<const uint64_t> from,
+                                 std::span<const uint64_t> starts) = 0;
+  /// Row to[i] of `out` = row i of `in`.
+  virtual base::Status put_rows(const Tensor& out, const Tensor& in, size_t width, std::span<const uint64_t> to) = 0;
+  /// For each row whether it holds anything but zeros.
+  virtual base::Result<std::vector<uint8_t>> used_rows(const Tensor& in, size_t rows, size_t width) = 0;
+};
+
+/// The device of a tensor's memory; null: the host's memory.
+inline Device* device_of(const Tensor& tensor) { return tensor.block->device(); }
+/// Where results from a tensor are made: the memory of its device, or the heap.
+inline Allocator& home_of(const Tensor& tensor, Heap& heap) {
+  Device* const device = device_of(tensor);
+  return device != nullptr ? static_cast<Allocator&>(*device) : heap;
+}
+/// "the host" or "cuda:0"
+std::string place_of(const Tensor& tensor);
+/// MV_EINVAL, naming both places, unless both tensors are in the same one.
+base::Status same_place(const char* function, const Tensor& a, const Tensor& b);
+
+/// Copies bytes between two tensors' memory, wherever they are.
+base::Status copy_bytes(const Tensor& to, const std::byte* from, Device* source, size_t bytes);
+/// Copies bytes of a tensor's memory to the host.
+base::Status read_bytes(const Tensor& tensor, const std::byte* from, void* to, size_t bytes);
+/// Copies bytes of the host into a tensor's memory.
+base::Status write_bytes(const Tensor& tensor, std::byte* to, const void* from, size_t bytes);
+/// A copy of the same dtype and shape in other memory.
+base::Result<Tensor> move_to(Allocator& allocator, const Tensor& tensor);
+/// The tensor itself, or a copy in the host's memory of a device's tensor.
+base::Result<Tensor> on_host(const Tensor& tensor);
+
+}  // namespace mv::tensor

@@ -1,0 +1,305 @@
+"""Tensors on a device, by the emulation of a plug-in that DEVICE_EMULATION names: the results of the host, bit by bit; DLPack and
+__cuda_array_interface__; stores; errors."""
+
+import ctypes
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import polyverso
+from polyverso import Device, Tensor, capi
+
+EMULATION = os.environ.get("DEVICE_EMULATION")
+if not EMULATION:
+    pytest.skip("DEVICE_EMULATION names no plug-in: run this test through ctest", allow_module_level=True)
+os.environ["POLYVERSO_DEVICE_PLUGIN"] = EMULATION
+
+DTYPES = ("f32", "f64", "i64", "i32", "u8", "i8", "f16", "bf16")
+
+
+def bits(tensor):
+    """What a tensor holds, wherever it is: dtype, shape, and the bytes."""
+    if tensor.row_sparse:
+        ids, values = tensor.parts()
+        return (*bits(values), ids.to_list())
+    return tensor.dtype, tensor.shape, tensor.numpy().tobytes()
+
+
+def same(compute, *operands):
+    """compute() gives on the device what it gives on the host."""
+    host = compute(*(one.copy() for one in operands))
+    device = compute(*(one.to("cuda:0") for one in operands))
+    if isinstance(host, Tensor):
+        assert device.device == "cuda:0" and host.device == "cpu"
+        assert bits(device) == bits(host)
+    else:
+        assert device == host
+
+
+def numbers(dtype, seed, shape=(9, 70)):
+    return Tensor.uniform(shape, seed, 1, 100, dtype=dtype)
+
+
+def _assign(tensor, key, value):
+    tensor[key] = value
+    return tensor
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_function_of_tensors_gives_the_hosts_bits(dtype):
+    a, b, row = numbers(dtype, 1), numbers(dtype, 2), numbers(dtype, 3, (70,))
+    other = numbers("f16" if dtype != "f16" else "i32", 4)
+    for compute in (
+        lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b, lambda a, b: a == b, lambda a, b: a != b,
+        lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a > b, lambda a, b: a >= b, lambda a, b: a.minimum(b),
+        lambda a, b: a.maximum(b), lambda a, b: a.axpy(3, b), lambda a, b: a.assign(b), lambda a, b: a.dot(b), lambda a, b: a.close(b),
+        lambda a, b: a.equal(a),
+    ):
+        same(compute, a, b)
+        same(compute, a, other)
+    same(lambda a, row: a + row, a, row)
+    same(lambda a, row: row - a, a, row)
+    for compute in (
+        lambda a: 3 - a, lambda a: a * 2, lambda a: a / 4, lambda a: 7 / a, lambda a: a ** 2, lambda a: a >= 50, lambda a: -a, abs,
+        lambda a: a.sqrt(), lambda a: a.exp(), lambda a: a.log(), lambda a: a.transpose(), lambda a: a.reshape(-1, 7), lambda a: a.row(2),
+        lambda a: a.slice(1, 4), lambda a: a.take([8, 0, 0]), lambda a: a[3], lambda a: a[2:5], lambda a: a[3, 4], lambda a: a.copy(),
+        lambda a: a.fill(5), lambda a: a.cast("f64"), lambda a: a.cast("bf16"), lambda a: a.cast("i8"), lambda a: a.to_sparse(),
+        lambda a: a.get(3, 4), lambda a: a.to_list(), lambda a: a.sum().item(), lambda a: len(a), lambda a: float(a[0, 0]),
+        lambda a: a + [1.0] * 70, lambda a: a.__iadd__(a), lambda a: a.__imul__(3), lambda a: _assign(a, 1, 9),
+        lambda a: _assign(a, 1, [2.0] * 70),
+    ):
+        same(compute, a)
+    for axis in (None, 0, 1):
+        for name in ("sum", "mean", "min", "max", "argmin", "argmax", "norm"):
+            same(lambda a: getattr(a, name)(axis), a)
+    if dtype in ("f32", "f64"):
+        same(lambda a, b: a.matmul(b, transpose_b=True), a.cast("i32").cast(dtype), b.cast("i32").cast(dtype))
+    same(lambda values: Tensor.sparse([5, 1, 5], values, 8), numbers(dtype, 5, (3, 4)))
+    rows, more = Tensor.sparse([5, 1, 7], numbers(dtype, 5, (3, 4)), 8), Tensor.sparse([1, 2], numbers(dtype, 6, (2, 4)), 8)
+    for compute in (
+        lambda a, b: a + b, lambda a, b: a - b if dtype != "u8" else b, lambda a, b: a * 2, lambda a, b: a.to_dense(), lambda a, b: a.take([7, 2, 5]),
+        lambda a, b: a.axpy(2, b), lambda a, b: a.parts()[1], lambda a, b: b.to_dense().axpy(2, a),
+    ):
+        same(compute, rows, more)
+
+
+def test_constructors_make_tensors_on_a_device():
+    for make in (
+        lambda device: Tensor.zeros((2, 3), "f64", device), lambda device: Tensor.ones(4, device=device),
+        lambda device: Tensor.full((2, 2), 7, "i32", device=device), lambda device: Tensor.range(9, 1, 2, device=device),
+        lambda device: Tensor.uniform((5, 5), 42, device=device), lambda device: Tensor.normal(100, 42, 3, 2, device=device),
+        lambda device: Tensor.copy_of([[1, 2], [3, 4]], device=device), lambda device: Tensor.copy_of(np.arange(5), "f16", device=device),
+    ):
+        made = make("cuda:1")
+        assert made.device == "cuda:1" and made.info()["device"] == 1 and bits(made) == bits(make(None)) == bits(make("cpu"))
+        assert make(Device("gpu:1")).device == make(1).device == "cuda:1"
+    assert str(Tensor.ones(2, device="cuda")) == "f32 (2,) on cuda:0\n[1, 1]"
+    assert Tensor.copy_of(Tensor.ones(2, device="cuda:1")).device == "cuda:1"
+
+
+def test_tensors_move():
+    tensor = Tensor.range(6, device="cuda:0")
+    other = tensor.to("cuda:1")
+    assert other.device == "cuda:1" and bits(other) == bits(tensor)
+    other.fill(3)
+    assert tensor.to("cpu").to_list() == [0, 1, 2, 3, 4, 5]
+    tensor.assign(other)  # from device to device
+    assert tensor.to_list() == [3] * 6
+    restored = pickle.loads(pickle.dumps(tensor))
+    assert restored.device == "cpu" and restored.to_list() == [3] * 6
+    sparse = pickle.loads(pickle.dumps(tensor.reshape(2, 3).to_sparse()))
+    assert sparse.device == "cpu" and sparse.row_sparse
+    assert tensor.numpy().flags.writeable and tensor.numpy().base is not None
+
+
+def test_tensors_in_two_places_are_refused():
+    here, there, beyond = Tensor.ones(3), Tensor.ones(3, device="cuda:0"), Tensor.ones(3, device="cuda:1")
+    with pytest.raises(polyverso.Error, match=r"f32 \(3,\) is on cuda:0, f32 \(3,\) on cuda:1: copy one of them with tensor.to\(\)"):
+        there + beyond
+    with pytest.raises(polyverso.Error, match="is on the host"):
+        here += there
+    with pytest.raises(polyverso.Error, match=r"is on cuda:0: tensor.to\(\) copies it to the host"):
+        memoryview(there)
+    with pytest.raises(polyverso.Error, match="Tensor.zeros.*there is no cuda:7"):
+        Tensor.zeros(3, device="cuda:7")
+    with pytest.raises(polyverso.Error, match='"tpu:0" is not a device'):
+        Tensor.zeros(3, device="tpu:0")
+    with pytest.raises(polyverso.Error, match="free tensors"):
+        Tensor.zeros(1 << 50, device="cuda:0")
+    assert there.close(here)
+
+
+class DlTensor(ctypes.Structure):
+    """Of DLPack's ABI."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+def described(capsule):
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return DlTensor.from_address(pointer(capsule, b"dltensor"))
+
+
+def test_dlpack_describes_memory_of_a_device():
+    tensor = Tensor.range(6, dtype="f16", device="cuda:1").reshape(2, 3)
+    about = described(capsule := tensor.__dlpack__(stream=2))
+    assert (about.data, about.device_type, about.device_id) == (capi.mv_tensor_address(tensor), 2, 1) and tensor.__dlpack_device__() == (2, 1)
+    assert (about.ndim, about.code, about.bits, about.lanes) == (2, 2, 16, 1) and about.shape[:2] == [2, 3]
+    host = described(other := tensor.__dlpack__(dl_device=(1, 0)))  # a copy on the host
+    assert host.device_type == 1 and host.data != about.data
+    del capsule, other
+    with pytest.raises(BufferError, match="cuda:1"):
+        tensor.__dlpack__(dl_device=(1, 0), copy=False)
+    with pytest.raises(BufferError):
+        tensor.__dlpack__(dl_device=(2, 0))
+    copied = described(capsule := tensor.__dlpack__(copy=True, stream=-1))
+    assert copied.device_id == 1 and copied.data != capi.mv_tensor_address(tensor)
+    del capsule
+    with pytest.raises((BufferError, RuntimeError)):
+        np.from_dlpack(tensor)  # numpy needs the host's memory
+
+
+class Foreign:
+    """An array of another library on a device."""
+
+    def __init__(self, tensor):
+        self.tensor, self.streams = tensor, []
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, *, stream=None):
+        self.streams.append(stream)
+        return self.tensor.__dlpack__(stream=stream)
+
+
+def used(number=0):
+    about = Device(number).info()
+    return about["memory"] - about["unused"]
+
+
+def test_arrays_of_other_libraries_are_viewed_without_a_copy():
+    before = used()
+    array = Foreign(Tensor.range(6, device="cuda:0").reshape(2, 3))
+    for view in (Tensor.from_dlpack(array), Tensor.view(array)):
+        assert view.device == "cuda:0" and view.shape == (2, 3) and view.info()["is_lent"]
+        assert capi.mv_tensor_address(view) == capi.mv_tensor_address(array.tensor)
+    assert array.streams == [Device(0).stream] * 2
+    view.fill(4)
+    assert array.tensor.to_list() == [[4, 4, 4], [4, 4, 4]]
+    assert Tensor.copy_of(array, "f64").device == "cuda:0"
+    row = view.row(1)
+    del array
+    view.free()
+    assert row.to_list() == [4, 4, 4]  # the last tensor on the memory keeps its owner
+    del row, view
+    assert used() == before
+
+
+class OnlyCuda:
+    """An array with __cuda_array_interface__ alone."""
+
+    def __init__(self, tensor, **changes):
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, **changes}
+        self.tensor = tensor
+
+
+def test_the_cuda_array_interface():
+    tensor = Tensor.range(6, device="cuda:0").reshape(2, 3)
+    about = tensor.__cuda_array_interface__
+    assert about["shape"] == (2, 3) and about["typestr"] == "<f4" and about["data"] == (capi.mv_tensor_address(tensor), False)
+    assert about["version"] == 3 and about["strides"] is None and about["stream"] == Device(0).stream != 0
+    for without in (Tensor.ones(2), Tensor.ones(2, "bf16", device="cuda:0")):
+        assert not hasattr(without, "__cuda_array_interface__")
+    for changes in ({}, {"stream": None}, {"stream": 1}, {"strides": (12, 4)}):
+        view = Tensor.view(OnlyCuda(tensor, **changes))
+        view.fill(len(changes) + 5)
+        assert view.device == "cuda:0" and tensor.to_list() == view.to_list()
+    with pytest.raises(polyverso.Error, match="row-major"):
+        Tensor.view(OnlyCuda(tensor, strides=(4, 8)))
+    with pytest.raises(TypeError, match="<c8"):
+        Tensor.view(OnlyCuda(tensor, typestr="<c8"))
+
+
+def test_devices_and_their_streams():
+    assert Device.count() == 2 and str(Device("gpu:1")) == "cuda:1" and Device("cpu").number == capi.MV_HOST and Device(0) == Device("cuda")
+    assert Device(0).info()["name"] == "cuda:0"
+    own = Device(0).stream
+    Device(0).set_stream(1)
+    assert Device(0).stream == 1 and Tensor.ones(2, device=0).to_list() == [1, 1]
+    Device(0).follow(own)
+    Device(0).order(own)
+    Device(0).set_stream(0)
+    assert Device(0).stream == own
+    Device(0).wait()
+    with pytest.raises(polyverso.Error, match=r"device.wait\(\): there is no cuda:9"):
+        Device(9).wait()
+
+
+def test_stores_take_and_fill_tensors_of_devices():
+    with polyverso.kvstore.create("local") as kv:
+        kv.init("w", Tensor.zeros((2, 2), device="cuda:0"))
+        values = [Tensor.full((2, 2), 1, device="cuda:0"), Foreign(Tensor.full((2, 2), 2, device="cuda:1")), Tensor.ones((2, 2))]
+        kv.push("w", values)
+        kv.pull("w", out=values)
+        assert values[0].to_list() == values[1].tensor.to_list() == values[2].to_list() == [[4, 4], [4, 4]]
+        rows = Tensor.sparse([0, 2], Tensor.ones((2, 2)), 4).to("cuda:0")
+        kv.init("rows", rows)
+        out = Tensor.sparse([1], Tensor.ones((1, 2)), 4).to("cuda:1")
+        kv.row_sparse_pull("rows", out=out, row_ids=Tensor.range(3, dtype="i64", device="cuda:0"))
+        assert out.device == "cuda:1" and out.to_dense().to_list() == [[1, 1], [0, 0], [1, 1], [0, 0]]
+
+
+def test_tables_take_the_hosts_memory_only(node):
+    table = node.array(3)
+    with pytest.raises(polyverso.Error, match="CUDA device 0: copy it to the host"):
+        table.add(Tensor.ones(3, device="cuda:0"))
+    with pytest.raises(polyverso.Error, match="CUDA device 0"):
+        table.get(out=Foreign(Tensor.ones(3, device="cuda:0")))
+    table.add(Tensor.ones(3, device="cuda:0").to("cpu"))
+    assert table.get().tolist() == [1, 1, 1]
+
+
+def run(script, **environment):
+    """Runs a script that prints, in another process."""
+    given = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=given, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_what_is_missing_is_told():
+    script = """
+        from polyverso import Device, Error, Tensor
+        try:
+            Tensor.zeros(3, device="cuda:0")
+        except Error as error:
+            print(Device.count(), error, Tensor.ones(1).item())
+    """
+    assert "0 MV_ENOSYS: Tensor.zeros(): there are no devices in this process" in run(script, POLYVERSO_DEVICE_PLUGIN="/nowhere.so")
+    assert "no driver: install it; the CPU goes on 1.0" in run(script, POLYVERSO_EMULATION="driver=0")
+
+
+def test_a_forked_child_is_told():
+    script = """
+        import os
+        from polyverso import Device, Error, Tensor
+        tensor = Tensor.ones(3, device="cuda:0")
+        if os.fork() == 0:
+            try:
+                tensor.to_list()
+            except Error as error:
+                print(error, Device.count(), Tensor.ones(1).item(), flush=True)
+            os._exit(0)
+        os.wait()
+        print(tensor.to_list())
+    """
+    assert "spawn" in (said := run(script)) and said.startswith("MV_EFORK") and said.endswith("0 1.0\n[1.0, 1.0, 1.0]\n")

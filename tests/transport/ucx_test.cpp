@@ -238,6 +238,16 @@ void a_plug_in_that_does_not_work_says_what_to_install(void**) {
   assert_string_equal(plugin.value()->name, "ucx");
 }
 
+void another_version_is_not_connected(void**) {
+  auto fabric = transport::Fabric::open(transport::ucx_plugin().value(), true);
+  std::vector<std::byte> address(fabric.value()->address().begin(), fabric.value()->address().end());
+  std::memcpy(address.data(), "UCX 9.9.9", 10);
+  const auto line = fabric.value()->connect(address, nullptr);
+  assert_int_equal(line.status().code(), MV_EVERSION);
+  assert_says(line.status().text(), "the other one UCX 9.9.9");
+  assert_int_equal(fabric.value()->connect(std::span(address).first(10), nullptr).status().code(), MV_EVERSION);
+}
+
 void a_fabric_describes_itself(void**) {
   auto fabric = transport::Fabric::open(transport::ucx_plugin().value(), true);
   assert_true(fabric.ok());
@@ -274,6 +284,7 @@ int main() {
       cmocka_unit_test(the_end_of_a_peer_without_goodbye_is_noticed),
       cmocka_unit_test(a_message_without_the_token_is_not_heard),
       cmocka_unit_test(a_plug_in_that_does_not_work_says_what_to_install),
+      cmocka_unit_test(another_version_is_not_connected),
       cmocka_unit_test(a_fabric_describes_itself),
       cmocka_unit_test(blocks_of_registered_memory_are_kept),
   };

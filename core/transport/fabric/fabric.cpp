@@ -2,9 +2,12 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "base/module_file.hpp"
@@ -56,7 +59,24 @@ bool has_rdma_device() {
   return any;
 }
 
+namespace {
+
+/// UCX's thread and locks don't survive a fork.
+base::Status check_fork() {
+  static std::atomic<pid_t> opener{0};
+  pid_t first = 0;
+  const pid_t self = getpid();
+  if (opener.compare_exchange_strong(first, self) || first == self) return {};
+  return base::error(MV_ENOSYS,
+                     "UCX can't be used in process {}, a fork of {}, which has used it: start such processes afresh (Python: multiprocessing's "
+                     "\"spawn\"), or set transport=tcp (POLYVERSO_TRANSPORT) in them",
+                     self, first);
+}
+
+}  // namespace
+
 base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only) {
+  if (base::Status status = check_fork(); !status.ok()) return status;
   std::unique_ptr<Fabric> fabric(new Fabric(plugin));
   const auto check = [&](mv_status status) { return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin->name, plugin->error()); };
   const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0};
@@ -65,8 +85,10 @@ base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loo
   const void* address = nullptr;
   uint64_t bytes = 0;
   if (auto status = check(plugin->address(fabric->handle_, &address, &bytes)); !status.ok()) return status;
+  const auto* version = reinterpret_cast<const std::byte*>(fabric->about_.version);
+  fabric->address_.assign(version, version + sizeof fabric->about_.version);
   const auto* first = static_cast<const std::byte*>(address);
-  fabric->address_.assign(first, first + bytes);
+  fabric->address_.insert(fabric->address_.end(), first, first + bytes);
   return fabric;
 }
 
@@ -85,8 +107,13 @@ std::span<const mv_fabric_event> Fabric::progress() {
 }
 
 base::Result<mv_fabric_line> Fabric::connect(std::span<const std::byte> address, void* user) {
+  constexpr size_t kVersion = sizeof about_.version;
+  if (address.size() <= kVersion || std::memcmp(address.data(), about_.version, kVersion) != 0) {
+    const std::string other(reinterpret_cast<const char*>(address.data()), std::min(address.size(), kVersion));
+    return base::error(MV_EVERSION, "this process has {}, and the other one {}: install the same in both", about_.version, other.c_str());
+  }
   mv_fabric_line line = nullptr;
-  const mv_status status = plugin_->connect(handle_, address.data(), address.size(), user, &line);
+  const mv_status status = plugin_->connect(handle_, address.data() + kVersion, address.size() - kVersion, user, &line);
   if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
   return line;
 }

@@ -30,18 +30,22 @@ bool has_rdma_device();
 /// Loop thread only. Everything that it made must end before it.
 class Fabric {
  public:
+  /// MV_ENOSYS in a fork of a process that has opened one; or the plug-in's error.
   static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only);
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
   const mv_fabric_about& about() const { return about_; }
+  /// For connect() of a peer. Begins with the version of the communication library: two versions don't understand each
+  /// other's addresses.
   std::span<const std::byte> address() const { return address_; }
   int descriptor() const { return plugin_->descriptor(handle_); }
   bool arm() { return plugin_->arm(handle_) != 0; }
   /// Throws std::bad_alloc if events are lost. They stay until the next call.
   std::span<const mv_fabric_event> progress();
 
+  /// MV_EVERSION, MV_EUNREACHABLE.
   base::Result<mv_fabric_line> connect(std::span<const std::byte> address, void* user);
   void disconnect(mv_fabric_line line) { plugin_->disconnect(handle_, line); }
   /// See mv_fabric_plugin::send. True if it has ended.

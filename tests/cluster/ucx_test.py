@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import time
 
@@ -148,6 +149,33 @@ def test_a_killed_worker_is_noticed(cluster, networks):
         _, ending = node.hear_attempt(SOON)
         assert ending.startswith("PeerError") and "worker 2" in ending, ending
         node.hear_attempt()
+        node.ends()
+
+
+@pytest.mark.parametrize("call", ["table.add(np.ones(300_000))", "table.get()"])
+def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, networks, call):
+    job = cluster(2, 1, heartbeat_timeout_ms=1000, transport="ucx")
+    nodes = [job.python(rank, f"""
+node = pv.init()
+table = node.array(300_000, name="weights")
+say("up")
+wait_for_word()
+attempt(lambda: {call})
+attempt(node.shutdown)
+""") for rank in range(2)]
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    server.kill(signal.SIGSTOP)
+    stopped = time.monotonic()
+    for node in nodes:
+        node.tell("go on")
+    for node in nodes:
+        _, ending = node.hear_attempt(5)
+        assert ending.startswith("PeerError") and "server 0" in ending, ending
+        assert 0.8 < time.monotonic() - stopped < 3
+    for node in nodes:
+        node.hear_attempt(5)
         node.ends()
 
 

@@ -21,6 +21,9 @@ set(CPACK_THREADS 1)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_COMPONENTS_ALL lib dev tools python3 perl lua)
+if(POLYVERSO_UCX)
+  list(APPEND CPACK_COMPONENTS_ALL ucx)
+endif()
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${POLYVERSO_DEBIAN_REVISION})
 set(CPACK_DEBIAN_PACKAGE_SOURCE polyverso)
@@ -73,6 +76,11 @@ set(library "libpolyverso0 (= ${debian_version})")
 debian_package(lib libpolyverso0 libs "model parameters shared between processes (library)"
   "${about} the library, and libmultiverso.so with the C functions
 of Multiverso.")
+if(POLYVERSO_UCX)
+  debian_package(ucx libpolyverso-ucx libs "model parameters shared between processes (UCX)"
+    "${about} the plug-in by which messages go over InfiniBand,
+RoCE and other networks of UCX (transport=ucx)." ${library})
+endif()
 debian_package(dev libpolyverso-dev libdevel "model parameters shared between processes (headers)"
   "${about} the headers for C and C++, and the files of pkg-config
 and CMake." ${library})

@@ -1,6 +1,6 @@
 # The files of `cmake --install` besides the command (tools/) and the languages' modules (swig/): the header, the library, and the two ways
 # to find them, pkg-config and find_package(polyverso CONFIG). The installed tree is relocatable. Each file belongs to one of the components
-# lib, dev, tools, env, python3, perl and lua (cmake --install build --component lib); cmake/debian.cmake makes a package of each.
+# lib, ucx, dev, tools, env, python3, perl and lua (cmake --install build --component lib); cmake/debian.cmake makes a package of each.
 include(CMakePackageConfigHelpers)
 
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
@@ -8,6 +8,9 @@ install(DIRECTORY capi/include/polyverso DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 install(TARGETS polyverso_http LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)  # the library looks for it in its own folder
 if(POLYVERSO_TLS)
   install(TARGETS polyverso_tls LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib)
+endif()
+if(POLYVERSO_UCX)
+  install(TARGETS polyverso_ucx LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ucx)
 endif()
 install(TARGETS polyverso EXPORT polyverso-targets LIBRARY COMPONENT lib NAMELINK_COMPONENT dev INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

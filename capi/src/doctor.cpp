@@ -33,6 +33,7 @@ void examine_machine(DoctorReport& report) {
   append(report, doctor::examine_processors(report.settings));
   append(report, doctor::examine_memory(report.settings));
   append(report, doctor::examine_network(report.settings));
+  append(report, doctor::examine_transports(report.settings));
 }
 
 void examine_way_to_master(DoctorReport& report, bool asked_for) {

@@ -70,7 +70,7 @@ constexpr SettingChoice kRoles[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
     {"scheduler", runtime::kRoleScheduler}};
 constexpr SettingChoice kTlsModes[] = {{"auto", 0}, {"off", 1}, {"psk", 2}, {"mutual", 3}};
-constexpr SettingChoice kTransports[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
+constexpr SettingChoice kTransports[] = {{"auto", 0}, {"shm", 1}, {"tcp", 2}, {"ucx", 3}, {"inproc", 4}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
   for (size_t i = 0; i < choices.size(); ++i) choices[i] = {kLauncherWords[i], static_cast<int64_t>(i)};

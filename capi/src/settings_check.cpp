@@ -82,6 +82,20 @@ base::Status check_tls(const runtime::Settings& settings) {
   return {};
 }
 
+/// UCX does not encrypt.
+base::Status check_transport(const runtime::Settings& settings) {
+  if (settings.transport != "ucx" || settings.tls == "off") return {};
+  constexpr const char* kTodo = "set tls=off (POLYVERSO_TLS) if the network is closed or encrypted already, or leave transport (POLYVERSO_TRANSPORT) unset";
+  if (settings.tls != "auto")
+    return base::error(MV_EINVAL, "transport=ucx does not encrypt, and tls={} demands it: {}", settings.tls, kTodo);
+  for (const auto& [key, value] : {std::pair("bind", &settings.bind), std::pair("master", &settings.master), std::pair("advertise", &settings.advertise)}) {
+    const auto address = split_address(*value);
+    if (address && !is_loopback_host(address->host))
+      return base::error(MV_EINVAL, "transport=ucx does not encrypt, and {}={} is beyond this machine's loopback: {}", key, *value, kTodo);
+  }
+  return {};
+}
+
 base::Status check_costs(const std::string& text) {
   const auto costs = collective::read_costs(text);
   return costs.ok() ? base::Status() : base::error(MV_EINVAL, "collective_costs=\"{}\": {}", text, costs.status().text());
@@ -111,7 +125,9 @@ base::Status check_cluster(const runtime::Settings& settings) {
         "processes with \"polyverso run -n {}\"",
         settings.nodes, settings.nodes);
   }
-  return settings.transport == "inproc" ? base::Status() : check_addresses(settings);
+  if (settings.transport == "inproc") return {};
+  if (auto status = check_addresses(settings); !status.ok()) return status;
+  return check_transport(settings);
 }
 
 }  // namespace mv::capi

@@ -8,8 +8,8 @@
 namespace mv::base {
 
 /// The transport that carries a message.
-enum class TransportKind : uint8_t { kInproc, kShm, kTcp };
-inline constexpr std::array<const char*, 3> kTransportNames = {"inproc", "shm", "tcp"};
+enum class TransportKind : uint8_t { kInproc, kShm, kTcp, kUcx };
+inline constexpr std::array<const char*, 4> kTransportNames = {"inproc", "shm", "tcp", "ucx"};
 
 /// A count of messages, and of their bytes with headers and padding.
 struct Flow {

@@ -11,6 +11,7 @@ constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
 
 /// The remedy for TCP to a process that may be on this machine.
 const char* todo_for_tcp(const PeerReport& peer) {
+  if (peer.why_not_shm.starts_with("not by UCX")) return "set transport=ucx (POLYVERSO_TRANSPORT) in all processes, and the same UCX_TLS and UCX_NET_DEVICES";
   if (peer.why_not_shm == "transport=tcp") return "leave transport (POLYVERSO_TRANSPORT) unset to use shared memory";
   return "start both as the same user and in one network namespace (containers: --network=host, or one pod), and with "
          "transport unset on both";
@@ -25,6 +26,8 @@ void judge_way(const PeerReport& peer, const std::string& who, Findings& finding
   const std::string way =
       fmt::format("{}: by {}{}{}, round trip {}", describe(peer), name_of(peer.transport), peer.cipher.empty() ? "" : ", encrypted by ", peer.cipher,
                   micros(peer.round_trip));
+  if (peer.transport == base::TransportKind::kTcp && peer.why_not_shm.starts_with("not by UCX"))
+    return findings.note(who, fmt::format("{}; {}", way, peer.why_not_shm), todo_for_tcp(peer));
   if (peer.transport == base::TransportKind::kTcp && peer.same_host)
     return findings.note(who, fmt::format("{}; no shared memory: {}", way, why_not_shm(peer)),
                          todo_for_tcp(peer));
@@ -67,6 +70,7 @@ const char* name_of_role(int32_t role) {
 
 std::string why_not_shm(const PeerReport& peer) {
   if (peer.transport != base::TransportKind::kTcp) return {};
+  if (peer.why_not_shm.starts_with("not by UCX")) return peer.why_not_shm;
   if (!peer.same_host) return "it is on another machine, " + peer.host;
   if (peer.why_not_shm == "transport=tcp") return "transport=tcp is set here";
   const std::string told = peer.why_not_shm.empty() ? "it did not connect that way" : peer.why_not_shm;

@@ -8,7 +8,7 @@
 
 namespace mv::doctor {
 
-/// "inproc", "shm", "tcp" or "none".
+/// "inproc", "shm", "tcp", "ucx" or "none".
 const char* name_of(const std::optional<base::TransportKind>& transport);
 /// "here", "finished" or "lost".
 const char* name_of(api::PeerReport::State state);

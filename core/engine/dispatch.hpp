@@ -110,6 +110,9 @@ inline constexpr Entry kEntries[] = {
     {ChannelAsk, {Engine::kChannels, kRequest, Sender::kMember}},
     {ChannelPart, {Engine::kChannels, kRequest, Sender::kMember}},
 
+    // the transports' own
+    {FabricLine, {Engine::kNone, kRequest, Sender::kNobody}},
+
     // gossip, which has no cluster
     {Fetch, {Engine::kNone, kRequest, Sender::kNobody}},
     {Fetched, {Engine::kNone, kRequest, Sender::kNobody}},

@@ -1,6 +1,8 @@
 #include "runtime/router.hpp"
 
 #include "base/log.hpp"
+#include "runtime/transports.hpp"
+#include "transport/fabric/fabric_transport.hpp"
 #include "transport/faulty/faulty.hpp"
 #include "transport/inproc/inproc.hpp"
 #include "transport/tcp/tcp.hpp"
@@ -38,14 +40,14 @@ uint16_t table_of(const wire::Message& message) {
 /// Records which transport the events of a peer come by, and passes them on.
 class Router::Tap : public base::LinkEvents {
  public:
-  Tap(Router& router, transport::Transport& transport, base::LinkEvents& events) : router_(router), transport_(transport), kind_(router.kind_of(transport)), events_(events) {}
+  Tap(Router& router, transport::Transport& transport, base::LinkEvents& events) : router_(router), transport_(transport), events_(events) {}
 
   void on_connected(base::Peer peer, const std::string& address) override { router_.base_connected(transport_, peer, address); }
   void on_observer(base::Peer peer) override { router_.observer_came(transport_, peer); }
   void on_dial_failed(const std::string& address, const base::Status& why) override { events_.on_dial_failed(address, why); }
   void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
   void on_part(base::Peer from) override { events_.on_part(from); }
-  void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(kind_, from, bytes); }
+  void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(router_.kind_of(transport_, from), from, bytes); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     if (!router_.trace_.on()) return events_.on_message(from, message, payload);
     base::TraceEvent event = event_of(from, message);
@@ -81,7 +83,6 @@ class Router::Tap : public base::LinkEvents {
   }
 
   transport::Transport& transport_;
-  const base::TransportKind kind_;
   base::LinkEvents& events_;
   std::unordered_map<base::Peer, uint64_t> began_;  // ticks of the headers whose payloads are arriving
 };
@@ -102,29 +103,7 @@ base::Result<std::unique_ptr<Router>> Router::make(transport::Loop& loop, const 
   router->inproc_ = std::make_unique<transport::InprocTransport>(loop, self);
   const bool alone = settings.nodes == 1;
   if (settings.transport == "inproc" || (alone && settings.listen_fd < 0)) return router;  // alone, but observable under `polyverso run`
-  transport::TcpOptions options;
-  options.self = self;
-  options.secret = settings.secret;
-  options.fences_lost = fencing == Fencing::kLost;
-  options.tls = settings.tls_settings();
-  auto tcp = std::make_unique<transport::TcpTransport>(loop, options);
-  if (options.tls.mode == transport::TlsMode::kPsk || options.tls.mode == transport::TlsMode::kMutual) {
-    if (const base::Status ready = tcp->prepare_tls(); !ready.ok()) return ready;
-  }
-  router->tcp_transport_ = tcp.get();
-  router->tcp_ = std::move(tcp);
-  if (settings.transport != "tcp" && !alone) {
-    transport::ShmOptions shm;
-    shm.self = self;
-    shm.secret = settings.secret;
-    auto transport = std::make_unique<transport::ShmTransport>(loop, std::move(shm));
-    router->shm_transport_ = transport.get();
-    router->shm_ = std::move(transport);
-    router->shm_transport_->set_admission([r = router.get()](base::Peer peer) {
-      const auto path = r->paths_.find(peer);
-      return path != r->paths_.end() && !path->second.observer;
-    });
-  }
+  if (base::Status status = router->make_tcp(settings, fencing); !status.ok()) return status;
   if (settings.faults.empty()) return router;
   const auto faults = transport::parse_faults(settings.faults);
   if (!faults.ok()) return faults.status();
@@ -132,6 +111,53 @@ base::Result<std::unique_ptr<Router>> Router::make(transport::Loop& loop, const 
   for (auto* transport : {&router->tcp_, &router->shm_})
     if (*transport != nullptr) *transport = std::make_unique<transport::FaultyTransport>(loop, std::move(*transport), faults.value());
   return router;
+}
+
+/// TCP or, around it, UCX; and shared memory.
+base::Status Router::make_tcp(const Settings& settings, Fencing fencing) {
+  transport::TcpOptions options;
+  options.self = self_;
+  options.secret = settings.secret;
+  options.fences_lost = fencing == Fencing::kLost;
+  options.tls = settings.tls_settings();
+  const bool alone = settings.nodes == 1, of_gossip = fencing == Fencing::kClosed;
+  const TransportChoice choice = choose_transports(settings);
+  choice_ = choice.reason;
+  if (choice.ucx && !alone && !of_gossip) {
+    auto fabric = open_ucx(settings);
+    if (!fabric.ok() && settings.transport == "ucx") return fabric.status();
+    if (fabric.ok()) {
+      auto transport = std::make_unique<transport::FabricTransport>(loop_, options, std::move(fabric).value());
+      if (!transport->ok()) return base::error(MV_ESYSTEM, "can't watch UCX's descriptor");
+      fabric_transport_ = transport.get();
+      tcp_transport_ = &transport->tcp();
+      tcp_ = std::move(transport);
+    } else {
+      choice_ = fmt::format("{}, but it does not work: {}", choice.reason, fabric.status().text());
+      base::log_warn("{}", choice_);
+    }
+  }
+  if (tcp_ == nullptr) {
+    auto tcp = std::make_unique<transport::TcpTransport>(loop_, options);
+    tcp_transport_ = tcp.get();
+    tcp_ = std::move(tcp);
+  }
+  if (choice.shm && !alone) make_shm(settings);
+  if (options.tls.mode != transport::TlsMode::kPsk && options.tls.mode != transport::TlsMode::kMutual) return {};
+  return tcp_transport_->prepare_tls();
+}
+
+void Router::make_shm(const Settings& settings) {
+  transport::ShmOptions shm;
+  shm.self = self_;
+  shm.secret = settings.secret;
+  auto transport = std::make_unique<transport::ShmTransport>(loop_, std::move(shm));
+  shm_transport_ = transport.get();
+  shm_ = std::move(transport);
+  shm_transport_->set_admission([this](base::Peer peer) {
+    const auto path = paths_.find(peer);
+    return path != paths_.end() && !path->second.observer;
+  });
 }
 
 Router::Router(transport::Loop& loop, base::Peer self, base::TraceRing& trace) : loop_(loop), self_(self), trace_(trace) { traffic_[self]; }
@@ -181,8 +207,10 @@ void Router::listen_in_shm() {
 
 void Router::dial(const std::string& address) { transport_to(address).dial(address); }
 
-base::TransportKind Router::kind_of(const transport::Transport& transport) const {
-  return &transport == shm_.get() ? base::TransportKind::kShm : &transport == tcp_.get() ? base::TransportKind::kTcp : base::TransportKind::kInproc;
+base::TransportKind Router::kind_of(const transport::Transport& transport, base::Peer peer) const {
+  if (&transport == shm_.get()) return base::TransportKind::kShm;
+  if (&transport != tcp_.get()) return base::TransportKind::kInproc;
+  return fabric_transport_ != nullptr && fabric_transport_->carries(peer) ? base::TransportKind::kUcx : base::TransportKind::kTcp;
 }
 
 void Router::send(base::Peer to, const base::Frame& frame) {
@@ -194,7 +222,7 @@ void Router::send(base::Peer to, const base::Frame& frame) {
   if (found == paths_.end()) return;
   const Path& path = found->second;
   transport::Transport& transport = path.shm ? *shm_ : *path.base;
-  flow(path.traffic->sent, kind_of(transport)).count(bytes_of(frame));
+  flow(path.traffic->sent, kind_of(transport, to)).count(bytes_of(frame));
   send_by(transport, to, frame);
 }
 
@@ -229,9 +257,14 @@ std::optional<Router::PathInfo> Router::path_to(base::Peer peer) const {
   if (found == paths_.end()) return std::nullopt;
   const Path& path = found->second;
   if (path.shm) return PathInfo{base::TransportKind::kShm, "", ""};
-  const base::TransportKind by = kind_of(*path.base);
+  const base::TransportKind by = kind_of(*path.base, peer);
   const std::string cipher = by == base::TransportKind::kTcp ? tcp_transport_->cipher_of(peer) : "";
-  return PathInfo{by, shm_ == nullptr ? "transport=tcp" : path.why_not_shm, cipher};
+  return PathInfo{by, by == base::TransportKind::kTcp ? why_not(path, peer) : "", cipher};
+}
+
+std::string Router::why_not(const Path& path, base::Peer peer) const {
+  if (fabric_transport_ != nullptr) return "not by UCX: " + fabric_transport_->why_not(peer);
+  return shm_ == nullptr ? "transport=tcp" : path.why_not_shm;
 }
 
 uint64_t Router::refused() const { return refused_; }

@@ -15,6 +15,7 @@
 #include "transport/transport.hpp"
 
 namespace mv::transport {
+class FabricTransport;
 class TcpTransport;
 }
 
@@ -22,7 +23,8 @@ namespace mv::runtime {
 
 /// The node itself and "inproc:" addresses are reached within the process, other peers over TCP. If a peer turns out to
 /// be on this machine (its node answers in shared memory), messages take that path, and the TCP connection reports the
-/// peer's end. If the path breaks, TCP takes over again. With faults (Settings::faults), everything except a node's
+/// peer's end. If the path breaks, TCP takes over again. runtime/transports.hpp decides about shared memory, and about
+/// UCX, which takes the place of TCP (transport/fabric). With faults (Settings::faults), everything except a node's
 /// path to itself goes through transport/faulty. Loop thread only; make() and listen(): before the loop starts.
 class Router final : public base::Link {
  public:
@@ -40,11 +42,13 @@ class Router final : public base::Link {
   void introduce_as(const std::string& address);
   /// Says goodbye to all peers; `stopped` runs on the loop once everything is sent and closed.
   void stop(std::function<void()> stopped);
+  /// The transports that this node uses, and why.
+  const std::string& choice() const { return choice_; }
   /// Whether messages may get lost while the connection stays up.
   bool lossy() const { return lossy_; }
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shm() const { return shm_transport_; }
-  /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP. `cipher`: by
+  /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP, and not by shared memory or UCX. `cipher`: by
   /// which they are encrypted, or empty.
   struct PathInfo {
     base::TransportKind by;
@@ -82,7 +86,10 @@ class Router final : public base::Link {
 
   Router(transport::Loop& loop, base::Peer self, base::TraceRing& trace);
   transport::Transport& transport_to(const std::string& address) const;
-  base::TransportKind kind_of(const transport::Transport& transport) const;
+  base::TransportKind kind_of(const transport::Transport& transport, base::Peer peer) const;
+  std::string why_not(const Path& path, base::Peer peer) const;
+  base::Status make_tcp(const Settings& settings, Fencing fencing);
+  void make_shm(const Settings& settings);
   void arrived(base::TransportKind by, base::Peer from, size_t bytes);
   void send_by(transport::Transport& transport, base::Peer to, const base::Frame& frame);
   void listen_in_shm();
@@ -101,7 +108,9 @@ class Router final : public base::Link {
   bool listens_in_shm_ = false, told_of_shm_ = false;
   std::unique_ptr<transport::Transport> inproc_, tcp_, shm_;
   transport::TcpTransport* tcp_transport_ = nullptr;  // tcp_, or the transport that it wraps
+  transport::FabricTransport* fabric_transport_ = nullptr;  // around tcp_transport_, or null
   transport::ShmTransport* shm_transport_ = nullptr;  // likewise for shm_
+  std::string choice_;
   std::function<void(base::Peer)> on_shm_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;

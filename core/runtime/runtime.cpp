@@ -36,6 +36,7 @@ base::Result<collective::Basis> basis_of(const Settings& settings) {
   auto costs = collective::read_costs(settings.collective_costs);
   if (!costs.ok()) return costs.status();
   const base::TransportKind beside = settings.transport == "tcp"      ? base::TransportKind::kTcp
+                                : settings.transport == "ucx"    ? base::TransportKind::kUcx
                                 : settings.transport == "inproc" ? base::TransportKind::kInproc
                                                           : base::TransportKind::kShm;
   return collective::Basis{costs.value(), beside};
@@ -96,6 +97,7 @@ base::Status Runtime::set_up() {
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
   member_->groups().choose_by(basis.value());
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
+  member_->status().set_transports(router_->choice());
   member_->status().set_paths([this](base::Peer peer) { return path_to_peer(peer); });
   if (watched_) member_->take_times(trace_);
   if (watched_) loop_.keep_time();

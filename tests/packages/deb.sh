@@ -1,5 +1,5 @@
 #!/bin/bash
-# artefact: libpolyverso0_*.deb libpolyverso-dev_*.deb polyverso-tools_*.deb python3-polyverso_*.deb libpolyverso-perl_*.deb lua-polyverso_*.deb
+# artefact: libpolyverso0_*.deb libpolyverso-dev_*.deb polyverso-tools_*.deb libpolyverso-ucx_*.deb python3-polyverso_*.deb libpolyverso-perl_*.deb lua-polyverso_*.deb
 # Checks the Debian packages by lintian, installs them by apt in a minimal Debian made for it, and runs there, without a source tree's build:
 # the programs of README.md, the demo, C and C++ programs by pkg-config and find_package, and the tests of each language.
 #   deb.sh [--keep]     --keep: keep the scratch folder. Takes root
@@ -55,6 +55,10 @@ done
 check "two processes" inside 'cd /tmp && polyverso run -n 2 --metrics 0 -- python3 -c "
 import polyverso
 with polyverso.init() as node: assert node.size == 2"'
+
+check "two processes by UCX" inside 'cd /tmp && polyverso run -n 2 --set transport=ucx -- python3 -c "
+import polyverso
+with polyverso.init() as node: assert [peer[\"transport\"] for peer in node.doctor()[\"peers\"]] == [\"ucx\"]"'
 
 needed="gcc g++ libc6-dev cmake ninja-build pkg-config python3-matplotlib python3-pytest python3-yaml lua-busted"
 check "what programs and tests need" inside "$apt install $needed"

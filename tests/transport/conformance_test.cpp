@@ -1,5 +1,5 @@
-// The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, tls, shm, inproc or
-// faulty.
+// The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, tls, shm, inproc,
+// ucx or faulty.
 
 #include <cstring>
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "cmocka.hpp"
 #include "node.hpp"
+#include "transport/fabric/fabric_transport.hpp"
 #include "transport/tcp/receiver.hpp"
 
 namespace {
@@ -32,9 +33,16 @@ void assert_no_violations(Pair& pair) {
   assert_no_violations(*pair.b);
 }
 
+bool goes_by_ucx(Node& node, Peer peer) {
+  bool does = false;
+  node.run([&] { does = static_cast<transport::FabricTransport&>(node.transport()).carries(peer); });
+  return does;
+}
+
 void a_dial_connects_both_sides(void**) {
   Pair pair(transport_kind);
   assert_true(pair.connected);
+  if (transport_kind == Kind::kUcx) assert_true(goes_by_ucx(*pair.a, 22) && goes_by_ucx(*pair.b, 11));  // not by TCP, as a pair without it
   assert_string_equal(pair.b->record().connected[0].second.c_str(), pair.address.c_str());
   assert_no_violations(pair);
 }
@@ -297,7 +305,7 @@ void sending_to_a_stranger_is_harmless(void**) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}, {"tls", Kind::kTls}};
+  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}, {"tls", Kind::kTls}, {"ucx", Kind::kUcx}};
   const auto kind = kKinds.find(argc == 2 ? argv[1] : "");
   if (kind == kKinds.end()) return 2;
   transport_kind = kind->second;

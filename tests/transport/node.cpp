@@ -6,12 +6,25 @@
 #include <atomic>
 #include <cstring>
 
+#include "transport/fabric/fabric_transport.hpp"
 #include "transport/faulty/faulty.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::test {
 
 namespace {
+
+std::unique_ptr<transport::Transport> make_ucx(transport::Loop& loop, const transport::TcpOptions& options) {
+  const auto plugin = transport::ucx_plugin();
+  auto fabric = plugin.ok() ? transport::Fabric::open(plugin.value(), /*loopback_only=*/true) : plugin.status();
+  if (!fabric.ok()) {
+    std::fprintf(stderr, "%s\n", fabric.status().text().c_str());
+    std::exit(1);
+  }
+  auto made = std::make_unique<transport::FabricTransport>(loop, options, std::move(fabric).value());
+  if (!made->ok()) std::abort();
+  return made;
+}
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, transport::Loop& loop, const transport::TcpOptions& options) {
   if (kind == Kind::kInproc) return std::make_unique<transport::InprocTransport>(loop, options.self);
@@ -25,6 +38,7 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, transport::Loop&
     shm.version_max = options.version_max;
     return std::make_unique<transport::ShmTransport>(loop, std::move(shm));
   }
+  if (kind == Kind::kUcx) return make_ucx(loop, options);
   transport::TcpOptions of_tcp = options;
   if (kind == Kind::kTls && of_tcp.tls.mode == transport::TlsMode::kAuto) of_tcp.tls.mode = transport::TlsMode::kPsk;
   auto tcp = std::make_unique<transport::TcpTransport>(loop, of_tcp);

@@ -68,6 +68,7 @@ void a_report_arrives_as_it_was(void**) {
   report.uptime = 90s;
   report.in_flight = 5;
   report.metrics = "127.0.0.1:9100";
+  report.choice = "transport=tcp: also within a machine";
   report.peers.push_back({2, {"tcp", 10, 20, "TLS_AES_128_GCM_SHA256"}, 1.5, 2.5, 3s});
   report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
   report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::Part{10, 640}});
@@ -84,6 +85,7 @@ void a_report_arrives_as_it_was(void**) {
               got.groups[0].broken == "worker 0 is lost");
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
+  assert_string_equal(got.choice.c_str(), "transport=tcp: also within a machine");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
   assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].path.transport == "tcp" &&
               got.peers[0].path.sent == 10 && got.peers[0].path.received == 20 && got.peers[0].path.cipher == "TLS_AES_128_GCM_SHA256" && got.peers[0].send_rate == 1.5 &&
@@ -152,6 +154,18 @@ void a_missing_answer_without_a_gates_reason_is_reported(void**) {
   const auto waits = status::waits_of(overview);
   assert_int_equal(waits.size(), 2);
   assert_true(has(status::to_text(overview), "worker 1 waits 3.0 s in a call on \"a\" for worker 2 (has not answered"));
+}
+
+void the_choice_of_transports_is_shown_once_or_with_its_ranks(void**) {
+  status::Overview overview = three();
+  for (base::Peer peer : {1, 2, 3}) overview.reports[peer].choice = "auto: by itself";
+  assert_true(has(status::to_text(overview), "\ntransports: auto: by itself\n"));
+  overview.reports[3].choice = "transport=ucx: also within a machine";
+  const std::string text = status::to_text(overview);
+  assert_true(has(text, "\ntransports of rank 0, 1: auto: by itself\n"));
+  assert_true(has(text, "\ntransports of rank 2: transport=ucx: also within a machine\n"));
+  const auto json = nlohmann::json::parse(status::to_json(overview));
+  assert_true(json["members"][2]["transport_choice"] == "transport=ucx: also within a machine");
 }
 
 void groups_are_shown_with_their_ranks_and_waiters(void**) {
@@ -350,6 +364,7 @@ int main() {
       cmocka_unit_test(rates_that_are_no_numbers_become_zero),
       cmocka_unit_test(a_wait_at_several_servers_is_one_line_with_all_names),
       cmocka_unit_test(a_missing_answer_without_a_gates_reason_is_reported),
+      cmocka_unit_test(the_choice_of_transports_is_shown_once_or_with_its_ranks),
       cmocka_unit_test(groups_are_shown_with_their_ranks_and_waiters),
       cmocka_unit_test(the_silent_the_lost_and_the_finished_are_shown_so),
       cmocka_unit_test(a_workers_own_report_overrides_a_servers),

@@ -1,5 +1,6 @@
 #include "doctor/tuning.hpp"
 
+#include <dlfcn.h>
 #include <polyverso/polyverso.h>
 #include <unistd.h>
 #include <uv.h>
@@ -118,6 +119,15 @@ Json measure_processes(int workers, const char* transport) {
   return message.read();
 }
 
+/// Whether the plug-in for UCX is installed beside the library, or named.
+bool has_ucx() {
+  if (std::getenv("POLYVERSO_UCX_PLUGIN") != nullptr) return true;
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&mv_doctor_text), &library) == 0 || library.dli_fname == nullptr) return false;
+  const std::string file = library.dli_fname;
+  return access((file.substr(0, file.rfind('/') + 1) + "libpolyverso-ucx.so").c_str(), R_OK) == 0;
+}
+
 Json measure_machine(int workers) {
   Json report;
   say_step(fmt::format("inproc: {} nodes in this process", workers));
@@ -126,6 +136,9 @@ Json measure_machine(int workers) {
   merge(report, measure_processes(workers, "auto"));
   say_step(fmt::format("tcp: {} processes, messages over TCP on loopback", workers));
   merge(report, measure_processes(workers, "tcp"));
+  if (!has_ucx()) return report;
+  say_step(fmt::format("ucx: {} processes, messages by UCX on loopback", workers));
+  merge(report, measure_processes(workers, "ucx"));
   return report;
 }
 

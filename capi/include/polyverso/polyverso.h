@@ -139,7 +139,8 @@ typedef struct mv_init_options {
   const char *secret;           /**< shared by the cluster; required beyond loopback, and between users; also
                                      the key of encryption: `tls` in mv_init_text() */
   const char *transport;        /**< permitted transports: "auto" (default; shared memory within a machine, TCP
-                                     beyond), "tcp" or "inproc" */
+                                     beyond, UCX where there is an RDMA device and tls=off), "shm" (as auto, but never
+                                     UCX), "tcp", "ucx" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7", applied to all
                                      messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */

@@ -173,7 +173,11 @@ class Tuner {
         if (a == self && transport.beside) transport.why_not_shm = why[b];
         tuning.transports.push_back(std::move(transport));
       }
-    tuning.between = tuning.hosts > 1 ? base::TransportKind::kTcp : tuning.basis.beside;
+    tuning.between = tuning.basis.beside;
+    if (tuning.hosts > 1) {
+      const bool by_ucx = std::any_of(tuning.transports.begin(), tuning.transports.end(), [](const TransportTuning& other) { return other.transport == base::TransportKind::kUcx; });
+      tuning.between = by_ucx ? base::TransportKind::kUcx : base::TransportKind::kTcp;
+    }
     return {};
   }
 

@@ -87,6 +87,7 @@ Group::~Group() { forget(); }
 void Group::choose_by(const Basis& basis) {
   setting_.costs = basis.costs;
   setting_.layout.beside = basis.beside;
+  if (basis.beside == base::TransportKind::kUcx) setting_.layout.between = base::TransportKind::kUcx;
 }
 
 void Group::forget() {

@@ -246,6 +246,7 @@ Report Inquirer::report(bool live) const {
   report.phase = cluster_.phase();
   report.uptime = clock_.now() - started_;
   report.metrics = metrics_;
+  report.choice = choice_;
   report.in_flight = client_.in_flight();
   report.peers = peers();
   if (live && cluster_.view().members.size() > kMostMembersWithPairs) shorten_peers(report);

@@ -51,6 +51,8 @@ class Inquirer {
   void start();
   /// Sets the source of transports and byte counts of the peers. Without it, reports contain no peers.
   void set_paths(Paths paths) { paths_ = std::move(paths); }
+  /// Sets the transports of this node, and why it has these.
+  void set_transports(std::string choice) { choice_ = std::move(choice); }
   /// Sets the address where this node serves its metrics over HTTP.
   void set_metrics(std::string address) { metrics_ = std::move(address); }
 
@@ -140,7 +142,7 @@ class Inquirer {
   const table::Commands& commands_;
   const collective::Groups& groups_;
   Paths paths_;
-  std::string metrics_;
+  std::string metrics_, choice_;
   ReportedNumbers reported_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;

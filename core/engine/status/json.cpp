@@ -65,6 +65,7 @@ void write_report(JsonWriter& json, const Report& report) {
   json.field("phase", report.phase);
   json.field("uptime_seconds", seconds(report.uptime));
   json.field("metrics", text_or_null(report.metrics));
+  json.field("transport_choice", report.choice);
   json.field("in_flight_bytes", report.in_flight);
   write_traffic(json, total_of(report));
   json.field("left_out", report.left_out);

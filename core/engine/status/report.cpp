@@ -178,6 +178,7 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   const auto numbers = fbb.CreateVector(reported);
   const auto phase = write_text(fbb, report.phase);
   const auto metrics = report.metrics.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.metrics);
+  const auto choice = report.choice.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.choice);
   const auto list = fbb.CreateVector(peers);
   const PeerState& sum = report.rest;
   flatbuffers::Offset<wire::PeerState> rest;
@@ -190,7 +191,7 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
     rest_transports = fbb.CreateVector(counts);
   }
   return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups, numbers,
-                            rest, rest_transports);
+                            rest, rest_transports, /*log=*/0, /*log_left_out=*/0, choice);
 }
 
 flatbuffers::Offset<wire::Report> write_log(Builder& fbb, uint64_t number, const base::LogTail& tail) {
@@ -237,6 +238,7 @@ Report read_report(const wire::Report& wire) {
     for (const wire::TransportCount* each : *wire.rest_transports()) report.rest_transports[text(each->transport())] += each->count();
   report.left_out = wire.left_out();
   report.metrics = text(wire.metrics());
+  report.choice = text(wire.choice());
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "engine/status/overview.hpp"
 
@@ -82,6 +83,25 @@ std::string transports_text(const Report& report) {
   return transports;
 }
 
+/// Each choice of transports once, with the ranks that have made it if there are several.
+void append_choices(std::string& text, const Overview& overview) {
+  constexpr size_t kChoicesShown = 4, kRanksShown = 8;
+  std::map<std::string, std::vector<uint32_t>> choices;
+  for (const cluster::Member& member : overview.view.members)
+    if (const auto found = overview.reports.find(member.peer); found != overview.reports.end() && !found->second.choice.empty())
+      choices[found->second.choice].push_back(member.rank);
+  size_t shown = 0;
+  for (const auto& [choice, ranks] : choices) {
+    if (++shown > kChoicesShown) break;
+    std::string who;
+    if (choices.size() > 1) {
+      for (size_t i = 0; i < std::min(ranks.size(), kRanksShown); ++i) who += fmt::format("{}{}", i == 0 ? " of rank " : ", ", ranks[i]);
+      if (ranks.size() > kRanksShown) who += fmt::format(" and {} more", ranks.size() - kRanksShown);
+    }
+    text += fmt::format("transports{}: {}\n", who, clean(choice));
+  }
+}
+
 /// The reasons of the losses, which are too long for a column.
 void append_losses(std::string& text, const cluster::View& view) {
   constexpr size_t kLossesShown = 16;
@@ -112,6 +132,7 @@ void append_members(std::string& text, const Overview& overview) {
     rows.push_back(std::move(row));
   }
   append_rows(text, rows, {true, false, false, false, true, true, true, true, true, true, false});
+  append_choices(text, overview);
   append_losses(text, overview.view);
 }
 

@@ -1,4 +1,4 @@
-// TcpTransport: which connections are encrypted, and how.
+// TcpTransport: which connections are encrypted, and how; what the hellos have left.
 
 #include "base/log.hpp"
 #include "transport/tcp/interfaces.hpp"
@@ -57,6 +57,12 @@ std::string TcpTransport::cipher_of(base::Peer peer) const {
   const auto known = peers_.find(peer);
   const Connection* const connection = known != peers_.end() ? known->second.connection : nullptr;
   return connection != nullptr && connection->tls() != nullptr ? connection->tls()->cipher() : "";
+}
+
+std::optional<TcpTransport::Greeting> TcpTransport::greeting_of(base::Peer peer) const {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end() || known->second.connection == nullptr) return std::nullopt;
+  return known->second.greeting;
 }
 
 void TcpTransport::warn_of_plain(const std::string& address) {

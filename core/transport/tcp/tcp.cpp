@@ -211,7 +211,7 @@ void TcpTransport::bury(Connection& connection) {
 Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes, const Connection& connection) const {
   wire::Introduction self;
   self.incarnation = options_.self;
-  self.capabilities = options_.observes ? wire::kObserves : 0;
+  self.capabilities = options_.capabilities | (options_.observes ? wire::kObserves : 0);
   self.version_min = options_.version_min;
   self.version_max = options_.version_max;
   self.resumes = resumes;
@@ -368,6 +368,7 @@ void TcpTransport::on_greeted(Connection& connection) {
   known.give_up_at = base::kNever;
   known.trying = false;
   known.dialed = dialed;
+  known.greeting = {connection.handshake().peer().capabilities, connection.handshake().key()};
   known.host = host_port(remote_endpoint(connection.fd())).host;
   known.ration = {options_.member_failures, loop_.now()};
   known.address = dialed ? connection.address() : peer_address(entry);

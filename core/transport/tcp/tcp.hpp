@@ -51,6 +51,7 @@ struct TcpOptions {
   bool fences_lost = true;  ///< fences lost peers for that life; otherwise only closed ones
   TlsSettings tls;
   bool observes = false;            ///< this node is not a member: see wire::kObserves
+  uint64_t capabilities = 0;        ///< further bits for the hello: see wire::kHasUcx
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
@@ -69,6 +70,14 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   base::Status prepare_tls();
   /// The cipher of the connection with `peer`, for example "TLS_AES_128_GCM_SHA256"; empty if it is not encrypted.
   std::string cipher_of(base::Peer peer) const;
+  /// What the hello with a connected peer has left.
+  struct Greeting {
+    uint64_t capabilities = 0;
+    wire::Handshake::Key key{};  ///< that only the two sides know, new with each connection
+    bool operator==(const Greeting&) const = default;
+  };
+  /// nullopt without a connection.
+  std::optional<Greeting> greeting_of(base::Peer peer) const;
   /// The time at which this node's certificate expires, in seconds since 1970; nullopt without one.
   std::optional<int64_t> certificate_expires();
   /// The number of connections so far that did not prove that they belong to this cluster.
@@ -116,6 +125,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
     std::string host;                 // the remote host of its connection
     Ration ration{0};                 // for proofs that claim to be from it
     std::string why;                  // the reason of the break
+    Greeting greeting;
   };
   struct Lookup;
 

@@ -94,7 +94,7 @@ void bad_text_is_told_by_name(void**) {
   refuse("timeout_ms=-2", "at least 1 ms");
   refuse("inflight_bytes=9000000000GiB", "bytes such as");
   refuse("inflight_bytes=0", "less than 1");
-  refuse("transport=udp", "transport=udp in the text is not one of auto|tcp|inproc");
+  refuse("transport=udp", "transport=udp in the text is not one of auto|shm|tcp|ucx|inproc");
   refuse("transport=1", "transport=1 in the text is not one of");
   refuse("role=boss", "worker|server|all");
   refuse("role=none", "worker|server|all");
@@ -103,7 +103,7 @@ void bad_text_is_told_by_name(void**) {
   refuse("spin_us=-1", "spin_us=-1");
   refuse("checkpoint_every_ms=0", "at least 1 ms");
   refuse("checkpoint_keep=0", "less than 1");
-  refuse("collective_costs=fast", "collective_costs=\"fast\": unknown cost \"fast\"; known: inproc, shm, tcp, reduce");
+  refuse("collective_costs=fast", "collective_costs=\"fast\": unknown cost \"fast\"; known: inproc, shm, tcp, ucx, reduce");
   refuse("collective_costs=\"shm=1e-6,1e-10 tcp=1e-6\"", "tcp=1e-6: expected two numbers");
   refuse("help", "heartbeat_timeout_ms");
   assert_int_equal(fake::seen.starts, 0);
@@ -128,6 +128,12 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=127.0.0.1:7000 tls=psk tls_cert=a", "tls_cert=a has no effect with tls=psk");
   refuse("nodes=2 master=127.0.0.1:7000 tls=ssl", "tls=ssl in the text is not one of auto|off|psk|mutual");
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
+  refuse("nodes=2 master=127.0.0.1:7000 transport=ucx tls=psk", "transport=ucx does not encrypt, and tls=psk demands it: set tls=off");
+  refuse("nodes=2 master=10.0.0.1:7000 transport=ucx secret=s", "transport=ucx does not encrypt, and master=10.0.0.1:7000 is beyond this machine's loopback");
+  refuse("nodes=2 master=127.0.0.1:7000 bind=0.0.0.0 transport=ucx secret=s", "bind=0.0.0.0 is beyond");
+  settings_of("nodes=2 master=127.0.0.1:7000 transport=ucx");
+  settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 transport=ucx tls=off secret=s");
+  settings_of("nodes=2 master=127.0.0.1:7000 transport=shm tls=psk");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 tls=mutual tls_cert=a tls_key=b tls_ca=c");
   settings_of("nodes=2 master=anything transport=inproc");

@@ -1,0 +1,163 @@
+#include "transport/fabric/fabric.hpp"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/module_file.hpp"
+
+namespace mv::transport {
+
+namespace {
+
+base::Result<void*> find_entry(const std::string& path) {
+  if (path.empty()) return base::load_from_module(kUcxPluginFile, MV_FABRIC_ENTRY, "transport=ucx");
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* why = module == nullptr ? dlerror() : nullptr;
+  if (module == nullptr) return base::error(MV_ENOSYS, "{} can't be loaded: {}", path, why != nullptr ? why : "unknown");
+  void* const entry = dlsym(module, MV_FABRIC_ENTRY);  // the module stays loaded: UCX can't be unloaded
+  if (entry == nullptr) return base::error(MV_ENOSYS, "{} is no plug-in for a fabric: it has no {}()", path, MV_FABRIC_ENTRY);
+  return entry;
+}
+
+}  // namespace
+
+base::Result<FabricPlugin> load_fabric_plugin(const std::string& path) {
+  const auto entry = find_entry(path);
+  if (!entry.ok())
+    return base::error(MV_ENOSYS,
+                       "there is no UCX in this process: install the package libpolyverso-ucx, which brings libucx0, or build with "
+                       "libucx-dev installed; or set transport=auto (POLYVERSO_TRANSPORT) ({})",
+                       entry.status().text());
+  const FabricPlugin plugin = reinterpret_cast<mv_fabric_entry>(entry.value())(MV_FABRIC_INTERFACE);
+  if (plugin == nullptr || plugin->interface != MV_FABRIC_INTERFACE || plugin->size != sizeof(mv_fabric_plugin))
+    return base::error(MV_EVERSION, "the plug-in {} is of another version than the library, which needs interface {}: install both from one build",
+                       path.empty() ? kUcxPluginFile : path, MV_FABRIC_INTERFACE);
+  return plugin;
+}
+
+base::Result<FabricPlugin> ucx_plugin() {
+  static const base::Result<FabricPlugin> kPlugin = [] {
+    const char* const given = std::getenv(kUcxPluginVariable);
+    return load_fabric_plugin(given != nullptr ? given : "");
+  }();
+  return kPlugin;
+}
+
+bool has_rdma_device() {
+  DIR* const devices = opendir("/sys/class/infiniband");
+  if (devices == nullptr) return false;
+  bool any = false;
+  while (const dirent* entry = readdir(devices)) any |= entry->d_name[0] != '.';
+  closedir(devices);
+  return any;
+}
+
+namespace {
+
+/// UCX's thread and locks don't survive a fork.
+base::Status check_fork() {
+  static std::atomic<pid_t> opener{0};
+  pid_t first = 0;
+  const pid_t self = getpid();
+  if (opener.compare_exchange_strong(first, self) || first == self) return {};
+  return base::error(MV_ENOSYS,
+                     "UCX can't be used in process {}, a fork of {}, which has used it: start such processes afresh (Python: multiprocessing's "
+                     "\"spawn\"), or set transport=tcp (POLYVERSO_TRANSPORT) in them",
+                     self, first);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only) {
+  if (base::Status status = check_fork(); !status.ok()) return status;
+  std::unique_ptr<Fabric> fabric(new Fabric(plugin));
+  const auto check = [&](mv_status status) { return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin->name, plugin->error()); };
+  const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0};
+  if (auto status = check(plugin->open(&options, &fabric->handle_)); !status.ok()) return status;
+  if (auto status = check(plugin->describe(fabric->handle_, &fabric->about_)); !status.ok()) return status;
+  const void* address = nullptr;
+  uint64_t bytes = 0;
+  if (auto status = check(plugin->address(fabric->handle_, &address, &bytes)); !status.ok()) return status;
+  const auto* version = reinterpret_cast<const std::byte*>(fabric->about_.version);
+  fabric->address_.assign(version, version + sizeof fabric->about_.version);
+  const auto* first = static_cast<const std::byte*>(address);
+  fabric->address_.insert(fabric->address_.end(), first, first + bytes);
+  return fabric;
+}
+
+Fabric::~Fabric() {
+  if (handle_ == nullptr) return;
+  for (const auto& kind : idle_)
+    for (const Idle& idle : kind) plugin_->memory_free(handle_, idle.memory);
+  plugin_->close(handle_);
+}
+
+std::span<const mv_fabric_event> Fabric::progress() {
+  const mv_fabric_event* events = nullptr;
+  uint64_t count = 0;
+  if (plugin_->progress(handle_, &events, &count) != MV_OK) throw std::bad_alloc();
+  return {events, count};
+}
+
+base::Result<mv_fabric_line> Fabric::connect(std::span<const std::byte> address, void* user) {
+  constexpr size_t kVersion = sizeof about_.version;
+  if (address.size() <= kVersion || std::memcmp(address.data(), about_.version, kVersion) != 0) {
+    const std::string other(reinterpret_cast<const char*>(address.data()), std::min(address.size(), kVersion));
+    return base::error(MV_EVERSION, "this process has {}, and the other one {}: install the same in both", about_.version, other.c_str());
+  }
+  mv_fabric_line line = nullptr;
+  const mv_status status = plugin_->connect(handle_, address.data() + kVersion, address.size() - kVersion, user, &line);
+  if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
+  return line;
+}
+
+base::Result<bool> Fabric::send(mv_fabric_line line, std::span<const std::byte> header, std::span<const std::byte> body, void* user) {
+  int32_t ended = 0;
+  const mv_status status = plugin_->send(handle_, line, header.data(), header.size(), body.data(), body.size(), user, &ended);
+  if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
+  return ended != 0;
+}
+
+base::Status Fabric::receive(mv_fabric_message message, std::span<std::byte> to, void* user) {
+  const mv_status status = plugin_->receive(handle_, message, to.data(), to.size(), user);
+  return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin_->name, plugin_->error());
+}
+
+base::Result<std::unique_ptr<Fabric::Block>> Fabric::block(size_t bytes) {
+  const size_t room = std::bit_ceil(std::max(bytes, kLeastBlock));
+  const auto kind = static_cast<size_t>(std::countr_zero(room / kLeastBlock));
+  if (kind >= kKinds) return base::error(MV_ENOMEM, "no block of registered memory has {} bytes", bytes);
+  if (!idle_[kind].empty()) {
+    const Idle idle = idle_[kind].back();
+    idle_[kind].pop_back();
+    idle_bytes_ -= room;
+    return std::make_unique<Block>(*this, idle.data, idle.memory, kind);
+  }
+  void* data = nullptr;
+  mv_fabric_memory memory = nullptr;
+  if (plugin_->memory_make(handle_, room, &data, &memory) != MV_OK) return base::error(MV_ENOMEM, "{}: {}", plugin_->name, plugin_->error());
+  return std::make_unique<Block>(*this, static_cast<std::byte*>(data), memory, kind);
+}
+
+void Fabric::put_back(const Block& block) noexcept {
+  const size_t room = kLeastBlock << block.kind_;
+  auto& idle = idle_[block.kind_];
+  if (idle_bytes_ + room <= kMostIdle) {
+    try {
+      idle.push_back({block.data_, block.memory_});
+      idle_bytes_ += room;
+      return;
+    } catch (const std::bad_alloc&) {  // freed instead
+    }
+  }
+  plugin_->memory_free(handle_, block.memory_);
+}
+
+}  // namespace mv::transport

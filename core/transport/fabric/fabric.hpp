@@ -1,0 +1,94 @@
+#pragma once
+// A fabric: this process in a network that a communication library reaches, such as UCX. The library is in a plug-in
+// (plugin.h), which is loaded when it is needed.
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "transport/fabric/plugin.h"
+
+namespace mv::transport {
+
+inline constexpr const char* kUcxPluginFile = "libpolyverso-ucx.so";
+/// An environment variable with the path of a plug-in, instead of the file beside the library.
+inline constexpr const char* kUcxPluginVariable = "POLYVERSO_UCX_PLUGIN";
+
+using FabricPlugin = const mv_fabric_plugin*;
+
+/// From `path`, or if that is empty from beside the library. MV_ENOSYS if it is missing or does not work, MV_EVERSION.
+base::Result<FabricPlugin> load_fabric_plugin(const std::string& path);
+/// UCX's, loaded by the first call. Any thread.
+base::Result<FabricPlugin> ucx_plugin();
+/// Whether the kernel has a device for RDMA. Costs nothing, unlike to open a fabric.
+bool has_rdma_device();
+
+/// Loop thread only. Everything that it made must end before it.
+class Fabric {
+ public:
+  /// MV_ENOSYS in a fork of a process that has opened one; or the plug-in's error.
+  static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only);
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  const mv_fabric_about& about() const { return about_; }
+  /// For connect() of a peer. Begins with the version of the communication library: two versions don't understand each
+  /// other's addresses.
+  std::span<const std::byte> address() const { return address_; }
+  int descriptor() const { return plugin_->descriptor(handle_); }
+  bool arm() { return plugin_->arm(handle_) != 0; }
+  /// Throws std::bad_alloc if events are lost. They stay until the next call.
+  std::span<const mv_fabric_event> progress();
+
+  /// MV_EVERSION, MV_EUNREACHABLE.
+  base::Result<mv_fabric_line> connect(std::span<const std::byte> address, void* user);
+  void disconnect(mv_fabric_line line) { plugin_->disconnect(handle_, line); }
+  /// See mv_fabric_plugin::send. True if it has ended.
+  base::Result<bool> send(mv_fabric_line line, std::span<const std::byte> header, std::span<const std::byte> body, void* user);
+  base::Status receive(mv_fabric_message message, std::span<std::byte> to, void* user);
+  void release(mv_fabric_message message) { plugin_->release(handle_, message); }
+
+  /// A block of registered memory, which returns to this fabric's stock at its end.
+  class Block {
+   public:
+    Block(Fabric& fabric, std::byte* data, mv_fabric_memory memory, size_t kind) : fabric_(fabric), data_(data), memory_(memory), kind_(kind) {}
+    ~Block() { fabric_.put_back(*this); }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    std::byte* data() const { return data_; }
+
+   private:
+    friend class Fabric;
+    Fabric& fabric_;
+    std::byte* const data_;
+    const mv_fabric_memory memory_;
+    const size_t kind_;
+  };
+  /// At least `bytes`, aligned to 64. MV_ENOMEM.
+  base::Result<std::unique_ptr<Block>> block(size_t bytes);
+
+ private:
+  /// Blocks have powers of two from kLeastBlock on. Idle ones of up to kMostIdle bytes in all stay registered.
+  static constexpr size_t kLeastBlock = 64 << 10, kKinds = 12, kMostIdle = 64 << 20;
+  struct Idle {
+    std::byte* data;
+    mv_fabric_memory memory;
+  };
+
+  explicit Fabric(FabricPlugin plugin) : plugin_(plugin) {}
+  void put_back(const Block& block) noexcept;
+
+  const FabricPlugin plugin_;
+  mv_fabric handle_ = nullptr;
+  mv_fabric_about about_{};
+  std::vector<std::byte> address_;
+  std::array<std::vector<Idle>, kKinds> idle_;
+  size_t idle_bytes_ = 0;
+};
+
+}  // namespace mv::transport

@@ -1,0 +1,486 @@
+#include "transport/fabric/fabric_transport.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::transport {
+
+namespace {
+
+constexpr base::Nanos kTick = std::chrono::milliseconds(50);
+/// A line that lived longer than this has not failed for the reason for which the last one did.
+constexpr base::Nanos kShortLife = std::chrono::seconds(10);
+constexpr size_t kMostAddress = 64 << 10;
+
+void* as_user(uint64_t number) { return reinterpret_cast<void*>(number); }
+
+/// The token of the messages from one end of a line to the other.
+LineToken derive(const wire::Handshake::Key& key, base::Peer from, std::span<const std::byte> from_address, base::Peer to,
+                 std::span<const std::byte> to_address) {
+  std::string text = "polyverso fabric line";
+  const auto add = [&](const void* bytes, size_t count) { text.append(static_cast<const char*>(bytes), count); };
+  for (const uint64_t word : {from, to, static_cast<uint64_t>(from_address.size()), static_cast<uint64_t>(to_address.size())}) add(&word, sizeof word);
+  add(from_address.data(), from_address.size());
+  add(to_address.data(), to_address.size());
+  static_assert(sizeof(wire::Handshake::Key) == crypto_auth_KEYBYTES);
+  std::array<unsigned char, crypto_auth_BYTES> mac;
+  crypto_auth(mac.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), reinterpret_cast<const unsigned char*>(key.data()));
+  LineToken token;
+  std::memcpy(token.data(), mac.data(), token.size());
+  return token;
+}
+
+TcpOptions with_ucx(TcpOptions options) {
+  options.capabilities |= wire::kHasUcx;
+  return options;
+}
+
+}  // namespace
+
+FabricTransport::FabricTransport(Loop& loop, TcpOptions options, std::unique_ptr<Fabric> fabric)
+    : loop_(loop),
+      self_(options.self),
+      patience_(options.hello_timeout),
+      fabric_(std::move(fabric)),
+      tcp_(loop, with_ucx(std::move(options))),
+      timer_(loop, [this] { tick(); }) {
+  poll_ = Poll::make(loop_, fabric_->descriptor(), [this](int) { look(); });
+  if (poll_ != nullptr) poll_->watch(UV_READABLE);
+  loop_.add_flusher(*this);
+  loop_.add_watched(*this);
+}
+
+FabricTransport::~FabricTransport() {
+  loop_.remove_watched(*this);
+  loop_.remove_flusher(*this);
+  for (auto& [peer, line] : lines_) hang_up(*line);
+  drain();
+}
+
+/// Waits a little for what the fabric still reads or writes. Lines that have ended cancel it.
+void FabricTransport::drain() {
+  constexpr int kMostTurns = 1000;
+  numbers_.clear();
+  try {
+    for (int turn = 0; turn < kMostTurns && !(sending_.empty() && fetches_.empty()); ++turn) look();
+  } catch (const std::bad_alloc&) {  // then it ends at once
+  }
+  dead_.clear();
+  lines_.clear();
+}
+
+void FabricTransport::attach(base::LinkEvents& events) {
+  events_ = &events;
+  tcp_.attach(as_events());
+}
+
+FabricTransport::Line* FabricTransport::find(base::Peer peer) const {
+  const auto found = lines_.find(peer);
+  return found == lines_.end() ? nullptr : found->second.get();
+}
+
+bool FabricTransport::carries(base::Peer peer) const {
+  const Line* line = find(peer);
+  return line != nullptr && line->state != State::kTcp;
+}
+
+std::string FabricTransport::why_not(base::Peer peer) const {
+  const Line* line = find(peer);
+  return line != nullptr && line->state == State::kTcp ? line->why_not : "";
+}
+
+Watched::Writers FabricTransport::writers() const {
+  return numbers_.empty() ? Writers::kNone : Writers::kElsewhere;
+}
+
+// ------------------------------------------------------------ making lines
+
+void FabricTransport::dial(const std::string& address) {
+  dialed_.insert(address);
+  tcp_.dial(address);
+}
+
+void FabricTransport::on_dial_failed(const std::string& address, const base::Status& why) {
+  if (const auto dialed = dialed_.find(address); dialed != dialed_.end()) dialed_.erase(dialed);
+  events_->on_dial_failed(address, why);
+}
+
+void FabricTransport::on_connected(base::Peer peer, const std::string& address) {
+  const auto greeting = tcp_.greeting_of(peer);
+  if (stopping_ || !greeting) return;
+  Line* known = find(peer);
+  if (known != nullptr && known->state == State::kClosing) {
+    if (dialed_.contains(address)) on_dial_failed(address, base::error(MV_EPEERLOST, "{} and this node have disconnected permanently", address));
+    return;
+  }
+  if (known != nullptr && known->greeting == *greeting) {  // by another dial
+    known->addresses.push_back(address);
+    if (known->state != State::kMaking && known->state != State::kBroken) report(*known);
+    return;
+  }
+  Line& line = make_line(peer, *greeting);
+  line.addresses.push_back(address);
+  if ((greeting->capabilities & wire::kHasUcx) == 0) return use_tcp(line, "the other process does not use UCX: transport=ucx is not set there", false);
+  if (const std::string cipher = tcp_.cipher_of(peer); !cipher.empty())
+    return use_tcp(line, fmt::format("UCX does not encrypt, and this connection is encrypted by {}; tls=off (POLYVERSO_TLS) in all processes would allow it", cipher),
+                   false);
+  if (line.failures >= kMostFailures) return use_tcp(line, fmt::format("UCX has failed {} times with this process: {}", line.failures, line.why_not), true);
+  tell(line, fabric_->address(), "");
+}
+
+/// Replaces the line of an earlier connection with the same peer.
+FabricTransport::Line& FabricTransport::make_line(base::Peer peer, const TcpTransport::Greeting& greeting) {
+  auto line = std::make_unique<Line>();
+  line->peer = peer;
+  line->greeting = greeting;
+  randombytes_buf(&line->number, sizeof line->number);
+  line->deadline = loop_.now() + patience_;
+  if (Line* old = find(peer)) {
+    line->addresses = std::move(old->addresses);
+    line->address = old->address;
+    line->was_reported = old->was_reported;
+    line->failures = old->failures;
+    line->why_not = old->why_not;
+    drop(peer);
+  }
+  numbers_[line->number] = line.get();
+  need_tick();
+  return *(lines_[peer] = std::move(line));
+}
+
+void FabricTransport::tell(const Line& line, std::span<const std::byte> address, const std::string& why) {
+  wire::FrameBuilder builder;
+  auto& fbb = builder.fbb();
+  const auto bytes = fbb.CreateVector(reinterpret_cast<const uint8_t*>(address.data()), address.size());
+  const auto reason = fbb.CreateString(why);
+  tcp_.send(line.peer, builder.finish(wire::Body::FabricLine, wire::CreateFabricLine(fbb, line.number, bytes, reason)));
+}
+
+void FabricTransport::take_address(Line& line, const wire::FabricLine& said) {
+  const bool has_address = said.address() != nullptr && said.address()->size() > 0 && said.address()->size() <= kMostAddress;
+  if (!has_address) {
+    if (line.state == State::kMaking || line.state == State::kFabric)
+      use_tcp(line, fmt::format("the other process uses TCP: {}", said.why() != nullptr ? said.why()->c_str() : ""), false);
+    return;
+  }
+  if (line.state != State::kMaking || line.handle != nullptr) return;
+  const std::span<const std::byte> address(reinterpret_cast<const std::byte*>(said.address()->data()), said.address()->size());
+  const auto handle = fabric_->connect(address, as_user(line.number));
+  if (!handle.ok()) return use_tcp(line, handle.status().text(), true);
+  line.handle = handle.value();
+  line.number_there = said.line();
+  line.sends = derive(line.greeting.key, self_, fabric_->address(), line.peer, address);
+  line.expects = derive(line.greeting.key, line.peer, address, self_, fabric_->address());
+  line.receiver = std::make_unique<FabricReceiver>(*fabric_, *events_, line.peer, line.number, fetches_);
+  post(line, LineKind::kOpen, {}, std::make_unique<Sending>());
+  if (!line.first) return;
+  Arrival first = std::move(*line.first);
+  line.first.reset();
+  take_arrival(std::move(first));
+}
+
+/// From now on messages to this peer go by TCP.
+void FabricTransport::use_tcp(Line& line, const std::string& why, bool tells) {
+  hang_up(line);
+  line.state = State::kTcp;
+  line.deadline = base::kNever;
+  line.why_not = why;
+  if (tells) tell(line, {}, why);
+  const std::string& address = line.addresses.empty() ? line.address : line.addresses.back();
+  if (!std::exchange(told_of_tcp_, true)) base::log_warn("messages with {} go by TCP, not by UCX: {}", address, why);
+  report(line);
+}
+
+/// The callbacks may end the line.
+void FabricTransport::report(Line& line) {
+  const base::Peer peer = line.peer;
+  std::vector<std::string> addresses = std::exchange(line.addresses, {});
+  if (addresses.empty()) addresses.push_back(line.address);
+  line.address = addresses.back();
+  line.was_reported = true;
+  for (const std::string& address : addresses) {
+    if (const auto dialed = dialed_.find(address); dialed != dialed_.end()) dialed_.erase(dialed);
+    events_->on_connected(peer, address);
+  }
+}
+
+// ------------------------------------------------------------ messages by TCP
+
+/// Whether messages from the peer are expected that way, or whether the peer has just chosen it.
+bool FabricTransport::comes_by_tcp(base::Peer from) {
+  Line* line = find(from);
+  if (line == nullptr || line->state == State::kTcp) return true;  // an observer has no line
+  if (line->state != State::kMaking && line->state != State::kFabric) return false;
+  use_tcp(*line, "the other process has chosen TCP", false);
+  line = find(from);
+  return line != nullptr && line->state == State::kTcp;
+}
+
+void FabricTransport::on_part(base::Peer from) {
+  const Line* line = find(from);
+  if (line == nullptr || (line->was_reported && line->state != State::kClosing)) events_->on_part(from);
+}
+
+void FabricTransport::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
+  if (const auto* said = message.body_as_FabricLine()) {
+    if (Line* line = find(from)) take_address(*line, *said);
+    return;
+  }
+  const size_t bytes = tcp_bytes_;
+  if (!comes_by_tcp(from)) return;
+  events_->on_arrived(from, bytes);
+  events_->on_message(from, message, payload);
+}
+
+base::SinkRef FabricTransport::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
+  return comes_by_tcp(from) ? events_->on_header(from, message, bytes) : base::Sink::nowhere();
+}
+
+void FabricTransport::on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) {
+  const Line* line = find(from);
+  if (line != nullptr && line->state != State::kTcp) return;
+  events_->on_arrived(from, tcp_bytes_);
+  events_->on_payload(from, message, sink);
+}
+
+// ------------------------------------------------------------ messages by the fabric
+
+void FabricTransport::send(base::Peer to, const base::Frame& frame) {
+  Line* line = find(to);
+  if (line == nullptr || line->state == State::kTcp) return tcp_.send(to, frame);
+  if (line->state != State::kFabric) return;
+  if (frame.tail && frame.tail->size() > 0) return send_tail(*line, frame);
+  auto sending = std::make_unique<Sending>();
+  sending->body = frame.head;
+  post(*line, LineKind::kFrame, {}, std::move(sending));
+}
+
+void FabricTransport::send_tail(Line& line, const base::Frame& frame) {
+  constexpr size_t kMostHead = 4096;
+  auto sending = std::make_unique<Sending>();
+  sending->tail = frame.tail;
+  if (frame.tail->is_lent()) {
+    // The lender may want its memory back while the peer reads it, and nothing could stop the peer.
+    auto block = fabric_->block(frame.tail->size());
+    if (block.ok()) {
+      sending->copy = std::move(block).value();
+      std::memcpy(sending->copy->data(), frame.tail->bytes().data(), frame.tail->size());
+    } else {
+      sending->tail = base::Payload::copy(frame.tail->bytes());
+    }
+  }
+  if (frame.head.size() <= std::min<size_t>(kMostHead, fabric_->about().most_header - sizeof(LineHeader)))
+    return post(line, LineKind::kTailed, frame.head, std::move(sending));
+  auto head = std::make_unique<Sending>();
+  head->body = frame.head;
+  post(line, LineKind::kHead, {}, std::move(head));
+  post(line, LineKind::kTail, {}, std::move(sending));
+}
+
+void FabricTransport::post(Line& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<Sending> sending) {
+  if (line.handle == nullptr) return;
+  const LineHeader header{line.sends, line.number_there, line.sent++, kind, 0};
+  sending->header.resize(sizeof header + head.size());
+  std::memcpy(sending->header.data(), &header, sizeof header);
+  if (!head.empty()) std::memcpy(sending->header.data() + sizeof header, head.data(), head.size());
+  std::span<const std::byte> body = sending->body;
+  if (sending->tail) body = sending->copy ? std::span<const std::byte>(sending->copy->data(), sending->tail->size()) : sending->tail->bytes();
+  Sending* const key = sending.get();
+  const auto sent = fabric_->send(line.handle, key->header, body, key);
+  if (sent.ok() && !sent.value()) sending_[key] = std::move(sending);
+  if (sent.ok()) return;
+  failed_.emplace_back(line.number, sent.status().text());
+  loop_.post([] {});  // one more turn, in which flush() reports it
+}
+
+bool FabricTransport::look() {
+  if (looking_) return false;
+  looking_ = true;
+  struct Looked {
+    bool& looking;
+    ~Looked() { looking = false; }
+  } looked{looking_};
+  const auto events = fabric_->progress();
+  for (const mv_fabric_event& event : events) take_event(event);
+  return !events.empty();
+}
+
+void FabricTransport::take_event(const mv_fabric_event& event) {
+  switch (event.kind) {
+    case MV_FABRIC_ARRIVED:
+      if (auto arrival = Arrival::of(*fabric_, event)) take_arrival(std::move(*arrival));
+      return;
+    case MV_FABRIC_SENT:
+      sending_.erase(static_cast<const Sending*>(event.user));
+      return;
+    case MV_FABRIC_RECEIVED: {
+      auto found = fetches_.extract(event.user);
+      if (found.empty()) return;
+      FabricReceiver* const receiver = found.mapped()->receiver;
+      if (receiver == nullptr) return;
+      const uint64_t number = receiver->line();
+      return line_moved(number, receiver->fetched(std::move(found.mapped()), event.status));
+    }
+    case MV_FABRIC_FAILED:
+      if (const auto line = numbers_.find(reinterpret_cast<uint64_t>(event.user)); line != numbers_.end()) line_failed(*line->second, event.why);
+      return;
+  }
+}
+
+void FabricTransport::take_arrival(Arrival arrival) {
+  const LineHeader header = arrival.header();
+  const auto found = numbers_.find(header.line);
+  if (found == numbers_.end()) return;
+  Line& line = *found->second;
+  if (line.receiver == nullptr) {
+    if (!line.first) line.first.emplace(std::move(arrival));
+    return;
+  }
+  if (sodium_memcmp(header.token.data(), line.expects.data(), header.token.size()) != 0)
+    return base::log_debug("dropped a message by the fabric that does not come from {}", line.address);
+  const uint64_t number = line.number;
+  line_moved(number, line.receiver->take(std::move(arrival)));
+}
+
+/// The line's receiver has done something.
+void FabricTransport::line_moved(uint64_t number, const base::Status& status) {
+  const auto found = numbers_.find(number);
+  if (found == numbers_.end()) return;  // a callback has ended it
+  Line& line = *found->second;
+  if (!status.ok() && status.code() != MV_EPROTOCOL) return line_failed(line, status.text());
+  if (!status.ok()) return lose(line, base::error(status.code(), "{}: {}", line.address, status.text()));
+  if (line.receiver->goodbye()) return lose(line, base::error(MV_EPEERLOST, "{} closed the connection", line.address));
+  if (line.state != State::kMaking || !line.receiver->opened()) return;
+  line.state = State::kFabric;
+  line.deadline = base::kNever;
+  line.made_at = loop_.now();
+  base::log_debug("messages with {:016x} go by {}", line.peer, fabric_->about().version);
+  FabricReceiver& receiver = *line.receiver;  // lives until the next flush(), whatever the callbacks do
+  report(line);
+  line_moved(number, receiver.resume());
+}
+
+// ------------------------------------------------------------ ends
+
+void FabricTransport::hang_up(Line& line) {
+  numbers_.erase(line.number);
+  line.first.reset();
+  if (line.receiver != nullptr) line.receiver->stop();
+  if (line.handle != nullptr) fabric_->disconnect(std::exchange(line.handle, nullptr));
+}
+
+/// Forgets the peer.
+void FabricTransport::drop(base::Peer peer) {
+  const auto found = lines_.find(peer);
+  if (found == lines_.end()) return;
+  hang_up(*found->second);
+  dead_.push_back(std::move(found->second));
+  lines_.erase(found);
+  if (stopping_) loop_.post([] {});  // flush() may end the stop
+}
+
+void FabricTransport::line_failed(Line& line, const std::string& why) {
+  base::log_debug("the line to {} by the fabric has failed: {}", line.address, why);
+  if (line.state == State::kMaking) return use_tcp(line, why, true);
+  if (line.state == State::kClosing) {
+    tcp_.close(line.peer);
+    return drop(line.peer);
+  }
+  if (line.state != State::kFabric) return;
+  line.failures = loop_.now() - line.made_at < kShortLife ? line.failures + 1 : 1;
+  line.why_not = why;
+  line.state = State::kBroken;
+  hang_up(line);
+  tcp_.cut(line.peer);
+}
+
+/// The peer has said goodbye, or sends nonsense: nothing is heard of it again.
+void FabricTransport::lose(Line& line, const base::Status& why) {
+  const bool reports = line.was_reported && line.state != State::kClosing && !stopping_;
+  const base::Peer peer = line.peer;
+  tcp_.close(peer);
+  drop(peer);
+  if (reports) events_->on_lost(peer, why);
+}
+
+void FabricTransport::on_lost(base::Peer peer, const base::Status& why) {
+  if (find(peer) == nullptr) return stopping_ ? void() : events_->on_lost(peer, why);  // an observer
+  look();  // what the peer has sent before its end, perhaps its goodbye
+  Line* line = find(peer);
+  if (line == nullptr) return;
+  const bool closing = line->state == State::kClosing, reported = line->was_reported;
+  const std::vector<std::string> addresses = line->addresses;
+  drop(peer);
+  if (closing) return tcp_.close(peer);  // fences it
+  if (stopping_) return;
+  if (reported) return events_->on_lost(peer, why);
+  for (const std::string& address : addresses)
+    if (dialed_.contains(address)) on_dial_failed(address, base::error(MV_EUNREACHABLE, "{} was lost when it had just connected: {}", address, why.text()));
+}
+
+void FabricTransport::begin_closing(Line& line) {
+  line.receiver->stop();
+  post(line, LineKind::kGoodbye, {}, std::make_unique<Sending>());
+  line.state = State::kClosing;
+  line.deadline = loop_.now() + kLinger;
+  need_tick();
+}
+
+void FabricTransport::close(base::Peer peer) {
+  Line* line = find(peer);
+  if (line != nullptr && line->state == State::kClosing) return;
+  if (line != nullptr && line->state == State::kFabric) return begin_closing(*line);
+  if (line != nullptr) drop(peer);
+  tcp_.close(peer);
+}
+
+void FabricTransport::stop(std::function<void()> stopped) {
+  stopping_ = true;
+  stopped_ = std::move(stopped);
+  std::vector<base::Peer> others;
+  for (auto& [peer, line] : lines_) {
+    if (line->state == State::kFabric) begin_closing(*line);
+    if (line->state != State::kClosing) others.push_back(peer);
+  }
+  for (const base::Peer peer : others) drop(peer);
+  loop_.post([] {});
+}
+
+void FabricTransport::flush() {
+  dead_.clear();
+  for (const auto& [number, why] : std::exchange(failed_, {}))
+    if (const auto line = numbers_.find(number); line != numbers_.end()) line_failed(*line->second, why);
+  if (stopping_ && stopped_ && lines_.empty()) tcp_.stop(std::exchange(stopped_, nullptr));
+}
+
+void FabricTransport::need_tick() {
+  if (!timer_.active()) timer_.start(kTick, kTick);
+}
+
+void FabricTransport::tick() {
+  const Nanos now = loop_.now();
+  std::vector<base::Peer> late;
+  bool waiting = false;
+  for (const auto& [peer, line] : lines_) {
+    if (now >= line->deadline) late.push_back(peer);
+    waiting |= line->deadline != base::kNever;
+  }
+  for (const base::Peer peer : late) {
+    Line* line = find(peer);
+    if (line == nullptr) continue;
+    if (line->state == State::kMaking) {
+      use_tcp(*line, fmt::format("no message of the other process came by UCX within {:g} s", std::chrono::duration<double>(patience_).count()), true);
+    } else if (line->state == State::kClosing) {
+      tcp_.close(peer);
+      drop(peer);
+    }
+  }
+  if (!waiting) timer_.stop();
+}
+
+}  // namespace mv::transport

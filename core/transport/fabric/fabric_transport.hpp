@@ -1,0 +1,152 @@
+#pragma once
+// TCP connections whose messages go by a fabric (fabric.hpp), such as UCX, where both sides have it.
+//
+// A pair connects over TCP, with the hello, its proofs and its fences. Both sides then tell each other over this
+// connection their address in the fabric, and begin a line there. Each message by the line carries a token that is
+// derived from the key of the hello and from both addresses, so only the peer of that hello can have sent it. The
+// connection is reported when the line carries messages in both directions. TCP stays open: it notices the end of the
+// peer's process at once, whatever network the fabric uses.
+//
+// A line that fails breaks its TCP connection too. TcpTransport then finds out whether the peer is lost, as after every
+// break, or restores the connection, and a new line begins with it. A pair uses TCP alone, and why_not() says why, if
+// the other side has no such fabric; if the connection is encrypted, which a fabric is not; if the line can't be made; or
+// if it fails kMostFailures times shortly after it was made.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/fabric/receiver.hpp"
+#include "transport/loop/handles.hpp"
+#include "transport/tcp/tcp.hpp"
+#include "transport/transport.hpp"
+
+namespace mv::transport {
+
+class FabricTransport final : public Transport, private base::LinkEvents, private Watched {
+ public:
+  /// @param options  as for TcpTransport, which this one makes
+  FabricTransport(Loop& loop, TcpOptions options, std::unique_ptr<Fabric> fabric);
+  ~FabricTransport() override;
+  /// False if the kernel refuses to watch the fabric's descriptor. Then only the destructor may be called.
+  bool ok() const { return poll_ != nullptr; }
+
+  TcpTransport& tcp() { return tcp_; }
+  const mv_fabric_about& about() const { return fabric_->about(); }
+  /// Whether messages to the peer go by the fabric.
+  bool carries(base::Peer peer) const;
+  /// Why they go by TCP instead; empty if they don't.
+  std::string why_not(base::Peer peer) const;
+
+  void attach(base::LinkEvents& events) override;
+  base::Result<std::string> listen(const std::string& address) override { return tcp_.listen(address); }
+  base::Result<std::string> adopt(int listening_fd) override { return tcp_.adopt(listening_fd); }
+  void dial(const std::string& address) override;
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+  void flush() override;
+  void stop(std::function<void()> stopped) override;
+  void cut(base::Peer peer) override { tcp_.cut(peer); }
+
+  static constexpr int kMostFailures = 3;
+
+ private:
+  using Nanos = base::Nanos;
+  enum class State {
+    kMaking,   ///< until both directions carry messages
+    kFabric,   ///< messages go by the fabric
+    kTcp,      ///< by TCP, see why_not
+    kBroken,   ///< the line has failed, and TCP is about to notice
+    kClosing,  ///< close(): until the peer has read everything and ends the TCP connection
+  };
+  /// A connected peer.
+  struct Line {
+    base::Peer peer;
+    uint64_t number;  // a secret random number, by which the peer's messages name the line
+    uint64_t number_there = 0;  // by which ours do
+    State state = State::kMaking;
+    TcpTransport::Greeting greeting;
+    std::vector<std::string> addresses;  // for on_connected(), once the line is made
+    std::string address;                 // the last of them
+    bool was_reported = false;           // on_connected() of this peer
+    std::string why_not;
+    mv_fabric_line handle = nullptr;
+    LineToken sends{}, expects{};
+    uint64_t sent = 0;
+    std::unique_ptr<FabricReceiver> receiver;
+    std::optional<Arrival> first;  // came before the peer's address
+    Nanos deadline = base::kNever;
+    Nanos made_at{0};
+    int failures = 0;
+  };
+  /// A message on its way, whose memory the fabric reads.
+  struct Sending {
+    std::vector<std::byte> header, body;
+    base::PayloadRef tail;
+    std::unique_ptr<Fabric::Block> copy;
+  };
+
+  LinkEvents& as_events() { return *this; }
+  void on_connected(base::Peer peer, const std::string& address) override;
+  void on_observer(base::Peer peer) override { events_->on_observer(peer); }
+  void on_dial_failed(const std::string& address, const base::Status& why) override;
+  void on_lost(base::Peer peer, const base::Status& why) override;
+  void on_part(base::Peer from) override;
+  void on_arrived(base::Peer, size_t bytes) override { tcp_bytes_ = bytes; }
+  void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
+  base::SinkRef on_header(base::Peer from, const wire::Message& message, size_t bytes) override;
+  void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override;
+
+  bool look() override;
+  bool before_sleep() override { return fabric_->arm(); }
+  void after_sleep() override {}
+  Writers writers() const override;
+
+  Line* find(base::Peer peer) const;
+  Line& make_line(base::Peer peer, const TcpTransport::Greeting& greeting);
+  void tell(const Line& line, std::span<const std::byte> address, const std::string& why);
+  void take_address(Line& line, const wire::FabricLine& said);
+  void use_tcp(Line& line, const std::string& why, bool tells);
+  void report(Line& line);
+  bool comes_by_tcp(base::Peer from);
+
+  void begin_closing(Line& line);
+  void take_event(const mv_fabric_event& event);
+  void take_arrival(Arrival arrival);
+  void line_moved(uint64_t number, const base::Status& status);
+  void line_failed(Line& line, const std::string& why);
+  void lose(Line& line, const base::Status& why);
+  void hang_up(Line& line);
+  void drop(base::Peer peer);
+  void post(Line& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<Sending> sending);
+  void send_tail(Line& line, const base::Frame& frame);
+  void need_tick();
+  void tick();
+  void drain();
+
+  Loop& loop_;
+  const base::Peer self_;
+  const Nanos patience_;
+  std::unique_ptr<Fabric> fabric_;
+  TcpTransport tcp_;
+  base::LinkEvents* events_ = nullptr;
+  std::unique_ptr<Poll> poll_;
+  Timer timer_;
+  std::unordered_map<base::Peer, std::unique_ptr<Line>> lines_;
+  std::unordered_map<uint64_t, Line*> numbers_;
+  std::vector<std::unique_ptr<Line>> dead_;  // freed when none of their callbacks can be on the stack
+  std::multiset<std::string> dialed_;
+  std::map<const Sending*, std::unique_ptr<Sending>> sending_;
+  FabricReceiver::Fetches fetches_;
+  std::vector<std::pair<uint64_t, std::string>> failed_;  // lines on which a send has failed, and why
+  bool looking_ = false;
+  size_t tcp_bytes_ = 0;
+  bool told_of_tcp_ = false;
+  bool stopping_ = false;
+  std::function<void()> stopped_;
+};
+
+}  // namespace mv::transport

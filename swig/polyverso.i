@@ -74,6 +74,7 @@ MV_RESUMES(mv_init_args)
 MV_RESUMES(mv_node_open)
 MV_ENDS(mv_shutdown)
 MV_ENDS(mv_abort)
+MV_RESUMES_FOR(mv_cluster_drain, arg2)
 MV_RESUMES(mv_doctor_text)
 MV_CALLS(mv_barrier, arg2)
 MV_RELEASES_AFTER(mv_request_wait, arg2)
@@ -114,6 +115,7 @@ MV_RESUMES(mv_cluster_log_text)
 %include "gossip.i"
 %include "group.i"
 %include "distlearn.i"
+%include <polyverso/membership.h>
 
 #if defined(SWIGPYTHON)
 #if defined(POLYVERSO_ABI3)

@@ -15,6 +15,7 @@
 #include "engine/checkpoint/participant.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
+#include "engine/drain.hpp"
 #include "engine/replica/parts.hpp"
 #include "engine/status/inquirer.hpp"
 #include "engine/table/client/client.hpp"
@@ -66,6 +67,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
   /// leaves, and that peer may wait for this worker.
   void leave_without_flush();
+  /// Hands over what this server serves; see Drain.
+  Drain& drain() { return drain_; }
   /// Leaves as lost; see Cluster::abort().
   void abort(const std::string& why, std::function<void()> told) { cluster_.abort(why, std::move(told)); }
 
@@ -106,6 +109,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_joined(const cluster::Member& member) override;
   void on_server_missed(const cluster::Member& server, const base::Status& why) override;
   void on_part_moved(const cluster::Member& part) override;
+  void on_drained() override;
   void on_news() override;
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
   std::string own_wait() const override { return inquirer_.own_wait(); }
@@ -125,6 +129,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   checkpoint::Client checkpoint_client_;
   checkpoint::Participant participant_;
   checkpoint::Coordinator coordinator_;
+  Drain drain_;
   status::Inquirer inquirer_;
   std::set<base::Peer> observers_;                   ///< peers that ask for the status and are not members
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers in progress

@@ -31,7 +31,7 @@ void write_node(Exposition& out, const Metrics& metrics) {
   out.gauge("uptime_seconds", "Time since this node was started.");
   out.sample({}, seconds(metrics.uptime));
   out.gauge("members", "Processes of the cluster, by state.");
-  constexpr const char* kStates[] = {"here", "finished", "lost"};
+  constexpr const char* kStates[] = {"here", "finished", "lost", "left"};
   for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
   if (metrics.parts) {
     out.gauge("parts", "Servers' parts of the tables that this process serves, by whether another process keeps a copy: replicas.");

@@ -294,7 +294,7 @@ base::Status Runtime::shutdown() {
   if (loop_.defect() != nullptr) return shutdown();
 
   const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
-  const auto gone = [this] { return workers_gone_.load(); };
+  const auto gone = [this] { return workers_gone_.load() || drained_.load(); };
   if (serves && identity_.size > 1) {
     transport::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);
     if (driven == transport::Driven::kTimeout) {

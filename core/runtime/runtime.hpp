@@ -44,6 +44,7 @@ class Runtime final : private transport::Flusher {
   base::Status join();
   base::Status shutdown();
   void abort(const std::string& why);
+  base::Status drain(base::Nanos timeout);
   void abandon_after_fork() noexcept;
   /// Ends the loop and what runs on it. The owner calls it before it destroys what the engines'
   /// operations point to. Idempotent.
@@ -52,6 +53,7 @@ class Runtime final : private transport::Flusher {
   const Settings& settings() const { return settings_; }
   const Identity& identity() const { return identity_; }
   bool workers_gone() const { return workers_gone_; }
+  bool is_drained() const { return drained_; }
   transport::Loop& loop() { return loop_; }
   const transport::Loop& loop() const { return loop_; }
   engine::Member& member() { return *member_; }
@@ -126,6 +128,7 @@ class Runtime final : private transport::Flusher {
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};
+  std::atomic<bool> drained_{false};  ///< others serve what this node has served
   base::Status left_with_;
 };
 

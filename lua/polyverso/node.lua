@@ -184,6 +184,15 @@ function Node:shutdown()
   objects.shut(self.handle)
 end
 
+--- Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
+--- workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM. After a time-out
+--- it goes on.
+---@param timeout? number seconds; default 30; 0: only begin
+function Node:drain(timeout)
+  timeout = timeout or 30
+  capi.mv_cluster_drain(self.handle, timeout ~= 0 and values.milliseconds(timeout) or 0)
+end
+
 --- Leaves the cluster because this program has failed: the calls of the other processes fail, with this reason. Does
 --- nothing on a node that has ended.
 ---@param reason? any an error or a text

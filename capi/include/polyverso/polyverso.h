@@ -623,6 +623,7 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 #include "gossip.h"    /* mv_gossip_* */
 #include "group.h"     /* mv_group_*, mv_allreduce_* */
 #include "distlearn.h" /* training strategies on groups and tables */
+#include "membership.h" /* mv_cluster_drain */
 #endif
 
 #endif

@@ -23,6 +23,7 @@ class MemberNode final : public Node {
   base::Status join() override { return runtime_.join(); }
   const runtime::Identity& identity() const override { return runtime_.identity(); }
   base::Status shutdown() override;
+  base::Status drain(base::Nanos timeout) override { return runtime_.drain(timeout); }
   void abort(const std::string& why) override;
   void abandon_after_fork() noexcept override;
 

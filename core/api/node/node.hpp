@@ -96,6 +96,8 @@ class Node {
   virtual const runtime::Identity& identity() const = 0;
   /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.
   virtual base::Status shutdown() = 0;
+  /// See mv_cluster_drain(). MV_EINTR after a signal: it goes on; call again.
+  virtual base::Status drain(base::Nanos timeout) = 0;
   /// See mv_abort(). Only the destructor may follow.
   virtual void abort(const std::string& why) = 0;
   /// For a forked child: closes the inherited descriptors without sending anything. Async-signal-safe; afterwards the

@@ -29,6 +29,7 @@ our %FUNCTION = (
     mv_alltoall_counts => '$group->alltoall',
     (map { ("mv_$_" => "\$group->$_") } qw(gather scatter alltoall send recv)),
     mv_allreduce_drain => '$group->drain',
+    mv_cluster_drain => '$node->drain',
     mv_gossip_open      => 'Polyverso::Gossip->open',
     mv_gossip_open_text => 'Polyverso::Gossip->open',
     mv_gossip_add       => '$gossip->publish',

@@ -65,6 +65,14 @@ sub shutdown {
     return;
 }
 
+sub drain {
+    my ($self, @how) = @_;
+    my $how     = Polyverso::Values::options([qw(timeout)], @how);
+    my $timeout = defined $how->{timeout} ? $how->{timeout} : 30;
+    Polyverso::CAPI::mv_cluster_drain($self->{handle}, $timeout ? Polyverso::Table::milliseconds($timeout) : 0);
+    return;
+}
+
 sub _ended {
     my ($self) = @_;
     Polyverso::Exit::closed($self->{handle});
@@ -299,6 +307,12 @@ The metrics of this process, in Prometheus's text format.
 
 The last messages, calls and waits of this process, as JSON text in Chrome's trace event format, for
 L<https://ui.perfetto.dev>.
+
+=head2 drain(timeout => $seconds)
+
+Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
+workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The default time-out
+is 30 seconds; after a time-out it goes on, and this server still serves. With 0 it only begins.
 
 =head2 barrier(timeout => $seconds, async => 1)
 

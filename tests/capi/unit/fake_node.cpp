@@ -100,6 +100,7 @@ class Node final : public api::Node {
     ++seen.shutdowns;
     return script.shutdown ? script.shutdown() : base::Status();
   }
+  base::Status drain(base::Nanos) override { return {}; }
   void abort(const std::string& why) override { seen.aborts.push_back(why); }
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 

@@ -49,6 +49,9 @@ class Node {
     if (status != MV_EINTR) open_ = false;
     check(status);
   }
+  /// Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the workers.
+  /// After a Timeout it goes on.
+  void drain(std::chrono::milliseconds timeout = std::chrono::seconds(30)) { check(mv_cluster_drain(id_, timeout.count())); }
   /// Ends the node at once; the other processes' errors have the reason.
   void abort(const std::string& why) {
     open_ = false;

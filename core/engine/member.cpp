@@ -201,6 +201,7 @@ void Member::on_view(const cluster::View& view) {
   checkpoint_client_.start(view);
   participant_.start(view);
   coordinator_.start(view);
+  for (const cluster::Member* server : view.servers()) served_by_[server->rank] = view.serving(*server);
 }
 
 void Member::on_ready() { events_.on_ready(cluster_.view()); }
@@ -212,6 +213,7 @@ void Member::on_member_finished(const cluster::Member& member) {
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
   channels_.gone(member.peer);
+  tell(cluster::Change::kLeft, member, "it has finished");
   events_.on_change();
 }
 
@@ -222,11 +224,13 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   groups_.lost(member.peer, why);
   channels_.gone(member.peer);
   inquirer_.on_lost(member.peer);
+  tell(member.drained ? cluster::Change::kDrained : cluster::Change::kLost, member, member.drained ? member.why : why.text());
   events_.on_change();
 }
 
 void Member::on_member_joined(const cluster::Member& member) {
   if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
+  tell(cluster::Change::kJoined, member, "it takes the place of a process that is gone");
   events_.on_change();
 }
 
@@ -237,12 +241,35 @@ void Member::on_server_missed(const cluster::Member& server, const base::Status&
 
 void Member::on_part_moved(const cluster::Member& part) {
   parts_.part_moved(part);
+  tell_who_serves(part);
   // Only server 0 is connected with all servers; now this process directs checkpoints in its place.
   if (parts_.can_move() && parts_.served(0) != nullptr)
     for (const cluster::Member* server : cluster_.view().servers()) cluster_.want(server->peer, cluster::Cluster::Dialer::kSelf);
   coordinator_.servers_changed();
   checkpoint_client_.servers_changed();
   drain_.look();
+}
+
+void Member::on_member_draining(const cluster::Member& member) {
+  tell(cluster::Change::kDraining, member, "it is to end, and hands its tables over");
+}
+
+void Member::tell(cluster::Change change, const cluster::Member& member, std::string reason, uint32_t part) {
+  if (!events_.on_event || member.peer == self_.peer) return;
+  const cluster::View& view = cluster_.view();
+  // The master publishes the list with it after this.
+  events_.on_event({change, member.rank, member.role, part, view.epoch + (cluster_.is_master() ? 1 : 0), std::move(reason)});
+}
+
+/// Another process serves the part from now on, perhaps this one.
+void Member::tell_who_serves(const cluster::Member& part) {
+  const cluster::View& view = cluster_.view();
+  const base::Peer by = view.serving(part);
+  if (std::exchange(served_by_[part.rank], by) == by || !events_.on_event) return;
+  const cluster::Member* const heir = view.find(by);
+  if (heir != nullptr)
+    events_.on_event({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, view.epoch + (cluster_.is_master() ? 1 : 0),
+                      fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
 }
 
 void Member::on_drained() { drain_.handed_over(); }

@@ -1,6 +1,7 @@
 #pragma once
 // Runtime: wires one node's engines, transports and loop together, from joining the cluster to leaving it.
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -31,6 +32,7 @@ class Runtime final : private transport::Flusher {
   /// Events for the owner.
   struct Events {
     std::function<void()> joined;                           ///< on the loop: the cluster is complete
+    std::function<void(const cluster::MembershipEvent&)> membership;  ///< on the loop: may be empty
     std::function<void(base::Peer peer)> lost_shared_memory;  ///< on the loop: the peer's memory must not be used any more
     std::function<void(const base::Status& why)> broken;    ///< any thread, once: the node has broken down. Allocates nothing
   };
@@ -123,6 +125,7 @@ class Runtime final : private transport::Flusher {
   std::vector<std::pair<std::weak_ptr<const void>, std::function<void(const base::Status&)>>> when_broken_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_met_ = false;
+  std::array<uint64_t, cluster::kChanges> changes_{};  ///< of the membership, by cluster::Change. Loop only
   std::unique_ptr<transport::HttpServer> http_;
   std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of processes that were replaced
   bool loop_runs_ = false;

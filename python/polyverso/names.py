@@ -38,6 +38,7 @@ _NAMES = {
     "mv_checkpoint_load": "node.load",
     "mv_checkpoint_save": "node.save",
     "mv_cluster_drain": "node.drain",
+    "mv_membership_next": "node.next_event",
     "mv_compressed_average": "CompressedAllReduce.average_gradients",
     "mv_compressed_open": "distlearn.CompressedAllReduce",
     "mv_custom_begin": "group.allreduce_custom",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import operator
 import os
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
-from . import capi, handles, leaving
+from . import capi, handles, leaving, membership
 from .arrays import as_table_values, check_shape, code_of, milliseconds
 from .errors import ArgumentError, Error
 from .names import suggests
@@ -187,8 +187,24 @@ class Node(handles.Handle):
 
     def poll(self, capacity: int = 64, timeout: float = 0) -> List[int]:
         """At most `capacity` handles of requests that have finished since the last call; `timeout`: seconds to wait for
-        the first."""
-        return capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
+        the first. Runs the callback of on_membership() for what has happened; that ends the wait, too."""
+        finished = capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
+        membership.hand_out(self._handle)
+        return finished
+
+    def next_event(self, timeout: float = 0) -> Optional[Dict[str, Any]]:
+        """The next change of the cluster's membership that was not taken yet, or None; `timeout`: seconds to wait for one.
+
+        kind: "joined", "left", "lost", "draining", "drained" or "took_over"; rank, role: the member's; part: the rank
+        whose tables a server has taken over; epoch: of the list of members; reason: a sentence; dropped: older events
+        that nobody has taken, if more than 256 waited."""
+        return membership.next_event(self._handle, milliseconds(timeout) if timeout else 0)
+
+    def on_membership(self, callback: Optional[Callable[[Dict[str, Any]], Any]]) -> None:
+        """Calls `callback` with each event, as next_event() returns it, inside poll() or while asyncio waits for a
+        request. None: no longer."""
+        membership.news_of(self._handle).callback = callback
+        membership.hand_out(self._handle)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until this worker's adds are applied and every worker has called it."""
@@ -406,6 +422,7 @@ class Node(handles.Handle):
 
     def _forget(self) -> None:
         leaving.ended(self._handle)
+        membership.forget(self._handle)
         forget_tables(self._handle)
 
     def __enter__(self) -> "Node":

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "api/node/membership.hpp"
 #include "api/table/table.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
@@ -173,6 +174,11 @@ class Node {
   virtual int event_fd() const = 0;
   /// Sets whether callbacks of the user wait for a poll. Wakes the threads that are in one.
   virtual void callbacks_due(bool any) = 0;
+
+  /// The oldest change of the membership that was not taken. MV_ETIMEOUT, MV_EINTR.
+  virtual base::Result<Told> next_membership_event(base::Nanos timeout) = 0;
+  /// Whether such an event waits for a program that takes them: it has called next_membership_event() before. Never locks.
+  virtual bool membership_event_due() const = 0;
 
   /// Waits for a condition that other threads of this process bring about and announce with wake(). `done` must not
   /// lock. MV_ETIMEOUT, MV_EINTR, MV_ESTATE.

@@ -455,7 +455,11 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   for (const Member& member : newer.members) {
     const bool is_self = member.peer == self_.peer;
     if (view_.find(member.peer) == nullptr) replace(member);
-    if (Member* const known = view_.find(member.peer)) std::tie(known->draining, known->drained) = std::pair(member.draining, member.drained);
+    if (Member* const known = view_.find(member.peer)) {
+      const bool begins = member.draining && !known->draining;
+      std::tie(known->draining, known->drained) = std::pair(member.draining, member.drained);
+      if (begins) owner_.on_member_draining(*known);
+    }
     is_drained_ = is_drained_ || (is_self && member.drained);
     if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
     if ((member.state == State::kLost || member.is_out) && !is_self) {

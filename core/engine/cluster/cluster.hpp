@@ -44,6 +44,8 @@ class Cluster {
     virtual void on_server_missed(const Member&, const base::Status&) {}
     /// The master has decided who serves the part of this server from now on, who keeps a copy of it, or who is to get one.
     virtual void on_part_moved(const Member& /*part*/) {}
+    /// A server is to end, and others are being given its parts.
+    virtual void on_member_draining(const Member& /*member*/) {}
     /// The master has given this node's parts to their new servers: see hand_over().
     virtual void on_drained() {}
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.

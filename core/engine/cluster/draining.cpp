@@ -19,6 +19,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
   if (!changed.ok()) return server_.fail(asked, changed.status());
   base::log_info("{} is to end, and hands its tables over", view_.name(asked.client));
   server_.answer(asked, builder_.answer({}));
+  owner_.on_member_draining(*member);
   for (const Member* part : changed.value()) owner_.on_part_moved(*part);
   publish();
 }

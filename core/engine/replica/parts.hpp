@@ -35,6 +35,8 @@ class Parts final : public checkpoint::ServedParts {
   bool is_by_part() const { return by_part_; }
   /// For requests to tables, by server.
   rpc::Client& requests() { return is_by_part() ? client_ : peers_; }
+  /// Requests to tables that were sent again.
+  uint64_t repeated() const { return client_.repeated(); }
   /// For the tables of this node.
   rpc::Server& streams() { return is_by_part() ? own_.streams() : streams_; }
 

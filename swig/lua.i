@@ -222,6 +222,11 @@ MV_RELEASES(function)
   SWIG_arg++;
 }
 
+%typemap(in, numinputs = 0) mv_membership_event *event (mv_membership_event value = MV_MEMBERSHIP_EVENT_INIT) { $1 = &value; }
+%typemap(argout) mv_membership_event *event {
+  pv_push_event(L, $1);
+  SWIG_arg++;
+}
 %typemap(in, numinputs = 0) mv_table_info *info (mv_table_info value = MV_TABLE_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_table_info *info {
   pv_push_info(L, $1);

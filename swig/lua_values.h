@@ -274,6 +274,18 @@ static void pv_push_handles(lua_State *L, const mv_request *handles, uint64_t co
   }
 }
 
+static void pv_push_event(lua_State *L, const mv_membership_event *event) {
+  lua_createtable(L, 0, 7);
+  pv_set_integer(L, "kind", event->kind);
+  pv_set_integer(L, "role", event->role);
+  pv_set_integer(L, "rank", event->rank);
+  pv_set_integer(L, "part", event->part);
+  pv_set_integer(L, "epoch", (int64_t)event->epoch);
+  pv_set_integer(L, "dropped", (int64_t)event->dropped);
+  lua_pushstring(L, event->reason);
+  lua_setfield(L, -2, "reason");
+}
+
 static void pv_push_info(lua_State *L, const mv_table_info *info) {
   lua_createtable(L, 0, 16);
   lua_pushstring(L, info->name);

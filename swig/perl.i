@@ -189,6 +189,8 @@ MV_RESUMES(function)
 }
 %typemap(argout) (mv_request *finished, uint64_t capacity, uint64_t *count) { PV_PUSH(pv_handle_list($1, *$3)); }
 
+%typemap(in, numinputs = 0) mv_membership_event *event (mv_membership_event value = MV_MEMBERSHIP_EVENT_INIT) { $1 = &value; }
+%typemap(argout) mv_membership_event *event { PV_PUSH(pv_event($1)); }
 %typemap(in, numinputs = 0) mv_table_info *info (mv_table_info value = MV_TABLE_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_table_info *info { PV_PUSH(pv_info($1)); }
 

@@ -471,6 +471,18 @@ static SV *pv_handle_list(const mv_request *handles, uint64_t count) {
   return newRV_noinc((SV *)array);
 }
 
+static SV *pv_event(const mv_membership_event *event) {
+  HV *hash = newHV();
+  (void)hv_stores(hash, "kind", newSViv(event->kind));
+  (void)hv_stores(hash, "role", newSViv(event->role));
+  (void)hv_stores(hash, "rank", newSViv((IV)event->rank));
+  (void)hv_stores(hash, "part", newSViv((IV)event->part));
+  (void)hv_stores(hash, "epoch", newSVuv(event->epoch));
+  (void)hv_stores(hash, "dropped", newSVuv(event->dropped));
+  (void)hv_stores(hash, "reason", newSVpvn_utf8(event->reason, strlen(event->reason), 1));
+  return newRV_noinc((SV *)hash);
+}
+
 static SV *pv_info(const mv_table_info *info) {
   HV *hash = newHV();
   (void)hv_stores(hash, "name", newSVpvn_utf8(info->name, strlen(info->name), 1));

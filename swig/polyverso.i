@@ -24,6 +24,7 @@
 %ignore mv_call_options;
 %ignore mv_table_spec;
 %ignore mv_table_info;
+%ignore mv_membership_event;
 %ignore MV_STRUCT_VERSION;
 
 %{
@@ -74,6 +75,8 @@ MV_RESUMES(mv_init_args)
 MV_RESUMES(mv_node_open)
 MV_ENDS(mv_shutdown)
 MV_ENDS(mv_abort)
+MV_RESUMES_FOR(mv_cluster_drain, arg2)
+MV_RESUMES_FOR(mv_membership_next, arg3)
 MV_RESUMES(mv_doctor_text)
 MV_CALLS(mv_barrier, arg2)
 MV_RELEASES_AFTER(mv_request_wait, arg2)
@@ -114,6 +117,7 @@ MV_RESUMES(mv_cluster_log_text)
 %include "gossip.i"
 %include "group.i"
 %include "distlearn.i"
+%include <polyverso/membership.h>
 
 #if defined(SWIGPYTHON)
 #if defined(POLYVERSO_ABI3)

@@ -212,6 +212,8 @@ MV_RESUMES(function)
 }
 %typemap(freearg) (mv_request *finished, uint64_t capacity, uint64_t *count) { PyMem_Free($1); }
 
+%typemap(in, numinputs = 0) mv_membership_event *event (mv_membership_event value = MV_MEMBERSHIP_EVENT_INIT) { $1 = &value; }
+%typemap(argout) mv_membership_event *event { $result = pv_append($result, pv_event($1)); }
 %typemap(in, numinputs = 0) mv_table_info *info (mv_table_info value = MV_TABLE_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_table_info *info { $result = pv_append($result, pv_info($1)); }
 

@@ -405,6 +405,13 @@ static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
   return list;
 }
 
+static PyObject *pv_event(const mv_membership_event *event) {
+  typedef unsigned long long wide;
+  return Py_BuildValue("{s:i,s:i,s:L,s:L,s:K,s:K,s:s}", "kind", event->kind, "role", event->role, "rank", (long long)event->rank,
+                       "part", (long long)event->part, "epoch", (wide)event->epoch, "dropped", (wide)event->dropped,
+                       "reason", event->reason);
+}
+
 static PyObject *pv_info(const mv_table_info *info) {
   typedef unsigned long long wide;
   return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K,s:K}",

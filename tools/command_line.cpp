@@ -53,6 +53,9 @@ constexpr const char* kServerFooter = R"(examples:
 
 Settings that are not given come from the environment: POLYVERSO_MASTER, POLYVERSO_NODES, POLYVERSO_SECRET, and so on.
 A secret is needed beyond loopback, where TCP is encrypted unless tls=off is set: docs/security.md.
+At SIGTERM, the server hands its tables over to other servers, and ends with status 0: nothing is lost, and workers' calls only take
+longer. If there is no other server, if a table can't be copied (DC-ASGD), or after --grace seconds, it says so and ends as by SIGTERM.
+So does rank 0, the master. A second SIGTERM, or SIGINT, ends it at once.
 )";
 
 constexpr const char* kInspectFooter = R"(examples:
@@ -187,6 +190,9 @@ void describe_server(CLI::App& server, ServerOptions& options) {
   server.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")
       ->type_name("FILE");
   server.add_option("--metrics", options.metrics, "Metrics over HTTP; on loopback if no host is given (default: none)")->type_name("[HOST:]PORT");
+  server.add_option("--grace", options.grace, "How long after SIGTERM other servers may take to get its tables; 0: end at once (default: 30)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 86400.0));
   server.add_option("--set", options.settings, "A setting, as in mv_init_text()")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "secret.hpp"
+#include "server_signals.hpp"
 
 namespace mv::tools {
 namespace {
@@ -60,7 +62,9 @@ int run_server(const ServerOptions& options) {
   init.metrics = or_null(options.metrics);
   init.nodes = options.nodes;
   init.rank = options.rank;
+  ServerSignals signals(std::chrono::milliseconds(static_cast<int64_t>(options.grace * 1000)));
   if (mv_init(&init) != MV_OK) return fail("can't join");
+  signals.serves();
 
   int64_t server_id = 0, servers = 0, rank = 0, size = 0;
   mv_server_id(0, &server_id);
@@ -71,7 +75,7 @@ int run_server(const ServerOptions& options) {
     fmt::print(stderr, "polyverso server: serving as server {} of {} (rank {} of {}, pid {})\n", server_id, servers,
                rank, size, getpid());
   }
-  // Serves until every worker has finished or is lost.
+  // Serves until every worker has finished or is lost, or this server has handed its tables over.
   if (mv_shutdown(0) != MV_OK) return fail("while serving");
   return 0;
 }

@@ -42,6 +42,7 @@ inline constexpr uint32_t kFirstInitOptions = 120;
 inline constexpr uint32_t kFirstCallOptions = 32;
 inline constexpr uint32_t kFirstTableSpec = 48;
 inline constexpr uint32_t kFirstTableInfo = 320;
+inline constexpr uint32_t kFirstMembershipEvent = 560;
 
 /// Milliseconds as a duration: MV_FOREVER, and durations beyond a lifetime, become kNever.
 base::Nanos span_of_ms(int64_t ms);

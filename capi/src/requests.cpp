@@ -120,9 +120,10 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
   if (!pin.ok()) return pin.status();
   const auto callbacks = Callbacks::of_this_thread(state);
   if (callbacks->is_inside()) return base::error(MV_EREENTRANT, "mv_poll: this thread is inside a callback");
-  const auto is_due = [&] { return callbacks->any_due(); };
+  const api::Node& polled = *(*pin.value())->node;
+  const auto is_due = [&] { return callbacks->any_due() || polled.membership_event_due(); };
   uint64_t found = 0;
-  const bool may_wait = !callbacks->run() && (capacity > 0 || callbacks->has_any());
+  const bool may_wait = !callbacks->run() && !polled.membership_event_due() && (capacity > 0 || callbacks->has_any());
   const base::Nanos span = may_wait ? span_of_ms(timeout_ms) : base::Nanos{0};
   const auto status =
       take_finished(state, *(*pin.value())->node, finished, capacity, &found, base::after(steady_now(), span), is_due);

@@ -60,6 +60,8 @@ inline constexpr Entry kEntries[] = {
     {Abort, {Engine::kCluster, kNote, Sender::kMember}},
     {Unreachable, {Engine::kCluster, kNote, Sender::kMember}},
     {Copied, {Engine::kCluster, kRequest, Sender::kMember}},
+    {Drain, {Engine::kCluster, kRequest, Sender::kMember}},
+    {HandOver, {Engine::kCluster, kRequest, Sender::kMember}},
 
     {Create, {Engine::kTables, kRequest, Sender::kMember}},
     {Created, {Engine::kTables, kAnswer, Sender::kAsked}},

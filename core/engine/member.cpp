@@ -57,6 +57,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       checkpoint_client_(clock, rpc_client_, table_client_, pool_, parts_.is_replicated()),
       participant_(clock, rpc_server_, parts_, storage),
       coordinator_(clock, rpc_client_, rpc_server_, parts_, storage),
+      drain_(clock, cluster_, parts_, participant_, coordinator_),
       inquirer_(clock, link, cluster_, table_client_, parts_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
       channels_(clock, cluster_, rpc_client_, rpc_server_) {
@@ -152,6 +153,10 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   switch (route.engine) {
+    case Engine::kTables:
+      if (parts_.is_by_part())
+        return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "{} does not name the part of the tables that it is for", wire::EnumNameBody(request.body_type())));
+      break;
     case Engine::kCoordinator:
       return coordinator_.on_request(asked, request, payload);
     case Engine::kParticipant:
@@ -161,8 +166,9 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
     case Engine::kCommands:
       return commands_.on_request(asked, *request.body_as_Command(), payload);
     default:
-      return table_server_.on_request(asked, request, payload, staged);
+      break;
   }
+  table_server_.on_request(asked, request, payload, staged);
 }
 
 void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -195,32 +201,36 @@ void Member::on_view(const cluster::View& view) {
   checkpoint_client_.start(view);
   participant_.start(view);
   coordinator_.start(view);
+  for (const cluster::Member* server : view.servers()) served_by_[server->rank] = view.serving(*server);
 }
 
 void Member::on_ready() { events_.on_ready(cluster_.view()); }
 void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 
 void Member::on_member_finished(const cluster::Member& member) {
-  parts_.is_replicated() ? parts_.worker_finished(member.peer) : table_server_.worker_finished(member.peer);
+  parts_.is_by_part() ? parts_.worker_finished(member.peer) : table_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
   channels_.gone(member.peer);
+  tell(cluster::Change::kLeft, member, "it has finished");
   events_.on_change();
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
-  if (member.is_worker()) parts_.is_replicated() ? parts_.worker_lost(member.peer, why) : table_server_.worker_lost(member.peer, why);
+  if (member.is_worker()) parts_.is_by_part() ? parts_.worker_lost(member.peer, why) : table_server_.worker_lost(member.peer, why);
   if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
   channels_.gone(member.peer);
   inquirer_.on_lost(member.peer);
+  tell(member.drained ? cluster::Change::kDrained : cluster::Change::kLost, member, member.drained ? member.why : why.text());
   events_.on_change();
 }
 
 void Member::on_member_joined(const cluster::Member& member) {
-  if (member.is_worker()) parts_.is_replicated() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
+  if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
+  tell(cluster::Change::kJoined, member, "it takes the place of a process that is gone");
   events_.on_change();
 }
 
@@ -231,18 +241,45 @@ void Member::on_server_missed(const cluster::Member& server, const base::Status&
 
 void Member::on_part_moved(const cluster::Member& part) {
   parts_.part_moved(part);
+  tell_who_serves(part);
   // Only server 0 is connected with all servers; now this process directs checkpoints in its place.
-  if (parts_.is_replicated() && parts_.served(0) != nullptr)
+  if (parts_.can_move() && parts_.served(0) != nullptr)
     for (const cluster::Member* server : cluster_.view().servers()) cluster_.want(server->peer, cluster::Cluster::Dialer::kSelf);
   coordinator_.servers_changed();
   checkpoint_client_.servers_changed();
+  drain_.look();
 }
+
+void Member::on_member_draining(const cluster::Member& member) {
+  tell(cluster::Change::kDraining, member, "it is to end, and hands its tables over");
+}
+
+void Member::tell(cluster::Change change, const cluster::Member& member, std::string reason, uint32_t part) {
+  if (!events_.on_event || member.peer == self_.peer) return;
+  const cluster::View& view = cluster_.view();
+  // The master publishes the list with it after this.
+  events_.on_event({change, member.rank, member.role, part, view.epoch + (cluster_.is_master() ? 1 : 0), std::move(reason)});
+}
+
+/// Another process serves the part from now on, perhaps this one.
+void Member::tell_who_serves(const cluster::Member& part) {
+  const cluster::View& view = cluster_.view();
+  const base::Peer by = view.serving(part);
+  if (std::exchange(served_by_[part.rank], by) == by || !events_.on_event) return;
+  const cluster::Member* const heir = view.find(by);
+  if (heir != nullptr)
+    events_.on_event({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, view.epoch + (cluster_.is_master() ? 1 : 0),
+                      fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
+}
+
+void Member::on_drained() { drain_.handed_over(); }
 
 void Member::on_news() {
   if (!cluster_.is_master() && !cluster_.contacts().is_connected(cluster_.master())) {
     const base::Status why = base::error(MV_EPEERLOST, "{}, who would name its stand-in, can't be reached", cluster_.view().name(cluster_.master()));
     checkpoint_client_.master_lost(why);
     coordinator_.master_lost(why);
+    drain_.master_lost(why);
   }
   events_.on_change();
 }
@@ -325,7 +362,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), parts_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
                                checkpoint_client_.next_deadline(), participant_.next_deadline(), coordinator_.next_deadline(),
-                               inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline()});
+                               inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline(), drain_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }
@@ -341,6 +378,7 @@ void Member::tick() {
   inquirer_.tick();
   groups_.tick();
   channels_.tick();
+  drain_.tick();
   expire_barriers();
 }
 

@@ -2,6 +2,7 @@
 // The engines of one node, wired together. No I/O: the simulator drives hundreds of these on one thread.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "engine/checkpoint/coordinator.hpp"
 #include "engine/checkpoint/participant.hpp"
 #include "engine/cluster/cluster.hpp"
+#include "engine/cluster/event.hpp"
 #include "engine/collective/groups.hpp"
+#include "engine/drain.hpp"
 #include "engine/replica/parts.hpp"
 #include "engine/status/inquirer.hpp"
 #include "engine/table/client/client.hpp"
@@ -31,6 +34,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
     std::function<void(const base::Status&)> on_failed;
     /// The membership changed; all_workers_gone() may have become true.
     std::function<void()> on_change;
+    /// Another member has joined, left, ... since this node has joined; may be empty.
+    std::function<void(const cluster::MembershipEvent&)> on_event = {};
   };
 
   /// @param shares_memory  other processes of this machine may map this node's dense shards
@@ -66,6 +71,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
   /// leaves, and that peer may wait for this worker.
   void leave_without_flush();
+  /// Hands over what this server serves; see Drain.
+  Drain& drain() { return drain_; }
   /// Leaves as lost; see Cluster::abort().
   void abort(const std::string& why, std::function<void()> told) { cluster_.abort(why, std::move(told)); }
 
@@ -89,6 +96,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();
+  void tell(cluster::Change change, const cluster::Member& member, std::string reason, uint32_t part = 0);
+  void tell_who_serves(const cluster::Member& part);
   void tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error);
   bool told_all_ = false;  ///< the peers were notified
 
@@ -106,6 +115,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_joined(const cluster::Member& member) override;
   void on_server_missed(const cluster::Member& server, const base::Status& why) override;
   void on_part_moved(const cluster::Member& part) override;
+  void on_member_draining(const cluster::Member& member) override;
+  void on_drained() override;
   void on_news() override;
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
   std::string own_wait() const override { return inquirer_.own_wait(); }
@@ -125,11 +136,13 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   checkpoint::Client checkpoint_client_;
   checkpoint::Participant participant_;
   checkpoint::Coordinator coordinator_;
+  Drain drain_;
   status::Inquirer inquirer_;
   std::set<base::Peer> observers_;                   ///< peers that ask for the status and are not members
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers in progress
   collective::Groups groups_;
   channel::Channels channels_;
+  std::map<uint32_t, base::Peer> served_by_;  ///< by rank of the part's server, as was told
 };
 
 }  // namespace mv::engine

@@ -42,8 +42,9 @@ void Runtime::take_peers(Metrics& metrics) {
   const cluster::Cluster& cluster = member_->cluster();
   learn_ranks();
   if (cluster.self().replicas > 0) metrics.parts.emplace().differing = member_->parts().differing();
+  metrics.changes = changes_;
   for (const cluster::Member& member : cluster.view().members) {
-    ++metrics.members[static_cast<size_t>(member.state)];
+    ++metrics.members[member.drained ? metrics.members.size() - 1 : static_cast<size_t>(member.state)];
     if (metrics.parts && member.is_server() && cluster.view().serving(member) == member_->self())
       ++(cluster.view().backup_of(member) != base::kNobody ? metrics.parts->kept : metrics.parts->missing);
     if (member.peer == member_->self()) continue;
@@ -95,7 +96,7 @@ Metrics Runtime::take_metrics() {
   metrics.calls = member_->tables().call_times();
   metrics.held_changes = member_->shards().gate_log().changes();
   metrics.held_gets = member_->shards().gate_log().gets();
-  metrics.repeated = member_->requests().repeated();
+  metrics.repeated = member_->requests().repeated() + member_->parts().repeated();
   metrics.refused = router_->refused();
   metrics.turned_away = router_->turned_away();
   metrics.in_flight = member_->tables().in_flight();

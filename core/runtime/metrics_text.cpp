@@ -31,8 +31,10 @@ void write_node(Exposition& out, const Metrics& metrics) {
   out.gauge("uptime_seconds", "Time since this node was started.");
   out.sample({}, seconds(metrics.uptime));
   out.gauge("members", "Processes of the cluster, by state.");
-  constexpr const char* kStates[] = {"here", "finished", "lost"};
+  constexpr const char* kStates[] = {"here", "finished", "lost", "left"};
   for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
+  out.counter("membership_changes_total", "Changes of the membership that this process has learnt of, by kind: mv_membership_next().");
+  for (size_t kind = 0; kind < metrics.changes.size(); ++kind) out.sample({{"kind", cluster::kChangeNames[kind]}}, metrics.changes[kind]);
   if (metrics.parts) {
     out.gauge("parts", "Servers' parts of the tables that this process serves, by whether another process keeps a copy: replicas.");
     out.sample({{"backup", "kept"}}, metrics.parts->kept);

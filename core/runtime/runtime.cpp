@@ -94,6 +94,10 @@ base::Status Runtime::set_up() {
     workers_gone_ = member_->cluster().all_workers_gone();
     learn_ranks();
   };
+  events.on_event = [this](const cluster::MembershipEvent& event) {
+    ++changes_[static_cast<size_t>(event.change)];
+    if (events_.membership) events_.membership(event);
+  };
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
   member_->groups().choose_by(basis.value());
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
@@ -296,7 +300,7 @@ base::Status Runtime::shutdown() {
   if (loop_.defect() != nullptr) return shutdown();
 
   const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
-  const auto gone = [this] { return workers_gone_.load(); };
+  const auto gone = [this] { return workers_gone_.load() || drained_.load(); };
   if (serves && identity_.size > 1) {
     transport::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);
     if (driven == transport::Driven::kTimeout) {

@@ -1,6 +1,7 @@
 #pragma once
 // Runtime: wires one node's engines, transports and loop together, from joining the cluster to leaving it.
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -31,6 +32,7 @@ class Runtime final : private transport::Flusher {
   /// Events for the owner.
   struct Events {
     std::function<void()> joined;                           ///< on the loop: the cluster is complete
+    std::function<void(const cluster::MembershipEvent&)> membership;  ///< on the loop: may be empty
     std::function<void(base::Peer peer)> lost_shared_memory;  ///< on the loop: the peer's memory must not be used any more
     std::function<void(const base::Status& why)> broken;    ///< any thread, once: the node has broken down. Allocates nothing
   };
@@ -44,6 +46,7 @@ class Runtime final : private transport::Flusher {
   base::Status join();
   base::Status shutdown();
   void abort(const std::string& why);
+  base::Status drain(base::Nanos timeout);
   void abandon_after_fork() noexcept;
   /// Ends the loop and what runs on it. The owner calls it before it destroys what the engines'
   /// operations point to. Idempotent.
@@ -52,6 +55,7 @@ class Runtime final : private transport::Flusher {
   const Settings& settings() const { return settings_; }
   const Identity& identity() const { return identity_; }
   bool workers_gone() const { return workers_gone_; }
+  bool is_drained() const { return drained_; }
   transport::Loop& loop() { return loop_; }
   const transport::Loop& loop() const { return loop_; }
   engine::Member& member() { return *member_; }
@@ -121,11 +125,13 @@ class Runtime final : private transport::Flusher {
   std::vector<std::pair<std::weak_ptr<const void>, std::function<void(const base::Status&)>>> when_broken_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_met_ = false;
+  std::array<uint64_t, cluster::kChanges> changes_{};  ///< of the membership, by cluster::Change. Loop only
   std::unique_ptr<transport::HttpServer> http_;
   std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of processes that were replaced
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};
+  std::atomic<bool> drained_{false};  ///< others serve what this node has served
   base::Status left_with_;
 };
 

@@ -506,6 +506,10 @@ void DenseShard::publish_clock(uint64_t clock) {
   if (segment_ != nullptr) segment_->head().clock.store(clock, std::memory_order_release);
 }
 
+void DenseShard::close_to_readers() {
+  if (segment_ != nullptr) segment_->head().counts_gets.store(1, std::memory_order_seq_cst);
+}
+
 void DenseShard::destroy() {
   Shard::destroy();
   if (segment_ != nullptr) segment_->head().destroyed.store(1, std::memory_order_release);

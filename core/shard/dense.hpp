@@ -48,6 +48,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void expect() const override;
   std::shared_ptr<base::SharedMemory> shared() const override;
   void publish_clock(uint64_t clock) override;
+  void close_to_readers() override;
   void destroy() override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot() override;

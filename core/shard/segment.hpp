@@ -36,7 +36,7 @@ struct SegmentHead {
   std::atomic<uint64_t> stripe_elements;  ///< shard::stripe_elements(spec)
   alignas(64) std::atomic<uint64_t> clock;  ///< all workers' adds below it are applied; see Shard::publish_clock()
   std::atomic<uint32_t> destroyed;
-  std::atomic<uint32_t> counts_gets;  ///< the updater keeps backups, so gets must reach the server
+  std::atomic<uint32_t> counts_gets;  ///< gets must reach the server: the updater keeps backups, or the part moves to another server
 };
 struct alignas(64) StripeGuard {
   std::atomic<uint64_t> sequence;

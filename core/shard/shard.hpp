@@ -123,6 +123,8 @@ class Shard {
   virtual std::shared_ptr<base::SharedMemory> shared() const { return nullptr; }
   /// For readers of shared(): all workers' adds below this clock are applied (stale-synchronous tables).
   virtual void publish_clock(uint64_t) {}
+  /// Readers of shared() must send their gets from now on: another process will change the table.
+  virtual void close_to_readers() {}
   /// Marks the table as destroyed, for readers of shared() and for callers' threads of this process.
   virtual void destroy() { destroyed = true; }
 

@@ -42,8 +42,8 @@
 
 namespace mv::wire {
 
-inline constexpr uint16_t kVersionMin = 2;
-inline constexpr uint16_t kVersionMax = 2;
+inline constexpr uint16_t kVersionMin = 3;
+inline constexpr uint16_t kVersionMax = 3;
 inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kAddressBytes = 64;
 

@@ -23,7 +23,7 @@ BLOCKS = re.compile(rf"^(?:<!-- file: \S+ -->\n)?{BLOCK}(?:{BETWEEN}{BLOCK})+", 
 FENCED = re.compile(r"^```(\w+)(?: fragment)?\n((?:(?!```).*\n)*)```\n", re.MULTILINE)
 DETAILS = re.compile(r"^</?details>\n|^<summary>.*</summary>\n", re.MULTILINE)
 HEADERS = {f"capi/include/polyverso/{name}.h": f"docs/reference/c-{name}"
-           for name in ("polyverso", "kvstore", "group", "distlearn", "gossip", "tensor")}
+           for name in ("polyverso", "kvstore", "group", "distlearn", "gossip", "membership", "tensor")}
 LEXERS = {".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".py": "python", ".pyi": "python", ".pm": "perl", ".pl": "perl", ".t": "perl",
           ".lua": "lua", ".sh": "sh", ".md": "markdown", ".json": "json", ".yaml": "yaml", ".cmake": "cmake"}
 

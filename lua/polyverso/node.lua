@@ -26,6 +26,11 @@ local WAITS, SAVES, FORMATS = values.set_of("timeout, async"), values.set_of("ke
 local Node = {}
 Node.__index = Node
 
+local callbacks = {} -- by node: see on_membership()
+local function hand_out(self)
+  for event in function() return self:next_event() end do callbacks[self.handle](event) end
+end
+
 --- For polyverso.init() and open_node(): the object for a handle of the C API.
 ---@param handle integer an mv_node
 ---@return polyverso.Node
@@ -65,7 +70,35 @@ end
 ---@param timeout? number seconds; default 0
 ---@return integer[] handles of requests
 function Node:poll(capacity, timeout)
-  return capi.mv_poll(self.handle, capacity or 64, timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
+  local finished = capi.mv_poll(self.handle, capacity or 64, timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
+  if callbacks[self.handle] then hand_out(self) end
+  return finished
+end
+
+local EVENT_KINDS = {[0] = "joined", "left", "lost", "draining", "drained", "took_over"}
+local EVENT_ROLES = {[0] = "scheduler", "worker", "server", "all"}
+
+--- The next change of the cluster's membership that was not taken yet, or nil. kind: "joined", "left", "lost", "draining",
+--- "drained" or "took_over"; rank, role: the member's; part: the rank whose tables a server has taken over; epoch: of the
+--- list of members; reason: a sentence; dropped: older events that nobody has taken, if more than 256 waited.
+---@param timeout? number seconds to wait for one; default 0
+---@return table? event
+function Node:next_event(timeout)
+  local ok, event = pcall(capi.mv_membership_next, self.handle, timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
+  if not ok then
+    if type(event) == "table" and event.code == capi.MV_ETIMEOUT then return nil end
+    capi.raise_again(event)
+  end
+  event.kind, event.role = EVENT_KINDS[event.kind], EVENT_ROLES[event.role]
+  if event.part < 0 then event.part = nil end
+  return event
+end
+
+--- Calls `callback` with each of these events, inside poll(). nil: no longer.
+---@param callback? fun(event: table)
+function Node:on_membership(callback)
+  callbacks[self.handle] = callback
+  if callback then hand_out(self) end
 end
 
 local KINDS = {array = capi.MV_ARRAY, matrix = capi.MV_MATRIX, sparse = capi.MV_SPARSE, keyvalue = capi.MV_KEYVALUE}
@@ -181,7 +214,17 @@ end
 --- Leaves the cluster. A process that is also a server continues to serve until every worker has finished.
 function Node:shutdown()
   capi.mv_shutdown(self.handle)
+  callbacks[self.handle] = nil
   objects.shut(self.handle)
+end
+
+--- Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
+--- workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM. After a time-out
+--- it goes on.
+---@param timeout? number seconds; default 30; 0: only begin
+function Node:drain(timeout)
+  timeout = timeout or 30
+  capi.mv_cluster_drain(self.handle, timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
 
 --- Leaves the cluster because this program has failed: the calls of the other processes fail, with this reason. Does

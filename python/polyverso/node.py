@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import operator
 import os
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
-from . import capi, handles, leaving
+from . import capi, handles, leaving, membership
 from .arrays import as_table_values, check_shape, code_of, milliseconds
 from .errors import ArgumentError, Error
 from .names import suggests
@@ -187,8 +187,24 @@ class Node(handles.Handle):
 
     def poll(self, capacity: int = 64, timeout: float = 0) -> List[int]:
         """At most `capacity` handles of requests that have finished since the last call; `timeout`: seconds to wait for
-        the first."""
-        return capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
+        the first. Runs the callback of on_membership() for what has happened; that ends the wait, too."""
+        finished = capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
+        membership.hand_out(self._handle)
+        return finished
+
+    def next_event(self, timeout: float = 0) -> Optional[Dict[str, Any]]:
+        """The next change of the cluster's membership that was not taken yet, or None; `timeout`: seconds to wait for one.
+
+        kind: "joined", "left", "lost", "draining", "drained" or "took_over"; rank, role: the member's; part: the rank
+        whose tables a server has taken over; epoch: of the list of members; reason: a sentence; dropped: older events
+        that nobody has taken, if more than 256 waited."""
+        return membership.next_event(self._handle, milliseconds(timeout) if timeout else 0)
+
+    def on_membership(self, callback: Optional[Callable[[Dict[str, Any]], Any]]) -> None:
+        """Calls `callback` with each event, as next_event() returns it, inside poll() or while asyncio waits for a
+        request. None: no longer."""
+        membership.news_of(self._handle).callback = callback
+        membership.hand_out(self._handle)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until this worker's adds are applied and every worker has called it."""
@@ -389,6 +405,14 @@ class Node(handles.Handle):
         if not self._is_alive():
             self._forget()
 
+    def drain(self, timeout: float = 30.0) -> None:
+        """Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait
+        for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM.
+
+        timeout: in seconds; math.inf: no limit; 0: only begin. After a TimeoutError it goes on, and this server still
+        serves."""
+        capi.mv_cluster_drain(self._handle, milliseconds(timeout) if timeout else 0)
+
     def abort(self, reason: str = "") -> None:
         """Leaves the cluster as lost, without waiting: other processes' calls that need this one fail with a PeerError
         that has the reason. An exception that leaves a `with polyverso.init():`, or that nothing catches, does so."""
@@ -398,6 +422,7 @@ class Node(handles.Handle):
 
     def _forget(self) -> None:
         leaving.ended(self._handle)
+        membership.forget(self._handle)
         forget_tables(self._handle)
 
     def __enter__(self) -> "Node":

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Dict, Iterator, Tuple
 
-from . import capi
+from . import capi, membership
 
 _AT_ONCE = 64
 
@@ -54,6 +54,7 @@ class Watch:
                 # A request that is not awaited is left to its owner's wait().
                 if future is not None:
                     future.get_loop().call_soon_threadsafe(_set, future)
+        membership.hand_out(self._node)
 
 
 def _set(future: asyncio.Future) -> None:

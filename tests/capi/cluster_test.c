@@ -406,6 +406,35 @@ static void the_error_of_a_released_add_is_reported_later(void** state) {
   first_role = MV_ROLE_UNSET;
 }
 
+/* ------------------------------------------------------------------ news of members */
+
+static void hear_of_the_one_that_leaves(struct member* self) {
+  if (self->index == 2) return; /* it leaves at once */
+  mv_membership_event event = MV_MEMBERSHIP_EVENT_INIT;
+  expect_error(mv_membership_next(self->node, NULL, 0), MV_EINVAL, "event is NULL");
+  event.size = 8;
+  expect_error(mv_membership_next(self->node, &event, 0), MV_EINVAL, "size");
+  event.size = sizeof event;
+  expect_error(mv_membership_next(self->node, &event, -2), MV_EINVAL, "timeout");
+  mv_status status = MV_EINTR;
+  while (status == MV_EINTR) status = mv_membership_next(self->node, &event, 20000);
+  expect_ok(status);
+  assert_int_equal(event.kind, MV_MEMBER_LEFT);
+  assert_int_equal(event.rank, 2);
+  assert_int_equal(event.role, MV_ROLE_ALL);
+  assert_int_equal(event.part, -1);
+  assert_int_equal(event.dropped, 0);
+  assert_true(strlen(event.reason) > 0);
+  /* The other one waits for this one's end, so nothing else happens. */
+  expect_error(mv_membership_next(self->node, &event, 0), MV_ETIMEOUT, "not changed");
+  expect_error(mv_membership_next(self->node, &event, 20), MV_ETIMEOUT, "not changed");
+  expect_ok(mv_barrier(self->node, NULL));
+}
+static void the_others_hear_of_a_worker_that_finishes(void** state) {
+  (void)state;
+  run_cluster(3, 0, hear_of_the_one_that_leaves);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_member_knows_its_place),
@@ -421,6 +450,7 @@ int main(void) {
       cmocka_unit_test(specs_that_differ_are_refused_on_all),
       cmocka_unit_test(a_get_is_released_when_it_needs_its_buffer_no_more),
       cmocka_unit_test(the_error_of_a_released_add_is_reported_later),
+      cmocka_unit_test(the_others_hear_of_a_worker_that_finishes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ void SimCluster::later(Peer self, Nanos span, std::function<void()> work) {
 void SimCluster::look_after(Node& node) {
   if (node.member == nullptr) return;
   node.member->flush();
-  if (plan_.replicas > 0 && node.ready) check_primaries(node);
+  if ((plan_.replicas > 0 || plan_.has_drains()) && node.ready) check_primaries(node);
   arm(node);
   if (node.finished && node.member->cluster().all_workers_gone()) end(node);
 }
@@ -180,7 +180,7 @@ void SimCluster::end(Node& node) {
 
 void SimCluster::check_parts(const Node& node) {
   if (node.member->parts().differing() > 0) timeline_.violated(fmt::format("{} keeps a copy that differs from its server's tables", node.name));
-  if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready || (node.dropped && plan_.replicas > 0)) return;
+  if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready || node.member->drain().has_sealed() || (node.dropped && (plan_.replicas > 0 || plan_.has_drains()))) return;
   const cluster::View& view = node.member->cluster().view();
   for (const cluster::Member* member : view.servers()) {
     const bool own = member->peer == node.self.peer;
@@ -219,7 +219,30 @@ void SimCluster::schedule_faults(bool early) {
 void SimCluster::inject(const FaultPlan& fault) {
   if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly || fault.fault == Fault::kAbort) return kill(fault.side.front(), fault);
   if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
+  if (fault.fault == Fault::kDrain) return drain(fault);
   part(fault);
+}
+
+/// A server is told to end. It goes on if it can't hand its tables over.
+void SimCluster::drain(const FaultPlan& fault) {
+  const auto newest = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == fault.side.front(); });
+  Node& node = **newest;
+  if (node.member == nullptr || !node.ready || node.ending || node.killed || node.dropped) return;
+  // With the end of a back-up, nobody may have a copy of the part of a server that is dead already.
+  if (!std::all_of(nodes_.begin(), nodes_.end(), [this](const auto& other) { return is_noticed(*other); })) return;
+  node.member->drain().begin([this, &node, &fault](const base::Status& status) { drained(node, fault, status); });
+  touch(node);
+}
+
+void SimCluster::drained(Node& node, const FaultPlan& fault, const base::Status& status) {
+  if (verbose_) fmt::print("{} {}\n", node.name, status.ok() ? "has handed its tables over" : "goes on: " + status.text());
+  if (!status.ok() || !node.member->drain().is_over() || node.ending || node.killed) return;
+  node.drained = true;
+  replaced_server_ = true;
+  end(node);
+  if (fault.restart == base::kNever || cluster_dissolves()) return;
+  ++restarts_open_;
+  timeline_.after(fault.restart, [this, place = node.place, rank = node.rank] { restart(place, rank); });
 }
 
 void SimCluster::pause(const FaultPlan& fault) {
@@ -253,7 +276,11 @@ void SimCluster::part(const FaultPlan& fault) {
 
 /// Whether another server goes on with the tables of this one, so that nothing fails.
 bool SimCluster::is_replaceable(const Node& node) const {
-  const auto runs = [](const auto& other) { return other->ready && !other->ending && (!other->killed || other->script == nullptr); };
+  const auto runs = [&node](const auto& other) {
+    // A server that is to end may take the only copies with it, or be about to pass its parts to this one.
+    if (other.get() != &node && other->member != nullptr && !other->member->drain().waits_for().empty()) return false;
+    return other->ready && (!other->ending || other->drained) && (!other->killed || other->script == nullptr);
+  };
   return plan_.replicas > 0 && !node.self.is_master && std::all_of(nodes_.begin(), nodes_.end(), runs) && has_copies(node);
 }
 
@@ -264,11 +291,20 @@ bool SimCluster::has_copies(const Node& node) const {
   const cluster::View& view = master->member->cluster().view();
   const auto lives = [&](Peer peer) {
     return peer != node.self.peer && std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
-      return other->self.peer == peer && !other->killed && !other->dropped && other->member != nullptr;
+      return other->self.peer == peer && !other->killed && !other->dropped && other->member != nullptr &&
+             !other->member->drain().has_sealed();
     });
   };
   const auto parts = view.servers();
   return std::all_of(parts.begin(), parts.end(), [&](const cluster::Member* part) { return lives(view.serving(*part)) || lives(view.backup_of(*part)); });
+}
+
+/// Whether the master knows of the loss of this one, if it is a server that is lost.
+bool SimCluster::is_noticed(const Node& node) const {
+  const auto& master = nodes_.front();
+  if ((node.self.role & MV_ROLE_SERVER) == 0 || (!node.killed && !node.dropped) || master->member == nullptr) return true;
+  const cluster::Member* const member = master->member->cluster().view().find(node.self.peer);
+  return member == nullptr || member->is_out;
 }
 
 void SimCluster::gone(const Node& node) {
@@ -299,7 +335,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
       std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
-  if (node.killed || (node.member == nullptr && !starts_later)) return;
+  if (node.killed || node.drained || (node.member == nullptr && !starts_later)) return;
   const bool part_lives = (node.self.role & MV_ROLE_SERVER) == 0 || is_replaceable(node);
   const bool server_returns = fault.restart != base::kNever && node.script == nullptr && is_replaceable(node) && !cluster_dissolves();
   node.killed = true;
@@ -345,7 +381,7 @@ void SimCluster::keep_own_business(std::vector<Step>& steps) const {
 
 bool SimCluster::cluster_dissolves() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
-                     [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
+                     [](const auto& n) { return (n->ending && !n->drained) || (n->script != nullptr && n->script->leaving()); });
 }
 
 /// A worker that replaces a lost one may find that the others, and with them the servers, have finished meanwhile.
@@ -359,6 +395,11 @@ size_t SimCluster::life_at(int64_t rank) const {
 
 bool SimCluster::names_a_lost_process(const std::string& text) const {
   if (anyone_gone_) return true;
+  // The process that took its tables over may be lost.
+  const bool names_leaver = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return node->drained && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
+  });
+  if (servers_may_fail_ && names_leaver) return true;
   return std::any_of(gone_.begin(), gone_.end(),
                      [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
 }

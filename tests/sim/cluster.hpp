@@ -39,7 +39,7 @@ class SimCluster final : private Surroundings {
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Script> script;
     std::vector<Step> steps;
-    bool again = false, ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false;
+    bool again = false, ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false, drained = false;
     Nanos armed = base::kNever;
     int64_t rank = -1;
   };
@@ -78,10 +78,13 @@ class SimCluster final : private Surroundings {
   void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);
   void restart(size_t place, int64_t rank);
+  void drain(const FaultPlan& fault);
+  void drained(Node& node, const FaultPlan& fault, const base::Status& status);
   void keep_own_business(std::vector<Step>& steps) const;
   void gone(const Node& node);
   bool is_replaceable(const Node& node) const;
   bool has_copies(const Node& node) const;
+  bool is_noticed(const Node& node) const;
   void lose_life(size_t life);
   bool all_ended() const;
   bool cluster_dissolves() const;

@@ -213,6 +213,29 @@ void choose_faults_with_replicas(Scenario& plan, Random& random) {
   for (int64_t after = 50; random.chance(0.5) && after < 1000; after += 250) add_end_of_server(plan, random, after);
 }
 
+/// Servers that are to end, one after another or at once; now and then a process is killed meanwhile.
+void add_drains(Scenario& plan, Random& random) {
+  std::vector<size_t> candidates;
+  for (size_t node = 1; node < plan.nodes.size(); ++node)
+    if (plan.nodes[node].role == MV_ROLE_SERVER) candidates.push_back(node);
+  for (size_t i = 1 + random.below(4); i > 0; --i) {
+    FaultPlan fault;
+    fault.fault = Fault::kDrain;
+    fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 800);
+    fault.side.push_back(candidates[random.below(candidates.size())]);
+    if (random.chance(0.4)) fault.restart = kMillisecond * random.between(5, 300);
+    plan.faults.push_back(fault);
+  }
+}
+
+void choose_faults_with_drains(Scenario& plan, Random& random) {
+  if (random.chance(0.5)) add_partitions(plan, random);
+  if (random.chance(0.2)) add_pause(plan, random, false);
+  if (random.chance(plan.sync ? 0.15 : 0.4)) add_kill(plan, random, true);
+  add_drains(plan, random);
+  if (random.chance(plan.replicas > 0 ? 0.5 : 0.1)) add_end_of_server(plan, random, 0);
+}
+
 /// Two servers at least, one of which is not the master's.
 void choose_servers(Scenario& plan, Random& random) {
   const auto is_server = [&](size_t node) { return (plan.nodes[node].role & MV_ROLE_SERVER) != 0; };
@@ -221,6 +244,15 @@ void choose_servers(Scenario& plan, Random& random) {
   for (size_t node = 0; plan.servers() < 2; ++node)
     if (!is_server(node)) plan.nodes[node].role |= MV_ROLE_SERVER;
   if (plan.workers() == 0) plan.nodes[0].role = MV_ROLE_ALL;
+}
+
+/// One process that is only a server, and is not the master.
+void choose_leaver(Scenario& plan, Random& random) {
+  const auto is_only_server = [](const NodePlan& node) { return node.role == MV_ROLE_SERVER; };
+  if (std::any_of(plan.nodes.begin() + 1, plan.nodes.end(), is_only_server)) return;
+  plan.nodes[1 + random.below(plan.nodes.size() - 1)].role = MV_ROLE_SERVER;
+  if (plan.workers() == 0) plan.nodes[0].role = MV_ROLE_ALL;
+  if (plan.servers() < 2) plan.nodes[0].role |= MV_ROLE_SERVER;
 }
 
 void choose_faults(Scenario& plan, Random& random) {
@@ -257,11 +289,15 @@ bool Scenario::has_consistency(shard::Consistency wanted) const {
 
 bool Scenario::loses_members() const {
   return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) {
-    return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause;
+    return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause && f.fault != Fault::kDrain;
   });
 }
 
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas) {
+bool Scenario::has_drains() const {
+  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault == Fault::kDrain; });
+}
+
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains) {
   Random random(seed);
   Scenario plan;
   plan.seed = seed;
@@ -269,11 +305,12 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas) {
   const bool many = plan.nodes.size() > kMany;
   plan.replicas = replicas;
   choose_roles(plan, random);
-  if (replicas > 0) choose_servers(plan, random);
+  if (replicas > 0 || drains) choose_servers(plan, random);
+  if (drains) choose_leaver(plan, random);
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
+  drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
@@ -307,7 +344,7 @@ std::string Scenario::describe() const {
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
-                                             "long pause", "kill",  "quiet kill", "abort"};
+                                             "long pause", "kill",  "quiet kill", "abort", "drain"};
     text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);

@@ -41,7 +41,7 @@ struct NodePlan {
   int slowness = 1;  ///< factor of its pauses between calls
 };
 
-enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort };
+enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort, kDrain };
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
@@ -50,7 +50,7 @@ struct FaultPlan {
   std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops, is killed or aborts
   size_t other = SIZE_MAX;   ///< only from this one
   Nanos span{0};
-  Nanos restart = base::kNever;  ///< a killed worker restarts after this time
+  Nanos restart = base::kNever;  ///< a killed worker, or a drained server, restarts after this time
 };
 
 struct Scenario {
@@ -80,13 +80,16 @@ struct Scenario {
   bool has_consistency(shard::Consistency wanted) const;
   /// Whether a node is killed, or is out of reach for longer than the others' patience.
   bool loses_members() const;
+  /// Whether a server is to end, and hands its parts over.
+  bool has_drains() const;
   /// One line for messages.
   std::string describe() const;
 };
 
 /// @param nodes their number, or 0: 2 to 9
 /// @param replicas with 1, some server other than the master's is killed, or stops for longer than the others' patience
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0);
+/// @param drains servers other than the master's are to end, and hand their parts over
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false);
 
 /// For half of the seeds: gives the tables their own consistency, kinds and updaters, and the workers scripts that use them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);

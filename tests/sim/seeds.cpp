@@ -79,7 +79,8 @@ class Runner {
 
   std::string replay(uint64_t seed) const {
     const auto option = [](const char* name, size_t value) { return value != 0 ? fmt::format(" --{} {}", name, value) : ""; };
-    return fmt::format("replay: {} --seed {}{}{} --verbose", program_, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas));
+    return fmt::format("replay: {} --seed {}{}{}{} --verbose", program_, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas),
+                       asked_.drains ? " --drains" : "");
   }
 
   void tell(uint64_t seed, const std::string& wrong) {
@@ -145,6 +146,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--nodes", asked.nodes, "nodes of each cluster; by default the seed decides");
   app.add_option("--replicas", asked.replicas, "back-ups of each server; the clusters then lose servers (sim_test, sim_checkpoints)")
       ->check(CLI::Range(0, 1));
+  app.add_flag("--drains", asked.drains, "servers end, and hand their tables over (sim_test)");
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
   app.add_flag("--verbose", asked.verbose, "print all events");
   app.add_flag("--twice", asked.twice, "run each seed twice and compare all that happened (sim_test)");

@@ -58,6 +58,14 @@ base::Frame empty(Body body, rpc::Seq seq, wire::FrameBuilder& builder, const ba
   return frame;
 }
 
+/// Requests to tables name the part that they are for. They have a stream of their own.
+bool is_of_part(Body body) {
+  const engine::Route& route = engine::route_of(body);
+  return route.engine == engine::Engine::kTables && route.delivery == engine::Delivery::kRequest;
+}
+/// The next numbers of the worker's streams: after Join, and after Create and Ready.
+constexpr rpc::Seq kNext = 2, kNextOfPart = 3;
+
 /// One node's engines, and the messages that they send.
 struct Node {
   explicit Node(cluster::Self self, bool starts = true) : member(clock, link, std::move(self), {}, {[](const auto&) {}, [](const auto&) {}, [] {}}) {
@@ -68,9 +76,14 @@ struct Node {
   void hear(base::Peer from, Body body, rpc::Seq seq, Make make) {
     base::Frame frame = builder.finish(body, make(builder.fbb()));
     wire::stamp(frame, seq, 0);
+    if (is_of_part(body)) wire::stamp_part(frame, part);
     hear(from, frame);
   }
-  void hear_empty(base::Peer from, Body body, rpc::Seq seq) { hear(from, empty(body, seq, builder)); }
+  void hear_empty(base::Peer from, Body body, rpc::Seq seq) {
+    base::Frame frame = empty(body, seq, builder);
+    if (is_of_part(body)) wire::stamp_part(frame, part);
+    hear(from, frame);
+  }
   void hear(base::Peer from, const base::Frame& frame) {
     member.on_message(from, message_of(frame), unit::payload_of(frame));
     member.flush();
@@ -90,6 +103,7 @@ struct Node {
   RecordingLink link;
   wire::FrameBuilder builder;
   engine::Member member;
+  uint32_t part = 1;  ///< whose tables are meant: 1 + the rank of their server
 };
 
 cluster::Self self_of(base::Peer peer, int64_t rank, uint32_t nodes, int32_t role) {
@@ -111,7 +125,7 @@ struct Served : Node {
     member.on_connected(kWorker, "worker");
     hear(kWorker, Body::Join, 1, [](auto& fbb) { return wire::CreateJoinDirect(fbb, 2, 1, MV_ROLE_WORKER, wire::Mode::Async, "w", "w", 7); });
     hear(kWorker, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
-    hear(kWorker, Body::Create, 2, [](auto& fbb) {
+    hear(kWorker, Body::Create, 1, [](auto& fbb) {
       const auto name = fbb.CreateString("t");
       const auto updater = wire::CreateUpdaterDirect(fbb, "add");
       wire::TableSpecBuilder spec(fbb);
@@ -125,9 +139,15 @@ struct Served : Node {
       const std::vector<uint8_t> no{0};
       return wire::CreateCreate(fbb, specs, fbb.CreateVector(no), fbb.CreateVector(no), fbb.CreateVector(no));
     });
-    hear(kWorker, Body::Ready, 3, [](auto& fbb) { return wire::CreateReady(fbb, fbb.CreateVector(std::vector<uint32_t>{0})); });
-    assert_int_equal(answer_to(kWorker, 3), MV_OK);
+    hear(kWorker, Body::Ready, 2, [](auto& fbb) { return wire::CreateReady(fbb, fbb.CreateVector(std::vector<uint32_t>{0})); });
+    assert_int_equal(answer_to(kWorker, 2), MV_OK);
     link.sent.clear();
+  }
+  /// How many requests of this kind have started.
+  uint64_t started(Body body) {
+    uint64_t sum = 0;
+    for (const rpc::Server* streams : member.parts().served_streams()) sum += streams->started()[static_cast<uint8_t>(body)];
+    return sum;
   }
   bool has_table() { return member.shards().shard(0) != nullptr && !member.shards().shard(0)->destroyed; }
   void meet(base::Peer stranger) { member.on_connected(stranger, "stranger"); }
@@ -162,6 +182,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Fetched, Fate::kRefused},    {Body::Exchange, Fate::kRefused},    {Body::Collect, Fate::kRefused},    {Body::GroupNote, Fate::kRefused},
     {Body::ChannelAsk, Fate::kRefused}, {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},      {Body::Unreachable, Fate::kRefused},
     {Body::Skip, Fate::kRefused},       {Body::Replicate, Fate::kRefused},   {Body::Copied, Fate::kRefused},     {Body::CallsEnded, Fate::kRefused},
+    {Body::Drain, Fate::kRefused},      {Body::HandOver, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {
@@ -211,8 +232,8 @@ void each_request_of_a_member_reaches_an_engine_that_knows_it(void**) {
     if (route.delivery != engine::Delivery::kRequest || route.sender != cluster::Sender::kMember) continue;
     ++requests;
     Served node;
-    node.hear_empty(kWorker, body, 4);
-    assert_int_equal(node.member.service().started()[static_cast<uint8_t>(body)], body == Body::Create || body == Body::Ready ? 2 : 1);
+    node.hear_empty(kWorker, body, is_of_part(body) ? kNextOfPart : kNext);
+    assert_int_equal(node.started(body), body == Body::Create || body == Body::Ready ? 2 : 1);
     for (const base::Frame& frame : node.said_to(kWorker)) {
       const std::string text = message_of(frame).text() != nullptr ? message_of(frame).text()->str() : "";
       assert_false(text.find("unknown request") != std::string::npos || text.find("is not allowed") != std::string::npos);
@@ -227,8 +248,8 @@ void a_number_that_is_no_kind_may_be_sent_by_nobody(void**) {
     assert_true(route.engine == engine::Engine::kNone && route.delivery == engine::Delivery::kRequest && route.sender == cluster::Sender::kNobody);
   }
   Served node;
-  node.hear_empty(kWorker, static_cast<Body>(200), 4);
-  assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
+  node.hear_empty(kWorker, static_cast<Body>(200), kNext);
+  assert_int_equal(node.answer_to(kWorker, kNext), MV_EPROTOCOL);
 }
 
 void a_member_is_lost_by_silence_but_not_while_a_part_of_its_message_arrives(void**) {
@@ -278,12 +299,12 @@ void who_aborts_waits_until_all_have_closed(void**) {
 
 void a_cancel_reaches_the_engine_of_its_request(void**) {
   Served node;
-  node.hear(kWorker, Body::Command, 4, [](auto& fbb) { return wire::CreateCommand(fbb, 9); });  // waits for a controller
-  assert_int_equal(node.answer_to(kWorker, 4), 1);
-  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 5); });  // another number
-  assert_int_equal(node.answer_to(kWorker, 4), 1);
-  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 4); });
-  assert_int_equal(node.answer_to(kWorker, 4), MV_ETIMEOUT);
+  node.hear(kWorker, Body::Command, kNext, [](auto& fbb) { return wire::CreateCommand(fbb, 9); });  // waits for a controller
+  assert_int_equal(node.answer_to(kWorker, kNext), 1);
+  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, kNext + 1); });  // another number
+  assert_int_equal(node.answer_to(kWorker, kNext), 1);
+  node.hear(kWorker, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, kNext); });
+  assert_int_equal(node.answer_to(kWorker, kNext), MV_ETIMEOUT);
 }
 
 void further_messages_of_a_refused_stranger_are_ignored(void**) {
@@ -329,8 +350,8 @@ void a_join_is_a_lifes_first_request(void**) {
   node.hear(kWorker, Body::Ping, 0, [&](auto& fbb) { return wire::CreatePing(fbb, 1, 0, question); });
   node.member.tick();
   assert_int_equal(node.answer_to(101, 1), MV_EDISAGREE);  // it is not
-  node.hear(kWorker, Body::Join, 4, join);                 // nor a second rank for the same process
-  assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
+  node.hear(kWorker, Body::Join, kNext, join);             // nor a second rank for the same process
+  assert_int_equal(node.answer_to(kWorker, kNext), MV_EPROTOCOL);
 }
 
 void a_connection_that_does_not_join_is_closed(void**) {
@@ -348,7 +369,7 @@ void a_connection_that_does_not_join_is_closed(void**) {
 
 void members_have_their_own_limits(void**) {
   Served node;
-  rpc::Seq seq = 3;
+  rpc::Seq seq = kNext - 1;
   for (const Body body : {Body::Snapshot, Body::Written, Body::Check, Body::Restore, Body::Fetch, Body::Fetched, Body::Exchange}) {
     node.hear_empty(kWorker, body, ++seq);  // only server 0 directs checkpoints; gossip has no cluster
     assert_int_equal(node.answer_to(kWorker, seq), MV_EPROTOCOL);
@@ -359,6 +380,7 @@ void members_have_their_own_limits(void**) {
 /// A worker of a cluster of three processes; the master has given it rank 1.
 struct Joined : Node {
   Joined() : Node(self_of(kWorker, 1, 3, MV_ROLE_ALL)) {
+    part = 2;
     member.on_connected(kMaster, "master");
     tell(1, 1, kOther);
   }
@@ -377,13 +399,13 @@ void a_member_that_connects_before_its_view_arrives_is_asked_again(void**) {
   node.member.on_connected(kNewcomer, "newcomer");
   node.said_to(kNewcomer);
   node.hear_empty(kNewcomer, Body::GroupNote, 1);
-  node.hear_empty(kNewcomer, Body::List, 2);
+  node.hear_empty(kNewcomer, Body::List, 1);
   assert_int_equal(node.said_to(kNewcomer).size(), 0);
   assert_false(node.link.has_closed(kNewcomer));
   node.tell(0, 2, kNewcomer);
   assert_true(node.has_said(kNewcomer, Body::Progress));
   node.hear_empty(kNewcomer, Body::GroupNote, 1);
-  node.hear_empty(kNewcomer, Body::List, 2);
+  node.hear_empty(kNewcomer, Body::List, 1);
   assert_true(node.has_said(kNewcomer, Body::Listing));
 }
 
@@ -404,6 +426,12 @@ void a_server_that_is_still_connecting_goes_on_without_the_lost(void**) {
     node.hear(kMaster, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
     assert_string_equal(node.member.cluster().phase(), own == MV_ROLE_SERVER ? "ready" : "failed");
   }
+}
+
+void a_table_request_that_names_no_part_is_refused(void**) {
+  Served node;
+  node.hear(kWorker, empty(Body::List, kNext, node.builder));
+  assert_int_equal(node.answer_to(kWorker, kNext), MV_EPROTOCOL);
 }
 
 void a_process_that_never_becomes_a_member_gets_an_error(void**) {
@@ -469,6 +497,7 @@ int main() {
       cmocka_unit_test(members_have_their_own_limits),
       cmocka_unit_test(a_member_that_connects_before_its_view_arrives_is_asked_again),
       cmocka_unit_test(a_server_that_is_still_connecting_goes_on_without_the_lost),
+      cmocka_unit_test(a_table_request_that_names_no_part_is_refused),
       cmocka_unit_test(a_process_that_never_becomes_a_member_gets_an_error),
       cmocka_unit_test(a_join_at_another_than_the_master_is_refused_at_once),
       cmocka_unit_test(a_join_before_the_master_starts_is_compared_with_the_masters_settings),

@@ -51,9 +51,9 @@ std::string places(View& view) {
   return text;
 }
 
-Succession lose(View& view, uint32_t number) {
+Succession lose(View& view, uint32_t number, uint32_t replicas = 1) {
   server(view, number).state = State::kLost;
-  return succeed(view, server(view, number), 1);
+  return succeed(view, server(view, number), replicas);
 }
 
 /// All transfers that are under way have arrived.
@@ -113,6 +113,70 @@ void nobody_succeeds_when_the_workers_are_gone(void**) {
   assert_places(view, "0:- -:- 2:0");
 }
 
+/// Four processes: rank 0 is the master and a worker, and there are no back-ups.
+View servers_without_backups() {
+  View view = servers_on({"a", "a", "a"});
+  for (Member& member : view.members) member.backup = 0;
+  return view;
+}
+
+void a_server_that_is_to_end_has_its_part_copied(void**) {
+  View view = servers_without_backups();
+  assert_int_equal(begin_drain(view, server(view, 1), 0).value().size(), 1);
+  assert_places(view, "0:- 1:->2 2:-");
+  const uint32_t part = server(view, 1).rank + 1;
+  assert_false(can_hand_over(view, server(view, 1), {part}));
+  copy_all(view);
+  assert_false(can_hand_over(view, server(view, 1), {}));
+  assert_false(can_hand_over(view, server(view, 1), {part + 1}));
+  assert_true(can_hand_over(view, server(view, 1), {part}));
+  const Succession after = succeed(view, server(view, 1), 0);
+  assert_false(after.loses_values);
+  assert_places(view, "0:- 2:- 2:-");
+}
+
+void a_copy_does_not_go_to_a_server_that_is_to_end_itself(void**) {
+  View view = servers_without_backups();
+  assert_true(begin_drain(view, server(view, 1), 0).ok());
+  assert_places(view, "0:- 1:->2 2:-");
+  assert_int_equal(begin_drain(view, server(view, 2), 0).value().size(), 2);
+  assert_places(view, "0:- 1:->0 2:->0");
+  copy_all(view);
+  const auto last = begin_drain(view, server(view, 0), 0);
+  assert_int_equal(last.status().code(), MV_EUNREACHABLE);
+  assert_false(server(view, 0).draining);
+  assert_places(view, "0:- 1:0 2:0");
+}
+
+void a_stand_in_that_is_to_end_passes_all_its_parts_on(void**) {
+  View view = servers_without_backups();
+  assert_true(begin_drain(view, server(view, 1), 0).ok());
+  copy_all(view);
+  succeed(view, server(view, 1), 0);
+  assert_places(view, "0:- 2:- 2:-");
+  assert_int_equal(begin_drain(view, server(view, 2), 0).value().size(), 2);
+  assert_places(view, "0:- 2:->0 2:->0");
+}
+
+void a_copy_that_is_lost_before_the_end_is_made_again(void**) {
+  View view = servers_without_backups();
+  assert_true(begin_drain(view, server(view, 1), 0).ok());
+  copy_all(view);
+  const Succession after = lose(view, 2, 0);
+  assert_true(after.loses_values);  // its own
+  assert_places(view, "0:- 1:->0 -:-");
+  assert_false(can_hand_over(view, server(view, 1), {server(view, 1).rank + 1}));
+}
+
+void with_replicas_the_backup_takes_over(void**) {
+  View view = servers_on({"a", "a", "a"});
+  assert_places(view, "0:1 1:2 2:0");
+  assert_int_equal(begin_drain(view, server(view, 1), 1).value().size(), 0);
+  assert_true(can_hand_over(view, server(view, 1), {server(view, 1).rank + 1}));
+  succeed(view, server(view, 1), 1);
+  assert_places(view, "0:->2 2:->0 2:0");
+}
+
 void partners_share_parts(void**) {
   View view = servers_on({"a", "a", "a", "a"});
   const auto ids = [&](uint32_t number) {
@@ -137,6 +201,11 @@ int main() {
       cmocka_unit_test(a_part_whose_only_server_dies_before_its_copy_is_there_is_lost),
       cmocka_unit_test(a_next_backup_that_dies_is_replaced),
       cmocka_unit_test(nobody_succeeds_when_the_workers_are_gone),
+      cmocka_unit_test(a_server_that_is_to_end_has_its_part_copied),
+      cmocka_unit_test(a_copy_does_not_go_to_a_server_that_is_to_end_itself),
+      cmocka_unit_test(a_stand_in_that_is_to_end_passes_all_its_parts_on),
+      cmocka_unit_test(a_copy_that_is_lost_before_the_end_is_made_again),
+      cmocka_unit_test(with_replicas_the_backup_takes_over),
       cmocka_unit_test(partners_share_parts),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

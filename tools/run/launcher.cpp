@@ -315,7 +315,11 @@ void Launcher::set_phase(Phase next) {
 
 void Launcher::end_rest() {
   set_phase(Phase::kEnding);
-  signal_all(SIGTERM);
+  for (const auto& child : children_) {
+    // At SIGTERM, a server would hand its tables over, which nobody needs any more.
+    const bool drains = child->process().server && options_.server_command.empty();
+    if (child->running()) child->signal(drains ? SIGINT : SIGTERM);
+  }
   signal_all(SIGCONT);  // a stopped one hears SIGTERM only then
   arm_timer(kGraceMs);
 }

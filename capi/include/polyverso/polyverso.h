@@ -317,8 +317,9 @@ MV_API mv_status mv_request_error(mv_request request);
  *  @param count     out: how many were written; call again if it equals capacity
  *  @param timeout_ms how long to wait for the first; 0 here means not at all. MV_OK with *count = 0 if it passes */
 MV_API mv_status mv_poll(mv_node node, mv_request *finished, uint64_t capacity, uint64_t *count, int64_t timeout_ms);
-/** A descriptor that is readable while finished requests or callbacks wait for mv_poll(): level-triggered, for epoll,
- *  asyncio, AnyEvent, luv. Never read or close it. It lives as long as the node. */
+/** A descriptor that is readable while finished requests or callbacks wait for mv_poll(), or events for a program that
+ *  has called mv_membership_next(): level-triggered, for epoll, asyncio, AnyEvent, luv. Never read or close it. It
+ *  lives as long as the node. */
 MV_API mv_status mv_event_fd(mv_node node, int32_t *fd);
 
 /** Waits until every server has applied this worker's earlier adds, including fire-and-forget ones, and until all
@@ -624,6 +625,7 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 #include "gossip.h"    /* mv_gossip_* */
 #include "group.h"     /* mv_group_*, mv_allreduce_* */
 #include "distlearn.h" /* training strategies on groups and tables */
+#include "membership.h" /* mv_cluster_drain, mv_membership_next */
 #endif
 
 #endif

@@ -8,6 +8,11 @@ runtime::Runtime::Events MemberNode::events() {
   runtime::Runtime::Events events;
   events.joined = [this] { save_by_clock(); };
   events.lost_shared_memory = [this](base::Peer peer) { tables_.drop_mapped(peer); };
+  events.membership = [this](const cluster::MembershipEvent& event) {
+    membership_.push(event);
+    if (takes_events_) show_due();
+    calls_.wake();
+  };
   events.broken = [this](const base::Status& why) {
     defect_.store(&why, std::memory_order_release);
     calls_.tell_pollers();
@@ -27,6 +32,27 @@ base::Status MemberNode::shutdown() {
 void MemberNode::abort(const std::string& why) {
   take_no_commands();
   runtime_.abort(why);
+}
+
+void MemberNode::callbacks_due(bool any) {
+  callbacks_due_ = any;
+  show_due();
+}
+
+/// The descriptor is readable, and polls end, while something waits for the program.
+void MemberNode::show_due() { calls_.callbacks_due(callbacks_due_ || membership_event_due()); }
+
+base::Result<Told> MemberNode::next_membership_event(base::Nanos timeout) {
+  takes_events_ = true;
+  std::optional<Told> told = membership_.pop();
+  if (!told && timeout > base::Nanos(0)) {
+    const base::Status waited = calls_.wait_until([this] { return membership_.has_any(); }, timeout);
+    if (!waited.ok() && waited.code() != MV_ETIMEOUT) return waited;
+    told = membership_.pop();
+  }
+  show_due();
+  if (!told) return base::Status(MV_ETIMEOUT, "the membership has not changed");
+  return std::move(*told);
 }
 
 void MemberNode::abandon_after_fork() noexcept {

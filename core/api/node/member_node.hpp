@@ -23,6 +23,7 @@ class MemberNode final : public Node {
   base::Status join() override { return runtime_.join(); }
   const runtime::Identity& identity() const override { return runtime_.identity(); }
   base::Status shutdown() override;
+  base::Status drain(base::Nanos timeout) override { return runtime_.drain(timeout); }
   void abort(const std::string& why) override;
   void abandon_after_fork() noexcept override;
 
@@ -66,17 +67,23 @@ class MemberNode final : public Node {
     return calls_.poll(most, timeout, or_until);
   }
   int event_fd() const override { return calls_.event_fd(); }
-  void callbacks_due(bool any) override { calls_.callbacks_due(any); }
+  void callbacks_due(bool any) override;
+  base::Result<Told> next_membership_event(base::Nanos timeout) override;
+  bool membership_event_due() const override { return takes_events_ && membership_.has_any(); }
   base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) override { return calls_.wait_until(done, timeout); }
   void wake() override { calls_.wake(); }
 
  private:
   runtime::Runtime::Events events();
+  void show_due();
   void take_no_commands();  ///< no thread will take any more
   void save_by_clock();
   base::Status ask_peers(std::map<base::Peer, base::Nanos>& shortest);
   PeerReport report_on(const cluster::Member& member);
 
+  MembershipQueue membership_;
+  std::atomic<bool> takes_events_{false};  ///< the program has asked for events
+  std::atomic<bool> callbacks_due_{false};
   runtime::Runtime runtime_;
   Calls calls_{runtime_};
   std::mutex mutex_;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "api/node/membership.hpp"
 #include "api/table/table.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
@@ -96,6 +97,8 @@ class Node {
   virtual const runtime::Identity& identity() const = 0;
   /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.
   virtual base::Status shutdown() = 0;
+  /// See mv_cluster_drain(). MV_EINTR after a signal: it goes on; call again.
+  virtual base::Status drain(base::Nanos timeout) = 0;
   /// See mv_abort(). Only the destructor may follow.
   virtual void abort(const std::string& why) = 0;
   /// For a forked child: closes the inherited descriptors without sending anything. Async-signal-safe; afterwards the
@@ -171,6 +174,11 @@ class Node {
   virtual int event_fd() const = 0;
   /// Sets whether callbacks of the user wait for a poll. Wakes the threads that are in one.
   virtual void callbacks_due(bool any) = 0;
+
+  /// The oldest change of the membership that was not taken. MV_ETIMEOUT, MV_EINTR.
+  virtual base::Result<Told> next_membership_event(base::Nanos timeout) = 0;
+  /// Whether such an event waits for a program that takes them: it has called next_membership_event() before. Never locks.
+  virtual bool membership_event_due() const = 0;
 
   /// Waits for a condition that other threads of this process bring about and announce with wake(). `done` must not
   /// lock. MV_ETIMEOUT, MV_EINTR, MV_ESTATE.

@@ -151,7 +151,7 @@ void Client::end(const CallRef& call, const base::Status& status) {
 
 /// The loss of another process than the coordinator is an answer of the coordinator.
 bool Client::may_ask_successor(const Call& call, const base::Status& status) const {
-  if (!can_move_ || call.alone || status.code() != MV_EPEERLOST || !rpc_.is_lost(call.coordinator)) return false;
+  if (!can_move() || call.alone || status.code() != MV_EPEERLOST || !rpc_.is_lost(call.coordinator)) return false;
   return call.request.loads || call.save == 0 || call.request.blocks;
 }
 
@@ -193,7 +193,7 @@ void Client::master_lost(const base::Status& why) {
 
 /// Tells the coordinator that this worker will change values, though its save is not complete.
 void Client::go_on(const Call& call) {
-  if (!can_move_ || call.save == 0 || !call.request.blocks || rpc_.is_lost(call.coordinator)) return;
+  if (!can_move() || call.save == 0 || !call.request.blocks || rpc_.is_lost(call.coordinator)) return;
   rpc_.call(call.coordinator,
             {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call.save, true)), std::make_shared<Ignored>(), true, 0, nullptr});
 }

@@ -18,7 +18,7 @@ namespace mv::checkpoint {
 /// object.
 class Client {
  public:
-  /// @param can_move  another process may become the coordinator
+  /// @param can_move  with back-ups: another process may become the coordinator
   Client(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool, bool can_move)
       : clock_(clock), rpc_(rpc), tables_(tables), pool_(pool), can_move_(can_move) {}
 
@@ -52,6 +52,8 @@ class Client {
   using CallRef = std::shared_ptr<Call>;
 
   base::Peer coordinator() const;
+  /// Another process may become the coordinator, also of a cluster without back-ups whose server ends in good order.
+  bool can_move() const { return can_move_ || (view_ != nullptr && view_->has_departures()); }
   bool may_ask_successor(const Call& call, const base::Status& status) const;
   void ask(const CallRef& call);
   void ask_whether_saved(const CallRef& call);
@@ -66,7 +68,7 @@ class Client {
   rpc::Client& rpc_;
   table::Client& tables_;
   base::Pool& pool_;
-  const bool can_move_;
+  const bool can_move_;  ///< see can_move()
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   base::Peer coordinator_ = base::kNobody;  ///< the last one

@@ -48,6 +48,8 @@ class Coordinator {
   /// The master is lost: nobody decides who serves the part of a lost server.
   void master_lost(const base::Status& why);
 
+  /// A save or a load is under way, or not all of its workers know its end.
+  bool is_busy() const { return job_ != nullptr || !endings_.empty(); }
   /// The workers that wait in a save or load, and the workers or servers that they wait for.
   std::vector<cluster::Wait> waits() const;
 

@@ -58,6 +58,13 @@ void Participant::lost(base::Peer peer) {
   std::erase_if(held_, [peer](const Held& held) { return held.asked.client == peer; });
 }
 
+bool Participant::is_busy() const {
+  return std::ranges::any_of(duties_, [](const auto& entry) {
+    const Duty& duty = entry.second;
+    return duty.prepared != nullptr || (duty.writing != nullptr && !duty.writing->told && !*duty.writing->given_up);
+  });
+}
+
 void Participant::tick() {
   if (clock_.now() < look_at_) return;
   look_at_ = base::kNever;
@@ -106,6 +113,7 @@ void Participant::written(const rpc::Asked& asked, const wire::Written& request)
   if (writing == nullptr || writing->save != request.save() || writing->by != asked.client)
     return rpc_.fail(asked, base::Status(MV_ENOTFOUND, "this checkpoint is not being written here"));
   if (request.forget()) *writing->given_up = true;
+  writing->told = writing->over;
   if (writing->over && !writing->status.ok()) return rpc_.fail(asked, writing->status);
   auto& fbb = builder_.fbb();
   const checkpoint::FileEntry& entry = writing->file;

@@ -23,6 +23,8 @@ class Participant {
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   /// A peer is lost. If it is the coordinator, its save is given up, and its load is dropped.
   void lost(base::Peer peer);
+  /// A file is being written, its coordinator has not heard of its end, or a checkpoint is being loaded.
+  bool is_busy() const;
   base::Nanos next_deadline() const { return look_at_; }
   void tick();
 
@@ -41,6 +43,7 @@ class Participant {
     base::Peer by = base::kNobody;
     Storage::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
     bool over = false;
+    bool told = false;  ///< the coordinator knows that it is over
     base::Status status;
     checkpoint::FileEntry file;
   };

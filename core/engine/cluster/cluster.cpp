@@ -74,6 +74,10 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
       return leave_asked(asked);
     case wire::Body::Copied:
       return copied(asked, *request.body_as_Copied());
+    case wire::Body::Drain:
+      return drain_asked(asked);
+    case wire::Body::HandOver:
+      return hand_over_asked(asked, *request.body_as_HandOver());
     default:
       return server_.fail(asked, base::error(MV_EPROTOCOL, "unknown request: {}", wire::EnumNameBody(request.body_type())));
   }
@@ -103,7 +107,7 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
                        request.role() == MV_ROLE_SERVER   ? "servers"
                        : request.role() == MV_ROLE_WORKER ? "workers"
                                                           : "members",
-                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (replicas=1)" : "");
+                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (after a drain, or with replicas=1)" : "");
   if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address); !wrong.ok()) return wrong;
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
@@ -156,10 +160,12 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
   place.state = State::kHere;
   place.why.clear();
   place.is_out = false;
-  base::log_info("{} replaces a lost {}", view_.name(place.peer), place.is_server() ? "server" : "worker");
+  const bool was_lost = !std::exchange(place.drained, false);
+  place.draining = false;
+  base::log_info("{} replaces a {}{}", view_.name(place.peer), was_lost ? "lost " : "", place.is_server() ? "server" : "worker");
   owner_.on_member_joined(place);
   if (place.is_server())
-    for (const Member* part : name_next_backups(view_)) owner_.on_part_moved(*part);
+    for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
   publish();
   const auto written = write_view(builder_.fbb(), view_);
   server_.answer(asked, builder_.finish(wire::Body::View, written));
@@ -348,7 +354,7 @@ bool Cluster::may_send(base::Peer peer, Sender sender) const {
       return peer == master_;
     case Sender::kCoordinator: {
       const auto servers = view_.servers();
-      if (self_.replicas > 0) return is_member(peer) && view_.find(peer)->is_server();
+      if (self_.replicas > 0 || view_.has_departures()) return is_member(peer) && view_.find(peer)->is_server();
       return !servers.empty() && servers.front()->peer == peer;
     }
     case Sender::kNobody:
@@ -362,6 +368,8 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   if (contact == nullptr) return false;
   if (from == master_) return may_send(from, sender);  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
+  const Member* const former = view_.find(from);
+  if (former != nullptr && former->drained && message.body_type() == wire::Body::HandOver) return true;  // the answer to the first one was lost
   const auto* inquire = message.body_as_Inquire();
   if (inquire != nullptr && !inquire->whole()) return false;  // observers ask for the whole status only
   switch (sender) {
@@ -447,6 +455,12 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   for (const Member& member : newer.members) {
     const bool is_self = member.peer == self_.peer;
     if (view_.find(member.peer) == nullptr) replace(member);
+    if (Member* const known = view_.find(member.peer)) {
+      const bool begins = member.draining && !known->draining;
+      std::tie(known->draining, known->drained) = std::pair(member.draining, member.drained);
+      if (begins) owner_.on_member_draining(*known);
+    }
+    is_drained_ = is_drained_ || (is_self && member.drained);
     if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
     if ((member.state == State::kLost || member.is_out) && !is_self) {
       link_.close(member.peer);
@@ -462,6 +476,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   for (const Member* part : moved) owner_.on_part_moved(*part);
   welcome();
   owner_.on_news();
+  if (is_drained_) owner_.on_drained();
 }
 
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
@@ -491,23 +506,26 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
       if (declare_out(*member) || member->is_worker()) barrier_.lost(peer, why);
       publish();
     }
-  } else if (self_.replicas > 0 && member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out &&
-             !view_.workers_gone()) {
+  } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !view_.workers_gone()) {
     member->why = why.text();
     owner_.on_server_missed(*member, why);
-    if (self_.is_master) {
+    if (self_.is_master && self_.replicas > 0) {
       if (declare_out(*member)) barrier_.lost(peer, why);
       publish();
     }
   }
-  // A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server
-  // goes on without the others: workers may be using its tables already, since not all members get ready at once.
-  const Member* const self = view_.find(self_.peer);
-  const bool only_serves = self != nullptr && !self->is_worker();
-  const bool can_go_on = member != nullptr && peer != master_ && (only_serves || (self_.replicas > 0 && member->is_server()));
+  const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
   if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
   if (can_go_on) ready_if_all_ready();
   server_.on_lost(peer);
+}
+
+/// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
+/// workers may be using its tables already, since not all members get ready at once.
+bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
+  const Member* const self = view_.find(self_.peer);
+  const bool only_serves = self != nullptr && !self->is_worker();
+  return peer != master_ && (only_serves || member.departs() || (self_.replicas > 0 && member.is_server()));
 }
 
 /// The master decides who serves the tables of a lost server. True if values are lost.
@@ -526,7 +544,7 @@ void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
 
 void Cluster::report_unreachable() {
   const Member* const self = view_.find(self_.peer);
-  if (self_.replicas == 0 || self_.is_master || self == nullptr) return;
+  if ((self_.replicas == 0 && !view_.has_departures()) || self_.is_master || self == nullptr) return;
   for (const Member* partner : partners(view_, *self))
     if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && partner->state != State::kHere)
       link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), partner->peer)));
@@ -601,7 +619,9 @@ void Cluster::abort(const std::string& why, std::function<void()> told) {
 
 /// A peer that has read the message closes its connection.
 void Cluster::abort_if_all_told() {
-  const bool all = std::ranges::none_of(contacts_, [&](const auto& entry) { return entry.second.connected && is_member(entry.first); });
+  const bool all = std::ranges::none_of(contacts_, [&](const auto& entry) {
+    return entry.second.connected && is_member(entry.first) && !(is_drained_ && entry.first == master_);
+  });
   if (all && aborted_) std::exchange(aborted_, [] {})();
 }
 

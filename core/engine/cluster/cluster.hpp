@@ -44,6 +44,10 @@ class Cluster {
     virtual void on_server_missed(const Member&, const base::Status&) {}
     /// The master has decided who serves the part of this server from now on, who keeps a copy of it, or who is to get one.
     virtual void on_part_moved(const Member& /*part*/) {}
+    /// A server is to end, and others are being given its parts.
+    virtual void on_member_draining(const Member& /*member*/) {}
+    /// The master has given this node's parts to their new servers: see hand_over().
+    virtual void on_drained() {}
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
     /// The waits of all members that this node knows of, for messages.
@@ -71,6 +75,14 @@ class Cluster {
   /// Tells all connected members that this node has failed, and why. Each closes its connection then; `told` runs when
   /// all have, once. From now on losses are not reported to the owner.
   void abort(const std::string& why, std::function<void()> told);
+  /// Asks the master to name servers for copies of the parts that this node serves, since it is to end.
+  void drain(rpc::PendingRef pending);
+  /// Asks the master to let the copies of these parts (1 + ranks) take over; this node serves nothing any more. on_drained() follows, or `pending`
+  /// ends with an error.
+  void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
+  /// The parts are handed over: `told` runs when all members but the master have closed their connections, as they know it. From now on losses
+  /// are not reported to the owner.
+  void await_goodbyes(std::function<void()> told);
   /// Connects this node with a member that its role alone would not connect it with. kHigherRank: both sides call it.
   /// kSelf: the other side may not know that it is wanted; it should call this too once it does.
   enum class Dialer { kHigherRank, kSelf };
@@ -141,6 +153,9 @@ class Cluster {
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
   void copied(const rpc::Asked& asked, const wire::Copied& note);
+  void drain_asked(const rpc::Asked& asked);
+  void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
+  bool goes_on_without(const Member& member, base::Peer peer) const;
   // on every member
   void call_master();
   void joined(const base::Status& status, const wire::Message* answer);
@@ -186,7 +201,8 @@ class Cluster {
   base::Nanos give_up_ = base::kNever;  ///< deadline of joining
   base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
-  std::function<void()> aborted_;  ///< see abort()
+  std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
+  bool is_drained_ = false;        ///< this node has handed its parts over
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

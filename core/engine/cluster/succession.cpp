@@ -9,6 +9,8 @@ namespace mv::cluster {
 namespace {
 
 bool is_alive(const Member& server) { return !server.is_out && server.state != State::kLost; }
+/// Whether it may be given copies.
+bool stays(const Member& server) { return is_alive(server) && !server.draining; }
 
 /// The parts that a server serves, or has or gets a copy of.
 size_t load_of(const View& view, const Member& server) {
@@ -27,7 +29,7 @@ const Member* candidate(const View& view, const Member& part) {
   const Member* best = nullptr;
   const auto rank_of = [&](const Member& server) { return std::pair(server.host == by->host, load_of(view, server)); };
   for (const Member* server : ring)
-    if (server != by && is_alive(*server) && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
+    if (server != by && stays(*server) && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
   return best;
 }
 
@@ -40,10 +42,12 @@ void name_backups(View& view) {
   }
 }
 
-std::vector<const Member*> name_next_backups(View& view) {
+std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
   std::vector<const Member*> changed;
   for (Member& part : view.members) {
     if (!part.is_server() || part.backup != 0 || part.next_backup != 0) continue;
+    const Member* const by = view.find(view.serving(part));
+    if (by == nullptr || (replicas == 0 && !by->draining)) continue;
     const Member* const next = candidate(view, part);
     if (next == nullptr) continue;
     part.next_backup = next->rank + 1;
@@ -60,7 +64,7 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
     if (part.is_server() && served_it(part)) orphans.push_back(&part);
   lost.is_out = true;
   if (!lost.is_server()) return after;
-  const bool goes_on = replicas > 0 && !view.workers_gone();
+  const bool goes_on = !view.workers_gone();
   for (Member& part : view.members) {
     if (!part.is_server()) continue;
     const bool is_orphan = std::ranges::find(orphans, &part) != orphans.end();
@@ -78,9 +82,44 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
     after.changed.push_back(&part);
   }
   if (!goes_on) return after;
-  for (const Member* part : name_next_backups(view))
+  for (const Member* part : name_next_backups(view, replicas))
     if (std::ranges::find(after.changed, part) == after.changed.end()) after.changed.push_back(part);
   return after;
+}
+
+base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver, uint32_t replicas) {
+  std::vector<const Member*> changed;
+  const auto note = [&](const Member* part) {
+    if (std::ranges::find(changed, part) == changed.end()) changed.push_back(part);
+  };
+  const View before = view;
+  leaver.draining = true;
+  for (Member& part : view.members) {
+    if (!part.is_server()) continue;
+    const Member* const by = view.find(view.serving(part));
+    // A copy that is not complete should go to a server that stays, and so should that of a part which moves itself.
+    const bool was_next = part.next_backup == leaver.rank + 1;
+    const bool was_copy = part.backup == leaver.rank + 1 && by != nullptr && by->draining && replicas == 0;
+    if ((!was_next && !was_copy) || candidate(view, part) == nullptr) continue;
+    (was_next ? part.next_backup : part.backup) = 0;
+    note(&part);
+  }
+  for (const Member* part : name_next_backups(view, replicas)) note(part);
+  for (const Member* part : view.servers())
+    if (view.serving(*part) == leaver.peer && part->backup == 0 && part->next_backup == 0) {
+      view.members = before.members;
+      return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
+    }
+  return changed;
+}
+
+bool can_hand_over(const View& view, const Member& leaver, const std::vector<uint32_t>& parts) {
+  const auto servers = view.servers();
+  return std::ranges::all_of(servers, [&](const Member* part) {
+    if (view.serving(*part) != leaver.peer) return true;
+    const Member* const heir = view.find(view.backup_of(*part));
+    return heir != nullptr && is_alive(*heir) && std::ranges::find(parts, part->rank + 1) != parts.end();
+  });
 }
 
 std::vector<const Member*> partners(const View& view, const Member& server) {

@@ -39,6 +39,9 @@ std::vector<const Member*> View::servers() const {
 bool View::workers_gone() const {
   return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
 }
+bool View::has_departures() const {
+  return std::ranges::any_of(members, [](const Member& m) { return m.departs(); });
+}
 int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
 int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
 
@@ -97,13 +100,15 @@ Member read_member(const wire::Member& wire) {
   member.stand_in = wire.stand_in();
   member.backup = wire.backup();
   member.next_backup = wire.next_backup();
+  member.draining = wire.draining();
+  member.drained = wire.drained();
   return member;
 }
 
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
   return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
                                   member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in, member.backup,
-                                  member.next_backup);
+                                  member.next_backup, member.draining, member.drained);
 }
 
 View read_view(const wire::View& wire) {

@@ -29,9 +29,13 @@ struct Member {
   uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none. A new process in its place serves nothing at first
   uint32_t backup = 0;       ///< of a server: 1 + the rank of the server that keeps an equal copy of its part; 0: none
   uint32_t next_backup = 0;  ///< 1 + the rank of the server that is being given a copy; 0: none
+  bool draining = false;     ///< a server that is to end: its parts are being copied to others
+  bool drained = false;      ///< it has handed its parts over, and has left. Its state is kLost, but nothing was lost
 
   bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
+  /// Its parts move to others, or have moved.
+  bool departs() const { return draining || drained; }
 };
 
 /// Members by rank. Workers and servers are numbered in the order of their ranks; the numbers never change.
@@ -47,6 +51,8 @@ class View {
   std::vector<const Member*> servers() const;
   /// True if every worker has finished or is lost.
   bool workers_gone() const;
+  /// A server is draining or drained: parts of the tables move without any loss.
+  bool has_departures() const;
   /// The peer's number among the workers or servers, or -1.
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;

@@ -26,6 +26,10 @@ class Outbox final : public base::Link {
   void input_acknowledged();
   /// There is no back-up any more.
   void release();
+  /// The back-up has all inputs.
+  bool is_acknowledged() const { return inputs_ == acknowledged_; }
+  /// While it is sealed, nothing is sent.
+  void seal(bool on);
 
   void dial(const std::string&) override {}
   void close(base::Peer) override {}
@@ -39,7 +43,9 @@ class Outbox final : public base::Link {
   };
 
   base::Link& link_;
-  bool is_open_ = false;
+  void send_acknowledged();
+
+  bool is_open_ = false, is_sealed_ = false;
   uint64_t inputs_ = 0, acknowledged_ = 0;
   std::deque<Held> held_;
 };

@@ -27,12 +27,12 @@ flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder&
                                input.why.code(), text, worker, piece ? &*piece : nullptr);
 }
 
-void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables) {
+void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy) {
   view_ = view;
   server_ = server.peer;
   tables_ = &tables;
   streams_.set_part(server.rank + 1);
-  tables.start(view_, server.peer, true);
+  tables.start(view_, server.peer, has_copy);
 }
 
 void Part::lead() {
@@ -50,6 +50,21 @@ void Part::lead_alone() {
   outbox_.release();
 }
 
+void Part::seal() {
+  tables_->close_to_readers();
+  outbox_.seal(true);
+  log({.event = ReplicaEvent::Sealed});
+  is_sealed_ = true;
+}
+
+void Part::unseal(const cluster::View& view) {
+  is_sealed_ = false;
+  outbox_.seal(false);
+  catch_up(view);
+  for (const cluster::Member& member : view_.members)
+    if (member.is_worker() && member.state != cluster::State::kLost) streams_.ask_again(member.peer);
+}
+
 void Part::log(const Input& input) {
   if (log_) log_(input);
 }
@@ -57,14 +72,14 @@ void Part::log(const Input& input) {
 // ---- ends and beginnings of workers
 
 void Part::worker_finished(base::Peer worker) {
-  cluster::Member* const member = view_.find(worker);
+  cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
   if (member == nullptr || std::exchange(member->state, cluster::State::kFinished) != cluster::State::kHere) return;
   log({.event = ReplicaEvent::Finished, .client = worker});
   tables_->worker_finished(worker);
 }
 
 void Part::worker_lost(base::Peer worker, const base::Status& why) {
-  cluster::Member* const member = view_.find(worker);
+  cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
   if (member == nullptr || std::exchange(member->state, cluster::State::kLost) == cluster::State::kLost) return;
   log({.event = ReplicaEvent::Gone, .client = worker, .why = why});
   tables_->worker_lost(worker, why);
@@ -73,7 +88,7 @@ void Part::worker_lost(base::Peer worker, const base::Status& why) {
 
 void Part::worker_joined(const cluster::Member& worker) {
   for (cluster::Member& place : view_.members) {
-    if (place.rank != worker.rank || place.peer == worker.peer) continue;
+    if (place.rank != worker.rank || place.peer == worker.peer || is_sealed_) continue;
     log({.event = ReplicaEvent::Came, .client = worker.peer, .worker = &worker});
     place = worker;
     place.state = cluster::State::kHere;
@@ -101,7 +116,7 @@ constexpr size_t kPieceBytes = 1 << 20;
 }
 
 void Part::compare() try {
-  if (!log_ || tables_->numbers() == 0) return;
+  if (!log_ || is_sealed_ || tables_->numbers() == 0) return;
   Piece after;
   const Piece piece = piece_at(*tables_, next_.table, next_.from, kPieceBytes, &after);
   next_ = after;
@@ -191,7 +206,7 @@ base::SinkRef Part::place(const wire::Message&, size_t bytes) {
 }
 
 void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  if (!tables_->only_reads(request))
+  if (log_ && !tables_->only_reads(request))
     log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
   tables_->on_request(asked, request, payload, staged);
 }
@@ -234,6 +249,8 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
     case ReplicaEvent::Came:
       if (input.worker() == nullptr) break;
       worker_joined(cluster::read_member(*input.worker()));
+      return {};
+    case ReplicaEvent::Sealed:
       return {};
     case ReplicaEvent::Compared:
       if (input.piece() == nullptr) break;

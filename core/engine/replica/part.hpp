@@ -43,7 +43,8 @@ class Part final : private rpc::Service {
   Outbox& outbox() { return outbox_; }
   /// @param view  of the complete cluster; the part keeps a copy, which changes with its inputs only
   /// @param tables  which use streams(); must outlive this object
-  void start(const cluster::View& view, const cluster::Member& server, table::Server& tables);
+  /// @param has_copy  see table::Roster::has_copy()
+  void start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy = true);
   /// Makes this the primary, without a back-up.
   void lead();
   /// The primary has a back-up with an equal part, and passes its inputs to `log` before it processes them.
@@ -54,10 +55,15 @@ class Part final : private rpc::Service {
   size_t differing() const { return differing_.size(); }
   /// The back-up is gone.
   void lead_alone();
+  /// While it is sealed, the primary takes no requests and answers none, and its back-up gets no inputs: it may take over at any moment.
+  void seal();
+  /// Afterwards clients repeat what they have asked meanwhile. `view`: of the cluster, for the news about workers meanwhile.
+  void unseal(const cluster::View& view);
+  bool is_sealed() const { return is_sealed_; }
 
   // inputs of the primary
   void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
-    streams_.on_message(client, message, payload, staged);
+    if (!is_sealed_) streams_.on_message(client, message, payload, staged);
   }
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
@@ -98,7 +104,7 @@ class Part final : private rpc::Service {
   cluster::View view_;
   base::Peer server_ = base::kNobody;  ///< whose part this is
   table::Server* tables_ = nullptr;
-  bool leads_ = false, is_calm_ = false;
+  bool leads_ = false, is_calm_ = false, is_sealed_ = false;
   std::set<base::Peer> kept_waiting_;  ///< clients with dropped requests: see calm()
   Piece next_;                         ///< to be compared
   std::set<uint32_t> differing_;       ///< tables

@@ -53,22 +53,24 @@ Parts::Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& clust
       streams_(streams),
       pool_(pool),
       replicas_(cluster.self().replicas),
+      by_part_(replicas_ > 0 || cluster.self().nodes > 1),
       client_(clock, link, options),
       own_(link, pool) {}
 
 void Parts::start(const cluster::View& view, table::Server& own) {
   const cluster::Member& self = *view.find(cluster_.self().peer);
   own_tables_ = &own;
-  if (!is_replicated()) return own.start(view, self.peer);
-  compare_at_ = clock_.now() + kCompareEvery;
+  if (!is_by_part()) return own.start(view, self.peer);
+  if (is_replicated()) compare_at_ = clock_.now() + kCompareEvery;
   for (const cluster::Member* server : view.servers()) {
     streams_of_[server->rank + 1] = server->peer;
     follow(*server);
     if (view.serving(*server) == self.peer) {
-      own_.start(view, self, own);
+      own_.start(view, self, own, is_replicated());
       lead(self.rank + 1, own_, own);
       Led& led = led_.at(self.rank + 1);
       led.backup = view.backup_of(*server);
+      if (led.backup == base::kNobody) continue;
       pass_on(self.rank + 1, led);
       cluster_.want(led.backup);
     } else if (view.backup_of(*server) == self.peer) {
@@ -104,7 +106,7 @@ void Parts::for_each_led(Visit visit) {
 }
 
 const table::Server* Parts::tables_of(base::Peer server) const {
-  if (!is_replicated()) return server == cluster_.self().peer ? own_tables_ : nullptr;
+  if (!is_by_part()) return server == cluster_.self().peer ? own_tables_ : nullptr;
   const cluster::Member* const self = cluster_.view().find(cluster_.self().peer);
   if (self != nullptr && self->peer == server && led_.contains(self->rank + 1) && led_.at(self->rank + 1).part == &own_) return own_tables_;
   for (const auto& [number, copy] : copies_)
@@ -114,15 +116,15 @@ const table::Server* Parts::tables_of(base::Peer server) const {
 
 std::vector<const table::Server*> Parts::served() const {
   std::vector<const table::Server*> served;
-  if (own_tables_ != nullptr) served.push_back(own_tables_);
+  if (own_tables_ != nullptr && !own_.is_sealed()) served.push_back(own_tables_);
   for (const auto& [number, copy] : copies_)
-    if (copy->part.leads()) served.push_back(&copy->tables);
+    if (copy->part.leads() && !copy->part.is_sealed()) served.push_back(&copy->tables);
   return served;
 }
 
 std::vector<const rpc::Server*> Parts::served_streams() const {
   std::vector<const rpc::Server*> streams{&streams_};
-  if (is_replicated()) streams.push_back(&own_.streams());
+  if (is_by_part()) streams.push_back(&own_.streams());
   for (const auto& [number, copy] : copies_)
     if (copy->part.leads()) streams.push_back(&copy->part.streams());
   return streams;
@@ -137,11 +139,11 @@ size_t Parts::differing() const {
 // ---- messages
 
 void Parts::on_answer(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
-  if (is_replicated() && serves(from, message.part())) client_.on_answer(streams_of_.at(message.part()), message, payload);
+  if (is_by_part() && serves(from, message.part())) client_.on_answer(streams_of_.at(message.part()), message, payload);
 }
 
 base::SinkRef Parts::on_answer_header(base::Peer from, const wire::Message& message, size_t bytes) {
-  if (!is_replicated() || !serves(from, message.part())) return base::Sink::nowhere();
+  if (!is_by_part() || !serves(from, message.part())) return base::Sink::nowhere();
   return client_.on_answer_header(streams_of_.at(message.part()), message, bytes);
 }
 
@@ -152,7 +154,7 @@ void Parts::on_request(base::Peer from, const wire::Message& message, std::span<
 
 base::SinkRef Parts::on_request_header(base::Peer from, const wire::Message& message, size_t bytes) {
   Part* const part = find_led(message.part());
-  return part != nullptr ? part->streams().on_header(from, message, bytes) : base::Sink::nowhere();
+  return part != nullptr && !part->is_sealed() ? part->streams().on_header(from, message, bytes) : base::Sink::nowhere();
 }
 
 void Parts::worker_finished(base::Peer worker) {
@@ -174,11 +176,13 @@ void Parts::worker_joined(const cluster::Member& worker) {
 
 void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
   part.lead();
+  tables.set_has_copy(is_replicated());
   led_.emplace(number, Led{&part, &tables});
 }
 
 /// The part's inputs go to the back-up from now on.
 void Parts::pass_on(uint32_t number, Led& led) {
+  led.tables->set_has_copy(true);
   led.acknowledged = std::make_shared<Acknowledged>(led.part->outbox());
   led.part->pass_on([this, number, &led](const Part::Input& input) { send_to_backup(number, led, input); });
 }
@@ -200,6 +204,7 @@ void Parts::without_backup(Led& led) {
   led.acknowledged.reset();
   led.backup = base::kNobody;
   led.part->lead_alone();
+  led.tables->set_has_copy(is_replicated());
   if (led.content == Led::Content::kNew) led.content = Led::Content::kUsual;
   if (led.replaced) std::exchange(led.replaced, nullptr)();  // nobody has the old content any more
 }
@@ -228,15 +233,50 @@ void Parts::see_to_backup(uint32_t number, Led& led, const cluster::Member& part
   const cluster::View& view = cluster_.view();
   const base::Peer equal = view.backup_of(part), next = view.next_backup_of(part);
   if (led.backup != base::kNobody && led.backup != equal && led.backup != next) {
-    base::log_warn("the tables of {} have no back-up any more: {} is lost", view.name(part.peer), view.name(led.backup));
+    if (is_replicated()) base::log_warn("the tables of {} have no back-up any more: {} has left or is lost", view.name(part.peer), view.name(led.backup));
     without_backup(led);
   }
   if (led.backup == base::kNobody && next != base::kNobody && clock_.now() >= led.retry_at) begin_transfer(number, led, next);
   if (led.content == Led::Content::kNew && led.transfer == nullptr) refill(number, led);
   if (led.backup != base::kNobody && led.backup == equal && led.transfer != nullptr && led.content == Led::Content::kUsual) {
-    base::log_info("the tables of {} have a back-up again: {}", view.name(part.peer), view.name(equal));
+    base::log_info("the tables of {} have a {}: {}", view.name(part.peer), is_replicated() ? "back-up again" : "copy", view.name(equal));
     led.transfer.reset();
   }
+}
+
+// ---- the end of this server
+
+bool Parts::can_hand_over() const {
+  return std::ranges::all_of(led_, [this](const auto& entry) {
+    const auto& [number, led] = entry;
+    return led.backup != base::kNobody && led.backup == cluster_.view().backup_of(*server_of(number)) && led.acknowledged != nullptr &&
+           led.content == Led::Content::kUsual;
+  });
+}
+
+void Parts::seal() {
+  for_each_led([](Part& part) { part.seal(); });
+}
+
+void Parts::unseal() {
+  for_each_led([this](Part& part) { part.unseal(cluster_.view()); });
+}
+
+bool Parts::is_seal_acknowledged() const {
+  return std::ranges::all_of(led_, [](const auto& entry) { return entry.second.part->outbox().is_acknowledged(); });
+}
+
+std::vector<uint32_t> Parts::led() const {
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, led] : led_) numbers.push_back(number);
+  return numbers;
+}
+
+std::string Parts::why_not_copied() const {
+  for (const auto& [number, led] : led_)
+    if (led.acknowledged == nullptr)
+      if (std::string table = led.tables->part_state().why_not(); !table.empty()) return table;
+  return "";
 }
 
 // ---- loads of checkpoints
@@ -249,7 +289,7 @@ const Parts::Led* Parts::led_of(uint64_t part) const {
 Parts::Led* Parts::led_of(uint64_t part) { return const_cast<Led*>(std::as_const(*this).led_of(part)); }
 
 table::CheckpointTables* Parts::served(uint64_t part) {
-  if (!is_replicated())
+  if (!is_by_part())
     return own_tables_ != nullptr && cluster_.view().server_id(cluster_.self().peer) == static_cast<int64_t>(part) ? &own_tables_->checkpoint_tables()
                                                                                                                    : nullptr;
   const Led* const led = led_of(part);
@@ -264,7 +304,7 @@ bool Parts::is_being_copied(uint64_t part) const {
 base::Status Parts::may_replace(uint64_t part) {
   const Led* const led = led_of(part);
   const std::string table = led != nullptr ? led->tables->part_state().why_not() : "";
-  if (table.empty()) return {};
+  if (table.empty() || (!is_replicated() && led->acknowledged == nullptr)) return {};
   return base::error(MV_ENOSYS, "with replicas, no checkpoint can be loaded while there is table {}: no copy of it can be made", table);
 }
 
@@ -383,14 +423,15 @@ bool Parts::catch_up(Copy& copy, size_t most) {
 // ---- servers
 
 void Parts::on_connected(base::Peer peer) {
-  if (!is_replicated()) return;
+  if (!is_by_part()) return;
   for (const auto& [number, stream] : streams_of_)
     if (serves(peer, number) && !client_.is_lost(stream)) client_.on_connected(stream);
 }
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
-  if (!is_replicated() || server.is_out) return;
+  if (!is_by_part() || server.is_out) return;
   if (server.peer == cluster_.master()) return give_up(server.peer, why);  // nobody can name a stand-in
+  if (!is_replicated() && !server.departs()) return give_up(server.peer, why);  // there is none
   missed_[server.peer] = clock_.now() + cluster_.self().heartbeat_timeout;
 }
 
@@ -420,7 +461,7 @@ void Parts::give_up_undecided() {
 }
 
 void Parts::part_moved(const cluster::Member& part) {
-  if (!is_replicated()) return;
+  if (!is_by_part()) return;
   const cluster::View& view = cluster_.view();
   const base::Peer self = cluster_.self().peer;
   const uint32_t number = part.rank + 1;
@@ -441,7 +482,9 @@ void Parts::follow(const cluster::Member& server) {
   const base::Peer by = cluster_.view().serving(server), stream = streams_of_.at(number);
   if (by == base::kNobody) {
     const cluster::Member* const last = cluster_.view().find(followed_[number]);
-    const std::string& why = last != nullptr && !last->why.empty() ? last->why : server.why;
+    const std::string why = last != nullptr && last->drained ? fmt::format("{}, and the process that served them since then is lost", last->why)
+                            : last != nullptr && !last->why.empty() ? last->why
+                                                                    : server.why;
     return client_.on_lost(stream, base::error(MV_EPEERLOST, "{}", why.empty() ? "the process that served this part of the tables is lost" : why));
   }
   if (std::exchange(followed_[number], by) == by) return;
@@ -463,7 +506,7 @@ void Parts::take_over(const cluster::Member& server) {
 // ---- time
 
 base::Nanos Parts::next_deadline() const {
-  if (!is_replicated()) return base::kNever;
+  if (!is_by_part()) return base::kNever;
   base::Nanos next = std::min(client_.next_deadline(), compare_at_);
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
   for (const auto& [number, led] : led_) {
@@ -476,7 +519,7 @@ base::Nanos Parts::next_deadline() const {
 }
 
 void Parts::tick() {
-  if (!is_replicated()) return;
+  if (!is_by_part()) return;
   client_.tick();
   const base::Nanos now = clock_.now();
   for (auto& [number, led] : led_) {
@@ -506,7 +549,7 @@ void Parts::tick() {
 }
 
 void Parts::flush() {
-  if (!is_replicated()) return;
+  if (!is_by_part()) return;
   client_.flush();
   for_each_led([](Part& part) { part.streams().flush(); });
 }

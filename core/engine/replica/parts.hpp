@@ -22,7 +22,8 @@ namespace mv::replica {
 /// requests of rpc. When the master declares a server lost, the back-up is its stand-in; clients then repeat there what has not been
 /// acknowledged. Parts that have lost their back-up get another one, while they are in use (transfer.hpp). The master alone decides, so there
 /// is never more than one primary whose acknowledgements can leave: one that is cut off gets none from its back-up, which has closed the
-/// connection. Without replicas, only the node's own streams are used, as if this class were not there. Loop thread only.
+/// connection. Without replicas, a part has a copy only while its server hands it over, since it is to end (engine/drain.hpp); of a node that is
+/// alone, only the node's own streams are used, as if this class were not there. Loop thread only.
 class Parts final : public checkpoint::ServedParts {
  public:
   /// @param peers, streams  those of the node itself
@@ -30,10 +31,14 @@ class Parts final : public checkpoint::ServedParts {
         rpc::ClientOptions options);
 
   bool is_replicated() const { return replicas_ > 0; }
+  /// Requests name the part that they are for, so another process may come to serve it.
+  bool is_by_part() const { return by_part_; }
   /// For requests to tables, by server.
-  rpc::Client& requests() { return is_replicated() ? client_ : peers_; }
+  rpc::Client& requests() { return is_by_part() ? client_ : peers_; }
+  /// Requests to tables that were sent again.
+  uint64_t repeated() const { return client_.repeated(); }
   /// For the tables of this node.
-  rpc::Server& streams() { return is_replicated() ? own_.streams() : streams_; }
+  rpc::Server& streams() { return is_by_part() ? own_.streams() : streams_; }
 
   void start(const cluster::View& view, table::Server& own);
   // messages with Message.part
@@ -60,9 +65,23 @@ class Parts final : public checkpoint::ServedParts {
   /// The streams of the requests to them, with those of the node itself.
   std::vector<const rpc::Server*> served_streams() const;
 
+  // for a server that is to end
+
+  /// Whether each part that this node serves has an equal copy, as the master knows.
+  bool can_hand_over() const;
+  /// Serves nothing until unseal(): the copies may take over.
+  void seal();
+  void unseal();
+  /// Each copy has all that its part had when it was sealed, so its process has lived until then.
+  bool is_seal_acknowledged() const;
+  /// 1 + the ranks of the servers whose parts this node serves.
+  std::vector<uint32_t> led() const;
+  /// The name of a table without a copy, of which none can be made; "" if there is none.
+  std::string why_not_copied() const;
+
   // for checkpoints
   table::CheckpointTables* served(uint64_t part) override;
-  bool can_move() const override { return is_replicated(); }
+  bool can_move() const override { return is_replicated() || cluster_.view().has_departures(); }
   bool is_being_copied(uint64_t part) const override;
   base::Status may_replace(uint64_t part) override;
   void begin_replacing(uint64_t part) override;
@@ -130,6 +149,7 @@ class Parts final : public checkpoint::ServedParts {
   rpc::Server& streams_;
   base::Pool& pool_;
   const uint32_t replicas_;
+  const bool by_part_;
   rpc::Client client_;
   wire::FrameBuilder builder_;
   Part own_;

@@ -92,7 +92,7 @@ void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks
   json.field("pid", member.pid);
   json.field("incarnation", fmt::format("{:016x}", member.peer));
   json.field("address", member.address);
-  json.field("state", kStateNames[static_cast<size_t>(member.state)]);
+  json.field("state", member.drained ? "left" : member.draining ? "draining" : kStateNames[static_cast<size_t>(member.state)]);
   json.field("why", member.why);
   json.field("silence_seconds", silence_of(overview, member.peer));
   const auto found = overview.reports.find(member.peer);
@@ -211,7 +211,7 @@ std::string to_json(const Overview& overview) {
     json.field("missing", overview.missing);
     write_list(json, "members", view.members, [&](const cluster::Member& member) { write_member(json, overview, ranks, member); });
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
-    if (overview.replicas > 0)
+    if (overview.replicas > 0 || view.has_departures())
       write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
     write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
     write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });

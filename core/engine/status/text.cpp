@@ -63,7 +63,8 @@ std::string roles_of(const cluster::View& view, const cluster::Member& member) {
 }
 
 std::string state_of(const Overview& overview, const cluster::Member& member) {
-  if (member.state == cluster::State::kLost) return "lost";
+  if (member.state == cluster::State::kLost) return member.drained ? "left" : "lost";
+  if (member.draining) return "draining";
   const auto report = overview.reports.find(member.peer);
   if (report != overview.reports.end())
     return member.state == cluster::State::kFinished ? "finished"
@@ -108,7 +109,7 @@ void append_losses(std::string& text, const cluster::View& view) {
   size_t lost = 0;
   for (const cluster::Member& member : view.members)
     if (member.state == cluster::State::kLost && ++lost <= kLossesShown)
-      text += fmt::format("rank {} is lost: {}\n", member.rank, clean(member.why));
+      text += fmt::format("rank {} {}: {}\n", member.rank, member.drained ? "has left" : "is lost", clean(member.why));
   if (lost > kLossesShown) text += fmt::format("and {} more losses\n", lost - kLossesShown);
 }
 
@@ -186,7 +187,7 @@ void append_reported(std::string& text, const Overview& overview) {
 void append_parts(std::string& text, const Overview& overview) {
   constexpr size_t kPartsShown = 64;
   const cluster::View& view = overview.view;
-  if (overview.replicas == 0) return;
+  if (overview.replicas == 0 && !view.has_departures()) return;
   const auto name = [&](base::Peer peer) { return peer == base::kNobody ? std::string("nobody") : fmt::format("server {}", view.server_id(peer)); };
   std::vector<Row> rows{{"tables of", "served by", "back-up"}};
   const auto servers = view.servers();

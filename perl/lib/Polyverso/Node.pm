@@ -19,6 +19,9 @@ sub _new {
     return (bless { handle => $handle, node => $handle }, $class)->_adopt;
 }
 
+# By node: see on_membership().
+my %CALLBACKS;
+
 sub _instead { return 'the other process calls Polyverso->init' }
 
 sub _details {
@@ -65,8 +68,17 @@ sub shutdown {
     return;
 }
 
+sub drain {
+    my ($self, @how) = @_;
+    my $how     = Polyverso::Values::options([qw(timeout)], @how);
+    my $timeout = defined $how->{timeout} ? $how->{timeout} : 30;
+    Polyverso::CAPI::mv_cluster_drain($self->{handle}, $timeout ? Polyverso::Table::milliseconds($timeout) : 0);
+    return;
+}
+
 sub _ended {
     my ($self) = @_;
+    delete $CALLBACKS{ $self->{handle} };
     Polyverso::Exit::closed($self->{handle});
     Polyverso::Handle::ended($self->{handle});
     Polyverso::Table::_forget_all($self->{handle});
@@ -87,7 +99,41 @@ sub poll {
     my ($self, @how) = @_;
     my $how  = Polyverso::Values::options([qw(capacity timeout)], @how);
     my $wait = $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0;
-    return Polyverso::CAPI::mv_poll($self->{handle}, $how->{capacity} // 64, $wait);
+    my $finished = Polyverso::CAPI::mv_poll($self->{handle}, $how->{capacity} // 64, $wait);
+    $self->_hand_out if $CALLBACKS{ $self->{handle} };
+    return $finished;
+}
+
+my @KINDS = qw(joined left lost draining drained took_over);
+
+sub next_event {
+    my ($self, @how) = @_;
+    my $how   = Polyverso::Values::options([qw(timeout)], @how);
+    my $wait  = $how->{timeout} ? Polyverso::Table::milliseconds($how->{timeout}) : 0;
+    local ($@, $SIG{__DIE__});
+    my $event = eval { Polyverso::CAPI::mv_membership_next($self->{handle}, $wait) };
+    if (!$event) {
+        die $@ unless ref $@ && $@->name eq 'MV_ETIMEOUT';
+        return;
+    }
+    $event->{kind} = $KINDS[$event->{kind}];
+    $event->{role} = (qw(scheduler worker server all))[$event->{role} & 3];
+    delete $event->{part} if $event->{part} < 0;
+    return $event;
+}
+
+sub on_membership {
+    my ($self, $callback) = @_;
+    delete $CALLBACKS{ $self->{handle} };
+    $CALLBACKS{ $self->{handle} } = $callback if $callback;
+    $self->_hand_out if $callback;
+    return;
+}
+
+sub _hand_out {
+    my ($self) = @_;
+    while (my $event = $self->next_event) { $CALLBACKS{ $self->{handle} }->($event) }
+    return;
 }
 
 sub barrier {
@@ -300,6 +346,12 @@ The metrics of this process, in Prometheus's text format.
 The last messages, calls and waits of this process, as JSON text in Chrome's trace event format, for
 L<https://ui.perfetto.dev>.
 
+=head2 drain(timeout => $seconds)
+
+Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
+workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The default time-out
+is 30 seconds; after a time-out it goes on, and this server still serves. With 0 it only begins.
+
 =head2 barrier(timeout => $seconds, async => 1)
 
 Waits until this worker's adds are applied and every worker has called it.
@@ -324,6 +376,17 @@ C<argument>, with the reason.
 
 C<event_fd> is a descriptor that is readable while finished requests wait for C<poll>. C<poll> returns a reference to an
 array of their handles. For AnyEvent and other event loops.
+
+=head2 next_event(timeout => $seconds)
+
+The next change of the cluster's membership that was not taken yet, as a reference to a hash, or nothing. C<kind> is
+C<joined>, C<left>, C<lost>, C<draining>, C<drained> or C<took_over>; C<rank> and C<role> are the member's; C<part> is the
+rank whose tables a server has taken over; C<epoch> is that of the list of members; C<reason> is a sentence; C<dropped> is
+the number of older events that nobody has taken, if more than 256 waited.
+
+=head2 on_membership($callback)
+
+Calls C<< $callback->($event) >> with each of these events, inside C<poll>. C<undef>: no longer.
 
 =head2 shutdown
 

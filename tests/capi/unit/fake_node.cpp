@@ -100,6 +100,9 @@ class Node final : public api::Node {
     ++seen.shutdowns;
     return script.shutdown ? script.shutdown() : base::Status();
   }
+  base::Status drain(base::Nanos) override { return {}; }
+  base::Result<api::Told> next_membership_event(base::Nanos) override { return base::Status(MV_ETIMEOUT, "nothing has happened"); }
+  bool membership_event_due() const override { return false; }
   void abort(const std::string& why) override { seen.aborts.push_back(why); }
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace polyverso {
 
@@ -48,6 +49,17 @@ class Node {
     const mv_status status = mv_shutdown(id_);
     if (status != MV_EINTR) open_ = false;
     check(status);
+  }
+  /// Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the workers.
+  /// After a Timeout it goes on.
+  void drain(std::chrono::milliseconds timeout = std::chrono::seconds(30)) { check(mv_cluster_drain(id_, timeout.count())); }
+  /// The next change of the membership that was not taken yet; nothing if there is none within this time. See mv_membership_next().
+  std::optional<mv_membership_event> next_event(std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
+    mv_membership_event event = MV_MEMBERSHIP_EVENT_INIT;
+    const mv_status status = mv_membership_next(id_, &event, timeout.count());
+    if (status == MV_ETIMEOUT) return std::nullopt;
+    check(status);
+    return event;
   }
   /// Ends the node at once; the other processes' errors have the reason.
   void abort(const std::string& why) {

@@ -46,6 +46,7 @@ class Roster {
   /// Whether a lack of memory, from which this server could go on, would make its tables differ from their copy. It is fatal then: the copy,
   /// or this server without the copy, goes on.
   bool has_copy() const { return has_copy_; }
+  void set_has_copy(bool on) { has_copy_ = on; }
 
  private:
   void name_workers();

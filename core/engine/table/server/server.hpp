@@ -39,6 +39,8 @@ class Server {
   /// view.
   /// See Roster::start().
   void start(const cluster::View& view, base::Peer self, bool has_copy = false) { roster_.start(view, self, has_copy); }
+  /// See Roster::has_copy().
+  void set_has_copy(bool on) { roster_.set_has_copy(on); }
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   /// The worker replaces a lost one. The tables that it creates again exist as they are.
@@ -71,6 +73,8 @@ class Server {
   /// For a copy of the part.
   PartState& part_state() { return part_state_; }
   const PartState& part_state() const { return part_state_; }
+  /// Other processes that have mapped the tables must ask from now on.
+  void close_to_readers() const { registry_.for_each([](const Table& table) { if (table.shard != nullptr) table.shard->close_to_readers(); }); }
   CheckpointTables& checkpoint_tables() { return checkpoint_tables_; }
   const CheckpointTables& checkpoint_tables() const { return checkpoint_tables_; }
 

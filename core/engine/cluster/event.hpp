@@ -1,0 +1,25 @@
+#pragma once
+// What happens to the membership of a cluster while it runs.
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace mv::cluster {
+
+/// By mv_membership_kind.
+enum class Change : uint8_t { kJoined, kLeft, kLost, kDraining, kDrained, kTookOver };
+inline constexpr size_t kChanges = 6;
+inline constexpr std::array<const char*, kChanges> kChangeNames = {"joined", "left", "lost", "draining", "drained", "took_over"};
+
+/// One change, as this node has learnt of it.
+struct MembershipEvent {
+  Change change = Change::kJoined;
+  uint32_t rank = 0;
+  int32_t role = 0;
+  uint32_t part = 0;   ///< kTookOver: the rank of the server whose tables this one serves now
+  uint64_t epoch = 0;  ///< of the list of members with it
+  std::string reason;
+};
+
+}  // namespace mv::cluster

@@ -1,0 +1,152 @@
+#include "engine/drain.hpp"
+
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace mv::engine {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kLookEvery = 20ms;  ///< for the end of a checkpoint, or after a refusal
+constexpr base::Nanos kLookOften = 1ms;   ///< for the last acknowledgement of the copies, while nobody serves the tables
+constexpr base::Nanos kPatience = 5s;     ///< with a checkpoint under way
+/// With members that do not close their connections, beyond the heartbeat's time-out: by then, one that the master does not reach is lost.
+constexpr base::Nanos kGoodbyes = 2s;
+}  // namespace
+
+/// The master's answer to Drain or HandOver.
+class Drain::Answered final : public rpc::Pending {
+ public:
+  Answered(Drain& drain, void (Drain::*next)(const base::Status&)) : drain_(drain), next_(next) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { (drain_.*next_)(status); }
+
+ private:
+  Drain& drain_;
+  void (Drain::*const next_)(const base::Status&);
+};
+
+base::Status Drain::check() const {
+  const cluster::Self& self = cluster_.self();
+  if (self.role != MV_ROLE_SERVER)
+    return base::error(MV_EINVAL, "only a process that is only a server can hand its tables over: a worker leaves by shutting down");
+  if (cluster_.is_master())
+    return base::error(MV_EINVAL, "rank 0, which admits the members and decides who serves which tables, can't hand its tables over");
+  if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
+  if (const std::string table = parts_.why_not_copied(); !table.empty())
+    return base::error(MV_ENOSYS, "table \"{}\" has an updater that keeps each worker's values (DC-ASGD): it can't be copied yet, so no tables of this server are handed over", table);
+  return {};
+}
+
+void Drain::begin(Done done) {
+  if (stage_ == Stage::kOver || stage_ == Stage::kFailed) return done(failure_);
+  if (stage_ == Stage::kNot) {
+    if (const base::Status wrong = check(); !wrong.ok()) return done(wrong);
+    if (cluster_.all_workers_gone()) return done({});  // nobody needs the tables
+    done_.push_back(std::move(done));
+    stage_ = Stage::kAsking;
+    base::log_info("this server is to end: its tables move to other servers");
+    return cluster_.drain(std::make_shared<Answered>(*this, &Drain::asked));
+  }
+  done_.push_back(std::move(done));
+}
+
+void Drain::asked(const base::Status& status) {
+  if (stage_ != Stage::kAsking) return;
+  if (!status.ok()) return end(status);
+  stage_ = Stage::kMoving;
+  look();
+}
+
+void Drain::look() {
+  if (stage_ == Stage::kMoving) seal_if_copied();
+  if (stage_ == Stage::kSealing) hand_over_if_sealed();
+}
+
+void Drain::seal_if_copied() {
+  if (!parts_.can_hand_over()) {
+    busy_until_ = base::kNever;
+    return;
+  }
+  const base::Nanos now = clock_.now();
+  if (busy_until_ == base::kNever) busy_until_ = now + kPatience;
+  if ((participant_.is_busy() || coordinator_.is_busy()) && now < busy_until_) {
+    next_look_ = now + kLookEvery;
+    return;
+  }
+  stage_ = Stage::kSealing;
+  parts_.seal();
+}
+
+void Drain::hand_over_if_sealed() {
+  if (!parts_.can_hand_over()) return go_on_serving();  // a copy is lost
+  if (!parts_.is_seal_acknowledged()) {
+    next_look_ = clock_.now() + kLookOften;
+    return;
+  }
+  stage_ = Stage::kHandingOver;
+  cluster_.hand_over(parts_.led(), std::make_shared<Answered>(*this, &Drain::answered));
+}
+
+void Drain::go_on_serving() {
+  stage_ = Stage::kMoving;
+  next_look_ = clock_.now() + kLookEvery;
+  parts_.unseal();
+}
+
+void Drain::answered(const base::Status& status) {
+  if (stage_ != Stage::kHandingOver) return;
+  if (status.ok()) return handed_over();
+  if (status.code() == MV_ESTATE) return go_on_serving();  // the master has refused it
+  failure_ = base::error(status.code(), "{}; it may have given the tables of this server to others before, so this server serves them no more", status.text());
+  end(failure_);
+}
+
+void Drain::master_lost(const base::Status& why) {
+  if (stage_ == Stage::kSealing) parts_.unseal();
+  if (stage_ == Stage::kAsking || stage_ == Stage::kMoving || stage_ == Stage::kSealing) end(why);
+}
+
+void Drain::handed_over() {
+  if (stage_ != Stage::kHandingOver) return;
+  stage_ = Stage::kTelling;
+  base::log_info("the tables of this server are handed over");
+  next_look_ = clock_.now() + cluster_.self().heartbeat_timeout + kGoodbyes;
+  cluster_.await_goodbyes([this] { end({}); });
+}
+
+void Drain::end(const base::Status& status) {
+  if (stage_ == Stage::kOver) return;
+  stage_ = status.ok() ? Stage::kOver : failure_.ok() ? Stage::kNot : Stage::kFailed;
+  next_look_ = base::kNever;
+  for (const Done& done : std::exchange(done_, {})) done(status);
+}
+
+std::string Drain::waits_for() const {
+  switch (stage_) {
+    case Stage::kNot:
+    case Stage::kOver:
+    case Stage::kFailed:
+      return "";
+    case Stage::kMoving: {
+      const std::string table = parts_.why_not_copied();
+      if (!table.empty()) return fmt::format("a copy of table \"{}\", which can't be made: its updater keeps each worker's values (DC-ASGD)", table);
+      return parts_.can_hand_over() ? "the end of a checkpoint" : "the copies of its tables";
+    }
+    case Stage::kSealing:
+      return "the copies of its tables";
+    case Stage::kTelling:
+      return "the other processes to hear of it";
+    default:
+      return "the master (rank 0)";
+  }
+}
+
+void Drain::tick() {
+  if (clock_.now() < next_look_) return;
+  next_look_ = base::kNever;
+  stage_ == Stage::kTelling ? end({}) : look();
+}
+
+}  // namespace mv::engine

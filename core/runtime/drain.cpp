@@ -1,0 +1,37 @@
+// Runtime: a server hands its parts over before it leaves.
+
+#include "base/log.hpp"
+#include "runtime/runtime.hpp"
+
+namespace mv::runtime {
+
+base::Status Runtime::drain(base::Nanos timeout) {
+  struct Outcome {
+    std::atomic<bool> over{false};
+    base::Status status;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  const auto begin = [this, outcome] {
+    member_->drain().begin([this, outcome](const base::Status& status) {
+      outcome->status = status;
+      if (status.ok()) drained_ = true;
+      outcome->over.store(true, std::memory_order_release);
+    });
+  };
+  const auto over = [outcome] { return outcome->over.load(std::memory_order_acquire); };
+  const transport::Driven driven = loop_.drive_until(over, base::after(loop_.now(), timeout), begin);
+  if (over()) return outcome->status;
+  if (driven == transport::Driven::kInterrupted)
+    return base::Status(MV_EINTR, "a signal interrupted the wait for the end of the drain, which goes on: call again");
+  if (driven != transport::Driven::kTimeout) return drained_ ? base::Status() : ended();
+  std::string waits_for;
+  read_on_loop([&] {
+    waits_for = member_->drain().waits_for();
+    if (member_->drain().is_over()) drained_ = true;  // only some others do not know it yet
+  });
+  if (drained_) return {};
+  return base::error(MV_ETIMEOUT, "the tables of this server are not handed over within {:.3g} s: it waits for {}",
+                     std::chrono::duration<double>(timeout).count(), waits_for.empty() ? "nothing" : waits_for);
+}
+
+}  // namespace mv::runtime

@@ -1,0 +1,378 @@
+"""Servers that get SIGTERM hand their tables over to others: workers notice no more than a delay, also without replicas."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import COMMAND
+
+# Adds 1 to all elements of tables of each kind until it is told to end, and then checks the sums. A table in shared memory, a keyed one, small
+# keys, and an updater with states.
+WORKER = """
+import threading
+node = pv.init()
+dense = node.array(60_000, name="dense", dtype="float64")
+matrix = node.matrix(300, 70, name="matrix", dtype="float32")
+keyed = node.keyvalue(2, name="keyed", dtype="int64")
+momentum = node.array(30, name="momentum", dtype="float64", updater="momentum rate=1 momentum=0")
+rows = np.arange(500)
+ended = threading.Event()
+def listen():
+    wait_for_word()
+    ended.set()
+node.barrier()
+threading.Thread(target=listen, daemon=True).start()
+adds = longest = 0
+say("up")
+while not ended.is_set():
+    begun = time.monotonic()
+    dense.add(np.ones(60_000))
+    matrix.add(np.ones((300, 70), np.float32))
+    keyed.add(np.ones((500, 2), np.int64), keys=rows)
+    momentum.add(np.ones(30))
+    adds += 1
+    seen = dense.get(), matrix.get(), keyed.get(keys=rows)
+    assert all((values >= adds).all() for values in seen), (adds, [values.min() for values in seen])
+    longest = max(longest, time.monotonic() - begun)
+    if adds % 20 == 0:
+        say("round", adds)
+say("adds", adds, "longest", f"{longest:.2f}")
+node.barrier()
+all_adds = node.array(node.num_workers, name="adds", dtype="int64")
+mine = np.zeros(node.num_workers, np.int64)
+mine[node.worker_id] = adds
+all_adds.add(mine)
+node.barrier()
+total = int(all_adds.get().sum())
+sums = dense.get(), matrix.get(), keyed.get(keys=rows), -momentum.get()
+say("wrong", sum(int((values != total).sum()) for values in sums), total)
+print(node.status_text(), flush=True)
+node.barrier()
+attempt(node.shutdown)
+"""
+
+
+def serving(node, seconds=30):
+    node.hear("round", seconds)
+
+
+def check(nodes, words=30):
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        assert node.hear("wrong ", words).split()[1] == "0"
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+
+
+def ends_drained(server, seconds=20):
+    server.ends(0, seconds)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_servers_end_one_after_another_and_nothing_is_lost(cluster, transport, replicas):
+    job = cluster(2, 4, replicas=replicas, transport=transport)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    servers = [job.server(number) for number in range(4)]
+    for node in nodes:
+        node.hear("up")
+    for victim in (0, 2, 1):
+        serving(nodes[0])
+        servers[victim].kill(signal.SIGTERM)
+        ends_drained(servers[victim])
+        for node in nodes:
+            node.forget()
+            serving(node)
+    check(nodes)
+    assert sum(line.endswith("has handed its tables over and left") for line in nodes[0].lines) == 3, nodes[0].lines
+    servers[3].ends(seconds=10)
+
+
+def test_a_new_process_takes_the_place_and_the_tables_in_turn(cluster):
+    job = cluster(1, 2)
+    node, servers = job.python(0, WORKER), [job.server(number) for number in range(2)]
+    node.hear("up")
+    for victim in (0, 1, 0):
+        serving(node)
+        servers[victim].kill(signal.SIGTERM)
+        ends_drained(servers[victim])
+        servers[victim] = job.server(victim, log_level="info")
+        servers[victim].hear("serving as server")
+        node.forget()
+        serving(node)
+    check([node])
+    for server in servers:
+        server.ends(seconds=10)
+
+
+def test_two_servers_end_at_once(cluster):
+    job = cluster(2, 4)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    servers = [job.server(number) for number in range(4)]
+    for node in nodes:
+        node.hear("up")
+    serving(nodes[0])
+    for victim in (1, 2):
+        servers[victim].kill(signal.SIGTERM)
+    for victim in (1, 2):
+        ends_drained(servers[victim])
+    for node in nodes:
+        node.forget()
+        serving(node)
+    check(nodes)
+    for survivor in (0, 3):
+        servers[survivor].ends(seconds=10)
+
+
+# All workers make the same calls in sync mode: rounds and gates move with the tables.
+SYNC = """
+node = pv.init(sync=True)
+table = node.array(5000, name="t", dtype="float64")
+say("up")
+for number in range(400):
+    table.add(np.ones(5000))
+    seen = table.get()
+    assert (seen == node.num_workers * (number + 1)).all(), (number, seen.min(), seen.max())
+    if number % 20 == 0:
+        say("round", number)
+node.barrier()
+say("done")
+attempt(node.shutdown)
+"""
+
+
+def test_rounds_go_on_in_sync_mode(cluster):
+    job = cluster(2, 3)
+    nodes = [job.python(rank, SYNC) for rank in range(2)]
+    servers = [job.server(number, sync=1) for number in range(3)]
+    nodes[0].hear("round 40")
+    for victim in (0, 1):
+        servers[victim].kill(signal.SIGTERM)
+        ends_drained(servers[victim])
+    for node in nodes:
+        node.hear("done", 60)
+        node.hear_attempt()
+        node.ends()
+    servers[2].ends(seconds=10)
+
+
+def test_the_only_server_says_that_there_is_no_other(cluster):
+    job = cluster(1, 1)
+    node, server = job.python(0, WORKER), job.server(0)
+    node.hear("up")
+    server.kill(signal.SIGTERM)
+    assert "no other server" in server.hear("ends without handing its tables over")
+    server.ends(-signal.SIGTERM)
+
+
+def test_the_master_says_that_it_can_not(cluster):
+    job = cluster(0, 2, nodes=3)
+    server, _ = job.server(0), job.server(1)
+    node = job.python(2, WORKER, role="worker")
+    node.hear("up")
+    server.kill(signal.SIGTERM)
+    assert "rank 0" in server.hear("ends without handing its tables over")
+    server.ends(-signal.SIGTERM)
+
+
+DCASGD = """
+node = pv.init()
+table = node.array(3000, name="delayed", updater="dcasgd rate=0.5 lambda=1")
+table.add(np.ones(3000, np.float32))
+say("up")
+wait_for_word()
+attempt(node.shutdown)
+"""
+
+
+def test_a_table_that_can_not_be_copied_is_named(cluster):
+    job = cluster(1, 2)
+    node, servers = job.python(0, DCASGD), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[1].kill(signal.SIGTERM)
+    line = servers[1].hear("ends without handing its tables over")
+    assert '"delayed"' in line and "DC-ASGD" in line
+    servers[1].ends(-signal.SIGTERM)
+
+
+# The other server is stopped, so the copy does not get on.
+def test_it_ends_when_the_grace_period_is_over(cluster):
+    job = cluster(1, 2, heartbeat_timeout_ms=30000)
+    node, servers = job.python(0, WORKER), [job.server(0), job.start(2, [COMMAND, "server", "--grace", "1"])]
+    node.hear("up")
+    servers[0].kill(signal.SIGSTOP)
+    begun = time.monotonic()
+    servers[1].kill(signal.SIGTERM)
+    line = servers[1].hear("ends without handing its tables over")
+    assert "copies of its tables" in line
+    servers[1].ends(-signal.SIGTERM)
+    assert 0.9 < time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(cluster, second):
+    job = cluster(1, 2, heartbeat_timeout_ms=30000)
+    node, servers = job.python(0, WORKER), [job.server(0), job.server(1, log_level="info")]
+    node.hear("up")
+    servers[0].kill(signal.SIGSTOP)
+    servers[1].kill(signal.SIGTERM)
+    servers[1].hear("this server is to end")
+    servers[1].kill(second)
+    servers[1].ends(-second, seconds=5)
+
+
+def test_ctrl_c_and_no_grace_end_it_at_once(cluster):
+    job = cluster(1, 3)
+    node = job.python(0, WORKER)
+    servers = [job.server(0), job.server(1), job.start(3, [COMMAND, "server", "--grace", "0"])]
+    node.hear("up")
+    servers[1].kill(signal.SIGINT)
+    servers[1].ends(-signal.SIGINT, seconds=5)
+    servers[2].kill(signal.SIGTERM)
+    servers[2].ends(-signal.SIGTERM, seconds=5)
+
+
+def test_signals_end_a_server_that_waits_for_the_others(cluster):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        job = cluster(1, 1)
+        server = job.server(0, log_level="debug")
+        time.sleep(0.3)
+        server.kill(number)
+        server.ends(-number, seconds=5)
+
+
+def child_of(pid, seconds=5):
+    """The only child of a process."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+        if children:
+            return int(children[0])
+        time.sleep(0.01)
+    raise AssertionError("no child")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode != 0,
+                    reason="there are no process namespaces")
+def test_the_first_process_of_a_container_heeds_signals(cluster):
+    first = ["unshare", "--pid", "--fork", COMMAND, "server"]
+    job = cluster(1, 3)
+    node = job.python(0, WORKER)
+    servers = [job.start(1, first), job.start(2, first), job.server(2)]
+    node.hear("up")
+    serving(node)
+    os.kill(child_of(servers[0].process.pid), signal.SIGTERM)
+    ends_drained(servers[0])
+    node.forget()
+    serving(node)
+    os.kill(child_of(servers[1].process.pid), signal.SIGINT)
+    servers[1].process.wait(10)  # unshare reports its child's end in its own way
+    assert servers[1].process.returncode != 0
+
+
+# A program that is a server calls the function itself; the program's handler of SIGTERM does.
+PROGRAM = """
+node = pv.init(role="server")
+def end(number, frame):
+    node.drain()
+    say("drained")
+signal.signal(signal.SIGTERM, end)
+say("serving")
+node.shutdown()
+say("over")
+"""
+
+
+def test_a_program_hands_its_tables_over(cluster):
+    job = cluster(1, 2)
+    node, program, server = job.python(0, WORKER), job.python(1, PROGRAM, role=None), job.server(1)
+    node.hear("up")
+    serving(node)
+    program.kill(signal.SIGTERM)
+    program.hear("drained")
+    program.hear("over")
+    program.ends()
+    node.forget()
+    serving(node)
+    check([node])
+    server.ends(seconds=10)
+
+
+def test_workers_and_rank_0_can_not(cluster):
+    job = cluster(2, 1)
+    nodes = [job.python(rank, "node = pv.init()\nattempt(node.drain)\nnode.barrier()\nnode.shutdown()") for rank in range(2)]
+    server = job.server(0)
+    for node in nodes:
+        _, ending = node.hear_attempt()
+        assert "only a process that is only a server" in ending, ending
+    for node in nodes:
+        node.ends()
+    server.ends()
+
+
+# Checkpoints are saved and loaded while servers leave; server 0 directs them at first.
+SAVED = """
+node = pv.init()
+dense = node.array(30_000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
+where = "WHERE"
+def values():
+    node.barrier()
+    seen = dense.get().copy()
+    node.barrier()
+    return seen
+dense.add(np.ones(30_000))
+say("up")
+wrong = 0
+while wait_for_word() != "end":
+    before = values()
+    node.save(where, keep=2)
+    dense.add(np.ones(30_000))
+    node.load(where)
+    wrong += int((values() != before).sum())
+    request = node.save_async(where, keep=2)
+    request.wait()
+    dense.add(np.ones(30_000))
+    say("turn", wrong)
+attempt(node.shutdown)
+"""
+
+
+def test_checkpoints_go_on(cluster, tmp_path):
+    job = cluster(2, 3)
+    nodes = [job.python(rank, SAVED.replace("WHERE", str(tmp_path / "run"))) for rank in range(2)]
+    servers = [job.server(number) for number in range(3)]
+    for node in nodes:
+        node.hear("up")
+
+    def turn(victim=None):
+        for node in nodes:
+            node.tell("go on")
+        if victim is not None:
+            servers[victim].kill(signal.SIGTERM)  # somewhere in the turn
+        assert [node.hear("turn", 60).split()[1:] for node in nodes] == [["0"], ["0"]]
+
+    turn()
+    for victim in (0, 1):
+        turn(victim)
+        turn()
+        ends_drained(servers[victim])
+        turn()
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    servers[2].ends(seconds=10)
+
+
+def test_the_end_of_a_run_is_no_drain(start):
+    run = start("run", "-n", "1", "--servers", "2", "--", sys.executable, "-c", "import polyverso as pv; pv.init(); raise SystemExit(3)")
+    begun = time.monotonic()
+    status, _, err = run.finish(30)
+    assert status == 3 and time.monotonic() - begun < 12 and "SIGTERM" not in err, err

@@ -51,7 +51,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       parts_(clock, link, cluster_, rpc_client_, rpc_server_, pool_, options),
-      table_client_(clock, parts_.requests(), pool_),
+      table_client_(clock, parts_.requests(), rpc_client_, pool_),
       table_server_(clock, parts_.streams(), pool_, shares_memory),
       commands_(clock, rpc_server_),
       checkpoint_client_(clock, rpc_client_, table_client_, pool_, parts_.is_replicated()),

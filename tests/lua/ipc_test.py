@@ -83,7 +83,7 @@ def dial(port, secret=b"", channel=b"ipc 3"):
     """A client's handshake; the connection, and whether both sides accepted each other."""
     stranger = socket.create_connection(("127.0.0.1", port), timeout=20)
     flags = HAS_SECRET if secret else 0
-    hello = record(HELLO, struct.pack("<HHIQQ", 2, 2, flags, secrets.randbits(63) | 1, 0) + secrets.token_bytes(32) + bytes(64))
+    hello = record(HELLO, struct.pack("<HHIQQ", 3, 3, flags, secrets.randbits(63) | 1, 0) + secrets.token_bytes(32) + bytes(64))
     stranger.sendall(hello)
     _, answer = next_record(stranger)
     session = hashlib.sha512(hello + answer).digest()

@@ -51,7 +51,7 @@ struct Worker {
   KeepingLink link;
   rpc::Client rpc{time, link, {}};
   base::Pool pool{4096, 1};
-  table::Client client{time, rpc, pool};
+  table::Client client{time, rpc, rpc, pool};
   bool ended = false;
   base::Status status;
   std::vector<table::TableViewRef> made;

@@ -34,7 +34,8 @@ struct SmallForm {
 /// Loop thread only. Completion callbacks may call back into this object.
 class Client {
  public:
-  Client(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : servers_(clock, rpc, pool) {}
+  /// See Servers.
+  Client(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool) : servers_(clock, rpc, processes, pool) {}
   ~Client();
 
   /// Call it once the ranks are known. The cluster engine owns the view.

@@ -107,7 +107,7 @@ void Inquiries::set_states(const TableViewRef& table, size_t server, const State
 }
 
 void Inquiries::command(int64_t head, const std::string& body, base::OperationRef operation) {
-  const auto round = std::make_shared<Round>(servers_, servers_.peers, Round::Each(), [operation](const base::Status& status) {
+  const auto round = std::make_shared<Round>(servers_, servers_.processes, servers_.serving(), Round::Each(), [operation](const base::Status& status) {
     if (!operation->done()) operation->complete(status);  // otherwise its caller has withdrawn it
   });
   // Servers that have not begun the command will not execute it. For the others the outcome is unknown.

@@ -20,8 +20,9 @@ class Round : public std::enable_shared_from_this<Round> {
   using Done = std::function<void(const base::Status&)>;
   using Ask = std::function<base::Frame(wire::FrameBuilder&, size_t server)>;
 
-  Round(Servers& all, std::vector<base::Peer> servers, Each each, Done done)
-      : all_(all), servers_(std::move(servers)), each_(std::move(each)), done_(std::move(done)) {}
+  Round(Servers& all, std::vector<base::Peer> servers, Each each, Done done) : Round(all, all.rpc, std::move(servers), std::move(each), std::move(done)) {}
+  Round(Servers& all, rpc::Client& rpc, std::vector<base::Peer> servers, Each each, Done done)
+      : all_(all), rpc_(rpc), servers_(std::move(servers)), each_(std::move(each)), done_(std::move(done)) {}
 
   /// Sends a question, which each server answers.
   void ask(const Ask& question, base::Nanos deadline) { send(question, deadline, kNoServer, true); }
@@ -56,7 +57,7 @@ class Round : public std::enable_shared_from_this<Round> {
     pendings_.assign(pendings.begin(), pendings.end());  // answers may come at once
     for (size_t server = 0; server < servers_.size(); ++server)
       if (pendings[server] != nullptr)
-        all_.rpc.call(servers_[server], {question(all_.builder, server), pendings[server], wants_answer, 0, nullptr});
+        rpc_.call(servers_[server], {question(all_.builder, server), pendings[server], wants_answer, 0, nullptr});
   }
 
   void heard(size_t server, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
@@ -79,16 +80,17 @@ class Round : public std::enable_shared_from_this<Round> {
       timer_ = all_.timers.emplace(all_.clock.now() + std::chrono::seconds(1), [self = shared_from_this()] { self->ask_back(); });
       has_timer_ = true;
       for (size_t server = 0; server < servers_.size(); ++server)
-        if (pendings[server] != nullptr) all_.rpc.cancel(servers_[server], pendings[server].get());
+        if (pendings[server] != nullptr) rpc_.cancel(servers_[server], pendings[server].get());
       return;
     }
     for (size_t server = 0; server < servers_.size(); ++server)
       if (pendings[server] != nullptr)
-        all_.rpc.abandon(servers_[server], pendings[server].get(),
+        rpc_.abandon(servers_[server], pendings[server].get(),
                              base::error(MV_ETIMEOUT, "no answer from {}", all_.name(servers_[server])));
   }
 
   Servers& all_;
+  rpc::Client& rpc_;
   const std::vector<base::Peer> servers_;
   const Each each_;
   const Done done_;

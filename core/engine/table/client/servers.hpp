@@ -1,6 +1,7 @@
 #pragma once
 // The servers of the workers' side of tables, and the way to them.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,11 +19,22 @@ namespace mv::table {
 struct Servers {
   using Timers = std::multimap<base::Nanos, std::function<void()>>;
 
-  Servers(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock(clock), rpc(rpc), pool(pool) {}
+  /// `rpc` is for requests to parts of tables, which may move; `processes` for requests to the processes themselves.
+  Servers(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool)
+      : clock(clock), rpc(rpc), processes(processes), pool(pool) {}
   /// Call it once the ranks are known.
   void start(const cluster::View& known) {
     view = &known;
     for (const cluster::Member* server : known.servers()) shared->push_back(server->peer);
+  }
+  /// The processes that serve now. A lost one whose part nobody serves is among them, so that requests name it.
+  std::vector<base::Peer> serving() const {
+    std::vector<base::Peer> found;
+    for (const cluster::Member* server : view->servers()) {
+      const base::Peer now = view->serving(*server), peer = now != base::kNobody ? now : server->peer;
+      if (std::ranges::find(found, peer) == found.end()) found.push_back(peer);
+    }
+    return found;
   }
   std::string name(base::Peer peer) const { return view->name(peer); }
   base::Nanos next_deadline() const { return timers.empty() ? base::kNever : timers.begin()->first; }
@@ -33,6 +45,7 @@ struct Servers {
 
   const base::Clock& clock;
   rpc::Client& rpc;
+  rpc::Client& processes;
   base::Pool& pool;
   wire::FrameBuilder builder;
   const cluster::View* view = nullptr;

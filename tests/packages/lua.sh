@@ -45,6 +45,12 @@ libraries_are_documented() {
     <(for name in $names; do dpkg -S "*/$name" | sed 's/:.*//'; done | sort -u)
 }
 
+# Rocks for another version of Lua would install, and then not load.
+refused() { ! rocks "$1" install --only-server="$packages/rocks-$2" "$3"; }
+check "Lua 5.1 refuses a binary rock for 5.4" refused 5.1 5.4 polyverso
+check "Lua 5.4 refuses a binary rock for 5.1" refused 5.4 5.1 polyverso
+check "Lua 5.1 refuses one of pure Lua for 5.4" refused 5.1 5.4 polyverso-multiverso
+
 for lua in 5.1 5.4; do
   server=$packages/rocks-$lua
   for rock in polyverso polyverso-multiverso polyverso-torch polyverso-ipc; do

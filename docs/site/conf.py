@@ -30,7 +30,7 @@ contents = {
     "On top of them": [
         "docs/distlearn", "docs/pytorch", "docs/keras", "docs/jax", "docs/optimizers", "docs/checkpoints", "docs/tensors", "docs/cuda",
     ],
-    "Languages": ["docs/perl", "docs/lua", "docs/cpp", "docs/asyncio", "docs/torch", "docs/ffi"],
+    "Languages": ["docs/python", "docs/perl", "docs/lua", "docs/cpp", "docs/asyncio", "docs/torch", "docs/ffi"],
     "Coming from": [
         "docs/coming-from-multiverso", "docs/coming-from-mxnet", "docs/coming-from-distlearn", "docs/coming-from-dpwa",
         "capi/multiverso/README", "lua/compat/ipc/README", "lua/compat/multiverso/README", "lua/compat/torch/README",

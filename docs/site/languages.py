@@ -41,6 +41,8 @@ def fenced_perl(match):
 
 COMMENTED = re.compile(r"^--- ?(?P<text>.*\n(?:--.*\n)*)(?P<code>.*)", re.MULTILINE)
 FUNCTION = re.compile(r"function ([\w.:]+)(\(.*?\))|([\w]+\.[\w.]+) = function(\(.*?\))")
+# What an object is called in the headings of its methods, where the source's table of methods has no name of its own.
+OBJECTS = {"lua/polyverso/tensor.lua": "tensor", "lua/polyverso/distlearn.lua": "strategy"}
 TAG = re.compile(r"^@(\w+) ?(.*)$")
 
 
@@ -57,6 +59,8 @@ def lua(path):
         name = function and (function[1] or function[3])
         if name and re.search(r"[.:]_|[.]new$", name) or "@private" in match["text"] or "@package" in match["text"]:
             continue
+        if name and name.startswith("methods:"):
+            name = f"{OBJECTS[path]}:{name.partition(':')[2]}"
         heading = f"\n## `{name}{function[2] or function[4]}`\n\n" if name else ""
         parts.append(heading + "\n".join(described(lines)) + "\n")
     return "\n".join(parts)

@@ -29,6 +29,9 @@ like((eval { $one->publish([], 1); 1 } ? '' : $@->text), qr/nothing was added/, 
 $two->publish($other, 1);
 $one->update_send($own, 1);
 is($one->update_wait($own, 1), 0.5, 'a single PDL is a list of one');
+$one->publish($own, (PDL->new(1, 2) ** 2)->avg);
+is($one->state->{loss}, 2.5, 'a PDL of one element is a loss');
+like((eval { $one->publish($own, PDL->new(1, 2)); 1 } ? '' : $@->text), qr/the loss is .*, not a number/, 'one of two elements is none');
 $one->remove_peer('two');
 is(scalar $one->peers, 0, 'a peer is removed');
 $_->close for $one, $two;

@@ -26,11 +26,17 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-import jax
-import jax.numpy as jnp
+from ._extras import advice
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from jax.custom_batching import custom_vmap
+    from jax.experimental import io_callback
+except ModuleNotFoundError as missing:
+    raise advice(missing, "jax") from None
+
 import numpy as np
-from jax.custom_batching import custom_vmap
-from jax.experimental import io_callback
 
 from . import capi, dtypes
 from .arrays import as_bits, label_of, milliseconds

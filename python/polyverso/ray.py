@@ -22,10 +22,15 @@ import socket
 import traceback
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ._extras import advice
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+except ModuleNotFoundError as missing:
+    raise advice(missing, "ray") from None
 
 from . import capi
 from .errors import ArgumentError, PeerError, TimeoutError

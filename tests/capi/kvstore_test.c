@@ -93,6 +93,7 @@ static void an_invalid_call_changes_nothing(void** state) {
   const kv_values shape = values_of(&wrong_shape, 1), dtype = values_of(&wrong_dtype, 1);
   expect_error(kv_push(kv, &w, &shape, NULL), MV_ESHAPE, "(2, 3)");
   expect_error(kv_pull(kv, &w, &dtype, NULL), MV_EDTYPE, "f64");
+  expect_error(kv_push(kv, &w, &dtype, NULL), MV_EDTYPE, ": convert the values to f32");
   const mv_tensor mixed[] = {ones[0], wrong_shape};
   const kv_values half = values_of(mixed, 2);
   expect_error(kv_push(kv, &both, &half, NULL), MV_ESHAPE, "\"b\"");

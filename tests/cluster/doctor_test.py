@@ -128,6 +128,16 @@ def test_devices_and_what_they_lack_are_told():
 def test_a_module_that_is_not_found_is_told_of():
     found = {f["subject"]: f for f in findings(examine(languages=True, PERL5LIB="/nowhere"), "languages")}
     assert found["perl"]["verdict"] == "note" and "PERL5LIB" in found["perl"]["todo"]
+    assert found["perl"]["text"].startswith("can't load its module: Can't locate Polyverso.pm in @INC"), found["perl"]
+    assert "/nowhere" not in found["perl"]["text"]  # no list of all folders
+
+
+def test_the_reason_that_an_interpreter_gives_is_shown():
+    nowhere = {name: "/nowhere" for name in ("PYTHONPATH", "LUA_PATH", "LUA_PATH_5_4")}
+    found = {f["subject"]: f["text"] for f in findings(examine(languages=True, **nowhere), "languages")}
+    assert found["python3"] == "can't load its module: ModuleNotFoundError: No module named 'polyverso'"
+    for lua in {"luajit", "lua5.1", "lua5.4"} & set(found):
+        assert found[lua].endswith("module 'polyverso' not found"), found[lua]
 
 
 def test_the_text_says_the_same_as_the_json():

@@ -45,6 +45,12 @@ libraries_are_documented() {
     <(for name in $names; do dpkg -S "*/$name" | sed 's/:.*//'; done | sort -u)
 }
 
+# Rocks for another version of Lua would install, and then not load.
+refused() { ! rocks "$1" install --only-server="$packages/rocks-$2" "$3"; }
+check "Lua 5.1 refuses a binary rock for 5.4" refused 5.1 5.4 polyverso
+check "Lua 5.4 refuses a binary rock for 5.1" refused 5.4 5.1 polyverso
+check "Lua 5.1 refuses one of pure Lua for 5.4" refused 5.1 5.4 polyverso-multiverso
+
 for lua in 5.1 5.4; do
   server=$packages/rocks-$lua
   for rock in polyverso polyverso-multiverso polyverso-torch polyverso-ipc; do
@@ -68,7 +74,7 @@ done
 # A source rock is compiled against an installed library.
 cmake --install build --prefix "$scratch/prefix" >/dev/null
 compiles() { PKG_CONFIG_PATH="$scratch/prefix/lib/pkgconfig" rocks 5.4 install "$packages"/polyverso-[0-9]*.src.rock; }
-links() { within 5.4 ldd "$scratch/tree-5.4/lib/lua/5.4/polyverso/capi.so" | grep -q "=> $scratch/prefix/"; }
+links() { within 5.4 ldd "$scratch/tree-5.4/lib/lua/5.4/polyverso/capi.so" | grep "=> $scratch/prefix/" >/dev/null; }
 check "the source rock compiles for the library that pkg-config finds" compiles
 check "it is linked with that library" links
 check "lua5.4: README with it" alone 5.4 lua5.4

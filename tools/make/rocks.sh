@@ -80,11 +80,14 @@ for lua in 5.1 5.4; do
   for rock in $rocks; do
     (
       cd "$stage/$rock-$version"
+      # A binary rock loads in one version of Lua only, so LuaRocks has to refuse it in the others.
+      sed "s/\"lua >= 5.1, < 5.5\"/\"lua >= $lua, < 5.$((${lua#5.} + 1))\"/" "$packages/$rock-$version-1.rockspec" >"$rock-$version-1.rockspec"
+      grep -q "\"lua >= $lua, <" "$rock-$version-1.rockspec"
       quietly luarocks --lua-version="$lua" --tree="$stage/tree-$lua" make "$rock-$version-1.rockspec"
       cd "$packages/rocks-$lua"
       quietly luarocks --lua-version="$lua" --tree="$stage/tree-$lua" pack "$rock" "$version-1"
     )
-    cp "$packages/$rock-$version-1.rockspec" "$packages/rocks-$lua/"
+    cp "$stage/$rock-$version/$rock-$version-1.rockspec" "$packages/rocks-$lua/"
   done
   quietly luarocks-admin --lua-version="$lua" make-manifest "$packages/rocks-$lua"
   ls "$packages/rocks-$lua"/*.rock

@@ -12,11 +12,12 @@
  *                  ranks get it, and the group continues with the next operation. Without shared memory, a rank may
  *                  have done its part of a reduce, broadcast, gather or scatter before: it gets the error from its next
  *                  operation, and the group is broken.
- *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_group_abort(), mv_shutdown()): the message names it;
- *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms;
- *    MV_EINTR      after a signal, if the call had no pointer for a request;
+ *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_group_abort(), mv_shutdown()): the message names it
+ *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms
+ *    MV_EINTR      after a signal, if the call had no pointer for a request
  *    MV_ECANCELED  on the other ranks, if a rank has cancelled, a signal has ended its call, or it gave up opening the
  *                  group.
+ *
  *  After any of the last four the group is broken: operations fail at once on every rank. mv_group_shrink() makes a new
  *  group of the survivors.
  *  A failed operation leaves its outputs undefined. */

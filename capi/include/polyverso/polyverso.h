@@ -174,7 +174,7 @@ typedef struct mv_init_options {
  *  @param options NULL = all from environment and defaults
  *  @return MV_EDISAGREE  a second call whose options contradict the first's, or processes that contradict each other
  *          MV_EINVAL     an invalid value; the message names the setting and its source
- *          MV_EADDRINUSE, MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT: joining failed
+ *          MV_EADDRINUSE, MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT  joining failed
  *          MV_EINTR      after a signal: joining continues; call again with the same options, or mv_shutdown(0) to
  *                        give up */
 MV_API mv_status mv_init(const mv_init_options *options);
@@ -392,10 +392,10 @@ typedef struct mv_table_spec {
  *  holds its initial value on every server.
  *  @param data  the initial value, rows * cols elements, row-major; NULL with count 0 = zeros. Only worker 0's is used;
  *               it is assigned without the updater and sync mode's counters. The others' is checked for its shape only
- *  @return MV_EDISAGREE specs differ between workers, on all of them; the message shows both
- *          MV_EINTR     after a signal: withdrawn, but the deadline keeps running; call again
- *          MV_EINVAL, MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE, MV_ENOMEM, MV_ETIMEOUT naming the missing workers,
- *          MV_EPEERLOST */
+ *  @return MV_EDISAGREE  specs differ between workers, on all of them; the message shows both
+ *          MV_EINTR      after a signal: withdrawn, but the deadline keeps running; call again
+ *          MV_ETIMEOUT   naming the missing workers
+ *          MV_EINVAL, MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE, MV_ENOMEM, MV_EPEERLOST */
 MV_API mv_status mv_table_create(mv_node node, const mv_table_spec *spec, const void *data, uint64_t count, mv_dtype dtype,
                                  mv_table *table);
 /** mv_table_create() with the spec as text; keys are the names of the fields: "kind=matrix rows=10 cols=64 dtype=f64
@@ -448,10 +448,12 @@ MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint
  *  @param data  rows * cols elements, row-major, of the table's dtype; lent until the call returns, or copied with
  *               MV_ASYNC and MV_FORGET
  *  @param count elements (MV_RAW: bytes)
- *  @return MV_OK once every server has applied it (blocking);
- *          MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE nothing was sent;
- *          MV_ETIMEOUT   mv_last_error() distinguishes "not applied" from "outcome unknown";
- *          MV_EPEERLOST  a server was lost: the message names it; MV_EOUTOFSTEP in sync mode.
+ *  @return MV_OK         once every server has applied it (blocking)
+ *          MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE  nothing was sent
+ *          MV_ETIMEOUT   mv_last_error() distinguishes "not applied" from "outcome unknown"
+ *          MV_EPEERLOST  a server was lost: the message names it
+ *          MV_EOUTOFSTEP  in sync mode
+ *
  *  One worker's adds to one table are applied in the order of its calls. Adds are atomic per stripe of at most 1
  *  MiB. */
 MV_API mv_status mv_table_add(mv_table table, const void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);

@@ -14,6 +14,10 @@
 #ifndef POLYVERSO_POLYVERSO_HPP
 #define POLYVERSO_POLYVERSO_HPP
 
+#if __cplusplus < 202002L
+#error "polyverso.hpp needs C++20: -std=c++20, or in CMake target_compile_features(TARGET PRIVATE cxx_std_20)"
+#endif
+
 #include <polyverso/cpp/base.hpp>
 #include <polyverso/cpp/node.hpp>
 #include <polyverso/cpp/table.hpp>

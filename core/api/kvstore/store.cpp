@@ -23,7 +23,9 @@ base::Status check_finite(const std::string& key, const Tensor& value) {
 }
 
 base::Status check_form(const Entry& entry, const Tensor& value) {
-  if (value.dtype != entry.dtype) return base::error(MV_EDTYPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
+  if (value.dtype != entry.dtype)
+    return base::error(MV_EDTYPE, "key \"{}\" holds {}, not {}: convert the values to {}", entry.name, entry.text(), value.text(),
+                       tensor::dtype_name(entry.dtype));
   if (!(value.shape == entry.shape)) return base::error(MV_ESHAPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
   return {};
 }

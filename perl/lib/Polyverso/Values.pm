@@ -102,6 +102,10 @@ sub integer {
 sub number {
     my ($what, $value) = @_;
     return $value if defined $value && Polyverso::Lists::is_number($value);
+    if (is_pdl($value) && $value->nelem == 1) {    # as of ($d ** 2)->avg
+        check_bad($value);
+        return $value->sclr;
+    }
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$what is " . Polyverso::Lists::shown($value) . ', not a number');
 }
 

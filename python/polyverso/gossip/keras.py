@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional
 
-import keras
+from .._extras import advice
+
+try:
+    import keras
+except ModuleNotFoundError as missing:
+    raise advice(missing, "keras") from None
+
 import numpy as np
 
 from . import Adapter, Config

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Dict, Iterable, List
 
 import numpy as np
-import torch
+
+from .._extras import advice
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    raise advice(missing, "torch") from None
 
 from . import Adapter, Config
 

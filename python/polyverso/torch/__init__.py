@@ -11,7 +11,12 @@ For PyTorch 1.13 and later, tensors on the CPU. docs/pytorch.md is the guide.
 
 import inspect as _inspect
 
-import torch.distributed as _dist
+from .._extras import advice as _advice
+
+try:
+    import torch.distributed as _dist
+except ModuleNotFoundError as _missing:
+    raise _advice(_missing, "torch") from None
 
 from . import rendezvous as _rendezvous
 from .process_group import ProcessGroup, create as _create

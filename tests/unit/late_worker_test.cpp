@@ -76,7 +76,7 @@ struct LateWorker {
   base::Pool pool{4096, 1};
   cluster::View view;
   table::TableViewRef table;
-  table::Client client{time, rpc, pool};
+  table::Client client{time, rpc, rpc, pool};
 };
 
 void it_begins_at_the_latest_clock_and_all_servers_know(void**) {

@@ -99,7 +99,7 @@ struct Worker {
   cluster::View view;
   std::array<float, 10> values{};
   table::TableViewRef table;
-  table::Client client{time, rpc, pool};
+  table::Client client{time, rpc, rpc, pool};
 };
 
 void expect_lost(const End& end) {

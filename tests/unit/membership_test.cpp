@@ -411,7 +411,7 @@ void a_member_that_connects_before_its_view_arrives_is_asked_again(void**) {
 
 /// Another member dies while a server, or a worker, still connects to it.
 void a_server_that_is_still_connecting_goes_on_without_the_lost(void**) {
-  for (const auto [own, lost] : {std::pair(MV_ROLE_SERVER, MV_ROLE_SERVER), std::pair(MV_ROLE_SERVER, MV_ROLE_ALL), std::pair(MV_ROLE_ALL, MV_ROLE_SERVER)}) {
+  for (const auto& [own, lost] : {std::pair(MV_ROLE_SERVER, MV_ROLE_SERVER), std::pair(MV_ROLE_SERVER, MV_ROLE_ALL), std::pair(MV_ROLE_ALL, MV_ROLE_SERVER)}) {
     Node node(self_of(kWorker, 1, 3, own));
     node.member.on_connected(kMaster, "master");
     node.hear(kMaster, Body::View, 1, [&](auto& fbb) {

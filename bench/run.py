@@ -3,9 +3,11 @@
 docs/benchmarks.md says how to read its output."""
 
 import argparse
+import datetime
 import fnmatch
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
+import publish  # noqa: E402
 import rows  # noqa: E402
 from harness import machine, result  # noqa: E402
 from harness.bench import Bench, find_measurements  # noqa: E402
@@ -22,7 +25,7 @@ from harness.process import Broken  # noqa: E402
 
 
 class Progress:
-    """A progress line that overwrites itself on a terminal; elsewhere, one line for each measurement."""
+    """A progress line that overwrites itself on a terminal; elsewhere, one line for each measurement and its time."""
 
     def __init__(self, total):
         self._total = total
@@ -33,8 +36,9 @@ class Progress:
     def begin(self, name):
         self._at += 1
         self._name = name
+        self._begun = time.monotonic()
         if not self._live:
-            print(f"[{self._at}/{self._total}] {name}", file=sys.stderr, flush=True)
+            print(f"[{self._at}/{self._total}] {name}", end="", file=sys.stderr, flush=True)
 
     def __call__(self, text):
         if self._live:
@@ -42,9 +46,11 @@ class Progress:
             line = f"[{self._at}/{self._total}] {self._name}: {text}"
             print("\r\033[K" + line[:width], end="", file=sys.stderr, flush=True)
 
-    def clear(self):
+    def end(self):
         if self._live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+        else:
+            print(f": {time.monotonic() - self._begun:.0f} s", file=sys.stderr, flush=True)
 
 
 def options():
@@ -53,6 +59,7 @@ def options():
     add("--only", metavar="PATTERN", action="append", help="what matches (shell wildcards); may be given several times")
     add("--quick", action="store_true", help="few and short runs: does everything work? The figures mean little")
     add("--list", action="store_true", help="say what there is to measure")
+    add("--publish", action="store_true", help="also write the results into docs/benchmarks/, in a file for this kind of processor")
     add("--build", metavar="DIR", type=pathlib.Path, default=HERE.parent / "build", help="build tree (default: build)")
     return parser.parse_args()
 
@@ -75,20 +82,46 @@ def activated(build):
     return {name: value for name, value in variables if not name.startswith("POLYVERSO_")}
 
 
-def measure(bench, measurements, progress):
-    """Runs the measurements. Returns the rows, and the names of the measurements that failed."""
+def measure(bench, measurements, progress, keep):
+    """Runs the measurements. Returns the rows, the names of the measurements that failed, and whether all were made: an
+    interruption ends the run, and what was measured before it counts. Calls keep(rows) after each measurement."""
     found, broken = [], []
     for name, function in measurements.items():
         progress.begin(name)
         try:
-            found.extend(function(bench))
+            found.extend(row.as_json() for row in function(bench))
+        except KeyboardInterrupt:
+            progress.end()
+            return found, broken, False
         except Exception as error:  # continue with the other measurements
             broken.append(name)
-            progress.clear()
+            progress.end()
             story = error if isinstance(error, Broken) else traceback.format_exc()
             print(f"bench: {name} is broken: {story}", file=sys.stderr, flush=True)
-    progress.clear()
-    return found, broken
+        else:
+            progress.end()
+        keep(found)
+    return found, broken, True
+
+
+def commit():
+    """The commit that is measured; "" outside of a git checkout."""
+    git = ["git", "-C", HERE, "describe", "--always", "--abbrev=12", "--dirty=+"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def about_run(quick):
+    return {
+        "kind": machine.kind(),
+        "processor": machine.describe_processor(),
+        "system": machine.system(),
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "effort": "quick" if quick else "full",
+    }
 
 
 def draw(bench, measured, caption):
@@ -124,30 +157,37 @@ def main():
     if not (build / "bench" / "bin").exists():
         sys.exit(f"bench: {build} has no benchmarks: type `make bench`, or configure it with -DPOLYVERSO_BENCH=ON")
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured so far is printed and kept
     begun = time.monotonic()
-    about = machine.describe()
-    print(about, flush=True)
+    print(machine.describe(), flush=True)
     if machine.load() > 0.5 and not asked.quick:
         print("bench: this machine is busy; look at the ranges before you believe a figure", file=sys.stderr)
+    about = about_run(asked.quick)
     progress = Progress(len(measurements))
     bench = Bench(build, HERE, activated(build), asked.quick, progress)
-    found, broken = measure(bench, measurements, progress)
-    measured = [row.as_json() for row in found]
-    result.save(bench.output / "results.json", measured, keep_others=bool(asked.only))
+    file = bench.output / "results.json"
+    others = result.load(file) if asked.only else None
+    if others is None or others["kind"] != about["kind"]:
+        others = {"rows": []}
+    measured, broken, is_whole = measure(bench, measurements, progress, lambda rows: result.save(file, about, others["rows"], rows))
     if measured:
         print(result.table(measured))
-    caption = f"{about}; {'quick' if asked.quick else 'full'} run"
-    for path in [bench.output / "results.json", *draw(bench, measured, caption)]:
+    for path in [file, *draw(bench, measured, f"{about['processor']}; {about['effort']} run")]:
         print(path)
+    if asked.publish:
+        print(publish.take(file, HERE.parent / "docs"))
     targets = [row["met"] for row in measured if row["met"] is not None]
     print(f"bench: {sum(targets)} of {len(targets)} targets met, {time.monotonic() - begun:.0f} s")
     if broken:
         print(f"bench: broken: {', '.join(broken)}", file=sys.stderr)
+    if not is_whole:
+        print(f"bench: interrupted; {file} has what was measured before", file=sys.stderr)
+        return 130
     return 1 if broken else 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before the first measurement, or twice
         sys.exit(130)

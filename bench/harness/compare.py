@@ -77,12 +77,24 @@ class Comparison:
         return Spread.of([a - b for a, b in zip(self.seconds[above], self.seconds[below])])
 
 
+AGREEMENT = 0.05
+
+
+def settled(comparison, sides, pairs):
+    """Whether the last `pairs` samples of each side differ by so little that further ones would tell nothing."""
+    if pairs < 3:
+        return False
+    spreads = [Spread.of(comparison.seconds[side][-pairs:]) for side in sides]
+    return all(spread.most - spread.least <= AGREEMENT * spread.median for spread in spreads)
+
+
 def compare(sides, cases, effort, progress):
     """Measures each case on each side.
 
     sides: {side: function that starts its Party}
     cases: {case: {side: Batch}}; a side may be missing from a case
-    Returns {case: Comparison}. Each round starts fresh processes, so that lucky addresses do not look like speed.
+    Returns {case: Comparison}. Each round starts fresh processes, so that lucky addresses do not look like speed. A case is
+    over for a round once its samples agree.
     """
     comparisons = {case: Comparison() for case in cases}
     for round_number in range(effort.rounds):
@@ -93,6 +105,8 @@ def compare(sides, cases, effort, progress):
                 parties[side] = stack.enter_context(start())
             for case, batches in cases.items():
                 for pair in range(effort.pairs):
+                    if settled(comparisons[case], batches, pair):
+                        break
                     progress(f"round {round_number + 1}/{effort.rounds}, {case}, pair {pair + 1}/{effort.pairs}")
                     for side, batch in batches.items():
                         comparisons[case].note(side, parties[side].do(batch, effort.seconds)["median"])

@@ -90,13 +90,20 @@ def rounded(value):
     return None if value is None else float(f"{value:.4g}")
 
 
-def save(path, fresh, keep_others):
-    """Writes the list. With keep_others (only some rows were measured), keeps the other rows of the file."""
-    kept = []
-    if keep_others and path.exists():
-        names = {row["name"] for row in fresh}
-        kept = [row for row in json.loads(path.read_text(encoding="utf-8")) if row["name"] not in names]
-    path.write_text(json.dumps(kept + fresh, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def load(path):
+    """The content of a file of results, which save() wrote; None if there is none, or one of another format."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) and "rows" in kept else None
+
+
+def save(path, about, others, fresh):
+    """Writes the facts `about` the run, the rows of an earlier one that were not measured again, and the fresh rows."""
+    names = {row["name"] for row in fresh}
+    rows = [row for row in others if row["name"] not in names] + fresh
+    path.write_text(json.dumps({**about, "rows": rows}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # ------------------------------------------------------------------ the table

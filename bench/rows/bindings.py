@@ -49,7 +49,7 @@ def calls_row(bench, name, measured, layer):
         peer="µs in C",
         peer_value=comparison.of("C").map(microseconds),
         ratio=comparison.ratio("own", "C"),
-        target=at_most(2),
+        target=at_most(1),
         runs=comparison.runs,
         note=f"{worse}: {own:.2f} µs, in C {c:.2f} µs (the other of add and get: {better:.2f} µs above C); "
         f"one float, cluster of one, all on CPU {bench.parties.one_cpu.client}",

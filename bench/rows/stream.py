@@ -28,7 +28,7 @@ def forgotten_adds(bench):
         peer="/s ps-lite in MXNet",
         peer_value=None if missing else comparison.of("ps-lite").map(per_second),
         ratio=None if missing else comparison.ratio("ps-lite", "ours"),
-        target=at_least(600_000),
+        target=at_least(4_000_000),
         runs=comparison.runs,
         note="; ".join(
             [

@@ -29,4 +29,14 @@ Result<void*> load_from_module(const char* file, const char* entry, const char* 
   return found;
 }
 
+Result<void*> load_from_plugin(const std::string& path, const char* file, const char* entry, const char* kind) {
+  if (path.empty()) return load_from_module(file, entry, kind);
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* const why = module == nullptr ? dlerror() : nullptr;
+  if (module == nullptr) return error(MV_ENOSYS, "{} can't be loaded: {}", path, why != nullptr ? why : "unknown");
+  void* const found = dlsym(module, entry);  // the module stays loaded: it may have threads
+  if (found == nullptr) return error(MV_ENOSYS, "{} is no plug-in for {}: it has no {}()", path, kind, entry);
+  return found;
+}
+
 }  // namespace mv::base

@@ -1,7 +1,5 @@
 #include "device/device.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 
 #include "base/module_file.hpp"
@@ -24,31 +22,17 @@ const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse};
 
-base::Result<void*> find_entry(const std::string& path) {
-  if (path.empty()) return base::load_from_module(kPluginFile, MV_DEVICE_ENTRY, "devices");
-  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* why = module == nullptr ? dlerror() : nullptr;
-  if (module == nullptr) return base::error(MV_ENOSYS, "{} can't be loaded: {}", path, why != nullptr ? why : "unknown");
-  void* const entry = dlsym(module, MV_DEVICE_ENTRY);  // the module stays loaded: its devices have threads
-  if (entry == nullptr) return base::error(MV_ENOSYS, "{} is no plug-in for devices: it has no {}()", path, MV_DEVICE_ENTRY);
-  return entry;
-}
-
 }  // namespace
 
 base::Result<Plugin> load_plugin(const std::string& path) {
-  const auto entry = find_entry(path);
+  const auto entry = base::load_from_plugin(path, kPluginFile, MV_DEVICE_ENTRY, "devices");
   if (!entry.ok())
     return base::error(
         MV_ENOSYS,
         "there are no devices in this process: {}; build the plug-in with `make cuda`, and name its file in {} unless it is beside the "
         "library ({})",
         path.empty() ? "the plug-in is missing" : "the plug-in does not work", kPluginVariable, entry.status().text());
-  const Plugin plugin = reinterpret_cast<mv_device_entry>(entry.value())(MV_DEVICE_INTERFACE);
-  if (plugin == nullptr || plugin->interface != MV_DEVICE_INTERFACE || plugin->size != sizeof(mv_device_plugin))
-    return base::error(MV_EVERSION, "the plug-in {} is of another version than the library, which needs interface {}: install both from one build",
-                       path.empty() ? kPluginFile : path, MV_DEVICE_INTERFACE);
-  return plugin;
+  return base::check_plugin(reinterpret_cast<mv_device_entry>(entry.value())(MV_DEVICE_INTERFACE), MV_DEVICE_INTERFACE, path.empty() ? kPluginFile : path);
 }
 
 base::Result<Plugin> the_plugin() {

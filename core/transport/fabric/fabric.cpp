@@ -1,7 +1,6 @@
 #include "transport/fabric/fabric.hpp"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,32 +13,14 @@
 
 namespace mv::transport {
 
-namespace {
-
-base::Result<void*> find_entry(const std::string& path) {
-  if (path.empty()) return base::load_from_module(kUcxPluginFile, MV_FABRIC_ENTRY, "transport=ucx");
-  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char* why = module == nullptr ? dlerror() : nullptr;
-  if (module == nullptr) return base::error(MV_ENOSYS, "{} can't be loaded: {}", path, why != nullptr ? why : "unknown");
-  void* const entry = dlsym(module, MV_FABRIC_ENTRY);  // the module stays loaded: UCX can't be unloaded
-  if (entry == nullptr) return base::error(MV_ENOSYS, "{} is no plug-in for a fabric: it has no {}()", path, MV_FABRIC_ENTRY);
-  return entry;
-}
-
-}  // namespace
-
 base::Result<FabricPlugin> load_fabric_plugin(const std::string& path) {
-  const auto entry = find_entry(path);
+  const auto entry = base::load_from_plugin(path, kUcxPluginFile, MV_FABRIC_ENTRY, "a fabric");
   if (!entry.ok())
     return base::error(MV_ENOSYS,
                        "there is no UCX in this process: install the package libpolyverso-ucx, which brings libucx0, or build with "
                        "libucx-dev installed; or set transport=auto (POLYVERSO_TRANSPORT) ({})",
                        entry.status().text());
-  const FabricPlugin plugin = reinterpret_cast<mv_fabric_entry>(entry.value())(MV_FABRIC_INTERFACE);
-  if (plugin == nullptr || plugin->interface != MV_FABRIC_INTERFACE || plugin->size != sizeof(mv_fabric_plugin))
-    return base::error(MV_EVERSION, "the plug-in {} is of another version than the library, which needs interface {}: install both from one build",
-                       path.empty() ? kUcxPluginFile : path, MV_FABRIC_INTERFACE);
-  return plugin;
+  return base::check_plugin(reinterpret_cast<mv_fabric_entry>(entry.value())(MV_FABRIC_INTERFACE), MV_FABRIC_INTERFACE, path.empty() ? kUcxPluginFile : path);
 }
 
 base::Result<FabricPlugin> ucx_plugin() {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 namespace mv::transport {
@@ -13,9 +12,7 @@ void PagesAhead::bring(size_t end) {
 #ifdef MADV_POPULATE_WRITE  // since Linux 5.14
   constexpr size_t kFirstBytes = 4096;
   const size_t until = std::min(bytes_, std::max({kFirstBytes, 2 * ready_, std::bit_ceil(end)}));
-  const int saved = errno;
   madvise(const_cast<std::byte*>(ring_) + ready_, until - ready_, access_ == Access::kWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-  errno = saved;
   ready_ = until;
 #else
   ready_ = bytes_;

@@ -54,7 +54,6 @@ class Drain {
   /// kFailed: nobody knows whether the copies have taken over, so the parts stay sealed.
   enum class Stage { kNot, kAsking, kMoving, kSealing, kHandingOver, kTelling, kOver, kFailed };
 
-
   base::Status check() const;
   void seal_if_copied();
   void hand_over_if_sealed();

@@ -7,7 +7,7 @@ import subprocess
 
 # The launcher settings of each scenario. The worker implements the scenario.
 SCENARIOS = {
-    "async": [], "async/tcp": ["transport=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [],
+    "async": [], "async/tcp": ["transport=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "one_way": [], "one_way/tcp": ["transport=tcp"], "keyed": [],
     "async/replicas": ["replicas=1"], "merge/replicas": ["replicas=1"], "dcasgd/replicas": ["replicas=1"], "keyed/replicas": ["replicas=1"],
     "merge_keyed": [], "group": [], "group/tcp": ["transport=tcp"], "regroup": [], "regroup/tcp": ["transport=tcp"], "dist_async": [], "dist_sync": [], "dist_states": [], "checkpoint": [], "status": [], "gossip": [], "abort": [], "abort/tcp": ["transport=tcp"],
 }

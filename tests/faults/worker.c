@@ -132,6 +132,29 @@ static void table_end(void) {
     if (data[i] != data[0] && sums) wrong("elements differ");
 }
 
+/* Bursts of one-way adds to a row of rank 0. One counts as acknowledged only after a barrier: until then, it may be lost with its process. */
+static const int64_t row = 0;
+static void one_way_work(void) {
+  mv_call_options forget = MV_CALL_OPTIONS_INIT;
+  forget.flags = MV_FORGET;
+  fill(1);
+  for (int round = 0; round < kRounds && goes_on; ++round) {
+    uint64_t begun = 0;
+    for (int i = 0; i < 200 && goes_on; ++i) begun += (uint64_t)attempt(mv_table_add_rows(table, &row, 1, data, 1, MV_F32, &forget), "add");
+    unknown += begun;
+    mv_status told = MV_EINTR;
+    while (goes_on && told == MV_EINTR) told = mv_barrier(0, NULL);
+    if (!goes_on || !attempt(told, "barrier")) continue;
+    unknown -= begun;
+    acked += begun;
+  }
+}
+static void one_way_end(void) {
+  TRY(mv_barrier(0, NULL));
+  TRY(mv_table_get_rows(table, &row, 1, data, 1, MV_F32, NULL));
+  if (goes_on) value = data[0];
+}
+
 static void keyed_work(void) {
   const int64_t rows[] = {3, 70000, 3, 999999};
   for (int round = 0; round < kRounds && goes_on; ++round) {
@@ -336,6 +359,7 @@ static const struct scenario {
     {"sync", "size=300 name=t", make_table, table_work, table_end, 1},
     {"merge", "size=300 name=t merge=1", make_table, table_work, table_end, 1},
     {"dcasgd", "size=300 name=t updater=dcasgd", make_table, table_work, table_end, 0},
+    {"one_way", "size=2 name=t", make_table, one_way_work, one_way_end, 1},
     {"keyed", "kind=sparse rows=1000000 cols=5 name=t", make_table, keyed_work, keyed_end, 1},
     {"merge_keyed", "kind=sparse rows=1000000 cols=5 name=t merge=1", make_table, keyed_work, keyed_end, 1},
     {"group", NULL, make_group, group_work, nothing, 0},

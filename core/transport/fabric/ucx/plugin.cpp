@@ -38,6 +38,8 @@ struct mv_fabric_memory_object {
   ucp_mem_h memory;
 };
 
+struct Pending;
+
 struct mv_fabric_object {
   ucp_context_h context = nullptr;
   ucp_worker_h worker = nullptr;
@@ -52,6 +54,7 @@ struct mv_fabric_object {
     mv_fabric_line line;
   };
   std::vector<Closing> closing;
+  Pending* pending = nullptr;  // the first of those that have not ended
   bool out_of_memory = false;
 
   void add(const mv_fabric_event& event) noexcept {
@@ -94,17 +97,35 @@ mv_status fail(const char* what, ucs_status_t status) {
   return code_of(status);
 }
 
-/// What a send or a receive needs when it ends later.
-struct Pending {
-  mv_fabric fabric;
-  void* user;
-  mv_fabric_message message;  // of a receive
-};
-
 size_t padded(size_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
 char* header_of(mv_fabric_message message) { return reinterpret_cast<char*>(message) + padded(sizeof(mv_fabric_message_object)); }
 
 void free_message(mv_fabric_message message) { std::free(message); }
+
+}  // namespace
+
+/// What a send or a receive needs when it ends later. The fabric has a list of them: UCX does not end all of them before its worker is destroyed.
+struct Pending {
+  Pending(mv_fabric of, void* its_user, mv_fabric_message its_message) : fabric(of), user(its_user), message(its_message), next(of->pending) {
+    if (next != nullptr) next->before = this;
+    fabric->pending = this;
+  }
+  ~Pending() {
+    (before != nullptr ? before->next : fabric->pending) = next;
+    if (next != nullptr) next->before = before;
+    free_message(message);
+  }
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  const mv_fabric fabric;
+  void* const user;
+  const mv_fabric_message message;  ///< of a receive, or null
+  Pending* next;
+  Pending* before = nullptr;
+};
+
+namespace {
 
 mv_fabric_event event_of(mv_fabric_event_kind kind, ucs_status_t status, void* user) {
   mv_fabric_event event{};
@@ -151,7 +172,6 @@ void on_sent(void* request, ucs_status_t status, void* user) {
 void on_received(void* request, ucs_status_t status, size_t, void* user) {
   auto* pending = static_cast<Pending*>(user);
   pending->fabric->add(event_of(MV_FABRIC_RECEIVED, status, pending->user));
-  free_message(pending->message);
   ucp_request_free(request);
   delete pending;
 }
@@ -265,6 +285,7 @@ void close(mv_fabric fabric) {
     if (fabric->address != nullptr) ucp_worker_release_address(fabric->worker, fabric->address);
     ucp_worker_destroy(fabric->worker);
     for (const auto& closing : fabric->closing) delete closing.line;
+    while (fabric->pending != nullptr) delete fabric->pending;
   }
   if (fabric->context != nullptr) ucp_cleanup(fabric->context);
   delete fabric;
@@ -380,7 +401,6 @@ mv_status receive(mv_fabric fabric, mv_fabric_message message, void* to, uint64_
   void* const request = ucp_am_recv_data_nbx(fabric->worker, message->held, to, bytes, &params);
   if (UCS_PTR_IS_PTR(request)) return MV_OK;
   fabric->add(event_of(MV_FABRIC_RECEIVED, request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), user));
-  free_message(message);
   delete pending;
   return MV_OK;
 }

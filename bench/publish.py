@@ -57,7 +57,8 @@ def cell(text):
 def lines_of(run):
     yield heading(run)
     yield ""
-    yield f"Measured on {run['date']} at commit `{run['commit']}`, {run['system']}, {run['effort']} effort: {score(run)} targets met."
+    yield f"Measured on {run['date']} at commit `{run['commit']}`, {run['system']}."
+    yield f"With {run['effort']} effort, {score(run)} targets were met."
     yield ""
     yield f"| {' | '.join(HEADINGS)} |"
     yield "|---" * len(HEADINGS) + "|"

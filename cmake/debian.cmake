@@ -24,6 +24,9 @@ set(CPACK_COMPONENTS_ALL lib dev tools python3 perl lua)
 if(POLYVERSO_UCX)
   list(APPEND CPACK_COMPONENTS_ALL ucx)
 endif()
+foreach(mpi ${POLYVERSO_MPI_LIBRARIES})
+  list(APPEND CPACK_COMPONENTS_ALL mpi_${mpi})
+endforeach()
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${POLYVERSO_DEBIAN_REVISION})
 set(CPACK_DEBIAN_PACKAGE_SOURCE polyverso)
@@ -81,6 +84,16 @@ if(POLYVERSO_UCX)
     "${about} the plug-in by which messages go over InfiniBand,
 RoCE and other networks of UCX (transport=ucx)." ${library})
 endif()
+foreach(mpi ${POLYVERSO_MPI_LIBRARIES})
+  if(mpi STREQUAL openmpi)
+    set(mpi_name "Open MPI")
+  else()
+    set(mpi_name "MPICH")
+  endif()
+  debian_package(mpi_${mpi} libpolyverso-mpi-${mpi} libs "model parameters shared between processes (${mpi_name})"
+    "${about} the plug-in by which processes that ${mpi_name} has
+started use nothing but ${mpi_name} (transport=mpi)." ${library})
+endforeach()
 debian_package(dev libpolyverso-dev libdevel "model parameters shared between processes (headers)"
   "${about} the headers for C and C++, and the files of pkg-config
 and CMake." ${library})

@@ -1,6 +1,6 @@
 # The files of `cmake --install` besides the command (tools/) and the languages' modules (swig/): the header, the library, and the two ways
 # to find them, pkg-config and find_package(polyverso CONFIG). The installed tree is relocatable. Each file belongs to one of the components
-# lib, ucx, dev, tools, env, python3, perl and lua (cmake --install build --component lib); cmake/debian.cmake makes a package of each.
+# lib, ucx, mpi_openmpi, mpi_mpich, dev, tools, env, python3, perl and lua (cmake --install build --component lib); cmake/debian.cmake makes a package of each.
 include(CMakePackageConfigHelpers)
 
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
@@ -12,6 +12,9 @@ endif()
 if(POLYVERSO_UCX)
   install(TARGETS polyverso_ucx LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ucx)
 endif()
+foreach(library ${POLYVERSO_MPI_LIBRARIES})
+  install(TARGETS polyverso_mpi_${library} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi_${library})
+endforeach()
 install(TARGETS polyverso EXPORT polyverso-targets LIBRARY COMPONENT lib NAMELINK_COMPONENT dev INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/polyverso)

@@ -177,11 +177,13 @@ static PyObject *pv_drained(const mv_drained *next, const mv_array *arrays) {
 }
 
 static PyObject *pv_group_info(const mv_group_info *info) {
-  return Py_BuildValue("{s:L,s:L,s:L,s:K,s:K,s:K,s:i,s:s,s:N}", "rank", (long long)info->rank, "ranks", (long long)info->ranks, "hosts",
+  return Py_BuildValue("{s:L,s:L,s:L,s:K,s:K,s:K,s:i,s:s,s:N,s:L,s:K,s:s,s:N,s:s}", "rank", (long long)info->rank, "ranks", (long long)info->ranks, "hosts",
                        (long long)info->hosts, "bytes_sent", (unsigned long long)info->bytes_sent, "bytes_received",
                        (unsigned long long)info->bytes_received, "operations", (unsigned long long)info->operations, "broken",
                        (int)info->broken, "transport", info->transport, "why",
-                       PyUnicode_DecodeUTF8(info->why, (Py_ssize_t)strlen(info->why), "replace"));
+                       PyUnicode_DecodeUTF8(info->why, (Py_ssize_t)strlen(info->why), "replace"), "elder", (long long)info->elder, "generation",
+                       (unsigned long long)info->generation, "collective", info->collective, "collective_why",
+                       PyUnicode_DecodeUTF8(info->collective_why, (Py_ssize_t)strlen(info->collective_why), "replace"), "tuning", info->tuning);
 }
 %}
 %typemap(argout) mv_group_info *info { $result = pv_append($result, pv_group_info($1)); }
@@ -276,6 +278,11 @@ static SV *pv_group_info(const mv_group_info *info) {
   (void)hv_stores(hash, "broken", newSViv(info->broken));
   (void)hv_stores(hash, "transport", newSVpv(info->transport, 0));
   (void)hv_stores(hash, "why", newSVpvn_utf8(info->why, strlen(info->why), 1));
+  (void)hv_stores(hash, "elder", newSViv((IV)info->elder));
+  (void)hv_stores(hash, "generation", newSVuv((UV)info->generation));
+  (void)hv_stores(hash, "collective", newSVpv(info->collective, 0));
+  (void)hv_stores(hash, "collective_why", newSVpvn_utf8(info->collective_why, strlen(info->collective_why), 1));
+  (void)hv_stores(hash, "tuning", newSVpv(info->tuning, 0));
   return newRV_noinc((SV *)hash);
 }
 %}
@@ -349,7 +356,7 @@ static void pv_push_drained(lua_State *L, const mv_drained *next, const mv_array
 }
 
 static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 14);
   pv_set_integer(L, "rank", info->rank);
   pv_set_integer(L, "ranks", info->ranks);
   pv_set_integer(L, "hosts", info->hosts);
@@ -361,6 +368,14 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
   lua_setfield(L, -2, "transport");
   lua_pushstring(L, info->why);
   lua_setfield(L, -2, "why");
+  pv_set_integer(L, "elder", info->elder);
+  pv_set_integer(L, "generation", (int64_t)info->generation);
+  lua_pushstring(L, info->collective);
+  lua_setfield(L, -2, "collective");
+  lua_pushstring(L, info->collective_why);
+  lua_setfield(L, -2, "collective_why");
+  lua_pushstring(L, info->tuning);
+  lua_setfield(L, -2, "tuning");
 }
 %}
 %typemap(argout) mv_group_info *info {
@@ -598,6 +613,8 @@ MV_WAITS(mv_group_close)
 MV_WAITS(mv_group_abort)
 MV_RESUMES(mv_group_describe)
 MV_RESUMES(mv_group_shrink)
+MV_RESUMES(mv_group_grow)
+MV_RESUMES(mv_group_join)
 MV_READS(mv_allreduce, arg7, 1)
 MV_READS_MANY(mv_allreduce_many, arg8)
 MV_READS(mv_reduce, arg8, 1)

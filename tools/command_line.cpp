@@ -321,9 +321,9 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   describe_trace(trace_command, read.trace);
   CLI::App& doctor_command = *app.add_subcommand("doctor", kDoctorHelp);
   describe_doctor(doctor_command, read.doctor);
-  CLI::App& status_command = *app.add_subcommand("status", "Shows the state of a running cluster: its members, and who waits for whom");
+  CLI::App& status_command = *app.add_subcommand("status", "Shows the state of a running cluster: its members, and which process waits for which");
   describe_status(status_command, read.status);
-  CLI::App& dashboard_command = *app.add_subcommand("dashboard", "Shows the state of a running cluster in a browser: who waits for whom, and charts");
+  CLI::App& dashboard_command = *app.add_subcommand("dashboard", "Shows the state of a running cluster in a browser: which process waits for which, and charts");
   describe_dashboard(dashboard_command, read.dashboard);
 
   CLI::App& export_command = *app.add_subcommand("export", "Sends a running cluster's metrics to an OpenTelemetry collector");

@@ -5,7 +5,8 @@
 
 namespace mv::tools {
 
-/// GET of `path` from "host:port", "port" or "http://host:port". Throws std::runtime_error with a sentence if it can't be had.
+/// GET of `path` from "host:port", "port", "http://host:port" or "https://host:port", for which POLYVERSO_TLS_CERT, _KEY and _CA name the files.
+/// Throws std::runtime_error with a sentence if it can't be had.
 std::string fetch(const std::string& where, const std::string& path);
 
 }  // namespace mv::tools

@@ -29,7 +29,7 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
   if (choice.run != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != choice.run; });
   if (runs.empty() && choice.run != 0) throw UsageError{fmt::format("{}: none of your runs (`polyverso run`) on this machine has the process id {}", command, choice.run)};
   if (runs.empty())
-    throw UsageError{command + ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, or POLYVERSO_MASTER"};
+    throw UsageError{command + ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, POLYVERSO_MASTER or POLYVERSO_KEEPER"};
   if (runs.size() > 1 && one) {
     std::string names;
     for (const RunEntry& run : runs) names += "\n  " + heading_of(run);
@@ -46,7 +46,8 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
 
 std::vector<Target> targets_of(const std::string& command, const ClusterChoice& choice, bool one) {
   const char* master = std::getenv("POLYVERSO_MASTER");
-  const bool named = !choice.master.empty() || (master != nullptr && *master != '\0');
+  const char* keeper = std::getenv("POLYVERSO_KEEPER");
+  const bool named = !choice.master.empty() || (master != nullptr && *master != '\0') || (keeper != nullptr && *keeper != '\0');
   if (choice.run != 0 || !named) return targets_among_runs(command, choice, one);
   std::string settings, secret;
   if (!choice.master.empty()) settings = "master=" + in_quotes(choice.master);

@@ -3,6 +3,7 @@
 #include <polyverso/group.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -46,7 +47,8 @@ base::Status check_group_flags(uint32_t flags) {
 
 namespace {
 
-constexpr uint32_t kFirstGroupInfo = sizeof(mv_group_info);
+constexpr uint32_t kFirstGroupInfo = offsetof(mv_group_info, elder);
+constexpr size_t kLongestGroupName = 255;
 constexpr uint32_t kFirstDrained = sizeof(mv_drained);
 
 base::Result<Reduction> read_reduction(int32_t reduction) {
@@ -159,8 +161,14 @@ base::Status describe(const GroupEntry& entry, mv_group_info* out) {
   info.bytes_received = from.received;
   info.operations = from.operations;
   info.broken = from.broken.code();
-  std::memcpy(info.transport, from.transport.data(), std::min(from.transport.size(), sizeof(info.transport) - 1));
-  std::memcpy(info.why, from.broken.text().data(), std::min(from.broken.text().size(), sizeof(info.why) - 1));
+  info.elder = from.elder;
+  info.generation = from.generation;
+  const auto copy = [](auto& to, const std::string& text) { std::memcpy(to, text.data(), std::min(text.size(), sizeof(to) - 1)); };
+  copy(info.transport, from.transport);
+  copy(info.why, from.broken.text());
+  copy(info.collective, from.collective);
+  copy(info.collective_why, from.collective_why);
+  copy(info.tuning, from.tuning);
   std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
   return {};
 }
@@ -215,11 +223,17 @@ base::Status drain_with_zeros(const GroupEntry& entry, const mv_call_options* op
   }
 }
 
+/// The plan of a call that only blocks and makes a group.
+base::Status plan_blocking(const char* function, const mv_call_options* options, const mv_group* made, CallPlan* plan) {
+  if (made == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
+  if (auto status = plan_call(function, options, MayForget::kNo, plan); !status.ok()) return status;
+  if (plan->options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
+  return {};
+}
+
 base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options* options, mv_group* survivors) {
-  if (survivors == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
   CallPlan plan;
-  if (auto status = plan_call("mv_group_shrink", options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
+  if (auto status = plan_blocking("mv_group_shrink", options, survivors, &plan); !status.ok()) return status;
   const int64_t handle = state.groups.reserve();
   base::Undo reserved([&] { state.groups.abandon(handle); });
   auto shrunk = entry.group->shrink(plan.options);
@@ -227,6 +241,49 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
   reserved.keep();
   state.groups.publish(handle, {entry.node, std::move(shrunk).value()});
   *survivors = handle;
+  return {};
+}
+
+base::Result<std::string> read_name(const char* name) {
+  std::string text = name != nullptr ? name : "";
+  if (text.size() > kLongestGroupName) return base::error(MV_EINVAL, "the name has {} bytes, at most {}", text.size(), kLongestGroupName);
+  return text;
+}
+
+base::Status grow(State& state, const GroupEntry& entry, const char* name, uint64_t ranks, const mv_call_options* options, mv_group* grown) {
+  CallPlan plan;
+  if (auto status = plan_blocking("mv_group_grow", options, grown, &plan); !status.ok()) return status;
+  auto text = read_name(name);
+  if (!text.ok()) return text.status();
+  const auto workers = static_cast<uint64_t>(entry.node->node->identity().num_workers);
+  if (ranks > workers) return base::error(MV_EINVAL, "ranks is {}, but the cluster has {} workers", ranks, workers);
+  const int64_t handle = state.groups.reserve();
+  base::Undo reserved([&] { state.groups.abandon(handle); });
+  auto made = entry.group->grow({std::move(text).value(), static_cast<uint32_t>(ranks)}, plan.options);
+  if (!made.ok()) return made.status();
+  *grown = 0;
+  if (made.value() == nullptr) return {};
+  reserved.keep();
+  state.groups.publish(handle, {entry.node, std::move(made).value()});
+  *grown = handle;
+  return {};
+}
+
+base::Status join(State& state, mv_node node, const char* name, const mv_call_options* options, mv_group* group) {
+  CallPlan plan;
+  if (auto status = plan_blocking("mv_group_join", options, group, &plan); !status.ok()) return status;
+  auto text = read_name(name);
+  if (!text.ok()) return text.status();
+  auto pin = find_node(state, "mv_group_join", node);
+  if (!pin.ok()) return pin.status();
+  const NodeRef& entry = *pin.value();
+  const int64_t handle = state.groups.reserve();
+  base::Undo reserved([&] { state.groups.abandon(handle); });
+  auto made = entry->node->join_group(text.value(), plan.options);
+  if (!made.ok()) return made.status();
+  reserved.keep();
+  state.groups.publish(handle, {entry, std::move(made).value()});
+  *group = handle;
   return {};
 }
 
@@ -285,6 +342,13 @@ mv_status mv_group_members(mv_group group, int64_t* workers, uint64_t capacity, 
 }
 mv_status mv_group_shrink(mv_group group, const mv_call_options* options, mv_group* survivors) {
   return with_group("mv_group_shrink", group, [&](State& state, const GroupEntry& entry) { return shrink(state, entry, options, survivors); });
+}
+
+mv_status mv_group_grow(mv_group group, const char* name, uint64_t ranks, const mv_call_options* options, mv_group* grown) {
+  return with_group("mv_group_grow", group, [&](State& state, const GroupEntry& entry) { return grow(state, entry, name, ranks, options, grown); });
+}
+mv_status mv_group_join(mv_node node, const char* name, const mv_call_options* options, mv_group* group) {
+  return boundary("mv_group_join", [&](State& state) { return mv::capi::join(state, node, name, options, group); });
 }
 
 mv_status mv_allreduce(mv_group group, const void* in, void* out, uint64_t count, mv_dtype dtype, int32_t reduction, const mv_call_options* options) {

@@ -30,8 +30,9 @@ base::Status lacks(const char* launcher, const std::string& given, const char* l
                      given, lacking, launcher);
 }
 
-/// The job's name. MPICH's Hydra sets none: it gives each process one end of a pair of sockets, PMI_FD. What speaks PMI through it later, such
-/// as an MPI library, has to begin and end the conversation, so nothing is asked there: the kernel knows who made the pair.
+/// The job's name. MPICH's Hydra sets none: it gives each process one end of a pair of sockets, PMI_FD. What speaks PMI
+/// through it later, such as an MPI library, has to begin and end the conversation, so nothing is asked there: the
+/// kernel knows which process made the pair.
 std::optional<Found> name_of_pmi_job(const Variables& variables, const MakerOfSocket& maker) {
   if (auto name = variables.find({"PMI_PORT", "PMI_JOBID"})) return name;
   const auto connection = variables.find("PMI_FD");

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "launcher.hpp"
 #include "options.hpp"
+#include "runtime/keeper/rendezvous.hpp"
 
 namespace mv::capi {
 namespace {
@@ -70,7 +71,8 @@ constexpr SettingChoice kRoles[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
     {"scheduler", runtime::kRoleScheduler}};
 constexpr SettingChoice kTlsModes[] = {{"auto", 0}, {"off", 1}, {"psk", 2}, {"mutual", 3}};
-constexpr SettingChoice kTransports[] = {{"auto", 0}, {"shm", 1}, {"tcp", 2}, {"ucx", 3}, {"inproc", 4}};
+constexpr SettingChoice kTransports[] = {{"auto", 0}, {"shm", 1}, {"tcp", 2}, {"ucx", 3}, {"mpi", 4}, {"inproc", 5}};
+constexpr SettingChoice kCollectives[] = {{"auto", 0}, {"own", 1}, {"mpi", 2}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
   for (size_t i = 0; i < choices.size(); ++i) choices[i] = {kLauncherWords[i], static_cast<int64_t>(i)};
@@ -108,6 +110,10 @@ constexpr Setting kSettings[] = {
          .most = 1}),
     from_options<&Start::master, &Options::master, nullptr>(
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
+    without_option<&Start::keeper>({.key = "keeper",
+                                    .type = SettingType::kText,
+                                    .help = "instead of master, where the cluster has a name: etcd://HOST:2379/NAME or file:///FOLDER/NAME"}),
+    without_option<&Start::keeper_auth>({.key = "keeper_auth", .type = SettingType::kSecret, .help = "USER:PASSWORD at the keeper, if it wants one"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
         {.key = "bind", .type = SettingType::kText, .help = "host, host:port or network interface to listen on"}),
     from_options<&Start::advertise, &Options::advertise, nullptr>(
@@ -161,6 +167,12 @@ constexpr Setting kSettings[] = {
         {.key = "trace_events", .type = SettingType::kInteger, .help = "events kept for traces; unset: 16384 with metrics, else 0", .least = 0, .most = kMostTraceEvents}),
     without_option<&Start::collective_costs>(
         {.key = "collective_costs", .type = SettingType::kText, .help = "costs by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
+    without_option<&Start::collective>({.key = "collective",
+                                        .type = SettingType::kText,
+                                        .help = "who carries out the all-reduces of groups: this library, or in an MPI job MPI's own",
+                                        .choices = kCollectives}),
+    without_option<&Start::tuning>(
+        {.key = "tuning", .type = SettingType::kText, .help = "how all-reduces in shared memory choose their algorithm: auto, trial, fixed, or the name of an algorithm"}),
     without_option<&Start::log_level>({.key = "log_level",
                                        .type = SettingType::kChoice,
                                        .help = "lowest level that is logged to standard error",
@@ -202,7 +214,7 @@ constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster =
                  kLogLevel = index_of("log_level"), kBind = index_of("bind"), kAdvertise = index_of("advertise"),
                  kSecret = index_of("secret"), kInitTimeout = index_of("init_timeout_ms"),
                  kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous"),
-                 kExits = index_of("exits");
+                 kExits = index_of("exits"), kKeeper = index_of("keeper"), kKeeperAuth = index_of("keeper_auth");
 
 std::atomic<bool> log_level_chosen{false};
 
@@ -259,7 +271,8 @@ const base::SaidSettings::Said* Sources::own(size_t index) const {
 
 const base::SaidSettings::Said* Sources::find(size_t index) const {
   const auto* own_one = own(index);
-  if (index == kRendezvous && own(kMaster) != nullptr) return nullptr;  // no rendezvous is needed
+  if (index == kRendezvous && (own(kMaster) != nullptr || own(kKeeper) != nullptr)) return nullptr;  // no rendezvous is needed
+  if (index == kMaster && own(kMaster) == nullptr && own(kKeeper) != nullptr) return nullptr;          // a launcher's guess
   return own_one != nullptr ? own_one : launched_.find(index);
 }
 
@@ -278,7 +291,8 @@ SettingUse Sources::use_of(size_t index) const {
     const auto* other = source->find(index);
     if (other == nullptr || other == counts) continue;
     if (counts == nullptr && index == kRendezvous)
-      use.unused.push_back(fmt::format("{} is not used: the master's address is known", other->where));
+      use.unused.push_back(fmt::format("{} is not used: {}", other->where,
+                                       own(kMaster) != nullptr ? "the master's address is known" : "the processes meet by the keeper"));
     else if (counts == nullptr)
       use.unused.push_back(fmt::format("{} belongs to another cluster: it is not used", other->where));
     else if (counts->value != other->value)
@@ -405,14 +419,16 @@ base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsR
   }
   start.joins_only = sources.joins_only();
   start.sync_said = sources.find(kSync) != nullptr;
+  start.nodes_said = sources.find(kNodes) != nullptr;
   settings = start;
   if (!launcher.ok()) return launcher;
   // Otherwise each of several such processes would silently become a cluster of one.
-  for (const size_t index : {kMaster, kRank})
+  for (const size_t index : {kMaster, kRank, kKeeper})
     if (const auto* said = sources.find(index); said != nullptr && sources.find(kNodes) == nullptr)
       return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",
                          function_, said->where);
-  if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
+  const bool needs_none = !start.rendezvous.empty() || !start.keeper.empty() || start.transport == "mpi";
+  if (start.nodes > 1 && start.master.empty() && !needs_none && !sources.missing().empty())
     return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
   return told(check_cluster(start));
 }
@@ -422,12 +438,17 @@ base::Result<runtime::Settings> InitRequest::whom_to_ask(base::Nanos patience) c
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   Start start;
   start.init_timeout = patience;
-  for (const size_t index : {kMaster, kSecret, kInitTimeout}) {
+  for (const size_t index : {kMaster, kSecret, kInitTimeout, kKeeper, kKeeperAuth}) {
     const auto* said = explicit_.find(index) != nullptr ? explicit_.find(index) : environment.find(index);
     if (said != nullptr) kSettings[index].store(start, said->value);
   }
-  if (start.master.empty())
+  if (start.master.empty() && start.keeper.empty())
     return base::error(MV_EINVAL, "{}: no cluster is given: set master=HOST:PORT (POLYVERSO_MASTER) to rank 0's address", function_);
+  if (start.master.empty()) {
+    auto found = runtime::keeper::find_rank_0(start.keeper, start.keeper_auth, start.init_timeout);
+    if (!found.ok()) return told(found.status());
+    start.master = std::move(found).value();
+  }
   return static_cast<runtime::Settings&>(start);
 }
 

@@ -4,7 +4,9 @@
 #include <optional>
 #include <string_view>
 
+#include "api/group/kept_tuning.hpp"
 #include "engine/collective/cost_text.hpp"
+#include "runtime/keeper/address.hpp"
 #include "launcher_readers.hpp"
 #include "settings.hpp"
 
@@ -53,11 +55,30 @@ base::Status needs_secret(const char* key, const std::string& value) {
       key, value);
 }
 
+/// A keeper by which the processes are to find each other.
+base::Status check_keeper(const runtime::Settings& settings) {
+  if (settings.keeper.empty()) return {};
+  const auto address = runtime::keeper::parse_address(settings.keeper);
+  if (!address.ok()) return address.status();
+  const size_t colon = settings.keeper_auth.find(':');
+  if (!settings.keeper_auth.empty() && (colon == std::string::npos || colon == 0))
+    return base::Status(MV_EINVAL, "keeper_auth=(secret) is not USER:PASSWORD");
+  if (settings.transport == "inproc" && settings.master.empty() && settings.nodes > 1)
+    return base::error(MV_EINVAL, "transport=inproc needs master=NAME: keeper={} is for processes that listen at an address", settings.keeper);
+  if (!settings.master.empty() && address.value().kind == runtime::keeper::Address::Kind::kFile)
+    return base::error(MV_EINVAL, "keeper={} and master={} are two ways to find the others: set one of them", settings.keeper, settings.master);
+  return {};
+}
+
 base::Status check_addresses(const runtime::Settings& settings) {
   const auto bind = split_address(settings.bind), advertise = split_address(settings.advertise);
   if (!bind) return base::error(MV_EINVAL, "bind={} is neither \"host\" nor \"host:port\"", settings.bind);
   if (!settings.advertise.empty() && !advertise)
     return base::error(MV_EINVAL, "advertise={} is neither \"host\" nor \"host:port\"", settings.advertise);
+  if (settings.meets_by_keeper()) {
+    const bool open = settings.secret.empty() && settings.tls != "mutual" && !is_loopback_host(bind->host);
+    return open ? needs_secret("bind", settings.bind) : base::Status();
+  }
   if (settings.master.empty()) return {};  // rank 0 publishes its address, and makes a secret
   const auto master = split_address(settings.master);
   if (!master || !master->port || *master->port == 0)
@@ -96,6 +117,16 @@ base::Status check_transport(const runtime::Settings& settings) {
   return {};
 }
 
+/// MPI does not encrypt. Whether its job spans machines is known once it is opened: see runtime::open_mpi().
+base::Status check_mpi(const runtime::Settings& settings) {
+  if (settings.tls == "auto" || settings.tls == "off") return {};
+  const bool by_transport = settings.transport == "mpi";
+  return base::error(MV_EINVAL,
+                     "{}=mpi does not encrypt, and tls={} demands it: set tls=off (POLYVERSO_TLS) if the network of the MPI job is closed or encrypted "
+                     "already, or leave {} (POLYVERSO_{}) unset",
+                     by_transport ? "transport" : "collective", settings.tls, by_transport ? "transport" : "collective", by_transport ? "TRANSPORT" : "COLLECTIVE");
+}
+
 base::Status check_costs(const std::string& text) {
   const auto costs = collective::read_costs(text);
   return costs.ok() ? base::Status() : base::error(MV_EINVAL, "collective_costs=\"{}\": {}", text, costs.status().text());
@@ -105,23 +136,29 @@ base::Status check_costs(const std::string& text) {
 
 base::Status check_cluster(const runtime::Settings& settings) {
   if (auto status = check_costs(settings.collective_costs); !status.ok()) return status;
+  if (auto status = api::check_tuning(settings.tuning); !status.ok()) return status;
   if (auto status = check_tls(settings); !status.ok()) return status;
+  if (auto status = check_keeper(settings); !status.ok()) return status;
   if (settings.rank >= settings.nodes) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);
   }
   if (settings.role == runtime::kRoleScheduler && settings.rank != 0)
     return base::error(MV_EINVAL, "role=scheduler is only for the master, rank=0");
+  const bool by_mpi = settings.transport == "mpi" && !(settings.nodes_said && settings.nodes == 1);
+  if (by_mpi) return check_mpi(settings);
   if (settings.nodes == 1) {
     if (settings.role == MV_ROLE_ALL) return {};
     return base::error(MV_EINVAL,
                        "role={} in a cluster of one (nodes=1): its process must be worker and server, role=all",
                        settings.role == MV_ROLE_WORKER ? "worker" : settings.role == MV_ROLE_SERVER ? "server" : "scheduler");
   }
-  if (settings.master.empty() && settings.rendezvous.empty()) {
+  if (settings.collective == "mpi" && settings.transport != "inproc")
+    if (auto status = check_mpi(settings); !status.ok()) return status;
+  if (settings.master.empty() && settings.rendezvous.empty() && settings.keeper.empty()) {
     return base::error(
         MV_EINVAL,
-        "nodes={} needs master=host:port (POLYVERSO_MASTER), rank 0's address; or start the "
+        "nodes={} needs master=host:port (POLYVERSO_MASTER), rank 0's address, or keeper=etcd://HOST:2379/NAME; or start the "
         "processes with \"polyverso run -n {}\"",
         settings.nodes, settings.nodes);
   }

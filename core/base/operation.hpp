@@ -18,7 +18,7 @@ namespace mv::base {
 class Work {
  public:
   virtual ~Work() = default;
-  /// The caller gives up. When this returns, the operation is over, with `code` and a text that says what became of it,
+  /// The caller gives up. When this returns, the operation has ended, with `code` and a text that states the outcome,
   /// and the engine no longer uses the caller's memory. On the engine's thread.
   virtual void withdraw(mv_status code) = 0;
   /// Whether withdraw() must run on the loop; if not, any thread may call it.
@@ -38,8 +38,8 @@ class WithdrawnBy final : public Work {
   const On on_;
 };
 
-/// One call of a caller, shared by the caller (through a request's handle) and, until it is over, by the engine. Each
-/// side keeps it alive for the other. A withdrawal goes through the operation, without a search in the engines.
+/// One call of a caller, shared by the caller (through a request's handle) and, until it ends, by the engine. Each side
+/// keeps it alive for the other. A withdrawal goes through the operation, without a search in the engines.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   enum class State : uint8_t { kNew, kRunning, kOver };
@@ -58,7 +58,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
     work_ = work;
     set_state(State::kRunning);
   }
-  /// On the thread that the work requires. No effect on an operation that has not begun, is over, or has no work left.
+  /// On the thread that the work requires. No effect on an operation that has not begun, has ended, or has no work
+  /// left.
   void withdraw(mv_status code) {
     if (const auto work = this->work(); work != nullptr && !done()) work->withdraw(code);
   }

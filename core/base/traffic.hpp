@@ -8,8 +8,8 @@
 namespace mv::base {
 
 /// The transport that carries a message.
-enum class TransportKind : uint8_t { kInproc, kShm, kTcp, kUcx };
-inline constexpr std::array<const char*, 4> kTransportNames = {"inproc", "shm", "tcp", "ucx"};
+enum class TransportKind : uint8_t { kInproc, kShm, kTcp, kUcx, kMpi };
+inline constexpr std::array<const char*, 5> kTransportNames = {"inproc", "shm", "tcp", "ucx", "mpi"};
 
 /// A count of messages, and of their bytes with headers and padding.
 struct Flow {

@@ -12,7 +12,7 @@
 
 namespace mv::checkpoint {
 
-/// A table's part that is to be written.
+/// A table's part to write.
 struct SavedTable {
   TableEntry entry;
   shard::Range rows;  ///< dense: the rows of this part

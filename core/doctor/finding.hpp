@@ -20,7 +20,7 @@ enum class Verdict {
 };
 
 struct Finding {
-  const char* area;     ///< "settings", "processors", "memory", "network", "devices", "master", "peers", "build"
+  const char* area;     ///< "settings", "processors", "memory", "network", "devices", "keeper", "master", "peers", "build"
   std::string subject;  ///< what was examined: "loopback, IPv6"
   Verdict verdict;
   std::string text;  ///< the result

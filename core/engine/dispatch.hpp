@@ -1,6 +1,6 @@
 #pragma once
-// Where each kind of message goes in a member: the engine that takes it, how it gets there, and its permitted senders.
-// A new kind of message needs one line here. Without it, this file does not compile.
+// The destination of each kind of message in a member: the engine that receives it, the path to that engine, and the
+// permitted senders. A new kind of message needs one line here; without it, this file does not compile.
 
 #include <array>
 #include <cstddef>
@@ -53,7 +53,8 @@ inline constexpr Entry kEntries[] = {
     {Grant, {Engine::kRpc, kAnswer, Sender::kAsked}},
 
     {Join, {Engine::kCluster, kRequest, Sender::kAnyone}},
-    {View, {Engine::kCluster, kAnswerOrNote, Sender::kMaster}},  // the answer to Join has a number; the master's broadcasts have none
+    {View, {Engine::kCluster, kAnswerOrNote, Sender::kAsked}},  // the answer to Join has a number; broadcasts have none, see Cluster::on_view()
+    {Vote, {Engine::kCluster, kNote, Sender::kMember}},
     {Ping, {Engine::kCluster, kNote, Sender::kAnyone}},
     {Barrier, {Engine::kCluster, kRequest, Sender::kMember}},
     {Leave, {Engine::kCluster, kRequest, Sender::kMember}},

@@ -32,7 +32,7 @@ base::Status Drain::check() const {
   if (self.role != MV_ROLE_SERVER)
     return base::error(MV_EINVAL, "only a process that is only a server can hand its tables over: a worker leaves by shutting down");
   if (cluster_.is_master())
-    return base::error(MV_EINVAL, "rank 0, which admits the members and decides who serves which tables, can't hand its tables over");
+    return base::error(MV_EINVAL, "rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
   if (const std::string table = parts_.why_not_copied(); !table.empty())
     return base::error(MV_ENOSYS, "table \"{}\" has an updater that keeps each worker's values (DC-ASGD): it can't be copied yet, so no tables of this server are handed over", table);
@@ -45,27 +45,36 @@ void Drain::begin(Done done) {
     if (const base::Status wrong = check(); !wrong.ok()) return done(wrong);
     if (cluster_.all_workers_gone()) return done({});  // nobody needs the tables
     done_.push_back(std::move(done));
+    leaves_ = true;
     stage_ = Stage::kAsking;
-    base::log_info("this server is to end: its tables move to other servers");
+    base::log_info("this server is draining: its tables move to other servers");
     return cluster_.drain(std::make_shared<Answered>(*this, &Drain::asked));
   }
-  done_.push_back(std::move(done));
+  done_.push_back(std::move(done));  // while parts are given back: see given_back()
+}
+
+void Drain::ask_new_master() {
+  if (stage_ == Stage::kAsking) cluster_.drain(std::make_shared<Answered>(*this, &Drain::asked));
+  if (stage_ == Stage::kHandingOver) cluster_.hand_over(given_, std::make_shared<Answered>(*this, &Drain::answered));
 }
 
 void Drain::asked(const base::Status& status) {
-  if (stage_ != Stage::kAsking) return;
+  if (stage_ != Stage::kAsking || is_repeated(status)) return;
   if (!status.ok()) return end(status);
   stage_ = Stage::kMoving;
   look();
 }
 
 void Drain::look() {
-  if (stage_ == Stage::kMoving) seal_if_copied();
+  if (stage_ == Stage::kMoving || stage_ == Stage::kNot) seal_if_copied();
   if (stage_ == Stage::kSealing) hand_over_if_sealed();
 }
 
 void Drain::seal_if_copied() {
-  if (!parts_.can_hand_over()) {
+  given_ = leaves_ ? parts_.led() : parts_.going_home();
+  const bool copied = leaves_ ? parts_.can_hand_over(given_) : !given_.empty();
+  hold_checkpoints(copied);
+  if (!copied) {
     busy_until_ = base::kNever;
     return;
   }
@@ -76,40 +85,63 @@ void Drain::seal_if_copied() {
     return;
   }
   stage_ = Stage::kSealing;
-  parts_.seal();
+  parts_.seal(given_);
 }
 
 void Drain::hand_over_if_sealed() {
-  if (!parts_.can_hand_over()) return go_on_serving();  // a copy is lost
-  if (!parts_.is_seal_acknowledged()) {
+  if (!parts_.can_hand_over(given_)) return go_on_serving();  // a copy is lost
+  if (!parts_.is_seal_acknowledged(given_)) {
     next_look_ = clock_.now() + kLookOften;
     return;
   }
   stage_ = Stage::kHandingOver;
-  cluster_.hand_over(parts_.led(), std::make_shared<Answered>(*this, &Drain::answered));
+  cluster_.hand_over(given_, std::make_shared<Answered>(*this, &Drain::answered));
 }
 
 void Drain::go_on_serving() {
   stage_ = Stage::kMoving;
   next_look_ = clock_.now() + kLookEvery;
-  parts_.unseal();
+  parts_.unseal(given_);
+  leaves_ ? hold_checkpoints(false) : given_back();
+}
+
+/// What was given back is over, and a drain that was asked for meanwhile can begin.
+void Drain::given_back() {
+  stage_ = Stage::kNot;
+  hold_checkpoints(false);
+  for (Done& done : std::exchange(done_, {})) begin(std::move(done));
+}
+
+/// Else saves that follow each other closely would leave no moment to seal the parts in.
+void Drain::hold_checkpoints(bool hold) {
+  if (parts_.is_leaving() == hold) return;
+  parts_.set_leaving(hold);
+  if (!hold) coordinator_.servers_changed();
+}
+
+/// The master is lost: the next one is asked.
+bool Drain::is_repeated(const base::Status& status) const {
+  return status.code() == MV_EPEERLOST && cluster_.is_kept() && cluster_.why_cut_off().ok();
 }
 
 void Drain::answered(const base::Status& status) {
-  if (stage_ != Stage::kHandingOver) return;
+  if (stage_ != Stage::kHandingOver || is_repeated(status)) return;
+  if (!leaves_ && (status.ok() || !parts_.leads_any_of(given_))) return given_back();
   if (status.ok()) return handed_over();
   if (status.code() == MV_ESTATE) return go_on_serving();  // the master has refused it
-  failure_ = base::error(status.code(), "{}; it may have given the tables of this server to others before, so this server serves them no more", status.text());
+  failure_ = base::error(status.code(), "{}; it may have given the tables of this server to others before, so this server no longer serves them", status.text());
   end(failure_);
 }
 
 void Drain::master_lost(const base::Status& why) {
-  if (stage_ == Stage::kSealing) parts_.unseal();
+  if (stage_ == Stage::kHandingOver && cluster_.is_kept()) return answered(why);
+  if (stage_ == Stage::kSealing) parts_.unseal(given_);
+  if (stage_ == Stage::kSealing && !leaves_) return given_back();
   if (stage_ == Stage::kAsking || stage_ == Stage::kMoving || stage_ == Stage::kSealing) end(why);
 }
 
 void Drain::handed_over() {
-  if (stage_ != Stage::kHandingOver) return;
+  if (stage_ != Stage::kHandingOver || !leaves_) return;
   stage_ = Stage::kTelling;
   base::log_info("the tables of this server are handed over");
   next_look_ = clock_.now() + cluster_.self().heartbeat_timeout + kGoodbyes;
@@ -120,10 +152,13 @@ void Drain::end(const base::Status& status) {
   if (stage_ == Stage::kOver) return;
   stage_ = status.ok() ? Stage::kOver : failure_.ok() ? Stage::kNot : Stage::kFailed;
   next_look_ = base::kNever;
+  leaves_ = leaves_ && stage_ != Stage::kNot;
+  if (stage_ == Stage::kNot) hold_checkpoints(false);
   for (const Done& done : std::exchange(done_, {})) done(status);
 }
 
 std::string Drain::waits_for() const {
+  if (!leaves_) return "";
   switch (stage_) {
     case Stage::kNot:
     case Stage::kOver:
@@ -132,7 +167,7 @@ std::string Drain::waits_for() const {
     case Stage::kMoving: {
       const std::string table = parts_.why_not_copied();
       if (!table.empty()) return fmt::format("a copy of table \"{}\", which can't be made: its updater keeps each worker's values (DC-ASGD)", table);
-      return parts_.can_hand_over() ? "the end of a checkpoint" : "the copies of its tables";
+      return parts_.can_hand_over(parts_.led()) ? "the end of a checkpoint" : "the copies of its tables";
     }
     case Stage::kSealing:
       return "the copies of its tables";

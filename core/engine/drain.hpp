@@ -1,5 +1,5 @@
 #pragma once
-// The end of a server in good order: it hands its parts over to other servers before it leaves.
+// Draining: a server hands its parts over to other servers before it leaves.
 
 #include <functional>
 #include <memory>
@@ -13,37 +13,44 @@
 
 namespace mv::engine {
 
-/// What a process that is only a server does when it is to end:
-///  1. it asks the master (Drain), which names a server that is to get a copy of each part that has none;
-///  2. the parts are copied while workers go on: see replica/transfer.hpp;
-///  3. when each part has an equal copy, it seals them: it takes no request and answers none. It waits until the copies have confirmed that, for
-///     one of them may be lost, which nobody has noticed;
-///  4. it asks the master to let the copies take over (HandOver). If one of them was lost meanwhile, it unseals the parts, and goes on with 2;
-///  5. it waits until the other members have closed their connections, since they know where the parts are now.
-/// Nothing is acknowledged here after 3, and the stand-ins serve nothing before 4. Clients repeat there what was not acknowledged, as after a loss.
-/// With a checkpoint under way, 3 waits for a while. Loop thread only.
+/// Gives parts to other servers. The drain of a process that is only a server gives away all of them:
+///  1. It asks the master (Drain). The master chooses a server for a copy of each part that has none.
+///  2. The parts are copied while workers continue: see replica/transfer.hpp.
+///  3. When each part has an equal copy, the server seals its parts: they take no requests and answer none. It waits
+///     until the copies have confirmed that, because one of them may have been lost without anybody having noticed.
+///  4. It asks the master to let the copies take over (HandOver). If a copy was lost meanwhile, the server unseals the
+///     parts, and continues with 2.
+///  5. It waits until the other members have closed their connections, because they then know where the parts are.
+/// This server acknowledges nothing after 3, and the stand-ins serve nothing before 4. Clients repeat there what was not
+/// acknowledged, as after a loss. If a checkpoint is in progress, 3 waits for it for a while, and none begins here meanwhile.
+///
+/// A server that stays gives parts back to their own servers by 2 to 4 alone, when new processes have taken the places of
+/// those that had handed them over. Loop thread only.
 class Drain {
  public:
   using Done = std::function<void(const base::Status&)>;
 
   Drain(const base::Clock& clock, cluster::Cluster& cluster, replica::Parts& parts, const checkpoint::Participant& participant,
-        const checkpoint::Coordinator& coordinator)
+        checkpoint::Coordinator& coordinator)
       : clock_(clock), cluster_(cluster), parts_(parts), participant_(participant), coordinator_(coordinator) {}
 
-  /// Begins it, unless it is under way. `done` gets MV_OK when the parts are handed over and the others know it; MV_EINVAL for a worker or the
-  /// master, MV_EUNREACHABLE without another server, MV_ENOSYS if a table can't be copied: then the node goes on serving.
+  /// Begins the drain, unless it has begun. `done` gets MV_OK when the parts are handed over and the other members know
+  /// it. After an error, the node continues to serve: MV_EINVAL for a worker or the master, MV_EUNREACHABLE without
+  /// another server, MV_ENOSYS if a table can't be copied.
   void begin(Done done);
   /// The parts are handed over: this node may leave.
   bool is_over() const { return stage_ == Stage::kTelling || stage_ == Stage::kOver; }
-  /// This node serves nothing any more, though it may not know yet who does.
-  bool has_sealed() const { return stage_ == Stage::kSealing || stage_ == Stage::kHandingOver || is_over(); }
-  /// What it waits for, for a message; "" if it is not under way.
+  /// This node has stopped serving. It may not know the new servers of its parts yet.
+  bool has_sealed() const { return stage_ == Stage::kSealing || stage_ == Stage::kHandingOver || stage_ == Stage::kFailed || is_over(); }
+  /// What the drain waits for, for a message; "" if there is no drain in progress.
   std::string waits_for() const;
 
   /// The view has changed.
   void look();
-  /// The master, who would decide, is lost.
+  /// The master, which would decide, is lost.
   void master_lost(const base::Status& why);
+  /// Another process is the master now. Repeats the requests that the former master has not answered.
+  void ask_new_master();
   /// The master says that the copies have taken over.
   void handed_over();
   base::Nanos next_deadline() const { return next_look_; }
@@ -51,27 +58,32 @@ class Drain {
 
  private:
   class Answered;
-  /// kFailed: nobody knows whether the copies have taken over, so the parts stay sealed.
+  /// kFailed: it is unknown whether the copies have taken over, so the parts stay sealed.
   enum class Stage { kNot, kAsking, kMoving, kSealing, kHandingOver, kTelling, kOver, kFailed };
 
   base::Status check() const;
   void seal_if_copied();
   void hand_over_if_sealed();
   void go_on_serving();
+  void given_back();
+  void hold_checkpoints(bool hold);
   void asked(const base::Status& status);
   void answered(const base::Status& status);
+  bool is_repeated(const base::Status& status) const;
   void end(const base::Status& status);
 
   const base::Clock& clock_;
   cluster::Cluster& cluster_;
   replica::Parts& parts_;
   const checkpoint::Participant& participant_;
-  const checkpoint::Coordinator& coordinator_;
+  checkpoint::Coordinator& coordinator_;
   Stage stage_ = Stage::kNot;
+  bool leaves_ = false;           ///< begin() was called
+  std::vector<uint32_t> given_;   ///< from kSealing on: the parts that are given away
   std::vector<Done> done_;
   base::Status failure_;
   base::Nanos next_look_ = base::kNever;
-  base::Nanos busy_until_ = base::kNever;  ///< when it goes on in spite of a checkpoint under way
+  base::Nanos busy_until_ = base::kNever;  ///< when it continues in spite of a checkpoint in progress
 };
 
 }  // namespace mv::engine

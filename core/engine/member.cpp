@@ -46,7 +46,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       link_(link),
       self_(self),
       events_(std::move(events)),
-      pool_(kBlockBytes, kPoolBlocks),
+      pool_(kBlockBytes, kPoolBlocks, self.replicas > 0 && shares_memory ? base::Pool::Blocks::kShared : base::Pool::Blocks::kPrivate),
       rpc_client_(clock, link, options),
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
@@ -61,6 +61,9 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       inquirer_(clock, link, cluster_, table_client_, parts_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_),
       channels_(clock, cluster_, rpc_client_, rpc_server_) {
+  const auto connect = [this](base::Peer peer) { cluster_.want(peer, cluster::Cluster::Dialer::kSelf); };
+  rpc_client_.connect_by(connect);
+  parts_.requests().connect_by(connect);
   // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
 }
@@ -97,6 +100,7 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
   if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view);
   if (const auto* abort = message.body_as_Abort()) return cluster_.on_abort(from, *abort);
   if (const auto* note = message.body_as_Unreachable()) return cluster_.on_unreachable(from, *note);
+  if (const auto* vote = message.body_as_Vote()) return cluster_.on_vote(from, *vote);
 }
 
 void Member::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
@@ -230,6 +234,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
 
 void Member::on_member_joined(const cluster::Member& member) {
   if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
+  groups_.joined(member);
   tell(cluster::Change::kJoined, member, "it takes the place of a process that is gone");
   events_.on_change();
 }
@@ -251,37 +256,53 @@ void Member::on_part_moved(const cluster::Member& part) {
 }
 
 void Member::on_member_draining(const cluster::Member& member) {
-  tell(cluster::Change::kDraining, member, "it is to end, and hands its tables over");
+  tell(cluster::Change::kDraining, member, "it is draining: it hands its tables over to other servers");
 }
 
 void Member::tell(cluster::Change change, const cluster::Member& member, std::string reason, uint32_t part) {
-  if (!events_.on_event || member.peer == self_.peer) return;
-  const cluster::View& view = cluster_.view();
-  // The master publishes the list with it after this.
-  events_.on_event({change, member.rank, member.role, part, view.epoch + (cluster_.is_master() ? 1 : 0), std::move(reason)});
+  if (member.peer != self_.peer) tell_of({change, member.rank, member.role, part, 0, std::move(reason)});
+}
+
+void Member::tell_of(cluster::MembershipEvent event) {
+  event.epoch = cluster_.view().epoch + (cluster_.is_master() ? 1 : 0);  // the master publishes the list with it after this
+  cluster_.news().note(event, clock_.now());
+  if (events_.on_event) events_.on_event(event);
 }
 
 /// Another process serves the part from now on, perhaps this one.
 void Member::tell_who_serves(const cluster::Member& part) {
   const cluster::View& view = cluster_.view();
   const base::Peer by = view.serving(part);
-  if (std::exchange(served_by_[part.rank], by) == by || !events_.on_event) return;
+  if (std::exchange(served_by_[part.rank], by) == by) return;
   const cluster::Member* const heir = view.find(by);
   if (heir != nullptr)
-    events_.on_event({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, view.epoch + (cluster_.is_master() ? 1 : 0),
-                      fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
+    tell_of({cluster::Change::kTookOver, heir->rank, heir->role, part.rank, 0, fmt::format("it serves the tables of {} from now on", view.name(part.peer))});
 }
 
 void Member::on_drained() { drain_.handed_over(); }
 
+void Member::on_new_master() {
+  parts_.tell_new_master();
+  drain_.ask_new_master();
+  events_.on_change();
+}
+
+void Member::on_cut_off(const base::Status& why) { parts_.cut_off(why); }
+
 void Member::on_news() {
-  if (!cluster_.is_master() && !cluster_.contacts().is_connected(cluster_.master())) {
-    const base::Status why = base::error(MV_EPEERLOST, "{}, who would name its stand-in, can't be reached", cluster_.view().name(cluster_.master()));
+  const bool has_no_master = cluster_.is_kept() ? !cluster_.why_cut_off().ok() : !cluster_.contacts().is_connected(cluster_.master());
+  if (!cluster_.is_master() && !cluster_.awaits_master() && has_no_master) {
+    const base::Status why = base::error(MV_EPEERLOST, "{}, which would name its stand-in, can't be reached", cluster_.view().name(cluster_.master()));
     checkpoint_client_.master_lost(why);
     coordinator_.master_lost(why);
     drain_.master_lost(why);
   }
   events_.on_change();
+}
+
+void Member::on_welcome(base::Peer peer) {
+  rpc_server_.ask_again(peer);
+  parts_.ask_again(peer);
 }
 
 // ---- barriers and leaving
@@ -304,8 +325,8 @@ void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_stat
   const bool asked = entering->stage != Entering::Stage::kFlushing;
   entering->end(status);  // first, so that the answer to the cancel below is ignored
   if (!asked) return;
-  rpc_client_.cancel(cluster_.master(), entering.get());
-  rpc_client_.abandon(cluster_.master(), entering.get(), status);
+  cluster_.cancel_barrier(entering.get());
+  cluster_.abandon_barrier(entering.get(), status);
 }
 
 void Member::expire_barriers() {
@@ -317,9 +338,9 @@ void Member::expire_barriers() {
       late->end(base::error(MV_ETIMEOUT, "barrier: this worker's own adds are not applied yet"));
     } else if (std::exchange(late->stage, Entering::Stage::kAskedBack) == Entering::Stage::kAsked) {
       late->until = now + kLastWord;
-      rpc_client_.cancel(cluster_.master(), late.get());
+      cluster_.cancel_barrier(late.get());
     } else {
-      rpc_client_.abandon(cluster_.master(), late.get(), base::error(MV_ETIMEOUT, "barrier: no answer from {}", cluster_.view().name(cluster_.master())));
+      cluster_.abandon_barrier(late.get(), base::error(MV_ETIMEOUT, "barrier: no answer from {}", cluster_.view().name(cluster_.master())));
     }
   }
 }

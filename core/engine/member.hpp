@@ -1,5 +1,5 @@
 #pragma once
-// The engines of one node, wired together. No I/O: the simulator drives hundreds of these on one thread.
+// The engines of one node, connected with each other. No I/O: the simulator drives hundreds of these on one thread.
 
 #include <functional>
 #include <map>
@@ -34,7 +34,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
     std::function<void(const base::Status&)> on_failed;
     /// The membership changed; all_workers_gone() may have become true.
     std::function<void()> on_change;
-    /// Another member has joined, left, ... since this node has joined; may be empty.
+    /// Called for each change of another member (joined, left, ...) after this node has joined; may be empty.
     std::function<void(const cluster::MembershipEvent&)> on_event = {};
   };
 
@@ -58,7 +58,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
-  /// Whether this peer is a member of the cluster by this node's view. Only the requests of members are served.
+  /// Whether this peer is a member of the cluster in this node's view. Only requests of members are served.
   bool admits(base::Peer peer) const { return cluster_.is_member(peer); }
   /// Starts timing calls. Records them and the waits of the gates in `trace`, which must outlive this object.
   void take_times(base::TraceRing& trace);
@@ -68,10 +68,10 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// Ends this worker: closes its channels, flushes, waits for its checkpoints, leaves its groups, then notifies the peers. Calls `left`
   /// with the first unreported error when all of them have answered.
   void leave(std::function<void(const base::Status&)> left);
-  /// Notifies the peers at once, if leave() has not yet: its flush may wait for changes that a gate holds until a peer
-  /// leaves, and that peer may wait for this worker.
+  /// Notifies the peers at once, unless leave() has done so. The flush of leave() may wait for changes that a gate
+  /// holds until a peer leaves, and that peer may wait for this worker.
   void leave_without_flush();
-  /// Hands over what this server serves; see Drain.
+  /// Hands over the parts that this server serves; see Drain.
   Drain& drain() { return drain_; }
   /// Leaves as lost; see Cluster::abort().
   void abort(const std::string& why, std::function<void()> told) { cluster_.abort(why, std::move(told)); }
@@ -97,6 +97,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();
   void tell(cluster::Change change, const cluster::Member& member, std::string reason, uint32_t part = 0);
+  void tell_of(cluster::MembershipEvent event);
   void tell_who_serves(const cluster::Member& part);
   void tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error);
   bool told_all_ = false;  ///< the peers were notified
@@ -117,7 +118,10 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_part_moved(const cluster::Member& part) override;
   void on_member_draining(const cluster::Member& member) override;
   void on_drained() override;
+  void on_new_master() override;
+  void on_cut_off(const base::Status& why) override;
   void on_news() override;
+  void on_welcome(base::Peer peer) override;
   std::vector<cluster::Wait> known_waits() const override { return inquirer_.report().waits; }
   std::string own_wait() const override { return inquirer_.own_wait(); }
 
@@ -142,7 +146,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers in progress
   collective::Groups groups_;
   channel::Channels channels_;
-  std::map<uint32_t, base::Peer> served_by_;  ///< by rank of the part's server, as was told
+  std::map<uint32_t, base::Peer> served_by_;  ///< by rank of the part's server, as last reported
 };
 
 }  // namespace mv::engine

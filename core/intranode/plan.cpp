@@ -15,11 +15,12 @@ constexpr size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * k
 Plan::Plan(const collective::Operation& operation, size_t ranks) {
   const Kind kind = operation.kind;
   if (collective::is_by_messages(kind)) return;  // only agreed upon
-  from_all = kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
-  copied = kind == Kind::kAllreduce || kind == Kind::kBroadcast || kind == Kind::kAllgather;
+  const bool to_all = kind == Kind::kAllreduce || kind == Kind::kGrow;
+  from_all = to_all || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+  copied = to_all || kind == Kind::kBroadcast || kind == Kind::kAllgather;
   has_root_ = kind == Kind::kReduce || kind == Kind::kBroadcast;
   root_ = operation.root;
-  dealt_ = kind == Kind::kAllreduce;
+  dealt_ = to_all;
   sliced_in_ = kind == Kind::kReduceScatter;
   sliced_out_ = kind == Kind::kAllgather;
   parts_.reserve(operation.out.size());
@@ -30,14 +31,25 @@ Plan::Plan(const collective::Operation& operation, size_t ranks) {
   }
   if (channel_bytes_ == 0) return;
   channels = has_root_ ? 1 : ranks;
-  // Each of the two ranks then reads all values of the other: as many bytes as half the values and half the results,
-  // and neither waits for results.
-  by_all = dealt_ && ranks == 2 && channel_bytes_ > kInlineBytes;
-  if (by_all) dealt_ = copied = false;
+  cut(kBlockBytes);
+}
+
+void Plan::cut(size_t block_bytes) {
   const size_t shares = dealt_ ? channels : 1;
-  block_bytes_ = std::min(kBlockBytes, round_up((channel_bytes_ + shares - 1) / shares));
+  block_bytes_ = std::min(block_bytes, round_up((channel_bytes_ + shares - 1) / shares));
   const size_t group_bytes = shares * block_bytes_;
   groups = (channel_bytes_ + group_bytes - 1) / group_bytes;
+}
+
+/// If each of two ranks makes the whole result, it reads all values of the other one: as many bytes as half the values
+/// and half the results, and neither waits for results.
+void Plan::take(Algorithm algorithm) {
+  if (channel_bytes_ == 0) return;
+  const AlgorithmTraits& about = traits(algorithm);
+  by_all = about.whole;
+  direct = about.direct;
+  dealt_ = copied = !by_all;
+  cut(about.block_bytes);
 }
 
 /// The last array that starts at or before this place of a channel.

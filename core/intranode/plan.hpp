@@ -1,11 +1,11 @@
 #pragma once
-// An operation cut into blocks: which rank makes which part of the result, from which values, for which ranks.
+// The plan of an operation: cuts it into blocks, and assigns to each rank the parts of the result that it computes.
 //
 // A group of blocks has one block for each channel. Each channel has an owner, the rank that makes its blocks. In an
 // allreduce each rank owns a channel, and blocks are dealt to the channels in turn. In an allgather or a
 // reduce_scatter, a channel is a rank's own part of the larger array. A broadcast or a reduce has one channel, the
-// root's. In an allreduce of two ranks beyond kInlineBytes, the channel of each rank is everything: both make the whole
-// result.
+// root's. In an allreduce of two ranks, each channel may be the whole array: both ranks compute the whole result. The
+// algorithm decides that, see algorithms.hpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "engine/collective/operation.hpp"
 #include "intranode/shared_region.hpp"
+#include "intranode/algorithms.hpp"
 
 namespace mv::intranode {
 
@@ -27,13 +28,17 @@ struct Extent {
 class Plan {
  public:
   Plan() = default;
+  /// At first, an allreduce is cut for Algorithm::kShares.
   Plan(const collective::Operation& operation, size_t ranks);
+  /// Cuts an allreduce for another algorithm. To be called before any block is used.
+  void take(Algorithm algorithm);
 
   size_t channels = 0;
   uint64_t groups = 0;
   bool from_all = false;   ///< owners need the values of all ranks, not only their own
   bool copied = false;     ///< all ranks need the results, not only their owner
-  bool by_all = false;     ///< each rank makes the whole result, for itself
+  bool by_all = false;     ///< each rank computes the whole result
+  bool direct = false;     ///< if by_all: reads values in place where it can
 
   size_t bytes() const { return channel_bytes_; }
   size_t block_bytes() const { return block_bytes_; }
@@ -62,6 +67,7 @@ class Plan {
   size_t whole_channels() const { return dealt_ && channels > 0 ? 1 : channels; }
 
  private:
+  void cut(size_t block_bytes);
   template <typename Work>
   void over_range(size_t channel, size_t first, size_t end, const Work& work) const;
   size_t array_at(size_t place) const;

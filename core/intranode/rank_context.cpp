@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -31,16 +32,11 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
-/// Larger values that each of two ranks reduces for itself are staged, even if they could be read in place: memory that
-/// is read only once costs less. Values that the result overwrites are not read in place either: the other rank may be
-/// late.
-constexpr size_t kReadByAll = size_t{4} << 20;
-
 }  // namespace
 
-RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
+RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look, const Tuning& tuning)
     : rank_(rank), names_(std::move(names)), regions_(regions_of(memory)), segments_(rank, regions_), spin_policy_(memory.size(), look),
-      announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
+      choices_(memory.size(), tuning), announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
   own().process.store(getpid());
 }
 
@@ -55,7 +51,36 @@ uint64_t RankContext::signature() const {
   uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
   for (const collective::Array& array : what_.out)
     hash = mix(mix(hash, what_.kind == Kind::kAlltoallCounts ? 0 : array.count), static_cast<uint64_t>(array.dtype));
-  return hash;
+  return is_chosen_ ? mix(hash, static_cast<uint64_t>(pick_.algorithm)) : hash;
+}
+
+/// The algorithm of an all-reduce whose values may lie beside their header. The ranks that agree on it have chosen alike.
+void RankContext::choose_early() {
+  pick_ = {};
+  const size_t bytes = plan_.inline_bytes();
+  const bool has_algorithms = what_.kind == Kind::kAllreduce && bytes > kAlwaysInline;
+  is_chosen_ = !has_algorithms || SizeClass::is_small(bytes);
+  inline_ = bytes <= kInlineBytes;
+  if (!has_algorithms || !is_chosen_) return;
+  pick_ = choices_.pick(SizeClass(bytes, false, false));
+  inline_ = pick_.algorithm == Algorithm::kInline;
+  if (!inline_) plan_.take(pick_.algorithm);
+}
+
+/// All ranks have agreed on the operation, and know how each other's values lie in memory.
+void RankContext::choose_late() {
+  if (is_chosen_ && !pick_.timed) return;
+  const auto all = [&](auto is) { return std::ranges::all_of(announced_, is); };
+  const bool tensors = all([](const Announcement& each) { return each.shown_in && each.shown_out; });
+  const bool in_place = !all([](const Announcement& each) { return !each.in_place; });
+  const SizeClass of(plan_.inline_bytes(), tensors, in_place);
+  if (!is_chosen_) {
+    pick_ = choices_.pick(of);
+    plan_.take(pick_.algorithm);
+  }
+  if (!pick_.timed) return;
+  pick_.timed = choices_.begin(of, pick_.algorithm);
+  agreed_at_ = now();
 }
 
 base::Status RankContext::begin(const collective::Operation& operation) {
@@ -66,7 +91,7 @@ base::Status RankContext::begin(const collective::Operation& operation) {
   slices_.begin_operation();
   doing_.store(operation.kind, std::memory_order_relaxed);
   plan_ = Plan(what_, ranks());
-  inline_ = plan_.inline_bytes() <= kInlineBytes;
+  choose_early();
   phase_ = Phase::kBegun;
   if (!drains_) post();  // otherwise finish() does, once the outcome of the drain is known
   return base::Status();
@@ -74,8 +99,10 @@ base::Status RankContext::begin(const collective::Operation& operation) {
 
 void RankContext::post() {
   const uint64_t number = operation_ + 1;
+  const base::Nanos since = pick_.timed ? now() : base::Nanos{0};
   operation_ = number;
-  announced_[rank_] = {signature(), what_.root, what_.label, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
+  announced_[rank_] = {signature(), what_.root, what_.label, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining,
+                       false, false, false, choices_.to_tell()};
   inline_ ? post_values() : find_own_places();
   const size_t shown = std::min(what_.out.size(), kMostArrays);
   Item* const items = regions_[rank_].items(number);
@@ -87,6 +114,7 @@ void RankContext::post() {
   Header& header = regions_[rank_].header(number);
   header.write(announced_[rank_]);
   publish(header.posted, number);
+  if (pick_.timed) prepared_ = now() - since;
 }
 
 /// Finds which of this rank's values and results the others can read in place.
@@ -102,16 +130,19 @@ void RankContext::find_own_places() {
     for (size_t i = 0; i < arrays && wanted; ++i) wanted = what_.out[i].count == 0 || place(i);
     return wanted;
   };
-  own.direct_in = places(gives, [&](size_t i) {
+  own.in_place = std::ranges::any_of(std::views::iota(size_t{0}, arrays), [&](size_t i) {
+    return what_.out[i].count > 0 && (what_.in.empty() || what_.in[i] == what_.out[i].data);
+  });
+  own.shown_in = places(gives, [&](size_t i) {
     const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
     const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
-    if (plan_.by_all && (at == what_.out[i].data || plan_.bytes() > kReadByAll)) return false;
     const Location place = segments_.place_of({at, bytes});
     own_places_[i].in = place;
     return place.segment != 0;
   });
-  own.direct_out = places(makes, [&](size_t i) {
-    const Location place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
+  own.shown_out = places(makes, [&](size_t i) {
+    const bool same = own.in_place && own_places_[i].in.segment != 0 && (what_.in.empty() || what_.in[i] == what_.out[i].data);
+    const Location place = same ? own_places_[i].in : segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
     own_places_[i].out = place;
     return place.segment != 0;
   });
@@ -141,6 +172,7 @@ base::Status RankContext::finish(base::Nanos deadline) {
     if (base::Status status = gather(deadline); !status.ok()) return over(std::move(status));
     phase_ = Phase::kGathered;
     if (base::Status status = agree(); !status.ok()) return over(std::move(status));
+    choose_late();
     if (!inline_) {
       if (base::Status status = find_places(); !status.ok()) return over(std::move(status));
     }
@@ -157,6 +189,7 @@ base::Status RankContext::over(base::Status status) {
   if (status.code() == MV_EINTR) return status;
   settle();
   phase_ = Phase::kIdle;
+  if (status.ok() && pick_.timed) choices_.end(prepared_ + (now() - agreed_at_));
   if (status.ok() && what_.contributors != nullptr) *what_.contributors = contributors_;
   if (status.ok() || status.code() == MV_EDISAGREE) return status;
   break_up(status, cause());
@@ -195,6 +228,11 @@ base::Status RankContext::gather(base::Nanos deadline) {
     if (rank != rank_) announced_[rank] = regions_[rank].header(number).read();
     contributors_ += announced_[rank].draining ? 0 : 1;
   }
+  if (choices_.expects_times()) {
+    uint32_t longest = 0;
+    for (const Announcement& each : announced_) longest = std::max(longest, each.took == 0 ? collective::Trial::kLongest : each.took);
+    choices_.heard(longest);
+  }
   return base::Status();
 }
 
@@ -219,7 +257,7 @@ std::string RankContext::describe(size_t rank) const {
   std::string text = collective::kind_name(header.kind);
   const bool reduces = header.kind == Kind::kAllreduce || header.kind == Kind::kReduce || header.kind == Kind::kReduceScatter;
   if (reduces) text += fmt::format(" ({})", math::reduction_name(header.reduction));
-  const size_t arrays = std::min<size_t>(header.arrays, kMostArrays);
+  const size_t arrays = header.kind == Kind::kGrow ? 0 : std::min<size_t>(header.arrays, kMostArrays);
   for (size_t i = 0; i < std::min(arrays, kShown); ++i) {
     const Described array = described(rank, i);
     const std::string count = header.kind == Kind::kAlltoallCounts ? "" : fmt::format("{} ", array.count);
@@ -245,19 +283,19 @@ base::Status RankContext::find_places() {
   }
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == rank_) continue;
-    const Announcement& theirs = announced_[peer];
-    if ((theirs.direct_in || theirs.direct_out) && arrays > kMostArrays)
+    const bool direct_in = is_direct_in(peer), direct_out = is_direct_out(peer);
+    if ((direct_in || direct_out) && arrays > kMostArrays)
       return base::error(MV_EPROTOCOL, "{} describes more arrays than there is room for", names_[peer]);
-    for (size_t i = 0; i < arrays && (theirs.direct_in || theirs.direct_out); ++i) {
+    for (size_t i = 0; i < arrays && (direct_in || direct_out); ++i) {
       const size_t bytes = what_.out[i].bytes();
       if (bytes == 0) continue;
       const size_t in_bytes = bytes * (plan_.sliced_in() ? ranks() : 1);
       const std::byte*& in = in_[peer * arrays + i];
       const std::byte*& out = out_[peer * arrays + i];
       const Described array = described(peer, i);
-      if (theirs.direct_in) in = segments_.find(peer, array.in, in_bytes);
-      if (theirs.direct_out) out = segments_.find(peer, array.out, bytes);
-      if ((theirs.direct_in && in == nullptr) || (theirs.direct_out && out == nullptr))
+      if (direct_in) in = segments_.find(peer, array.in, in_bytes);
+      if (direct_out) out = segments_.find(peer, array.out, bytes);
+      if ((direct_in && in == nullptr) || (direct_out && out == nullptr))
         return base::error(MV_EPROTOCOL, "{} refers to memory that it does not share", names_[peer]);
     }
   }

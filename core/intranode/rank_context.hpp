@@ -2,13 +2,13 @@
 // One rank's part of a group whose ranks all share memory. Operations run on the caller's own thread, over the memory
 // of all ranks.
 //
-// An operation takes three hand-offs at most. First, every rank posts a header, and waits for the headers of all ranks:
-// they say whether the ranks agree, which ranks contribute, and where the values lie. Second, each rank makes its
-// blocks of the result directly from the values of all ranks, in the order of the ranks, so that the bits depend on
-// nothing else. Third, each rank copies the blocks of the other owners from where they were made. Two ranks both make
-// the whole result, and skip the third step. Small values lie beside their header, and need one hand-off only. Private
-// memory goes through staging, block by block, so that copying in, reducing and copying out follow each other within
-// the caches.
+// An operation takes three hand-offs at most. First, every rank posts a header, and waits for the headers of all ranks.
+// The headers show whether the ranks agree, which ranks contribute, and where the values lie. Second, each rank makes
+// its blocks of the result directly from the values of all ranks, in the order of the ranks, so that the bits depend on
+// nothing else. Third, each rank copies the blocks of the other owners. Two ranks may both compute the whole result and
+// skip the third step. Small values lie beside their header, and need one hand-off only. Private memory goes through
+// staging, block by block, so that copying in, reducing and copying out follow each other within the caches. An
+// all-reduce measures which of these algorithms is fastest: see choices.hpp.
 //
 // No rank writes another's memory. A rank that stops or dies at any moment leaves its shared memory as it was. A rank
 // that writes garbage into its own memory makes the others fail or gives them wrong values, and does no other harm: see
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "intranode/choices.hpp"
 #include "intranode/distance.hpp"
 #include "intranode/plan.hpp"
 #include "intranode/segments.hpp"
@@ -40,8 +41,10 @@ class RankContext {
   /// @param memory  by rank, each of SharedRegion::bytes() and initially zero; this rank's own is writable. At most
   ///                kMostRanks
   /// @param names   by rank, for messages
-  /// @param look    how long a wait spins at most before it sleeps
-  RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
+  /// @param look    the longest time for which a wait spins before it sleeps
+  /// @param tuning  the same on all ranks
+  RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50),
+              const Tuning& tuning = {});
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
@@ -51,9 +54,9 @@ class RankContext {
   /// has begun. An operation whose values go by messages
   /// (collective::is_by_messages()) is only agreed upon here.
   base::Status begin(const collective::Operation& operation);
-  /// MV_EINTR after a signal: call it again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on.
-  /// Any other error ends the group: MV_EPEERLOST if a rank is lost or has left, MV_ETIMEOUT with the names of the late
-  /// ranks.
+  /// MV_EINTR after a signal: call it again. MV_EDISAGREE: the operation has ended on all ranks, and the group
+  /// continues. Any other error ends the group: MV_EPEERLOST if a rank is lost or has left, MV_ETIMEOUT with the names
+  /// of the late ranks.
   base::Status finish(base::Nanos deadline);
   /// Waits for the next operation of the other ranks: see collective::Shape. Errors are those of finish(); after
   /// MV_EINTR and MV_ETIMEOUT it may be called again. If an operation is begun instead, its finish() first waits until
@@ -82,7 +85,7 @@ class RankContext {
   void give_up(const base::Status& why);
   /// Like give_up(), but does not notify the other ranks: they learn the real cause elsewhere.
   void end(const base::Status& why);
-  /// Reports that a rank has left, even if its memory does not say so. Operations that it had begun go on.
+  /// Reports that a rank has left, even if its memory does not say so. Operations that it had begun continue.
   void hear_left(size_t rank);
   /// Notifies the ranks that wait for this one, now or later, that it has left. Allocates nothing: destructors call it.
   void leave() noexcept;
@@ -94,8 +97,12 @@ class RankContext {
     bool has_come = false;                               ///< whether that rank has begun this operation
     base::Nanos since{0};
   };
-  /// What this rank sleeps on. The sleep may be over by now.
+  /// The rank for which this one sleeps. The sleep may have ended by now.
   Sleep asleep() const;
+  /// The algorithm of each class of all-reduces, and why.
+  std::vector<Decision> decisions() const { return choices_.decisions(); }
+  /// The number of trials that have ended.
+  uint64_t trials_ended() const { return choices_.changed(); }
 
  private:
   size_t ranks() const { return regions_.size(); }
@@ -106,6 +113,8 @@ class RankContext {
 
   // rank_context.cpp: agreement, draining, the end of the group
   uint64_t signature() const;
+  void choose_early();
+  void choose_late();
   void post();
   void find_own_places();
   void post_values();
@@ -142,8 +151,10 @@ class RankContext {
   void merge(const Extent& extent, std::byte* to);
   const std::byte* own_in(const Extent& extent) const;
   std::byte* own_out(const Extent& extent) const { return what_.out[extent.array].data + extent.out_at; }
-  bool is_direct_in(size_t rank) const { return announced_[rank].direct_in; }
-  bool is_direct_out(size_t rank) const { return announced_[rank].direct_out; }
+  /// A rank that computes the whole result does not read values in place if the result overwrites them, because it may
+  /// be late.
+  bool is_direct_in(size_t rank) const { return announced_[rank].shown_in && (!plan_.by_all || (plan_.direct && !announced_[rank].in_place)); }
+  bool is_direct_out(size_t rank) const { return plan_.copied && announced_[rank].shown_out; }
   bool stages() const { return plan_.from_all && !(plan_.channels == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
   /// A step that another rank must do first.
   struct Need {
@@ -180,7 +191,7 @@ class RankContext {
   SpinPolicy spin_policy_;
   std::vector<base::Nanos> waited_;  ///< by rank, in this operation; empty: not measured
   Slices slices_;
-  bool owes_ = false;  ///< something was published, and sleepers were not looked for yet
+  bool owes_ = false;  ///< something was published, and sleepers were not woken yet
 
   std::atomic<uint64_t> operation_{0};  ///< the current one, or the last
   enum class Phase : uint8_t { kIdle, kBegun, kGathered };  ///< kGathered: all ranks have announced it
@@ -189,6 +200,10 @@ class RankContext {
   collective::Operation what_;
   Plan plan_;
   bool inline_ = false;
+  Choices choices_;
+  Choices::Pick pick_;          ///< the algorithm of this operation, if it is an all-reduce
+  bool is_chosen_ = true;       ///< pick_ and plan_ are known before the ranks have agreed
+  base::Nanos prepared_{0}, agreed_at_{0};  ///< if pick_.timed: how long post() took, and when the ranks had agreed
   uint64_t contributors_ = 0;
   std::vector<Announcement> announced_;                     ///< by rank: its announcement of this operation, as read on arrival
   std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the highest number seen

@@ -17,9 +17,11 @@
 
 namespace mv::intranode {
 
-/// Values up to this size lie beside their header, and every rank reduces all of them: one hand-off instead of three.
-inline constexpr size_t kInlineBytes = size_t{8} << 10;
-/// The unit of progress: large enough that publishing it is cheap, small enough for the nearer caches.
+/// Values up to this size lie beside their header, and every rank reduces all of them: one hand-off instead of three. An
+/// all-reduce measures whether that is faster (algorithms.hpp), up to kInlineRoom; the others have no trial.
+inline constexpr size_t kInlineBytes = size_t{8} << 10, kInlineRoom = size_t{32} << 10;
+/// The unit of progress: large enough that publishing it is cheap, small enough for the nearer caches. All-reduces try
+/// smaller and larger blocks (algorithms.hpp).
 inline constexpr size_t kBlockBytes = size_t{64} << 10;
 /// Blocks of each rank in flight, which the other ranks have not read yet.
 inline constexpr size_t kSlots = 4;
@@ -49,7 +51,7 @@ struct alignas(kLine) Words {
   std::atomic<uint32_t> asleep_on;            ///< 1 + the rank on whose bell this one sleeps; 0: awake
   std::atomic<uint32_t> exports;               ///< changes with the list of segments
   std::atomic<int32_t> process;               ///< the owner of the exported descriptors
-  std::atomic<uint64_t> proof;                ///< a number that the others receive separately: it proves that they see this very memory
+  std::atomic<uint64_t> proof;                ///< a number that the others also receive by a message: it proves that they see this memory
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -65,22 +67,26 @@ struct Announcement {
   collective::Kind kind = collective::Kind::kBarrier;  ///< from another rank: any value of its type
   math::Reduction reduction = math::Reduction::kSum;   ///< likewise
   bool draining = false;
-  bool direct_in = false, direct_out = false;  ///< others can read its values, and its results, in place
+  bool shown_in = false, shown_out = false;  ///< others can read its values, and its results, in place
+  bool in_place = false;   ///< its results overwrite its values
+  uint32_t took = 0;       ///< Choices::to_tell()
 };
 
 /// An announcement as it lies in memory. One cache line.
 struct alignas(kLine) Header {
-  std::atomic<uint64_t> posted;  ///< the operation's number, written last; all operations before it are over for this rank
+  std::atomic<uint64_t> posted;  ///< the operation's number, written last; all operations before it have ended for this rank
   std::atomic<uint64_t> signature, root;
   std::atomic<uint32_t> label, arrays;
   std::atomic<uint32_t> about;  ///< kind, reduction, flags
+  std::atomic<uint32_t> took;
 
   void write(const Announcement& what) {
     signature.store(what.signature, std::memory_order_relaxed);
     root.store(what.root, std::memory_order_relaxed);
     label.store(what.label, std::memory_order_relaxed);
     arrays.store(what.arrays, std::memory_order_relaxed);
-    const uint32_t flags = (what.draining ? 1U : 0U) | (what.direct_in ? 2U : 0U) | (what.direct_out ? 4U : 0U);
+    took.store(what.took, std::memory_order_relaxed);
+    const uint32_t flags = (what.draining ? 1U : 0U) | (what.shown_in ? 2U : 0U) | (what.shown_out ? 4U : 0U) | (what.in_place ? 8U : 0U);
     about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
   }
   /// Call after `posted` was seen. Reads each word once.
@@ -89,7 +95,7 @@ struct alignas(kLine) Header {
     return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), label.load(std::memory_order_relaxed),
             arrays.load(std::memory_order_relaxed),
             static_cast<collective::Kind>(all & 0xff), static_cast<math::Reduction>(all >> 8 & 0xff),
-            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0};
+            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0, (all >> 16 & 8) != 0, took.load(std::memory_order_relaxed)};
   }
 };
 
@@ -145,7 +151,7 @@ class SharedRegion {
   Words& words() const { return *at<Words>(0); }
   Header& header(uint64_t operation) const { return at<Header>(kHeadersAt)[operation % 2]; }
   Item* items(uint64_t operation) const { return at<Item>(kItemsAt) + operation % 2 * kMostArrays; }
-  std::byte* values(uint64_t operation) const { return at<std::byte>(kInlineAt) + operation % 2 * kInlineBytes; }
+  std::byte* values(uint64_t operation) const { return at<std::byte>(kInlineAt) + operation % 2 * kInlineRoom; }
   /// Segments that this rank exports, by slot.
   Export* exports() const { return at<Export>(kExportsAt); }
   /// Segments of `owner` that this rank has mapped, by slot.
@@ -161,7 +167,7 @@ class SharedRegion {
  private:
   static constexpr size_t kHeadersAt = sizeof(Words);
   static constexpr size_t kInlineAt = kHeadersAt + 2 * sizeof(Header);
-  static constexpr size_t kExportsAt = kInlineAt + 2 * kInlineBytes;
+  static constexpr size_t kExportsAt = kInlineAt + 2 * kInlineRoom;
   static constexpr size_t kItemsAt = kExportsAt + kExports * sizeof(Export);
   static constexpr size_t kMappedAt = kItemsAt + 2 * kMostArrays * sizeof(Item);
   static constexpr size_t kPage = 4096;

@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of an operation goes, for the trace.
+// How an operation spends its time, for the trace.
 
 #include <array>
 #include <cstddef>
@@ -26,17 +26,17 @@ class Slices {
     exact_ = 0;
     rest_wait_ = base::Nanos{0};
   }
-  /// Whether the time of a step is to be noted.
+  /// Whether to note the time of a step.
   bool wants_steps() const { return on_ && exact_ < kMost; }
   /// The first step begins.
   void begin_steps(base::Nanos now) { at_ = now; }
-  /// A step is over, which began with the end of the last one or of the last wait.
+  /// A step has ended. It began at the end of the last step or of the last wait.
   void step(Part part, base::Nanos now) { note(part, at_, now); }
   void wait(base::Nanos begin, base::Nanos end) {
     if (exact_ < kMost) return note(Part::kWait, begin, end);
     rest_wait_ += end - begin;
   }
-  /// Call it once, when the operation is over.
+  /// To be called once, when the operation has ended.
   std::span<const Slice> all(base::Nanos now) {
     size_t count = exact_;
     if (exact_ == kMost && rest_wait_ > base::Nanos{0}) slices_[count++] = {Part::kWait, at_, at_ + rest_wait_};

@@ -14,6 +14,8 @@ namespace mv::intranode {
 
 namespace {
 
+/// Guesses that were good on two machines. No trial replaces them: the policy learns from the outcome of each wait, and
+/// these only say how fast. The longest spin is a setting, spin_us.
 constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
 constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);

@@ -11,11 +11,11 @@
 
 namespace mv::intranode {
 
-/// Decides how long a wait spins before it sleeps. Waking a processor takes some 50 microseconds, news through shared
-/// memory a tenth of that. Waiters therefore spin for a while, and less often when spinning rarely succeeds. They do
-/// not spin if the awaited event comes as soon as they sleep: on a busy machine the two ranks may share a processor for
-/// a while. If ranks outnumber the processors that they may use, a waiter yields its own between two checks; otherwise
-/// it would hold up the rank that it waits for.
+/// Decides how long a wait spins before it sleeps. Waking a processor takes about 50 microseconds; a change in shared
+/// memory is visible after a tenth of that. Waiters therefore spin for a while, and less often when spinning rarely
+/// succeeds. They do not spin if the awaited event arrives as soon as they sleep, because on a busy machine the two
+/// ranks may share a processor for a while. If ranks outnumber the processors that they may use, a waiter yields its
+/// own between two checks; otherwise it would hold up the rank that it waits for.
 class SpinPolicy {
  public:
   SpinPolicy(size_t ranks, base::Nanos look);
@@ -30,7 +30,7 @@ class SpinPolicy {
   /// The outcome of spinning.
   void hit() { failures_ = skip_ = 0; }
   void failed();
-  /// How long the rank slept afterwards. Spinning would have saved a short sleep.
+  /// How long the rank slept afterwards. If the sleep was short, spinning would have been better.
   void slept(base::Nanos span);
 
  private:
@@ -39,7 +39,7 @@ class SpinPolicy {
   int failures_ = 0;  ///< in a row
   int skip_ = 0;      ///< waits until the next try
   bool looked_ = false;  ///< it spun before it slept
-  int in_the_way_ = 0;   ///< times in a row that sleeping brought at once what spinning had not
+  int in_the_way_ = 0;   ///< times in a row that the event arrived at once in sleep, after spinning had failed
   int apart_ = 0;        ///< waits without spinning, because of that
 };
 

@@ -22,7 +22,7 @@ base::Status Runtime::drain(base::Nanos timeout) {
   const transport::Driven driven = loop_.drive_until(over, base::after(loop_.now(), timeout), begin);
   if (over()) return outcome->status;
   if (driven == transport::Driven::kInterrupted)
-    return base::Status(MV_EINTR, "a signal interrupted the wait for the end of the drain, which goes on: call again");
+    return base::Status(MV_EINTR, "a signal interrupted the wait for the end of the drain, which continues: call again");
   if (driven != transport::Driven::kTimeout) return drained_ ? base::Status() : ended();
   std::string waits_for;
   read_on_loop([&] {

@@ -1,6 +1,6 @@
 #pragma once
-// The file in which `polyverso run` reports the processes of its run that have ended. A process that waits for the cluster to form reads
-// it: a process that ended before it joined has no connection whose loss could tell of it.
+// The file in which `polyverso run` reports the processes of its run that have ended. A process that waits for the
+// cluster to form reads this file, because a process that ended before it joined had no connection that could break.
 
 #include <optional>
 #include <string>

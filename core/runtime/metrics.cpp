@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/runtime.hpp"
+#include "transport/tcp/interfaces.hpp"
 
 namespace mv::runtime {
 
@@ -132,10 +133,15 @@ status::Path Runtime::path_to_peer(base::Peer peer) const {
 /// Listens before anything else: a port in use must be reported before other processes wait for this one.
 base::Status Runtime::serve_metrics() {
   if (settings_.metrics.empty() || http_ != nullptr) return {};
-  auto server = transport::serve_http(settings_.metrics, [this](const std::string& path) { return answer(path); });
+  auto server = transport::serve_http(settings_.metrics, [this](const std::string& path) { return answer(path); }, settings_.tls_settings());
   if (!server.ok()) return server.status();
   http_ = std::move(server).value();
-  base::log_info("metrics at http://{}/metrics", http_->address());
+  const std::string& address = http_->address();
+  const bool encrypted = address.starts_with("https:");
+  base::log_info("metrics at {}{}/metrics", encrypted ? "" : "http://", address);
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (!encrypted && host != "localhost" && host != "[::1]" && !transport::is_loopback_text(host))
+    base::log_warn("metrics at {} are not encrypted, and whoever reaches the port reads them; with tls=mutual, only clients with a certificate do", address);
   return {};
 }
 

@@ -1,8 +1,8 @@
 #include "runtime/router.hpp"
 
 #include "base/log.hpp"
-#include "runtime/transports.hpp"
 #include "transport/fabric/fabric_transport.hpp"
+#include "transport/fabric/job_transport.hpp"
 #include "transport/faulty/faulty.hpp"
 #include "transport/inproc/inproc.hpp"
 #include "transport/tcp/tcp.hpp"
@@ -97,13 +97,14 @@ class Router::ShmTap final : public Tap {
 };
 
 base::Result<std::unique_ptr<Router>> Router::make(transport::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
-                                                   Fencing fencing) {
+                                                   Fencing fencing, std::optional<MpiJob> job) {
   if (!loop.ready().ok()) return loop.ready();
   std::unique_ptr<Router> router(new Router(loop, self, trace));
   router->inproc_ = std::make_unique<transport::InprocTransport>(loop, self);
   const bool alone = settings.nodes == 1;
   if (settings.transport == "inproc" || (alone && settings.listen_fd < 0)) return router;  // alone, but observable under `polyverso run`
-  if (base::Status status = router->make_tcp(settings, fencing); !status.ok()) return status;
+  base::Status status = job ? router->make_mpi(settings, std::move(*job)) : router->make_tcp(settings, fencing);
+  if (!status.ok()) return status;
   if (settings.faults.empty()) return router;
   const auto faults = transport::parse_faults(settings.faults);
   if (!faults.ok()) return faults.status();
@@ -111,6 +112,18 @@ base::Result<std::unique_ptr<Router>> Router::make(transport::Loop& loop, const 
   for (auto* transport : {&router->tcp_, &router->shm_})
     if (*transport != nullptr) *transport = std::make_unique<transport::FaultyTransport>(loop, std::move(*transport), faults.value());
   return router;
+}
+
+base::Status Router::make_mpi(const Settings& settings, MpiJob job) {
+  choice_ = std::move(job.reason);
+  transport::JobOptions options;
+  options.self = self_;
+  options.secret = settings.secret;
+  auto transport = std::make_unique<transport::JobTransport>(loop_, std::move(options), std::move(job.fabric));
+  if (!transport->ok()) return base::error(MV_ESYSTEM, "can't watch the timer by which MPI is looked after");
+  job_transport_ = transport.get();
+  tcp_ = std::move(transport);
+  return {};
 }
 
 /// TCP or, around it, UCX; and shared memory.
@@ -210,6 +223,7 @@ void Router::dial(const std::string& address) { transport_to(address).dial(addre
 base::TransportKind Router::kind_of(const transport::Transport& transport, base::Peer peer) const {
   if (&transport == shm_.get()) return base::TransportKind::kShm;
   if (&transport != tcp_.get()) return base::TransportKind::kInproc;
+  if (job_transport_ != nullptr) return base::TransportKind::kMpi;
   return fabric_transport_ != nullptr && fabric_transport_->carries(peer) ? base::TransportKind::kUcx : base::TransportKind::kTcp;
 }
 
@@ -268,7 +282,10 @@ std::string Router::why_not(const Path& path, base::Peer peer) const {
 }
 
 uint64_t Router::refused() const { return refused_; }
-uint64_t Router::turned_away() const { return tcp_transport_ != nullptr ? tcp_transport_->turned_away() : 0; }
+uint64_t Router::turned_away() const {
+  if (job_transport_ != nullptr) return job_transport_->turned_away();
+  return tcp_transport_ != nullptr ? tcp_transport_->turned_away() : 0;
+}
 
 std::optional<int64_t> Router::certificate_expires() const { return tcp_transport_ != nullptr ? tcp_transport_->certificate_expires() : std::nullopt; }
 

@@ -11,11 +11,13 @@
 #include "base/trace.hpp"
 #include "base/traffic.hpp"
 #include "runtime/settings.hpp"
+#include "runtime/transports.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {
 class FabricTransport;
+class JobTransport;
 class TcpTransport;
 }
 
@@ -24,15 +26,16 @@ namespace mv::runtime {
 /// The node itself and "inproc:" addresses are reached within the process, other peers over TCP. If a peer turns out to
 /// be on this machine (its node answers in shared memory), messages take that path, and the TCP connection reports the
 /// peer's end. If the path breaks, TCP takes over again. runtime/transports.hpp decides about shared memory, and about
-/// UCX, which takes the place of TCP (transport/fabric). With faults (Settings::faults), everything except a node's
+/// UCX or MPI, which take the place of TCP (transport/fabric). With faults (Settings::faults), everything except a node's
 /// path to itself goes through transport/faulty. Loop thread only; make() and listen(): before the loop starts.
 class Router final : public base::Link {
  public:
-  /// Which incarnations may never connect again: all that were lost, or only those that were closed.
+  /// The incarnations that may never connect again: all that were lost, or only those that were closed.
   enum class Fencing { kLost, kClosed };
   /// @param trace  must outlive the router
+  /// @param job    with transport=mpi, what open_mpi() has made
   static base::Result<std::unique_ptr<Router>> make(transport::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
-                                                    Fencing fencing = Fencing::kLost);
+                                                    Fencing fencing = Fencing::kLost, std::optional<MpiJob> job = std::nullopt);
   ~Router() override;
 
   void attach(base::LinkEvents& events);
@@ -61,7 +64,8 @@ class Router final : public base::Link {
   /// For every peer that was ever connected, and for this node itself.
   const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
 
-  /// Peers whose connection ended because of what they sent, and strangers that did not prove to be peers.
+  /// Counts peers whose connection ended because of the data that they sent, and strangers that did not prove to be
+  /// peers.
   uint64_t refused() const;
   uint64_t turned_away() const;
   /// See TcpTransport::certificate_expires().
@@ -89,6 +93,7 @@ class Router final : public base::Link {
   base::TransportKind kind_of(const transport::Transport& transport, base::Peer peer) const;
   std::string why_not(const Path& path, base::Peer peer) const;
   base::Status make_tcp(const Settings& settings, Fencing fencing);
+  base::Status make_mpi(const Settings& settings, MpiJob job);
   void make_shm(const Settings& settings);
   void arrived(base::TransportKind by, base::Peer from, size_t bytes);
   void send_by(transport::Transport& transport, base::Peer to, const base::Frame& frame);
@@ -109,6 +114,7 @@ class Router final : public base::Link {
   std::unique_ptr<transport::Transport> inproc_, tcp_, shm_;
   transport::TcpTransport* tcp_transport_ = nullptr;  // tcp_, or the transport that it wraps
   transport::FabricTransport* fabric_transport_ = nullptr;  // around tcp_transport_, or null
+  transport::JobTransport* job_transport_ = nullptr;        // tcp_, or the transport that it wraps: then tcp_transport_ is null
   transport::ShmTransport* shm_transport_ = nullptr;  // likewise for shm_
   std::string choice_;
   std::function<void(base::Peer)> on_shm_lost_;

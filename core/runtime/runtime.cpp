@@ -11,6 +11,8 @@
 #include "runtime/addresses.hpp"
 #include "runtime/exits.hpp"
 #include "runtime/random.hpp"
+#include "runtime/tuning_files.hpp"
+#include "transport/fabric/job_transport.hpp"
 
 namespace mv::runtime {
 
@@ -31,15 +33,42 @@ std::string host_name() {
   return name;
 }
 
+/// The costs that were measured here; where there are none, or they can't be read, the defaults.
+collective::Costs measured_costs(const Settings& settings) {
+  const auto kept = collective::read_costs(settings.tuning == "auto" ? kept_costs() : std::string());
+  return kept.ok() ? kept.value() : collective::Costs();
+}
+
 /// The costs by which groups choose, if this node is their lowest rank.
 base::Result<collective::Basis> basis_of(const Settings& settings) {
-  auto costs = collective::read_costs(settings.collective_costs);
+  auto costs = collective::read_costs(settings.collective_costs, measured_costs(settings));
   if (!costs.ok()) return costs.status();
   const base::TransportKind beside = settings.transport == "tcp"      ? base::TransportKind::kTcp
                                 : settings.transport == "ucx"    ? base::TransportKind::kUcx
+                                : settings.transport == "mpi"    ? base::TransportKind::kMpi
                                 : settings.transport == "inproc" ? base::TransportKind::kInproc
                                                           : base::TransportKind::kShm;
   return collective::Basis{costs.value(), beside};
+}
+
+/// What this node brings to the cluster. The address follows once it listens.
+cluster::Self self_of(const Settings& settings) {
+  cluster::Self self;
+  self.peer = random_peer();
+  self.rank = settings.rank;
+  self.role = settings.role;
+  self.nodes = static_cast<uint32_t>(settings.nodes);
+  self.sync = settings.sync;
+  self.replicas = static_cast<uint32_t>(settings.replicas);
+  self.sync_said = settings.sync_said;
+  self.is_master = settings.nodes == 1 || settings.rank == 0;
+  self.master = settings.master;
+  self.host = host_name();
+  self.pid = static_cast<uint32_t>(getpid());
+  self.init_timeout = settings.init_timeout;
+  self.heartbeat_timeout = settings.heartbeat_timeout;
+  self.stuck_after = settings.stuck_after;
+  return self;
 }
 
 }  // namespace
@@ -47,30 +76,36 @@ base::Result<collective::Basis> basis_of(const Settings& settings) {
 Runtime::Runtime(const Settings& settings, Events events) : settings_(settings), events_(std::move(events)), trace_(settings.events_kept()) {}
 
 base::Status Runtime::join() {
-  if (!has_met_)
+  if (!has_met_) {
+    // Before meet(): all processes of the job come here first, and some wait there for others.
+    if (const base::Status status = settings_.transport != "mpi" ? make_teams() : base::Status(); !status.ok()) return status;
     if (const base::Status status = meet(); !status.ok()) return status;
+  }
   has_met_ = true;
-  if (!loop_runs_)
+  if (!loop_runs_) {
+    if (const base::Status status = enter_job(); !status.ok()) return status;
+    if (const base::Status status = settings_.transport == "mpi" ? make_teams() : base::Status(); !status.ok()) return status;
     if (const base::Status status = set_up(); !status.ok()) return status;
+  }
   return wait_until_ready();
 }
 
+/// With transport=mpi: the job is the cluster. To be called before anything depends on this process's place in it.
+base::Status Runtime::enter_job() {
+  const bool alone = settings_.nodes_said && settings_.nodes == 1;
+  if (settings_.transport != "mpi" || alone || job_) return {};
+  auto job = open_mpi(settings_);
+  if (!job.ok()) return job.status();
+  const mv_fabric_about& about = job.value().fabric->about();
+  settings_.nodes = about.size;
+  settings_.rank = about.size > 1 ? about.rank : settings_.rank;
+  settings_.master = about.size > 1 ? transport::JobTransport::address_of(0) : "";
+  if (about.size > 1) job_ = std::move(job).value();
+  return {};
+}
+
 base::Status Runtime::set_up() {
-  cluster::Self self;
-  self.peer = random_peer();
-  self.rank = settings_.rank;
-  self.role = settings_.role;
-  self.nodes = static_cast<uint32_t>(settings_.nodes);
-  self.sync = settings_.sync;
-  self.replicas = static_cast<uint32_t>(settings_.replicas);
-  self.sync_said = settings_.sync_said;
-  self.is_master = settings_.nodes == 1 || settings_.rank == 0;
-  self.master = settings_.master;
-  self.host = host_name();
-  self.pid = static_cast<uint32_t>(getpid());
-  self.init_timeout = settings_.init_timeout;
-  self.heartbeat_timeout = settings_.heartbeat_timeout;
-  self.stuck_after = settings_.stuck_after;
+  cluster::Self self = self_of(settings_);
   const auto basis = basis_of(settings_);
   if (!basis.ok()) return basis.status();
   if (const base::Status status = serve_metrics(); !status.ok()) return status;
@@ -93,6 +128,7 @@ base::Status Runtime::set_up() {
   events.on_change = [this] {
     workers_gone_ = member_->cluster().all_workers_gone();
     learn_ranks();
+    take_name();
   };
   events.on_event = [this](const cluster::MembershipEvent& event) {
     ++changes_[static_cast<size_t>(event.change)];
@@ -100,8 +136,16 @@ base::Status Runtime::set_up() {
   };
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
   member_->groups().choose_by(basis.value());
+  if (settings_.replicas > 0) {
+    auto views = keeper::make_keeper(settings_.keeper, settings_.keeper_auth, settings_.heartbeat_timeout, loop_);
+    if (!views.ok()) return views.status();
+    view_keeper_ = std::move(views).value();
+    if (view_keeper_ != nullptr) member_->cluster().use_keeper(*view_keeper_);
+  }
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
-  member_->status().set_transports(router_->choice());
+  const std::string library = teams_ != nullptr ? fmt::format("; collective={}: all-reduces also by {}", settings_.collective, teams_->about().version) : "";
+  member_->status().set_transports(router_->choice() + library);
+  if (by_keeper_ != nullptr) member_->status().set_keeper([this] { return by_keeper_->state(); });
   member_->status().set_paths([this](base::Peer peer) { return path_to_peer(peer); });
   if (watched_) member_->take_times(trace_);
   if (watched_) loop_.keep_time();
@@ -114,6 +158,12 @@ base::Status Runtime::set_up() {
   loop_runs_ = true;
   loop_.post([this] { member_->start(); });
   return {};
+}
+
+/// A master that takes the place of a lost one is found by the cluster's name, too.
+void Runtime::take_name() {
+  if (by_keeper_ == nullptr || settings_.rank == 0 || !member_->cluster().is_master() || std::exchange(has_name_, true)) return;
+  by_keeper_->succeed(member_->cluster().self().address);
 }
 
 /// Lets other processes of this machine map this server's tables, and reports servers whose memory is gone.
@@ -129,8 +179,20 @@ void Runtime::share_memory() {
   });
 }
 
+/// All processes of the job come here.
+base::Status Runtime::make_teams() {
+  if (teams_ != nullptr || !wants_teams(settings_)) return {};
+  if (!loop_.ready().ok()) return loop_.ready();
+  auto fabric = open_mpi_for_teams(settings_);
+  if (!fabric.ok()) return fabric.status();
+  auto teams = transport::Teams::make(loop_, std::move(fabric).value());
+  if (!teams.ok()) return teams.status();
+  teams_ = std::move(teams).value();
+  return {};
+}
+
 base::Status Runtime::make_transports(cluster::Self& self) {
-  auto router = Router::make(loop_, settings_, self.peer, trace_);
+  auto router = Router::make(loop_, settings_, self.peer, trace_, Router::Fencing::kLost, std::exchange(job_, std::nullopt));
   if (!router.ok()) return router.status();
   router_ = std::move(router).value();
   if (settings_.nodes > 1) return listen(self);
@@ -141,6 +203,8 @@ base::Status Runtime::make_transports(cluster::Self& self) {
 
 /// Gets from rank 0 what the launcher has not provided: its address and a secret.
 base::Status Runtime::meet() {
+  if (settings_.transport == "mpi") return {};
+  if (settings_.meets_by_keeper() || by_keeper_ != nullptr) return meet_by_keeper();
   if (settings_.rendezvous.empty() || settings_.nodes == 1) return {};
   if (settings_.rank == 0) {
     if (settings_.secret.empty()) settings_.secret = random_secret();
@@ -153,20 +217,43 @@ base::Status Runtime::meet() {
   return {};
 }
 
+/// Gets from the keeper whether this process is rank 0, and if not, rank 0's address.
+base::Status Runtime::meet_by_keeper() {
+  if (by_keeper_ == nullptr) {
+    const int64_t rank = settings_.rank < 0 && settings_.joins_only ? 1 : settings_.rank;
+    auto begun = keeper::Rendezvous::begin(
+        {settings_.keeper, settings_.keeper_auth, rank, settings_.bind, settings_.advertise, settings_.init_timeout, settings_.heartbeat_timeout});
+    if (!begun.ok()) return begun.status();
+    by_keeper_ = std::move(begun).value();
+  }
+  auto place = by_keeper_->wait();
+  if (!place.ok()) return place.status();
+  settings_.master = place.value().master;
+  settings_.joins_only = !place.value().is_master;
+  if (!place.value().is_master) return {};
+  settings_.rank = 0;
+  settings_.listen_fd = place.value().listening.release();
+  return {};
+}
+
 /// Rank 0 listens at the master's address. A process without a rank becomes rank 0 if that address is free.
 base::Status Runtime::listen(cluster::Self& self) {
   if (settings_.transport == "inproc") return listen_inproc(self);
+  if (settings_.transport == "mpi") return listen_in_job(self);
   base::Result<std::string> address = base::Status(MV_ENOSYS, "");
   if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
-  if (!address.ok() && self.rank <= 0 && !settings_.joins_only) {
-    address = listen_at(self.master.empty() ? settings_.bind : self.master);
+  // Several addresses are those of members of a cluster that may run already.
+  const std::string first = self.master.substr(0, self.master.find(','));
+  const bool joins_only = settings_.joins_only || (self.rank < 0 && first != self.master);
+  if (!address.ok() && self.rank <= 0 && !joins_only) {
+    address = listen_at(first.empty() ? settings_.bind : first);
     if (!address.ok() && self.rank == 0) return address.status();
     if (address.ok()) self.rank = 0;
   }
   self.is_master = self.rank == 0;
   if (!self.is_master) address = listen_at(settings_.bind);
   if (!address.ok()) return address.status();
-  auto told = advertised_address(settings_.advertise, address.value(), self.master.empty() ? address.value() : self.master);
+  auto told = advertised_address(settings_.advertise, address.value(), first.empty() ? address.value() : first);
   if (!told.ok()) return told.status();
   self.address = std::move(told).value();
   router_->introduce_as(self.address);
@@ -181,6 +268,14 @@ base::Status Runtime::listen(cluster::Self& self) {
 base::Result<std::string> Runtime::listen_at(const std::string& wished) {
   const auto address = listening_address(wished);
   return address.ok() ? router_->listen(address.value()) : address;
+}
+
+base::Status Runtime::listen_in_job(cluster::Self& self) {
+  const auto address = router_->listen(transport::JobTransport::address_of(self.rank));
+  if (!address.ok()) return address.status();
+  self.address = address.value();
+  self.is_master = self.rank == 0;
+  return {};
 }
 
 base::Status Runtime::listen_inproc(cluster::Self& self) {
@@ -336,7 +431,7 @@ void Runtime::note_left(const base::Status& status) {
 void Runtime::stop_transports() {
   if (http_ != nullptr) http_->stop();  // its answers use the loop
   storage_.stop();
-  if (!std::exchange(loop_runs_, false)) return;
+  if (!std::exchange(loop_runs_, false)) return by_keeper_.reset();
   std::atomic<bool> stopped{false};
   loop_.post([&] {
     publication_.reset();
@@ -345,6 +440,7 @@ void Runtime::stop_transports() {
   while (loop_.drive_until([&] { return stopped.load(); }, base::kNever) == transport::Driven::kInterrupted) {
   }
   loop_.stop();
+  by_keeper_.reset();  // gives the name back
 }
 
 void Runtime::end() {
@@ -352,6 +448,8 @@ void Runtime::end() {
   loop_.stop();
   loop_.remove_flusher(*this);
   member_.reset();
+  view_keeper_.reset();
+  teams_.reset();
   router_.reset();
 }
 
@@ -359,6 +457,7 @@ Runtime::~Runtime() { end(); }
 
 void Runtime::abandon_after_fork() noexcept {
   loop_.abandon_after_fork();
+  if (by_keeper_ != nullptr) by_keeper_->abandon_after_fork();
   if (http_ != nullptr) http_->abandon_after_fork();
 }
 

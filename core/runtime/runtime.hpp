@@ -17,10 +17,13 @@
 #include "engine/member.hpp"
 #include "runtime/disk_storage.hpp"
 #include "runtime/identity.hpp"
+#include "runtime/keeper/etcd_keeper.hpp"
+#include "runtime/keeper/rendezvous.hpp"
 #include "runtime/metrics.hpp"
 #include "runtime/rendezvous.hpp"
 #include "runtime/router.hpp"
 #include "runtime/settings.hpp"
+#include "transport/fabric/teams.hpp"
 #include "transport/http/http.hpp"
 #include "transport/loop/loop.hpp"
 
@@ -61,6 +64,8 @@ class Runtime final : private transport::Flusher {
   engine::Member& member() { return *member_; }
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shared_memory() { return router_->shm(); }
+  /// For all-reduces by MPI; null: they are never handed over. Loop thread only.
+  transport::Teams* teams() { return teams_.get(); }
   /// The transport to a peer. Loop thread only.
   std::optional<Router::PathInfo> path_to(base::Peer peer) const { return router_->path_to(peer); }
 
@@ -83,10 +88,15 @@ class Runtime final : private transport::Flusher {
   base::Result<std::string> trace_text();
 
  private:
+  base::Status enter_job();
   base::Status set_up();
   base::Status make_transports(cluster::Self& self);
+  base::Status make_teams();
   base::Status meet();
+  base::Status meet_by_keeper();
+  void take_name();
   base::Status listen(cluster::Self& self);
+  base::Status listen_in_job(cluster::Self& self);
   base::Status listen_inproc(cluster::Self& self);
   base::Result<std::string> listen_at(const std::string& wished);
   base::Status wait_until_ready();
@@ -114,7 +124,12 @@ class Runtime final : private transport::Flusher {
   base::TraceRing trace_;
   base::CallerTrace callers_trace_{settings_.events_kept()};
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
+  std::optional<MpiJob> job_;  // from enter_job() until the router takes it
   std::unique_ptr<Router> router_;
+  std::unique_ptr<transport::Teams> teams_;
+  std::unique_ptr<cluster::Keeper> view_keeper_;  ///< etcd; null: the members decide about views themselves
+  bool has_name_ = false;                         ///< take_name() has taken the cluster's name
+  std::unique_ptr<keeper::Rendezvous> by_keeper_;  ///< at rank 0 it keeps the cluster's name until the node ends
   std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all processes have joined
   DiskStorage storage_{loop_};
   std::unique_ptr<engine::Member> member_;
@@ -131,7 +146,7 @@ class Runtime final : private transport::Flusher {
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};
-  std::atomic<bool> drained_{false};  ///< others serve what this node has served
+  std::atomic<bool> drained_{false};  ///< others serve the parts of this node
   base::Status left_with_;
 };
 

@@ -22,15 +22,18 @@ struct Settings {
   bool sync_said = false;          ///< set explicitly; otherwise the others' choice counts
   int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET, or kRoleScheduler
   int64_t rank = -1;               ///< -1: by order of arrival
-  bool joins_only = false;         ///< without a rank: never becomes rank 0, even if the master's address is free; another process will
+  bool joins_only = false;         ///< without a rank: never becomes rank 0, even if the master's address is free
   int64_t nodes = 1;
+  bool nodes_said = false;         ///< `nodes` was set; otherwise, with transport=mpi, the job's size counts
   int64_t replicas = 0;            ///< the number of other servers that keep a copy of each server's tables
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
+  std::string keeper;              ///< the store of the cluster's name, see runtime/keeper/address.hpp; with a master, only of its views
+  std::string keeper_auth;         ///< "user:password" there; empty: none
   std::string rendezvous;          ///< instead of `master`: the name under which processes of this machine find rank 0's address
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
   std::string advertise;           ///< "host" or "host:port" to advertise; empty: the listening address
   std::string secret;
-  std::string transport = "auto";  ///< auto, shm, tcp, ucx, inproc: see runtime/transports.hpp
+  std::string transport = "auto";  ///< auto, shm, tcp, ucx, mpi, inproc: see runtime/transports.hpp
   std::string tls = "auto";        ///< auto, off, psk, mutual: see transport::TlsMode
   std::string tls_cert, tls_key, tls_ca;  ///< files, for tls=mutual
   std::string faults;              ///< text for transport/faulty; empty: none
@@ -48,10 +51,15 @@ struct Settings {
   uint64_t checkpoint_keep = 3;
   std::string metrics;             ///< "port" or "host:port" of an HTTP server for metrics; empty: none
   std::string collective_costs;    ///< by which groups choose algorithms, in the form of engine/collective/cost_text.hpp; empty: the defaults
+  std::string tuning = "auto";     ///< how groups in shared memory choose their algorithms: api/group/kept_tuning.hpp
+  std::string collective = "auto"; ///< auto, own, mpi: who carries out all-reduces, see api/group/handover.hpp
   int64_t trace_events = -1;       ///< number of last events kept for mv_trace_text(); -1: see events_kept()
 
   /// By default only if they can be read over HTTP: events cost about 0.1 µs a message.
   size_t events_kept() const { return trace_events >= 0 ? static_cast<size_t>(trace_events) : metrics.empty() ? 0 : 16'384; }
+
+  /// Whether the processes find each other by `keeper`.
+  bool meets_by_keeper() const { return nodes > 1 && !keeper.empty() && master.empty() && transport != "inproc"; }
 
   transport::TlsSettings tls_settings() const {
     return {transport::tls_mode(tls).value_or(transport::TlsMode::kAuto), {tls_cert, tls_key, tls_ca}};

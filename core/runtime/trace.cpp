@@ -46,6 +46,7 @@ struct Taken {
   base::Nanos now{0}, wall{0};
   std::vector<cluster::Wait> waits;       ///< that go on: at this node's gates, and of its operations in groups
   bool operations_block = false;          ///< a group in shared memory: its operations wait outside of the loop
+  std::vector<cluster::NewsItem> news;    ///< what has happened to the membership
   std::vector<uint64_t> blocked;          ///< when the waits of callers' threads began that go on, in ticks
 };
 
@@ -92,7 +93,7 @@ class Writer {
         return part(event);
     }
   }
-  /// The waits that go on. No ring has them, because a wait is noted at its end.
+  /// The waits that have not ended. No ring contains them, because a wait is noted at its end.
   void write_open() {
     for (const uint64_t since : taken_.blocked) open("blocked", "blocked", (*taken_.scale)(since), "");
     for (const cluster::Wait& wait : taken_.waits) {
@@ -107,6 +108,17 @@ class Writer {
         const std::string waiting = base::json_quoted(name_of(taken_, wait.who));
         open("wait", "waits for " + name_of(taken_, awaited.peer), since, fmt::format(R"("waiting": {})", waiting));
       }
+    }
+  }
+  /// What has happened to the membership, as far as the events go back.
+  void write_news(base::Nanos origin) {
+    for (const auto& [event, at] : taken_.news) {
+      if (at < origin) continue;
+      const cluster::Member* const member = taken_.view.at(event.rank);
+      std::string what = cluster::kChangeNames.at(static_cast<size_t>(event.change));
+      std::ranges::replace(what, '_', ' ');
+      trace_.instant("membership", fmt::format("{} {}", member != nullptr ? taken_.view.short_name(member->peer) : fmt::format("rank {}", event.rank), what), at,
+                     fmt::format(R"("rank": {}, "epoch": {}, "why": {})", event.rank, event.epoch, base::json_quoted(event.reason)));
     }
   }
   std::string take() { return trace_.take(); }
@@ -231,6 +243,8 @@ base::Result<std::string> Runtime::trace_text() {
       if (wait.kind != cluster::WaitKind::kAnswer) taken.waits.push_back(wait);
     taken.operations_block = std::ranges::any_of(report.groups, [](const collective::GroupState& group) { return group.transport == "shm"; });
     taken.blocked = callers_trace_.open();
+    const auto& news = member_->cluster().news().items();
+    taken.news.assign(news.begin(), news.end());
     taken.scale = trace_.clock().scale();
     taken.now = loop_.now();
     taken.wall = since_1970();
@@ -245,6 +259,7 @@ base::Result<std::string> Runtime::trace_text() {
   Writer writer(taken, origin);
   for (const TraceEvent& event : taken.events) writer.write(event);
   writer.write_open();
+  writer.write_news(origin);
   return writer.take();
 }
 

@@ -63,6 +63,12 @@ void ChromeTrace::span(std::string_view category, uint64_t id, std::string_view 
   }
 }
 
+void ChromeTrace::instant(std::string_view category, std::string_view name, base::Nanos at, std::string_view arguments) {
+  begin_event();
+  text_ += fmt::format(R"({{"ph": "i", "s": "p", "pid": {}, "tid": 0, "ts": {}, "cat": "{}", "name": {}, "args": {{{}}}}})", rank_, micros(at - origin_),
+                 category, base::json_quoted(name), arguments);
+}
+
 std::string ChromeTrace::take() {
   text_ += fmt::format("\n],\n\"otherData\": {{\"rank\": {}, \"host\": {}, \"origin_nanoseconds_since_1970\": \"{}\"}}}}\n", rank_,
                        base::json_quoted(host_), origin_since_1970_.count());

@@ -28,6 +28,8 @@ class ChromeTrace {
   /// The same between two slices of this process, which may have been written before: from a change to an answer that
   /// contains it.
   void seen(uint64_t flow, uint64_t from, base::Nanos changed, uint64_t to, base::Nanos answered);
+  /// An event without a length, drawn across the process.
+  void instant(std::string_view category, std::string_view name, base::Nanos at, std::string_view arguments);
   /// An event that may overlap others of its category.
   void span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
 

@@ -49,7 +49,7 @@ inline constexpr size_t kAddressBytes = 64;
 
 /// Bits of Introduction::capabilities.
 inline constexpr uint64_t kObserves = 1;  ///< an observer: never a member, only queries the cluster's status
-inline constexpr uint64_t kHasUcx = 2;    ///< exchanges messages by UCX once the hello is over, if the other side does too
+inline constexpr uint64_t kHasUcx = 2;    ///< exchanges messages by UCX after the hello, if the other side does too
 
 enum class Record : uint32_t { kHello = 1, kProof = 2, kRefuse = 3, kGoodbye = 4, kShare = 5, kAccept = 6 };
 

@@ -106,6 +106,13 @@ sub accuracy {
     return ((predict($params, $set->{inputs}))[0]->maximum_ind == $set->{labels})->davg;
 }
 
+# The mean cross entropy.
+sub loss {
+    my ($params, $set) = @_;
+    my ($prediction) = predict($params, $set->{inputs});
+    return -log($prediction->index($set->{labels}))->davg;
+}
+
 sub text {
     my ($confusion) = @_;
     my @lines = ('taken for   ' . join '    ', 0 .. CLASSES - 1);

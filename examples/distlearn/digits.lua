@@ -138,6 +138,13 @@ function digits.accuracy(params, set)
   return digits.right(confusion)
 end
 
+--- The mean cross entropy.
+function digits.loss(params, set)
+  local prediction, sum = (digits.predict(params, set.inputs)):totable(), 0
+  for i, label in ipairs(set.labels:totable()) do sum = sum - math.log(prediction[i][label]) end
+  return sum / #prediction
+end
+
 -- ------------------------------------------------------------------ helpers of the scripts
 
 --- Parses the command line. The options are those of torch-distlearn's examples.

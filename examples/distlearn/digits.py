@@ -78,6 +78,11 @@ def accuracy(params: Parameters, images: Images) -> float:
     return float((predict(params, images[0])[0].argmax(axis=1) == images[1]).mean())
 
 
+def loss(params: Parameters, images: Images) -> float:
+    """The mean cross entropy."""
+    return float(-np.log(predict(params, images[0])[0][np.arange(len(images[1])), images[1]]).mean())
+
+
 def text(confusion: np.ndarray) -> str:
     lines = ["taken for   " + "    ".join(str(guess) for guess in range(CLASSES))]
     lines += [f"{label:8}  " + " ".join(f"{cell:4}" for cell in row) for label, row in enumerate(confusion)]

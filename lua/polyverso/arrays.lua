@@ -37,9 +37,13 @@ function arrays.one(value, copies)
   return found
 end
 
+local memory -- LuaJIT's only
+
 --- The dimensions of an FFI array that has two or more of them; nil for other memory.
 function arrays.shape_of_memory(value)
-  return type(value) == "cdata" and require("polyverso.memory").shape(value) or nil
+  if type(value) ~= "cdata" then return nil end
+  memory = memory or require("polyverso.memory")
+  return memory.shape(value)
 end
 
 function arrays.copy_back(copies)

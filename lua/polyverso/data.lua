@@ -62,17 +62,21 @@ local function converted(made, dtype)
   return made:cast(wanted)
 end
 
+-- Whether the value is a tensor of Torch, whose module takes long to ask.
+local function is_foreign(value) return type(value) ~= "cdata" and not tensor.is_tensor(value) and foreign.is_tensor(value) end
+
 -- The tensor of a tensor, or FFI memory with its dimensions; nil for anything else.
 local function packed(value, needed, what)
-  if foreign.is_tensor(value) then
-    local made = arrays.one(value)
-    data.check_shape(made:shape(), needed, what)
-    return converted(made, needed.dtype)
-  end
   if tensor.is_tensor(value) then
+    if needed.is_flat then return value end
     local dims, first, second = capi.tensor_lengths(value.mv_tensor)
     if dims > 1 and not (dims == 2 and first == needed.rows and second == needed.cols) then data.check_shape(value:shape(), needed, what) end
     return value
+  end
+  if is_foreign(value) then
+    local made = arrays.one(value)
+    data.check_shape(made:shape(), needed, what)
+    return converted(made, needed.dtype)
   end
   if not arrays.is_memory(value) then return nil end
   local shape = type(value) == "table" and value.shape or arrays.shape_of_memory(value)
@@ -100,10 +104,11 @@ end
 
 --- Memory for a call that writes results; a Torch tensor of another type gets them from `copies`, arrays.copy_back()'s.
 function data.taken(value, needed, what, copies)
-  if type(value) ~= "table" and type(value) ~= "cdata" and not foreign.is_tensor(value) then
+  local of_torch = is_foreign(value)
+  if type(value) ~= "table" and type(value) ~= "cdata" and not of_torch then
     refuse(capi.MV_EDTYPE, what, "`out` must be a table, a tensor or FFI memory, not a %s", type(value))
   end
-  if not foreign.is_tensor(value) then return packed(value, needed, what) or value end
+  if not of_torch then return packed(value, needed, what) or value end
   local made = arrays.one(value, copies)
   data.check_shape(made:shape(), needed, what)
   local wanted = converted(made, needed.dtype)

@@ -38,6 +38,8 @@ local NAMES = {}
 for name, code in pairs(OPERATIONS) do NAMES[code] = name end
 
 local KNOWN = values.set_of("op, root, draining, tag, async, timeout")
+local GROWS = values.set_of("name, ranks, timeout")
+local JOINS = values.set_of("name, timeout")
 local KNOWN_TO_EXCHANGE = values.set_of("send_rows, receive_rows, async, timeout")
 
 local function code(how)
@@ -417,6 +419,18 @@ end
 ---@return polyverso.Group
 function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN))), self.life) end
 
+--- Makes a new group of the ranks that are not lost and of workers that call join() with this name, once it has at least
+--- `ranks` ranks. All ranks call it. nil if the group is not broken, has that many ranks, and no worker joins: the group
+--- continues. The rank info().elder of the new group was a member before and has the state of the training, which
+--- newcomers lack.
+---@param how? polyverso.GrowOptions
+---@return polyverso.Group?
+function Group:grow(how)
+  how = values.checked(how, GROWS)
+  local grown = capi.mv_group_grow(self.handle, how.name or "", how.ranks or 0, options(how))
+  if grown ~= 0 then return new(grown, self.life) end
+end
+
 --- Closes the group: ranks that wait for this one, now or later, get an error that names it.
 function Group:close()
   local handle, has_ended = self.handle, objects.end_of(self)
@@ -462,6 +476,15 @@ return {
   ---@param node polyverso.Node
   ---@return polyverso.Group
   of_host = function(node) return new(capi.mv_group_open_host(handle_of(node)), objects.life_of(handle_of(node))) end,
+  --- Joins the group of other workers when they call grow() with this name: for a new process that replaces a lost one.
+  ---@param node polyverso.Node
+  ---@param how? polyverso.GrowOptions
+  ---@return polyverso.Group
+  join = function(node, how)
+    how = values.checked(how, JOINS)
+    local handle = values.node_handle("group.join", node)
+    return new(capi.mv_group_join(handle, how.name or "", options(how)), objects.life_of(handle))
+  end,
   --- All-reduces tensors with a function, for ipc.Tree: see above.
   ---@type fun(handle: integer, mine: polyverso.Tensor[], theirs: polyverso.Tensor[], reduce: fun(), how: table, labelled?: table): integer
   reduce_manually = reduce_manually,

@@ -7,7 +7,7 @@
 --     local now = weights:get()        -- a table of row tables
 --     node:shutdown()
 --
--- If a script fails between init() and shutdown(), the other processes should not go on with wrong sums. So let
+-- If a script fails between init() and shutdown(), the other processes should not continue with wrong sums. So let
 -- polyverso.with{...} or, in Lua 5.4, `local node <close>` end the node:
 --
 --     polyverso.with({sync = true}, function(node) train(node) end)

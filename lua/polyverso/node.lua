@@ -218,9 +218,9 @@ function Node:shutdown()
   objects.shut(self.handle)
 end
 
---- Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
---- workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM. After a time-out
---- it goes on.
+--- Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown() does not
+--- wait for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM.
+--- After a time-out the drain continues.
 ---@param timeout? number seconds; default 30; 0: only begin
 function Node:drain(timeout)
   timeout = timeout or 30

@@ -79,13 +79,23 @@ end
 
 local function flags_of(how) return how.async and capi.MV_ASYNC or how.wait == false and capi.MV_FORGET or 0 end
 
+-- The result of a get: `given`, the caller's, or else `out` in the table's form.
+local function received(self, out, count, given, copies)
+  if given then
+    arrays.copy_back(copies)
+    return given
+  end
+  out.n, out.dtype = nil, nil
+  return self.is_flat and out or values.rows_of(out, count, self.cols)
+end
+
 local function read(self, how, whole, some)
   how = checked(how, KNOWN)
-  local ids = ids_of(how)
-  local count, copies = ids and data.count(ids) or self.rows, {}
-  local out
-  if how.out then
-    out = data.taken(how.out, needed(self, count), self, copies)
+  local ids, given = ids_of(how), how.out
+  local count, copies, out = ids and data.count(ids) or self.rows, nil, nil
+  if given then
+    copies = {}
+    out = data.taken(given, needed(self, count), self, copies)
   else
     out = {n = count * self.cols, dtype = self.dtype}
   end
@@ -96,16 +106,8 @@ local function read(self, how, whole, some)
   else
     request = whole(self.handle, out, options)
   end
-  local function result()
-    if how.out then
-      arrays.copy_back(copies)
-      return how.out
-    end
-    out.n, out.dtype = nil, nil
-    return self.is_flat and out or values.rows_of(out, count, self.cols)
-  end
-  if request then return Request.new(request, result, "read", self) end
-  return result()
+  if not request then return received(self, out, count, given, copies) end
+  return Request.new(request, function() return received(self, out, count, given, copies) end, "read", self)
 end
 
 --- The table's values, with all earlier adds of this worker. In sync mode all workers get the same bits; with a

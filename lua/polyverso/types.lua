@@ -99,6 +99,10 @@
 ---@field priority? integer order in which waiting requests are sent, higher ones first
 ---@field sparse_too? boolean pull(): also fills row-sparse tensors
 
+---@class polyverso.GrowOptions: polyverso.TimeoutOptions
+---@field ranks? integer the least number of ranks to wait for; 0: waits for nobody
+---@field name? string by which newcomers ask
+
 ---@class polyverso.TimeoutOptions
 ---@field timeout? number seconds
 

@@ -155,6 +155,11 @@ class Group(Handle):
         """Opens a group of the workers on this machine."""
         return cls(node, handle=capi.mv_group_open_host(_node_of(node)))
 
+    @classmethod
+    def join(cls, node: Any = 0, name: str = "", timeout: Optional[float] = None) -> Group:
+        """Joins the group of other workers when they call grow() with this name: for a new process that replaces a lost one."""
+        return cls(node, handle=capi.mv_group_join(_node_of(node), name, _options(timeout)))
+
     @property
     def handle(self) -> int:
         """The mv_group, for functions of polyverso.capi."""
@@ -171,7 +176,8 @@ class Group(Handle):
 
     @property
     def info(self) -> Dict[str, Any]:
-        """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations; if it is broken, the reason."""
+        """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, elder, generation, collective and
+        collective_why; tuning: how its all-reduces are chosen, as a text; if it is broken, the reason."""
         return capi.mv_group_describe(self._handle)
 
     @property
@@ -443,6 +449,14 @@ class Group(Handle):
     def shrink(self, timeout: Optional[float] = None) -> Group:
         """Opens a new group of the survivors after a rank was lost. All survivors call it."""
         return type(self)(self._node, handle=capi.mv_group_shrink(self._handle, _options(timeout)))
+
+    def grow(self, ranks: int = 0, name: str = "", timeout: Optional[float] = None) -> Optional[Group]:
+        """Opens a new group of the ranks that are not lost and of workers that call join() with this name, once it has
+        at least `ranks` ranks. All ranks call it. None if the group is not broken, has that many ranks, and no worker
+        joins: the group continues. The rank info["elder"] of the new group was a member before and has the state of
+        the training, which newcomers lack."""
+        grown = capi.mv_group_grow(self._handle, name, ranks, _options(timeout))
+        return type(self)(self._node, handle=grown) if grown else None
 
     def close(self) -> None:
         """Leaves the group. Ranks that wait for this one, now or later, get an error that names it."""

@@ -61,6 +61,7 @@ _NAMES = {
     "mv_group_describe": "group.info",
     "mv_group_open": "polyverso.Group",
     "mv_group_open_host": "Group.of_host",
+    "mv_group_join": "Group.join",
     "mv_init": "polyverso.init",
     "mv_init_args": "polyverso.init",
     "mv_init_text": "polyverso.init",

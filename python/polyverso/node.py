@@ -406,11 +406,12 @@ class Node(handles.Handle):
             self._forget()
 
     def drain(self, timeout: float = 30.0) -> None:
-        """Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait
-        for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM.
+        """Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown()
+        does not wait for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it
+        at SIGTERM.
 
-        timeout: in seconds; math.inf: no limit; 0: only begin. After a TimeoutError it goes on, and this server still
-        serves."""
+        timeout: in seconds; math.inf: no limit; 0: only begin. After a TimeoutError the drain continues, and this
+        server still serves."""
         capi.mv_cluster_drain(self._handle, milliseconds(timeout) if timeout else 0)
 
     def abort(self, reason: str = "") -> None:

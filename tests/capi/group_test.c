@@ -157,6 +157,12 @@ static void makes_the_others(struct member* self) {
   assert_int_equal(info.hosts, 1);
   assert_int_equal(info.operations, 3 * self->nodes + 3);
   assert_int_equal(info.broken, MV_OK);
+  if (strcmp(info.transport, "messages") == 0) assert_non_null(strstr(info.tuning, "by costs of messages: inproc="));
+  mv_group_info older = MV_GROUP_INFO_INIT; /* of a program that knows no tuning */
+  older.size = offsetof(mv_group_info, tuning);
+  memset(older.tuning, 'x', sizeof older.tuning);
+  expect_ok(mv_group_describe(group, &older));
+  assert_true(older.rank == info.rank && older.tuning[0] == 'x');
   expect_ok(mv_group_close(group));
 }
 static void reduce_broadcast_allgather_and_reduce_scatter(void** state) {
@@ -761,6 +767,83 @@ static void a_broken_group_of_survivors_is_shrunk_by_either_handle(void** state)
   run_nodes(2, transport, shrinks_what_broke);
 }
 
+static void expect_group(mv_group group, int64_t rank, int64_t elder, uint64_t generation) {
+  mv_group_info info = MV_GROUP_INFO_INIT;
+  expect_ok(mv_group_describe(group, &info));
+  assert_true(info.rank == rank && info.ranks == 3 && info.elder == elder && info.generation == generation && info.operations == 0);
+  float value = 1;
+  expect_ok(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == 3);
+}
+
+/** Worker 2 joins the group of the others. Then worker 0 leaves it, and joins again: now worker 1 is the elder. */
+static void grows(struct member* self) {
+  const int64_t first[2] = {0, 1};
+  mv_group group = 0, grown = 0;
+  mv_call_options soon = MV_CALL_OPTIONS_INIT;
+  soon.timeout_ms = 50;
+  if (self->index == 2) {
+    expect_error(mv_group_join(self->node, "nobody's", &soon, &group), MV_ETIMEOUT, "no group has grown by the name \"nobody's\"");
+    expect_ok(mv_barrier(self->node, NULL));
+    expect_ok(mv_group_join(self->node, "team", NULL, &group));
+  } else {
+    mv_group before = 0;
+    expect_ok(mv_group_open(self->node, first, 2, &before));
+    grown = 1;
+    expect_ok(mv_group_grow(before, "team", 2, NULL, &grown));
+    assert_true(grown == 0); /* nobody asks: it goes on */
+    soon.timeout_ms = 1000; /* the ranks have to meet before */
+    expect_error(mv_group_grow(before, "team", 3, &soon, &grown), MV_ETIMEOUT, "0 workers have asked to join it by the name \"team\"");
+    expect_ok(mv_barrier(self->node, NULL));
+    expect_ok(mv_group_grow(before, "team", 3, NULL, &group));
+    expect_error(mv_group_barrier(before, NULL), MV_EPEERLOST, "the group is broken");
+    expect_ok(mv_group_close(before));
+  }
+  expect_group(group, self->index, 0, 1);
+  expect_ok(mv_barrier(self->node, NULL));
+  if (self->index == 0) {
+    expect_ok(mv_group_close(group));
+    expect_ok(mv_group_join(self->node, "team", NULL, &grown));
+  } else {
+    expect_ok(mv_group_grow(group, "team", 3, NULL, &grown));
+    expect_ok(mv_group_close(group));
+  }
+  expect_group(grown, self->index, 1, 2);
+  expect_ok(mv_group_close(grown));
+}
+static void a_group_grows_by_workers_that_join(void** state) {
+  (void)state;
+  run_nodes(3, transport, grows);
+}
+
+static void grows_wrongly(struct member* self) {
+  char long_name[300] = "";
+  memset(long_name, 'x', sizeof(long_name) - 1);
+  mv_group group = open_all(self), grown = 0;
+  mv_request request = 0;
+  mv_call_options later = MV_CALL_OPTIONS_INIT;
+  later.flags = MV_ASYNC;
+  later.request = &request;
+  float value = 1;
+  expect_error(mv_group_grow(group, "team", 0, NULL, NULL), MV_EINVAL, "NULL");
+  expect_error(mv_group_grow(group, "team", 0, &later, &grown), MV_EINVAL, "blocks");
+  expect_error(mv_group_grow(group, "team", 3, NULL, &grown), MV_EINVAL, "the cluster has 2 workers");
+  expect_error(mv_group_grow(group, long_name, 0, NULL, &grown), MV_EINVAL, "at most 255");
+  expect_error(mv_group_grow(12345, "team", 0, NULL, &grown), MV_EHANDLE, "");
+  expect_error(mv_group_join(self->node, "team", NULL, NULL), MV_EINVAL, "NULL");
+  expect_error(mv_group_join(self->node, "team", &later, &grown), MV_EINVAL, "blocks");
+  expect_error(mv_group_join(self->node, long_name, NULL, &grown), MV_EINVAL, "at most 255");
+  const mv_status differs = self->index == 0 ? mv_group_grow(group, NULL, 0, NULL, &grown) : mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL);
+  expect_error(differs, MV_EDISAGREE, "calls grow");
+  expect_error(mv_group_grow(group, self->index == 0 ? "a" : "b", 0, NULL, &grown), MV_EDISAGREE, "different names");
+  expect_ok(mv_group_barrier(group, NULL));
+  expect_ok(mv_group_close(group));
+}
+static void ranks_that_grow_differently_are_told(void** state) {
+  (void)state;
+  run_nodes(2, transport, grows_wrongly);
+}
+
 static void shuts_down_with_handles(struct member* self) {
   static mv_group groups[kMostNodes];
   groups[self->index] = open_all(self);
@@ -986,6 +1069,8 @@ int main(int count, char** arguments) {
       cmocka_unit_test(a_leaving_rank_is_named_and_the_others_continue),
       cmocka_unit_test(a_group_is_shrunk_once),
       cmocka_unit_test(a_broken_group_of_survivors_is_shrunk_by_either_handle),
+      cmocka_unit_test(a_group_grows_by_workers_that_join),
+      cmocka_unit_test(ranks_that_grow_differently_are_told),
       cmocka_unit_test(a_rank_that_ends_without_closing_is_named_too),
       cmocka_unit_test(handles_of_an_ended_node_are_stale),
       cmocka_unit_test(a_time_out_names_the_missing_and_breaks_the_group),

@@ -264,16 +264,16 @@ static mv_status call_back(void* user, const char* key, mv_tensor merged, mv_ten
   (void)merged;
   if (strcmp(key, "5") == 0) return mv_tensor_fill(stored, 50);
   const mv_tensor out = full(kShape, 2, MV_F32, 0);
-  expect_error(pull_into(kv, 3, out, 0), MV_EREENTRANT, "under way");
+  expect_error(pull_into(kv, 3, out, 0), MV_EREENTRANT, "in progress");
   expect_stored(kv, 5, 1);
-  expect_error(push(kv, 5, 1), MV_EREENTRANT, "under way");
+  expect_error(push(kv, 5, 1), MV_EREENTRANT, "in progress");
   expect_ok(push_and_forget(kv, 5, 1));
-  expect_error(pull_into(kv, 5, out, 0), MV_EREENTRANT, "under way");
+  expect_error(pull_into(kv, 5, out, 0), MV_EREENTRANT, "in progress");
   expect_error(mv_poll(0, NULL, 0, &count, 0), MV_EREENTRANT, "callback");
-  expect_error(kv_barrier(kv, NULL), MV_EREENTRANT, "under way");
-  expect_error(kv_set_updater(kv, NULL, NULL), MV_EREENTRANT, "under way");
-  expect_error(kv_set_optimizer(kv, "sgd"), MV_EREENTRANT, "under way");
-  expect_error(kv_free(kv), MV_EREENTRANT, "under way");
+  expect_error(kv_barrier(kv, NULL), MV_EREENTRANT, "in progress");
+  expect_error(kv_set_updater(kv, NULL, NULL), MV_EREENTRANT, "in progress");
+  expect_error(kv_set_optimizer(kv, "sgd"), MV_EREENTRANT, "in progress");
+  expect_error(kv_free(kv), MV_EREENTRANT, "in progress");
   return mv_tensor_fill(stored, 30);
 }
 

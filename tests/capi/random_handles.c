@@ -549,6 +549,9 @@ static mv_status use_group(struct thread* t) {
     case 10:
       options->flags = 0;
       return put(t, GROUP, mv_group_shrink(group, options, &survivors), &survivors);
+    case 19:
+      options->flags = 0;
+      return put(t, GROUP, mv_group_grow(group, "random", 0, options, &survivors), &survivors);
     case 11: return mv_allreduce_drain(group, arrays, 2, &next, options);
     case 12: return mv_allreduce_zeros(group, options);
     default: return put(t, CUSTOM, mv_custom_begin(group, arrays, 2, 0, options, &custom), &custom);

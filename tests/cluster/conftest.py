@@ -19,9 +19,11 @@ COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_runs():
-    """The commands of this file's tests find only this file's runs, so that files may be run side by side."""
+    """The commands of this file's tests find only this file's runs, so that files may be run side by side. Their groups
+    have a cache of their own."""
     with tempfile.TemporaryDirectory(prefix="polyverso-runs-") as folder, pytest.MonkeyPatch.context() as environment:
         environment.setenv("XDG_RUNTIME_DIR", folder)
+        environment.setenv("XDG_CACHE_HOME", folder)
         yield
 
 

@@ -54,7 +54,7 @@ def check_form(report):
         assert (finding["verdict"] == "ok") == (finding["todo"] == ""), finding
     for peer in report["peers"]:
         has_form(peer, PEER)
-        assert peer["transport"] in ("none", "inproc", "shm", "tcp", "ucx") and peer["state"] in ("here", "finished", "lost")
+        assert peer["transport"] in ("none", "inproc", "shm", "tcp", "ucx", "mpi") and peer["state"] in ("here", "finished", "lost")
     assert report["well"] == all(finding["verdict"] != "problem" for finding in report["findings"])
 
 

@@ -91,7 +91,7 @@ def test_servers_end_one_after_another_and_nothing_is_lost(cluster, transport, r
             node.forget()
             serving(node)
     check(nodes)
-    assert sum(line.endswith("has handed its tables over and left") for line in nodes[0].lines) == 3, nodes[0].lines
+    assert sum(line.startswith("rank ") and line.endswith("has handed its tables over and left") for line in nodes[0].lines) == 3, nodes[0].lines
     servers[3].ends(seconds=10)
 
 
@@ -106,6 +106,24 @@ def test_a_new_process_takes_the_place_and_the_tables_in_turn(cluster):
         servers[victim] = job.server(victim, log_level="info")
         servers[victim].hear("serving as server")
         node.forget()
+        serving(node)
+    check([node])
+    for server in servers:
+        server.ends(seconds=10)
+
+
+def test_tables_go_back_to_a_server_that_was_replaced(cluster):
+    """They are spread over all servers again, while they are in use, in each turn."""
+    job = cluster(1, 3)
+    node, servers = job.python(0, WORKER, log_level="info"), [job.server(number) for number in range(3)]
+    node.hear("up")
+    for victim in (1, 2, 1):
+        serving(node)
+        servers[victim].kill(signal.SIGTERM)
+        ends_drained(servers[victim])
+        node.forget()
+        servers[victim] = job.server(victim)
+        assert f"server {victim} (rank {1 + victim}, " in node.hear("serves its tables again")
         serving(node)
     check([node])
     for server in servers:
@@ -223,20 +241,20 @@ def test_a_second_signal_ends_it_at_once(cluster, second):
     node.hear("up")
     servers[0].kill(signal.SIGSTOP)
     servers[1].kill(signal.SIGTERM)
-    servers[1].hear("this server is to end")
+    servers[1].hear("this server is draining")
     servers[1].kill(second)
     servers[1].ends(-second, seconds=5)
 
 
-def test_ctrl_c_and_no_grace_end_it_at_once(cluster):
-    job = cluster(1, 3)
+# Each in a cluster of its own: the worker fails with the loss of the first, and the last server would end with it.
+@pytest.mark.parametrize("number, grace", [(signal.SIGINT, 30), (signal.SIGTERM, 0)])
+def test_ctrl_c_and_no_grace_end_it_at_once(cluster, number, grace):
+    job = cluster(1, 2)
     node = job.python(0, WORKER)
-    servers = [job.server(0), job.server(1), job.start(3, [COMMAND, "server", "--grace", "0"])]
+    servers = [job.server(0), job.start(2, [COMMAND, "server", "--grace", str(grace)])]
     node.hear("up")
-    servers[1].kill(signal.SIGINT)
-    servers[1].ends(-signal.SIGINT, seconds=5)
-    servers[2].kill(signal.SIGTERM)
-    servers[2].ends(-signal.SIGTERM, seconds=5)
+    servers[1].kill(number)
+    servers[1].ends(-number, seconds=5)
 
 
 def test_signals_end_a_server_that_waits_for_the_others(cluster):

@@ -1,15 +1,19 @@
 """Encryption between real processes in several languages, as a network sees it, and its settings."""
 
+import http.client
 import json
 import os
 import re
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -63,7 +67,7 @@ class Capture:
         self._socket.settimeout(0.1)
         self._packets = []
         self._ending = False
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self):
@@ -179,6 +183,62 @@ def test_certificates_take_the_place_of_a_secret(network, tmp_path):
     assert 29 < (expires - time.time()) / 86_400 < 31
     assert all(pattern(value) not in seen for value in MARKS.values())
     assert all(cipher.startswith("TLS_") for cipher in ciphers(status))
+
+
+METRICS = """
+import json, sys
+import polyverso as pv
+node = pv.init()
+print(node.status()["members"][0]["metrics"], flush=True)
+sys.stdin.readline()
+node.shutdown()
+"""
+
+
+def fetch(url, files=None, cert=True):
+    """GET /metrics with the node's certificate, or without one."""
+    context = ssl.create_default_context(cafile=files["POLYVERSO_TLS_CA"]) if files else None
+    if cert:
+        context.load_cert_chain(files["POLYVERSO_TLS_CERT"], files["POLYVERSO_TLS_KEY"])
+    with urllib.request.urlopen(url + "/metrics", timeout=30, context=context) as answer:
+        return answer.read().decode()
+
+
+def expiry_of(url, files):
+    """When the certificate of this server expires."""
+    host, port = url.removeprefix("https://").split(":")
+    context = ssl.create_default_context(cafile=files["POLYVERSO_TLS_CA"])
+    context.load_cert_chain(files["POLYVERSO_TLS_CERT"], files["POLYVERSO_TLS_KEY"])
+    with socket.create_connection((host, int(port)), timeout=30) as connection, context.wrap_socket(connection, server_hostname=host) as encrypted:
+        return ssl.cert_time_to_seconds(encrypted.getpeercert()["notAfter"])
+
+
+def test_metrics_are_https_for_clients_with_a_certificate(tmp_path):
+    files, others = certificates(tmp_path / "a"), certificates(tmp_path / "b")
+    serving = subprocess.Popen([sys.executable, "-c", METRICS], env=environment(POLYVERSO_METRICS="0", **files), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        url = serving.stdout.readline().strip()
+        assert url.startswith("https://127.0.0.1:")
+        for _ in range(2):
+            assert "polyverso_build_info" in fetch(url, files)
+        refused = (urllib.error.URLError, ConnectionError, ssl.SSLError, http.client.HTTPException)
+        for what in (lambda: fetch(url, files, cert=False), lambda: fetch(url, {**others, "POLYVERSO_TLS_CA": files["POLYVERSO_TLS_CA"]}),
+                     lambda: fetch(url, others), lambda: fetch("http" + url[5:], cert=False)):
+            with pytest.raises(refused):
+                what()
+        # A new certificate is used by the next connection.
+        certificates(tmp_path / "a", days="3")
+        assert expiry_of(url, files) < time.time() + 4 * 86_400
+        output = tmp_path / "trace.json"
+        for variables, status in ((files, 0), ({}, 1)):
+            traced = subprocess.run([COMMAND, "trace", "--http", url, "-o", output], env=environment(**variables), capture_output=True, text=True)
+            assert traced.returncode == status, traced.stderr
+        assert "set POLYVERSO_TLS_CERT" in traced.stderr
+        assert json.loads(output.read_text())["traceEvents"]
+    finally:
+        serving.communicate("end\n", timeout=60)
+    assert serving.returncode == 0
 
 
 def doctor(*arguments, **variables):

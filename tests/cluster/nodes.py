@@ -19,7 +19,8 @@ import numpy as np
 import polyverso as pv
 
 def say(*words):
-    print(*words, flush=True)
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")  # in one piece: the log goes to the same pipe
+    sys.stdout.flush()
 
 def attempt(call, *arguments, **more):
     begun = time.monotonic()

@@ -270,6 +270,8 @@ void groups(const pv::Node& node) {
     EXPECT(throws<pv::Error>(MV_EINVAL, "no maximum today",
                              [&] { group.allreduce_custom(pv::Arrays{largest}, [](auto, auto) { throw std::runtime_error("no maximum today"); }); }));
   }
+  EXPECT(!group.grow(1, "team"));
+  EXPECT(throws<pv::Error>(MV_ETIMEOUT, "by the name \"nobody\"", [&] { pv::Group::join(node, "nobody", pv::Call{std::chrono::milliseconds(20)}); }));
   {
     const pv::Group fresh = group.size() > 1 ? group.shrink() : pv::Group::of_host(node);
     EXPECT(fresh.size() == node.num_workers());

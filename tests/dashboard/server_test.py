@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -146,6 +147,8 @@ def test_the_log_of_a_stopped_process_is_an_error(dashboard, cluster):
     page = dashboard(env=job.environment)
     newest(page, page.cookie())
     os.kill(stopped["pid"], signal.SIGSTOP)
+    while pathlib.Path(f"/proc/{stopped['pid']}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+        time.sleep(0.01)
     try:
         assert "has not answered within 1 s" in log(page, stopped["rank"])["error"]
     finally:

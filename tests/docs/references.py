@@ -11,6 +11,8 @@ link is the name of a source file, the link must lead to a file of that name.
 A row of docs/glossary.md has its terms in bold in the first column, and links in the last. Each term must be in the
 name or the text of one of these files.
 
+A file of the project that a comment in core/, capi/ or tools/ names must exist.
+
 Each document is in the contents of the site, in docs/site/conf.py, unless it belongs to the pages below docs/reference.
 
 No line of prose is longer than 100 characters, and the first paragraph of a document begins with what the document is:
@@ -26,6 +28,7 @@ DOCUMENTS = ("*.md", "docs/*.md", "data/*.md", "examples/*/*.md", "capi/**/*.md"
 CODE = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+OLD_ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z]+:")  # https:, doi:
 
 NAMING = ("README.md", "CONTRIBUTING.md", "docs/*.md", "capi/**/*.md", "perl/**/*.md", "python/**/*.md", "lua/**/*.md")
@@ -41,6 +44,9 @@ NOT_OURS = {
 }
 
 
+COMMENTED = ("core", "capi", "tools")  # sources whose comments may name only files that exist
+COMMENT = re.compile(r"//.*|^\s*/?\*.*")
+IN_COMMENT = re.compile(r"[\w/-]+\.(?:hpp|cpp|fbs|md|py|pml|sh)\b")
 WIDTH = 100  # of prose; CONTRIBUTING.md says so
 UNWRAPPED = re.compile(r"\||#|!?\[[^\]]*\]\S+$|\[[^\]]+\]: |<|    ")  # tables, headings, one long link, HTML, code
 PURPOSE = re.compile(r"This (?:page|folder|parcel|example) |Polyverso is ")
@@ -52,9 +58,11 @@ def without_code(text):
 
 
 def anchors(document):
-    """The anchors of a document's headings, as GitHub makes them."""
+    """The anchors of a document's headings, as GitHub makes them, and those of its earlier headings, `<a id="..."></a>`."""
     seen = {}
-    for heading in HEADING.findall(without_code(document.read_text(encoding="utf-8"))):
+    text = without_code(document.read_text(encoding="utf-8"))
+    yield from OLD_ANCHOR.findall(text)
+    for heading in HEADING.findall(text):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
         seen[anchor] = seen.get(anchor, -1) + 1
@@ -112,6 +120,21 @@ def lost_names(source, document):
             yield text.count("\n", 0, match.start()) + 1, f"the link {match[1]} leads to {match[2]}"
 
 
+def lost_files(source):
+    """The names of files in the comments of sources, as (file, line, complaint)."""
+    names = {file.name for file in files_of(source)}
+    paths = [f"/{file.relative_to(source).as_posix()}" for file in files_of(source)]
+    for file in files_of(source):
+        if file.relative_to(source).parts[0] not in COMMENTED or file.suffix not in (".hpp", ".cpp", ".h", ".fbs", ".cu"):
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            comment = COMMENT.search(line)
+            for name in IN_COMMENT.findall(comment[0]) if comment else ():
+                known = any(path.endswith(f"/{name}") for path in paths) if "/" in name else name in names
+                if not known:
+                    yield file, number, f"a comment names {name}, which does not exist"
+
+
 def lost_terms(glossary):
     for number, row in enumerate(glossary.read_text(encoding="utf-8").splitlines(), 1):
         columns = row.split(" | ")
@@ -162,6 +185,9 @@ def main():
         for line, complaint in complaints:
             print(f"{document.relative_to(source)}:{line}: {complaint}")
         bad += len(complaints)
+    for file, line, complaint in lost_files(source):
+        print(f"{file.relative_to(source)}:{line}: {complaint}")
+        bad += 1
     print(f"{len(documents)} documents, {bad} complaints")
     return 1 if bad or glossary not in documents else 0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the includes of the sources against the table in docs/design.md: which room may include which.
+"""Checks the includes of the sources against the table in docs/design.md: which room may include which. Also checks that
+each folder of core/ is in the table: as a room, or by its name in the row of its room.
 
     doors.py ROOT
 
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 # A row of the table in docs/design.md: | `room` | what it is | rooms that it may include |
-LINE = re.compile(r"^\| `([a-z/]+)` \| [^|]* \|([a-z/ ]*)\|$")
+LINE = re.compile(r"^\| `([a-z_/]+)` \| ([^|]*) \|([a-z_/ ]*)\|$")
 
 # Folders outside core/ that may include it: capi/src wraps it, the others use it through polyverso_testing.
 MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/schedules", "tests/capi/unit", "bench")
@@ -29,12 +30,16 @@ PUBLIC_HEADER = "polyverso/"
 
 
 DOORS = {}  # the table of docs/design.md: the rooms that each room may include, besides itself
+ABOUT = {}  # what the table says about each room
 
 
 def read_doors(root):
     text = (root / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = [match for match in map(LINE.match, text.splitlines()) if match]
     DOORS.clear()
-    DOORS.update((match[1], set(match[2].split())) for match in map(LINE.match, text.splitlines()) if match)
+    DOORS.update((row[1], set(row[3].split())) for row in rows)
+    ABOUT.clear()
+    ABOUT.update((row[1], row[2]) for row in rows)
     unknown = sorted({room for rooms in DOORS.values() for room in rooms} - DOORS.keys())
     if not DOORS or unknown:
         sys.exit(f"docs/design.md: {'the table of rooms is missing' if not DOORS else 'no such rooms: ' + ', '.join(unknown)}")
@@ -43,7 +48,7 @@ def read_doors(root):
 def room_of(path):
     """The room of a path relative to core/, or None."""
     folders = path.split("/")[:-1]
-    names = ("/".join(folders[:depth]) for depth in (2, 1) if len(folders) >= depth)
+    names = ("/".join(folders[:depth]) for depth in (3, 2, 1) if len(folders) >= depth)
     return next((name for name in names if name in DOORS), None)
 
 
@@ -86,6 +91,15 @@ def check_room(file, core):
             yield number, f"{room} may not include <{target}>: only {', '.join(MAY_DO_IO)} have I/O"
 
 
+def check_folders(core):
+    """Yields the folders with sources that the table does not name: as a room, or as `name/` in the row of their room."""
+    for folder in sorted({file.parent for file in core.rglob("*") if file.suffix in SOURCES and file.parent != core}):
+        path = str(folder.relative_to(core))
+        room = room_of(f"{path}/")
+        if room and room != path and f"{folder.name}/" not in re.findall(r"\w+/", ABOUT[room]):
+            yield folder, f"the row of {room} in docs/design.md does not name {folder.name}/"
+
+
 def check_outside(file, root, core):
     where = str(file.relative_to(root))
     if where.startswith(tuple(f"{folder}/" for folder in MAY_INCLUDE_CORE)):
@@ -105,6 +119,7 @@ def check(root):
     root = root.resolve()
     core = root / "core"
     read_doors(root)
+    yield from ((folder.relative_to(root), 1, rule) for folder, rule in check_folders(core))
     for folder in ("core", "capi", "swig", "perl", "python", "lua", "tools", "examples", "tests", "bench"):
         for file in sorted((root / folder).rglob("*")):
             if file.suffix not in SOURCES or not file.is_file():
@@ -118,7 +133,7 @@ def main():
     for file, number, rule in bad:
         print(f"{file}:{number}: {rule}")
     if bad:
-        print(f"{len(bad)} includes go through no door; docs/design.md has the table of rooms")
+        print(f"{len(bad)} places contradict the table of rooms in docs/design.md")
     return 1 if bad else 0
 
 

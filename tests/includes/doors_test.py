@@ -24,9 +24,12 @@ SAMPLE = {
     "core/engine/rpc/rpc.hpp": ('#include "engine/cluster/cluster.hpp"\n', "engine/rpc may not include engine/cluster"),
     "core/engine/gossip/gossip.cpp": ('#include "engine/collective/group.hpp"\n', "engine/gossip may not include engine/collective"),
     "core/transport/tcp/tcp.hpp": ('#include "transport/loop/loop.hpp"\n#include <uv.h>\n', None),
+    "core/transport/tls/openssl/deep.cpp": ('#include "transport/transport.hpp"\n', "transport/tls/openssl may not include transport"),
     "core/transport/tcp/clever.cpp": ('  #  include "engine/rpc/rpc.hpp"\n', "transport/tcp may not include engine/rpc"),
     "core/runtime/runtime.cpp": ('#include "engine/table/server/server.hpp"\n#include "transport/tcp/tcp.hpp"\n', None),
     "core/util/strings.hpp": ("", "lies in no room"),
+    "core/shard/keyed/index.hpp": ("", None),
+    "core/shard/forgotten/index.hpp": ("", None),
     "capi/src/table.cpp": ('#include "api/node/node.hpp"\n', None),
     "tools/main.cpp": ('#include "base/clock.hpp"\n', "outside core/"),
     "tests/capi/sneaky.cpp": ('#include "../../core/base/clock.hpp"\n', "outside core/"),
@@ -44,7 +47,7 @@ def main():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         found = {str(path): rule for path, line, rule in doors.check(Path(folder)) if line == 1}
-    wrong = 0
+    wrong = 0 if "does not name forgotten/" in found.pop("core/shard/forgotten", "") else 1
     for path, (_, expected) in SAMPLE.items():
         rule = found.pop(path, None)
         if (rule is None) != (expected is None) or expected and expected not in rule:

@@ -1,9 +1,10 @@
-/* The protocol by which the survivors of a group agree on the list of survivors: core/engine/collective/agreement.cpp.
+/* The protocol by which the survivors of a group agree on the list of survivors, and on a newcomer: core/engine/collective/agreement.cpp.
  *
  * Ranks crash at any moment, also between two messages that announce a decision. Every survivor eventually learns of every crash. It
  * either detects the crash itself, and then receives no earlier message of that rank, or another survivor tells it, and then it may.
  * Messages between two ranks keep their order. No rank mistakes a living rank for a lost one, because losses come from the cluster's
- * view. Checked: all survivors decide, and decide the same.
+ * view. The newcomer asks the ranks one by one, at any moment, or some of them never. Checked: all survivors decide, and decide the same; and
+ * whoever is told to continue with the newcomer has been asked by it.
  *
  * A rank handles one event (a message, a loss, its own call) in one step, as on the loop's thread. It can crash before each message of
  * that step.
@@ -13,6 +14,7 @@
  *   BUG_FORGETS_DECISIONS: ranks ignore decisions in messages
  *   BUG_REPORTS_ONCE: a rank reports to the first coordinator only
  *   BUG_HEARS_THE_GONE: a rank that has reported a lost rank to the next coordinator still accepts a decision of the lost rank
+ *   BUG_TAKES_UNKNOWN_NEWCOMERS: a coordinator takes a newcomer that has not asked all survivors
  *   NIGHTLY_FOUR_RANKS: -DRANKS=4 -DCRASHES=2
  */
 #ifndef RANKS
@@ -23,10 +25,13 @@
 #define ALL ((1 << RANKS) - 1)
 #define has(set, rank) (((set) >> (rank)) & 1)
 
-typedef Row { chan to[RANKS] = [4] of { byte, byte } };  /* Word: gone, decided (0: none is known) */
+#define NEWCOMER (1 << RANKS)  /* in a Word and in a decision */
+
+typedef Row { chan to[RANKS] = [5] of { byte, byte } };  /* Word: gone and newcomers, decided (0: none is known) */
 Row from[RANKS];
 bool crashed[RANKS];
 byte decided[RANKS];  /* Agreement::decided_; 0: nothing */
+byte wish[RANKS];     /* Agreement::wish_: NEWCOMER once it has asked this rank */
 byte crashes;
 
 /* Agreement::tell_() */
@@ -37,7 +42,7 @@ inline tell(to_) {
   :: true
   fi;
   if
-  :: !crashed[me] && !crashed[to_] -> assert(nfull(from[me].to[to_])); from[me].to[to_]!gone, decided[me]
+  :: !crashed[me] && !crashed[to_] -> assert(nfull(from[me].to[to_])); from[me].to[to_]!(gone | wish[me]), decided[me]
   :: else
   fi
 }
@@ -56,7 +61,10 @@ inline decide(ranks) {
   decided[me] = (ranks);
   i = 0;
   do
-  :: i < RANKS -> assert(crashed[me] || crashed[i] || decided[i] == 0 || decided[i] == decided[me]); i++
+  :: i < RANKS -> 
+    assert(crashed[me] || crashed[i] || decided[i] == 0 || decided[i] == decided[me]);
+    assert(crashed[i] || !has(decided[me], i) || !has(decided[me], RANKS) || wish[i]);
+    i++
   :: else -> break
   od;
   assert(crashed[me] || has(decided[me], me));
@@ -80,9 +88,9 @@ inline proceed() {
 #ifdef BUG_REPORTS_ONCE
       :: told == NOBODY ->
 #else
-      :: told != lead || told_gone != gone ->
+      :: told != lead || told_gone != (gone | wish[me]) ->
 #endif
-        told = lead; told_gone = gone; tell(lead)
+        told = lead; told_gone = gone | wish[me]; tell(lead)
       :: else
       fi
     :: else ->
@@ -94,7 +102,18 @@ inline proceed() {
 #ifdef BUG_DECIDES_BY_ITSELF
       decide(ALL & ~gone)
 #else
-      if :: (ALL & ~gone & ~reported & ~(1 << me)) == 0 -> decide(ALL & ~gone) :: else fi
+      if
+      :: (ALL & ~gone & ~reported & ~(1 << me)) == 0 ->
+        if
+#ifdef BUG_TAKES_UNKNOWN_NEWCOMERS
+        :: wish[me] -> decide((ALL & ~gone) | NEWCOMER)
+#else
+        :: wish[me] && (ALL & ~gone & ~wishes & ~(1 << me)) == 0 -> decide((ALL & ~gone) | NEWCOMER)  /* Agreement::joining() */
+#endif
+        :: else -> decide(ALL & ~gone)
+        fi
+      :: else
+      fi
 #endif
     fi;
     lead = 0
@@ -121,8 +140,9 @@ inline hear(q) {
   :: heard_of(q) && decided[me] == 0 && their_decided != 0 -> decide(their_decided)
 #endif
   :: else ->
-    gone = gone | their_gone;
+    gone = gone | (their_gone & ALL);
     reported = reported | (1 << q);
+    wishes = (wishes & ~(1 << q)) | (has(their_gone, RANKS) << q);
     proceed()
   fi;
   their_gone = 0; their_decided = 0
@@ -141,11 +161,12 @@ inline lose(q) {
 #define can_lose(q) (!crashed[me] && crashed[q] && !has(lost, q))
 
 proctype Rank(byte me) {
-  byte gone, lost, reported, asked, told = NOBODY, told_gone, i, lead, their_gone, their_decided;
+  byte gone, lost, reported, wishes, asked, told = NOBODY, told_gone, i, lead, their_gone, their_decided;
   bool begun;
 end:
   do
   :: atomic { !begun && !crashed[me] -> begun = true; proceed() }  /* Agreement::begin() */
+  :: atomic { !wish[me] && !crashed[me] && decided[me] == 0 -> wish[me] = NEWCOMER; proceed() }  /* Agreement::change() */
   :: atomic { crashes < CRASHES && !crashed[me] -> crashed[me] = true; crashes++ }
   :: atomic { can_hear(0) -> hear(0) }
   :: atomic { can_hear(1) -> hear(1) }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# artefact: libpolyverso0_*.deb libpolyverso-dev_*.deb polyverso-tools_*.deb libpolyverso-ucx_*.deb python3-polyverso_*.deb libpolyverso-perl_*.deb lua-polyverso_*.deb
+# artefact: libpolyverso0_*.deb libpolyverso-dev_*.deb polyverso-tools_*.deb libpolyverso-ucx_*.deb libpolyverso-mpi-openmpi_*.deb libpolyverso-mpi-mpich_*.deb python3-polyverso_*.deb libpolyverso-perl_*.deb lua-polyverso_*.deb
 # Checks the Debian packages by lintian, installs them by apt in a minimal Debian made for it, and runs there, without a source tree's build:
 # the programs of README.md, the demo, C and C++ programs by pkg-config and find_package, and the tests of each language.
 #   deb.sh [--keep]     --keep: keep the scratch folder. Takes root
@@ -28,7 +28,7 @@ cp "${debs[@]}" "$home"
 # What the tests and examples need of the source tree; no library, no module.
 mkdir -p "$home/source/python" "$home/source/perl" "$home/source/lua" "$home/source/tests"
 cp -r "$repository"/{README.md,docs,examples,data} "$home/source"
-cp -r "$repository/tests/docs" "$repository/tests/install" "$home/source/tests"
+cp -r "$repository/tests/docs" "$repository/tests/install" "$repository/tests/ports.py" "$home/source/tests"
 cp -r "$repository/python/tests" "$home/source/python"
 cp -r "$repository/perl/t" "$home/source/perl"
 cp -r "$repository/lua/spec" "$home/source/lua"
@@ -59,6 +59,12 @@ with polyverso.init() as node: assert node.size == 2"'
 check "two processes by UCX" inside 'cd /tmp && polyverso run -n 2 --set transport=ucx -- python3 -c "
 import polyverso
 with polyverso.init() as node: assert [peer[\"transport\"] for peer in node.doctor()[\"peers\"]] == [\"ucx\"]"'
+
+for mpiexec in "openmpi-bin mpirun.openmpi --allow-run-as-root --oversubscribe" "mpich mpiexec.mpich"; do
+  check "two processes by ${mpiexec%% *}" inside "$apt install ${mpiexec%% *} && cd /tmp && POLYVERSO_TRANSPORT=mpi ${mpiexec#* } -n 2 python3 -c '
+import polyverso
+with polyverso.init() as node: assert [peer[\"transport\"] for peer in node.doctor()[\"peers\"]] == [\"mpi\"]'"
+done
 
 needed="gcc g++ libc6-dev cmake ninja-build pkg-config python3-matplotlib python3-pytest python3-yaml lua-busted"
 check "what programs and tests need" inside "$apt install $needed"

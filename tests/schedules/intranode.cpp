@@ -28,8 +28,11 @@ class Ranks {
         ending_(random_below(memory_.size())),
         rounds_(1 + random_below(4)) {
     const base::Nanos look = one_in(2) ? 0us : one_in(2) ? 1us : 10us;
+    intranode::Tuning tuning;  // a trial, or any algorithm
+    if (const uint64_t algorithm = random_below(2 * intranode::kAlgorithms); algorithm < intranode::kAlgorithms)
+      tuning.named = static_cast<uint8_t>(algorithm);
     for (size_t rank = 0; rank < size(); ++rank)
-      seats_.push_back(std::make_unique<RankContext>(rank, memory_, test::rank_names(size()), look));
+      seats_.push_back(std::make_unique<RankContext>(rank, memory_, test::rank_names(size()), look, tuning));
     constexpr uint64_t kCounts[] = {1, 1, 100, 2049, 20'000, 100'000};
     for (uint64_t round = 0; round < rounds_; ++round) counts_.push_back(kCounts[random_below(std::size(kCounts))]);
   }

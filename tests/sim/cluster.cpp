@@ -49,8 +49,9 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.nodes = static_cast<uint32_t>(plan_.nodes.size());
   node->self.sync = plan_.sync;
   node->self.replicas = plan_.replicas;
-  node->self.is_master = place == 0;
+  node->self.is_master = place == 0 && !again;
   node->self.master = "sim:0";
+  for (size_t other = 1; again && plan_.replicas > 0 && other < plan_.nodes.size(); ++other) node->self.master += fmt::format(",sim:{}", other);
   node->again = again;
   node->self.address = again ? fmt::format("sim:{}.{}", place, nodes_.size()) : fmt::format("sim:{}", place);
   node->self.host = "sim";
@@ -162,7 +163,7 @@ void SimCluster::left(Peer self, bool clean) {
 
 /// Servers, and the master, stay until the last worker has finished.
 void SimCluster::serve_on(Node& node) {
-  if ((node.self.role & MV_ROLE_SERVER) == 0 && !node.self.is_master) return end(node);
+  if ((node.self.role & MV_ROLE_SERVER) == 0 && !node.member->cluster().is_master()) return end(node);
   node.finished = true;
   touch(node);
 }
@@ -217,6 +218,14 @@ void SimCluster::schedule_faults(bool early) {
 }
 
 void SimCluster::inject(const FaultPlan& fault) {
+  if (fault.of_master) {
+    const Node* const master = this->master();
+    if (master == nullptr) return;
+    FaultPlan of_it = fault;
+    of_it.of_master = false;
+    of_it.side.front() = master->place;
+    return inject(of_it);
+  }
   if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly || fault.fault == Fault::kAbort) return kill(fault.side.front(), fault);
   if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
   if (fault.fault == Fault::kDrain) return drain(fault);
@@ -281,13 +290,36 @@ bool SimCluster::is_replaceable(const Node& node) const {
     if (other.get() != &node && other->member != nullptr && !other->member->drain().waits_for().empty()) return false;
     return other->ready && (!other->ending || other->drained) && (!other->killed || other->script == nullptr);
   };
-  return plan_.replicas > 0 && !node.self.is_master && std::all_of(nodes_.begin(), nodes_.end(), runs) && has_copies(node);
+  if (plan_.replicas == 0 || !std::all_of(nodes_.begin(), nodes_.end(), runs)) return false;
+  const Node* const master = this->master();
+  return master != nullptr && leaves_quorum(node, *master) && has_copies(node);
+}
+
+/// The newest master that lives.
+const SimCluster::Node* SimCluster::master() const {
+  const Node* newest = nullptr;
+  for (const auto& node : nodes_) {
+    if (node->member == nullptr || node->killed || node->dropped || !node->ready) continue;
+    const cluster::Cluster& cluster = node->member->cluster();
+    if (!cluster.is_master() || !cluster.why_cut_off().ok()) continue;
+    if (newest == nullptr || newest->member->cluster().view().epoch < cluster.view().epoch) newest = node.get();
+  }
+  return newest;
+}
+
+/// Whether the others can decide that this one is lost, by the newest decided view.
+bool SimCluster::leaves_quorum(const Node& node, const Node& master) const {
+  const cluster::View& view = master.member->cluster().view();
+  std::set<Peer> voters;
+  for (const auto& other : nodes_)
+    if (other.get() != &node && other->member != nullptr && !other->killed && !other->dropped && !other->drained) voters.insert(other->self.peer);
+  return cluster::QuorumKeeper::is_quorum(view, voters);
 }
 
 /// Whether another process that lives serves or keeps an equal copy of each part of this one, as far as the master knows.
 bool SimCluster::has_copies(const Node& node) const {
-  const auto& master = nodes_.front();
-  if (master->member == nullptr) return false;
+  const Node* const master = this->master();
+  if (master == nullptr) return false;
   const cluster::View& view = master->member->cluster().view();
   const auto lives = [&](Peer peer) {
     return peer != node.self.peer && std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& other) {
@@ -301,20 +333,24 @@ bool SimCluster::has_copies(const Node& node) const {
 
 /// Whether the master knows of the loss of this one, if it is a server that is lost.
 bool SimCluster::is_noticed(const Node& node) const {
-  const auto& master = nodes_.front();
-  if ((node.self.role & MV_ROLE_SERVER) == 0 || (!node.killed && !node.dropped) || master->member == nullptr) return true;
+  const Node* const master = this->master();
+  if ((node.self.role & MV_ROLE_SERVER) == 0 || (!node.killed && !node.dropped) || master == nullptr) return true;
   const cluster::Member* const member = master->member->cluster().view().find(node.self.peer);
   return member == nullptr || member->is_out;
 }
 
 void SimCluster::gone(const Node& node) {
-  const bool is_server = (node.self.role & MV_ROLE_SERVER) != 0, replaced = is_server && is_replaceable(node);
+  // With its master, a cluster without a quorum loses those who could name stand-ins.
+  const bool is_server = (node.self.role & MV_ROLE_SERVER) != 0 || is_present_master(node), replaced = is_server && is_replaceable(node);
   if (replaced && node.script == nullptr) {
     replaced_server_ = true;
     unnoticed_.insert(node.rank);
     return;
   }
   servers_may_fail_ = servers_may_fail_ || (is_server && !replaced);
+  // Without a majority, nobody decides any more, and the master ends.
+  const Node* const master = this->master();
+  if (plan_.replicas > 0 && (master == nullptr || !leaves_quorum(node, *master))) anyone_gone_ = true;
   if (servers_may_fail_) gone_.merge(unnoticed_);  // with the parts of this one, theirs may be lost
   replaced_server_ = replaced_server_ || replaced;
   changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_consistency(shard::Consistency::kSync);
@@ -330,13 +366,15 @@ void SimCluster::lose_life(size_t life) {
   for (const auto& ledger : ledgers_) ledger->lost(life);
 }
 
+bool SimCluster::is_present_master(const Node& node) const { return node.member != nullptr && node.member->cluster().is_master(); }
+
 void SimCluster::kill(size_t place, const FaultPlan& fault) {
   const auto alive =
       std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
   if (node.killed || node.drained || (node.member == nullptr && !starts_later)) return;
-  const bool part_lives = (node.self.role & MV_ROLE_SERVER) == 0 || is_replaceable(node);
+  const bool part_lives = ((node.self.role & MV_ROLE_SERVER) == 0 && !is_present_master(node)) || is_replaceable(node);
   const bool server_returns = fault.restart != base::kNever && node.script == nullptr && is_replaceable(node) && !cluster_dissolves();
   node.killed = true;
   gone(node);

@@ -85,6 +85,9 @@ class SimCluster final : private Surroundings {
   bool is_replaceable(const Node& node) const;
   bool has_copies(const Node& node) const;
   bool is_noticed(const Node& node) const;
+  const Node* master() const;
+  bool is_present_master(const Node& node) const;
+  bool leaves_quorum(const Node& node, const Node& master) const;
   void lose_life(size_t life);
   bool all_ended() const;
   bool cluster_dissolves() const;

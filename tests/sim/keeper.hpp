@@ -49,10 +49,10 @@ class Keeper {
 
   /// Runs work later, not before the node runs, and not if it has ended by then.
   void later(Kept& node, Nanos span, std::function<void()> work) {
-    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
-      if (node.member == nullptr) return;
-      network_.when_running(node.self.peer, [&node, work = std::move(work)] {
-        if (node.member != nullptr) work();
+    timeline_.after(span, [this, &node, peer = node.self.peer, work = std::move(work)]() mutable {
+      if (node.member == nullptr || node.self.peer != peer) return;  // it has started again since
+      network_.when_running(peer, [&node, peer, work = std::move(work)] {
+        if (node.member != nullptr && node.self.peer == peer) work();
       });
     });
   }

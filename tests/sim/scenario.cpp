@@ -213,6 +213,27 @@ void choose_faults_with_replicas(Scenario& plan, Random& random) {
   for (int64_t after = 50; random.chance(0.5) && after < 1000; after += 250) add_end_of_server(plan, random, after);
 }
 
+/// The present master ends, perhaps the one after it, too.
+void add_end_of_master(Scenario& plan, Random& random, int64_t after) {
+  FaultPlan fault;
+  fault.of_master = true;
+  const size_t kind = random.pick({6, 2, 1.5, 1.5});
+  fault.fault = std::vector{Fault::kKill, Fault::kKillQuietly, Fault::kAbort, Fault::kLongPause}[kind];
+  fault.when = kMillisecond * (after + random.between(0, random.chance(0.5) ? 100 : 600));
+  if (kind == 3) fault.span = kMillisecond * random.between(8'000, 20'000);
+  fault.side.push_back(0);
+  plan.faults.push_back(fault);
+}
+
+void choose_faults_with_masters(Scenario& plan, Random& random) {
+  if (random.chance(0.4)) add_partitions(plan, random);
+  if (random.chance(0.2)) add_kill(plan, random, true);
+  if (random.chance(0.3)) add_end_of_server(plan, random, 0);
+  add_end_of_master(plan, random, 0);
+  for (int64_t after = 200; random.chance(0.4) && after < 1200; after += 300)
+    random.chance(0.6) ? add_end_of_master(plan, random, after) : add_end_of_server(plan, random, after);
+}
+
 /// Servers that are to end, one after another or at once; now and then a process is killed meanwhile.
 void add_drains(Scenario& plan, Random& random) {
   std::vector<size_t> candidates;
@@ -244,6 +265,14 @@ void choose_servers(Scenario& plan, Random& random) {
   for (size_t node = 0; plan.servers() < 2; ++node)
     if (!is_server(node)) plan.nodes[node].role |= MV_ROLE_SERVER;
   if (plan.workers() == 0) plan.nodes[0].role = MV_ROLE_ALL;
+}
+
+/// Enough processes that the loss of the master is survived: three servers, or two and a worker.
+void choose_voters(Scenario& plan, Random& random) {
+  while (plan.nodes.size() < 3) plan.nodes.emplace_back();
+  for (size_t node = 1; plan.servers() < 2 || (plan.servers() < 3 && plan.servers() == plan.nodes.size()); ++node)
+    plan.nodes[node % plan.nodes.size()].role |= MV_ROLE_SERVER;
+  if (plan.workers() == 0) plan.nodes[random.below(plan.nodes.size())].role = MV_ROLE_ALL;
 }
 
 /// One process that is only a server, and is not the master.
@@ -297,7 +326,7 @@ bool Scenario::has_drains() const {
   return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault == Fault::kDrain; });
 }
 
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains) {
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters) {
   Random random(seed);
   Scenario plan;
   plan.seed = seed;
@@ -307,10 +336,11 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   choose_roles(plan, random);
   if (replicas > 0 || drains) choose_servers(plan, random);
   if (drains) choose_leaver(plan, random);
+  if (masters) choose_voters(plan, random);
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
+  masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
@@ -345,7 +375,7 @@ std::string Scenario::describe() const {
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
                                              "long pause", "kill",  "quiet kill", "abort", "drain"};
-    text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
+    text += fmt::format("; {} of{}", kNames[static_cast<size_t>(fault.fault)], fault.of_master ? " the master, not" : "");
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);
     text += fmt::format(" at {:.1f} ms", static_cast<double>(fault.when.count()) / 1e6);

@@ -50,6 +50,7 @@ struct FaultPlan {
   std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops, is killed or aborts
   size_t other = SIZE_MAX;   ///< only from this one
   Nanos span{0};
+  bool of_master = false;        ///< of the present master, whoever that is, instead of `side`
   Nanos restart = base::kNever;  ///< a killed worker, or a drained server, restarts after this time
 };
 
@@ -89,7 +90,8 @@ struct Scenario {
 /// @param nodes their number, or 0: 2 to 9
 /// @param replicas with 1, some server other than the master's is killed, or stops for longer than the others' patience
 /// @param drains servers other than the master's are to end, and hand their parts over
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false);
+/// @param masters with replicas, the master is among those that end
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false);
 
 /// For half of the seeds: gives the tables their own consistency, kinds and updaters, and the workers scripts that use them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);

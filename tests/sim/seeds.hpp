@@ -12,7 +12,8 @@ namespace mv::sim {
 struct SeedRun {
   uint64_t seed = 0;
   size_t nodes = 0;  ///< 0: the seed decides; what is meant is the simulator's business
-  size_t replicas = 0;  ///< of each server's tables (sim_test, sim_checkpoints)
+  size_t replicas = 0;  ///< of each server's tables (sim_test, sim_checkpoints, sim_rounds)
+  bool masters = false;  ///< with replicas, the master is lost (sim_test)
   bool drains = false;  ///< servers end, and hand their tables over (sim_test)
   bool verbose = false;
   bool twice = false;  ///< compare everything that happens with a second run, where a simulator can

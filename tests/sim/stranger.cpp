@@ -96,6 +96,9 @@ void Stranger::on_message(Peer from, const wire::Message& message, std::span<con
       // A Join that comes again after its answer was acknowledged is confirmed.
       if (message.status() != MV_OK || message.seq() == 1) return;
       break;
+    case Body::View:  // who the master is
+      if (const auto* view = message.body_as_View(); view->members() == nullptr || view->members()->size() <= 1) return;
+      break;
     default:
       break;
   }

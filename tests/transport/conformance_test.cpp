@@ -1,5 +1,5 @@
 // The promises of every transport (base/link.hpp, transport/transport.hpp). The argument names the transport: tcp, tls, shm, inproc,
-// ucx or faulty.
+// ucx, mpi or faulty.
 
 #include <cstring>
 #include <map>
@@ -305,7 +305,7 @@ void sending_to_a_stranger_is_harmless(void**) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}, {"tls", Kind::kTls}, {"ucx", Kind::kUcx}};
+  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}, {"tls", Kind::kTls}, {"ucx", Kind::kUcx}, {"mpi", Kind::kMpi}};
   const auto kind = kKinds.find(argc == 2 ? argv[1] : "");
   if (kind == kKinds.end()) return 2;
   transport_kind = kind->second;

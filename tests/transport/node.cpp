@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "transport/fabric/fabric_transport.hpp"
+#include "transport/fabric/job_transport.hpp"
+#include "transport/fabric/mpi.hpp"
 #include "transport/faulty/faulty.hpp"
 #include "wire/frame.hpp"
 
@@ -26,19 +28,29 @@ std::unique_ptr<transport::Transport> make_ucx(transport::Loop& loop, const tran
   return made;
 }
 
+std::unique_ptr<transport::Transport> make_mpi(transport::Loop& loop, const transport::TcpOptions& options) {
+  const auto plugin = transport::mpi_plugin();
+  auto fabric = plugin.ok() ? transport::Fabric::open(plugin.value().plugin, /*loopback_only=*/false, kPatience) : plugin.status();
+  if (!fabric.ok()) {
+    std::fprintf(stderr, "%s\n", fabric.status().text().c_str());
+    std::exit(1);
+  }
+  transport::JobOptions of_job;
+  static_cast<transport::HelloOptions&>(of_job) = options;
+  auto made = std::make_unique<transport::JobTransport>(loop, std::move(of_job), std::move(fabric).value());
+  if (!made->ok()) std::abort();
+  return made;
+}
+
 std::unique_ptr<transport::Transport> make_transport(Kind kind, transport::Loop& loop, const transport::TcpOptions& options) {
   if (kind == Kind::kInproc) return std::make_unique<transport::InprocTransport>(loop, options.self);
   if (kind == Kind::kShm) {
     transport::ShmOptions shm;
-    shm.self = options.self;
-    shm.secret = options.secret;
-    shm.hello_timeout = options.hello_timeout;
-    shm.max_strangers = options.max_strangers;
-    shm.version_min = options.version_min;
-    shm.version_max = options.version_max;
+    static_cast<transport::HelloOptions&>(shm) = options;
     return std::make_unique<transport::ShmTransport>(loop, std::move(shm));
   }
   if (kind == Kind::kUcx) return make_ucx(loop, options);
+  if (kind == Kind::kMpi) return make_mpi(loop, options);
   transport::TcpOptions of_tcp = options;
   if (kind == Kind::kTls && of_tcp.tls.mode == transport::TlsMode::kAuto) of_tcp.tls.mode = transport::TlsMode::kPsk;
   auto tcp = std::make_unique<transport::TcpTransport>(loop, of_tcp);
@@ -89,6 +101,7 @@ Node::~Node() {
 std::string Node::listen() {
   std::string address = "127.0.0.1:0";
   if (kind_ == Kind::kInproc) address = "inproc:" + std::to_string(self_);
+  if (kind_ == Kind::kMpi) address = "mpi";
   if (kind_ == Kind::kShm) address = "shm:test-" + std::to_string(getpid()) + "-" + std::to_string(self_);
   const auto bound = listen(address);
   return bound.ok() ? bound.value() : bound.status().text();

@@ -20,7 +20,7 @@ using base::Nanos;
 using base::Peer;
 using namespace std::chrono_literals;
 
-enum class Kind { kTcp, kInproc, kFaulty, kShm, kTls, kUcx };  // kTls: TCP, encrypted
+enum class Kind { kTcp, kInproc, kFaulty, kShm, kTls, kUcx, kMpi };  // kTls: TCP, encrypted
 
 /// Longer than any successful operation takes, also under sanitizers on a busy machine.
 inline constexpr Nanos kPatience = 20s;

@@ -1,5 +1,6 @@
 // transport/tcp: which peers are accepted, which are not, and that neither disturbs other connections.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -521,6 +522,66 @@ void a_frame_before_the_hello_is_never_parsed(void**) {
   assert_still_welcoming(node, address);
 }
 
+/// Listens, and stops in the middle of the hello with the first that connects.
+class HalfListener {
+ public:
+  explicit HalfListener(Peer self) : self_(self), socket_(std::move(transport::listen_on(transport::resolve({"127.0.0.1", "0"}, true, true).value()[0])).value()) {}
+
+  std::string address() const { return transport::to_text(transport::host_port(transport::local_endpoint(socket_.get()))); }
+  /// Returns when the dialer has got this side's Hello, and has gone on.
+  void meet() {
+    pollfd waiting{socket_.get(), POLLIN, 0};
+    assert_int_equal(poll(&waiting, 1, 20'000), 1);
+    met_ = transport::Fd(accept(socket_.get(), nullptr, nullptr));
+    assert_int_equal(fcntl(met_.get(), F_SETFL, 0), 0);
+    wire::Introduction introduction;
+    introduction.incarnation = self_;
+    introduction.has_secret = true;
+    wire::Handshake handshake(wire::Handshake::Side::kListener, introduction, {});
+    std::array<std::byte, 256> bytes;
+    while (handshake.output().empty()) {
+      const ssize_t got = recv(met_.get(), bytes.data(), std::min(bytes.size(), handshake.wants()), 0);
+      assert_true(got > 0);
+      handshake.feed(std::span(bytes).first(static_cast<size_t>(got)));
+    }
+    const auto size = static_cast<ssize_t>(handshake.output().size());
+    assert_int_equal(send(met_.get(), handshake.output().data(), handshake.output().size(), MSG_NOSIGNAL), size);
+    assert_true(recv(met_.get(), bytes.data(), 1, 0) == 1);
+  }
+
+ private:
+  const Peer self_;
+  transport::Fd socket_, met_;
+};
+
+/// The peers' own dials wait for the end of the node's dials to them, and all of these end at the same tick.
+void connections_that_wait_for_a_slow_dial_outlive_it(void**) {
+  constexpr Peer kFirst = 100, kPeers = 8;
+  transport::TcpOptions options = options_of(1, "secret");
+  options.hello_timeout = 400ms;
+  options.retry = 600ms;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  std::deque<HalfListener> slow;
+  for (Peer peer = kFirst; peer < kFirst + kPeers; ++peer) node.dial(slow.emplace_back(peer).address());
+  for (HalfListener& listener : slow) listener.meet();
+  std::deque<Stranger> peers;
+  std::deque<std::thread> hellos;
+  std::array<std::atomic<bool>, kPeers> connected{};
+  for (Peer i = 0; i < kPeers; ++i) {
+    Stranger& peer = peers.emplace_back(address);
+    hellos.emplace_back([&, i] { connected.at(i) = peer.introduce(kFirst + i, "secret"); });
+  }
+  for (std::thread& hello : hellos) hello.join();
+  for (Peer i = 0; i < kPeers; ++i) {
+    if (!connected.at(i)) continue;  // it was late itself
+    assert_true(node.wait([&](const Record& record) { return record.connections_of(kFirst + i) == 1; }));
+    node.send(kFirst + i, 1, 10);
+    assert_int_equal(peers.at(i).read(16).size(), 16);
+  }
+  assert_true(node.stop());
+}
+
 }  // namespace
 
 int main() {
@@ -546,6 +607,7 @@ int main() {
       cmocka_unit_test(another_user_gets_no_token),
       cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
       cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
+      cmocka_unit_test(connections_that_wait_for_a_slow_dial_outlive_it),
       cmocka_unit_test(only_the_newest_lives_are_fenced),
       cmocka_unit_test(an_observer_is_announced_as_one_and_its_end_once),
       cmocka_unit_test(an_observer_that_does_not_read_gets_no_more),

@@ -253,10 +253,11 @@ void garbage_before_the_handshake_is_refused(void**) {
 /// An ordinary program with OpenSSL, which has the same key.
 class Program {
  public:
-  explicit Program(bool dials, int newest = TLS1_3_VERSION, const transport::TlsFiles* files = nullptr)
+  explicit Program(bool dials, int newest = TLS1_3_VERSION, const transport::TlsFiles* files = nullptr,
+                   const char* ciphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256")
       : context_(SSL_CTX_new(TLS_method())) {
     SSL_CTX_set_max_proto_version(context_, newest);
-    SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256");
+    SSL_CTX_set_ciphersuites(context_, ciphers);
     SSL_CTX_set_psk_use_session_callback(
         context_, [](SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* bytes, SSL_SESSION** session) {
           *name = reinterpret_cast<const unsigned char*>("polyverso");
@@ -339,6 +340,23 @@ void openssl_understands_it_in_both_roles(void**) {
     talk(program, *stream);
     assert_int_equal(stream->state(), State::kOpen);
     exchange(program, *stream, 1);  // as the dialer, it has seen the program's tickets by then
+  }
+}
+
+void openssl_may_choose_the_other_cipher(void**) {
+  for (const bool dials : {true, false}) {
+    Program program(!dials, TLS1_3_VERSION, nullptr, "TLS_CHACHA20_POLY1305_SHA256");
+    const auto stream = psk(dials);
+    talk(program, *stream);
+    assert_int_equal(stream->state(), State::kOpen);
+    assert_string_equal(stream->cipher(), "TLS_CHACHA20_POLY1305_SHA256");
+    exchange(program, *stream, 3);
+    program.write(random_bytes(100, 4));
+    Bytes forged = program.output();
+    forged[forged.size() - 20] ^= std::byte{1};  // before the tag
+    give(*stream, forged);
+    assert_int_equal(read_all(*stream).size(), 0);
+    assert_int_equal(stream->state(), State::kFailed);
   }
 }
 
@@ -537,6 +555,7 @@ int main() {
       cmocka_unit_test(a_truncated_stream_delivers_whole_records_only),
       cmocka_unit_test(garbage_before_the_handshake_is_refused),
       cmocka_unit_test(openssl_understands_it_in_both_roles),
+      cmocka_unit_test(openssl_may_choose_the_other_cipher),
       cmocka_unit_test(openssl_may_change_its_key_and_ask_for_ours),
       cmocka_unit_test(openssl_may_pad_its_records),
       cmocka_unit_test(openssl_may_end_the_stream),

@@ -48,7 +48,7 @@ void refuse(const char* line, const char* part) {
 }
 
 void errors_name_the_wrong_value(void**) {
-  refuse("udp=1,1", "unknown cost \"udp\"; known: inproc, shm, tcp, ucx, reduce");
+  refuse("udp=1,1", "unknown cost \"udp\"; known: inproc, shm, tcp, ucx, mpi, reduce");
   refuse("=1,1", "unknown cost \"\"");
   refuse("shm", "shm has no value; write shm=ALPHA,BETA");
   refuse("reduce", "write reduce=GAMMA");

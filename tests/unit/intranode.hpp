@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,9 +37,9 @@ inline std::vector<Memory> make_regions(size_t ranks) {
 /// A group in one process: the contexts of all ranks, which map each other's tensors like processes do.
 class Ring {
  public:
-  explicit Ring(size_t ranks) : memory(make_regions(ranks)) {
+  explicit Ring(size_t ranks, const intranode::Tuning& tuning = {}) : memory(make_regions(ranks)) {
     for (size_t rank = 0; rank < ranks; ++rank)
-      contexts.push_back(std::make_unique<RankContext>(rank, memory, rank_names(ranks)));
+      contexts.push_back(std::make_unique<RankContext>(rank, memory, rank_names(ranks), std::chrono::microseconds(50), tuning));
   }
   size_t size() const { return contexts.size(); }
 
@@ -58,5 +59,38 @@ inline base::Status carry_out(RankContext& context, const Operation& operation, 
   if (status.ok()) status = context.finish(deadline);
   return status;
 }
+
+/// Numbers whose sums are exact in every order, so that an error is never rounding.
+inline float value_of(size_t rank, size_t i) { return static_cast<float>((rank + 1) * 3 + i % 61); }
+
+inline float sum_of(size_t ranks, size_t i) {
+  float sum = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
+  return sum;
+}
+
+/// Floats in memory that can be shared, or in private memory.
+class Floats {
+ public:
+  Floats(size_t count, bool is_shown) : count_(count) {
+    if (is_shown) {
+      memory_ = base::SharedMemory::make("polyverso-test", count * sizeof(float) + 64).value();
+      base::SharedMemory::enlist(memory_);
+    } else {
+      own_.resize(count * sizeof(float) + 64);
+    }
+  }
+  std::byte* bytes() { return (memory_ != nullptr ? memory_->data() : own_.data()) + 4; }
+  float* data() { return reinterpret_cast<float*>(bytes()); }
+  std::span<float> all() { return {data(), count_}; }
+  void fill(size_t rank) {
+    for (size_t i = 0; i < count_; ++i) data()[i] = value_of(rank, i);
+  }
+
+ private:
+  size_t count_;
+  Memory memory_;
+  std::vector<std::byte> own_;
+};
 
 }  // namespace mv::test

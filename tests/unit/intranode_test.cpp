@@ -31,39 +31,6 @@ namespace math = mv::math;
 
 mv::base::Nanos in(std::chrono::milliseconds span) { return mv::intranode::now() + span; }
 
-/// Numbers whose sums are exact in every order, so that an error is never rounding.
-float value_of(size_t rank, size_t i) { return static_cast<float>((rank + 1) * 3 + i % 61); }
-
-float sum_of(size_t ranks, size_t i) {
-  float sum = 0;
-  for (size_t rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
-  return sum;
-}
-
-/// Floats in memory that can be shared, or in private memory.
-class Floats {
- public:
-  Floats(size_t count, bool is_shown) : count_(count) {
-    if (is_shown) {
-      memory_ = mv::base::SharedMemory::make("polyverso-test", count * sizeof(float) + 64).value();
-      mv::base::SharedMemory::enlist(memory_);
-    } else {
-      own_.resize(count * sizeof(float) + 64);
-    }
-  }
-  std::byte* bytes() { return (memory_ != nullptr ? memory_->data() : own_.data()) + 4; }
-  float* data() { return reinterpret_cast<float*>(bytes()); }
-  std::span<float> all() { return {data(), count_}; }
-  void fill(size_t rank) {
-    for (size_t i = 0; i < count_; ++i) data()[i] = value_of(rank, i);
-  }
-
- private:
-  size_t count_;
-  Memory memory_;
-  std::vector<std::byte> own_;
-};
-
 struct Case {
   size_t ranks, count;
   bool is_shown, in_place;

@@ -34,7 +34,7 @@ using unit::message_of;
 using unit::payload_of;
 namespace checkpoint = checkpoint;
 
-constexpr base::Peer kServer = 1, kWorker = 2;
+constexpr base::Peer kServer = 1, kWorker = 2, kOtherServer = 3;
 
 shard::Spec spec_of(const std::string& name, uint64_t rows = 4) {
   shard::Spec spec;
@@ -90,16 +90,19 @@ class Heard final : public rpc::Pending {
   std::string outcome;
 };
 
-/// The part of the only server, which never moves.
+/// The part of a server, which never moves; unless a test says otherwise, of the only one.
 class OwnPart final : public checkpoint::ServedParts {
  public:
   explicit OwnPart(table::CheckpointTables& tables) : tables_(tables) {}
-  table::CheckpointTables* served(uint64_t part) override { return part == 0 ? &tables_ : nullptr; }
+  table::CheckpointTables* served(uint64_t part) override { return part == number ? &tables_ : nullptr; }
   bool can_move() const override { return false; }
   bool is_being_copied(uint64_t) const override { return false; }
+  bool is_leaving() const override { return leaving; }
   base::Status may_replace(uint64_t) override { return {}; }
   void begin_replacing(uint64_t) override {}
   void replaced(uint64_t, std::function<void()> done) override { done(); }
+  uint64_t number = 0;
+  bool leaving = false;
 
  private:
   table::CheckpointTables& tables_;
@@ -148,7 +151,9 @@ struct Cluster : rpc::Service {
     disk.work();
     carry();
   }
-  std::shared_ptr<Heard> check() { return ask(coordinator, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
+  std::shared_ptr<Heard> check() {
+    return ask(coordinator, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c", static_cast<uint32_t>(part.number))));
+  }
   std::shared_ptr<Heard> restore() {
     return ask(coordinator, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false)));
   }
@@ -264,6 +269,31 @@ void a_table_of_another_shape_created_meanwhile_is_not_filled(void**) {
   assert_true(cluster.disk.later.empty());
 }
 
+void a_coordinator_that_leaves_ends_what_it_has_begun(void**) {
+  Loading cluster;
+  cluster.part.leaving = true;
+  const auto restored = cluster.restore();
+  cluster.work();
+  assert_string_equal(restored->outcome.c_str(), "MV_OK: ");
+  const auto checked = cluster.check();  // of its own job, which it would wait for
+  cluster.work();
+  cluster.work();
+  assert_string_equal(checked->outcome.c_str(), "MV_OK: ");
+}
+
+void a_part_that_leaves_begins_no_load(void**) {
+  Cluster cluster;
+  cluster.add(kOtherServer, MV_ROLE_SERVER);
+  cluster.part.number = 1;  // the coordinator serves part 0
+  cluster.part.leaving = true;
+  const auto held = cluster.check();
+  assert_true(cluster.disk.later.empty() && held->outcome.empty());
+  assert_false(cluster.participant.is_busy());  // or the part would never leave
+  cluster.part.leaving = false;
+  cluster.check();
+  assert_int_equal(cluster.disk.later.size(), 1);
+}
+
 }  // namespace
 
 int main() {
@@ -274,6 +304,8 @@ int main() {
       cmocka_unit_test(a_table_of_that_name_created_meanwhile_keeps_its_clock),
       cmocka_unit_test(a_table_destroyed_before_it_is_filled_is_named),
       cmocka_unit_test(a_table_of_another_shape_created_meanwhile_is_not_filled),
+      cmocka_unit_test(a_coordinator_that_leaves_ends_what_it_has_begun),
+      cmocka_unit_test(a_part_that_leaves_begins_no_load),
   };
   return cmocka_run_group_tests_name("ps/participant", tests, nullptr, nullptr);
 }

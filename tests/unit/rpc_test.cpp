@@ -35,6 +35,7 @@ class Service final : public rpc::Service {
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte>,
                   const base::SinkRef&) override {
     started += fmt::format("{}{}", started.empty() ? "" : " ", request.body_as_Destroy()->table());
+    if (is_the_last) server->on_lost(asked.client);
     if (fails) return server->fail(asked, base::error(MV_ENOTFOUND, "there is no such table"));
     server->finish(asked);
   }
@@ -43,7 +44,7 @@ class Service final : public rpc::Service {
 
   rpc::Server* server = nullptr;
   std::string started;
-  bool fails = false;
+  bool fails = false, is_the_last = false;
 };
 
 class Heard final : public rpc::Pending {
@@ -254,6 +255,21 @@ void requests_lost_in_a_break_are_sent_again_once(void**) {
   assert_int_equal(second->times, 1);
 }
 
+/// A former back-up has not seen reads that its primary had answered. A request that waits for them goes on when the client has their answers.
+void a_request_that_came_early_starts_when_those_before_it_are_skipped(void**) {
+  Pair::Serving server;
+  server.engine.set_part(1);
+  wire::FrameBuilder builder;
+  const auto hear = [&](base::Frame frame, rpc::Seq seq, rpc::Seq done) {
+    wire::stamp(frame, seq, done);
+    server.engine.on_message(2, message_of(frame), {}, nullptr);
+  };
+  hear(builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), 3)), 3, 0);
+  assert_string_equal(server.service.started.c_str(), "");
+  hear(builder.finish(wire::Body::Probe, wire::CreateProbe(builder.fbb())), 0, 2);
+  assert_string_equal(server.service.started.c_str(), "3");
+}
+
 void a_restarted_client_is_never_taken_for_its_old_self(void**) {
   Pair old(2);
   old.call(7);
@@ -264,6 +280,19 @@ void a_restarted_client_is_never_taken_for_its_old_self(void**) {
   young.call(9);
   young.to_server(young.link.take());
   assert_string_equal(old.server->service.started.c_str(), "7 8 9");
+}
+
+/// As a view of the cluster does that a request leads to, if the client is no member of it any more.
+void a_client_may_be_lost_by_its_own_request(void**) {
+  Pair pair;
+  pair.call(7);
+  pair.call(8);
+  const auto sent = pair.link.take();
+  pair.server->service.is_the_last = true;
+  pair.to_server(sent[1]);
+  pair.to_server(sent[0]);
+  assert_string_equal(pair.server->service.started.c_str(), "7");  // nothing of the client is left, also not what came early
+  assert_true(pair.server->engine.is_idle());
 }
 
 void calls_to_a_lost_server_fail_at_once(void**) {
@@ -289,7 +318,9 @@ int main() {
       cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(requests_lost_in_a_break_are_sent_again_once),
+      cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
+      cmocka_unit_test(a_client_may_be_lost_by_its_own_request),
       cmocka_unit_test(calls_to_a_lost_server_fail_at_once),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

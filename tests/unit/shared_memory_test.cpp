@@ -6,13 +6,16 @@
 #include <csetjmp>
 #include <cstdarg>
 #include <cstring>
+#include <vector>
 
+#include "base/pool.hpp"
 #include "base/shared_memory.hpp"
 
 extern "C" {
 #include <cmocka.h>
 }
 
+using mv::base::Pool;
 using mv::base::SharedMemory;
 
 static void one_process_reads_the_others_writes(void**) {
@@ -54,8 +57,37 @@ static void enlisted_memory_is_found_as_long_as_it_lives(void**) {
   assert_null(SharedMemory::find({at, 10}).get());
 }
 
+static void blocks_of_a_shared_pool_are_found_and_come_again(void**) {
+  constexpr size_t kBytes = 1 << 20;
+  Pool pool(kBytes, 2, Pool::Blocks::kShared);
+  const std::byte* at = nullptr;
+  {
+    const Pool::Block block = pool.take(kBytes), small = pool.take(100);
+    assert_non_null(SharedMemory::find(block.bytes).get());
+    assert_null(SharedMemory::find(small.bytes).get());
+    at = block.bytes.data();
+  }
+  assert_ptr_equal(pool.take(kBytes - 1).bytes.data(), at);
+}
+
+static void a_shared_pool_does_not_use_up_the_descriptors(void**) {
+  Pool pool(64 << 10, 2, Pool::Blocks::kShared);
+  size_t shared = 0;
+  std::vector<Pool::Block> blocks;
+  for (int i = 0; i < 300; ++i) {
+    blocks.push_back(pool.take(64 << 10));
+    std::memset(blocks.back().bytes.data(), i, 64 << 10);
+    shared += SharedMemory::find(blocks.back().bytes) != nullptr ? 1 : 0;
+  }
+  assert_int_equal(shared, 128);
+  blocks.clear();
+  assert_non_null(SharedMemory::find(pool.take(64 << 10).bytes).get());
+}
+
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(blocks_of_a_shared_pool_are_found_and_come_again),
+      cmocka_unit_test(a_shared_pool_does_not_use_up_the_descriptors),
       cmocka_unit_test(one_process_reads_the_others_writes),
       cmocka_unit_test(only_the_owner_writes_and_resizes),
       cmocka_unit_test(resizable_or_too_small_memory_is_refused),

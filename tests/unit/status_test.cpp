@@ -73,7 +73,7 @@ void a_report_arrives_as_it_was(void**) {
   report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
   report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}, table::Part{10, 640}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
-  report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost"});
+  report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost", "4K: inline (kept)"});
   report.reported.push_back({"loss", 0.25, 8, 3s});
   report.reported.push_back({"rate", std::numeric_limits<double>::infinity(), 1, 0s});
   const status::Report got = sent(report);
@@ -82,7 +82,7 @@ void a_report_arrives_as_it_was(void**) {
   assert_true(got.groups.size() == 1 && got.groups[0].id == 77 && got.groups[0].ranks.size() == 2 &&
               got.groups[0].ranks[1] == 3 && got.groups[0].rank == 1);
   assert_true(got.groups[0].transport == "shm" && got.groups[0].operations == 41 &&
-              got.groups[0].broken == "worker 0 is lost");
+              got.groups[0].broken == "worker 0 is lost" && got.groups[0].tuning == "4K: inline (kept)");
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_string_equal(got.choice.c_str(), "transport=tcp: also within a machine");
@@ -166,11 +166,15 @@ void the_choice_of_transports_is_shown_once_or_with_its_ranks(void**) {
   assert_true(has(text, "\ntransports of rank 2: transport=ucx: also within a machine\n"));
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["members"][2]["transport_choice"] == "transport=ucx: also within a machine");
+  assert_true(json["members"][0]["keeper"].is_null() && !has(text, "keeper"));
+  overview.reports[1].keeper = "etcd at a:2379, cluster \"n\": this process is rank 0";
+  assert_true(has(status::to_text(overview), "\nkeeper, as of rank 0: etcd at a:2379, cluster \"n\": this process is rank 0\n"));
+  assert_true(nlohmann::json::parse(status::to_json(overview))["members"][0]["keeper"] == overview.reports[1].keeper);
 }
 
 void groups_are_shown_with_their_ranks_and_waiters(void**) {
   status::Overview overview = three();
-  overview.reports[1].groups.push_back({77, {1, 2, 3}, 0, "shm", 41, ""});
+  overview.reports[1].groups.push_back({77, {1, 2, 3}, 0, "shm", 41, "", "4K: inline (kept)"});
   overview.reports[2].groups.push_back({77, {1, 2, 3}, 1, "shm", 41, ""});
   overview.reports[2].groups.push_back({78, {2, 3}, 0, "messages", 3, "worker 2 is lost"});
   overview.reports[2].waits.push_back({WaitKind::kCollective, 2, "allreduce", 41, 3s, 3s, {{3, "has not arrived"}}});
@@ -184,6 +188,8 @@ void groups_are_shown_with_their_ranks_and_waiters(void**) {
   assert_true(json["groups"].size() == 2 && json["groups"][0]["ranks"][1]["operations"] == 41 &&
               json["groups"][0]["ranks"][2]["operations"].is_null());
   assert_true(json["groups"][0]["broken"].is_null() && json["waits"][0]["kind"] == "collective");
+  assert_true(json["groups"][0]["tuning"] == "4K: inline (kept)" && json["groups"][1]["tuning"].is_null());
+  assert_true(has(text, "all-reduces of the group of worker 0: 4K: inline (kept)\n"));
 }
 
 void the_silent_the_lost_and_the_finished_are_shown_so(void**) {

@@ -64,6 +64,7 @@ class ThreadGroups {
     mv::base::Result<mv::collective::Shape> drain(const mv::api::CallOptions&) override { return all_.drain(rank_); }
     mv::base::Result<mv::api::CustomReductionRef> custom(Operation, const mv::api::CallOptions&) override { return unknown(); }
     mv::base::Result<mv::api::GroupRef> shrink(const mv::api::CallOptions&) override { return unknown(); }
+    mv::base::Result<mv::api::GroupRef> grow(const mv::api::Growth&, const mv::api::CallOptions&) override { return unknown(); }
     mv::base::Status close() override { return {}; }
     mv::base::Status abort(const std::string&) override { return {}; }
     void give_up(const mv::base::Status&) noexcept override {}

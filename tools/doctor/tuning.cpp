@@ -113,6 +113,7 @@ Json measure_processes(int workers, const char* transport) {
   RunOptions options;
   options.workers_wished = workers;
   options.settings["transport"] = transport;
+  options.settings["tuning"] = "trial";  // what is known is measured again
   options.commands = {{own_program(), "doctor", "--tune", "--report", message.path()}};
   check(options);
   if (Launcher(options).run() != 0) throw Failure{fmt::format("the measuring processes (transport={}) have failed, see above", transport)};

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs tests/engines: clusters that are started by MPICH's mpiexec, by Slurm, by torchrun and by Ray; and checks packaging/kubernetes.
+# Runs tests/engines: clusters that are started by MPICH's mpiexec, by Slurm, by torchrun and by Ray; and checks packaging/kubernetes. Then the tests
+# with a real etcd, which `make test` skips where there is none.
 # Ends with the same lines as test.sh. What is not installed is skipped with the reason.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
@@ -18,4 +19,5 @@ export ENGINES_PYTHON
 # An interrupt lets the tests end their processes.
 timeout --foreground --signal=INT --kill-after=20 $limit \
   python3 -B -m pytest -q -rsx -p no:cacheprovider --durations=5 tests/engines 2>&1 | tee build/test-engines.log || fail "tests/engines"
+ctest --test-dir build -R "^(unit/keeper_test|cluster/etcd_test)\$" --output-on-failure || fail "the tests with etcd"
 echo "test-engines: ok, in $((SECONDS - started)) s"

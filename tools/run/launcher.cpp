@@ -249,7 +249,7 @@ void Launcher::on_closed(Child& child) {
   --open_;
 }
 
-/// It is known who failed first.
+/// The process that failed first is known now.
 void Launcher::settle() {
   settled_ = true;
   if (options_.keep_going) failed_.settle();

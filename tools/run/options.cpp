@@ -21,9 +21,10 @@ constexpr int kMostPort = 65535;
 
 /// Fields of mv_init_options that make sense for all processes of a run alike.
 constexpr auto kSettings = std::to_array<std::string_view>({
-    "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "collective_costs", "faults", "gate_timeout_ms",
-    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "log_level", "replicas", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
-    "tls", "tls_ca", "tls_cert", "tls_key", "trace_events", "transport"});
+    "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "collective", "collective_costs", "faults", "gate_timeout_ms",
+    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "keeper", "keeper_auth", "log_level", "replicas", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
+    "tls", "tls_ca", "tls_cert", "tls_key", "trace_events", "transport",
+    "tuning"});
 constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
 /// Why execvp() will not start this file; empty if it will.

@@ -101,7 +101,7 @@ class Reader {
     }
   }
 
-  /// Who sent what each process received: by the arrows.
+  /// The senders of the messages that each process received, by the arrows.
   void find_messages() {
     for (const Json& event : events_)
       if (event.at("ph") == "s" && event.at("cat") == "message") sent_[event.at("id").get<std::string>()] = {process(event), at(event)};
@@ -125,7 +125,8 @@ class Reader {
   void span(const Json& begin, const Json& end) {
     const std::string kind = begin.at("cat");
     const Rank rank = process(begin);
-    // A wait that goes on was seen by the process where it is held up, and may be older than what that one has kept.
+    // A wait that has not ended was seen by the process that holds it up, and may be older than that process's kept
+    // events.
     if (kind != "open wait" && kind != "wait") cover(begin, at(end));
     if (begin.at("args").contains("part")) return;  // of an operation, which counts as a whole
     if (kind == "blocked" || kind == "group") trace_.workers[rank].blocked.push_back({at(begin), at(end)});
@@ -205,7 +206,7 @@ std::vector<Claim> within(const std::vector<Claim>& claims, const Span& span, do
   return found;
 }
 
-/// Who is waited for in the end: while the one waited for waits for a third, the third is.
+/// The process for which the wait lasts in the end: while the awaited process waits for a third one, that is the third.
 /// This worker itself is nobody's excuse.
 void follow(Rank self, const Trace& trace, const Claim& claim, const std::map<Rank, double>& longest, size_t hops, std::vector<Claim>& found) {
   const auto next = trace.workers.find(claim.who);

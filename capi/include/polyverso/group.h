@@ -19,7 +19,7 @@
  *                  group.
  *
  *  After any of the last four the group is broken: operations fail at once on every rank. mv_group_shrink() makes a new
- *  group of the survivors.
+ *  group of the survivors, mv_group_grow() one of survivors and newcomers.
  *  A failed operation leaves its outputs undefined. */
 #ifndef POLYVERSO_GROUP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
@@ -38,9 +38,9 @@ typedef int64_t mv_group;
 /** Opens a group of these workers; collective among them. Their order does not matter: ranks are in the order of worker
  *  ids.
  *  @param workers  worker ids, including this process's; NULL with count 0: all workers
- *  @return MV_ETIMEOUT naming the workers that have not opened it: it may be tried again; MV_EINVAL; MV_EPEERLOST if a
- *          worker is lost before it has opened the group. One that is lost or aborts after that breaks the group, but it
- *          opens on all others, and they can shrink it */
+ *  @return MV_ETIMEOUT naming the workers that have not opened it: call again; MV_EINVAL; MV_EPEERLOST if a worker is
+ *          lost before it has opened the group. A worker that is lost or aborts after that breaks the group, but the
+ *          group opens on all others, and they can shrink it */
 MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t count, mv_group *group);
 /** Opens a group of the workers on this machine, identified by its host name. */
 MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);
@@ -65,9 +65,17 @@ typedef struct mv_group_info {
   uint32_t reserved;
   char transport[16];            /**< "shm": shared memory; "messages" */
   char why[256];            /**< if `broken`, the reason */
+  int64_t elder;            /**< the lowest of the ranks that have been members for the longest time: after mv_group_grow()
+                                 it has the state of the training, which newcomers lack. 0 in a group that was opened */
+  uint64_t generation;      /**< how many times groups have shrunk and grown to this one; a newcomer has the same number */
+  char tuning[1024];        /**< how the algorithms of the group's all-reduces are chosen, as a text: in shared memory the
+                                 algorithm of each size and whether a trial, an earlier one or a constant chose it, otherwise
+                                 the costs of messages. docs/groups.md */
+  char collective[16];      /**< who carries out all-reduces: "own", this library, or "mpi": see the setting collective */
+  char collective_why[240]; /**< the reason */
 } mv_group_info;
 
-#define MV_GROUP_INFO_INIT { sizeof(mv_group_info), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0} }
+#define MV_GROUP_INFO_INIT { sizeof(mv_group_info), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, 0, 0, {0}, {0}, {0} }
 
 MV_API mv_status mv_group_describe(mv_group group, mv_group_info *info);
 /** The worker ids of the group, in the order of ranks.
@@ -79,6 +87,31 @@ MV_API mv_status mv_group_members(mv_group group, int64_t *workers, uint64_t cap
  *          called it, MV_ENOMEM: call again; MV_ESTATE if the group of the survivors is open and works, or this
  *          process has closed it */
 MV_API mv_status mv_group_shrink(mv_group group, const mv_call_options *options, mv_group *survivors);
+
+/** Opens a new group of the ranks that are not lost and of workers that join by this name; collective among the ranks.
+ *  If the group is not broken, has at least `ranks` ranks, and no worker has asked all of its ranks to join, the group
+ *  continues. The call then costs as much as a small all-reduce, so a loop may make it at each step. Otherwise the call
+ *  waits until the new group has at least `ranks` ranks, and breaks the old group, which stays open until it is closed.
+ *  On a broken group, the call shrinks and grows in one step.
+ *  Ranks of the new group follow the order of worker ids, as in any group, and the numbers of its operations start again.
+ *  The new group does not contain ranks or newcomers that are lost meanwhile. If one rank calls mv_group_shrink()
+ *  instead, it contains no newcomers. Newcomers have no state: mv_group_info.elder is a rank that has it. Blocking only.
+ *  @param name   the name that newcomers pass to mv_group_join(), at most 255 bytes; NULL: "". Groups that grow at the
+ *                same time need different names
+ *  @param ranks  the least number of ranks to wait for; 0: waits for nobody. If ranks ask for different numbers, the
+ *                greatest counts
+ *  @param grown  out: the new group, or 0 if the group continues
+ *  @return as mv_group_shrink(). MV_EDISAGREE on all ranks if they make another operation, or grow with different names:
+ *          the group continues. MV_ETIMEOUT naming the ranks that have not called it, or saying how many newcomers have
+ *          asked and which lost workers nobody has replaced: call again */
+MV_API mv_status mv_group_grow(mv_group group, const char *name, uint64_t ranks, const mv_call_options *options, mv_group *grown);
+/** Joins a group of which this worker is not a member, or which it has left, when its members next call mv_group_grow()
+ *  with this name. A new process that replaces a lost worker calls this instead of mv_group_open(). The costs by which
+ *  algorithms are chosen are those of the group's lowest rank. Blocking only.
+ *  @param name  as in mv_group_grow()
+ *  @return MV_ETIMEOUT: no group has grown with this name; the request is withdrawn, call again. MV_ESTATE if this process
+ *          is not a worker, or another thread joins with this name */
+MV_API mv_status mv_group_join(mv_node node, const char *name, const mv_call_options *options, mv_group *group);
 
 /* -------------------------------------------------------------- operations */
 
@@ -212,7 +245,7 @@ MV_API mv_status mv_custom_begin(mv_group group, const mv_array *values, uint64_
                                  mv_custom *custom);
 /** Waits for the next values to reduce.
  *  @param theirs  out: as many arrays as begun with, valid until mv_custom_done()
- *  @param more    out: 0: no more, the result is complete
+ *  @param more    out: 0: there are no more values, and the result is complete
  *  @return MV_EINTR after a signal: call again */
 MV_API mv_status mv_custom_next(mv_custom custom, mv_array *theirs, int32_t *more);
 /** Reports that the values are reduced. A status other than MV_OK fails the operation on all ranks. */

@@ -1,6 +1,6 @@
-/** The members of a cluster while it runs: servers that end in good order, and news of members.
+/** The members of a running cluster: draining of servers, and membership events.
  *
- *  Part of polyverso.h, which includes it. docs/failures.md says what the ends of processes do to the others. */
+ *  Part of polyverso.h, which includes it. docs/failures.md describes what the end of a process does to the others. */
 #ifndef POLYVERSO_MEMBERSHIP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
@@ -11,29 +11,29 @@
 extern "C" {
 #endif
 
-/** Hands the tables of this process, which is only a server, over to other servers, so that it can end and nothing is
- *  lost, with or without replicas. The other servers get copies while workers go on; then they take over. Workers' calls
- *  only take longer. Afterwards mv_shutdown() does not wait for the workers. `polyverso server` calls this at SIGTERM.
+/** Drains this process, which must be only a server: hands its tables over to other servers, so that it can end without
+ *  loss, with or without replicas. The other servers get copies while workers continue, and then take over. Workers'
+ *  calls only take longer. Afterwards mv_shutdown() does not wait for the workers. `polyverso server` calls this at
+ *  SIGTERM.
  *
- *  One call after another may wait for the same hand-over, on any thread, also while another thread serves in
- *  mv_shutdown().
+ *  Several calls may wait for the same drain, on any thread, even while another thread serves in mv_shutdown().
  *  @param timeout_ms how long to wait for the end; 0: only begin; -1: for ever
  *  @return MV_OK           other servers have the tables, or all workers have finished
- *          MV_ETIMEOUT     not yet: it goes on, and this server still serves. The message says what it waits for
- *          MV_EUNREACHABLE there is no other server that stays
+ *          MV_ETIMEOUT     not yet: the drain continues, and this server still serves. The message says what it waits for
+ *          MV_EUNREACHABLE there is no other server, or all others are draining too
  *          MV_ENOSYS       a table's updater keeps each worker's values (DC-ASGD): it can't be copied. The message names it
- *          MV_EINVAL       this process is a worker, or rank 0 (the master), which can't hand its place over
- *          MV_EPEERLOST    the master, who decides, is lost
- *          MV_EINTR        after a signal: it goes on, call again
- *          After an error, this server goes on serving. */
+ *          MV_EINVAL       this process is a worker, or rank 0 (the master), which can't hand over its role
+ *          MV_EPEERLOST    the master, which decides, is lost
+ *          MV_EINTR        after a signal: the drain continues, call again
+ *          After an error, this server continues to serve. */
 MV_API mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms);
 
 /** What has happened to a member. */
 typedef enum mv_membership_kind {
-  MV_MEMBER_JOINED = 0,    /**< a new process has the place of one that is gone */
+  MV_MEMBER_JOINED = 0,    /**< a new process has taken the place of one that is gone */
   MV_MEMBER_LEFT = 1,      /**< a worker has finished: no call waits for it any more */
   MV_MEMBER_LOST = 2,      /**< its process is lost */
-  MV_MEMBER_DRAINING = 3,  /**< a server is to end: its tables move to others, and nothing is lost */
+  MV_MEMBER_DRAINING = 3,  /**< a server is draining: its tables move to others, and nothing is lost */
   MV_MEMBER_DRAINED = 4,   /**< this server has handed its tables over and left */
   MV_MEMBER_TOOK_OVER = 5  /**< this server serves the tables of `part` from now on; its rank may be this process's own */
 } mv_membership_kind;
@@ -44,8 +44,8 @@ typedef struct mv_membership_event {
   int32_t kind;      /**< an mv_membership_kind */
   int32_t role;      /**< the member's mv_role */
   int64_t rank;      /**< the member's */
-  int64_t part;      /**< MV_MEMBER_TOOK_OVER: the rank whose tables they were at the beginning; otherwise -1 */
-  uint64_t epoch;    /**< of the list of members that this process had with the event; it grows with every change */
+  int64_t part;      /**< MV_MEMBER_TOOK_OVER: the rank of the server that served these tables at first; otherwise -1 */
+  uint64_t epoch;    /**< of the list of members after the event; it grows with every change */
   uint64_t dropped;  /**< older events that were dropped, because more than 256 waited */
   char reason[512];  /**< a sentence */
 } mv_membership_event;
@@ -53,9 +53,9 @@ typedef struct mv_membership_event {
 #define MV_MEMBERSHIP_EVENT_INIT \
   { sizeof(mv_membership_event), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, {0} }
 
-/** The next change of the cluster's membership, the oldest that was not taken yet, of this process's view: other members
- *  only, and only what happens after this process has joined. From the first call on, waiting events make mv_event_fd()
- *  readable and end an mv_poll(), whose caller then calls this function until MV_ETIMEOUT.
+/** Returns the oldest change of the membership that was not returned yet. There are events for changes of other members
+ *  after this process has joined. From the first call on, waiting events make mv_event_fd() readable and end an
+ *  mv_poll(), whose caller then calls this function until MV_ETIMEOUT.
  *  @param event      the caller's, with size and version set; filled
  *  @param timeout_ms how long to wait for an event; 0: not at all; -1: for ever
  *  @return MV_ETIMEOUT if there is none; MV_EINTR after a signal; MV_ESTATE if the node ends meanwhile */

@@ -140,7 +140,7 @@ typedef struct mv_init_options {
                                      the key of encryption: `tls` in mv_init_text() */
   const char *transport;        /**< permitted transports: "auto" (default; shared memory within a machine, TCP
                                      beyond, UCX where there is an RDMA device and tls=off), "shm" (as auto, but never
-                                     UCX), "tcp", "ucx" or "inproc" */
+                                     UCX), "tcp", "ucx", "mpi" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7", applied to all
                                      messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */
@@ -182,8 +182,11 @@ MV_API mv_status mv_init(const mv_init_options *options);
  *  commas or semicolons: "sync=1 role=worker timeout_ms=500". Values that contain separators go in double quotes. An
  *  unknown key is MV_EINVAL, and the message lists the known ones. The text "help" is MV_EINVAL too; the message
  *  then describes each key in a line. Further keys: `log_level` (a number or trace|debug|info|warn|error|off), `tls`
- *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `stuck_after_ms`:
- *  mv_status_text(); `trace_events`: mv_trace_text(); `collective_costs`, groups' algorithms: mv_doctor_text(). */
+ *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `keeper`, where the
+ *  processes find each other instead of at a master, and `keeper_auth`: docs/launchers.md; `stuck_after_ms`:
+ *  mv_status_text(); `trace_events`: mv_trace_text(); `collective_costs`, groups' algorithms: mv_doctor_text();
+ *  `tuning` (auto|trial|fixed, or the name of an algorithm), how all-reduces in shared memory choose: docs/groups.md;
+ *  `collective`, who carries out the all-reduces of groups in an MPI job: auto, own or mpi (docs/groups.md). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, as in Multiverso. Every "-key=value" or "--key=value" with a known key (also
  *  Multiverso's -ps_role=) is used and removed from argv, and *argc is lowered; all other arguments stay, in order.
@@ -246,9 +249,10 @@ enum mv_doctor_flag {
                      takes seconds */
 };
 
-/** Reports what was detected, and how to fix what does not work. Without a running node (node = 0): the settings that
+/** Reports the findings of a diagnosis, and how to fix each problem. Without a running node (node = 0): the settings that
  *  mv_init() would use, with their sources; the capabilities of this machine, tested; its devices for tensors, or what
- *  they lack; whether the master can be reached, step by step. With a node: the transport to each peer, why it is not a better one, and its response time.
+ *  they lack; whether the master can be reached, step by step. With a node: the transport to each peer, why it is not a
+ *  better one, and the peer's response time.
  *  docs/operations.md lists the fields of the JSON.
  *  With MV_TUNE the text is the value for the setting `collective_costs`, by which groups choose their algorithms:
  *  docs/allreduce.md. MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.
@@ -550,12 +554,12 @@ MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const
  *                                 seconds: a second call with more room gets the same text, without asking the
  *                                 members again */
 MV_API mv_status mv_status_text(mv_node node, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
-/** Shows a number of the program's own, such as its loss, in the status of the cluster: mv_status_text() has the latest
- *  number of each name and process, how often it was reported, and how long ago; mv_metrics_text() has it as
+/** Shows a number of the program, such as its loss, in the status of the cluster. mv_status_text() has the latest number
+ *  of each name and process, how often it was reported, and how long ago; mv_metrics_text() has it as
  *  polyverso_reported{name="..."}. Costs about 0.1 us, sends nothing, and never waits.
  *  @param name   UTF-8, 1 to 255 bytes; at most 64 names in a process
  *  @param value  any number, also NaN and infinity, which are null in JSON
- *  @return MV_EINVAL for a name that is none, or is one too many; MV_ESTATE */
+ *  @return MV_EINVAL for an invalid name, or one more than 64; MV_ESTATE */
 MV_API mv_status mv_report(mv_node node, const char *name, double value);
 /** mv_status_text() of a cluster of which this process is not a member. It does not become one, and does not disturb
  *  the members. Needs no node.

@@ -20,7 +20,7 @@ base::Nanos Calls::deadline(const CallOptions& options, bool gated) const {
   return base::after(loop_.now(), span);
 }
 
-/// Ends the call with this code and a text that states the outcome. A call that its caller cannot withdraw goes on.
+/// Ends the call with this code and a text that states the outcome. A call that its caller cannot withdraw continues.
 void Calls::withdraw(const CallRef& call, mv_status code) {
   if (const auto work = call->work(); work != nullptr && !work->is_on_loop()) return call->withdraw(code);
   on_loop([&] {

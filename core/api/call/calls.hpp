@@ -44,15 +44,15 @@ class Calls {
   Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
   /// Begins a fire-and-forget call and returns.
   void forget(table::Request request, const std::function<void()>& meanwhile);
-  /// The same for a small change, which may travel in one message with the ones before it. `change`: ids and values.
+  /// The same for a small change, which may share a message with earlier ones. `change`: ids and values.
   void forget_small(const table::TableViewRef& table, const table::SmallForm& form, std::span<const std::byte> change, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are in flight. Returns the reservation,
   /// which the call takes over.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
   /// Releases the reservation of a call that did not begin.
   void give_back(uint64_t reserved) { member().tables().in_flight().fetch_sub(reserved, std::memory_order_relaxed); }
-  /// Copies what an asynchronous call sends. Large copies use recycled memory, which servers of
-  /// this machine read directly.
+  /// Copies the values that an asynchronous call sends. Large copies use recycled memory, which servers of this machine
+  /// read directly.
   base::PayloadRef snapshot(std::span<const std::byte> bytes);
   /// A block of that recycled memory, to be filled.
   base::Result<std::shared_ptr<tensor::Block>> buffer(uint64_t bytes) { return snapshots_.allocate(bytes, tensor::Heap::Content::kAnything); }

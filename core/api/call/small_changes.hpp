@@ -1,9 +1,9 @@
 #pragma once
 // Collects small fire-and-forget changes, so that those of a burst travel in few messages.
 //
-// The first change of a burst posts a task, as any call does. Until the loop runs it, further changes of the same form only
-// copy their bytes behind. So nothing waits for more changes to come: a message has as many as came while the loop was
-// busy, or while it woke up. A thread's calls keep their order: if anything was posted after the task, the next change
+// The first change of a burst posts a task, as any call does. Until the loop runs the task, later changes of the same
+// form only append their bytes. No change waits for later ones: a message contains the changes that were made while the
+// loop was busy or waking up. A thread's calls keep their order: if anything was posted after the task, the next change
 // posts a task of its own.
 
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 // LocalSgd: ranks train independently and exchange every few steps. Local SGD (Stich 2018); DiLoCo (Douillard et al.
 // 2023): an outer step with Nesterov momentum along the average movement; Streaming DiLoCo (2025): fragment by
-// fragment, while training goes on.
+// fragment, while training continues.
 
 #include "api/distlearn/peers.hpp"
 

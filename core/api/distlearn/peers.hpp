@@ -24,7 +24,7 @@ struct Meter {
 
 /// Belongs to one strategy, whose calls are made one after another.
 ///
-/// A call that a signal ends with MV_EINTR goes on, in the caller's memory. It must be repeated with the same
+/// A call that a signal ends with MV_EINTR continues in the caller's memory. It must be repeated with the same
 /// arguments, and does nothing twice. To get the memory back without repeating the call, call withdraw().
 class Peers {
  public:

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "api/gossip/gossip_status.hpp"
 #include "base/log.hpp"
 #include "math/average.hpp"
 #include "runtime/random.hpp"
@@ -87,12 +88,13 @@ void GossipNode::set_up_engine(base::Peer life) {
 base::Status GossipNode::serve_metrics() {
   if (!self_.metrics) return {};
   const gossip::Node where{"metrics", self_.host, *self_.metrics, {}};
-  auto server = transport::serve_http(where.address(), [this](const std::string& path) -> transport::HttpAnswer {
+  const auto answer = [this](const std::string& path) -> transport::HttpAnswer {
     if (path != "/metrics") return {404, "text/plain; charset=utf-8", "not found; try /metrics\n"};
     auto text = metrics();
     if (!text.ok()) return {503, "text/plain; charset=utf-8", text.status().text() + "\n"};
     return {200, "text/plain; version=0.0.4; charset=utf-8", std::move(text).value()};
-  });
+  };
+  auto server = transport::serve_http(where.address(), answer, tls_of(config_));
   if (!server.ok()) return base::error(server.status().code(), "metrics of node \"{}\": {}", self_.name, server.status().text());
   http_ = std::move(server).value();
   const Lock lock(figures_);
@@ -174,7 +176,7 @@ base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
   return {};
 }
 
-/// Discards the arrays added so far: a caller that goes on after an error begins with the first array again.
+/// Discards the arrays added so far: a caller that continues after an error begins with the first array again.
 void GossipNode::drop() {
   publisher_.drop();
   adding_.clear();

@@ -41,7 +41,7 @@ class GossipNode final : private transport::Flusher {
   base::Status publish(double loss);
   /// Begins a fetch, with the probability fetch_probability. Returns whether it began.
   base::Result<bool> fetch_start();
-  /// Waits for the fetch, if one was started. MV_EINTR: the fetch goes on.
+  /// Waits for the fetch, if one was started. MV_EINTR: the fetch continues.
   base::Result<GossipFetched> fetch_wait(double loss);
   /// Averages with the next fetched array, or copies it.
   base::Status average(void* data, uint64_t count, mv_dtype dtype);

@@ -20,10 +20,13 @@ std::string no_answer(const gossip::Node& node, const base::Status& why, bool js
 
 }  // namespace
 
+transport::TlsSettings tls_of(const gossip::Config& config) {
+  return {transport::tls_mode(config.tls).value_or(transport::TlsMode::kAuto), {config.tls_cert, config.tls_key, config.tls_ca}};
+}
+
 base::Result<std::string> gossip_status(const gossip::Config& config, bool json, base::Nanos patience) {
   std::string all;
-  const transport::TlsSettings tls{transport::tls_mode(config.tls).value_or(transport::TlsMode::kAuto),
-                                   {config.tls_cert, config.tls_key, config.tls_ca}};
+  const transport::TlsSettings tls = tls_of(config);
   for (const gossip::Node& node : config.nodes) {
     base::Result<std::string> told = base::error(MV_EUNREACHABLE, "its port is 0 (any free port), so the configuration does not give its address");
     if (node.port != 0) told = runtime::observe({node.address(), config.secret, json, patience, tls});

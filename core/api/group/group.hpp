@@ -19,6 +19,17 @@ struct GroupInfo {
   uint64_t sent = 0, received = 0;  ///< bytes of payload
   uint64_t operations = 0;          ///< begun by this rank
   base::Status broken;              ///< why the group is broken; ok while it is not
+  int64_t elder = 0;                ///< the lowest of the ranks that have been members for the longest time
+  uint32_t generation = 0;          ///< how many times groups have shrunk and grown to this one
+  std::string tuning;               ///< how its all-reduces are chosen
+  std::string collective = "own";   ///< who carries out all-reduces: "own" or "mpi"
+  std::string collective_why;       ///< and why
+};
+
+/// What a member wants of a group that grows.
+struct Growth {
+  std::string name;   ///< the name that newcomers use
+  uint32_t size = 0;  ///< the least number of ranks
 };
 
 /// MV_EINVAL or MV_EDTYPE if rank `rank` of a group of `size` ranks cannot carry out the operation.
@@ -47,10 +58,10 @@ inline CallOptions blocking(const CallOptions& options) {
 
 /// All ranks must make the same calls in the same order. Any thread; threads must agree on the order of their calls.
 ///
-/// Errors: MV_EDISAGREE on all ranks if their calls differ; the group stays usable. MV_EPEERLOST (with the rank's name)
-/// if a rank is lost or has left, MV_ETIMEOUT (with the names of the missing ranks), and MV_EINTR if a call is
-/// withdrawn: the group is broken, all later operations fail at once, and shrink() makes a new group. The contents of
-/// the output are then undefined.
+/// Errors: MV_EDISAGREE on all ranks if their calls differ; the group stays usable. The other errors break the group:
+/// MV_EPEERLOST (with the rank's name) if a rank is lost or has left, MV_ETIMEOUT (with the names of the missing
+/// ranks), and MV_EINTR if a call is withdrawn. All later operations then fail at once, and shrink() or grow() makes a
+/// new group. The contents of the output are undefined.
 class Group {
  public:
   virtual ~Group() = default;
@@ -68,6 +79,9 @@ class Group {
 
   /// Makes a group of the surviving ranks; collective among them. Blocking only.
   virtual base::Result<GroupRef> shrink(const CallOptions& options) = 0;
+  /// Makes a group of the surviving ranks and of workers that join by this name; collective among them. Null if the
+  /// group is not broken, has the wanted size, and no worker asks to join; then the group continues. Blocking only.
+  virtual base::Result<GroupRef> grow(const Growth& growth, const CallOptions& options) = 0;
   /// Leaves the group. Ranks that wait for this rank, now or later, get an error that names it. Idempotent.
   virtual base::Status close() = 0;
   /// close(), and breaks the group: the other ranks get an error that names this rank and has the reason. Idempotent.

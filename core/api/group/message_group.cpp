@@ -9,7 +9,7 @@
 
 namespace mv::api {
 
-// ---- opening, shrinking, closing
+// ---- opening, shrinking, growing, closing
 
 struct MessageGroup::Opened {
   std::shared_ptr<Call> call;
@@ -19,7 +19,9 @@ struct MessageGroup::Opened {
   void hear(Calls& calls, const base::Result<collective::GroupRef>& result) {
     if (result.ok()) {
       group = result.value();
-      for (const base::Peer peer : group->members().peers) workers.push_back(calls.member().cluster().view().worker_id(peer));
+      const auto all = calls.member().cluster().view().workers();
+      const auto id_of = [&](uint32_t place) { return std::ranges::find(all, place, [](const cluster::Member* worker) { return worker->rank; }) - all.begin(); };
+      for (const uint32_t place : group->members().places) workers.push_back(id_of(place));
     }
     call->complete(result.ok() ? base::Status() : result.status());
   }
@@ -68,6 +70,55 @@ base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
   return SharedGroup::over(calls_, std::move(survivors), options);  // as all survivors do, whether they have this group in shared memory or not
 }
 
+base::Result<GroupRef> MessageGroup::join(Calls& calls, const std::string& name, const CallOptions& options) {
+  if (calls.identity().worker_id < 0) return base::Status(MV_ESTATE, "only workers can join groups; this process is only a server");
+  const auto opened = std::make_shared<Opened>();
+  opened->call = calls.make_call(blocking(options), true);
+  auto grown = finish_opening(calls, opened, options, [&calls, opened, name] {
+    calls.member().groups().join(opened->call, name, [&calls, opened](const base::Result<collective::GroupRef>& result) { opened->hear(calls, result); });
+  });
+  return SharedGroup::over(calls, std::move(grown), options);
+}
+
+/// An operation in which all ranks learn what each of them wants: whether the group has to change.
+base::Result<bool> MessageGroup::has_to_grow(Group& group, const Growth& growth, const CallOptions& options) {
+  const std::string& name = growth.name;
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char byte : name) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  int64_t asked = 0;
+  calls_.on_loop([&] { asked = static_cast<int64_t>(calls_.member().groups().newcomers(*group_, name)); });
+  const auto number = static_cast<int64_t>(hash >> 2);
+  // Of the minimum over all ranks: newcomers that all know, the negative of the greatest size, the least and the greatest name.
+  std::vector<int64_t> wants = {asked, -static_cast<int64_t>(growth.size), number, -number};
+  collective::Operation operation;
+  operation.kind = collective::Kind::kGrow;
+  operation.reduction = math::Reduction::kMin;
+  operation.out = {{reinterpret_cast<std::byte*>(wants.data()), wants.size(), MV_I64}};
+  if (Started told = group.run(std::move(operation), options); !told.status.ok()) return told.status;
+  if (wants[2] != -wants[3]) return base::error(MV_EDISAGREE, "the ranks grow the group by different names; this one by \"{}\"", name);
+  return wants[0] > 0 || -wants[1] > static_cast<int64_t>(members_.size());
+}
+
+/// After the operation the ranks agree on the members like survivors that shrink the group. A rank whose operation has
+/// failed because others have done this already, or because a rank is lost, does it too.
+base::Result<GroupRef> MessageGroup::grow(Group& group, const Growth& growth, const CallOptions& options) {
+  CallOptions rest = blocking(options);
+  const base::Nanos until = calls_.deadline(rest, true);
+  if (group.info().broken.ok()) {
+    const auto has_to = has_to_grow(group, growth, rest);
+    if (has_to.ok() && !has_to.value()) return GroupRef();
+    if (!has_to.ok() && (has_to.status().code() != MV_EPEERLOST || group.info().broken.ok())) return has_to.status();
+    rest.timeout = until == base::kNever ? base::kNever : std::max(base::Nanos{1}, until - calls_.loop().now());
+  }
+  const auto opened = std::make_shared<Opened>();
+  opened->call = calls_.make_call(rest, true);
+  auto grown = finish_opening(calls_, opened, rest, [calls = &calls_, opened, group = group_, growth] {
+    calls->member().groups().grow(opened->call, group, {growth.name, growth.size},
+                                  [calls, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*calls, result); });
+  });
+  return SharedGroup::over(calls_, std::move(grown), rest);
+}
+
 base::Status MessageGroup::close() {
   calls_.on_loop([&] { calls_.member().groups().close(group_); });
   return {};
@@ -112,6 +163,11 @@ GroupInfo MessageGroup::info() {
   info.size = setting.size;
   info.hosts = static_cast<int64_t>(std::set<int32_t>(setting.layout.hosts.begin(), setting.layout.hosts.end()).size());
   info.transport = "messages";
+  info.collective = collective_;
+  info.collective_why = collective_why_;
+  info.elder = group_->members().elder();
+  info.generation = group_->members().generation;
+  info.tuning = group_->tuning();
   calls_.read_on_loop([&] {
     const collective::GroupCounters state = group_->counters();
     info.sent = state.sent - before_.sent;

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
+#include "api/group/handover.hpp"
+#include "api/group/kept_tuning.hpp"
 #include "base/log.hpp"
 #include "runtime/random.hpp"
 
@@ -16,10 +19,14 @@ using collective::Kind;
 using collective::Operation;
 
 /// What each rank sends to the others at the opening: whether and where it shares memory. The memory holds `proof` too.
+/// The lowest rank's tuning counts for all.
 struct BootstrapRecord {
-  uint64_t willing, proof, file;
-  int64_t process, descriptor;
+  uint64_t willing = 0, proof = 0, file = 0;
+  int64_t process = 0, descriptor = -1;
+  JobPlace job;
+  intranode::Tuning tuning;
 };
+static_assert(std::is_trivially_copyable_v<BootstrapRecord>);
 
 Operation in_bytes(Kind kind, void* values, uint64_t count, mv_dtype dtype) {
   Operation operation;
@@ -72,13 +79,21 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, base::Result<GroupRef> op
 base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<MessageGroup>& messages, const CallOptions& options) {
   const size_t ranks = messages->members().size();
   const auto rank = static_cast<size_t>(messages->engine()->setting().rank);
-  if (ranks < 2 || ranks > intranode::kMostRanks) return GroupRef(messages);
+  if (ranks < 2) return GroupRef(messages);
+  if (ranks > intranode::kMostRanks) {
+    const auto may = may_hand_over(calls, *messages, blocking(options));
+    if (!may.ok()) return may.status();
+    messages->count_from_here();
+    messages->set_handover("own", "auto: MPI is not in use, as it is with transport=mpi");
+    if (!may.value()) return GroupRef(messages);
+  }
   intranode::Memory mine;
-  if (calls.settings().transport != "tcp" && calls.settings().faults.empty()) {
+  if (ranks <= intranode::kMostRanks && calls.settings().transport != "tcp" && calls.settings().faults.empty()) {
     auto made = base::SharedMemory::make("polyverso-group", intranode::SharedRegion::bytes(ranks));
     if (made.ok()) mine = std::move(made).value();
   }
-  BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1};
+  BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1, job_place(calls), {}};
+  if (rank == 0 && mine != nullptr) record.tuning = tuning_for(calls.settings().tuning, ranks);
   if (mine != nullptr) {
     record.descriptor = mine->fd();
     record.file = intranode::file_of(mine->fd());
@@ -93,15 +108,24 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
   Operation agree = in_bytes(Kind::kAllreduce, &all_seen, 1, MV_I64);
   agree.reduction = math::Reduction::kMin;
   if (Started agreed = messages->run(std::move(agree), blocking(options)); !agreed.status.ok()) return agreed.status;
+  std::vector<JobPlace> places;
+  for (const BootstrapRecord& each : records) places.push_back(each.job);
+  const Verdict verdict = judge(places, messages->engine()->members().generation, all_seen != 0);
+  messages->set_handover("own", verdict.why);
+  if (!verdict.tries && places.front().collective == Collective::kMpi)
+    base::log_warn("the all-reduces of a group are not handed over to MPI: {}", verdict.why);
+  if (verdict.tries)
+    if (base::Status handed = hand_over(calls, *messages, places, verdict, blocking(options)); !handed.ok()) return handed;
   messages->count_from_here();
-  if (all_seen == 0) return GroupRef(messages);
-  return GroupRef(std::make_shared<SharedGroup>(calls, messages, memory));
+  if (all_seen == 0 || verdict.tries) return GroupRef(messages);
+  return GroupRef(std::make_shared<SharedGroup>(calls, messages, memory, records.front().tuning));
 }
 
-SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory)
+SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory,
+                         const intranode::Tuning& tuning)
     : calls_(calls), messages_(std::move(messages)),
       context_(std::make_shared<intranode::RankContext>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
-                                                          std::chrono::microseconds(calls.settings().spin_us))),
+                                                          std::chrono::microseconds(calls.settings().spin_us), tuning)),
       queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine(),
                                            [this](const Operation& operation, base::Nanos deadline) { return by_messages(operation, deadline); },
                                            calls.runtime().callers_trace().on() ? &calls.runtime().callers_trace() : nullptr)) {
@@ -116,12 +140,14 @@ SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, c
     const auto context = weak.lock();
     if (context == nullptr) return collective::Group::Elsewhere{};
     const intranode::RankContext::Sleep sleep = context->asleep();
-    return collective::Group::Elsewhere{context->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since};
+    return collective::Group::Elsewhere{context->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since,
+                                        intranode::describe(context->decisions())};
   };
   calls_.on_loop([&] { messages_->engine()->watch({broken, left, look}); });
 }
 
 SharedGroup::~SharedGroup() {
+  keep_tuning();
   context_->leave();
   messages_->leave();  // its thread may be in an operation by messages
   queue_->end();
@@ -131,6 +157,7 @@ GroupInfo SharedGroup::info() {
   GroupInfo info = messages_->info();
   info.transport = "shm";
   info.operations = context_->operations();
+  info.tuning = intranode::describe(context_->decisions());
   if (info.broken.ok()) info.broken = context_->broken();
   return info;
 }
@@ -140,7 +167,20 @@ base::Result<GroupRef> SharedGroup::shrink(const CallOptions& options) {
   return messages_->shrink(options);
 }
 
+/// Only the lowest rank, whose knowledge counts when a group is opened. At the end of the group: a file may be slow.
+void SharedGroup::keep_tuning() noexcept {
+  try {
+    if (is_kept_.exchange(true)) return;
+    const auto decisions = context_->decisions();
+    if (!decisions.empty()) base::log_debug("all-reduces of a group of {} ranks: {}", members().size(), intranode::describe(decisions));
+    if (messages_->engine()->setting().rank == 0 && context_->trials_ended() > 0)
+      api::keep_tuning(calls_.settings().tuning, members().size(), decisions);
+  } catch (const std::exception&) {  // out of memory: the next group tries again
+  }
+}
+
 base::Status SharedGroup::close() {
+  keep_tuning();
   context_->leave();
   return messages_->close();
 }
@@ -189,7 +229,7 @@ base::Status SharedGroup::by_messages(const Operation& operation, base::Nanos de
 Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
   const transport::Driven driven = calls_.drive_until([&] { return call->done(); }, call->deadline());
   if (driven == transport::Driven::kInterrupted && options.keep_on_interrupt)
-    return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
+    return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues"), call};
   if (driven != transport::Driven::kDone) call->withdraw(driven == transport::Driven::kInterrupted ? MV_EINTR : driven == transport::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);
   return {call->status(), nullptr};
 }

@@ -3,6 +3,7 @@
 // Opening, shrinking, the detection of losses, sends and receives stay with the message group below. The ranks agree on
 // custom reductions, gathers, scatters and alltoalls in shared memory, and exchange their values by messages.
 
+#include <atomic>
 #include <memory>
 
 #include "api/group/message_group.hpp"
@@ -17,15 +18,19 @@ class SharedGroup final : public Group {
   /// Collective: all ranks decide alike.
   static base::Result<GroupRef> over(Calls& calls, base::Result<GroupRef> opened, const CallOptions& options);
 
-  SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory);
+  /// @param tuning  the lowest rank's
+  SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory, const intranode::Tuning& tuning);
   ~SharedGroup() override;
 
   GroupInfo info() override;
+  /// Which algorithm each class of all-reduces uses, and why.
+  std::vector<intranode::Decision> decisions() const { return context_->decisions(); }
   const std::vector<int64_t>& members() const override { return messages_->members(); }
   Started run(collective::Operation operation, const CallOptions& options) override;
   base::Result<collective::Shape> drain(const CallOptions& options) override;
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
+  base::Result<GroupRef> grow(const Growth& growth, const CallOptions& options) override { return messages_->grow(*this, growth, options); }
   base::Status close() override;
   base::Status abort(const std::string& reason) override;
   void give_up(const base::Status& why) noexcept override { queue_->give_up(why); }
@@ -35,11 +40,13 @@ class SharedGroup final : public Group {
   base::Status by_messages(const collective::Operation& operation, base::Nanos deadline);
   Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
   base::Status interrupted();
+  void keep_tuning() noexcept;
 
   Calls& calls_;
   const std::shared_ptr<MessageGroup> messages_;
   const std::shared_ptr<intranode::RankContext> context_;  ///< shared with the loop, which reports losses to it
   const std::shared_ptr<SharedQueue> queue_;
+  std::atomic<bool> is_kept_{false};  ///< the results of the trials are in the user's cache
 };
 
 }  // namespace mv::api

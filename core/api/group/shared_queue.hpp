@@ -21,7 +21,7 @@ namespace mv::api {
 /// Shared by the group, its thread, and withdrawals of its calls, which may follow the close of the group. Any thread.
 class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
  public:
-  /// Carries out an operation by messages; returns when it is over.
+  /// Carries out an operation by messages; returns when it has ended.
   using ByMessages = std::function<base::Status(const collective::Operation& operation, base::Nanos deadline)>;
 
   /// The loop must outlive end(), and `by_messages` must be callable until then. `messages` is the message group below,

@@ -11,7 +11,9 @@
 #include "api/group/message_group.hpp"
 #include "api/group/tuning.hpp"
 #include "base/log.hpp"
+#include "engine/collective/cost_text.hpp"
 #include "math/reduction.hpp"
+#include "runtime/tuning_files.hpp"
 
 namespace mv::api {
 namespace {
@@ -90,6 +92,8 @@ class Tuner {
     Tuning tuning;
     base::Status status = measure(tuning);
     calls_.on_loop([&] { calls_.member().groups().choose_by(before_); });
+    if (status.ok()) keep(tuning);
+    if (status.ok()) status = tune_shared(calls_, tuning);
     // A signal breaks the groups of the other ranks, so nothing can continue after it.
     if (status.code() == MV_EINTR) return base::error(MV_ECANCELED, "a signal interrupted the measurement: {}", status.text());
     if (!status.ok()) return status;
@@ -175,8 +179,10 @@ class Tuner {
       }
     tuning.between = tuning.basis.beside;
     if (tuning.hosts > 1) {
-      const bool by_ucx = std::any_of(tuning.transports.begin(), tuning.transports.end(), [](const TransportTuning& other) { return other.transport == base::TransportKind::kUcx; });
-      tuning.between = by_ucx ? base::TransportKind::kUcx : base::TransportKind::kTcp;
+      const auto by = [&](base::TransportKind kind) {
+        return std::any_of(tuning.transports.begin(), tuning.transports.end(), [kind](const TransportTuning& other) { return other.transport == kind; });
+      };
+      tuning.between = by(base::TransportKind::kMpi) ? base::TransportKind::kMpi : by(base::TransportKind::kUcx) ? base::TransportKind::kUcx : base::TransportKind::kTcp;
     }
     return {};
   }
@@ -226,6 +232,18 @@ class Tuner {
                         seconds * 1e6);
       }
     return collective::fit(samples);
+  }
+
+  /// For later nodes of this user. Costs of a network that were measured within one machine say nothing about it.
+  void keep(const Tuning& tuning) const {
+    if (calls_.identity().worker_id != 0) return;
+    runtime::TuningEntries costs{{"reduce", fmt::format("reduce={}", tuning.basis.costs.gamma)}};
+    for (const TransportTuning& transport : tuning.transports) {
+      const bool is_network = transport.transport == base::TransportKind::kTcp || transport.transport == base::TransportKind::kUcx;
+      if (is_network && transport.beside) continue;
+      costs.emplace(base::kTransportNames[static_cast<size_t>(transport.transport)], collective::write_cost(transport.transport, transport.fit.cost));
+    }
+    runtime::keep_costs(costs);
   }
 
   base::Status try_out(Tuning& tuning) {

@@ -1,5 +1,6 @@
 #pragma once
-// Tuning: the measured costs of messages between a cluster's workers, and what groups would choose by them.
+// Tuning: the measured costs of messages between a cluster's workers, and the algorithms that groups would choose by
+// them.
 
 #include <array>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "base/result.hpp"
 #include "engine/collective/cost.hpp"
 #include "engine/collective/cost_fit.hpp"
+#include "intranode/choices.hpp"
 
 namespace mv::api {
 
@@ -36,11 +38,14 @@ struct Tuning {
   collective::Basis basis;    ///< the new costs; defaults for transports that no pair uses
   base::TransportKind between{};   ///< the transport between most ranks, which the trials used
   std::vector<Trial> trials;
+  std::vector<intranode::Decision> algorithms;  ///< of all-reduces in shared memory, by class; empty if not all ranks share memory
 
   /// The value of the setting collective_costs: measured costs only.
   std::string setting() const;
 };
 
+/// Runs the trials of all classes up to 16 MiB that the setting `tuning` asks for; collective among all workers.
+base::Status tune_shared(Calls& calls, Tuning& tuning);
 /// Runs the measurement; collective among all workers. MV_ESTATE if there is only one, MV_ECANCELED after a signal.
 base::Result<Tuning> tune(Calls& calls);
 

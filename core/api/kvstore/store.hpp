@@ -37,7 +37,7 @@ struct How {
 enum class Sparse { kIgnored, kFilled };
 
 /// Any thread; calls of one thread on a key take effect in their order. An error with any key of a call is found before
-/// another key changes. A call that ends with MV_EINTR must be repeated: it goes on, and does nothing twice.
+/// another key changes. A call that ends with MV_EINTR must be repeated: it continues, and does nothing twice.
 class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers

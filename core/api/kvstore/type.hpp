@@ -14,7 +14,7 @@ struct Type {
   bool dist = false;  ///< all workers of a cluster; otherwise this process's devices
   bool sync = false;  ///< dist: updated in rounds
   bool sliced = false;  ///< dist: values are sent in slices, so that keys of higher priority overtake large ones
-  uint64_t spread_from = 0;  ///< elements from which a key is spread over all servers; 0: by bytes, see layout.hpp
+  uint64_t spread_from = 0;  ///< elements from which a key is spread over all servers; 0: by bytes, see placement.hpp
 };
 
 /// Parses MXNET_KVSTORE_BIGARRAY_BOUND: a whole number, at least 1; 0 for empty text. MV_EINVAL.

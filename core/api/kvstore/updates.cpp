@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMostWaiting = uint64_t{256} << 20;
 
 base::Status is_inside() {
-  return base::Status(MV_EREENTRANT, "an update of this store is under way on this thread: the call would wait for it");
+  return base::Status(MV_EREENTRANT, "an update of this store is in progress on this thread: the call would wait for it");
 }
 
 bool any_waits(const Entries& entries) {

@@ -90,6 +90,8 @@ base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, cons
   return SharedGroup::over(calls_, MessageGroup::open(calls_, std::move(workers), options), options);
 }
 
+base::Result<GroupRef> MemberNode::join_group(const std::string& name, const CallOptions& options) { return MessageGroup::join(calls_, name, options); }
+
 std::vector<int64_t> MemberNode::workers_here() {
   std::vector<int64_t> ids;
   runtime_.read_on_loop([&] {

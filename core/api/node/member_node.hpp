@@ -47,6 +47,7 @@ class MemberNode final : public Node {
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
 
   base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
+  base::Result<GroupRef> join_group(const std::string& name, const CallOptions& options) override;
   std::unique_ptr<Channel> open_channel(const std::string& name) override;
   std::vector<int64_t> workers_here() override;
 

@@ -83,21 +83,22 @@ class Channel {
 /// Any thread, unless stated otherwise. A Node outlives its tables and calls.
 class Node {
  public:
-  /// Why the node has broken down: memory ran out while its engines were halfway through a change, so they run no more.
-  /// Peers see it as lost, every call fails with this status, and shutdown() returns it. Null while the node is sound.
+  /// Why the node has broken down: memory ran out while its engines were halfway through a change, so they no longer
+  /// run. Peers see it as lost, every call fails with this status, and shutdown() returns it. Null while the node is
+  /// sound.
   const base::Status* defect() const noexcept { return defect_.load(std::memory_order_acquire); }
 
   /// Makes a node that has not joined a cluster yet.
   static std::unique_ptr<Node> make(const runtime::Settings& settings);
   virtual ~Node() = default;
-  /// Joins the cluster; the first call. MV_EINTR after a signal: the join goes on; call again. After another error only
-  /// the destructor may follow.
+  /// Joins the cluster; the first call. MV_EINTR after a signal: the join continues; call again. After another error
+  /// only the destructor may follow.
   virtual base::Status join() = 0;
 
   virtual const runtime::Identity& identity() const = 0;
   /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.
   virtual base::Status shutdown() = 0;
-  /// See mv_cluster_drain(). MV_EINTR after a signal: it goes on; call again.
+  /// See mv_cluster_drain(). MV_EINTR after a signal: the drain continues; call again.
   virtual base::Status drain(base::Nanos timeout) = 0;
   /// See mv_abort(). Only the destructor may follow.
   virtual void abort(const std::string& why) = 0;
@@ -109,8 +110,8 @@ class Node {
   virtual base::Result<std::string> metrics_text() = 0;
   virtual base::Result<std::string> trace_text() = 0;
 
-  /// A blocking one that a signal interrupts stays open, as the other workers may have passed it already: MV_EINTR, and the next blocking
-  /// call goes on with it. With keep_on_interrupt, the caller has it.
+  /// If a signal interrupts a blocking barrier (MV_EINTR), the barrier stays open, because the other workers may have
+  /// passed it already, and the next blocking call continues it. With keep_on_interrupt, the caller has the open call.
   virtual Started barrier(const CallOptions& options, Flush flush = Flush::kChanges) = 0;
   /// The same for a blocking barrier that `or_until` has ended early, when a signal comes.
   virtual void leave_barrier_open(CallRef barrier) = 0;
@@ -127,10 +128,10 @@ class Node {
   virtual base::Result<Tuning> tune() = 0;
   /// The state of the cluster as text or as JSON. Returns within a few seconds, even if other members do not answer.
   virtual base::Result<std::string> status(const status::Form& form) = 0;
-  /// Adds a number of the program's to this node's part of the status. Never waits.
+  /// Adds a number of the program to this node's part of the status. Never waits.
   virtual base::Status report(const std::string& name, double value) = 0;
 
-  /// kAsync: returns when training may go on. Earlier errors are in the call's status too.
+  /// kAsync: returns when training may continue. Earlier errors are in the call's status too.
   virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;
   virtual Started load_checkpoint(const std::string& path, const CallOptions& options) = 0;
 
@@ -156,7 +157,7 @@ class Node {
   /// Whether all workers have finished or are lost. Never locks.
   virtual bool workers_gone() const = 0;
 
-  /// Waits for a call and returns its status; or MV_ETIMEOUT / MV_EINTR with `*alive` true if the call goes on.
+  /// Waits for a call and returns its status; or MV_ETIMEOUT / MV_EINTR with `*alive` true if the call continues.
   virtual base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) = 0;
   virtual bool done(const CallRef& call) const = 0;
   /// The status of a finished call.
@@ -177,7 +178,8 @@ class Node {
 
   /// The oldest change of the membership that was not taken. MV_ETIMEOUT, MV_EINTR.
   virtual base::Result<Told> next_membership_event(base::Nanos timeout) = 0;
-  /// Whether such an event waits for a program that takes them: it has called next_membership_event() before. Never locks.
+  /// Whether such an event waits, and the program takes them: it has called next_membership_event() before. Never
+  /// locks.
   virtual bool membership_event_due() const = 0;
 
   /// Waits for a condition that other threads of this process bring about and announce with wake(). `done` must not
@@ -187,6 +189,8 @@ class Node {
 
   /// Opens a group of these workers, by their ids in any order; collective among them. Empty: all workers.
   virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
+  /// Joins a group of other workers that grows by this name. Blocking only.
+  virtual base::Result<GroupRef> join_group(const std::string& name, const CallOptions& options) = 0;
   virtual std::unique_ptr<Channel> open_channel(const std::string& name) = 0;
   /// The ids of the workers on this machine, by host name.
   virtual std::vector<int64_t> workers_here() = 0;

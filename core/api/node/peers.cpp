@@ -30,22 +30,31 @@ base::Result<std::vector<PeerReport>> MemberNode::examine_peers() {
   return reports;
 }
 
-/// Asks several times, or until kPatience has passed while some peers do not answer.
+/// Connects with the peers that have not been needed so far, then asks each several times, or until kPatience has passed
+/// while some do not connect or answer.
 base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) {
-  const base::Nanos until = runtime_.loop().now() + kPatience;
-  size_t unanswered = 0;
-  for (int question = 0; question < kQuestions && unanswered == 0; ++question) {
-    runtime_.on_loop([&] { runtime_.member().cluster().ask_all(); });
+  cluster::Cluster& cluster = runtime_.member().cluster();
+  size_t open = 0;
+  const auto wait = [&](const auto& count_open) {
+    const base::Nanos until = runtime_.loop().now() + kPatience;
     do {
       const transport::Driven driven = runtime_.loop().drive_until([] { return false; }, runtime_.loop().now() + kLookAgain);
       if (driven == transport::Driven::kInterrupted)
         return base::Status(MV_EINTR, "a signal interrupted the query of the other processes");
       if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return runtime_.ended();
-      runtime_.on_loop([&] { unanswered = runtime_.member().cluster().contacts().unanswered(); });
-    } while (unanswered > 0 && runtime_.loop().now() < until);
+      runtime_.on_loop([&] { open = count_open(); });
+    } while (open > 0 && runtime_.loop().now() < until);
+    return base::Status();
+  };
+  runtime_.on_loop([&] { cluster.connect_with_all(); });
+  if (const base::Status ended = wait([&] { return cluster.unconnected(); }); !ended.ok()) return ended;
+  open = 0;
+  for (int question = 0; question < kQuestions && open == 0; ++question) {
+    runtime_.on_loop([&] { cluster.ask_all(); });
+    if (const base::Status ended = wait([&] { return cluster.contacts().unanswered(); }); !ended.ok()) return ended;
     runtime_.read_on_loop([&] {
       for (const cluster::Member& member : runtime_.member().cluster().view().members) {
-        const auto took = runtime_.member().cluster().contacts().round_trip(member.peer);
+        const auto took = cluster.contacts().round_trip(member.peer);
         if (!took || *took == base::kNever) continue;
         const auto [entry, is_new] = shortest.try_emplace(member.peer, *took);
         if (!is_new) entry->second = std::min(entry->second, *took);

@@ -74,7 +74,7 @@ class Table {
   /// Restores what states() returned for the table's updater, perhaps with another number of servers.
   virtual base::Status set_states(const TableStates& states) = 0;
   virtual base::Status clock() = 0;
-  /// The rounds of a merging table go on without this worker's adds.
+  /// The rounds of a merging table continue without this worker's adds.
   virtual base::Status leave_rounds() = 0;
   virtual base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) = 0;
   virtual base::Status close() = 0;

@@ -383,7 +383,7 @@ bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out
     if (options.mode != Mode::kBlocking) return false;
     const base::Nanos limit = std::min(calls_.deadline(options, false), calls_.loop().now() + kOwnChanges);
     if (calls_.loop().drive_until(seen, limit) == transport::Driven::kInterrupted) {
-      *status = base::Status(MV_EINTR, "a signal came while this worker's earlier changes were under way; nothing was read");
+      *status = base::Status(MV_EINTR, "a signal came while this worker's earlier changes were in progress; nothing was read");
       return true;
     }
     if (!seen()) return false;

@@ -13,9 +13,9 @@
 
 namespace mv::checkpoint {
 
-/// Requests saves and loads from the coordinator, the process that serves the part of server 0. With back-ups, a call whose coordinator is lost
-/// asks the next one, unless the worker of a save has gone on already. Loop thread only. Completions of operations may call back into this
-/// object.
+/// Requests saves and loads from the coordinator, the process that serves the part of server 0. With back-ups, a call
+/// whose coordinator is lost asks the next coordinator, unless it is a save whose worker has already continued. Loop
+/// thread only. Completions of operations may call back into this object.
 class Client {
  public:
   /// @param can_move  with back-ups: another process may become the coordinator
@@ -26,7 +26,7 @@ class Client {
 
   struct Request {
     bool loads = false;
-    std::string path;  ///< the directory to save to; or the checkpoint to load, or a directory of checkpoints
+    std::string path;  ///< the directory to save to, or the checkpoint to load, or a directory of checkpoints of which the newest is loaded
     uint64_t keep = 0;
     base::OperationRef operation;
     std::function<void()> saving;  ///< a save: training may continue. Not called if the call ends earlier
@@ -37,11 +37,11 @@ class Client {
 
   /// Saves a checkpoint every `span` from now on until finish(). The other workers do not take part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);
-  /// Ends periodic saves, and calls `finished` when the saves that this worker has begun are over.
+  /// Ends periodic saves, and calls `finished` when the saves that this worker has begun have ended.
   void finish(std::function<void()> finished);
   /// The view has changed: there may be another coordinator.
   void servers_changed();
-  /// The master is lost: nobody will name another coordinator.
+  /// The master is lost, so there will be no other coordinator.
   void master_lost(const base::Status& why);
 
   base::Nanos next_deadline() const;
@@ -52,7 +52,7 @@ class Client {
   using CallRef = std::shared_ptr<Call>;
 
   base::Peer coordinator() const;
-  /// Another process may become the coordinator, also of a cluster without back-ups whose server ends in good order.
+  /// Whether another process may become the coordinator. Without back-ups, that happens when a server drains.
   bool can_move() const { return can_move_ || (view_ != nullptr && view_->has_departures()); }
   bool may_ask_successor(const Call& call, const base::Status& status) const;
   void ask(const CallRef& call);
@@ -73,8 +73,8 @@ class Client {
   const cluster::View* view_ = nullptr;
   base::Peer coordinator_ = base::kNobody;  ///< the last one
   base::Status no_master_;
-  uint64_t begun_ = 0;  ///< calls, but for periodic saves; see wire::Save.call
-  uint64_t ended_ = 0;  ///< the last one that its coordinator, or the loss of it, has ended, and how
+  uint64_t begun_ = 0;  ///< calls except periodic saves; see wire::Save.call
+  uint64_t ended_ = 0;  ///< the last call that the coordinator, or its loss, has ended, and how
   mv_status how_ = MV_OK;
   std::list<CallRef> calls_;
   base::Nanos every_ = base::kNever, next_by_clock_ = base::kNever;

@@ -113,6 +113,8 @@ void Coordinator::worker_finished(base::Peer worker) {
     ending->second.untold.erase(worker);
     ending = ending->second.over && ending->second.untold.empty() ? endings_.erase(ending) : std::next(ending);
   }
+  if (job_ != nullptr && job_->unconfirmed.erase(worker) > 0)
+    give_up(base::error(MV_EPEERLOST, "checkpoint {}: cancelled, because a server and {} were lost", job_->path, view_->name(worker)));
   settle();
 }
 
@@ -160,7 +162,7 @@ bool Coordinator::has_ended(const Request& request) {
 /// Begins the next job if all live workers have requested one.
 void Coordinator::settle() {
   if (served_.served(0) != nullptr) end_what_has_ended();
-  while (job_ == nullptr && served_.served(0) != nullptr) {
+  while (job_ == nullptr && served_.served(0) != nullptr && !served_.is_leaving()) {
     if (!alone_.empty()) {
       std::vector<Request> requests{std::move(alone_.front())};
       alone_.pop_front();
@@ -249,6 +251,7 @@ void Coordinator::servers_changed() {
   }
   const auto again = std::make_shared<Job>();
   again->id = job_->id;
+  again->is_again = true;
   again->loads = job_->loads;
   again->blocks = job_->blocks;
   again->asked_path = job_->asked_path;
@@ -383,6 +386,9 @@ void Coordinator::snapshots_taken() {
       const cluster::Member* member = view_->find(worker);
       return member == nullptr || !is_here(*member);
     });
+    if (job.is_again && job.blocks)
+      for (const base::Peer worker : ending.untold)
+        if (std::ranges::find(job.askers, worker, &rpc::Asked::client) == job.askers.end()) job.unconfirmed[worker] = 0;
     for (const rpc::Asked& asked : std::exchange(job.askers, {}))
       server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str(), job.call)));
     base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
@@ -425,6 +431,7 @@ void Coordinator::heard_of_file(size_t server, const base::Status& status, const
 }
 
 void Coordinator::end_save_if_over() {
+  if (!job_->unconfirmed.empty() && job_->error.ok()) return;
   if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const ServerPart& part) { return part.over; })) end_save();
 }
 
@@ -477,18 +484,28 @@ void Coordinator::saved(const rpc::Asked& asked, const wire::Saved& request) {
   if (request.goes_on() && job_ != nullptr && job_->id == request.save()) {
     job_->blocks = false;
     // Its later changes must not get into a second attempt.
-    if (job_->phase != Phase::kWriting && job_->phase != Phase::kEnding)
+    if ((job_->phase != Phase::kWriting && job_->phase != Phase::kEnding) || job_->unconfirmed.contains(asked.client))
       give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
     ending.untold.erase(asked.client);
     if (ending.over && ending.untold.empty()) endings_.erase(found);
     return server_.answer(asked, builder_.answer({}));
   }
-  if (!ending.over)
-    return server_.answer(
-        asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str(), ending.call)));
+  if (!ending.over) {
+    server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str(), ending.call)));
+    return confirm(asked.client, request.save());
+  }
   ending.status.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
   ending.untold.erase(asked.client);
   if (ending.untold.empty()) endings_.erase(found);
+}
+
+/// This worker waits for the save.
+void Coordinator::confirm(base::Peer worker, uint64_t save) {
+  if (job_ == nullptr || job_->id != save || job_->phase != Phase::kWriting) return;
+  const auto found = job_->unconfirmed.find(worker);
+  if (found == job_->unconfirmed.end() || ++found->second < 2) return;
+  job_->unconfirmed.erase(found);
+  end_save_if_over();
 }
 
 // ---- a load

@@ -23,14 +23,16 @@
 namespace mv::checkpoint {
 
 /// Runs one save or load at a time. It starts when all live workers have requested it, as in a barrier. If a worker is
-/// lost while others wait, each survivor gets the error once, now or at its next request, so that they stay in step.
+/// lost while others wait, each survivor gets the error once, now or at its next request, so all survivors stay in
+/// step.
 ///
 ///   save   make the directory; snapshots on all servers; workers continue; all servers write their files; manifest
 ///   load   read the manifest; all servers check their parts and read them into memory; then the tables take them
 ///
-/// With back-ups, a job whose server is lost begins again with the server that takes over, unless a worker of a save has gone on already.
-/// When the coordinator is lost, the workers ask its successor (client.hpp). Some may have had the answer of the lost one before: each tells the
-/// successor which of its calls have ended, and a call that has ended for one of them ends likewise for all. Loop thread only.
+/// With back-ups, a job that loses a server starts again with the server that takes over, unless it is a save whose
+/// workers have already continued. When the coordinator is lost, the workers ask its successor (client.hpp). Some may
+/// have received the answer before. Each worker therefore tells the successor which of its calls have ended and how,
+/// and a call that has ended for one worker ends in the same way for all. Loop thread only.
 class Coordinator {
  public:
   /// @param storage null: this node keeps no checkpoints
@@ -43,12 +45,12 @@ class Coordinator {
   void on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
-  /// The view has changed: parts may have other servers.
+  /// The view has changed: other servers may serve the parts.
   void servers_changed();
-  /// The master is lost: nobody decides who serves the part of a lost server.
+  /// The master is lost, so nobody decides which server takes over the part of a lost one.
   void master_lost(const base::Status& why);
 
-  /// A save or a load is under way, or not all of its workers know its end.
+  /// A save or a load is in progress, or not all of its workers know that it has ended.
   bool is_busy() const { return job_ != nullptr || !endings_.empty(); }
   /// The workers that wait in a save or load, and the workers or servers that they wait for.
   std::vector<cluster::Wait> waits() const;
@@ -70,7 +72,7 @@ class Coordinator {
     base::Nanos since{0};
     bool same_as(const Request& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
   };
-  /// The last call that has ended for a worker, as it told this coordinator at its beginning.
+  /// The last call that has ended for a worker, as the worker reported with its next call.
   struct Ended {
     uint64_t last = 0;
     mv_status status = MV_OK;
@@ -98,6 +100,10 @@ class Coordinator {
     std::vector<checkpoint::TableEntry> tables;
     std::vector<ServerPart> parts;
     base::Status error;  ///< the first one
+    bool is_again = false;  ///< a server was lost in an earlier attempt
+    /// The workers that may have gone on before the snapshots of this attempt without this node having heard of it, and
+    /// the number of their polls since the snapshots. The second poll shows that a worker still waited after them.
+    std::map<base::Peer, int> unconfirmed;
   };
   /// The outcome of a save, kept for the workers that have not polled it yet.
   struct Ending {
@@ -112,6 +118,7 @@ class Coordinator {
 
   void ask_for(Request request, bool alone);
   void saved(const rpc::Asked& asked, const wire::Saved& request);
+  void confirm(base::Peer worker, uint64_t save);
   void settle();
   void end_what_has_ended();
   bool has_ended(const Request& request);

@@ -43,6 +43,8 @@ bool Participant::execute(const rpc::Asked& asked, const wire::Message& request,
   // While a load of a lost coordinator ends, or a copy is sent: a table has one snapshot at a time.
   const bool begins = request.body_type() != wire::Body::Written;
   if (begins && parts_.is_being_copied(part)) return false;
+  const bool is_first = request.body_type() == wire::Body::Snapshot || request.body_type() == wire::Body::Check;
+  if (is_first && parts_.is_leaving() && parts_.served(0) == nullptr) return false;  // the coordinator ends what it has begun
   if (request.body_type() == wire::Body::Snapshot) return snapshot(asked, *request.body_as_Snapshot(), payload);
   if (const auto* of = request.body_as_Written()) written(asked, *of);
   if (const auto* of = request.body_as_Check()) check(asked, *of);

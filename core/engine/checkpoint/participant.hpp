@@ -11,8 +11,9 @@
 
 namespace mv::checkpoint {
 
-/// Executes the requests of the coordinator (coordinator.hpp): Snapshot, Written, Check, Restore. With back-ups, a request may wait here: for
-/// the view that says who coordinates and who serves a part, and for the end of a copy of the values. Loop thread only.
+/// Executes the requests of the coordinator (coordinator.hpp): Snapshot, Written, Check, Restore. With back-ups, a
+/// request may wait here for the view that names the coordinator and the servers of the parts, and until a copy of the
+/// values is complete. Loop thread only.
 class Participant {
  public:
   /// @param storage null: this node keeps no checkpoints
@@ -21,9 +22,9 @@ class Participant {
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// A peer is lost. If it is the coordinator, its save is given up, and its load is dropped.
+  /// A peer is lost. If it is the coordinator, its save is abandoned, and its load is dropped.
   void lost(base::Peer peer);
-  /// A file is being written, its coordinator has not heard of its end, or a checkpoint is being loaded.
+  /// A file is being written, the coordinator does not know yet that it is complete, or a checkpoint is being loaded.
   bool is_busy() const;
   base::Nanos next_deadline() const { return look_at_; }
   void tick();
@@ -43,7 +44,7 @@ class Participant {
     base::Peer by = base::kNobody;
     Storage::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
     bool over = false;
-    bool told = false;  ///< the coordinator knows that it is over
+    bool told = false;  ///< the coordinator knows that it has ended
     base::Status status;
     checkpoint::FileEntry file;
   };

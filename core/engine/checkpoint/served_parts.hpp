@@ -9,21 +9,23 @@
 
 namespace mv::checkpoint {
 
-/// A part is named by the number of the server whose part it was at the beginning. Loop thread only.
+/// The name of a part is the number of the server that served it at first. Loop thread only.
 class ServedParts {
  public:
   virtual ~ServedParts() = default;
   /// nullptr if this process does not serve the part, as far as it knows.
   virtual table::CheckpointTables* served(uint64_t part) = 0;
-  /// Another process may come to serve a part when its server dies.
+  /// Whether another process may serve a part later, when its server dies.
   virtual bool can_move() const = 0;
-  /// The values are being copied to a new back-up: there can't be another snapshot.
+  /// Whether the values are being copied to a new back-up. There can't be another snapshot then.
   virtual bool is_being_copied(uint64_t part) const = 0;
+  /// Whether the parts are about to move to other servers. No checkpoint begins here then; those in progress continue.
+  virtual bool is_leaving() const = 0;
   /// Whether a load can replace the content.
   virtual base::Status may_replace(uint64_t part) = 0;
   /// From now until replaced(), the part differs from its back-up.
   virtual void begin_replacing(uint64_t part) = 0;
-  /// The tables have their new content. Calls `done` once the back-up has it, too.
+  /// The tables have their new content. Calls `done` once the back-up has it too.
   virtual void replaced(uint64_t part, std::function<void()> done) = 0;
 };
 

@@ -25,7 +25,7 @@ class Storage {
   /// Cancellation flag, set by the caller.
   using GivenUp = std::shared_ptr<std::atomic<bool>>;
 
-  /// The file of one server that is to be written.
+  /// The file of one server to write.
   struct NewFile {
     std::string path;  ///< of the checkpoint
     uint64_t number = 0, server = 0, servers = 1;

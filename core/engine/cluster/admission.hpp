@@ -1,6 +1,6 @@
 #pragma once
-// The permitted senders of messages; engine/dispatch.hpp has those of each kind. The hello does not make a process a member: it proves only that the process
-// knows the secret, or belongs to the same user.
+// The permitted senders of messages; engine/dispatch.hpp lists those of each kind. The hello does not make a process a
+// member. It proves only that the process knows the secret, or belongs to the same user.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ enum class Sender : uint8_t {
   kMember,       ///< members of the view that are not lost
   kAsked,        ///< answers: members, and the master while this node joins
   kMaster,       ///< the master only
-  kCoordinator,  ///< who directs checkpoints: server 0; with replicas any server, as the part of server 0 moves
+  kCoordinator,  ///< the process that directs checkpoints: server 0; with replicas any server, because the part of server 0 can move
   kNobody,       ///< messages of gossip, which has no cluster
 };
 

@@ -26,6 +26,10 @@ constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
 
+class Ignored final : public rpc::Pending {
+  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
+};
+
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
 
@@ -43,6 +47,11 @@ class Cluster::JoinPending final : public rpc::Pending {
 
 Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
     : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_), arrivals_(self_), contacts_(clock) {
+  for (size_t from = 0; from <= self_.master.size();) {
+    const size_t end = std::min(self_.master.find(',', from), self_.master.size());
+    masters_.push_back(self_.master.substr(from, end - from));
+    from = end + 1;
+  }
   if (!self_.is_master) return;
   // Here and not in start(): a process may ask to join before start(), and is compared with the master itself.
   master_ = self_.peer;
@@ -60,7 +69,8 @@ void Cluster::start() {
   complete_if_all_here();
 }
 
-void Cluster::call_master() { link_.dial(self_.master); }
+void Cluster::call_master() { dial_master(); }
+void Cluster::dial_master() { link_.dial(masters_[asked_master_]); }
 
 // ---- on the master
 
@@ -84,11 +94,11 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
 }
 
 /// The place of a lost worker or server that this process may take. A server has one only if another server has taken over its part.
-Member* Cluster::vacancy(const wire::Join& request) {
-  const auto is_free = [this](const Member& place) {
-    return place.state == State::kLost && (!place.is_server() || view_.serving(place) != base::kNobody);
+Member* Cluster::vacancy(View& view, const wire::Join& request) {
+  const auto is_free = [&view](const Member& place) {
+    return place.state == State::kLost && (!place.is_server() || view.serving(place) != base::kNobody);
   };
-  for (Member& member : view_.members)
+  for (Member& member : view.members)
     if (is_free(member) && member.role == request.role() &&
         (request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank)))
       return &member;
@@ -96,13 +106,14 @@ Member* Cluster::vacancy(const wire::Join& request) {
 }
 
 base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
-  if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
+  if (!is_master()) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
   const bool joining = phase_ == Phase::kJoining;
+  View& places = is_kept() ? decided_ : view_;
   if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not form");
   if (!joining && view_.workers_gone())
     return base::error(MV_EDISAGREE, "the cluster of {} processes is at its end: all workers have finished or are lost", self_.nodes);
-  if (!joining && vacancy(request) == nullptr)
+  if (!joining && vacancy(places, request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} processes is already complete, and none of its {} was lost{}", self_.nodes,
                        request.role() == MV_ROLE_SERVER   ? "servers"
                        : request.role() == MV_ROLE_WORKER ? "workers"
@@ -115,13 +126,20 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
 void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   const wire::Join& request = *message.body_as_Join();
   const bool is_new = view_.find(asked.client) == nullptr;
-  if (self_.is_master && phase_ == Phase::kReady && is_new && vacancy(request) == nullptr && may_become_vacant(request, false)) {
+  if (!is_master() && is_kept() && phase_ == Phase::kReady && is_new) {  // the new process asks the master then
+    if (!awaits_master()) return point_to_master(asked);
+    early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
+    settle_at_ = early_.back().until;
+    return;
+  }
+  View& places = is_kept() ? decided_ : view_;
+  if (is_master() && phase_ == Phase::kReady && is_new && vacancy(places, request) == nullptr && (may_become_vacant(request, false) || !decisions_.empty())) {
     early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
     settle_at_ = std::min(settle_at_, early_.back().until);
     return ask_all();  // those that answer are alive
   }
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
-  if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
+  if (phase_ != Phase::kJoining) return rejoin(asked, wire::copy_header(message));
   arrivals_.add(asked, request);
   complete_if_all_here();
 }
@@ -141,34 +159,78 @@ void Cluster::settle_early() {
   settle_at_ = base::kNever;
   for (const Early& early : std::exchange(early_, {})) {
     const auto& request = *flatbuffers::GetRoot<wire::Message>(early.header.data())->body_as_Join();
-    if (vacancy(request) == nullptr && !view_.workers_gone() && may_become_vacant(request, true) && now < early.until) {
+    if (!is_master() && is_kept()) {
+      if (!awaits_master()) point_to_master(early.asked);
+      else if (now < early.until) settle_at_ = std::min(settle_at_, early.until), early_.push_back(early);
+      else server_.fail(early.asked, base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", master_lost_.text()));
+      continue;
+    }
+    View& places = is_kept() ? decided_ : view_;
+    if (vacancy(places, request) == nullptr && !view_.workers_gone() && (may_become_vacant(request, true) || !decisions_.empty()) && now < early.until) {
       settle_at_ = std::min(settle_at_, early.until);
       early_.push_back(early);
     } else if (const base::Status wrong = check_joiner(early.asked.client, request); !wrong.ok()) {
       server_.fail(early.asked, wrong);
     } else {
-      rejoin(early.asked, request, *vacancy(request));
+      rejoin(early.asked, early.header);
     }
   }
 }
 
-void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place) {
-  place.peer = asked.client;
+void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& request) {
+  const bool was_lost = !std::exchange(place.drained, false);
+  place.peer = peer;
   place.address = wire::text_of(request.address());
   place.host = wire::text_of(request.host());
   place.pid = request.pid();
   place.state = State::kHere;
   place.why.clear();
-  place.is_out = false;
-  const bool was_lost = !std::exchange(place.drained, false);
-  place.draining = false;
-  base::log_info("{} replaces a {}{}", view_.name(place.peer), was_lost ? "lost " : "", place.is_server() ? "server" : "worker");
-  owner_.on_member_joined(place);
-  if (place.is_server())
-    for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
-  publish();
-  const auto written = write_view(builder_.fbb(), view_);
+  place.is_out = place.draining = false;
+  base::log_info("pid {} on {} replaces a {}{} (rank {})", place.pid, place.host, was_lost ? "lost " : "", place.is_server() ? "server" : "worker", place.rank);
+}
+
+void Cluster::answer_join(const rpc::Asked& asked, const View& view) {
+  View told = view;
+  told.barriers = barrier_.passed();
+  const auto written = write_view(builder_.fbb(), told);
   server_.answer(asked, builder_.finish(wire::Body::View, written));
+}
+
+/// To a process that wants to join. It learns of nobody else.
+void Cluster::point_to_master(const rpc::Asked& asked) {
+  View pointer;
+  pointer.epoch = decided_.epoch;
+  pointer.master = master_;
+  if (const Member* const master = decided_.find(master_)) pointer.members.push_back(*master);
+  answer_join(asked, pointer);
+}
+
+void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
+  const auto join_in = [](const std::vector<std::byte>& message) -> const wire::Join& {
+    return *flatbuffers::GetRoot<wire::Message>(message.data())->body_as_Join();
+  };
+  if (!is_kept()) {
+    const wire::Join& request = join_in(header);
+    Member& place = *vacancy(view_, request);
+    take_place(place, asked.client, request);
+    owner_.on_member_joined(place);
+    if (place.is_server())
+      for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
+    publish();
+    return answer_join(asked, view_);
+  }
+  decide(
+      [this, asked, join_in, header = std::move(header)](View& next) {
+        const wire::Join& wanted = join_in(header);
+        if (next.find(asked.client) != nullptr) return base::Status();  // the write before has succeeded after all
+        if (!contacts_.is_connected(asked.client)) return base::error(MV_EPEERLOST, "it has gone meanwhile");
+        Member* const place = vacancy(next, wanted);
+        if (place == nullptr) return base::error(MV_EDISAGREE, "another process has taken the place of the lost one");
+        take_place(*place, asked.client, wanted);
+        name_next_backups(next, self_.replicas);
+        return base::Status();
+      },
+      [this, asked](const base::Status& refused, const View& view) { refused.ok() ? answer_join(asked, view) : server_.fail(asked, refused); });
 }
 
 void Cluster::complete_if_all_here() {
@@ -180,11 +242,27 @@ void Cluster::complete_if_all_here() {
   if (self_.replicas > 0 && view.servers().size() < 2)
     wrong = base::error(MV_EDISAGREE, "replicas={} takes at least two servers, and there is only one", self_.replicas);
   if (!wrong.ok()) return fail(wrong);
-  if (self_.replicas > 0) name_backups(view);
-  for (const rpc::Asked& joiner : arrivals_.asked()) {
-    const auto written = write_view(builder_.fbb(), view);
-    server_.answer(joiner, builder_.finish(wire::Body::View, written));
-  }
+  view.master = self_.peer;
+  if (self_.replicas == 0) return found(std::move(view));
+  name_backups(view);
+  name_voters(view);
+  if (keeper_ == nullptr) return found(std::move(view));
+  // A view of an earlier cluster may be there. This process has the name, so that cluster has ended, or has lost the keeper: it can't decide any more.
+  keeper_->read([this, view](const base::Result<Keeper::Content>& content) {
+    if (!content.ok()) return fail(content.status());
+    keeper_->write(content.value().revision, to_bytes(view), [this, view](const base::Result<uint64_t>& written) {
+      if (!written.ok() && written.status().code() == MV_ESTATE)
+        return fail(base::error(MV_EDISAGREE, "another cluster of this name has begun: {}", written.status().text()));
+      if (!written.ok()) return fail(written.status());
+      revision_ = written.value();
+      found(view);
+    });
+  });
+}
+
+/// The first view holds.
+void Cluster::found(View view) {
+  for (const rpc::Asked& joiner : arrivals_.asked()) answer_join(joiner, view);
   adopt(std::move(view));
 }
 
@@ -197,22 +275,51 @@ void Cluster::leave_asked(const rpc::Asked& asked) {
 void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
   server_.answer(asked, builder_.answer({}));
   const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
-  if (!self_.is_master || part == view_.members.end() || view_.serving(*part) != asked.client) return;
-  if (part->next_backup == 0 || view_.next_backup_of(*part) != note.backup()) return;  // it was lost meanwhile
+  if (!is_master() || part == view_.members.end()) return;
+  const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
+    return view.serving(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else it was lost meanwhile
+  };
+  if (is_kept())
+    return decide([holds, rank = part->rank](View& next) {
+      const auto copied = std::ranges::find(next.members, rank, &Member::rank);
+      if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
+      copied->backup = std::exchange(copied->next_backup, 0);
+      return base::Status();
+    });
+  if (!holds(view_, *part)) return;
   part->backup = std::exchange(part->next_backup, 0);
   owner_.on_part_moved(*part);
   publish();
 }
 
-/// Sends the newest view to all members. A lost View is sent again when a Ping shows an old epoch.
+/// The view has changed. Sends it to all members, at once or together with the changes that follow soon: when all n
+/// workers end, n views of n members to n of them would take n^3 time. A lost View is sent again when a Ping shows an old
+/// epoch.
 void Cluster::publish() {
   ++view_.epoch;
-  for (const Member& member : view_.members)
-    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) send_view(member.peer);
+  const base::Nanos due = published_ + between_views();
+  if (view_.workers_gone() || clock_.now() >= due) return send_to_all();  // at the end, this process may not have another turn
+  publish_at_ = std::min(publish_at_, due);
 }
 
-void Cluster::send_view(base::Peer to) {
+void Cluster::send_to_all() {
+  published_ = clock_.now();
+  publish_at_ = base::kNever;
   const auto written = write_view(builder_.fbb(), view_);
+  const base::Frame frame = builder_.finish(wire::Body::View, written);
+  for (const Member& member : view_.members)
+    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) link_.send(member.peer, frame);
+}
+
+/// The more members, the longer: each of them spends time on each member in a view.
+base::Nanos Cluster::between_views() const {
+  constexpr base::Nanos kForEachPair = 2us, kMost = 250ms;
+  const auto members = static_cast<int64_t>(view_.members.size());
+  return std::min(members * members * kForEachPair, kMost);
+}
+
+void Cluster::send_this_view(base::Peer to, const View& view) {
+  const auto written = write_view(builder_.fbb(), view);
   link_.send(to, builder_.finish(wire::Body::View, written));
 }
 
@@ -240,7 +347,7 @@ std::string Cluster::doing(base::Peer peer, const std::vector<Wait>& waits) cons
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
   contacts_.connected(peer, address);
   client_.on_connected(peer);
-  if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
+  if (!is_master() && phase_ == Phase::kJoining && master_ == base::kNobody && address == masters_[asked_master_]) {
     master_ = peer;
     auto& fbb = builder_.fbb();
     const auto mode = !self_.sync_said ? wire::Mode::Unsaid : self_.sync ? wire::Mode::Sync : wire::Mode::Async;
@@ -249,6 +356,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
     joining_ = std::make_shared<JoinPending>(*this);
     client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
   }
+  if (peer == master_ && awaits_master()) awaited_until_ = elect_at_ = base::kNever;
   if (view_.epoch > 0) send_ping(peer);
   ready_if_all_ready();
 }
@@ -262,7 +370,8 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   }
   if (why.code() != MV_EUNREACHABLE) return fail(why);
   last_dial_ = why;
-  redial_[address] = clock_.now() + kRedialAfter;
+  if (phase_ == Phase::kJoining && address == masters_[asked_master_]) asked_master_ = (asked_master_ + 1) % masters_.size();
+  redial_[phase_ == Phase::kJoining ? masters_[asked_master_] : address] = clock_.now() + kRedialAfter;
 }
 
 void Cluster::joined(const base::Status& status, const wire::Message* answer) {
@@ -271,16 +380,29 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer) {
   if (!status.ok()) return fail(status);
   const auto* view = answer != nullptr ? answer->body_as_View() : nullptr;
   if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer like a master", self_.master));
-  adopt(read_view(*view));
+  View answered = read_view(*view);
+  if (const Member* const master = answered.find(answered.master); master != nullptr && answered.find(self_.peer) == nullptr) {
+    base::log_info("{} is the master of this cluster now: asking it", answered.name(master->peer));  // it can't be the one that was asked
+    const auto known = std::ranges::find(masters_, master->address);
+    asked_master_ = static_cast<size_t>(known - masters_.begin());
+    if (known == masters_.end()) masters_.push_back(master->address);
+    master_ = base::kNobody;
+    return dial_master();
+  }
+  adopt(std::move(answered));
 }
 
 void Cluster::adopt(View view) {
   view_ = std::move(view);
   joined_epoch_ = view_.epoch;
   told_gone_ = view_.workers_gone();
+  if (view_.master != base::kNobody) master_ = view_.master;
+  passed_ = std::exchange(view_.barriers, 0);
+  told_ = view_.losses;
   const Member* self = view_.find(self_.peer);
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
   phase_ = Phase::kConnecting;
+  begin_keeping();
   owner_.on_view(view_);
   for (const Member& member : view_.members) {
     if (member.peer == self_.peer) continue;
@@ -298,12 +420,34 @@ bool Cluster::needs(const Member& member) const {
   if (member.peer == self_.peer || member.state == State::kLost) return false;
   // A finished worker may still be a server.
   if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  return member.peer == master_ || self_.is_master || contacts_.is_wanted(member.peer) || view_.need_each_other(*self, member);
+  // With a keeper, each server may be the master one day.
+  if (is_kept() && (self->is_server() || member.is_server())) return true;
+  return member.peer == master_ || is_master() || contacts_.is_wanted(member.peer);
+}
+
+/// Whether this node may have requests for that member, or the member for this node.
+bool Cluster::may_need(const Member& member) const {
+  if (member.peer == self_.peer || member.state == State::kLost) return false;
+  if (needs(member)) return true;
+  return (member.state == State::kHere || member.is_server()) && view_.need_each_other(*view_.find(self_.peer), member);
+}
+
+void Cluster::connect_with_all() {
+  for (const Member& member : view_.members) {
+    if (!may_need(member)) continue;
+    want(member.peer, Dialer::kSelf);
+    if (has_left_) send_leave(member.peer, std::make_shared<Ignored>());
+  }
+}
+
+size_t Cluster::unconnected() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      view_.members, [&](const Member& member) { return may_need(member) && !contacts_.is_connected(member.peer); }));
 }
 
 /// True for a finished member that is not connected and not needed: no connection to it will ever be made.
 bool Cluster::ended_unmet(const Member& member) const {
-  return member.state == State::kFinished && member.peer != self_.peer && !needs(member) && !contacts_.is_connected(member.peer);
+  return member.state == State::kFinished && member.peer != self_.peer && !may_need(member) && !contacts_.is_connected(member.peer);
 }
 
 void Cluster::want(base::Peer peer, Dialer dialer) {
@@ -313,7 +457,8 @@ void Cluster::want(base::Peer peer, Dialer dialer) {
   const bool is_new = !std::exchange(contact.wanted, true);
   if (contact.connected) return;
   if (is_new) contact.heard = clock_.now();
-  if (dialer == Dialer::kSelf || (is_new && view_.find(self_.peer)->rank > member->rank)) link_.dial(member->address);
+  if (dialer == Dialer::kHigherRank && view_.find(self_.peer)->rank < member->rank) return;
+  if (!std::exchange(contact.dialed, true)) link_.dial(member->address);
 }
 
 void Cluster::ready_if_all_ready() {
@@ -369,7 +514,8 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   if (from == master_) return may_send(from, sender);  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
   const Member* const former = view_.find(from);
-  if (former != nullptr && former->drained && message.body_type() == wire::Body::HandOver) return true;  // the answer to the first one was lost
+  // The answer to the first HandOver was lost. Other requests of the leaver that come late must not end its connection before it has that answer.
+  if (former != nullptr && former->drained) return message.body_type() == wire::Body::HandOver;
   const auto* inquire = message.body_as_Inquire();
   if (inquire != nullptr && !inquire->whole()) return false;  // observers ask for the whole status only
   switch (sender) {
@@ -387,7 +533,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   }
   if (message.seq() == 0) return false;
   // The master knows all members. Another node may get messages of a new member before the master's view.
-  if (self_.is_master || joins)
+  if (is_master() || joins)
     turn_away(from, message.seq(),
               base::error(MV_EAUTH, "this process is not a member of the cluster: it must join with mv_init() before it sends {}",
                           wire::EnumNameBody(message.body_type())));
@@ -413,7 +559,7 @@ void Cluster::welcome() {
   for (auto& [peer, contact] : contacts_)
     if (contact.dropped != 0 && is_member(peer)) {
       contact.dropped = 0;
-      server_.ask_again(peer);
+      owner_.on_welcome(peer);
     }
 }
 
@@ -438,8 +584,9 @@ void Cluster::watch_strangers(base::Nanos now) {
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
-  if (self_.is_master) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
-  if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
+  if (is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
+  if (is_master() && is_kept() && ping.epoch() >= master_since_) barrier_.follow(from, ping.barriers(), ping.losses());
+  if (is_master() && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
   if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
   if (!early_.empty()) settle_at_ = clock_.now();
@@ -447,8 +594,31 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
 }
 
 void Cluster::on_view(base::Peer from, const wire::View& wire) {
-  if (from != master_ || wire.epoch() <= view_.epoch || view_.epoch == 0) return;
-  const View newer = read_view(wire);
+  if (wire.epoch() <= view_.epoch || view_.epoch == 0) return;
+  if (is_kept()) return take_decided(read_view(wire));  // whoever sent it: it holds
+  if (from == master_) take_view(read_view(wire));
+}
+
+/// The part of a newer view about this process itself. False if it is no member any more.
+bool Cluster::take_own_place(const View& newer) {
+  const Member* const self = newer.find(self_.peer);
+  if (is_drained_ || (self != nullptr && (self->drained || !self->is_out))) return true;
+  is_deposed_ = true;
+  cut_off(base::error(MV_EPEERLOST, "the other processes have declared this one lost, and go on without it{}", self != nullptr ? ": " + self->why : ""));
+  return false;
+}
+
+void Cluster::take_view(const View& newer) {
+  if (is_kept() && !take_own_place(newer)) return;
+  if (!cut_off_.ok()) {  // it has waited too short a time for another master
+    cut_off_ = {};
+    barrier_.close({});
+  }
+  const bool has_new_master = is_kept() && newer.master != master_;
+  const uint64_t losses = std::exchange(view_.losses, newer.losses);
+  view_.loss_texts = newer.loss_texts;
+  if (is_kept()) decided_ = newer;
+  if (has_new_master) change_master(newer);
   view_.epoch = newer.epoch;
   told_gone_ = newer.workers_gone();
   std::vector<const Member*> moved;
@@ -463,17 +633,24 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
     is_drained_ = is_drained_ || (is_self && member.drained);
     if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
     if ((member.state == State::kLost || member.is_out) && !is_self) {
-      link_.close(member.peer);
+      if (!is_master() || !member.drained) link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
+    known->votes = member.votes;
     const auto place = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backup, of.next_backup); };
     if (place(*known) == place(member)) continue;
     std::tie(known->is_out, known->stand_in, known->backup, known->next_backup) = place(member);
     if (known->is_server()) moved.push_back(known);
   }
   for (const Member* part : moved) owner_.on_part_moved(*part);
+  if (is_master() && is_kept()) {
+    for (uint64_t loss = losses; loss < view_.losses; ++loss) barrier_.tell_loss(view_.loss(loss));
+    for (const Member& member : view_.members)
+      if (member.peer != self_.peer && needs(member) && !contacts_.is_connected(member.peer)) want(member.peer, Dialer::kSelf);
+  }
+  if (has_new_master) follow_master();
   welcome();
   owner_.on_news();
   if (is_drained_) owner_.on_drained();
@@ -494,30 +671,30 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   if (!early_.empty()) settle_at_ = clock_.now();
+  if (peer == master_) await_master(why);  // before the requests to it end
   client_.on_lost(peer, why);
   Member* member = view_.find(peer);
-  const bool needed = member != nullptr && needs(*member);
+  const bool needed = member != nullptr && may_need(*member);
   if (member != nullptr && member->state == State::kHere) {
     member->state = State::kLost;
     member->why = why.text();
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
-    if (self_.is_master) {
-      if (declare_out(*member) || member->is_worker()) barrier_.lost(peer, why);
-      publish();
-    }
+    if (is_master()) decide_loss(*member, member->is_worker(), why);
   } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !view_.workers_gone()) {
     member->why = why.text();
     owner_.on_server_missed(*member, why);
-    if (self_.is_master && self_.replicas > 0) {
-      if (declare_out(*member)) barrier_.lost(peer, why);
-      publish();
-    }
+    if (is_master()) decide_loss(*member, false, why);  // not all are connected with it
   }
+  if (is_kept() && awaits_master()) await_master(master_lost_);
+  if (is_kept() && is_master() && undecided_since_ != base::kNever && !decided_.workers_gone() && !can_replace_master())
+    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left that could decide who serves its tables", why.text()));
   const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
   if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
   if (can_go_on) ready_if_all_ready();
   server_.on_lost(peer);
+  // Nobody decides about the members any more: each has to notice itself who leaves.
+  if (peer == master_ && self_.replicas == 0 && phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
 }
 
 /// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
@@ -526,6 +703,24 @@ bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
   const Member* const self = view_.find(self_.peer);
   const bool only_serves = self != nullptr && !self->is_worker();
   return peer != master_ && (only_serves || member.departs() || (self_.replicas > 0 && member.is_server()));
+}
+
+void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
+  const base::Peer peer = member.peer;
+  if (!is_kept()) {
+    if (declare_out(member) || fails_barriers) barrier_.lost(peer, why);
+    return publish();
+  }
+  const Member* const before = decided_.find(peer);
+  if (before == nullptr || before->is_out || before->drained) return;
+  if (decided_.workers_gone() && !can_replace_master()) return;  // the others end, too
+  barrier_.gone(peer);
+  decide([peer, why, replicas = self_.replicas](View& next) {
+    const Member* const lost = next.find(peer);
+    if (lost == nullptr || lost->is_out || lost->drained) return base::Status(MV_ESTATE, "");
+    (void)lose(next, peer, replicas, why.text());
+    return base::Status();
+  });
 }
 
 /// The master decides who serves the tables of a lost server. True if values are lost.
@@ -537,16 +732,16 @@ bool Cluster::declare_out(Member& member) {
 
 void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
   const Member* const member = view_.find(note.peer());
-  if (!self_.is_master || member == nullptr || member->state == State::kLost || member->peer == self_.peer) return;
+  if (!is_master() || member == nullptr || member->state == State::kLost || member->peer == self_.peer) return;
   link_.close(note.peer());
   on_lost(note.peer(), base::error(MV_EPEERLOST, "{} has lost its connection to it", view_.name(from)));
 }
 
 void Cluster::report_unreachable() {
   const Member* const self = view_.find(self_.peer);
-  if ((self_.replicas == 0 && !view_.has_departures()) || self_.is_master || self == nullptr) return;
+  if ((self_.replicas == 0 && !view_.has_departures()) || is_master() || self == nullptr) return;
   for (const Member* partner : partners(view_, *self))
-    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && partner->state != State::kHere)
+    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty())
       link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), partner->peer)));
 }
 
@@ -557,7 +752,10 @@ void Cluster::mark_finished(base::Peer peer) {
   // Requests queued for a connection that will never be made would wait forever, so they fail here.
   if (ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", view_.name(peer)));
   owner_.on_member_finished(*member);
-  if (self_.is_master) {
+  if (is_master() && is_kept()) {
+    decide_end(peer);
+    barrier_.finished(peer);
+  } else if (is_master()) {
     barrier_.finished(peer);
     publish();
   }
@@ -576,35 +774,40 @@ void Cluster::replace(const Member& member) {
   if (place->is_server()) owner_.on_part_moved(*place);
   if (contacts_.is_connected(member.peer))
     send_ping(member.peer);
-  else if (needs(*place) && view_.find(self_.peer)->rank > member.rank)
-    link_.dial(member.address);
+  else if (needs(*place)) {
+    contacts_[member.peer].heard = clock_.now();  // if the master is lost, too, nobody else tells that this one never came
+    if (view_.find(self_.peer)->rank > member.rank) link_.dial(member.address);
+  }
 }
 
 bool Cluster::all_workers_gone() const {
-  if (self_.is_master) return view_.workers_gone();
+  if (is_kept() && cut_off_.ok() && is_master()) return decided_.workers_gone();
+  if (is_master()) return view_.workers_gone();
   return contacts_.is_connected(master_) ? told_gone_ : view_.workers_gone();
 }
 
 void Cluster::finish_self() { mark_finished(self_.peer); }
 
-void Cluster::barrier(rpc::PendingRef pending) {
-  auto frame = builder_.finish(wire::Body::Barrier, wire::CreateBarrier(builder_.fbb()));
-  client_.call(master_, {std::move(frame), std::move(pending), true, 0, nullptr});
-}
-
 std::vector<base::Peer> Cluster::leave_targets() const {
   std::vector<base::Peer> targets;
-  for (const Member& member : view_.members)
+  for (const Member& member : view_.members) {
+    const bool will_connect = contacts_.is_connected(member.peer) || (!is_kept() && contacts_.is_wanted(member.peer));
+    if (member.peer != master_ && !will_connect) continue;
     if (member.peer != self_.peer && member.state != State::kLost && !ended_unmet(member) &&
         (member.peer == master_ || member.is_server() || contacts_.is_wanted(member.peer)))
       targets.push_back(member.peer);
+  }
   return targets;
 }
 
 void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
+  has_left_ = true;
   const auto targets = leave_targets();
-  for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
-    client_.call(targets[i], {builder_.finish(wire::Body::Leave, wire::CreateLeave(builder_.fbb())), pendings[i], true, 0, nullptr});
+  for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i) send_leave(targets[i], pendings[i]);
+}
+
+void Cluster::send_leave(base::Peer to, rpc::PendingRef pending) {
+  client_.call(to, {builder_.finish(wire::Body::Leave, wire::CreateLeave(builder_.fbb())), std::move(pending), true, 0, nullptr});
 }
 
 void Cluster::abort(const std::string& why, std::function<void()> told) {
@@ -638,7 +841,7 @@ void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
 
 void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
   const std::string waits = to == master_ ? owner_.own_wait() : "";
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str())));
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str(), passed_, told_)));
 }
 
 void Cluster::ask_all() {
@@ -648,7 +851,7 @@ void Cluster::ask_all() {
 }
 
 base::Nanos Cluster::next_deadline() const {
-  base::Nanos next = std::min({next_beat_, give_up_, settle_at_});
+  base::Nanos next = std::min({next_beat_, give_up_, settle_at_, publish_at_, keeping_deadline()});
   for (const auto& [address, at] : redial_) next = std::min(next, at);
   return next;
 }
@@ -678,6 +881,8 @@ void Cluster::tick() {
     }
   }
   if (now >= settle_at_) settle_early();
+  if (now >= publish_at_) send_to_all();
+  tick_keeping(now);
   if (now >= next_beat_) beat(now);
 }
 
@@ -688,11 +893,16 @@ void Cluster::beat(base::Nanos now) {
   next_beat_ = now + interval();
   // The master reports the loss of peers that are not connected yet. Without a master, nobody does.
   const Member* master = view_.find(master_);
-  const bool nobody_tells = master != nullptr && master->state == State::kLost;
+  const bool has_ended = master != nullptr && master->state == State::kFinished && master_ != self_.peer && !contacts_.is_connected(master_);
+  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended);
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
   for (auto& [peer, contact] : contacts_) {
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
-    if (!contact.connected && !(contact.wanted && nobody_tells)) continue;
+    const Member* const member = view_.find(peer);
+    // With a keeper, another master will tell.
+    const bool is_expected = contact.wanted || (!is_kept() && member != nullptr && needs(*member));
+    const bool is_judged = is_expected && (nobody_tells || (is_master() && is_kept()));
+    if (!contact.connected && !is_judged) continue;
     if (now - contact.heard > self_.heartbeat_timeout)
       silent.emplace_back(peer, now - contact.heard);
     else if (contact.connected)
@@ -701,7 +911,7 @@ void Cluster::beat(base::Nanos now) {
   for (const auto& [peer, span] : silent) {
     link_.close(peer);
     // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.
-    if (self_.is_master && view_.find(peer) != nullptr)
+    if (is_master() && view_.find(peer) != nullptr)
       base::log_warn("{} is lost: nothing heard from it for {:.2g} s", view_.name(peer), seconds(span));
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }

@@ -1,6 +1,8 @@
 #pragma once
 // Membership: joining, ranks, heartbeat, and the detection of lost members.
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +14,8 @@
 #include "engine/cluster/arrivals.hpp"
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/contacts.hpp"
+#include "engine/cluster/news.hpp"
+#include "engine/cluster/quorum_keeper.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/client.hpp"
@@ -20,9 +24,17 @@
 namespace mv::cluster {
 
 /// The membership protocol of one node. All processes join at the master, rank 0, which answers when all of them have
-/// arrived. Then the members that need each other connect, the higher rank dialing the lower, and confirm to each other
-/// with a Ping that they know the view. After that, the protocol handles heartbeats, losses, departures, and new
-/// processes that take the places of lost workers. Loop thread only.
+/// arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
+/// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
+/// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
+/// starts with n connections.
+///
+/// Without replicas, the master decides about views alone, and after its loss nobody can join or pass a barrier. Workers
+/// and servers connect with each other then, because nobody else tells them who has left. With replicas, all servers are
+/// connected with each other and with all workers from the start, since each may be the master one day. The master
+/// writes each view to a keeper before any process acts on it. When the master is lost, another server takes its place
+/// (mastership.cpp). A member's view is then a decided one, plus the losses that this node itself has noticed since.
+/// Loop thread only.
 class Cluster {
  public:
   class Owner {
@@ -39,17 +51,24 @@ class Cluster {
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// A new process has taken the place of a lost worker or server.
     virtual void on_member_joined(const Member& member) = 0;
-    /// This node has lost a server; its worker may have finished before. Then the master may declare it lost, and name a stand-in: see
-    /// Member::is_out.
+    /// This node has lost a server, whose worker may have finished before. The master may then declare the server lost
+    /// and name a stand-in: see Member::is_out.
     virtual void on_server_missed(const Member&, const base::Status&) {}
-    /// The master has decided who serves the part of this server from now on, who keeps a copy of it, or who is to get one.
+    /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
+    /// copy.
     virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is to end, and others are being given its parts.
+    /// A server is draining: its parts are being copied to others.
     virtual void on_member_draining(const Member& /*member*/) {}
     /// The master has given this node's parts to their new servers: see hand_over().
     virtual void on_drained() {}
+    /// Another process is the master now. Requests to the former master have ended without an answer, or will.
+    virtual void on_new_master() {}
+    /// This node will hear of no more decisions about the members; see Cluster::is_deposed().
+    virtual void on_cut_off(const base::Status&) {}
     /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
+    /// Requests of this peer were dropped before this node knew it as a member: it should send them again.
+    virtual void on_welcome(base::Peer) {}
     /// The waits of all members that this node knows of, for messages.
     virtual std::vector<Wait> known_waits() const { return {}; }
     /// The call in which this node's program waits, for messages of other nodes; empty if there is none.
@@ -61,33 +80,42 @@ class Cluster {
   void start();
   const View& view() const { return view_; }
   base::Peer master() const { return master_; }
-  /// True when no worker will make requests any more. While the master is connected, it decides this: it may have given
-  /// the place of a lost worker to a process that this node does not know yet, although this node has seen all other
-  /// workers leave.
+  /// True when no worker will make requests any more. While the master is connected, it decides this. Even if this node
+  /// has seen all workers leave, the master may have given the place of a lost one to a process that this node does not
+  /// know yet.
   bool all_workers_gone() const;
   /// Marks this node as finished in its own view.
   void finish_self();
 
   /// Enters the barrier at the master. All adds of this worker must be applied before.
   void barrier(rpc::PendingRef pending);
-  /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each.
+  /// As rpc::Client::cancel() and abandon().
+  void cancel_barrier(const rpc::Pending* pending);
+  void abandon_barrier(const rpc::Pending* pending, const base::Status& status);
+  /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each. Members that connect
+  /// because the master is lost are notified, too.
   void leave(const std::vector<rpc::PendingRef>& pendings);
   /// Tells all connected members that this node has failed, and why. Each closes its connection then; `told` runs when
   /// all have, once. From now on losses are not reported to the owner.
   void abort(const std::string& why, std::function<void()> told);
-  /// Asks the master to name servers for copies of the parts that this node serves, since it is to end.
+  /// Asks the master to choose servers for copies of the parts that this node serves, because this node is draining.
   void drain(rpc::PendingRef pending);
-  /// Asks the master to let the copies of these parts (1 + ranks) take over; this node serves nothing any more. on_drained() follows, or `pending`
-  /// ends with an error.
+  /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
+  /// is draining, either on_drained() follows, or `pending` ends with an error.
   void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
-  /// The parts are handed over: `told` runs when all members but the master have closed their connections, as they know it. From now on losses
-  /// are not reported to the owner.
+  /// The parts are handed over. `told` runs when all members except the master know it and have closed their
+  /// connections. From now on losses are not reported to the owner.
   void await_goodbyes(std::function<void()> told);
-  /// Connects this node with a member that its role alone would not connect it with. kHigherRank: both sides call it.
-  /// kSelf: the other side may not know that it is wanted; it should call this too once it does.
+  /// Connects this node with a member that is not the master. kHigherRank: both sides call it. kSelf: the other side need
+  /// not know that it is wanted.
   enum class Dialer { kHigherRank, kSelf };
   void want(base::Peer peer, Dialer dialer = Dialer::kHigherRank);
-  /// The peers that leave() notifies: the servers, the master and wanted peers that are not lost and can be reached.
+  /// Connects this node with all members for which it may have requests, and they for it.
+  void connect_with_all();
+  /// The number of those that are not connected.
+  size_t unconnected() const;
+  /// The peers that leave() notifies: the master, and the servers and wanted peers that this node is or will be connected
+  /// with. The master tells the others.
   std::vector<base::Peer> leave_targets() const;
 
   void on_connected(base::Peer peer, const std::string& address);
@@ -99,20 +127,34 @@ class Cluster {
   bool is_member(base::Peer peer) const;
   /// Whether this peer is one of these senders.
   bool may_send(base::Peer peer, Sender sender) const;
-  /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or dropped
-  /// because the sender may be a member of a view that has not arrived yet; in that case it is requested again later.
-  /// Neither costs memory. `sender`: the permitted senders of the message.
+  /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or it was
+  /// dropped because the sender may be a member of a view that has not arrived yet. A dropped message is requested
+  /// again later. Neither costs memory. `sender`: the permitted senders of the message.
   bool hears_stranger(base::Peer from, const wire::Message& message, Sender sender);
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const;
-  /// Not all processes have arrived at the master yet, as far as this node knows.
+  /// As far as this node knows, not all processes have arrived at the master yet.
   bool is_joining() const { return view_.members.empty(); }
-  bool is_master() const { return self_.is_master; }
+  bool is_master() const { return master_ == self_.peer && master_ != base::kNobody; }
+  /// Views are decided through a keeper, so the cluster may survive the loss of the master.
+  bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
+  /// The master is lost, and another process may take its place.
+  bool awaits_master() const { return awaited_until_ != base::kNever; }
+  /// MV_OK, or why this node hears of no more decisions about the members.
+  const base::Status& why_cut_off() const { return cut_off_; }
+  /// This process was declared lost, or it is a master without a majority. Other processes serve its parts.
+  bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
+  /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
+  /// start().
+  void use_keeper(Keeper& keeper) { keeper_ = &keeper; }
   const Self& self() const { return self_; }
   /// The connections of this node.
   Contacts& contacts() { return contacts_; }
   const Contacts& contacts() const { return contacts_; }
+  /// The changes of the membership that this node's owner has reported.
+  News& news() { return news_; }
+  const News& news() const { return news_; }
   /// On the master while joining: which processes have not arrived; otherwise "".
   std::string missing_joiners() const;
   /// On the master: the workers that wait in barriers.
@@ -124,6 +166,7 @@ class Cluster {
   void on_ping(base::Peer from, const wire::Ping& ping);
   void on_abort(base::Peer from, const wire::Abort& abort);
   void on_unreachable(base::Peer from, const wire::Unreachable& note);
+  void on_vote(base::Peer from, const wire::Vote& vote);
 
   base::Nanos next_deadline() const;
   void tick();
@@ -133,9 +176,10 @@ class Cluster {
 
  private:
   class JoinPending;
+  class Visit;
 
   // on the master
-  /// A Join that waits: the process whose place is wanted may be dead, which is not noticed yet.
+  /// A waiting Join: the process whose place it wants may have died without this node having noticed.
   struct Early {
     rpc::Asked asked;
     std::vector<std::byte> header;
@@ -145,17 +189,58 @@ class Cluster {
   bool may_become_vacant(const wire::Join& request, bool asked) const;
   void settle_early();
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
-  Member* vacancy(const wire::Join& request);
-  void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
+  static Member* vacancy(View& view, const wire::Join& request);
+  void rejoin(const rpc::Asked& asked, std::vector<std::byte> header);
+  static void take_place(Member& place, base::Peer peer, const wire::Join& request);
+  void answer_join(const rpc::Asked& asked, const View& view);
+  void point_to_master(const rpc::Asked& asked);
+  void found(View view);
   void complete_if_all_here();
   void publish();
+  void send_to_all();
+  base::Nanos between_views() const;
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
   bool declare_out(Member& member);
+  void decide_end(base::Peer worker);
+  void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
   void copied(const rpc::Asked& asked, const wire::Copied& note);
   void drain_asked(const rpc::Asked& asked);
+  void go_home_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
   bool goes_on_without(const Member& member, base::Peer peer) const;
+  // with a keeper: mastership.cpp
+  using Change = std::function<base::Status(View& next)>;
+  using Decided = std::function<void(const base::Status& refused, const View& view)>;
+  struct Decision {
+    Change change;
+    Decided done;
+    base::Status refused = {};
+  };
+  void begin_keeping();
+  void warn_of_few_voters() const;
+  void send_vote(base::Peer to, const QuorumKeeper::Vote& vote);
+  void decide(Change change, Decided done = nullptr);
+  void write_next();
+  void end_decisions(size_t count, const View& view);
+  void hold(const View& next, size_t count);
+  void read_keeper();
+  void take_decided(const View& view);
+  void take_view(const View& newer);
+  bool take_own_place(const View& newer);
+  void change_master(const View& newer);
+  void follow_master();
+  bool can_replace_master() const;
+  void await_master(const base::Status& why);
+  void stand_for_master();
+  void cut_off(const base::Status& why);
+  base::Nanos patience_until() const;
+  base::Nanos keeping_deadline() const;
+  void tick_keeping(base::Nanos now);
+  void enter_barrier(const std::shared_ptr<Visit>& visit);
+  void visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer);
+  static void end_visit(Visit& visit, const base::Status& status);
+  std::shared_ptr<Visit> visit_of(const rpc::Pending* pending) const;
   // on every member
   void call_master();
   void joined(const base::Status& status, const wire::Message* answer);
@@ -166,12 +251,16 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void replace(const Member& member);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
-  void send_view(base::Peer to);
+  void send_view(base::Peer to) { send_this_view(to, is_kept() ? decided_ : view_); }
+  void send_this_view(base::Peer to, const View& view);
+  void dial_master();
+  void send_leave(base::Peer to, rpc::PendingRef pending);
   void beat(base::Nanos now);
   void report_unreachable();
   void tell_of_arrivals(base::Nanos now);
   void abort_if_all_told();
   bool needs(const Member& member) const;
+  bool may_need(const Member& member) const;
   bool ended_unmet(const Member& member) const;
   void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
   void welcome();
@@ -188,11 +277,14 @@ class Cluster {
   wire::FrameBuilder builder_;
   View view_;
   uint64_t joined_epoch_ = 0;
+  base::Nanos published_{0}, publish_at_ = base::kNever;  ///< on the master: the last publish(), and the one that is due
+  bool has_left_ = false;   ///< leave() was called
   bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
   Arrivals arrivals_;  ///< on the master
   Contacts contacts_;
+  News news_;
   std::vector<Early> early_;  ///< on the master
   base::Nanos settle_at_ = base::kNever;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
@@ -203,6 +295,23 @@ class Cluster {
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
   bool is_drained_ = false;        ///< this node has handed its parts over
+  // joining
+  std::vector<std::string> masters_;  ///< the possible addresses of the master
+  size_t asked_master_ = 0;           ///< index of the one in use
+  // with a keeper
+  std::unique_ptr<QuorumKeeper> quorum_;  ///< the built-in keeper; null: another one
+  Keeper* keeper_ = nullptr;
+  View decided_;              ///< the newest decided view that this node knows
+  uint64_t revision_ = 0;     ///< the keeper's, of decided_
+  std::deque<Decision> decisions_;  ///< on the master: not decided yet
+  bool is_writing_ = false, is_taking_ = false;
+  base::Nanos undecided_since_ = base::kNever, read_at_ = base::kNever;
+  base::Status master_lost_, cut_off_;
+  bool is_deposed_ = false;
+  base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
+  uint64_t master_since_ = 0;  ///< the first epoch of this node as the master
+  uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
+  std::vector<std::shared_ptr<Visit>> visits_;  ///< barriers that have not ended
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

@@ -22,6 +22,7 @@ struct Contact {
   bool spoke_lately = false;  ///< sent a message since note_silence()
   base::Nanos noted{0};       ///< when note_silence() last found such a message
   bool wanted = false;    ///< see Cluster::want()
+  bool dialed = false;    ///< by want(): Cluster::on_dial_failed() repeats it
   // for peers that are not members:
   base::Nanos met{0};     ///< when it first connected
   rpc::Seq dropped = 0;   ///< its first dropped request, 0: none
@@ -52,7 +53,7 @@ class Contacts {
   std::optional<base::Nanos> silence(base::Peer peer) const;
   void note_silence();
 
-  /// Begins a round of pings that ask for an answer: all connected peers have a question then. Returns its number.
+  /// Begins a round of pings that ask for an answer, one to each connected peer. Returns its number.
   uint64_t ask();
   void answered(Contact& contact, uint64_t question) const;
   size_t unanswered() const;

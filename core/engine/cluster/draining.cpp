@@ -1,5 +1,6 @@
 // Servers that are to end hand their parts over: what they ask the master, and what it decides.
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -12,9 +13,22 @@ namespace mv::cluster {
 
 void Cluster::drain_asked(const rpc::Asked& asked) {
   Member* const member = view_.find(asked.client);
-  if (!self_.is_master || member == nullptr || member->is_worker() || !member->is_server())
+  if (!is_master() || member == nullptr || member->is_worker() || !member->is_server())
     return server_.fail(asked, base::error(MV_EPROTOCOL, "only a process that is only a server can hand its tables over, and it asks the master"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
+  if (is_kept())
+    return decide(
+        [peer = asked.client, replicas = self_.replicas](View& next) {
+          Member* const leaver = next.find(peer);
+          if (leaver == nullptr || leaver->draining) return leaver != nullptr ? base::Status() : base::Status(MV_ESTATE, "it is no member");
+          const auto changed = begin_drain(next, *leaver, replicas);
+          return changed.ok() ? base::Status() : changed.status();
+        },
+        [this, asked](const base::Status& refused, const View& view) {
+          if (!refused.ok()) return server_.fail(asked, refused);
+          base::log_info("{} is to end, and hands its tables over", view.name(asked.client));
+          server_.answer(asked, builder_.answer({}));
+        });
   const auto changed = begin_drain(view_, *member, self_.replicas);
   if (!changed.ok()) return server_.fail(asked, changed.status());
   base::log_info("{} is to end, and hands its tables over", view_.name(asked.client));
@@ -24,18 +38,61 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
   publish();
 }
 
+/// A server that stays gives parts back to their own servers.
+void Cluster::go_home_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
+  std::vector<Member*> parts;
+  for (Member& part : view_.members)
+    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client &&
+        goes_home(view_, part, self_.replicas) && view_.backup_of(part) == part.peer)
+      parts.push_back(&part);
+  if (parts.empty() || parts.size() != numbers.size())
+    return server_.fail(asked, base::error(MV_ESTATE, "not every one of these parts can go back to its own server any more"));
+  server_.answer(asked, builder_.answer({}));
+  for (Member* part : parts) {
+    part->stand_in = part->backup = 0;
+    base::log_info("{} serves its tables again", view_.name(part->peer));
+    owner_.on_part_moved(*part);
+  }
+  publish();
+}
+
 void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
   Member* const member = view_.find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
-  if (!self_.is_master || member == nullptr || !member->draining || member->state == State::kLost || !can_hand_over(view_, *member, parts))
-    return server_.fail(asked, base::error(MV_ESTATE, "not every part of this server's tables has a copy any more"));
+  if (is_master() && !is_kept() && member != nullptr && !member->departs()) return go_home_asked(asked, parts);
+  const auto check = [parts](const View& view, const Member* leaver) {
+    return leaver != nullptr && leaver->draining && leaver->state != State::kLost && can_hand_over(view, *leaver, parts)
+               ? base::Status()
+               : base::error(MV_ESTATE, "not every part of this server's tables has a copy any more");
+  };
+  const auto depart = [](Member& leaver, const View& view) {
+    leaver.draining = false;
+    leaver.drained = true;
+    leaver.state = State::kLost;
+    leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
+  };
+  if (is_master() && is_kept())
+    return decide(
+        [check, depart, peer = asked.client, replicas = self_.replicas](View& next) {
+          Member* const leaver = next.find(peer);
+          if (leaver != nullptr && leaver->drained) return base::Status();
+          if (base::Status wrong = check(next, leaver); !wrong.ok()) return wrong;
+          depart(*leaver, next);
+          (void)succeed(next, *leaver, replicas);
+          return base::Status();
+        },
+        [this, asked](const base::Status& refused, const View& view) {
+          if (!refused.ok()) return server_.fail(asked, refused);
+          base::log_info("{}", view.find(asked.client)->why);
+          server_.answer(asked, builder_.answer({}));
+          server_.flush();  // from now on it is no member
+        });
+  if (const base::Status wrong = is_master() ? check(view_, member) : base::error(MV_ESTATE, "this process is not the master"); !wrong.ok())
+    return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
-  member->draining = false;
-  member->drained = true;
-  member->state = State::kLost;
-  member->why = fmt::format("{} has handed its tables over and left", view_.name(member->peer));
+  depart(*member, view_);
   const base::Status why(MV_EPEERLOST, member->why);
   base::log_info("{}", member->why);
   client_.on_lost(member->peer, why);

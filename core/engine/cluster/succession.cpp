@@ -42,13 +42,20 @@ void name_backups(View& view) {
   }
 }
 
+bool goes_home(const View& view, const Member& part, uint32_t replicas) {
+  const auto servers = view.servers();
+  const bool is_away = part.stand_in != 0 && part.stand_in != kNobodyServes && part.stand_in != part.rank + 1;
+  return replicas == 0 && part.is_server() && is_away && stays(part) && servers.front()->rank != part.rank;
+}
+
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
   std::vector<const Member*> changed;
   for (Member& part : view.members) {
     if (!part.is_server() || part.backup != 0 || part.next_backup != 0) continue;
     const Member* const by = view.find(view.serving(part));
-    if (by == nullptr || (replicas == 0 && !by->draining)) continue;
-    const Member* const next = candidate(view, part);
+    const bool is_going_home = goes_home(view, part, replicas);
+    if (by == nullptr || (replicas == 0 && !by->draining && !is_going_home)) continue;
+    const Member* const next = is_going_home ? &part : candidate(view, part);
     if (next == nullptr) continue;
     part.next_backup = next->rank + 1;
     changed.push_back(&part);
@@ -85,6 +92,39 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
   for (const Member* part : name_next_backups(view, replicas))
     if (std::ranges::find(after.changed, part) == after.changed.end()) after.changed.push_back(part);
   return after;
+}
+
+Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::string& why) {
+  constexpr size_t kTexts = 16;
+  Member* const member = view.find(peer);
+  if (member == nullptr || member->is_out || member->drained) return {};
+  const bool was_here = member->state == State::kHere;
+  if (was_here) member->state = State::kLost;
+  member->why = why;
+  Succession after = succeed(view, *member, replicas);
+  if (!after.loses_values && !(was_here && member->is_worker())) return after;
+  ++view.losses;
+  view.loss_texts.push_back(why);
+  if (view.loss_texts.size() > kTexts) view.loss_texts.erase(view.loss_texts.begin());
+  return after;
+}
+
+void name_voters(View& view) {
+  size_t servers = 0;
+  for (Member& member : view.members) {
+    member.votes = member.is_server() && is_alive(member);
+    servers += member.votes ? 1 : 0;
+  }
+  Member* const master = view.find(view.master);
+  const bool can_add_master = master != nullptr && !master->is_server() && is_alive(*master);
+  if (servers == 1 && can_add_master) master->votes = true;  // the master alone can still declare the server lost
+  if (servers % 2 != 0) return;
+  if (can_add_master) {
+    master->votes = true;
+    return;
+  }
+  const auto other = std::ranges::find_if(view.members, [](const Member& member) { return !member.is_server() && is_alive(member) && member.state == State::kHere; });
+  if (other != view.members.end()) other->votes = true;
 }
 
 base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver, uint32_t replicas) {

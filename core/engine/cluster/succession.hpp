@@ -1,5 +1,6 @@
 #pragma once
-// Which server keeps copies of whose tables, and who serves them after a loss. Decided by the master.
+// Chooses which server keeps a copy of each part of the tables, and which one serves it after a loss. Called by the
+// master.
 
 #include <vector>
 
@@ -7,32 +8,51 @@
 
 namespace mv::cluster {
 
-/// Names a back-up for each server's part, before there is any table. Parts are spread evenly; a back-up is on another host if there is one.
+/// Chooses a back-up for each server's part, before there is any table. Parts are spread evenly. A back-up is on
+/// another host if there is one.
 void name_backups(View& view);
 
-/// Names a next back-up for each part that has neither and should have one, if there is a server that can be one: with replicas all parts, without
-/// them those of draining servers. Returns those parts.
+/// Whether a part should go back to its own server: a new process has taken the place of the one that handed the part
+/// over. Only without replicas, where nothing else copies parts, and not the part of the first server, which directs
+/// checkpoints.
+bool goes_home(const View& view, const Member& part, uint32_t replicas);
+
+/// Chooses a next back-up for each part that should have one and has neither a back-up nor a next one, if a server can
+/// take it. With replicas, all parts should have one; without replicas, those of draining servers, and those that go
+/// home. Returns the parts that have a next back-up now.
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas);
+
+/// Chooses the voters for the next view (quorum_keeper.hpp). These are the live servers. If their number is even,
+/// another live process votes too: the master, or the one with the lowest rank. If one server is left, a master that is
+/// no server votes too.
+void name_voters(View& view);
 
 /// What the loss of a server changes.
 struct Succession {
-  std::vector<const Member*> changed;  ///< the servers whose parts have another server, back-up or next back-up from now on
+  std::vector<const Member*> changed;  ///< the servers whose parts have a new server, back-up or next back-up
   bool loses_values = false;           ///< a part had no other copy
 };
 
-/// `lost` is out. What it served is served by the back-ups; parts without a back-up are lost. With replicas, parts whose back-up it was, or whose
-/// back-up serves them now, get a next back-up, if there is another server; those of draining servers always do.
+/// Changes the view for the loss of this server. Its back-ups serve its parts from now on; parts without a back-up are
+/// lost. If there is another server, these parts get a next back-up, and so do parts whose back-up was `lost`: with
+/// replicas all of them, without replicas those of draining servers.
 Succession succeed(View& view, Member& lost, uint32_t replicas);
 
-/// `leaver` is to end. Its parts that have no copy get one, and so do those that it would have got a copy of. Returns the parts that have another
-/// next back-up now. MV_EUNREACHABLE if there is no server for a part of the leaver: then nothing has changed.
+/// Declares this member lost in a view that is not decided yet, unless it is lost already. Counts the loss if it fails
+/// a barrier of each survivor.
+Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::string& why);
+
+/// Begins the drain of `leaver`. Its parts without a copy get a next back-up. Parts whose next back-up was `leaver` get
+/// another one. Returns the parts whose next back-up has changed. MV_EUNREACHABLE if there is no server for a part of
+/// the leaver; then nothing has changed.
 base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver, uint32_t replicas);
 
-/// Whether each part that `leaver` serves is among `parts` (1 + ranks), and has an equal copy at a server that lives.
+/// Whether each part that `leaver` serves is among `parts` (1 + ranks), and has an equal copy at a live server.
 bool can_hand_over(const View& view, const Member& leaver, const std::vector<uint32_t>& parts);
 
-/// The servers that this one shares a part with, as its server or its back-up. Two that can't reach each other must not both go on: the
-/// server would acknowledge what its back-up does not have. The master decides, so they report it.
+/// The servers with which this one shares a part, as its server or its back-up. If two of them can't reach each other,
+/// only one may continue, because the server would otherwise acknowledge changes that its back-up does not have. They
+/// report it, and the master decides.
 std::vector<const Member*> partners(const View& view, const Member& server);
 
 }  // namespace mv::cluster

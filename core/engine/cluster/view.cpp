@@ -1,6 +1,7 @@
 #include "engine/cluster/view.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "wire/text.hpp"
 
@@ -40,7 +41,7 @@ bool View::workers_gone() const {
   return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
 }
 bool View::has_departures() const {
-  return std::ranges::any_of(members, [](const Member& m) { return m.departs(); });
+  return std::ranges::any_of(members, [](const Member& m) { return m.departs() || (m.stand_in != 0 && m.stand_in != kNobodyServes); });
 }
 int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
 int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
@@ -48,6 +49,12 @@ int64_t View::server_id(base::Peer peer) const { return position(servers(), peer
 const Member* View::at(uint32_t rank) const {
   const auto found = std::ranges::find(members, rank, &Member::rank);
   return found != members.end() ? &*found : nullptr;
+}
+
+base::Status View::loss(uint64_t number) const {
+  const uint64_t first = losses - loss_texts.size();
+  if (number < first || number >= losses) return base::error(MV_EPEERLOST, "a member was lost");
+  return base::Status(MV_EPEERLOST, loss_texts[number - first]);
 }
 
 base::Peer View::peer_at(uint32_t place) const {
@@ -102,19 +109,25 @@ Member read_member(const wire::Member& wire) {
   member.next_backup = wire.next_backup();
   member.draining = wire.draining();
   member.drained = wire.drained();
+  member.votes = wire.votes();
   return member;
 }
 
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
   return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
                                   member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in, member.backup,
-                                  member.next_backup, member.draining, member.drained);
+                                  member.next_backup, member.draining, member.drained, member.votes);
 }
 
 View read_view(const wire::View& wire) {
   View view;
   view.epoch = wire.epoch();
   view.sync = wire.sync();
+  view.master = wire.master();
+  view.losses = wire.losses();
+  view.barriers = wire.barriers();
+  if (wire.loss_texts() != nullptr)
+    for (const flatbuffers::String* text : *wire.loss_texts()) view.loss_texts.push_back(text->str());
   if (wire.members() == nullptr) return view;
   for (const wire::Member* member : *wire.members()) view.members.push_back(read_member(*member));
   return view;
@@ -123,7 +136,25 @@ View read_view(const wire::View& wire) {
 flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view) {
   std::vector<flatbuffers::Offset<wire::Member>> members;
   for (const Member& member : view.members) members.push_back(write_member(fbb, member));
-  return wire::CreateViewDirect(fbb, view.epoch, view.sync, &members);
+  const auto written = fbb.CreateVector(members);
+  const auto texts = view.loss_texts.empty() ? 0 : fbb.CreateVectorOfStrings(view.loss_texts);
+  return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers);
+}
+
+std::vector<std::byte> to_bytes(const View& view) {
+  flatbuffers::FlatBufferBuilder fbb;
+  fbb.Finish(write_view(fbb, view));
+  const auto bytes = std::as_bytes(std::span(fbb.GetBufferPointer(), fbb.GetSize()));
+  return {bytes.begin(), bytes.end()};
+}
+
+base::Result<View> from_bytes(std::span<const std::byte> bytes) {
+  // FlatBuffers reads numbers where they are, so the copy is aligned.
+  std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
+  if (!bytes.empty()) std::memcpy(aligned.data(), bytes.data(), bytes.size());
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(aligned.data()), bytes.size());
+  if (!verifier.VerifyBuffer<wire::View>(nullptr)) return base::error(MV_EPROTOCOL, "a list of members is not valid");
+  return read_view(*flatbuffers::GetRoot<wire::View>(aligned.data()));
 }
 
 }  // namespace mv::cluster

@@ -1,7 +1,9 @@
 #pragma once
 // The members of the cluster, as the master last reported them.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,16 +27,17 @@ struct Member {
   uint32_t pid = 0;
   State state = State::kHere;
   std::string why = {};   ///< the reason of the loss
-  bool is_out = false;    ///< the master has declared its process lost; what only this node has lost may be a connection
-  uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none. A new process in its place serves nothing at first
+  bool is_out = false;    ///< the master has declared its process lost. If only this node has lost it, just the connection may be broken
+  uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none
   uint32_t backup = 0;       ///< of a server: 1 + the rank of the server that keeps an equal copy of its part; 0: none
-  uint32_t next_backup = 0;  ///< 1 + the rank of the server that is being given a copy; 0: none
-  bool draining = false;     ///< a server that is to end: its parts are being copied to others
+  uint32_t next_backup = 0;  ///< 1 + the rank of the server that is receiving a copy; 0: none
+  bool draining = false;     ///< a server that will leave: its parts are being copied to others
   bool drained = false;      ///< it has handed its parts over, and has left. Its state is kLost, but nothing was lost
+  bool votes = false;        ///< with replicas: its process takes part in the decision about the next view, see quorum_keeper.hpp
 
   bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
-  /// Its parts move to others, or have moved.
+  /// Its parts are moving to others, or have moved.
   bool departs() const { return draining || drained; }
 };
 
@@ -44,6 +47,10 @@ class View {
   uint64_t epoch = 0;
   bool sync = false;
   std::vector<Member> members;
+  base::Peer master = base::kNobody;       ///< the process that decides about views
+  uint64_t losses = 0;                     ///< with replicas: how many losses fail a barrier of each survivor
+  std::vector<std::string> loss_texts{};  ///< the reasons of the last ones
+  uint64_t barriers = 0;                   ///< only in the answer to Join: the barriers that the members have passed
 
   const Member* find(base::Peer peer) const;
   Member* find(base::Peer peer);
@@ -51,17 +58,19 @@ class View {
   std::vector<const Member*> servers() const;
   /// True if every worker has finished or is lost.
   bool workers_gone() const;
-  /// A server is draining or drained: parts of the tables move without any loss.
+  /// A server is draining or drained, or its part is not back yet: parts of the tables move without any loss.
   bool has_departures() const;
   /// The peer's number among the workers or servers, or -1.
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;
   const Member* at(uint32_t rank) const;
+  /// The reason of the `number`-th loss, from 0, which fails a barrier.
+  base::Status loss(uint64_t number) const;
   /// The peer that serves the part of this server now; kNobody if it is lost.
   base::Peer serving(const Member& server) const;
   /// The peer that keeps an equal copy of this server's part; kNobody if none does.
   base::Peer backup_of(const Member& server) const { return peer_at(server.backup); }
-  /// The peer that is being given a copy; kNobody if none is.
+  /// The peer that is receiving a copy; kNobody if none is.
   base::Peer next_backup_of(const Member& server) const { return peer_at(server.next_backup); }
   /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a peer outside the view.
   std::string name(base::Peer peer) const;
@@ -80,6 +89,9 @@ class View {
 Member read_member(const wire::Member& wire);
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member);
 View read_view(const wire::View& view);
+/// As a message of its own, for a keeper. MV_EPROTOCOL
+std::vector<std::byte> to_bytes(const View& view);
+base::Result<View> from_bytes(std::span<const std::byte> bytes);
 flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view);
 
 }  // namespace mv::cluster

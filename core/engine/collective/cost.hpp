@@ -23,7 +23,7 @@ struct TransportCost {
 
 /// The defaults describe two cores of a machine of 2021 and a network of 10 Gbit/s.
 struct Costs {
-  std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}, {25e-6, 0.9e-9}}};  ///< by base::TransportKind
+  std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}, {25e-6, 0.9e-9}, {25e-6, 0.9e-9}}};  ///< by base::TransportKind
   double gamma = 0.1e-9;                                                                                       ///< seconds a byte
 
   const TransportCost& of(base::TransportKind transport) const { return transports[static_cast<size_t>(transport)]; }
@@ -43,7 +43,7 @@ struct Layout {
   base::TransportKind between = base::TransportKind::kTcp;
 };
 
-/// The costs by which a rank would choose. The setting collective_costs provides them, see cost_text.hpp.
+/// The costs by which a rank chooses algorithms. The setting collective_costs provides them, see cost_text.hpp.
 struct Basis {
   Costs costs;
   base::TransportKind beside = base::TransportKind::kShm;  ///< the transport between ranks of one host

@@ -49,7 +49,7 @@ class Execution {
 
   void received(int32_t from, Chunk chunk);
   void sent(uint64_t number);
-  /// The destination of a chunk whose header has arrived; null if it may go anywhere.
+  /// The destination of a chunk whose header has arrived; null if any memory will do.
   base::SinkRef place(int32_t from, const Range& range, size_t bytes);
 
   /// If manual: all values of a step have arrived, and the caller must reduce them into its own and then call
@@ -63,10 +63,10 @@ class Execution {
   /// Sends the second chunk only after the first one was taken: the receiver may not expect the message yet.
   void send_first_alone() { first_alone_ = true; }
 
-  /// Where values to be reduced manually arrive: as many arrays as the value has. The owner owns their memory.
+  /// The memory for values that are reduced manually: as many arrays as the value has. The caller owns the memory.
   void set_scratch(Value scratch) { scratch_ = std::move(scratch); }
 
-  /// Call once it is done: copies values that are elsewhere into the memory of the result.
+  /// To be called when the execution is done: copies values that are elsewhere into the memory of the result.
   void bring() { value_.bring(); }
 
   /// Whether no more values will be reduced here: from now on, this rank only receives results.
@@ -85,7 +85,7 @@ class Execution {
     Range range;
     base::PayloadRef payload;
     size_t bytes;
-    bool elsewhere;  ///< the bytes are not where this range is written
+    bool elsewhere;  ///< the bytes are not in the place of this range
   };
   struct Direct {
     Range range;

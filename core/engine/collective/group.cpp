@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/collective/cost_text.hpp"
 #include "engine/collective/note.hpp"
 #include "engine/collective/shape.hpp"
 #include "engine/collective/transfers.hpp"
@@ -27,6 +28,21 @@ constexpr const char *kHasCome = "has arrived, but has not done its part", *kHas
 
 /// A signal interrupts one rank only; for the others the operation is cancelled.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
+
+void write_newcomers(Note& note, const Agreement::Newcomers& newcomers) {
+  for (const auto& [peer, place] : newcomers) {
+    note.peers.push_back(peer);
+    note.places.push_back(place);
+  }
+}
+
+/// In order, each one once: a member may send anything.
+Agreement::Newcomers read_newcomers(const wire::GroupNote& note) {
+  if (note.peers() == nullptr || note.places() == nullptr) return {};
+  std::set<Agreement::Newcomer> newcomers;
+  for (uint32_t i = 0; i < std::min(note.peers()->size(), note.places()->size()); ++i) newcomers.insert({note.peers()->Get(i), note.places()->Get(i)});
+  return {newcomers.begin(), newcomers.end()};
+}
 
 /// Whether it is a part of a message for one rank.
 bool is_transfer(const wire::Collect& collect) {
@@ -66,6 +82,7 @@ struct Group::Active final : Execution::Owner, base::Work {
   const uint64_t op;
   const base::Nanos since = group.clock_.now();
   base::Nanos begun{0}, reduced{0};  ///< reduced: see Execution::reduced(); 0: not yet, or not recorded
+  enum class Handover { kNotYet, kUnderWay, kDone } handover = Handover::kNotYet;  ///< to the Reducer
   bool busy = false;  ///< against re-entry: a send to a lost peer calls `taken` before it returns
   Running running;
 };
@@ -87,11 +104,18 @@ Group::~Group() { forget(); }
 void Group::choose_by(const Basis& basis) {
   setting_.costs = basis.costs;
   setting_.layout.beside = basis.beside;
-  if (basis.beside == base::TransportKind::kUcx) setting_.layout.between = base::TransportKind::kUcx;
+  if (basis.beside == base::TransportKind::kUcx || basis.beside == base::TransportKind::kMpi) setting_.layout.between = basis.beside;
+}
+
+void Group::hand_over_to(std::unique_ptr<Reducer> reducer, uint64_t from_bytes) {
+  if (!broken_.ok() || is_closed_) return;
+  reducer_ = std::move(reducer);
+  setting_.hand_over_from = from_bytes;
 }
 
 void Group::forget() {
   forgotten_ = true;
+  reducer_.reset();
   numbers_.clear();
   transfers_->forget();
 }
@@ -146,8 +170,11 @@ void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
     note.status = code_for_others(broken_.code());  // for ranks that do not know the reason yet
     note.text = broken_.text();
     note.ranks = word.gone;
-    note.decided = word.decided;
     note.asks = word.asks;
+    note.grows = word.wish.grows;
+    note.size = word.wish.size;
+    note.decided = word.decided.ranks;
+    write_newcomers(note, word.decided.ranks.empty() ? word.wish.newcomers : word.decided.joined);
   });
 }
 
@@ -215,6 +242,7 @@ bool Group::settle(uint64_t op) {
   }
   running.hand();
   if (!running.execution().done()) return true;
+  if (running.is_handed_over() && !is_reduced(op, active)) return true;
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // back-pressure: no rank runs far ahead of a slow one
     if (!lost_.contains(rank) && !sender_.keeps_up(members_.peers[rank])) return true;
   running.finish();
@@ -222,6 +250,34 @@ bool Group::settle(uint64_t op) {
   if (done_.size() > kRemembered) done_.erase(done_.begin());
   finish(op, {});
   return false;
+}
+
+/// Hands an operation over that all ranks have begun, in the order of the operations. False until its values are reduced.
+bool Group::is_reduced(uint64_t op, Active& active) {
+  using Handover = Active::Handover;
+  if (active.handover != Handover::kNotYet) return active.handover == Handover::kDone;
+  const auto waits = [](const auto& entry) {
+    const auto& other = entry.second.active;
+    return other != nullptr && other->running.is_handed_over() && other->handover == Handover::kNotYet;
+  };
+  const auto self = numbers_.find(op);
+  if (std::any_of(numbers_.begin(), self, waits)) return false;
+  active.handover = Handover::kUnderWay;
+  reducer_->reduce(active.running.operation(), [weak = weak_from_this(), op](const base::Status& status) {
+    if (const auto group = weak.lock()) group->reduced(op, status);
+  });
+  if (const auto next = std::find_if(self, numbers_.end(), waits); next != numbers_.end()) settle(next->first);
+  return false;
+}
+
+void Group::reduced(uint64_t op, const base::Status& status) {
+  const auto found = numbers_.find(op);
+  if (found == numbers_.end() || found->second.active == nullptr) return;
+  Active& active = *found->second.active;
+  if (!status.ok())
+    return break_group(base::error(status.code(), "operation {} of the group, {}: {}", op, describe(active.running.signature()), status.text()), true);
+  active.handover = Active::Handover::kDone;
+  settle(op);
 }
 
 /// A message was taken: operations that waited for a slow rank may be done.
@@ -273,7 +329,11 @@ void Group::fail(uint64_t op, const base::Status& why, bool tell) {
     });
   }
   const auto found = numbers_.find(op);
-  if (found != numbers_.end() && found->second.active != nullptr) return finish(op, why);
+  if (found != numbers_.end() && found->second.active != nullptr) {
+    // The library still uses its memory.
+    if (found->second.active->handover != Active::Handover::kNotYet) return break_group(why, true);
+    return finish(op, why);
+  }
   if (op <= begun_) return;
   Numbered& numbered = numbers_[op];
   numbered.failed = why;
@@ -443,7 +503,7 @@ void Group::on_note(const wire::GroupNote& note) {
   };
   switch (note.word()) {
     case wire::GroupWord::Closed:
-      return on_closed(from, op, note.decided() != nullptr ? std::optional(ranks(note.decided())) : std::nullopt,
+      return on_closed(from, op, note.decided() != nullptr ? std::optional(Agreement::Decision{ranks(note.decided()), read_newcomers(note)}) : std::nullopt,
                        note.status() != MV_OK ? status() : base::Status());
     case wire::GroupWord::Waits:
       reached_[from] = std::max(reached_[from], op);
@@ -480,19 +540,22 @@ void Group::on_note(const wire::GroupNote& note) {
       for (const uint32_t rank : ranks(note.ranks())) agreement_.gone(rank);
       return break_group(status(), false);
     case wire::GroupWord::Shrinks:
-    case wire::GroupWord::Decides:
+    case wire::GroupWord::Decides: {
       break_group(status(), true);
-      return agreement_.heard(from, {note.word() == wire::GroupWord::Decides, note.asks(), ranks(note.ranks()), ranks(note.decided())});
+      Agreement::Word word{note.word() == wire::GroupWord::Decides, note.asks(), ranks(note.ranks()), {note.grows(), note.size(), {}}, {ranks(note.decided()), {}}};
+      (word.decided.ranks.empty() ? word.wish.newcomers : word.decided.joined) = read_newcomers(note);
+      return agreement_.heard(from, word);
+    }
     default:
       return;
   }
 }
 
 /// A rank makes no operation after `last`. It may know the survivors; `gave_up` says why it did not open the group.
-void Group::on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Ranks>& decided, const base::Status& gave_up) {
+void Group::on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up) {
   closed_[from] = last;
   if (watcher_.left) watcher_.left(from);
-  if (!broken_.ok() && decided) agreement_.heard(from, {true, false, {}, *decided});
+  if (!broken_.ok() && decided) agreement_.heard(from, {true, false, {}, {}, *decided});
   agreement_.gone(from);
   if (!gave_up.ok()) {
     const mv_status code = gave_up.code() == MV_EPEERLOST ? MV_EPEERLOST : MV_ECANCELED;
@@ -518,6 +581,7 @@ void Group::lost(uint32_t rank, const base::Status& why) {
 void Group::break_group(const base::Status& why, bool tell) {
   if (!broken_.ok() || is_closed_) return;
   broken_ = why;
+  reducer_.reset();  // it does not use the memory of operations any more
   if (watcher_.broken) watcher_.broken(why);
   if (tell) {
     tell_all(wire::GroupWord::Breaks, [&](Note& note) {
@@ -550,7 +614,10 @@ void Group::close(const base::Status& gave_up) {
     note.op = begun_;
     note.status = gave_up.code();
     note.text = gave_up.text();
-    if (agreement_.decided()) note.decided = *agreement_.decided();
+    if (const auto& decided = agreement_.decided()) {
+      note.decided = decided->ranks;
+      write_newcomers(note, decided->joined);
+    }
   });
   break_group(base::Status(MV_ESTATE, "this rank has closed the group"), false);
   is_closed_ = true;
@@ -564,10 +631,14 @@ void Group::abort(const std::string& reason) {
 
 // ---- state
 
+std::string Group::tuning() const { return "by costs of messages: " + write_costs(setting_.costs); }
+
 GroupState Group::report() const {
   const bool by_messages = !watcher_.look;
-  return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? "messages" : "shm",
-          by_messages ? begun_ : watcher_.look().operations, broken_.text()};
+  const Elsewhere seen = by_messages ? Elsewhere{} : watcher_.look();
+  const std::string by = reducer_ != nullptr ? "messages, " + reducer_->name() : "messages";
+  return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? by : "shm",
+          by_messages ? begun_ : seen.operations, broken_.text(), by_messages ? tuning() : seen.tuning};
 }
 
 std::vector<cluster::Wait> Group::waits() const {
@@ -660,6 +731,7 @@ void Group::expire(uint64_t op, Active& active, base::Nanos now) {
   const int32_t awaited = running.execution().awaited();
   const std::string why = !names.empty()           ? "these have not arrived: " + names
                           : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
+                          : running.is_handed_over() && reducer_ != nullptr ? reducer_->name() + " has not ended its all-reduce"
                                                    : "its data was not received";
   break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
                         name(static_cast<uint32_t>(setting_.rank)), why), true);

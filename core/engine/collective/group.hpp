@@ -1,6 +1,7 @@
 #pragma once
 // A group as one of its ranks sees it: its numbered operations, the progress of the other ranks, and the lost ranks.
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -16,6 +17,7 @@
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
 #include "engine/collective/group_state.hpp"
+#include "engine/collective/reducer.hpp"
 #include "engine/collective/running.hpp"
 #include "engine/collective/sender.hpp"
 #include "engine/rpc/server.hpp"
@@ -23,13 +25,19 @@
 namespace mv::collective {
 
 /// The remedy for a broken group, for error messages.
-inline constexpr auto kAfterBreak = "mv_group_shrink() makes a new one";
+inline constexpr auto kAfterBreak = "mv_group_shrink() or mv_group_grow() makes a new one";
 
 /// The members of a group, in the order of their ranks.
 struct Members {
   uint64_t id = 0;
   std::vector<base::Peer> peers;
-  std::vector<std::string> names;  ///< at the opening of the group; another process may have taken the place since
+  std::vector<std::string> names;  ///< when the group was opened; another process may have taken the place since
+  std::vector<uint32_t> places = {};  ///< their ranks in the cluster
+  std::vector<uint32_t> since = {};   ///< the generation in which each of them joined
+  uint32_t generation = 0;            ///< how many times groups have shrunk and grown to this one
+
+  /// The lowest of the ranks that have been members for the longest time.
+  int64_t elder() const { return since.empty() ? 0 : std::min_element(since.begin(), since.end()) - since.begin(); }
 };
 
 struct GroupCounters {
@@ -41,9 +49,9 @@ struct GroupCounters {
 /// so no agreement is needed before an operation begins. Chunks that arrive before their operation begins here are
 /// kept; their sender may run ahead only a little before it waits, too.
 ///
-/// An operation ends on every rank: it is done; or a rank reports to all that it failed, which uses up its number; or
-/// the group is broken. Loop thread only. Callbacks at the end of an operation run inside the group's functions, and
-/// must not begin operations.
+/// An operation ends on every rank in one of three ways: it is done; a rank reports to all others that it has failed,
+/// which uses up its number; or the group breaks. Loop thread only. Callbacks at the end of an operation run inside the
+/// group's functions, and must not begin operations.
 class Group : public std::enable_shared_from_this<Group> {
  public:
   using Drained = std::function<void(base::Result<Shape>)>;
@@ -57,17 +65,22 @@ class Group : public std::enable_shared_from_this<Group> {
   const Setting& setting() const { return setting_; }
   GroupCounters counters() const { return {sent_, received_, begun_, broken_}; }
   Agreement& agreement() { return agreement_; }
+  const Agreement& agreement() const { return agreement_; }
   /// From now on, the operations of the group are recorded. `trace` must outlive the group's use of the loop.
   void trace_to(base::TraceRing* trace) { trace_ = trace; }
   /// What Groups remembers about shrinking.
   struct Lineage {
     bool was_shrunk = false;  ///< the group of its survivors was open on this node
-    bool abandoned = false;   ///< it is a group of survivors that this node opened but could not hand to its caller
+    bool abandoned = false;   ///< a group of survivors that this node opened, but could not return to its caller
   };
   Lineage& lineage() { return lineage_; }
   /// Sets the costs, which are the lowest rank's. Must be called before the first operation, because all ranks must
   /// choose the same algorithm.
   void choose_by(const Basis& basis);
+  /// From now on, all-reduces of at least so many bytes are handed over to this. All ranks do so between the same two
+  /// operations, with the same number.
+  void hand_over_to(std::unique_ptr<Reducer> reducer, uint64_t from_bytes);
+  void hand_over_from(uint64_t from_bytes) { setting_.hand_over_from = from_bytes; }
 
   /// A kSend or kRecv has no number. Messages to or from a rank are received in the order in which they were sent, by
   /// tag; a time-out or withdrawal of a receive that has no message yet does not break the group.
@@ -94,6 +107,7 @@ class Group : public std::enable_shared_from_this<Group> {
     int32_t awaited = -1;     ///< the rank for which this one sleeps; -1: none
     bool has_come = false;    ///< `awaited` has begun this operation
     base::Nanos since{0};
+    std::string tuning = {};  ///< what the implementation has chosen, and why
   };
   struct Watcher {
     std::function<void(const base::Status& why)> broken;
@@ -111,6 +125,8 @@ class Group : public std::enable_shared_from_this<Group> {
   /// Drops everything without notifying the peers, because the node ends.
   void forget();
 
+  /// How operations by messages choose their algorithm. Any thread, once the costs are set.
+  std::string tuning() const;
   GroupState report() const;
   /// The operations that this rank is in, and the ranks that it waits for there.
   std::vector<cluster::Wait> waits() const;
@@ -145,6 +161,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
   base::Status refusal(const Operation& operation) const;
   bool settle(uint64_t op);
+  bool is_reduced(uint64_t op, Active& active);
+  void reduced(uint64_t op, const base::Status& status);
   void finish(uint64_t op, const base::Status& status);
   void fail(uint64_t op, const base::Status& why, bool tell);
   void disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second);
@@ -157,7 +175,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void expire(uint64_t op, Active& active, base::Nanos now);
   void expire_drain(base::Nanos now);
   void look(uint64_t op, Active& active, base::Nanos now);
-  void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Ranks>& decided, const base::Status& gave_up);
+  void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up);
   bool waits_beyond(uint64_t op) const;
   std::string missing(uint64_t op) const;
   std::string name(uint32_t rank) const;
@@ -186,6 +204,7 @@ class Group : public std::enable_shared_from_this<Group> {
   uint64_t begun_ = 0;
   std::map<uint64_t, Numbered> numbers_;
   const std::unique_ptr<Transfers> transfers_;
+  std::unique_ptr<Reducer> reducer_;  ///< null: operations are not handed over, or the group is broken
   std::map<uint64_t, wire::Signature> done_;  ///< the newest kRemembered ones
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
   std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations

@@ -34,12 +34,6 @@ Setting setting_of(const cluster::View& view, const std::vector<base::Peer>& pee
   return setting;
 }
 
-std::vector<base::Peer> peers_of(const Group& group, const Agreement::Ranks& ranks) {
-  std::vector<base::Peer> peers;
-  for (const uint32_t rank : ranks) peers.push_back(group.members().peers[rank]);
-  return peers;
-}
-
 /// The costs in the note; the defaults if the sender gives none.
 base::Result<Basis> basis_of(const wire::GroupNote& note) {
   Basis basis;
@@ -56,8 +50,40 @@ base::Result<Basis> basis_of(const wire::GroupNote& note) {
 }
 }  // namespace
 
-GroupRef Groups::add(uint64_t id, std::vector<base::Peer> peers) {
-  Members members{id, std::move(peers), {}};
+/// The members of a group that is opened.
+Members Groups::all_of(const std::vector<base::Peer>& peers) const {
+  Members members;
+  members.peers = peers;
+  for (const base::Peer peer : peers) members.places.push_back(cluster_.view().find(peer)->rank);
+  members.since.assign(peers.size(), 0);
+  return members;
+}
+
+/// The members of the group that comes after this one: survivors and newcomers, in the order of worker ids.
+Members Groups::members_after(const Group& group, const Agreement::Decision& decided) {
+  struct Seat {
+    uint32_t place;
+    base::Peer peer;
+    uint32_t since;
+  };
+  const Members& before = group.members();
+  std::vector<Seat> seats;
+  for (const uint32_t rank : decided.ranks) seats.push_back({before.places[rank], before.peers[rank], before.since[rank]});
+  for (const auto& [peer, place] : decided.joined) seats.push_back({place, peer, before.generation + 1});
+  std::ranges::sort(seats, {}, [](const Seat& seat) { return std::pair(seat.place, seat.peer); });
+  Members members;
+  for (const Seat& seat : seats) {
+    members.places.push_back(seat.place);
+    members.peers.push_back(seat.peer);
+    members.since.push_back(seat.since);
+  }
+  members.generation = before.generation + 1;
+  members.id = group_number(members.peers, before.id);
+  return members;
+}
+
+GroupRef Groups::add(Members members) {
+  const uint64_t id = members.id;
   for (const base::Peer peer : members.peers) {
     members.names.push_back(cluster_.view().name(peer));
     cluster_.want(peer);
@@ -89,9 +115,10 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
     return opened(base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
                               member->state == cluster::State::kLost ? "is lost" : "has finished"));
   }
-  const uint64_t id = next_number(peers);
-  if (groups_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
-  begin_opening({begin(call), add(id, std::move(peers)), std::move(opened), nullptr});
+  Members members = all_of(peers);
+  members.id = next_number(peers);
+  if (groups_.contains(members.id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
+  begin_opening({begin(call), add(std::move(members)), std::move(opened), nullptr});
 }
 
 /// Skips numbers that other members have given up before this node opened them.
@@ -120,13 +147,13 @@ void Groups::check_opened(uint64_t id) {
   const auto& peers = group->members().peers;
   if (const base::Status broken = group->counters().broken; !broken.ok()) {
     const bool was_given_up = broken.code() != MV_EPEERLOST && group->agreement().all_here();
-    return was_given_up && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
+    return was_given_up && found->second.is_first() ? reopen(id) : fail_opening(id, broken);
   }
   if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
   const Opened opened = std::move(found->second.opened);
   if (const GroupRef& shrunk = found->second.shrunk)
     shrunk->lineage().was_shrunk = true;
-  else
+  else if (found->second.is_first())
     ++tried_[peers];
   group->choose_by(here_[id][peers.front()]);
   openings_.erase(found);
@@ -141,7 +168,9 @@ void Groups::reopen(uint64_t id) {
   here_.erase(id);
   ++tried_[peers];
   close(opening.group, base::Status(MV_ECANCELED, "another rank gave up opening the group"));
-  opening.group = add(next_number(peers), peers);
+  Members members = all_of(peers);
+  members.id = next_number(peers);
+  opening.group = add(std::move(members));
   begin_opening(std::move(opening));
 }
 
@@ -150,14 +179,18 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
   if (found == openings_.end()) return;
   const Opening opening = std::move(found->second);
   openings_.erase(found);
-  if (opening.shrunk != nullptr && why.code() == MV_EPEERLOST) return shrink(opening.caller.call, opening.group, opening.opened);
+  if (!opening.is_first() && why.code() == MV_EPEERLOST) {
+    opening.group->lineage().abandoned = true;
+    return shrink(opening.caller.call, opening.group, opening.opened);
+  }
   if (opening.shrunk != nullptr) {
     here_[id].erase(cluster_.self().peer);  // it may be tried again
   } else {
     here_.erase(id);
-    ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
+    if (opening.is_first()) ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
   }
-  close(opening.group, why);
+  // A newcomer that gives up is as good as lost: the others continue without it.
+  close(opening.group, opening.joins ? base::error(MV_EPEERLOST, "it has given up joining: {}", why.text()) : why);
   opening.opened(why);
 }
 
@@ -171,37 +204,74 @@ std::string Groups::missing(const Opening& opening) const {
 
 // ---- shrinking
 
-void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opened opened) {
+void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opened opened) { agree(call, group, std::nullopt, std::move(opened)); }
+
+void Groups::agree(const base::OperationRef& call, const GroupRef& group, std::optional<Growth> growth, Opened opened) {
   const uint64_t id = group->members().id;
-  if (shrinkings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
-  group->break_group(base::error(MV_EPEERLOST, "{} has begun to shrink the group", cluster_.view().name(cluster_.self().peer)), true);
-  Shrinking shrinking{begin(call), group, std::move(opened)};
+  if (shrinkings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking or growing this group"));
+  const std::string self = cluster_.view().name(cluster_.self().peer);
+  group->break_group(base::error(MV_EPEERLOST, "{} has begun to {} the group", self, growth ? "grow" : "shrink"), true);
+  Shrinking shrinking{begin(call), group, std::move(growth), std::move(opened)};
   if (const auto& known = group->agreement().decided()) return shrunk(shrinking, *known);
+  const Agreement::Wish wish = shrinking.growth ? wish_of(*group, *shrinking.growth) : Agreement::Wish();
   shrinkings_.emplace(id, std::move(shrinking));
   // The entry owns the group. A reference in the group's own agreement would be a cycle, and keep the group alive after
   // the node.
-  group->agreement().begin([this, id](const base::Result<Agreement::Ranks>& ranks) { shrunk(shrinkings_.extract(id).mapped(), ranks); });
+  group->agreement().begin(wish, [this, id](const base::Result<Agreement::Decision>& decided) { shrunk(shrinkings_.extract(id).mapped(), decided); });
 }
 
-void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks) {
-  const auto& [caller, group, opened] = shrinking;
-  if (!ranks.ok()) return opened(ranks.status());
-  const std::vector<base::Peer> peers = peers_of(*group, ranks.value());
-  const bool here = std::find(peers.begin(), peers.end(), cluster_.self().peer) != peers.end();
+void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Decision>& decided) {
+  const auto& [caller, group, growth, opened] = shrinking;
+  if (!decided.ok()) return opened(decided.status());
+  const Members members = members_after(*group, decided.value());
+  const bool here = std::find(members.peers.begin(), members.peers.end(), cluster_.self().peer) != members.peers.end();
   if (!here) return opened(base::Status(MV_EPEERLOST, "the others consider this rank lost and have continued without it"));
-  const uint64_t id = group_number(peers, group->members().id);
-  if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
+  const uint64_t id = members.id;
+  if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking or growing this group"));
   if (const auto known = groups_.find(id); known != groups_.end()) {
     const GroupRef next = known->second;
-    if (!next->counters().broken.ok()) return shrink(caller.call, next, opened);
+    if (!next->counters().broken.ok()) return agree(caller.call, next, growth, opened);
     return opened(base::Status(MV_ESTATE, "this group has been shrunk already, and the group of its survivors is open"));
   }
   if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of the survivors"));
-  begin_opening({caller, add(id, peers), opened, group});
-  for (const base::Peer peer : peers) {
+  if (growth) invite(members, growth->name);
+  begin_opening({caller, add(members), opened, group});
+  const std::set<base::Peer> quitters = std::exchange(quitters_[id], {});
+  quitters_.erase(id);
+  for (const base::Peer peer : members.peers) {
     const cluster::Member* member = cluster_.view().find(peer);
-    if (member == nullptr || member->state != cluster::State::kHere) return lost(peer, base::Status(MV_EPEERLOST, "it was lost meanwhile"));
+    if (member == nullptr || member->state != cluster::State::kHere) return lost_in(id, peer, base::error(MV_EPEERLOST, "{} was lost meanwhile", cluster_.view().name(peer)));
+    if (quitters.contains(peer)) return lost_in(id, peer, base::error(MV_EPEERLOST, "{} has given up joining", cluster_.view().name(peer)));
   }
+}
+
+/// This rank of an opened group will never open it.
+void Groups::lost_in(uint64_t id, base::Peer peer, const base::Status& why) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return;
+  const GroupRef group = found->second;
+  const auto& peers = group->members().peers;
+  group->lost(static_cast<uint32_t>(std::ranges::find(peers, peer) - peers.begin()), why);
+  check_opened(id);
+}
+
+/// The members that have not done their part, for the error at the deadline.
+base::Status Groups::missing(const Shrinking& shrinking) const {
+  Agreement& agreement = shrinking.group->agreement();
+  const Members& members = shrinking.group->members();
+  std::vector<base::Peer> silent;
+  for (const uint32_t rank : agreement.awaited()) silent.push_back(members.peers[rank]);
+  if (!shrinking.growth) return base::error(MV_ETIMEOUT, "these have not shrunk the group: {}", cluster_.view().names(silent));
+  const Agreement::Wish wish = wish_of(*shrinking.group, *shrinking.growth);
+  const size_t here = agreement.survivors().size(), asked = wish.newcomers.size();
+  if (here + asked >= shrinking.growth->size) return base::error(MV_ETIMEOUT, "these have not grown the group: {}", cluster_.view().names(silent));
+  std::vector<base::Peer> lost;
+  for (const cluster::Member* worker : cluster_.view().workers())
+    if (worker->state == cluster::State::kLost) lost.push_back(worker->peer);
+  return base::error(MV_ETIMEOUT,
+                     "the group has {} ranks, {} workers have asked to join it by the name \"{}\" (mv_group_join()), and it shall have {}{}{}", here,
+                     asked, shrinking.growth->name, shrinking.growth->size, lost.empty() ? "" : "; these are lost, and no process has taken their place: ",
+                     cluster_.view().names(lost));
 }
 
 // ---- closing and losses
@@ -230,7 +300,7 @@ void Groups::abandon(const GroupRef& group, const base::Status& why) {
 GroupRef Groups::survivors_of(Group& group) const {
   const auto& decided = group.agreement().decided();
   if (!decided) return nullptr;
-  const auto found = groups_.find(group_number(peers_of(group, *decided), group.members().id));
+  const auto found = groups_.find(members_after(group, *decided).id);
   return found == groups_.end() ? nullptr : found->second;
 }
 
@@ -241,6 +311,8 @@ Groups::Caller Groups::begin(const base::OperationRef& call) {
 }
 
 void Groups::withdraw(const base::Operation& call, mv_status code) {
+  for (const auto& [name, joining] : joinings_)
+    if (joining.caller.call.get() == &call) return end_join(std::string(name), base::Status(code, "withdrawn"));
   for (const auto& [id, opening] : openings_)
     if (opening.caller.call.get() == &call) return fail_opening(id, base::error(code, "withdrawn; these have not opened the group: {}", missing(opening)));
   for (const auto& [id, shrinking] : shrinkings_)
@@ -254,6 +326,11 @@ void Groups::leave(std::function<void()> left) {
 }
 
 void Groups::lost(base::Peer peer, const base::Status& why) {
+  for (auto& [name, wishes] : wishes_)
+    if (wishes.erase(peer) > 0) wishes_changed(name);
+  std::erase_if(wishes_, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [id, quitters] : quitters_) quitters.erase(peer);
+  std::erase_if(quitters_, [](const auto& entry) { return entry.second.empty(); });
   const auto groups = groups_;
   for (const auto& [id, group] : groups) {
     const auto& peers = group->members().peers;
@@ -273,6 +350,7 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
       given_up_.insert(note.group());
       if (here->second.empty()) here_.erase(here);
     }
+    if (note.status() == MV_EPEERLOST) quitters_[note.group()].insert(from);
   }
   const auto past = past_.find(note.group());
   if (note.word() != wire::GroupWord::Shrinks || past == past_.end()) return;
@@ -280,7 +358,11 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
   answer.group = note.group();
   answer.word = wire::GroupWord::Decides;
   answer.from = past->second.rank;
-  answer.decided = past->second.decided;
+  answer.decided = past->second.decided.ranks;
+  for (const auto& [peer, place] : past->second.decided.joined) {
+    answer.peers.push_back(peer);
+    answer.places.push_back(place);
+  }
   sender_.send(from, frame_of(sender_.builder(), answer));
 }
 
@@ -290,6 +372,10 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   const uint64_t id = collect != nullptr ? collect->group() : note->group();
   const uint32_t from = collect != nullptr ? collect->from() : note->from();
   const auto found = groups_.find(id);
+  if (note != nullptr && (note->word() == wire::GroupWord::Wishes || (note->word() == wire::GroupWord::Invites && found == groups_.end()))) {
+    note->word() == wire::GroupWord::Wishes ? on_wish(asked.client, *note) : on_invitation(asked.client, *note);
+    return server_.finish(asked);
+  }
   if (found == groups_.end()) {
     if (note != nullptr) on_stranger(asked.client, *note);
     return server_.finish(asked);
@@ -304,10 +390,10 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   const auto opening = openings_.find(id);
   if (opening == openings_.end()) return group->on_note(*note);
   const bool given_up = gives_up(*note);
-  if (given_up && opening->second.shrunk == nullptr) return reopen(id);
+  if (given_up && opening->second.is_first()) return reopen(id);
   if (note->word() == wire::GroupWord::Opened)
     here_[id][asked.client] = basis.value();
-  else if (given_up)
+  else if (given_up && note->status() != MV_EPEERLOST)
     here_[id].erase(asked.client);
   else
     group->on_note(*note);
@@ -350,8 +436,9 @@ std::vector<cluster::Wait> Groups::waits() const {
 base::Nanos Groups::next_deadline() const {
   base::Nanos next = base::kNever;
   for (const auto& [id, group] : groups_) next = std::min(next, group->next_deadline());
-  for (const auto& [id, opening] : openings_) next = std::min(next, opening.caller.call->deadline());
+  for (const auto& [id, opening] : openings_) next = std::min(next, opening.deadline());
   for (const auto& [id, shrinking] : shrinkings_) next = std::min(next, shrinking.caller.call->deadline());
+  for (const auto& [name, joining] : joinings_) next = std::min(next, joining.invited ? clock_.now() + kLookAgain : joining.caller.call->deadline());
   return next;
 }
 
@@ -359,17 +446,18 @@ void Groups::tick() {
   const base::Nanos now = clock_.now();
   const auto groups = groups_;
   for (const auto& [id, group] : groups) group->tick(now);
-  const auto is_late = [&](const auto& entry) { return entry.second.caller.call->deadline() <= now; };
-  for (auto late = std::find_if(openings_.begin(), openings_.end(), is_late); late != openings_.end();
-       late = std::find_if(openings_.begin(), openings_.end(), is_late))
+  const auto opens_late = [&](const auto& entry) { return entry.second.deadline() <= now; };
+  for (auto late = std::find_if(openings_.begin(), openings_.end(), opens_late); late != openings_.end();
+       late = std::find_if(openings_.begin(), openings_.end(), opens_late))
     fail_opening(late->first, base::error(MV_ETIMEOUT, "these have not opened the group: {}", missing(late->second)));
+  const auto is_late = [&](const auto& entry) { return entry.second.caller.call->deadline() <= now; };
   for (auto late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late); late != shrinkings_.end();
        late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late)) {
-    const GroupRef group = late->second.group;
-    std::vector<base::Peer> missing;
-    for (const uint32_t rank : group->agreement().awaited()) missing.push_back(group->members().peers[rank]);
-    group->agreement().give_up(base::error(MV_ETIMEOUT, "these have not shrunk the group: {}", cluster_.view().names(missing)));
+    const base::Status why = missing(late->second);
+    const GroupRef group = late->second.group;  // the entry ends
+    group->agreement().give_up(why);
   }
+  expire_joins(now);
 }
 
 }  // namespace mv::collective

@@ -1,10 +1,14 @@
 #pragma once
-// The groups of a node: opens, shrinks and closes them together with their other members, and finds them by number.
+// The groups of a node: opens, shrinks, grows and closes them together with their other members, and finds them by
+// number. groups.cpp has the common part, growth.cpp the newcomers.
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "engine/cluster/cluster.hpp"
@@ -13,6 +17,11 @@
 namespace mv::collective {
 
 using GroupRef = std::shared_ptr<Group>;
+
+/// How often a newcomer checks whether its view is new enough for an invitation.
+inline constexpr base::Nanos kLookAgain = std::chrono::milliseconds(10);
+/// The shortest time-out for the opening of a group on which its members have agreed.
+inline constexpr base::Nanos kTimeToOpen = std::chrono::seconds(2);
 
 /// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,
 /// so all members know it without a message. A group is open when all members have reported that they opened it. If a
@@ -23,7 +32,7 @@ class Groups {
   using Opened = std::function<void(base::Result<GroupRef>)>;
 
   Groups(const base::Clock& clock, cluster::Cluster& cluster, rpc::Client& client, rpc::Server& server, base::Pool& pool)
-      : clock_(clock), cluster_(cluster), server_(server), pool_(pool), sender_(client) {}
+      : clock_(clock), cluster_(cluster), server_(server), pool_(pool), sender_(client, [this](base::Peer peer) { return cluster_.is_member(peer); }) {}
 
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
@@ -42,9 +51,23 @@ class Groups {
   /// Opens a group of the ranks that no survivor has lost. If the group from an earlier shrink is broken, shrinks that
   /// one instead.
   void shrink(const base::OperationRef& call, const GroupRef& group, Opened opened);
-  /// Breaks and closes a group that was opened here but cannot be handed to its caller. A group that came from a shrink
-  /// stays until its predecessor is closed. Shrinking the predecessor again then continues from this group, together
-  /// with the other ranks, which know that it broke.
+  /// What a member wants of a group that grows.
+  struct Growth {
+    std::string name;   ///< the name that newcomers use
+    uint32_t size = 0;  ///< the least number of ranks
+  };
+  /// Like shrink(), but also adds the newcomers that have asked all survivors by this name. Waits until the group has
+  /// the wanted size.
+  void grow(const base::OperationRef& call, const GroupRef& group, Growth growth, Opened opened);
+  /// Asks the members of the group that grows by this name to add this node, and opens the group with them.
+  void join(const base::OperationRef& call, const std::string& name, Opened opened);
+  /// How many newcomers have asked this node by this name, besides the group's own ranks.
+  size_t newcomers(const Group& group, const std::string& name) const { return wish_of(group, {name, 0}).newcomers.size(); }
+  /// A process has replaced a lost one.
+  void joined(const cluster::Member& member);
+  /// Breaks and closes a group that was opened here but cannot be returned to its caller. A group that came from a
+  /// shrink stays until its predecessor is closed. Shrinking the predecessor again then continues from this group,
+  /// together with the other ranks, which know that it broke.
   void abandon(const GroupRef& group, const base::Status& why);
   void close(const GroupRef& group, const base::Status& gave_up = {});
   /// Breaks a group for all ranks, with this reason, and closes it.
@@ -56,7 +79,7 @@ class Groups {
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   void lost(base::Peer peer, const base::Status& why);
 
-  /// The groups that this node is in or is opening.
+  /// The groups of which this node is a member, or which it is opening.
   std::vector<GroupState> reports() const;
   std::vector<cluster::Wait> waits() const;
 
@@ -75,31 +98,72 @@ class Groups {
     GroupRef group;
     Opened opened;
     GroupRef shrunk;  ///< the group whose survivors these are, or null. It is shrunk again if one is lost meanwhile
+    bool joins = false;  ///< this node is a newcomer. The group is shrunk if a rank is lost meanwhile
+    /// A group on which the members have agreed opens soon. Its time-out does not depend on how long they have waited
+    /// before.
+    base::Nanos deadline() const {
+      const base::Nanos given = caller.call->deadline();
+      return is_first() ? given : std::max(given, group->made() + kTimeToOpen);
+    }
+    bool is_first() const { return shrunk == nullptr && !joins; }
   };
   struct Shrinking {
     Caller caller;
     GroupRef group;
+    std::optional<Growth> growth;
     Opened opened;
   };
-  /// A closed group whose decision about its survivors other ranks may still request.
+  /// An invitation to a group that has grown.
+  struct Invitation {
+    Members members;
+    uint64_t epoch = 0;
+  };
+  /// A call of join(), from its beginning to its end.
+  struct Joining {
+    Caller caller;
+    Opened opened;
+    std::optional<Invitation> invited;  ///< an invitation that waits for a newer view
+    /// The groups to which this node was invited. There are several if a rank made a decision and was lost before the
+    /// others knew it. The first group that opens counts.
+    std::vector<GroupRef> tried;
+  };
+  /// A closed group. Other ranks may still ask for its decision about the survivors.
   struct Past {
     uint32_t rank = 0;
-    Agreement::Ranks decided;
+    Agreement::Decision decided;
   };
 
-  GroupRef add(uint64_t id, std::vector<base::Peer> peers);
+  GroupRef add(Members members);
+  Members all_of(const std::vector<base::Peer>& peers) const;
+  static Members members_after(const Group& group, const Agreement::Decision& decided);
+  void agree(const base::OperationRef& call, const GroupRef& group, std::optional<Growth> growth, Opened opened);
   Caller begin(const base::OperationRef& call);
   void withdraw(const base::Operation& call, mv_status code);
   void begin_opening(Opening opening);
-  void shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks);
+  void shrunk(const Shrinking& shrinking, const base::Result<Agreement::Decision>& decided);
+  base::Status missing(const Shrinking& shrinking) const;
   uint64_t next_number(const std::vector<base::Peer>& peers);
   void check_opened(uint64_t id);
   void reopen(uint64_t id);
   void fail_opening(uint64_t id, const base::Status& why);
+  void lost_in(uint64_t id, base::Peer peer, const base::Status& why);
   std::string missing(const Opening& opening) const;
   GroupRef survivors_of(Group& group) const;
   void tell_opened(base::Peer to, uint64_t id, uint32_t rank);
   void on_stranger(base::Peer from, const wire::GroupNote& note);
+
+  // newcomers, seen by the members
+  Agreement::Wish wish_of(const Group& group, const Growth& growth) const;
+  void on_wish(base::Peer from, const wire::GroupNote& note);
+  void wishes_changed(const std::string& name);
+  void invite(const Members& members, const std::string& name);
+  // on a newcomer
+  void tell_wish(base::Peer to, const std::string& name, bool wants);
+  void on_invitation(base::Peer from, const wire::GroupNote& note);
+  bool try_invitation(const std::string& name);
+  void drop_tries(Joining& joining);
+  void end_join(const std::string& name, const base::Result<GroupRef>& result);
+  void expire_joins(base::Nanos now);
 
   const base::Clock& clock_;
   cluster::Cluster& cluster_;
@@ -115,6 +179,9 @@ class Groups {
   std::set<uint64_t> given_up_;                             ///< by other members, before this node opened them
   std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: the costs of each member that has opened it
   std::map<uint64_t, Past> past_;
+  std::map<std::string, std::map<base::Peer, uint32_t>> wishes_;  ///< by name: newcomers, with their ranks in the cluster
+  std::map<std::string, Joining> joinings_;                       ///< by name
+  std::map<uint64_t, std::set<base::Peer>> quitters_;             ///< by group: newcomers that have given up before this node opened it
 };
 
 }  // namespace mv::collective

@@ -13,9 +13,13 @@ base::Frame frame_of(wire::FrameBuilder& builder, const Note& note) {
   const auto ranks = vector(note.ranks);
   const auto decided = vector(note.decided);
   const auto costs = vector(note.costs);
+  const auto peers = vector(note.peers);
+  const auto places = vector(note.places);
+  const auto since = vector(note.since);
   return builder.finish(wire::Body::GroupNote,
                         wire::CreateGroupNote(fbb, note.group, note.word, note.from, note.op, note.signature ? &*note.signature : nullptr, dtypes,
-                                              counts, note.status, text, ranks, decided, note.asks, costs, note.beside));
+                                              counts, note.status, text, ranks, decided, note.asks, costs, note.beside, peers, places, since, note.generation,
+                                              note.grows, note.size, note.epoch));
 }
 
 }  // namespace mv::collective

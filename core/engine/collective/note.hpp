@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a group tell each other besides values.
+// The notes that ranks of a group send each other besides values.
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +27,13 @@ struct Note {
   bool asks = false;
   std::vector<double> costs;
   uint8_t beside = 0;
+  std::vector<uint64_t> peers;
+  std::vector<uint32_t> places;
+  std::vector<uint32_t> since;
+  uint32_t generation = 0;
+  bool grows = false;
+  uint32_t size = 0;
+  uint64_t epoch = 0;
 };
 
 base::Frame frame_of(wire::FrameBuilder& builder, const Note& note);

@@ -16,17 +16,18 @@ namespace mv::collective {
 inline constexpr auto kOnlyDraining =
     "this rank is draining (mv_allreduce_drain()): it can only take part in the others' next all-reduce, with MV_DRAINING";
 
-/// The end of the error message for ranks that differ in nothing but their labels.
+/// The end of the error message for ranks that differ only in their labels.
 inline constexpr auto kOtherLabel = ", with arrays of other names or shapes";
 
 enum class Kind : uint8_t {
-  kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kGather, kScatter, kAlltoall, kAlltoallCounts, kCustom, kDrain, kSend, kRecv
+  kBarrier, kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kGather, kScatter, kAlltoall, kAlltoallCounts, kCustom, kDrain, kSend, kRecv,
+  kGrow  ///< a minimum: see Group::grow() of api/group
 };
 
 constexpr const char* kind_name(Kind kind) {
   constexpr const char* kNames[] = {"barrier", "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "gather",
-                                    "scatter", "alltoall", "alltoall_counts", "custom allreduce", "drain", "send", "recv"};
-  return kind <= Kind::kRecv ? kNames[static_cast<size_t>(kind)] : "unknown";
+                                    "scatter", "alltoall", "alltoall_counts", "custom allreduce", "drain", "send", "recv", "grow"};
+  return kind <= Kind::kGrow ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
 /// Whether all ranks send their values to one rank.
@@ -41,7 +42,7 @@ constexpr bool is_by_messages(Kind kind) {
   return kind == Kind::kGather || kind == Kind::kScatter || kind == Kind::kAlltoall || kind == Kind::kAlltoallCounts || kind == Kind::kCustom;
 }
 
-/// Whether the labels of two ranks fit.
+/// Whether the labels of two ranks are compatible.
 constexpr bool labels_fit(uint64_t a, uint64_t b) { return a == b || a == 0 || b == 0; }
 
 /// kRecv: any rank.
@@ -68,7 +69,7 @@ struct Operation {
   Kind kind = Kind::kBarrier;
   math::Reduction reduction = math::Reduction::kSum;
   uint64_t root = 0;      ///< a rank of the group
-  uint32_t label = 0;     ///< what the arrays are: ranks that set it must agree
+  uint32_t label = 0;     ///< identifies the arrays' names and shapes; ranks that set it must agree
   bool draining = false;  ///< takes part without counting as a contributor
   /// The results, and also the inputs if `in` is empty. An allgather has size * count elements, a reduce_scatter count.
   /// A gather has size * count elements, which only the root writes; a scatter count. For a send, the values.

@@ -4,11 +4,13 @@
 #include <bit>
 #include <iterator>
 
+#include "engine/collective/reducer.hpp"
+
 namespace mv::collective {
 
 namespace {
 constexpr uint8_t kManyDtypes = 255;
-constexpr uint8_t kByHost = 16, kBinaryTree = 32;
+constexpr uint8_t kByHost = 16, kBinaryTree = 32, kHandedOver = 64;
 
 /// Converts the segment of a chosen tree from bytes to the elements of a schedule.
 Tree in_elements(Tree tree, const Value& value, uint64_t root) {
@@ -32,11 +34,21 @@ struct Hash {
 };
 }  // namespace
 
+bool is_handed_over(const Setting& setting, const Operation& operation) {
+  if (setting.hand_over_from == UINT64_MAX || !can_be_handed_over(operation)) return false;
+  uint64_t bytes = 0;
+  for (const Array& array : operation.out) bytes += array.bytes();
+  return bytes >= setting.hand_over_from;
+}
+
+Plan plan_handed_over(const Setting& at) { return {recursive_doubling_allreduce(at.rank, at.size, 1), kHandedOver}; }
+
 Plan plan(const Setting& at, const Operation& operation, const Value& value) {
   const uint64_t count = value.count(), bytes = value.bytes({0, count});
   const auto tree = [&] { return in_elements(choose_tree(bytes, at.layout, at.costs), value, operation.root); };
   switch (operation.kind) {
     case Kind::kBarrier:
+    case Kind::kGrow:
       return {recursive_doubling_allreduce(at.rank, at.size, count), 0};
     case Kind::kReduce: {
       const Tree shape = tree();
@@ -100,7 +112,7 @@ bool can_be_drained(const wire::Signature& signature) {
 std::string describe(const wire::Signature& signature) {
   const auto kind = static_cast<Kind>(signature.kind());
   std::string text = kind_name(kind);
-  if (kind == Kind::kBarrier || kind == Kind::kDrain) return text;
+  if (kind == Kind::kBarrier || kind == Kind::kDrain || kind == Kind::kGrow) return text;
   if (kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter)
     text += fmt::format(" ({})", math::reduction_name(static_cast<math::Reduction>(signature.reduction())));
   text += kind == Kind::kAlltoallCounts ? " of" : fmt::format(" of {}", signature.elements());

@@ -12,11 +12,13 @@
 
 namespace mv::collective {
 
-/// The inputs of a group's choices. All but `rank` are the same on all ranks.
+/// The inputs of a group's choices. All except `rank` are the same on all ranks.
 struct Setting {
   int32_t rank = 0, size = 1;
   Layout layout;
   Costs costs;
+  /// All-reduces of at least so many bytes are handed over to the group's Reducer; UINT64_MAX: none.
+  uint64_t hand_over_from = UINT64_MAX;
 };
 
 struct Plan {
@@ -24,6 +26,10 @@ struct Plan {
   uint8_t algorithm = 0;  ///< identifies the choice: ranks with different choices disagree
 };
 
+/// Whether the group's Reducer reduces the operation. The same on all ranks whose signatures are the same.
+bool is_handed_over(const Setting& setting, const Operation& operation);
+/// The plan of such an operation: of its number of contributors.
+Plan plan_handed_over(const Setting& setting);
 /// `value` is that of the operation, as Running lays it out.
 Plan plan(const Setting& setting, const Operation& operation, const Value& value);
 

@@ -7,9 +7,10 @@
 namespace mv::collective {
 
 Running::Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed)
-    : deadline(call->deadline()), setting_(setting), operation_(std::move(operation)), call_(std::move(call)), handed_(std::move(handed)) {
-  Value value = lay_out();
-  Plan made = plan(setting_, operation_, value);
+    : deadline(call->deadline()), setting_(setting), operation_(std::move(operation)), call_(std::move(call)), handed_(std::move(handed)),
+      is_handed_over_(collective::is_handed_over(setting_, operation_)) {
+  Value value = is_handed_over_ ? lay_out_contributors() : lay_out();
+  Plan made = is_handed_over_ ? plan_handed_over(setting_) : plan(setting_, operation_, value);
   signature_ = sign(operation_, made.algorithm);
   const bool manual = operation_.kind == Kind::kCustom;
   execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, manual);
@@ -120,6 +121,13 @@ base::Status Running::check_counts() {
     }
   execution_->go_on();
   return {};
+}
+
+Value Running::lay_out_contributors() {
+  contributors_ = operation_.draining ? 0 : 1;
+  Value value;
+  value.add({reinterpret_cast<std::byte*>(&contributors_), 1, MV_I64}, math::Reduction::kSum);
+  return value;
 }
 
 Value Running::lay_out() {

@@ -25,6 +25,8 @@ class Running {
   const wire::Signature& signature() const { return signature_; }
   /// The call that this operation completes.
   const base::OperationRef& call() const { return call_; }
+  /// Whether the group's Reducer reduces the values. The execution is then that of the number of contributors.
+  bool is_handed_over() const { return is_handed_over_; }
   /// Writes the remaining results: averages, this rank's part, the number of contributors.
   void finish();
   /// kAlltoallCounts: once the counts of all ranks are here, checks that each rank sends what the other one receives.
@@ -36,13 +38,14 @@ class Running {
   void resume();
 
   base::Nanos deadline;
-  bool asked = false;              ///< the deadline has passed, and the others were asked whether they have begun
+  bool asked = false;              ///< the deadline has passed, and the other ranks were asked whether they have begun
   base::Nanos look_at;             ///< when to check for progress
   uint64_t moves_seen = 0;
   bool told = false;               ///< the awaited rank was notified
 
  private:
   Value lay_out();
+  Value lay_out_contributors();
   Value lay_out_parts();
   Value lay_out_pairs();
   std::vector<Array> scratch_for(const std::vector<Array>& arrays);
@@ -52,11 +55,12 @@ class Running {
   Operation operation_;
   const base::OperationRef call_;
   const Handed handed_;
+  const bool is_handed_over_;
   bool told_of_hand_ = false;
   int64_t contributors_ = 1, theirs_ = 0;
   std::vector<std::byte> scratch_;
   std::vector<Array> theirs_arrays_;
-  std::vector<uint64_t> counts_;  ///< kAlltoallCounts: of each rank what it sends to each rank, and then what it receives
+  std::vector<uint64_t> counts_;  ///< kAlltoallCounts: for each rank, the counts that it sends to each rank, and then those that it receives
   wire::Signature signature_;
   std::unique_ptr<Execution> execution_;
 };

@@ -29,6 +29,7 @@ class Sender::Outgoing final : public rpc::Pending {
 };
 
 void Sender::send(base::Peer to, base::Frame frame, std::function<void()> taken) {
+  if (reaches_ && !reaches_(to)) return taken ? taken() : void();
   Load& load = loads_[to];
   const size_t bytes = frame.bytes();
   ++load.messages;

@@ -1,8 +1,9 @@
 #pragma once
-// The sender of all messages of groups; it counts those that their receivers have not taken yet.
+// Sends all messages of groups, and counts those that their receivers have not taken yet.
 
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/rpc/client.hpp"
 #include "wire/frame.hpp"
@@ -14,10 +15,12 @@ namespace mv::collective {
 /// Operations limit their own bytes in flight. Loop thread only.
 class Sender {
  public:
-  explicit Sender(rpc::Client& client) : client_(client) {}
+  /// @param reaches  whether a peer is a member that is not lost. Messages for other peers are dropped, because nobody
+  ///                 would report that they are not taken. Empty: all peers are members
+  explicit Sender(rpc::Client& client, std::function<bool(base::Peer)> reaches = {}) : client_(client), reaches_(std::move(reaches)) {}
 
   wire::FrameBuilder& builder() { return builder_; }
-  /// Calls `taken` when the receiver has used the message, or never will.
+  /// Calls `taken` when the receiver has used the message, or will never use it.
   void send(base::Peer to, base::Frame frame, std::function<void()> taken = {});
   /// Whether the backlog of messages that `to` has not taken is within the limits.
   bool keeps_up(base::Peer to) const;
@@ -34,6 +37,7 @@ class Sender {
   void taken(base::Peer to, size_t bytes);
 
   rpc::Client& client_;
+  const std::function<bool(base::Peer)> reaches_;
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Load> loads_;
   size_t open_ = 0;

@@ -9,8 +9,8 @@
 namespace mv::collective {
 
 /// Transfers have no numbers among the operations of the group, because only two ranks take part. Each rank numbers its
-/// sends. A receive takes the first message with its sender and tag that has not been taken. Messages that no receive
-/// waits for are kept; their senders send one chunk of each before it is received. Loop thread only.
+/// sends. A receive takes the first untaken message with its sender and tag. Messages for which no receive waits are
+/// kept; their senders send only one chunk of each before it is received. Loop thread only.
 class Group::Transfers {
  public:
   explicit Transfers(Group& group) : group_(group) {}
@@ -21,9 +21,9 @@ class Group::Transfers {
   void begin(Operation operation, const base::OperationRef& call);
   void on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
-  /// Whether a receive waits for this rank, which has left, or for any rank, and all have left.
+  /// Whether a receive waits for this rank, which has left, or for any rank after all have left.
   bool await(uint32_t rank) const;
-  /// A message was taken: sends that waited for a slow rank may be done.
+  /// A message was taken, so sends that waited for a slow rank may be done.
   void keep_up();
   /// Ends all transfers with an error. The senders of messages that were not received learn that they were taken.
   void end(const base::Status& why);
@@ -41,7 +41,7 @@ class Group::Transfers {
     uint64_t arrived = 0;  ///< counts the messages
     wire::Signature signature;  ///< its hash is the tag
     std::vector<Chunk> early;
-    TransferRef receive;    ///< that takes it
+    TransferRef receive;    ///< the receive that takes it
     bool dropped = false;   ///< the receive has failed
     uint64_t seen = 0;      ///< elements that have arrived
   };

@@ -11,7 +11,7 @@
 
 namespace mv::replica {
 
-/// Takes the state of a part, and holds the inputs that come meanwhile. Loop thread only.
+/// Receives the state of a part, and holds the inputs that arrive meanwhile. Loop thread only.
 class Arrival {
  public:
   /// @param self  this process
@@ -19,14 +19,14 @@ class Arrival {
 
   /// State, Rows or End. MV_EPROTOCOL, MV_ENOMEM
   base::Status take(const cluster::Member& server, const wire::Replicate& piece, std::span<const std::byte> payload);
-  /// An input that comes after the state, or after other inputs that wait here.
+  /// Holds an input that arrives after the state, or after other inputs that wait here.
   void hold(const rpc::Asked& asked, const wire::Message& input, std::span<const std::byte> payload, const base::SinkRef& staged);
-  /// All of the state is here: the copy is equal to the part once the inputs that wait here are processed.
+  /// All of the state has arrived. The copy is equal to the part once the inputs that wait here are processed.
   bool has_all() const { return has_all_; }
   /// The bytes of the inputs that wait here.
   size_t held_bytes() const { return held_bytes_; }
   bool is_over() const { return has_all_ && held_.empty(); }
-  /// Processes the next input that waits here, and returns who asked for it.
+  /// Processes the next input that waits here, and returns the request that brought it.
   rpc::Asked process_next(base::Status* status);
 
  private:
@@ -35,7 +35,7 @@ class Arrival {
     std::vector<std::byte> header;
     std::vector<std::byte> copied;  ///< the payload, or
     std::span<const std::byte> payload;
-    base::SinkRef staged;  ///< what keeps it
+    base::SinkRef staged;  ///< keeps it alive
     size_t bytes() const { return header.size() + payload.size(); }
   };
   base::Status take_rows(const wire::ReplicaRows& rows, std::span<const std::byte> payload);
@@ -44,7 +44,7 @@ class Arrival {
   table::Server& tables_;
   const base::Peer self_;
   bool has_all_ = false;
-  std::vector<std::byte> rows_;  ///< the bytes that have arrived of the rows that are being sent
+  std::vector<std::byte> rows_;  ///< the bytes of the current rows that have arrived
   std::deque<Held> held_;
   size_t held_bytes_ = 0;
 };

@@ -16,8 +16,9 @@ struct Piece {
   uint64_t digest = 0;  ///< XXH3 with 64 bits of the values, and of the rows' ids; equal for equal values in all processes of one byte order
 };
 
-/// The piece of about `bytes` bytes at this place; of no values if there is no such place any more. Sets *after to the place behind it, in
-/// the next table after the last one, and in the first one after all. Loop thread only.
+/// The piece of about `bytes` bytes at this place. It has no values if there is no such place any more. Sets *after to
+/// the place behind the piece: in the next table at the end of a table, and in the first table at the end of the last
+/// one. Loop thread only.
 Piece piece_at(const table::Server& tables, uint32_t table, int64_t from, size_t bytes, Piece* after);
 
 }  // namespace mv::replica

@@ -4,8 +4,8 @@ namespace mv::replica {
 
 void Outbox::send(base::Peer to, const base::Frame& frame) {
   if (!is_open_) return;
-  if (inputs_ == acknowledged_ && !is_sealed_) return link_.send(to, frame);
-  held_.push_back({inputs_, to, frame});
+  if (inputs_ == acknowledged_ && !is_sealed_ && !is_gathering_) return link_.send(to, frame);
+  held_.push_back({is_gathering_ ? kNotKnown : inputs_, to, frame});
 }
 
 void Outbox::input_acknowledged() {
@@ -20,6 +20,12 @@ void Outbox::release() {
 
 void Outbox::seal(bool on) {
   is_sealed_ = on;
+  send_acknowledged();
+}
+
+void Outbox::end() {
+  is_gathering_ = false;
+  for (auto held = held_.rbegin(); held != held_.rend() && held->inputs == kNotKnown; ++held) held->inputs = inputs_;
   send_acknowledged();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a server may tell its clients: nothing that a back-up does not have yet.
+// Holds a server's messages to its clients until the back-up has everything on which they depend.
 
 #include <cstdint>
 #include <deque>
@@ -9,9 +9,9 @@
 
 namespace mv::replica {
 
-/// The link of a replicated part. A message to a client may tell of every input so far, so it leaves when the back-up has acknowledged all
-/// of them: an acknowledged change is never lost with one process, and no value that was read disappears. The outbox of a back-up sends
-/// nothing. Loop thread only.
+/// The link of a replicated part. A message to a client may depend on every input so far, so it leaves when the back-up
+/// has acknowledged all of them. Therefore the loss of one process loses no acknowledged change, and no value that was
+/// read disappears. The outbox of a back-up sends nothing. Loop thread only.
 class Outbox final : public base::Link {
  public:
   explicit Outbox(base::Link& link) : link_(link) {}
@@ -22,7 +22,7 @@ class Outbox final : public base::Link {
   void hold() { acknowledged_ = inputs_; }
   /// An input was sent to the back-up.
   void add_input() { ++inputs_; }
-  /// The back-up has one input more; inputs are acknowledged in their order.
+  /// The back-up has acknowledged one more input. Inputs are acknowledged in their order.
   void input_acknowledged();
   /// There is no back-up any more.
   void release();
@@ -30,6 +30,9 @@ class Outbox final : public base::Link {
   bool is_acknowledged() const { return inputs_ == acknowledged_; }
   /// While it is sealed, nothing is sent.
   void seal(bool on);
+  /// Messages that are sent between begin() and end() may depend on inputs that are added until end().
+  void begin() { is_gathering_ = true; }
+  void end();
 
   void dial(const std::string&) override {}
   void close(base::Peer) override {}
@@ -45,9 +48,10 @@ class Outbox final : public base::Link {
   base::Link& link_;
   void send_acknowledged();
 
-  bool is_open_ = false, is_sealed_ = false;
+  bool is_open_ = false, is_sealed_ = false, is_gathering_ = false;
   uint64_t inputs_ = 0, acknowledged_ = 0;
   std::deque<Held> held_;
+  static constexpr uint64_t kNotKnown = UINT64_MAX;  ///< inputs of a message that is sent between begin() and end()
 };
 
 }  // namespace mv::replica

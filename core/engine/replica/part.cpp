@@ -23,8 +23,14 @@ flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder&
   const auto worker = input.worker != nullptr ? cluster::write_member(fbb, *input.worker) : flatbuffers::Offset<wire::Member>();
   std::optional<wire::ReplicaPiece> piece;
   if (input.piece != nullptr) piece.emplace(input.piece->table, input.piece->from, input.piece->count, input.piece->digest);
+  std::vector<flatbuffers::Offset<wire::RoundPart>> parts;
+  for (const Part::Unsent& unsent : input.parts) {
+    const auto message = fbb.CreateVector(reinterpret_cast<const uint8_t*>(unsent.header.data()), unsent.header.size());
+    parts.push_back(wire::CreateRoundPart(fbb, unsent.asked.client, unsent.asked.seq, unsent.done, message));
+  }
+  const auto of_round = parts.empty() ? flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::RoundPart>>>() : fbb.CreateVector(parts);
   return wire::CreateReplicate(fbb, part, input.event, input.client, input.seq, input.request != nullptr ? input.request->done() : 0, header,
-                               input.why.code(), text, worker, piece ? &*piece : nullptr);
+                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round);
 }
 
 void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy) {
@@ -47,11 +53,14 @@ void Part::pass_on(Log log) {
 
 void Part::lead_alone() {
   log_ = nullptr;
+  waiting_.clear();
+  for (const Unsent& unsent : std::exchange(unsent_, {})) tables_->release(unsent.asked);
   outbox_.release();
 }
 
 void Part::seal() {
   tables_->close_to_readers();
+  send_withheld();
   outbox_.seal(true);
   log({.event = ReplicaEvent::Sealed});
   is_sealed_ = true;
@@ -74,6 +83,8 @@ void Part::log(const Input& input) {
 void Part::worker_finished(base::Peer worker) {
   cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
   if (member == nullptr || std::exchange(member->state, cluster::State::kFinished) != cluster::State::kHere) return;
+  send_withheld();
+  send_waiting();
   log({.event = ReplicaEvent::Finished, .client = worker});
   tables_->worker_finished(worker);
 }
@@ -81,6 +92,8 @@ void Part::worker_finished(base::Peer worker) {
 void Part::worker_lost(base::Peer worker, const base::Status& why) {
   cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
   if (member == nullptr || std::exchange(member->state, cluster::State::kLost) == cluster::State::kLost) return;
+  send_withheld();
+  send_waiting();
   log({.event = ReplicaEvent::Gone, .client = worker, .why = why});
   tables_->worker_lost(worker, why);
   streams_.on_lost(worker);
@@ -89,6 +102,8 @@ void Part::worker_lost(base::Peer worker, const base::Status& why) {
 void Part::worker_joined(const cluster::Member& worker) {
   for (cluster::Member& place : view_.members) {
     if (place.rank != worker.rank || place.peer == worker.peer || is_sealed_) continue;
+    send_withheld();
+    send_waiting();
     log({.event = ReplicaEvent::Came, .client = worker.peer, .worker = &worker});
     place = worker;
     place.state = cluster::State::kHere;
@@ -206,8 +221,14 @@ base::SinkRef Part::place(const wire::Message&, size_t bytes) {
 }
 
 void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  if (log_ && !tables_->only_reads(request))
-    log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
+  if (!log_ || tables_->only_reads(request)) return tables_->on_request(asked, request, payload, staged);
+  if (tables_->only_waits(asked.client, request)) {
+    keep_waiting(asked, request, payload);
+    return tables_->on_request(asked, request, payload, staged);
+  }
+  if (may_withhold_ && tables_->may_withhold(asked, request)) return pass_part(asked, request, payload, staged);
+  send_before(asked, request);
+  log({.event = ReplicaEvent::Asked, .client = asked.client, .seq = asked.seq, .request = &request, .payload = payload, .staged = staged});
   tables_->on_request(asked, request, payload, staged);
 }
 
@@ -223,14 +244,41 @@ void Part::on_cancel(const rpc::Asked& asked) {
 
 // ---- the back-up
 
+namespace {
+/// A request's message in an input. `aligned` keeps it.
+base::Result<const wire::Message*> read_request(const flatbuffers::Vector<uint8_t>& header, std::vector<uint64_t>& aligned) {
+  aligned.resize((header.size() + 7) / 8);
+  std::memcpy(aligned.data(), header.data(), header.size());
+  return wire::read_header({reinterpret_cast<const std::byte*>(aligned.data()), header.size()});
+}
+}  // namespace
+
+/// The parts of a round come without values, in the order in which they came to the primary. The last one completes the stripe, which takes the
+/// sum.
+base::Status Part::replay_round(const wire::Replicate& input, std::span<const std::byte> payload) {
+  if (input.parts() == nullptr) return base::error(MV_EPROTOCOL, "a merged round lacks its parts");
+  table::WithheldParts& withheld = tables_->withheld();
+  withheld.expect_sum(payload);
+  base::Status wrong;
+  for (const wire::RoundPart* part : *input.parts()) {
+    if (part->header() == nullptr) wrong = base::error(MV_EPROTOCOL, "a part of a merged round lacks its request");
+    std::vector<uint64_t> aligned;
+    const auto request = wrong.ok() ? read_request(*part->header(), aligned) : base::Result<const wire::Message*>(wrong);
+    wrong = request.ok() ? streams_.replay({part->client(), part->seq()}, part->done(), *request.value(), {}, nullptr) : request.status();
+    if (!wrong.ok()) break;
+  }
+  const bool is_merged = !withheld.expected_sum().has_value();
+  withheld.sum_taken();
+  return wrong.ok() && !is_merged ? base::error(MV_EPROTOCOL, "the parts of a merged round are not all of its parts") : wrong;
+}
+
 base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const rpc::Asked asked{input.client(), input.seq()};
   switch (input.event()) {
     case ReplicaEvent::Asked: {
       if (input.header() == nullptr) break;
-      std::vector<uint64_t> aligned((input.header()->size() + 7) / 8);
-      std::memcpy(aligned.data(), input.header()->data(), input.header()->size());
-      const auto request = wire::read_header({reinterpret_cast<const std::byte*>(aligned.data()), input.header()->size()});
+      std::vector<uint64_t> aligned;
+      const auto request = read_request(*input.header(), aligned);
       if (!request.ok()) return request.status();
       return streams_.replay(asked, input.done(), *request.value(), payload, staged);
     }
@@ -250,6 +298,8 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
       if (input.worker() == nullptr) break;
       worker_joined(cluster::read_member(*input.worker()));
       return {};
+    case ReplicaEvent::Merged:
+      return replay_round(input, payload);
     case ReplicaEvent::Sealed:
       return {};
     case ReplicaEvent::Compared:

@@ -1,10 +1,12 @@
 #pragma once
-// One server's tables with their clients' streams, as a state machine that has a copy in another process.
+// One server's tables and their clients' streams, as a state machine that has a copy in another process.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
@@ -15,13 +17,25 @@
 
 namespace mv::replica {
 
-/// State machine replication (Schneider, ACM Computing Surveys 1990) with a primary and a back-up: the primary numbers the inputs of the part,
-/// clients' requests and the ends of workers, by processing them; the back-up processes the same inputs in the same order. The part is
-/// deterministic, so both have equal tables, updaters' states, gates and streams: a client of the one can go on with the other, and each
-/// request has its effect once. Gets that change nothing are not inputs. What one of the two can't do for want of memory ends it: see
-/// table::Roster::has_copy(). Loop thread only.
+/// State machine replication (Schneider, ACM Computing Surveys 1990) with a primary and a back-up. The inputs of the
+/// part are its clients' requests and the ends of workers. The order in which the primary processes them is their
+/// order, and the back-up processes the same inputs in that order. The part is deterministic, so both have equal
+/// tables, updaters' states, gates and streams. A client of one can therefore continue with the other, and each request
+/// takes effect once.
+///
+/// Gets that change nothing are not inputs. The parts of a merging table's round are one input together, with their sum
+/// in place of their values. Until then they are withheld from the back-up, and not acknowledged (parts_of_rounds.cpp).
+/// If one of the two has no memory for an input, its process ends: see table::Roster::has_copy(). Loop thread only.
 class Part final : private rpc::Service {
  public:
+  /// A request that was not sent to the back-up yet.
+  struct Unsent {
+    rpc::Asked asked;
+    rpc::Seq done;                  ///< of its message
+    std::vector<std::byte> header;  ///< its message
+    std::vector<std::byte> ids = {};  ///< of a get: the ids of its rows
+    const wire::Message& message() const { return *flatbuffers::GetRoot<wire::Message>(header.data()); }
+  };
   /// One input. `request`, `payload` and `staged` are valid during the call.
   struct Input {
     wire::ReplicaEvent event = wire::ReplicaEvent::Asked;
@@ -29,10 +43,11 @@ class Part final : private rpc::Service {
     rpc::Seq seq = 0;
     const wire::Message* request = nullptr;
     std::span<const std::byte> payload = {};
-    base::SinkRef staged = nullptr;
+    std::shared_ptr<const void> staged = nullptr;  ///< keeps the payload alive; null: it is valid during the call
     base::Status why = {};
     const cluster::Member* worker = nullptr;
     const Piece* piece = nullptr;
+    std::span<const Unsent> parts = {};  ///< Merged: of a round, whose sum is the payload
   };
   using Log = std::function<void(const Input&)>;
 
@@ -41,7 +56,7 @@ class Part final : private rpc::Service {
   rpc::Server& streams() { return streams_; }
   const rpc::Server& streams() const { return streams_; }
   Outbox& outbox() { return outbox_; }
-  /// @param view  of the complete cluster; the part keeps a copy, which changes with its inputs only
+  /// @param view  of the complete cluster. The part keeps a copy, which only its inputs change
   /// @param tables  which use streams(); must outlive this object
   /// @param has_copy  see table::Roster::has_copy()
   void start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy = true);
@@ -51,13 +66,21 @@ class Part final : private rpc::Service {
   void pass_on(Log log);
   bool leads() const { return leads_; }
   bool has_backup() const { return log_ != nullptr; }
-  /// Of a back-up: the number of tables of which it has not had the values of the primary.
+  /// Of a back-up: the number of tables whose values have differed from the primary's.
   size_t differing() const { return differing_.size(); }
   /// The back-up is gone.
   void lead_alone();
-  /// While it is sealed, the primary takes no requests and answers none, and its back-up gets no inputs: it may take over at any moment.
+  /// When the first of the withheld parts arrived, which the back-up does not have and the primary has not
+  /// acknowledged; kNever: there are none.
+  base::Nanos withheld_since() const;
+  /// Passes the withheld parts that arrived until `by` to the back-up.
+  void send_withheld(base::Nanos by = base::kNever);
+  /// Whether the primary withholds parts from now on. It must not while a load changes the values.
+  void may_withhold(bool on);
+  /// While the primary is sealed, it takes no requests and answers none, and its back-up gets no inputs: the back-up
+  /// may take over at any moment.
   void seal();
-  /// Afterwards clients repeat what they have asked meanwhile. `view`: of the cluster, for the news about workers meanwhile.
+  /// Ends the seal; clients then repeat their requests. `view`: the cluster's, for changes of workers in the meantime.
   void unseal(const cluster::View& view);
   bool is_sealed() const { return is_sealed_; }
 
@@ -68,20 +91,21 @@ class Part final : private rpc::Service {
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   void worker_joined(const cluster::Member& worker);
-  /// Passes a digest of some of the values to the back-up, the next ones with each call. The back-up logs a difference and counts it.
+  /// Passes a digest of the next values to the back-up. The back-up logs and counts a difference.
   void compare();
-  /// Processes the news about workers that its primary did not live to pass on.
+  /// Processes the changes of workers that the primary did not pass on before it died.
   void catch_up(const cluster::View& view);
 
   // a copy for a new back-up
 
   /// Nothing waits in the part: write_state() has everything but values.
   bool is_idle() const { return streams_.is_idle() && tables_->part_state().is_idle(); }
-  /// Drops requests that begin something new until it ends, so that the part becomes idle. Then their clients repeat them.
+  /// While on, drops requests that begin something new, so that the part becomes idle. Their clients repeat them
+  /// afterwards.
   void calm(bool on);
   /// Passes the state to `send`, message by message: payloads, each a wire::PartState.
   void write_state(const std::function<void(base::PayloadRef)>& send) const;
-  /// Puts one of them into a new part; the first one starts it. `server`: see start(). MV_EPROTOCOL
+  /// Reads one of these messages into a new part; the first one starts it. `server`: see start(). MV_EPROTOCOL
   base::Status restore(const cluster::Member& server, table::Server& tables, std::span<const std::byte> payload);
   const table::Server& tables() const { return *tables_; }
   bool has_started() const { return tables_ != nullptr; }
@@ -96,19 +120,32 @@ class Part final : private rpc::Service {
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_cancel(const rpc::Asked& asked) override;
   void log(const Input& input);
+  void pass_part(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void send_round(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);
+  bool send_sum(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);
+  void pass_on_alone(const Unsent& one, std::span<const std::byte> payload, const std::shared_ptr<const void>& keep);
+  template <typename Which>
+  void send_withheld_if(Which which);
+  void send_before(const rpc::Asked& asked, const wire::Message& request);
+  void keep_waiting(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
+  void send_waiting();
+  base::Status replay_round(const wire::Replicate& input, std::span<const std::byte> payload);
   void compared_with(const Piece& theirs, base::Peer backup);
 
   Outbox outbox_;
   rpc::Server streams_;
   base::Pool& pool_;
   cluster::View view_;
-  base::Peer server_ = base::kNobody;  ///< whose part this is
+  base::Peer server_ = base::kNobody;  ///< the server whose part this is
   table::Server* tables_ = nullptr;
   bool leads_ = false, is_calm_ = false, is_sealed_ = false;
   std::set<base::Peer> kept_waiting_;  ///< clients with dropped requests: see calm()
   Piece next_;                         ///< to be compared
   std::set<uint32_t> differing_;       ///< tables
   Log log_;
+  bool may_withhold_ = true;
+  std::deque<Unsent> unsent_;    ///< withheld parts of rounds, in their order
+  std::vector<Unsent> waiting_;  ///< gets that wait for rounds; the back-up needs them only if a worker is lost meanwhile
 };
 
 /// The message that passes an input of part `part` to the back-up; its payload goes with the frame.

@@ -1,6 +1,7 @@
 #include "engine/replica/parts.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
@@ -18,6 +19,9 @@ constexpr base::Nanos kRetryAfter = 1s;
 constexpr size_t kMostHeldBytes = 32 << 20;
 /// Inputs that are processed at a stretch when the copy has arrived.
 constexpr size_t kAtAStretch = 64;
+
+/// How long a worker waits for the others' parts of a round before its own part goes to the back-up without them, and is acknowledged.
+constexpr base::Nanos kLongestWithheld = 2ms;
 
 /// Of a copy; the other events are inputs, and the question before a copy.
 bool is_piece(wire::ReplicaEvent event) {
@@ -172,6 +176,10 @@ void Parts::worker_joined(const cluster::Member& worker) {
   });
 }
 
+void Parts::ask_again(base::Peer worker) {
+  for_each_led([&](Part& part) { part.streams().ask_again(worker); });
+}
+
 // ---- the primary
 
 void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
@@ -190,8 +198,13 @@ void Parts::pass_on(uint32_t number, Led& led) {
 void Parts::send_to_backup(uint32_t number, const Led& led, const Part::Input& input) {
   const auto body = write_input(builder_.fbb(), number, input);
   base::PayloadRef payload;
-  if (!input.payload.empty())
-    payload = input.staged != nullptr ? base::Payload::kept(input.payload, input.staged) : base::Payload::copy(input.payload);
+  if (!input.payload.empty() && input.staged == nullptr) {
+    const base::Pool::Block copy = pool_.take(input.payload.size());
+    std::memcpy(copy.bytes.data(), input.payload.data(), input.payload.size());
+    payload = base::Payload::kept(copy.bytes, copy.memory);
+  } else if (!input.payload.empty()) {
+    payload = base::Payload::kept(input.payload, input.staged);
+  }
   base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
   const size_t cost = frame.bytes();
   led.part->outbox().add_input();
@@ -205,7 +218,7 @@ void Parts::without_backup(Led& led) {
   led.backup = base::kNobody;
   led.part->lead_alone();
   led.tables->set_has_copy(is_replicated());
-  if (led.content == Led::Content::kNew) led.content = Led::Content::kUsual;
+  if (led.content == Led::Content::kNew) set_content(led, Led::Content::kUsual);
   if (led.replaced) std::exchange(led.replaced, nullptr)();  // nobody has the old content any more
 }
 
@@ -244,41 +257,6 @@ void Parts::see_to_backup(uint32_t number, Led& led, const cluster::Member& part
   }
 }
 
-// ---- the end of this server
-
-bool Parts::can_hand_over() const {
-  return std::ranges::all_of(led_, [this](const auto& entry) {
-    const auto& [number, led] = entry;
-    return led.backup != base::kNobody && led.backup == cluster_.view().backup_of(*server_of(number)) && led.acknowledged != nullptr &&
-           led.content == Led::Content::kUsual;
-  });
-}
-
-void Parts::seal() {
-  for_each_led([](Part& part) { part.seal(); });
-}
-
-void Parts::unseal() {
-  for_each_led([this](Part& part) { part.unseal(cluster_.view()); });
-}
-
-bool Parts::is_seal_acknowledged() const {
-  return std::ranges::all_of(led_, [](const auto& entry) { return entry.second.part->outbox().is_acknowledged(); });
-}
-
-std::vector<uint32_t> Parts::led() const {
-  std::vector<uint32_t> numbers;
-  for (const auto& [number, led] : led_) numbers.push_back(number);
-  return numbers;
-}
-
-std::string Parts::why_not_copied() const {
-  for (const auto& [number, led] : led_)
-    if (led.acknowledged == nullptr)
-      if (std::string table = led.tables->part_state().why_not(); !table.empty()) return table;
-  return "";
-}
-
 // ---- loads of checkpoints
 
 const Parts::Led* Parts::led_of(uint64_t part) const {
@@ -309,17 +287,23 @@ base::Status Parts::may_replace(uint64_t part) {
 }
 
 void Parts::begin_replacing(uint64_t part) {
-  if (Led* const led = led_of(part)) led->content = Led::Content::kChanging;
+  if (Led* const led = led_of(part)) set_content(*led, Led::Content::kChanging);
 }
 
 void Parts::replaced(uint64_t part, std::function<void()> done) {
   Led* const led = led_of(part);
   if (led == nullptr) return done();
-  led->content = Led::Content::kUsual;
+  set_content(*led, Led::Content::kUsual);
   if (led->acknowledged == nullptr) return done();  // no back-up, or one that has nothing yet
-  led->content = Led::Content::kNew;
+  set_content(*led, Led::Content::kNew);
   led->replaced = std::move(done);
   refill(cluster_.view().servers()[part]->rank + 1, *led);
+}
+
+/// While a load replaces the values, the back-up gets all inputs as they come: it may not get the new values.
+void Parts::set_content(Led& led, Led::Content content) {
+  led.content = content;
+  led.part->may_withhold(content == Led::Content::kUsual);
 }
 
 /// Gives the back-up the new content.
@@ -328,7 +312,7 @@ void Parts::refill(uint32_t number, Led& led) {
   events.passes_on = [] {};
   events.is_equal = [&led] {
     led.transfer.reset();
-    led.content = Led::Content::kUsual;
+    set_content(led, Led::Content::kUsual);
     if (led.replaced) std::exchange(led.replaced, nullptr)();
   };
   events.failed = [this, &led] {
@@ -430,8 +414,10 @@ void Parts::on_connected(base::Peer peer) {
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
   if (!is_by_part() || server.is_out) return;
-  if (server.peer == cluster_.master()) return give_up(server.peer, why);  // nobody can name a stand-in
-  if (!is_replicated() && !server.departs()) return give_up(server.peer, why);  // there is none
+  if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
+  // It may have handed its tables over and left, which this node learns from the master, like the loss.
+  const bool master_tells = cluster_.is_master() || cluster_.contacts().is_connected(cluster_.master());
+  if (!is_replicated() && !server.departs() && (server.state == cluster::State::kFinished || !master_tells)) return give_up(server.peer, why);
   missed_[server.peer] = clock_.now() + cluster_.self().heartbeat_timeout;
 }
 
@@ -446,11 +432,24 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
   give_up_undecided();
 }
 
+void Parts::tell_new_master() {
+  for (const auto& [number, led] : led_)
+    if (led.transfer != nullptr && led.transfer->is_confirmed() && led.backup != cluster_.view().backup_of(*server_of(number))) tell_master(number, led.backup);
+}
+
+void Parts::cut_off(const base::Status& why) {
+  if (!is_by_part()) return;
+  if (cluster_.is_deposed())
+    for (const auto& [number, stream] : streams_of_) client_.on_lost(stream, why);
+  for (const auto& [peer, at] : std::exchange(missed_, {})) give_up(peer, why);
+  give_up_undecided();
+}
+
 /// Without the master, nobody decides about a part whose back-up is gone, so its server can't acknowledge anything any more.
 void Parts::give_up_undecided() {
   const cluster::View& view = cluster_.view();
   const auto is_gone = [&](base::Peer peer) { return peer != cluster_.self().peer && !cluster_.contacts().is_connected(peer); };
-  if (!is_gone(cluster_.master())) return;
+  if (!is_gone(cluster_.master()) || cluster_.awaits_master()) return;
   for (const auto& [number, stream] : streams_of_) {
     const cluster::Member* const part = server_of(number);
     const base::Peer backup = view.backup_of(*part);
@@ -469,8 +468,9 @@ void Parts::part_moved(const cluster::Member& part) {
   if (view.serving(part) == self) {
     take_over(part);
     if (const auto led = led_.find(number); led != led_.end()) see_to_backup(number, led->second, part);
-  } else if (view.backup_of(part) != self && view.next_backup_of(part) != self && !led_.contains(number)) {
-    copies_.erase(number);
+  } else {
+    relinquish(number);
+    if (view.backup_of(part) != self && view.next_backup_of(part) != self && !led_.contains(number)) copies_.erase(number);
   }
   grant_copy(number);
   follow(part);
@@ -512,6 +512,7 @@ base::Nanos Parts::next_deadline() const {
   for (const auto& [number, led] : led_) {
     if (led.transfer != nullptr && led.content != Led::Content::kChanging) next = std::min(next, led.transfer->next_deadline());
     if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
+    if (const base::Nanos since = led.part->withheld_since(); since != base::kNever) next = std::min(next, since + kLongestWithheld);
   }
   for (const auto& [number, copy] : copies_)
     if (copy->arrival != nullptr && copy->arrival->has_all()) next = clock_.now();
@@ -523,6 +524,7 @@ void Parts::tick() {
   client_.tick();
   const base::Nanos now = clock_.now();
   for (auto& [number, led] : led_) {
+    led.part->send_withheld(now - kLongestWithheld);
     if (const auto transfer = led.transfer; transfer != nullptr && led.content != Led::Content::kChanging)
       transfer->tick();  // it may fail, and be dropped
     if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {
@@ -539,6 +541,10 @@ void Parts::tick() {
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {
       ++at;
+      continue;
+    }
+    if (cluster_.awaits_master()) {
+      (at++)->second = now + kRetryAfter;
       continue;
     }
     const base::Peer server = at->first;

@@ -1,5 +1,6 @@
 #pragma once
-// The parts of the cluster's tables that this node holds, as primary or as back-up, and the way to all parts.
+// The parts of the cluster's tables that this node holds, as primary or as back-up, and the routing of requests to all
+// parts.
 
 #include <map>
 #include <memory>
@@ -18,12 +19,15 @@
 
 namespace mv::replica {
 
-/// Replication of tables: each server is the primary of its own part and sends that part's inputs to one other server, its back-up, as
-/// requests of rpc. When the master declares a server lost, the back-up is its stand-in; clients then repeat there what has not been
-/// acknowledged. Parts that have lost their back-up get another one, while they are in use (transfer.hpp). The master alone decides, so there
-/// is never more than one primary whose acknowledgements can leave: one that is cut off gets none from its back-up, which has closed the
-/// connection. Without replicas, a part has a copy only while its server hands it over, since it is to end (engine/drain.hpp); of a node that is
-/// alone, only the node's own streams are used, as if this class were not there. Loop thread only.
+/// Replication of tables. Each server is the primary of its own part, and sends the inputs of that part to one other
+/// server, its back-up, as requests of rpc. When the master declares a server lost, the back-up becomes its stand-in,
+/// and clients repeat there what was not acknowledged. Parts that have lost their back-up get another one while they
+/// are in use (transfer.hpp).
+///
+/// Only the master decides, so at most one primary can acknowledge anything: a primary that is cut off gets no
+/// acknowledgements from its back-up, which has closed the connection. Without replicas, a part has a copy only while
+/// its server is draining (engine/drain.hpp). In a cluster of one node, requests use the node's own streams, and this
+/// class does nothing. Loop thread only.
 class Parts final : public checkpoint::ServedParts {
  public:
   /// @param peers, streams  those of the node itself
@@ -31,7 +35,7 @@ class Parts final : public checkpoint::ServedParts {
         rpc::ClientOptions options);
 
   bool is_replicated() const { return replicas_ > 0; }
-  /// Requests name the part that they are for, so another process may come to serve it.
+  /// Requests name the part to which they belong, so another process may serve it later.
   bool is_by_part() const { return by_part_; }
   /// For requests to tables, by server.
   rpc::Client& requests() { return is_by_part() ? client_ : peers_; }
@@ -52,9 +56,15 @@ class Parts final : public checkpoint::ServedParts {
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   void worker_joined(const cluster::Member& worker);
+  /// Its first requests came before the view, and were dropped.
+  void ask_again(base::Peer worker);
   void on_connected(base::Peer peer);
-  /// This node has noticed the loss of a server, which the master has not declared lost yet.
+  /// This node has lost a server that the master has not declared lost yet.
   void server_missed(const cluster::Member& server, const base::Status& why);
+  /// Another process is the master now. Tells it which copies are complete, which it may not know.
+  void tell_new_master();
+  /// See cluster::Cluster::Owner::on_cut_off().
+  void cut_off(const base::Status& why);
   /// The master has decided about the part of this server: see cluster::Cluster::Owner.
   void part_moved(const cluster::Member& part);
 
@@ -65,29 +75,35 @@ class Parts final : public checkpoint::ServedParts {
   /// The streams of the requests to them, with those of the node itself.
   std::vector<const rpc::Server*> served_streams() const;
 
-  // for a server that is to end
+  // for a server that gives parts away; `numbers` are 1 + the ranks of the parts' servers
 
-  /// Whether each part that this node serves has an equal copy, as the master knows.
-  bool can_hand_over() const;
-  /// Serves nothing until unseal(): the copies may take over.
-  void seal();
-  void unseal();
-  /// Each copy has all that its part had when it was sealed, so its process has lived until then.
-  bool is_seal_acknowledged() const;
-  /// 1 + the ranks of the servers whose parts this node serves.
+  /// The parts that this node serves.
   std::vector<uint32_t> led() const;
-  /// The name of a table without a copy, of which none can be made; "" if there is none.
+  /// Those that should go back to their own servers, and have equal copies there, as the master knows.
+  std::vector<uint32_t> going_home() const;
+  bool leads_any_of(const std::vector<uint32_t>& numbers) const;
+  /// Whether this node serves all of these parts, and each has an equal copy, as the master knows.
+  bool can_hand_over(const std::vector<uint32_t>& numbers) const;
+  /// Stops serving them until unseal(), so that the copies can take over.
+  void seal(const std::vector<uint32_t>& numbers);
+  void unseal(const std::vector<uint32_t>& numbers);
+  /// See ServedParts::is_leaving().
+  void set_leaving(bool leaving) { is_leaving_ = leaving; }
+  /// Each copy has everything that its part had when it was sealed, so its process was alive then.
+  bool is_seal_acknowledged(const std::vector<uint32_t>& numbers) const;
+  /// The name of a table that has no copy and can't be copied; "" if there is none.
   std::string why_not_copied() const;
 
   // for checkpoints
   table::CheckpointTables* served(uint64_t part) override;
   bool can_move() const override { return is_replicated() || cluster_.view().has_departures(); }
   bool is_being_copied(uint64_t part) const override;
+  bool is_leaving() const override { return is_leaving_; }
   base::Status may_replace(uint64_t part) override;
   void begin_replacing(uint64_t part) override;
   void replaced(uint64_t part, std::function<void()> done) override;
 
-  /// The number of tables, here as copies, that have differed from those of their server.
+  /// The number of copies of tables on this node that have differed from their server's.
   size_t differing() const;
 
   base::Nanos next_deadline() const;
@@ -102,15 +118,15 @@ class Parts final : public checkpoint::ServedParts {
     Part part;
     table::Server tables;
     std::unique_ptr<Arrival> arrival;  ///< until the copy is equal
-    std::unique_ptr<Copy> next;        ///< that takes the place of this one when it is equal: see replaced()
+    std::unique_ptr<Copy> next;        ///< replaces this one when it is equal: see replaced()
   };
   /// A part that this node serves.
   struct Led {
     Part* part;
     table::Server* tables;
-    base::Peer backup = base::kNobody;                ///< who has a copy, or gets one; kNobody: nobody
-    std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs go to it
-    std::shared_ptr<Transfer> transfer = {};          ///< while it gets its copy
+    base::Peer backup = base::kNobody;                ///< the process that has a copy, or is receiving one; kNobody: none
+    std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs are sent to it
+    std::shared_ptr<Transfer> transfer = {};          ///< while it receives its copy
     base::Nanos retry_at{0};                          ///< a transfer has failed
     /// kChanging: a load is changing the values. kNew: the back-up still has the old ones.
     enum class Content : uint8_t { kUsual, kChanging, kNew } content = Content::kUsual;
@@ -124,6 +140,7 @@ class Parts final : public checkpoint::ServedParts {
   bool serves(base::Peer peer, uint32_t number) const;
   Led* led_of(uint64_t part);
   const Led* led_of(uint64_t part) const;
+  static void set_content(Led& led, Led::Content content);
   void refill(uint32_t number, Led& led);
   void lead(uint32_t number, Part& part, table::Server& tables);
   void pass_on(uint32_t number, Led& led);
@@ -140,6 +157,8 @@ class Parts final : public checkpoint::ServedParts {
   void give_up(base::Peer server, const base::Status& why);
   void give_up_undecided();
   void follow(const cluster::Member& server);
+  bool has_equal_copy(uint32_t number, const Led& led) const;
+  void relinquish(uint32_t number);
   void take_over(const cluster::Member& server);
 
   const base::Clock& clock_;
@@ -150,6 +169,7 @@ class Parts final : public checkpoint::ServedParts {
   base::Pool& pool_;
   const uint32_t replicas_;
   const bool by_part_;
+  bool is_leaving_ = false;
   rpc::Client client_;
   wire::FrameBuilder builder_;
   Part own_;
@@ -158,10 +178,10 @@ class Parts final : public checkpoint::ServedParts {
   // by number: see Message.part
   std::map<uint32_t, std::unique_ptr<Copy>> copies_;
   std::map<uint32_t, Led> led_;                ///< parts of this node: its own, and copies
-  std::map<uint32_t, rpc::Asked> awaited_;     ///< who would give this node a copy that the master has not told it of yet
-  std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the server when this node began
-  std::map<uint32_t, base::Peer> followed_;    ///< who serves each part, as the requests to it know
-  std::map<base::Peer, base::Nanos> missed_;   ///< servers that only this node has lost, and when it gives them up
+  std::map<uint32_t, rpc::Asked> awaited_;     ///< primaries that offer this node a copy of which the master has not told it yet
+  std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the part's server when this node started
+  std::map<uint32_t, base::Peer> followed_;    ///< the process that serves each part, as far as the requests to it know
+  std::map<base::Peer, base::Nanos> missed_;   ///< servers that only this node has lost, and when it stops waiting for them
 };
 
 }  // namespace mv::replica

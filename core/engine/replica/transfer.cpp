@@ -174,7 +174,10 @@ void Transfer::sent(const base::Status& status) {
   status.ok() ? pump() : refused(status);
 }
 
-void Transfer::confirmed(const base::Status& status) { status.ok() ? events_.is_equal() : refused(status); }
+void Transfer::confirmed(const base::Status& status) {
+  is_confirmed_ = status.ok();
+  status.ok() ? events_.is_equal() : refused(status);
+}
 
 void Transfer::refused(const base::Status& why) {
   if (std::exchange(is_refused_, true) || peers_.is_lost(to_)) return;  // of a lost one, the master speaks

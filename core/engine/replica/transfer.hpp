@@ -1,5 +1,5 @@
 #pragma once
-// How a server gives its part to a new back-up while it goes on serving.
+// Copies a part to a new back-up while its server continues to serve it.
 
 #include <deque>
 #include <functional>
@@ -13,32 +13,35 @@
 
 namespace mv::replica {
 
-/// The sender's side:
-///  1. it asks whether it may begin (the other one must know from the master that it is to have a copy);
-///  2. it waits for a moment when nothing waits in the part. If none comes, it keeps new work away for a moment;
-///  3. at that moment it begins to pass on the part's inputs, sends the streams and the tables' counts, and takes a snapshot of all values;
-///  4. it sends the snapshot piece by piece. Inputs travel in between; the receiver applies them when it has everything;
-///  5. when the receiver has confirmed the end, the master is told: from then on the copy may take over.
+/// The sender's side of a transfer:
+///  1. It asks whether it may begin. The receiver must know from the master that it gets a copy.
+///  2. It waits for a moment when nothing waits in the part. If there is none, it keeps new requests away for a moment.
+///  3. At that moment it begins to pass on the part's inputs, sends the streams and the tables' counts, and takes a
+///     snapshot of all values.
+///  4. It sends the snapshot piece by piece, with inputs in between. The receiver applies them when it has everything.
+///  5. When the receiver has confirmed the end, the sender tells the master. From then on the copy may take over.
 /// From 3 on, nothing is acknowledged that the receiver does not have.
 ///
-/// After a load, the back-up that there is gets the part again: steps 2 to 4. It keeps its old copy until the new one is complete. Loop thread
-/// only.
+/// After a load, the existing back-up gets the part again: steps 2 to 4. It keeps its old copy until the new one is
+/// complete. Loop thread only.
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
   struct Events {
     std::function<void()> passes_on;  ///< the part's inputs go to the receiver from now on
     std::function<void()> is_equal;   ///< the receiver has an equal copy
-    std::function<void()> failed;     ///< the receiver lives, but does not take it
+    std::function<void()> failed;     ///< the receiver is alive, but refuses the copy
   };
 
   Transfer(const base::Clock& clock, rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events);
   ~Transfer();
   void begin();
-  /// To the back-up, which has the inputs so far and goes on getting them.
+  /// Copies the part again to the same back-up, which has all inputs so far and still receives them.
   void begin_again();
 
   base::Nanos next_deadline() const { return next_; }
-  /// Call it at next_deadline(), and between messages.
+  /// The receiver has confirmed that it has everything.
+  bool is_confirmed() const { return is_confirmed_; }
+  /// To be called at next_deadline(), and between messages.
   void tick();
 
  private:
@@ -70,13 +73,13 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   const Events events_;
   wire::FrameBuilder builder_;
   Stage stage_ = Stage::kAsking;
-  bool is_calm_ = false, is_refused_ = false, told_why_not_ = false;
+  bool is_calm_ = false, is_refused_ = false, told_why_not_ = false, is_confirmed_ = false;
   base::Nanos next_ = base::kNever;                     ///< when to look again
-  base::Nanos calm_for_{0};                             ///< how long the last attempt kept new work away
-  base::Nanos until_ = base::kNever;                    ///< the end of waiting for a calm moment, or of keeping new work away
+  base::Nanos calm_for_{0};                             ///< how long the last attempt kept new requests away
+  base::Nanos until_ = base::kNever;                    ///< when to stop waiting for a calm moment, or keeping new requests away
   std::deque<Values> values_;                           ///< not sent yet
   std::shared_ptr<const std::vector<std::byte>> rows_;  ///< that are being sent
-  wire::ReplicaRows cut_;                               ///< what they are, and from where on they are not sent
+  wire::ReplicaRows cut_;                               ///< their table and place, and the offset of the first byte that is not sent
   size_t under_way_ = 0;
 };
 

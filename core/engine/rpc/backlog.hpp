@@ -1,5 +1,5 @@
 #pragma once
-// Requests to one server that wait for room in its window.
+// Requests to one server that wait for room in the window.
 
 #include <cstddef>
 #include <deque>
@@ -13,9 +13,9 @@
 
 namespace mv::rpc {
 
-/// A priority queue of unsent requests. The most urgent request is sent next; among equals, the earliest. Requests of
-/// one queue keep their order, and nothing overtakes a request of queue 0. A request gets its sequence number when it
-/// is sent, so the reordering is invisible to the server.
+/// A priority queue of unsent requests. The most urgent request is sent next, and the earliest of equally urgent ones.
+/// Requests of one queue keep their order, and nothing overtakes a request of queue 0. A request gets its sequence
+/// number when it is sent, so the reordering is invisible to the server.
 ///
 /// Two workers' gets can deadlock on each other's queued changes: a get waits at the server for changes of another
 /// worker, which are queued there behind a get that waits for changes of this one. To prevent that, a request without

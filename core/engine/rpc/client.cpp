@@ -18,6 +18,13 @@ void Client::call(base::Peer server, Call call) {
   if (stream.connected && stream.backlog.empty() && has_room(stream, call)) return start(server, stream, std::move(call));
   stream.backlog.push(std::move(call));
   pump(server, stream);
+  connect_if_awaited(server, stream);
+}
+
+/// Last in a function: it may call back.
+void Client::connect_if_awaited(base::Peer server, const Stream& stream) const {
+  if (stream.connected || !connect_ || (stream.window.empty() && stream.backlog.empty())) return;
+  connect_(stream.by != base::kNobody ? stream.by : server);
 }
 
 Client::Sent* Client::find(Stream& stream, Seq seq) {
@@ -122,7 +129,8 @@ void Client::serve_by(base::Peer server, base::Peer by, uint32_t part, bool conn
   stream.by = by;
   stream.part = part;
   stream.connected = false;
-  if (connected) on_connected(server);
+  if (connected) return on_connected(server);
+  connect_if_awaited(server, stream);
 }
 
 void Client::on_connected(base::Peer server) {

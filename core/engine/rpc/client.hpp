@@ -2,6 +2,7 @@
 // The client side of rpc: sends requests, and repeats them until they are answered.
 
 #include <deque>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -14,7 +15,7 @@ struct ClientOptions {
   /// Silence after which the server is probed about unanswered requests. kNever for links that lose no messages while
   /// they are connected.
   base::Nanos probe_after = base::kNever;
-  /// Bytes that may be in flight to or from one server; changes count by themselves. One request is always allowed.
+  /// Bytes that may be in flight to or from one server. Changes are counted separately. One request is always allowed.
   size_t window_bytes = 8 << 20;
 };
 
@@ -24,14 +25,16 @@ struct ClientOptions {
 class Client {
  public:
   Client(const base::Clock& clock, base::Link& link, ClientOptions options) : clock_(clock), link_(link), options_(options) {}
+  /// `connect` runs when a request waits for a connection to this peer that has not been made yet.
+  void connect_by(std::function<void(base::Peer)> connect) { connect_ = std::move(connect); }
 
   /// Queues a request by its priority. Fails it at once if the peer is lost.
   void call(base::Peer server, Call call);
   /// Cancels a request. An unsent request ends at once with MV_ECANCELED. For a sent one the server is notified, and
   /// the request ends with the server's answer. Unknown requests are ignored.
   void cancel(base::Peer server, const Pending* pending);
-  /// What to retransmit for an abandoned request that the server has not received. Its number has to arrive in any
-  /// case.
+  /// What to retransmit for an abandoned request that the server has not received, because its number must arrive in
+  /// any case.
   enum class IfUnseen { kSend, kVoid };
   /// Finishes the Pending of a request with `status` at once, without waiting for the server. kVoid: a retransmission
   /// sends a harmless request in its place.
@@ -39,7 +42,8 @@ class Client {
   /// True if nothing of this request was sent yet; also for unknown requests.
   bool unsent(base::Peer server, const Pending* pending) const;
 
-  /// From now on, the process `by` answers the requests of this stream, of the part of `server` (see Message.part). Both may be the same.
+  /// From now on, the process `by` answers the requests of this stream, which are for the part of `server` (see
+  /// Message.part). Both may be the same process.
   void serve_by(base::Peer server, base::Peer by, uint32_t part, bool connected);
   void on_connected(base::Peer server);
   void on_lost(base::Peer server, const base::Status& why);
@@ -56,7 +60,7 @@ class Client {
 
   base::Nanos next_deadline() const;
   void tick();
-  /// Sends acknowledgements of errors. Call it before the loop would block.
+  /// Sends acknowledgements of errors. To be called before the loop would block.
   void flush();
 
  private:
@@ -97,12 +101,14 @@ class Client {
   void retire(Stream& stream);
   void on_progress(base::Peer server, Stream& stream, const wire::Message& message);
   void skip_finished(base::Peer server, Stream& stream, Seq next);
+  void connect_if_awaited(base::Peer server, const Stream& stream) const;
 
   const base::Clock& clock_;
   base::Link& link_;
   const ClientOptions options_;
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
+  std::function<void(base::Peer)> connect_;
   uint64_t repeated_ = 0;
 };
 

@@ -33,7 +33,7 @@ struct Call {
   bool wants_answer = true;   ///< false: a change, which the cumulative acknowledgement finishes
   size_t cost = 0;            ///< bytes that count against the window: the larger of request and answer
   base::PayloadRef offer;     ///< sent only when the server grants it
-  bool overtakes = false;     ///< does not wait behind calls without room
+  bool overtakes = false;     ///< does not wait behind calls for which there is no room
   /// Makes the frame just before it is first sent, so that a queued request takes no memory and no time.
   std::function<base::Frame()> make = nullptr;
   uint64_t queue = 0;         ///< calls of one queue keep their order; nothing overtakes a call of queue 0
@@ -59,7 +59,7 @@ class Service {
   /// Returns the sink for the large payload of a request or of its granted data. Never null; an invalid message gets a
   /// sink that discards.
   virtual base::SinkRef place(const wire::Message& request, size_t bytes) = 0;
-  /// Whether this request may start now. If not, it waits, here or at its client, until Server::go_on().
+  /// Whether this request may start now. If not, it waits here or at its client until Server::go_on().
   virtual bool may_start(const Asked&, const wire::Message&) { return true; }
   /// A request starts. `staged` is the sink that holds `payload`, or null if the payload is valid only during the call.
   /// A Get may start again after its answer was lost.

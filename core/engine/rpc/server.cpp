@@ -20,6 +20,10 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   acknowledged(stream, message.done());
   if (message.done() >= stream.next && part_ != 0) skip_through(stream, message.done());
   advance(client, stream);
+  if (part_ != 0 && stream.early.contains(stream.next)) {  // it waited for reads that another process has answered
+    start_early(client);
+    if (!streams_.contains(client)) return;
+  }
   switch (message.body_type()) {
     case wire::Body::Seen:
       return;
@@ -68,7 +72,8 @@ void Server::start(base::Peer client, Stream& stream, const wire::Message& messa
   stream.starting = seq;
   stream.start_state = {message.body_type()};
   service_.on_request({client, seq}, message, payload, staged);
-  if (std::exchange(stream.starting, 0) == seq) stream.running.emplace(seq, stream.start_state);
+  const auto found = streams_.find(client);  // again: the service may have dropped the client
+  if (found != streams_.end() && std::exchange(found->second.starting, 0) == seq) found->second.running.emplace(seq, found->second.start_state);
 }
 
 void Server::start_early(base::Peer client) {

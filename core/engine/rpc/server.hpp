@@ -18,7 +18,7 @@ namespace mv::rpc {
 class Server {
  public:
   Server(base::Link& link, Service& service) : link_(link), service_(service) {}
-  /// These are the streams of a part: see Message.part.
+  /// Makes these the streams of a part: see Message.part.
   void set_part(uint32_t part) { part_ = part; }
 
   /// Messages from clients: requests, Data, Probe, Cancel, Seen.
@@ -27,22 +27,22 @@ class Server {
   void on_lost(base::Peer client) { streams_.erase(client); }
   /// Makes the client retransmit its unanswered requests, which were dropped here.
   void ask_again(base::Peer client) { send_progress(client, streams_[client], UINT64_MAX); }
-  /// The requests that Service::may_start() has kept from starting may start now.
+  /// Requests that Service::may_start() has held back may start now.
   void go_on(base::Peer client) {
     start_early(client);
     ask_again(client);
   }
 
-  /// Repeats what the server of another process has done, in a copy of its streams (engine/replica/): the start of a request, with the
-  /// `done` of its message, the arrival of its granted payload, and its cancellation. Numbers that were left out were reads.
-  /// MV_EPROTOCOL for numbers that no server can have passed on.
+  /// For a copy of another process's streams (engine/replica/): repeats the start of a request, with the `done` of its
+  /// message, the arrival of its granted payload, and its cancellation. Missing numbers were reads. MV_EPROTOCOL for
+  /// numbers that no server can have passed on.
   base::Status replay(const Asked& asked, Seq done, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void replay_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
   void replay_cancel(const Asked& asked);
 
-  /// No request has started that is not finished or failed.
+  /// All requests that have started are finished or failed.
   bool is_idle() const;
-  /// While it is idle: all streams, for a copy; and such a stream.
+  /// While the server is idle: all streams, for a copy; and a stream with this state.
   std::vector<flatbuffers::Offset<wire::StreamState>> write_state(flatbuffers::FlatBufferBuilder& fbb) const;
   base::Status restore(const wire::StreamState& state);
 
@@ -65,7 +65,7 @@ class Server {
   const std::array<uint64_t, 256>& started() const { return started_; }
   uint64_t duplicates() const { return duplicates_; }
 
-  /// Sends acknowledgements. Call it before the loop would block.
+  /// Sends acknowledgements. To be called before the loop would block.
   void flush();
   /// Acknowledges the requests of one client at once, so that the acknowledgement precedes the next message to it.
   void acknowledge(base::Peer client);

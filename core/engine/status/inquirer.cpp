@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 /// Deadline for the answers of members, and interval of repeated requests.
 constexpr base::Nanos kPatience = 1s, kAgain = 250ms;
-/// A display is updated again soon: it shows early who does not answer.
+/// A display is updated again soon, so it shows members without an answer early.
 constexpr base::Nanos kLivePatience = 500ms;
 /// Deadline for the master, which waits for its members first.
 constexpr base::Nanos kMastersPatience = 2 * kPatience;
@@ -105,6 +105,7 @@ const std::string& Inquirer::Picture::as(bool as_json) {
 
 Overview Inquirer::overview(std::map<base::Peer, Report> reports, bool live) const {
   Overview overview{cluster_.view(), cluster_.self().peer, cluster_.missing_joiners(), std::move(reports), {}, live, cluster_.self().replicas};
+  for (const cluster::NewsItem& item : cluster_.news().items()) overview.news.push_back({item.event, clock_.now() - item.at});
   for (const cluster::Member& member : overview.view.members)
     if (const auto silence = cluster_.contacts().silence(member.peer)) overview.silence.emplace(member.peer, *silence);
   return overview;
@@ -247,6 +248,7 @@ Report Inquirer::report(bool live) const {
   report.uptime = clock_.now() - started_;
   report.metrics = metrics_;
   report.choice = choice_;
+  if (keeper_) report.keeper = keeper_();
   report.in_flight = client_.in_flight();
   report.peers = peers();
   if (live && cluster_.view().members.size() > kMostMembersWithPairs) shorten_peers(report);

@@ -53,6 +53,8 @@ class Inquirer {
   void set_paths(Paths paths) { paths_ = std::move(paths); }
   /// Sets the transports of this node, and why it has these.
   void set_transports(std::string choice) { choice_ = std::move(choice); }
+  /// Sets the source of the line about the keeper. It runs on the loop, and must not block.
+  void set_keeper(std::function<std::string()> state) { keeper_ = std::move(state); }
   /// Sets the address where this node serves its metrics over HTTP.
   void set_metrics(std::string address) { metrics_ = std::move(address); }
 
@@ -143,6 +145,7 @@ class Inquirer {
   const collective::Groups& groups_;
   Paths paths_;
   std::string metrics_, choice_;
+  std::function<std::string()> keeper_;
   ReportedNumbers reported_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;

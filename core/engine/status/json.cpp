@@ -66,6 +66,7 @@ void write_report(JsonWriter& json, const Report& report) {
   json.field("uptime_seconds", seconds(report.uptime));
   json.field("metrics", text_or_null(report.metrics));
   json.field("transport_choice", report.choice);
+  json.field("keeper", text_or_null(report.keeper));
   json.field("in_flight_bytes", report.in_flight);
   write_traffic(json, total_of(report));
   json.field("left_out", report.left_out);
@@ -159,6 +160,7 @@ void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks,
 void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {
   json.field("transport", group.transport);
   json.field("broken", text_or_null(group.broken));
+  json.field("tuning", text_or_null(group.tuning));
   json.array("ranks", [&] {
     for (const base::Peer peer : group.ranks)
       json.object([&] {
@@ -213,6 +215,13 @@ std::string to_json(const Overview& overview) {
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
     if (overview.replicas > 0 || view.has_departures())
       write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
+    write_list(json, "events", overview.news, [&](const Overview::News& item) {
+      json.field("kind", std::string(cluster::kChangeNames.at(static_cast<size_t>(item.event.change))));
+      json.field("rank", item.event.rank);
+      json.field("epoch", item.event.epoch);
+      json.field("reason", item.event.reason);
+      json.field("age_seconds", seconds(item.age));
+    });
     write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
     write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });
     if (overview.is_short()) write_busiest(json, overview, ranks);

@@ -83,9 +83,10 @@ std::vector<GroupOverview> groups_of(const Overview& overview) {
   for (const auto& [peer, report] : overview.reports)
     for (const collective::GroupState& told : report.groups) {
       GroupOverview& group =
-          groups.try_emplace(told.id, GroupOverview{told.id, told.ranks, told.transport, {}, {}}).first->second;
+          groups.try_emplace(told.id, GroupOverview{told.id, told.ranks, told.transport, {}, {}, {}}).first->second;
       group.operations[peer] = told.operations;
       if (group.broken.empty()) group.broken = told.broken;
+      if (group.tuning.empty()) group.tuning = told.tuning;
     }
   std::vector<GroupOverview> list;
   for (auto& [id, group] : groups) list.push_back(std::move(group));

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "engine/cluster/event.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/status/form.hpp"
 #include "engine/status/report.hpp"
@@ -24,6 +25,12 @@ struct Overview {
   std::map<base::Peer, base::Nanos> silence;  ///< of the connected members
   bool live = false;                          ///< see Form
   uint32_t replicas = 0;                      ///< of each server's tables
+  /// A change of the membership, and how long ago it was.
+  struct News {
+    cluster::MembershipEvent event;
+    base::Nanos age{0};
+  };
+  std::vector<News> news = {};  ///< the latest ones, the oldest first
 
   /// Whether the reports have the busiest peers only.
   bool is_short() const { return live && view.members.size() > kMostMembersWithPairs; }
@@ -56,6 +63,7 @@ struct GroupOverview {
   std::string transport;
   std::map<base::Peer, uint64_t> operations;  ///< operations begun by each rank that answered
   std::string broken;                         ///< the first reported reason; empty: the group is not broken
+  std::string tuning = {};                    ///< as a rank tells it; the same on all
 };
 std::vector<GroupOverview> groups_of(const Overview& overview);
 

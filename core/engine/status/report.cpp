@@ -10,7 +10,7 @@ namespace {
 // With texts of maximal length, these limits give about 700 KiB. A header may have 1 MiB.
 constexpr size_t kMostPeers = 2048, kMostTables = 128, kMostTallies = 2048, kMostWaits = 256, kMostAwaited = 1024, kMostGroups = 64, kMostRanks = 2048;
 /// Maximal lengths of texts from other processes.
-constexpr size_t kMostText = 300, kMostWhat = 80;
+constexpr size_t kMostText = 300, kMostWhat = 80, kMostTuning = 1000;
 
 using Builder = flatbuffers::FlatBufferBuilder;
 template <typename T>
@@ -74,8 +74,8 @@ Offsets<wire::GroupState> write_groups(Builder& fbb, const std::vector<collectiv
   size_t groups_room = kMostGroups, ranks_room = kMostRanks;
   for (const collective::GroupState& group : std::span(groups).first(room.take(groups.size(), groups_room))) {
     const auto ranks = fbb.CreateVector(group.ranks.data(), room.take(group.ranks.size(), ranks_room));
-    const auto transport = write_text(fbb, group.transport), broken = write_text(fbb, group.broken);
-    written.push_back(wire::CreateGroupState(fbb, group.id, ranks, group.rank, transport, group.operations, broken));
+    const auto transport = write_text(fbb, group.transport), broken = write_text(fbb, group.broken), tuning = fbb.CreateString(group.tuning.substr(0, kMostTuning));
+    written.push_back(wire::CreateGroupState(fbb, group.id, ranks, group.rank, transport, group.operations, broken, tuning));
   }
   return written;
 }
@@ -84,7 +84,7 @@ std::vector<collective::GroupState> read_groups(const flatbuffers::Vector<flatbu
   std::vector<collective::GroupState> read;
   if (groups == nullptr) return read;
   for (const wire::GroupState* group : *groups) {
-    read.push_back({group->id(), {}, group->rank(), text(group->transport()), group->operations(), text(group->broken())});
+    read.push_back({group->id(), {}, group->rank(), text(group->transport()), group->operations(), text(group->broken()), group->tuning() != nullptr ? group->tuning()->str().substr(0, kMostTuning) : ""});
     if (group->ranks() != nullptr) read.back().ranks.assign(group->ranks()->begin(), group->ranks()->end());
   }
   return read;

@@ -35,6 +35,7 @@ struct Report {
   base::Nanos uptime{0};
   std::string metrics;     ///< the HTTP address of its metrics; empty if it serves none
   std::string choice;      ///< the transports that it uses, and why
+  std::string keeper;      ///< where the cluster is known by a name, and how the member stands with that; empty: nowhere. Not sent: only of the asked member
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
   std::vector<PeerState> peers;
   PeerState rest;                                   ///< the sum of those that shorten_peers() left out

@@ -103,6 +103,13 @@ void append_choices(std::string& text, const Overview& overview) {
   }
 }
 
+/// How the asked member stands with the keeper.
+void append_keeper(std::string& text, const Overview& overview) {
+  for (const cluster::Member& member : overview.view.members)
+    if (const auto found = overview.reports.find(member.peer); found != overview.reports.end() && !found->second.keeper.empty())
+      text += fmt::format("keeper, as of rank {}: {}\n", member.rank, clean(found->second.keeper));
+}
+
 /// The reasons of the losses, which are too long for a column.
 void append_losses(std::string& text, const cluster::View& view) {
   constexpr size_t kLossesShown = 16;
@@ -134,6 +141,7 @@ void append_members(std::string& text, const Overview& overview) {
   }
   append_rows(text, rows, {true, false, false, false, true, true, true, true, true, true, false});
   append_choices(text, overview);
+  append_keeper(text, overview);
   append_losses(text, overview.view);
 }
 
@@ -183,7 +191,7 @@ void append_reported(std::string& text, const Overview& overview) {
   if (left_out > 0) text += fmt::format("and {} more numbers\n", left_out);
 }
 
-/// Appends who serves each server's part of the tables, and who keeps its copy, if they are kept twice.
+/// With replicas, appends the servers that serve each part of the tables and keep its copy.
 void append_parts(std::string& text, const Overview& overview) {
   constexpr size_t kPartsShown = 64;
   const cluster::View& view = overview.view;
@@ -196,6 +204,26 @@ void append_parts(std::string& text, const Overview& overview) {
   text += "\n";
   append_rows(text, rows, {false, false, false});
   if (servers.size() > kPartsShown) text += fmt::format("and {} more servers\n", servers.size() - kPartsShown);
+}
+
+std::string who_of(const cluster::View& view, const cluster::MembershipEvent& event) {
+  const cluster::Member* const member = view.at(event.rank);
+  return member != nullptr ? fmt::format("{} (rank {})", roles_of(view, *member), event.rank) : fmt::format("rank {}", event.rank);
+}
+
+/// Appends the latest changes of the membership.
+void append_news(std::string& text, const Overview& overview) {
+  constexpr size_t kNewsShown = 16;
+  const auto& news = overview.news;
+  if (news.empty()) return;
+  std::vector<Row> rows{{"when", "who", "what", "epoch", "why"}};
+  for (const Overview::News& item : std::span(news).last(std::min(news.size(), kNewsShown))) {
+    std::string what = cluster::kChangeNames.at(static_cast<size_t>(item.event.change));
+    std::ranges::replace(what, '_', ' ');
+    rows.push_back({in_seconds(item.age) + " ago", who_of(overview.view, item.event), what, fmt::format("{}", item.event.epoch), clean(item.event.reason)});
+  }
+  text += "\n";
+  append_rows(text, rows, {true, false, false, true, false});
 }
 
 /// Appends one row for each group, with as many ranks and operations as fit on a line.
@@ -217,6 +245,9 @@ void append_groups(std::string& text, const Overview& overview) {
   }
   text += "\n";
   append_rows(text, rows, {false, true, false, false, false});
+  for (const GroupOverview& group : std::span(groups).first(std::min(groups.size(), kGroupsShown)))
+    if (group.transport == "shm" && !group.tuning.empty() && !group.ranks.empty())
+      text += fmt::format("all-reduces of the group of {}: {}\n", overview.view.short_name(group.ranks.front()), clean(group.tuning));
   if (groups.size() > kGroupsShown) text += fmt::format("and {} more groups\n", groups.size() - kGroupsShown);
 }
 
@@ -255,6 +286,7 @@ std::string to_text(const Overview& overview) {
   append_parts(text, overview);
   append_groups(text, overview);
   append_reported(text, overview);
+  append_news(text, overview);
   const auto waits = waits_of(overview);
   text += waits.empty() ? "\nno call is waiting\n" : "\n";
   for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += sentence_of(overview, waits[i]) + "\n";

@@ -67,7 +67,8 @@ class Progress {
   Mark mark() const;
   /// Continues from a mark. Of another updater's mark, only the count is used.
   void set(const Mark& mark);
-  /// The progress within an add, of which more pieces may follow. A checkpoint does not need it, a copy that goes on does.
+  /// The progress within an add, of which more pieces may follow. A checkpoint does not need it, but a copy that
+  /// processes the next pieces does.
   WithinAdd within_add() const;
   void set_within_add(const WithinAdd& progress);
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "base/module_file.hpp"
 
@@ -42,25 +43,26 @@ bool has_rdma_device() {
 
 namespace {
 
-/// UCX's thread and locks don't survive a fork.
-base::Status check_fork() {
+/// A communication library's threads, locks and connections don't survive a fork.
+base::Status check_fork(const char* library) {
   static std::atomic<pid_t> opener{0};
   pid_t first = 0;
   const pid_t self = getpid();
   if (opener.compare_exchange_strong(first, self) || first == self) return {};
   return base::error(MV_ENOSYS,
-                     "UCX can't be used in process {}, a fork of {}, which has used it: start such processes afresh (Python: multiprocessing's "
+                     "{} can't be used in process {}, a fork of {}, which has used it: start such processes afresh (Python: multiprocessing's "
                      "\"spawn\"), or set transport=tcp (POLYVERSO_TRANSPORT) in them",
-                     self, first);
+                     library, self, first);
 }
 
 }  // namespace
 
-base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only) {
-  if (base::Status status = check_fork(); !status.ok()) return status;
+base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout) {
+  if (base::Status status = check_fork(std::string_view(plugin->name) == "ucx" ? "UCX" : "MPI"); !status.ok()) return status;
   std::unique_ptr<Fabric> fabric(new Fabric(plugin));
   const auto check = [&](mv_status status) { return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin->name, plugin->error()); };
-  const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0};
+  const int64_t limit = timeout == base::kNever ? -1 : std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
+  const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0, limit};
   if (auto status = check(plugin->open(&options, &fabric->handle_)); !status.ok()) return status;
   if (auto status = check(plugin->describe(fabric->handle_, &fabric->about_)); !status.ok()) return status;
   const void* address = nullptr;
@@ -99,6 +101,18 @@ base::Result<mv_fabric_line> Fabric::connect(std::span<const std::byte> address,
   return line;
 }
 
+base::Result<mv_fabric_line> Fabric::connect(const mv_fabric_place& place, void* user) {
+  mv_fabric_line line = nullptr;
+  const mv_status status = plugin_->connect(handle_, &place, sizeof place, user, &line);
+  if (status != MV_OK) return base::error(status, "{}", plugin_->error());
+  return line;
+}
+
+base::Status Fabric::listen(uint32_t port) {
+  const mv_status status = plugin_->listen != nullptr ? plugin_->listen(handle_, port) : MV_ENOSYS;
+  return status == MV_OK ? base::Status() : base::error(status, "{}", plugin_->error());
+}
+
 base::Result<bool> Fabric::send(mv_fabric_line line, std::span<const std::byte> header, std::span<const std::byte> body, void* user) {
   int32_t ended = 0;
   const mv_status status = plugin_->send(handle_, line, header.data(), header.size(), body.data(), body.size(), user, &ended);
@@ -109,6 +123,19 @@ base::Result<bool> Fabric::send(mv_fabric_line line, std::span<const std::byte> 
 base::Status Fabric::receive(mv_fabric_message message, std::span<std::byte> to, void* user) {
   const mv_status status = plugin_->receive(handle_, message, to.data(), to.size(), user);
   return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin_->name, plugin_->error());
+}
+
+base::Result<mv_fabric_team> Fabric::team(std::span<const int32_t> ranks, uint64_t key, void* user) {
+  if (plugin_->team == nullptr) return base::error(MV_ENOSYS, "{} has no all-reduces", about_.version);
+  mv_fabric_team team = nullptr;
+  const mv_status status = plugin_->team(handle_, ranks.data(), ranks.size(), key, user, &team);
+  if (status != MV_OK) return base::error(status, "{}", plugin_->error());
+  return team;
+}
+
+base::Status Fabric::reduce(mv_fabric_team team, void* values, uint64_t count, mv_dtype dtype, int32_t reduction, void* user) {
+  const mv_status status = plugin_->reduce(handle_, team, values, count, dtype, reduction, user);
+  return status == MV_OK ? base::Status() : base::error(status, "{}", plugin_->error());
 }
 
 base::Result<std::unique_ptr<Fabric::Block>> Fabric::block(size_t bytes) {

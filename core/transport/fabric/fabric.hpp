@@ -1,5 +1,5 @@
 #pragma once
-// A fabric: this process in a network that a communication library reaches, such as UCX. The library is in a plug-in
+// A fabric: this process in a network that a communication library reaches, such as UCX or MPI. The library is in a plug-in
 // (plugin.h), which is loaded when it is needed.
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "transport/fabric/plugin.h"
 
@@ -20,18 +21,20 @@ inline constexpr const char* kUcxPluginVariable = "POLYVERSO_UCX_PLUGIN";
 
 using FabricPlugin = const mv_fabric_plugin*;
 
-/// From `path`, or if that is empty from beside the library. MV_ENOSYS if it is missing or does not work, MV_EVERSION.
+/// Loads the plug-in at `path`, or beside the library if `path` is empty. MV_ENOSYS if it is missing or does not work,
+/// MV_EVERSION.
 base::Result<FabricPlugin> load_fabric_plugin(const std::string& path);
 /// UCX's, loaded by the first call. Any thread.
 base::Result<FabricPlugin> ucx_plugin();
-/// Whether the kernel has a device for RDMA. Costs nothing, unlike to open a fabric.
+/// Whether the kernel has a device for RDMA. Unlike opening a fabric, this costs nothing.
 bool has_rdma_device();
 
-/// Loop thread only. Everything that it made must end before it.
+/// Loop thread only. Lines, sends and blocks that it made must end before it does.
 class Fabric {
  public:
   /// MV_ENOSYS in a fork of a process that has opened one; or the plug-in's error.
-  static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only);
+  /// `timeout`: for the other processes of a job, which all have to open one.
+  static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout = base::kNever);
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -47,11 +50,20 @@ class Fabric {
 
   /// MV_EVERSION, MV_EUNREACHABLE.
   base::Result<mv_fabric_line> connect(std::span<const std::byte> address, void* user);
+  /// The same to another process of the job.
+  base::Result<mv_fabric_line> connect(const mv_fabric_place& place, void* user);
+  /// See mv_fabric_plugin::listen.
+  base::Status listen(uint32_t port);
   void disconnect(mv_fabric_line line) { plugin_->disconnect(handle_, line); }
   /// See mv_fabric_plugin::send. True if it has ended.
   base::Result<bool> send(mv_fabric_line line, std::span<const std::byte> header, std::span<const std::byte> body, void* user);
   base::Status receive(mv_fabric_message message, std::span<std::byte> to, void* user);
   void release(mv_fabric_message message) { plugin_->release(handle_, message); }
+
+  /// See mv_fabric_plugin::team, disband and reduce. MV_ENOSYS if the communication library has no all-reduces.
+  base::Result<mv_fabric_team> team(std::span<const int32_t> ranks, uint64_t key, void* user);
+  void disband(mv_fabric_team team) { plugin_->disband(handle_, team); }
+  base::Status reduce(mv_fabric_team team, void* values, uint64_t count, mv_dtype dtype, int32_t reduction, void* user);
 
   /// A block of registered memory, which returns to this fabric's stock at its end.
   class Block {

@@ -19,22 +19,6 @@ constexpr size_t kMostAddress = 64 << 10;
 
 void* as_user(uint64_t number) { return reinterpret_cast<void*>(number); }
 
-/// The token of the messages from one end of a line to the other.
-LineToken derive(const wire::Handshake::Key& key, base::Peer from, std::span<const std::byte> from_address, base::Peer to,
-                 std::span<const std::byte> to_address) {
-  std::string text = "polyverso fabric line";
-  const auto add = [&](const void* bytes, size_t count) { text.append(static_cast<const char*>(bytes), count); };
-  for (const uint64_t word : {from, to, static_cast<uint64_t>(from_address.size()), static_cast<uint64_t>(to_address.size())}) add(&word, sizeof word);
-  add(from_address.data(), from_address.size());
-  add(to_address.data(), to_address.size());
-  static_assert(sizeof(wire::Handshake::Key) == crypto_auth_KEYBYTES);
-  std::array<unsigned char, crypto_auth_BYTES> mac;
-  crypto_auth(mac.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), reinterpret_cast<const unsigned char*>(key.data()));
-  LineToken token;
-  std::memcpy(token.data(), mac.data(), token.size());
-  return token;
-}
-
 TcpOptions with_ucx(TcpOptions options) {
   options.capabilities |= wire::kHasUcx;
   return options;
@@ -46,17 +30,14 @@ FabricTransport::FabricTransport(Loop& loop, TcpOptions options, std::unique_ptr
     : loop_(loop),
       self_(options.self),
       patience_(options.hello_timeout),
-      fabric_(std::move(fabric)),
+      traffic_(loop, as_line_events(), std::move(fabric)),
       tcp_(loop, with_ucx(std::move(options))),
       timer_(loop, [this] { tick(); }) {
-  poll_ = Poll::make(loop_, fabric_->descriptor(), [this](int) { look(); });
-  if (poll_ != nullptr) poll_->watch(UV_READABLE);
   loop_.add_flusher(*this);
-  loop_.add_watched(*this);
 }
 
 FabricTransport::~FabricTransport() {
-  loop_.remove_watched(*this);
+  traffic_.leave();
   loop_.remove_flusher(*this);
   for (auto& [peer, line] : lines_) hang_up(*line);
   drain();
@@ -64,12 +45,8 @@ FabricTransport::~FabricTransport() {
 
 /// Waits a little for what the fabric still reads or writes. Lines that have ended cancel it.
 void FabricTransport::drain() {
-  constexpr int kMostTurns = 1000;
   numbers_.clear();
-  try {
-    for (int turn = 0; turn < kMostTurns && !(sending_.empty() && fetches_.empty()); ++turn) look();
-  } catch (const std::bad_alloc&) {  // then it ends at once
-  }
+  traffic_.drain(/*fetches_only=*/false);
   dead_.clear();
   lines_.clear();
 }
@@ -92,10 +69,6 @@ bool FabricTransport::carries(base::Peer peer) const {
 std::string FabricTransport::why_not(base::Peer peer) const {
   const Line* line = find(peer);
   return line != nullptr && line->state == State::kTcp ? line->why_not : "";
-}
-
-Watched::Writers FabricTransport::writers() const {
-  return numbers_.empty() ? Writers::kNone : Writers::kElsewhere;
 }
 
 // ------------------------------------------------------------ making lines
@@ -130,7 +103,7 @@ void FabricTransport::on_connected(base::Peer peer, const std::string& address) 
     return use_tcp(line, fmt::format("UCX does not encrypt, and this connection is encrypted by {}; tls=off (POLYVERSO_TLS) in all processes would allow it", cipher),
                    false);
   if (line.failures >= kMostFailures) return use_tcp(line, fmt::format("UCX has failed {} times with this process: {}", line.failures, line.why_not), true);
-  tell(line, fabric_->address(), "");
+  tell(line, traffic_.fabric().address(), "");
 }
 
 /// Replaces the line of an earlier connection with the same peer.
@@ -170,18 +143,19 @@ void FabricTransport::take_address(Line& line, const wire::FabricLine& said) {
   }
   if (line.state != State::kMaking || line.handle != nullptr) return;
   const std::span<const std::byte> address(reinterpret_cast<const std::byte*>(said.address()->data()), said.address()->size());
-  const auto handle = fabric_->connect(address, as_user(line.number));
+  const auto handle = traffic_.fabric().connect(address, as_user(line.number));
   if (!handle.ok()) return use_tcp(line, handle.status().text(), true);
   line.handle = handle.value();
   line.number_there = said.line();
-  line.sends = derive(line.greeting.key, self_, fabric_->address(), line.peer, address);
-  line.expects = derive(line.greeting.key, line.peer, address, self_, fabric_->address());
-  line.receiver = std::make_unique<FabricReceiver>(*fabric_, *events_, line.peer, line.number, fetches_);
-  post(line, LineKind::kOpen, {}, std::make_unique<Sending>());
+  const std::span<const std::byte> own_address = traffic_.fabric().address();
+  line.sends = line_token(line.greeting.key, self_, own_address, line.peer, address);
+  line.expects = line_token(line.greeting.key, line.peer, address, self_, own_address);
+  line.receiver = traffic_.make_receiver(*events_, line.peer, line.number);
+  traffic_.send(line, LineKind::kOpen);
   if (!line.first) return;
   Arrival first = std::move(*line.first);
   line.first.reset();
-  take_arrival(std::move(first));
+  on_arrival(std::move(first));
 }
 
 /// From now on messages to this peer go by TCP.
@@ -253,86 +227,10 @@ void FabricTransport::on_payload(base::Peer from, const wire::Message& message, 
 void FabricTransport::send(base::Peer to, const base::Frame& frame) {
   Line* line = find(to);
   if (line == nullptr || line->state == State::kTcp) return tcp_.send(to, frame);
-  if (line->state != State::kFabric) return;
-  if (frame.tail && frame.tail->size() > 0) return send_tail(*line, frame);
-  auto sending = std::make_unique<Sending>();
-  sending->body = frame.head;
-  post(*line, LineKind::kFrame, {}, std::move(sending));
+  if (line->state == State::kFabric) traffic_.send(*line, frame);
 }
 
-void FabricTransport::send_tail(Line& line, const base::Frame& frame) {
-  constexpr size_t kMostHead = 4096;
-  auto sending = std::make_unique<Sending>();
-  sending->tail = frame.tail;
-  if (frame.tail->is_lent()) {
-    // The lender may want its memory back while the peer reads it, and nothing could stop the peer.
-    auto block = fabric_->block(frame.tail->size());
-    if (block.ok()) {
-      sending->copy = std::move(block).value();
-      std::memcpy(sending->copy->data(), frame.tail->bytes().data(), frame.tail->size());
-    } else {
-      sending->tail = base::Payload::copy(frame.tail->bytes());
-    }
-  }
-  if (frame.head.size() <= std::min<size_t>(kMostHead, fabric_->about().most_header - sizeof(LineHeader)))
-    return post(line, LineKind::kTailed, frame.head, std::move(sending));
-  auto head = std::make_unique<Sending>();
-  head->body = frame.head;
-  post(line, LineKind::kHead, {}, std::move(head));
-  post(line, LineKind::kTail, {}, std::move(sending));
-}
-
-void FabricTransport::post(Line& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<Sending> sending) {
-  if (line.handle == nullptr) return;
-  const LineHeader header{line.sends, line.number_there, line.sent++, kind, 0};
-  sending->header.resize(sizeof header + head.size());
-  std::memcpy(sending->header.data(), &header, sizeof header);
-  if (!head.empty()) std::memcpy(sending->header.data() + sizeof header, head.data(), head.size());
-  std::span<const std::byte> body = sending->body;
-  if (sending->tail) body = sending->copy ? std::span<const std::byte>(sending->copy->data(), sending->tail->size()) : sending->tail->bytes();
-  Sending* const key = sending.get();
-  const auto sent = fabric_->send(line.handle, key->header, body, key);
-  if (sent.ok() && !sent.value()) sending_[key] = std::move(sending);
-  if (sent.ok()) return;
-  failed_.emplace_back(line.number, sent.status().text());
-  loop_.post([] {});  // one more turn, in which flush() reports it
-}
-
-bool FabricTransport::look() {
-  if (looking_) return false;
-  looking_ = true;
-  struct Looked {
-    bool& looking;
-    ~Looked() { looking = false; }
-  } looked{looking_};
-  const auto events = fabric_->progress();
-  for (const mv_fabric_event& event : events) take_event(event);
-  return !events.empty();
-}
-
-void FabricTransport::take_event(const mv_fabric_event& event) {
-  switch (event.kind) {
-    case MV_FABRIC_ARRIVED:
-      if (auto arrival = Arrival::of(*fabric_, event)) take_arrival(std::move(*arrival));
-      return;
-    case MV_FABRIC_SENT:
-      sending_.erase(static_cast<const Sending*>(event.user));
-      return;
-    case MV_FABRIC_RECEIVED: {
-      auto found = fetches_.extract(event.user);
-      if (found.empty()) return;
-      FabricReceiver* const receiver = found.mapped()->receiver;
-      if (receiver == nullptr) return;
-      const uint64_t number = receiver->line();
-      return line_moved(number, receiver->fetched(std::move(found.mapped()), event.status));
-    }
-    case MV_FABRIC_FAILED:
-      if (const auto line = numbers_.find(reinterpret_cast<uint64_t>(event.user)); line != numbers_.end()) line_failed(*line->second, event.why);
-      return;
-  }
-}
-
-void FabricTransport::take_arrival(Arrival arrival) {
+void FabricTransport::on_arrival(Arrival arrival) {
   const LineHeader header = arrival.header();
   const auto found = numbers_.find(header.line);
   if (found == numbers_.end()) return;
@@ -341,14 +239,16 @@ void FabricTransport::take_arrival(Arrival arrival) {
     if (!line.first) line.first.emplace(std::move(arrival));
     return;
   }
-  if (sodium_memcmp(header.token.data(), line.expects.data(), header.token.size()) != 0)
-    return base::log_debug("dropped a message by the fabric that does not come from {}", line.address);
+  if (!FabricTraffic::is_genuine(line, header)) return;
   const uint64_t number = line.number;
-  line_moved(number, line.receiver->take(std::move(arrival)));
+  on_moved(number, line.receiver->take(std::move(arrival)));
 }
 
-/// The line's receiver has done something.
-void FabricTransport::line_moved(uint64_t number, const base::Status& status) {
+void FabricTransport::on_line_failed(uint64_t number, const base::Status& why) {
+  if (const auto line = numbers_.find(number); line != numbers_.end()) line_failed(*line->second, why.text());
+}
+
+void FabricTransport::on_moved(uint64_t number, const base::Status& status) {
   const auto found = numbers_.find(number);
   if (found == numbers_.end()) return;  // a callback has ended it
   Line& line = *found->second;
@@ -359,10 +259,10 @@ void FabricTransport::line_moved(uint64_t number, const base::Status& status) {
   line.state = State::kFabric;
   line.deadline = base::kNever;
   line.made_at = loop_.now();
-  base::log_debug("messages with {:016x} go by {}", line.peer, fabric_->about().version);
+  base::log_debug("messages with {:016x} go by {}", line.peer, about().version);
   FabricReceiver& receiver = *line.receiver;  // lives until the next flush(), whatever the callbacks do
   report(line);
-  line_moved(number, receiver.resume());
+  on_moved(number, receiver.resume());
 }
 
 // ------------------------------------------------------------ ends
@@ -371,7 +271,7 @@ void FabricTransport::hang_up(Line& line) {
   numbers_.erase(line.number);
   line.first.reset();
   if (line.receiver != nullptr) line.receiver->stop();
-  if (line.handle != nullptr) fabric_->disconnect(std::exchange(line.handle, nullptr));
+  if (line.handle != nullptr) traffic_.fabric().disconnect(std::exchange(line.handle, nullptr));
 }
 
 /// Forgets the peer.
@@ -410,7 +310,7 @@ void FabricTransport::lose(Line& line, const base::Status& why) {
 
 void FabricTransport::on_lost(base::Peer peer, const base::Status& why) {
   if (find(peer) == nullptr) return stopping_ ? void() : events_->on_lost(peer, why);  // an observer
-  look();  // what the peer has sent before its end, perhaps its goodbye
+  traffic_.look();  // what the peer has sent before its end, perhaps its goodbye
   Line* line = find(peer);
   if (line == nullptr) return;
   const bool closing = line->state == State::kClosing, reported = line->was_reported;
@@ -425,7 +325,7 @@ void FabricTransport::on_lost(base::Peer peer, const base::Status& why) {
 
 void FabricTransport::begin_closing(Line& line) {
   line.receiver->stop();
-  post(line, LineKind::kGoodbye, {}, std::make_unique<Sending>());
+  traffic_.send(line, LineKind::kGoodbye);
   line.state = State::kClosing;
   line.deadline = loop_.now() + kLinger;
   need_tick();
@@ -453,8 +353,7 @@ void FabricTransport::stop(std::function<void()> stopped) {
 
 void FabricTransport::flush() {
   dead_.clear();
-  for (const auto& [number, why] : std::exchange(failed_, {}))
-    if (const auto line = numbers_.find(number); line != numbers_.end()) line_failed(*line->second, why);
+  traffic_.flush();
   if (stopping_ && stopped_ && lines_.empty()) tcp_.stop(std::exchange(stopped_, nullptr));
 }
 

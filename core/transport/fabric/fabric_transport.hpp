@@ -19,23 +19,23 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fabric/receiver.hpp"
+#include "transport/fabric/traffic.hpp"
 #include "transport/loop/handles.hpp"
 #include "transport/tcp/tcp.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {
 
-class FabricTransport final : public Transport, private base::LinkEvents, private Watched {
+class FabricTransport final : public Transport, private base::LinkEvents, private LineEvents {
  public:
   /// @param options  as for TcpTransport, which this one makes
   FabricTransport(Loop& loop, TcpOptions options, std::unique_ptr<Fabric> fabric);
   ~FabricTransport() override;
   /// False if the kernel refuses to watch the fabric's descriptor. Then only the destructor may be called.
-  bool ok() const { return poll_ != nullptr; }
+  bool ok() const { return traffic_.ok(); }
 
   TcpTransport& tcp() { return tcp_; }
-  const mv_fabric_about& about() const { return fabric_->about(); }
+  const mv_fabric_about& about() const { return traffic_.about(); }
   /// Whether messages to the peer go by the fabric.
   bool carries(base::Peer peer) const;
   /// Why they go by TCP instead; empty if they don't.
@@ -63,33 +63,20 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
     kClosing,  ///< close(): until the peer has read everything and ends the TCP connection
   };
   /// A connected peer.
-  struct Line {
-    base::Peer peer;
-    uint64_t number;  // a secret random number, by which the peer's messages name the line
-    uint64_t number_there = 0;  // by which ours do
+  struct Line : LineEnd {
+    base::Peer peer = base::kNobody;
     State state = State::kMaking;
     TcpTransport::Greeting greeting;
-    std::vector<std::string> addresses;  // for on_connected(), once the line is made
-    std::string address;                 // the last of them
+    std::vector<std::string> addresses;  // for on_connected(), once the line is made; `address` is the last of them
     bool was_reported = false;           // on_connected() of this peer
     std::string why_not;
-    mv_fabric_line handle = nullptr;
-    LineToken sends{}, expects{};
-    uint64_t sent = 0;
-    std::unique_ptr<FabricReceiver> receiver;
     std::optional<Arrival> first;  // came before the peer's address
     Nanos deadline = base::kNever;
     Nanos made_at{0};
     int failures = 0;
   };
-  /// A message on its way, whose memory the fabric reads.
-  struct Sending {
-    std::vector<std::byte> header, body;
-    base::PayloadRef tail;
-    std::unique_ptr<Fabric::Block> copy;
-  };
-
   LinkEvents& as_events() { return *this; }
+  LineEvents& as_line_events() { return *this; }
   void on_connected(base::Peer peer, const std::string& address) override;
   void on_observer(base::Peer peer) override { events_->on_observer(peer); }
   void on_dial_failed(const std::string& address, const base::Status& why) override;
@@ -100,10 +87,10 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   base::SinkRef on_header(base::Peer from, const wire::Message& message, size_t bytes) override;
   void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override;
 
-  bool look() override;
-  bool before_sleep() override { return fabric_->arm(); }
-  void after_sleep() override {}
-  Writers writers() const override;
+  bool has_lines() const override { return !numbers_.empty(); }
+  void on_arrival(Arrival arrival) override;
+  void on_moved(uint64_t number, const base::Status& status) override;
+  void on_line_failed(uint64_t number, const base::Status& why) override;
 
   Line* find(base::Peer peer) const;
   Line& make_line(base::Peer peer, const TcpTransport::Greeting& greeting);
@@ -114,15 +101,10 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   bool comes_by_tcp(base::Peer from);
 
   void begin_closing(Line& line);
-  void take_event(const mv_fabric_event& event);
-  void take_arrival(Arrival arrival);
-  void line_moved(uint64_t number, const base::Status& status);
   void line_failed(Line& line, const std::string& why);
   void lose(Line& line, const base::Status& why);
   void hang_up(Line& line);
   void drop(base::Peer peer);
-  void post(Line& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<Sending> sending);
-  void send_tail(Line& line, const base::Frame& frame);
   void need_tick();
   void tick();
   void drain();
@@ -130,19 +112,14 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   Loop& loop_;
   const base::Peer self_;
   const Nanos patience_;
-  std::unique_ptr<Fabric> fabric_;
+  FabricTraffic traffic_;
   TcpTransport tcp_;
   base::LinkEvents* events_ = nullptr;
-  std::unique_ptr<Poll> poll_;
   Timer timer_;
   std::unordered_map<base::Peer, std::unique_ptr<Line>> lines_;
   std::unordered_map<uint64_t, Line*> numbers_;
   std::vector<std::unique_ptr<Line>> dead_;  // freed when none of their callbacks can be on the stack
   std::multiset<std::string> dialed_;
-  std::map<const Sending*, std::unique_ptr<Sending>> sending_;
-  FabricReceiver::Fetches fetches_;
-  std::vector<std::pair<uint64_t, std::string>> failed_;  // lines on which a send has failed, and why
-  bool looking_ = false;
   size_t tcp_bytes_ = 0;
   bool told_of_tcp_ = false;
   bool stopping_ = false;

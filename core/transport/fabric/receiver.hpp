@@ -1,6 +1,6 @@
 #pragma once
-// The receiving end of one line of a fabric: puts messages in their order, fetches large payloads into their places, and
-// delivers.
+// The receiving end of one line of a fabric. Puts messages in order, fetches large payloads into their places, and
+// delivers them.
 //
 // A message of the fabric has a LineHeader, mostly followed by the head of a frame (wire/frame.hpp), and a body:
 //
@@ -10,6 +10,14 @@
 //   kHead      the body is the head of a frame, which was too large for kTailed; kTail comes next
 //   kTail      the body is the tail
 //   kGoodbye   nothing: the sender has ended the line for good
+//
+// Between processes of a job (job_transport.hpp) also:
+//
+//   kDial      begins a line: the sender's number of it and the sender's address follow the LineHeader, whose line is 0; the
+//              body has bytes of the hello
+//   kHello     the sender's number of the line follows the LineHeader; the body has bytes of the hello
+//   kFarewell  nothing: answers a kGoodbye, when everything before that has arrived
+//   kCut       nothing: the sender has broken the line
 
 #include <array>
 #include <cstddef>
@@ -28,7 +36,7 @@ namespace mv::transport {
 /// Proves that a message comes from the peer with which the hello was made: only the two ends know it.
 using LineToken = std::array<std::byte, 16>;
 
-enum class LineKind : uint32_t { kOpen = 1, kFrame, kTailed, kHead, kTail, kGoodbye };
+enum class LineKind : uint32_t { kOpen = 1, kFrame, kTailed, kHead, kTail, kGoodbye, kDial, kHello, kFarewell, kCut };
 
 /// Little-endian: the hello refuses peers with another byte order.
 struct LineHeader {
@@ -67,7 +75,7 @@ class Arrival {
 
 class FabricReceiver {
  public:
-  /// A body on its way. It owns its memory until the fabric says that it has ended, also if the receiver has gone.
+  /// A body in transit. It owns its memory until the fabric reports its end, even if the receiver is gone by then.
   struct Fetch {
     FabricReceiver* receiver;              // null: nobody waits for it any more
     std::unique_ptr<Fabric::Block> block;  // the memory, or
@@ -78,7 +86,7 @@ class FabricReceiver {
   using Fetches = std::map<const void*, std::unique_ptr<Fetch>>;
 
   /// @param line     the receiver's number of the line
-  /// @param fetches  those under way, of all lines
+  /// @param fetches  those in progress, of all lines
   FabricReceiver(Fabric& fabric, base::LinkEvents& events, base::Peer from, uint64_t line, Fetches& fetches)
       : fabric_(fabric), events_(events), from_(from), line_(line), fetches_(fetches) {}
   ~FabricReceiver();
@@ -86,8 +94,8 @@ class FabricReceiver {
   FabricReceiver& operator=(const FabricReceiver&) = delete;
 
   uint64_t line() const { return line_; }
-  /// Delivers the message, and those that have waited for it, or keeps it until it is its turn. Stops behind a kOpen,
-  /// until resume(). MV_EPROTOCOL; another error if a payload can't be fetched.
+  /// Delivers the message and those that have waited for it, or keeps it until its turn. Stops after a kOpen, until
+  /// resume(). MV_EPROTOCOL; another error if a payload can't be fetched.
   base::Status take(Arrival arrival);
   base::Status resume() { return deliver(); }
   /// The fetch, which this receiver has begun, has ended.
@@ -95,7 +103,7 @@ class FabricReceiver {
 
   bool opened() const { return opened_; }
   bool goodbye() const { return goodbye_; }
-  /// Makes no further calls to LinkEvents, and only watches out for the goodbye. May be called from within such a call.
+  /// Makes no further calls to LinkEvents, and only waits for the goodbye. May be called from within such a call.
   void stop() { stopped_ = true; }
 
  private:

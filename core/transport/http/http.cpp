@@ -29,14 +29,20 @@ base::Status parse_address(std::string_view address, std::string& host, int& por
 
 }  // namespace
 
-base::Result<std::unique_ptr<HttpServer>> serve_http(const std::string& address, HttpHandler handler) {
+base::Result<std::unique_ptr<HttpServer>> serve_http(const std::string& address, HttpHandler handler, const TlsSettings& tls) {
   std::string host;
   int port = 0;
   if (const base::Status wrong = parse_address(address, host, port); !wrong.ok()) return wrong;
   static const base::Result<StartHttp> kStart = load_module();
   if (!kStart.ok()) return kStart.status();
+  std::shared_ptr<TlsContext> context;  // its own, since it is used on the server's thread
+  if (tls.mode == TlsMode::kMutual) {
+    auto made = make_tls(tls.files);
+    if (!made.ok()) return made.status();
+    context = std::move(made).value();
+  }
   base::Result<std::unique_ptr<HttpServer>> started = base::Status();
-  kStart.value()(host, port, std::move(handler), started);
+  kStart.value()(host, port, std::move(handler), std::move(context), started);
   return started;
 }
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fenced_peers.hpp"
+#include "transport/peering/fenced_peers.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {

@@ -88,7 +88,8 @@ class Loop final : public base::Clock {
 
   /// The result of the constructor. After MV_ESYSTEM only the destructor may be called.
   const base::Status& ready() const { return ready_; }
-  /// Sets how long a driver spins on watched memory before it sleeps, at most; see spin.hpp. 0: never. Before start().
+  /// Sets the longest time for which a driver spins on watched memory before it sleeps; see spin_policy.hpp. 0: never.
+  /// Before start().
   void set_spin(base::Nanos limit) { spin_policy_ = SpinPolicy(limit); }
   /// Enables busy(), which reads the clock around each call and each sleep. Before start().
   void keep_time() { keeps_time_ = true; }
@@ -177,7 +178,7 @@ class Loop final : public base::Clock {
     Waiter* before = nullptr;
     Waiter* behind = nullptr;
   };
-  /// The waiters in the order of their arrival. An intrusive list, because a caller whose call is under way must not
+  /// The waiters in the order of their arrival. An intrusive list, because a caller whose call is in progress must not
   /// fail for lack of memory.
   class Line {
    public:

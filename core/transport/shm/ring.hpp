@@ -11,8 +11,8 @@
 // Positions count bytes since the beginning. A record is contiguous and starts on a multiple of kRecordUnit. It begins
 // with a mark of 16 bytes, laid out like a frame's prefix (wire/frame.hpp), whose magic is the kind of the record.
 //
-// A writer whose ring has been read empty goes back to its beginning. So a quiet connection, of which a large cluster has
-// very many, needs few pages of its ring, and a caller that waits for each answer few lines of the caches.
+// When a ring has been read empty, its writer goes back to the beginning. A quiet connection, of which a large cluster
+// has very many, therefore needs few pages of its ring, and a caller that waits for each answer needs few cache lines.
 
 #include <atomic>
 #include <cstddef>
@@ -79,8 +79,9 @@ struct PayloadLocation {
 };
 static_assert(sizeof(PayloadLocation) == 32);
 
-/// Brings the pages of a ring in before they are used, which is much cheaper than a fault for each: twice as many each
-/// time, so that few calls do it and little memory is never used. Where the kernel can't (before Linux 5.14), they fault.
+/// Populates the pages of a ring before they are used, which is much cheaper than a page fault for each. Each time it
+/// populates twice as many as before, so few calls suffice, and little memory stays unused. Before Linux 5.14, the
+/// kernel can't do that, and the pages fault.
 class PagesAhead {
  public:
   enum class Access { kRead, kWrite };

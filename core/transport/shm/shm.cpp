@@ -1,7 +1,6 @@
 #include "transport/shm/shm.hpp"
 
 #include <sched.h>
-#include <sodium.h>
 
 #include <algorithm>
 
@@ -28,8 +27,7 @@ std::optional<std::string> name_of(const std::string& address) {
 }  // namespace
 
 ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
-    : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
-  [[maybe_unused]] const int ready = sodium_init();
+    : loop_(loop), options_(std::move(options)), peering_(loop, options_), timer_(loop, [this] { tick(); }) {
   loop_.add_flusher(*this);
   loop_.add_watched(*this);
 }
@@ -92,7 +90,7 @@ ShmTransport::Entry& ShmTransport::add_connection(const std::string& address, Fd
   entry.connection = std::move(connection);
   entry.dialed = dialed;
   entry.deadline = loop_.now() + options_.hello_timeout;
-  if (!timer_.active()) timer_.start(kTick, kTick);
+  need_tick();
   return entry;
 }
 
@@ -111,14 +109,8 @@ void ShmTransport::bury(ShmConnection& connection) {
 
 Handshake ShmTransport::make_handshake(Handshake::Side side) const {
   wire::Introduction self;
-  self.incarnation = options_.self;
-  self.version_min = options_.version_min;
-  self.version_max = options_.version_max;
   self.address = listeners_.empty() ? "" : listeners_.begin()->first;
-  self.has_secret = !options_.secret.empty();
-  Handshake::Randomness randomness;
-  randombytes_buf(&randomness, sizeof randomness);
-  return Handshake(side, std::move(self), randomness);
+  return peering_.handshake(side, std::move(self));
 }
 
 void ShmTransport::on_deciding(ShmConnection& connection) {
@@ -131,15 +123,12 @@ void ShmTransport::on_deciding(ShmConnection& connection) {
 void ShmTransport::decide(Entry& entry) {
   ShmConnection& connection = *entry.connection;
   const base::Peer peer = connection.handshake().peer().incarnation;
-  // Our own dial to the same peer may have progressed as far as this one. The dial of the larger incarnation wins. The
-  // smaller one waits for the result of its own dial, which the larger one may have accepted before it dialed.
+  // Our own dial to the same peer may have progressed as far as this one.
   const bool dialing = !entry.dialed && std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
     const Entry& other = item.second;
     return other.dialed && other.peer == peer && other.connection->state() < ShmConnection::State::kOpen;
   });
-  const Refusal refusal = gone_.contains(peer)                                         ? Refusal::kFenced
-                          : peers_.contains(peer) || (dialing && options_.self > peer) ? Refusal::kDuplicate
-                                                                                       : Refusal::kNone;
+  const Refusal refusal = peering_.refusal(peer, peers_.contains(peer), dialing);
   if (refusal != Refusal::kNone) {
     connection.handshake().refuse(refusal);
     return connection.continue_greeting();
@@ -165,16 +154,11 @@ void ShmTransport::on_standing(ShmConnection& connection) {
   const base::Peer peer = entry.peer;
   if (std::exchange(entry.stranger, false)) --strangers_;
   entry.deadline = base::kNever;
-  if (stopping_ || gone_.contains(peer) || peers_.contains(peer)) return bury(connection);
+  if (stopping_ || peering_.is_fenced(peer) || peers_.contains(peer)) return bury(connection);
   connection.open(*events_, peer);
   peers_[peer] = &connection;
   open_.push_back(&connection);
-  std::string address = entry.dialed ? connection.address() : connection.handshake().peer().address;
-  if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
-    address = awaited->second.first;
-    awaited_.erase(awaited);
-  }
-  events_->on_connected(peer, address);
+  events_->on_connected(peer, peering_.connected(peer, entry.dialed ? connection.address() : connection.handshake().peer().address));
   settle_held(peer);
 }
 
@@ -188,19 +172,15 @@ void ShmTransport::on_failed(ShmConnection& connection, const base::Status& why)
   if (stopping_) return;
   if (!dialed) {
     base::log_debug("rejected a connection: {}", why.text());
-  } else if (refusal == Refusal::kDuplicate) {
-    deduplicated(address, met);
-  } else {
+  } else if (refusal != Refusal::kDuplicate) {
     events_->on_dial_failed(address, why);
+  } else if (peers_.contains(met)) {
+    events_->on_connected(met, address);
+  } else {
+    peering_.await(met, address);
+    need_tick();
   }
   settle_held(met);
-}
-
-/// A dial has yielded to a connection that the peer has made, or is making.
-void ShmTransport::deduplicated(const std::string& address, base::Peer peer) {
-  if (peers_.contains(peer)) return events_->on_connected(peer, address);
-  awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
-  if (!timer_.active()) timer_.start(kTick, kTick);
 }
 
 // ------------------------------------------------------------ traffic
@@ -266,14 +246,13 @@ void ShmTransport::ask(base::Peer peer, uint64_t table, ShmConnection::Given giv
 // ------------------------------------------------------------ ends
 
 void ShmTransport::close(base::Peer peer) {
-  gone_.add(peer);
-  awaited_.erase(peer);
+  peering_.close(peer);
   ShmConnection* connection = find(peer);
   if (connection == nullptr) return;
   peers_.erase(peer);
   connection->say_goodbye();
   entry_of(*connection).deadline = loop_.now() + kLinger;
-  if (!timer_.active()) timer_.start(kTick, kTick);
+  need_tick();
 }
 
 void ShmTransport::cut(base::Peer peer) {
@@ -285,7 +264,7 @@ void ShmTransport::stop(std::function<void()> stopped) {
   stopped_ = std::move(stopped);
   listeners_.clear();
   peers_.clear();
-  awaited_.clear();
+  peering_.stop();
   std::vector<ShmConnection*> all;
   for (auto& [key, entry] : connections_) all.push_back(entry.connection.get());
   for (ShmConnection* connection : all) {
@@ -293,7 +272,7 @@ void ShmTransport::stop(std::function<void()> stopped) {
     entry_of(*connection).deadline = loop_.now() + kLinger;
     if (connection->state() == ShmConnection::State::kDead) bury(*connection);
   }
-  if (!timer_.active()) timer_.start(kTick, kTick);
+  need_tick();
 }
 
 void ShmTransport::on_ended(ShmConnection& connection, End how, const base::Status& why) {
@@ -303,9 +282,13 @@ void ShmTransport::on_ended(ShmConnection& connection, End how, const base::Stat
   const auto known = peers_.find(peer);
   if (known == peers_.end() || known->second != &connection) return;
   peers_.erase(known);
-  gone_.add(peer);
+  peering_.fence(peer);
   base::log_debug("{}", why.text());
   events_->on_lost(peer, why);
+}
+
+void ShmTransport::need_tick() {
+  if (!timer_.active()) timer_.start(kTick, kTick);
 }
 
 void ShmTransport::tick() {
@@ -315,26 +298,17 @@ void ShmTransport::tick() {
     if (now >= entry.deadline) late.push_back(entry.connection.get());
   }
   for (ShmConnection* connection : late) {
-    if (!connections_.contains(connection)) continue;
+    const auto found = connections_.find(connection);
+    if (found == connections_.end() || now < found->second.deadline) continue;  // the end of another one's hello may have let this one in, or ended it
     if (connection->state() >= ShmConnection::State::kOpen) {
       bury(*connection);
       continue;
     }
     connection->kill();
-    const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
-    on_failed(*connection, base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s",
-                                       connection->address(), seconds));
+    on_failed(*connection, peering_.too_slow(connection->address()));
   }
-  std::vector<std::string> unanswered;
-  std::erase_if(awaited_, [&](const auto& item) {
-    if (now < item.second.second) return false;
-    unanswered.push_back(item.second.first);
-    return true;
-  });
-  for (const std::string& address : unanswered)
-    events_->on_dial_failed(address,
-                            base::error(MV_EUNREACHABLE, "{} chose to connect to this process itself, but did not", address));
-  const bool waiting = !awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
+  peering_.tick([this](const std::string& address, const base::Status& why) { events_->on_dial_failed(address, why); });
+  const bool waiting = peering_.awaits_any() || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
     return item.second.deadline != base::kNever;
   });
   if (!waiting) timer_.stop();

@@ -5,7 +5,7 @@
 // machine's memory.
 //
 // It does not reconnect: this transport reports a broken connection as lost, with MV_EUNREACHABLE. A goodbye is
-// MV_EPEERLOST, as on every transport. When two nodes dial each other at once, the dial of the larger incarnation wins.
+// MV_EPEERLOST, as on every transport.
 
 #include <functional>
 #include <map>
@@ -14,19 +14,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fenced_peers.hpp"
 #include "transport/listener.hpp"
+#include "transport/peering/peering.hpp"
 #include "transport/shm/connection.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {
 
-struct ShmOptions {
-  base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: accepts processes of this user that have none either
-  base::Nanos hello_timeout = std::chrono::seconds(5);
-  size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
-  uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
+struct ShmOptions : HelloOptions {
+  ShmOptions() : HelloOptions(256) {}
 };
 
 class ShmTransport final : public Transport, private ShmEvents, private Watched {
@@ -89,9 +85,9 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   Entry& entry_of(const ShmConnection& connection) { return connections_.at(&connection); }
   void bury(ShmConnection& connection);
   wire::Handshake make_handshake(wire::Handshake::Side side) const;
+  void need_tick();
   void decide(Entry& entry);
   void settle_held(base::Peer peer);
-  void deduplicated(const std::string& address, base::Peer peer);
   ShmConnection* find(base::Peer peer) const;
   void tick();
 
@@ -105,9 +101,8 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   std::unordered_map<base::Peer, ShmConnection*> peers_;  // the open ones
   std::vector<ShmConnection*> open_;                      // those of peers_ and those that are closing, for look()
   std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when none of their callbacks can be on the stack
-  FencedPeers gone_;                                            // closed or lost
-  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial yielded to the peer's: address, deadline
-  std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
+  Peering peering_;
+  std::vector<std::string> to_dial_;                      // started by flush(): a dial may fail at once
   size_t strangers_ = 0;
   Timer timer_;
   bool stopping_ = false;

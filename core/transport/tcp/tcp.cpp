@@ -22,8 +22,11 @@ struct TcpTransport::Lookup {
 };
 
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
-    : loop_(loop), options_(std::move(options)), ration_{options_.failures}, timer_(loop, [this] { tick(); }) {
-  [[maybe_unused]] const int ready = sodium_init();
+    : loop_(loop),
+      options_(std::move(options)),
+      peering_(loop, options_, options_.most_fenced),
+      bucket_{options_.failures},
+      timer_(loop, [this] { tick(); }) {
   token_.resize(kTokenBytes);
   randombytes_buf(token_.data(), token_.size());
   loop_.add_flusher(*this);
@@ -210,17 +213,11 @@ void TcpTransport::bury(Connection& connection) {
 
 Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes, const Connection& connection) const {
   wire::Introduction self;
-  self.incarnation = options_.self;
   self.capabilities = options_.capabilities | (options_.observes ? wire::kObserves : 0);
-  self.version_min = options_.version_min;
-  self.version_max = options_.version_max;
   self.resumes = resumes;
-  self.has_secret = !options_.secret.empty();
   self.tls = demand_of(options_.tls.mode, !is_loopback(remote_endpoint(connection.fd())));
   self.address = own_address_;
-  Handshake::Randomness randomness;
-  randombytes_buf(&randomness, sizeof randomness);
-  return Handshake(side, std::move(self), randomness);
+  return peering_.handshake(side, std::move(self));
 }
 
 void TcpTransport::on_stream(Connection& connection) {
@@ -239,7 +236,7 @@ void TcpTransport::on_deciding(Connection& connection) {
   connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
 }
 
-bool TcpTransport::Ration::take(Nanos now, double most, double per_second) {
+bool TcpTransport::TokenBucket::take(Nanos now, double most, double per_second) {
   left = std::min(most, left + per_second * std::chrono::duration<double>(now - at).count());
   at = now;
   if (left < 1) return false;
@@ -247,12 +244,12 @@ bool TcpTransport::Ration::take(Nanos now, double most, double per_second) {
   return true;
 }
 
-/// Whether the ration allows a listener to compute for this connection now: see TcpOptions::failures. Otherwise it waits.
+/// Whether the token bucket allows a listener to compute for this connection now: see TcpOptions::failures. Otherwise it waits.
 bool TcpTransport::may_prove(Entry& entry) {
   const Nanos now = loop_.now();
   Known* const member = expected(entry);
-  const bool as_member = member != nullptr && member->ration.take(now, options_.member_failures, options_.member_failures_per_second);
-  entry.charged = !as_member && ration_.take(now, options_.failures, options_.failures_per_second);
+  const bool as_member = member != nullptr && member->bucket.take(now, options_.member_failures, options_.member_failures_per_second);
+  entry.charged = !as_member && bucket_.take(now, options_.failures, options_.failures_per_second);
   entry.waits = !as_member && !entry.charged;
   return !entry.waits;
 }
@@ -303,9 +300,9 @@ void TcpTransport::got_token(Entry& entry, const base::Result<std::string>& toke
 void TcpTransport::decide_as_dialer(Entry& entry) {
   const base::Peer peer = entry.connection->handshake().peer().incarnation;
   if (entry.purpose == Purpose::kRedial && peer != entry.peer) return refuse(entry, Refusal::kStranger);
-  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
   const auto known = peers_.find(peer);
-  if (known != peers_.end() && known->second.connection != nullptr) return refuse(entry, Refusal::kDuplicate);
+  const bool connected = known != peers_.end() && known->second.connection != nullptr;
+  if (const Refusal refusal = peering_.refusal(peer, connected, /*dialing=*/false); refusal != Refusal::kNone) return refuse(entry, refusal);
   entry.peer = peer;
   if (needs_token()) return ask_for_token(entry);
   entry.connection->handshake().prove(options_.secret);
@@ -315,19 +312,17 @@ void TcpTransport::decide_as_dialer(Entry& entry) {
 void TcpTransport::decide_as_listener(Entry& entry) {
   const wire::Introduction& introduction = entry.connection->handshake().peer();
   const base::Peer peer = introduction.incarnation;
-  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
   const auto known = peers_.find(peer);
   const bool connected = known != peers_.end() && known->second.connection != nullptr;
   const bool observes = (introduction.capabilities & wire::kObserves) != 0;
-  if (connected && (!introduction.resumes || observes)) return refuse(entry, Refusal::kDuplicate);
-  // Our own dial to the same peer may have progressed as far as this one. The dial of the larger incarnation wins. The
-  // smaller one waits for the result of its own dial, which the larger one may have accepted before it dialed.
+  // Our own dial to the same peer may have progressed as far as this one.
   const bool dialing = std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
     const Entry& other = item.second;
     return other.peer == peer && (other.purpose == Purpose::kDial || other.purpose == Purpose::kRedial) &&
            other.connection->state() == Connection::State::kGreeting;
   });
-  if (dialing && options_.self > peer) return refuse(entry, Refusal::kDuplicate);
+  const Refusal refusal = peering_.refusal(peer, connected && (!introduction.resumes || observes), dialing);
+  if (refusal != Refusal::kNone) return refuse(entry, refusal);
   entry.peer = peer;
   entry.held = dialing;
   if (dialing) return;
@@ -356,8 +351,10 @@ void TcpTransport::on_greeted(Connection& connection) {
   const bool dialed = entry.purpose != Purpose::kAccepted;
   entry.peer = peer;
   entry.deadline = base::kNever;
-  if (std::exchange(entry.charged, false)) ration_.left += 1;
-  if (connection.tls() == nullptr && !is_loopback(remote_endpoint(connection.fd()))) warn_of_plain(connection.address());
+  if (std::exchange(entry.charged, false)) bucket_.left += 1;
+  const Endpoint remote = remote_endpoint(connection.fd());
+  const bool is_gone = remote.length == 0;  // the peer has closed the connection meanwhile
+  if (connection.tls() == nullptr && !is_gone && !is_loopback(remote)) warn_of_plain(connection.address());
   no_stranger(entry);
   end_attempts(peer, &connection);
 
@@ -369,23 +366,19 @@ void TcpTransport::on_greeted(Connection& connection) {
   known.trying = false;
   known.dialed = dialed;
   known.greeting = {connection.handshake().peer().capabilities, connection.handshake().key()};
-  known.host = host_port(remote_endpoint(connection.fd())).host;
-  known.ration = {options_.member_failures, loop_.now()};
+  known.host = host_port(remote).host;
+  known.bucket = {options_.member_failures, loop_.now()};
   known.address = dialed ? connection.address() : peer_address(entry);
   known.endpoints.clear();
   if (dialed) {
-    known.endpoints.push_back(remote_endpoint(connection.fd()));
+    known.endpoints.push_back(remote);
   } else if (!connection.handshake().peer().address.empty()) {
     if (const auto parsed = parse_address(known.address); parsed.ok()) {
       if (auto found = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false); found.ok())
         known.endpoints = std::move(found).value();
     }
   }
-  std::string address = known.address;
-  if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
-    address = awaited->second.first;
-    awaited_.erase(awaited);
-  }
+  const std::string address = peering_.connected(peer, known.address);
   known.observer = !dialed && (connection.handshake().peer().capabilities & wire::kObserves) != 0;
   base::log_debug("connected with {} ({:016x}){}", address, peer, known.observer ? ", an observer" : "");
   connection.open(*events_, peer);
@@ -425,10 +418,13 @@ void TcpTransport::on_failed(Connection& connection, const base::Status& reason,
       if (refusal == Refusal::kTls || refusal == Refusal::kCertificate) warn_of_stranger(why);
       return log_stranger(why);
     case Purpose::kDial:
-      if (refusal == Refusal::kDuplicate) {
-        deduplicated(address, met);
-      } else {
+      if (refusal != Refusal::kDuplicate) {
         fail_dial(address, why);
+      } else if (const auto known = peers_.find(met); known != peers_.end() && known->second.connection != nullptr) {
+        events_->on_connected(met, address);
+      } else {
+        peering_.await(met, address);
+        need_tick();
       }
       break;
     case Purpose::kRedial:
@@ -443,16 +439,6 @@ void TcpTransport::on_failed(Connection& connection, const base::Status& reason,
       break;
   }
   settle_held(met);
-}
-
-/// A dial has yielded to a connection that the peer has made, or is making.
-void TcpTransport::deduplicated(const std::string& address, base::Peer peer) {
-  if (const auto known = peers_.find(peer); known != peers_.end() && known->second.connection != nullptr) {
-    events_->on_connected(peer, address);
-  } else {
-    awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
-    need_tick();
-  }
 }
 
 /// A wrong setting of a member is worth a warning, but strangers must not fill the log.
@@ -500,8 +486,7 @@ void TcpTransport::flush() {
 // ------------------------------------------------------------ ends and breaks
 
 void TcpTransport::close(base::Peer peer) {
-  gone_.add(peer);
-  awaited_.erase(peer);
+  peering_.close(peer);
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   Connection* connection = known->second.connection;
@@ -524,7 +509,7 @@ void TcpTransport::stop(std::function<void()> stopped) {
   listeners_.clear();
   desks_.clear();
   peers_.clear();
-  awaited_.clear();
+  peering_.stop();
   std::vector<Connection*> all;
   for (auto& [key, entry] : connections_) all.push_back(entry.connection.get());
   for (Connection* connection : all) {
@@ -587,7 +572,7 @@ void TcpTransport::lose(base::Peer peer, const base::Status& why) {
   const auto known = peers_.find(peer);
   const bool observer = known != peers_.end() && known->second.observer;
   if (known != peers_.end()) peers_.erase(known);
-  if (!observer && options_.fences_lost) gone_.add(peer);  // observers are unlimited in number
+  if (!observer && options_.fences_lost) peering_.fence(peer);  // observers are unlimited in number
   end_attempts(peer, nullptr);
   base::log_debug("lost {:016x}: {}", peer, why.text());
   events_->on_lost(peer, why);
@@ -607,7 +592,7 @@ void TcpTransport::tick() {
 }
 
 bool TcpTransport::nothing_to_watch() const {
-  return awaited_.empty() &&
+  return !peering_.awaits_any() &&
          std::none_of(connections_.begin(), connections_.end(),
                       [](const auto& item) { return item.second.deadline != base::kNever; }) &&
          std::none_of(peers_.begin(), peers_.end(),
@@ -622,16 +607,13 @@ void TcpTransport::tick_connections() {
   }
   for (Connection* connection : late) {
     const auto found = connections_.find(connection);
-    if (found == connections_.end()) continue;
+    if (found == connections_.end() || now < found->second.deadline) continue;  // the end of another one's hello may have let this one in, or ended it
     if (connection->state() == Connection::State::kClosing) {
       bury(*connection);
       continue;
     }
     connection->kill();
-    const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
-    on_failed(*connection,
-              base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", connection->address(), seconds),
-              false);
+    on_failed(*connection, peering_.too_slow(connection->address()), false);
   }
 }
 
@@ -665,15 +647,7 @@ void TcpTransport::tick_peers() {
       try_to_mend(peer, known);
     }
   }
-  std::vector<std::string> unanswered;
-  std::erase_if(awaited_, [&](const auto& item) {
-    if (now < item.second.second) return false;
-    unanswered.push_back(item.second.first);
-    return true;
-  });
-  for (const std::string& address : unanswered) {
-    fail_dial(address, base::error(MV_EUNREACHABLE, "{} chose to connect to this process itself, but did not", address));
-  }
+  peering_.tick([this](const std::string& address, const base::Status& why) { fail_dial(address, why); });
 }
 
 }  // namespace mv::transport

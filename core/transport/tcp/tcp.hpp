@@ -18,8 +18,6 @@
 // last, and its proof does not wait for those of others.
 //
 // Connections are encrypted according to TcpOptions::tls. The hello decides it for each of them (wire::Tls).
-//
-// When two nodes dial each other at once, the dial of the larger incarnation wins.
 
 #include <map>
 #include <memory>
@@ -27,21 +25,19 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fenced_peers.hpp"
 #include "transport/listener.hpp"
+#include "transport/peering/peering.hpp"
 #include "transport/tcp/connection.hpp"
 #include "transport/token.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {
 
-struct TcpOptions {
-  base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: accepts processes of this user on this machine that have none either
-  base::Nanos hello_timeout = std::chrono::seconds(5);
+struct TcpOptions : HelloOptions {
+  TcpOptions() : HelloOptions(512) {}
+
   base::Nanos reconnect_grace = std::chrono::seconds(1);
   base::Nanos retry = std::chrono::milliseconds(50);
-  size_t max_strangers = 512;  ///< accepted connections that have not finished their hello
   /// The token bucket for failing hellos: a burst, and a rate. When it is empty, hellos of unknown peers wait. Each
   /// hello costs about 150 µs of computation, and is one guess at the secret. Hellos that succeed do not count.
   double failures = 1024, failures_per_second = 256;
@@ -52,7 +48,6 @@ struct TcpOptions {
   TlsSettings tls;
   bool observes = false;            ///< this node is not a member: see wire::kObserves
   uint64_t capabilities = 0;        ///< further bits for the hello: see wire::kHasUcx
-  uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
 class TcpTransport final : public Transport, private ConnectionEvents {
@@ -93,7 +88,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   using Nanos = base::Nanos;
   enum class Purpose { kAccepted, kDial, kRedial, kProbe };
   /// A token bucket: how many proofs may still fail.
-  struct Ration {
+  struct TokenBucket {
     double left;
     Nanos at{0};
     bool take(Nanos now, double most, double per_second);
@@ -109,7 +104,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
     uint64_t number = 0;    // of a stranger: its order of arrival
     std::string host;       // of a stranger: its key in crowds_
     bool waits = false;     // kAccepted: its proof is postponed
-    bool charged = false;   // its proof is charged to ration_, and refunded on success
+    bool charged = false;   // its proof is charged to bucket_, and refunded on success
     std::unique_ptr<TokenQuery> query;
     base::Status why;       // of its failure, if the handshake can't know the reason
   };
@@ -120,10 +115,10 @@ class TcpTransport final : public Transport, private ConnectionEvents {
     std::vector<Endpoint> endpoints;  // to dial or probe; empty: it does not listen
     Connection* connection = nullptr;
     Nanos give_up_at = base::kNever;  // deadline while the connection is broken
-    bool trying = false;              // a kRedial or kProbe is under way
+    bool trying = false;              // a kRedial or kProbe is in progress
     bool observer = false;            // it has dialed us, and is never dialed
     std::string host;                 // the remote host of its connection
-    Ration ration{0};                 // for proofs that claim to be from it
+    TokenBucket bucket{0};            // for proofs that claim to be from it
     std::string why;                  // the reason of the break
     Greeting greeting;
   };
@@ -174,7 +169,6 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   void end_attempts(base::Peer peer, const Connection* but);
   void lose(base::Peer peer, const base::Status& why);
   void fail_dial(const std::string& address, const base::Status& why);
-  void deduplicated(const std::string& address, base::Peer peer);
 
   void need_tick();
   void tick();
@@ -195,8 +189,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   std::vector<std::unique_ptr<Connection>> dead_;  // freed when none of their callbacks can be on the stack
   std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // likewise
   std::unordered_map<base::Peer, Known> peers_;
-  FencedPeers gone_{options_.most_fenced};                             // lost or closed
-  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial yielded to the peer's: address, deadline
+  Peering peering_;
   std::vector<std::string>
       to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()
   std::vector<Connection*> unflushed_;
@@ -204,7 +197,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   size_t strangers_ = 0;
   uint64_t arrivals_ = 0;
   std::unordered_map<std::string, size_t> crowds_;  // number of strangers, by host
-  Ration ration_;                                   // for strangers' proofs
+  TokenBucket bucket_;                              // for strangers' proofs
   Timer timer_;
   std::shared_ptr<TlsContext> tls_;
   std::string told_of_tls_;  // the last warning about it

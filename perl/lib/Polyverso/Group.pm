@@ -31,7 +31,7 @@ sub operation {
     my ($named) = @_;
     my $op = $named->{op} // 'sum';
     return $OPERATIONS{$op} // Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL,
-        qq{unknown op "$op"; known: } . join ', ', sort keys %OPERATIONS);
+        qq{unknown op "$op"; known: } . CORE::join ', ', sort keys %OPERATIONS);
 }
 
 # Options with the label of unnamed arrays, whose shapes the ranks compare.
@@ -77,6 +77,14 @@ sub of_host {
     my ($class, $node) = @_;
     my $number = Polyverso::Node::_number($node);
     return $class->from_handle(Polyverso::CAPI::mv_group_open_host($number), $number);
+}
+
+# join($node, name => ..., timeout => ...): joins the group of other workers when they call grow by this name.
+sub join {
+    my ($class, $node, @named) = @_;
+    my %named  = Polyverso::Values::pairs(@named);
+    my $number = Polyverso::Node::_number($node);
+    return $class->from_handle(Polyverso::CAPI::mv_group_join($number, $named{name} // '', options(\%named, 'name')), $number);
 }
 
 sub rank   { $_[0]{rank} }
@@ -321,7 +329,7 @@ sub gather {
 sub _rows {
     my ($array, $first, $after) = @_;
     return $array->slice($first, $after) unless Polyverso::Values::is_pdl($array);
-    return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
+    return $array->slice(CORE::join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
 }
 
 sub _row_count { my ($array) = @_; return Polyverso::Values::is_pdl($array) ? $array->dim(-1) : $array->shape->[0] }
@@ -421,6 +429,15 @@ sub shrink {
     my ($self, @named) = @_;
     my %named = Polyverso::Values::pairs(@named);
     return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named)), $self->{node});
+}
+
+# Makes a new group of the ranks that are not lost and of workers that join by the name, of at least so many ranks.
+# Returns nothing if this group continues.
+sub grow {
+    my ($self, @named) = @_;
+    my %named = Polyverso::Values::pairs(@named);
+    my $grown = Polyverso::CAPI::mv_group_grow($self->{handle}, $named{name} // '', $named{ranks} // 0, options(\%named, qw(name ranks)));
+    return $grown ? ref($self)->from_handle($grown, $self->{node}) : undef;
 }
 
 # Closes the group because this rank has failed.
@@ -563,6 +580,18 @@ Returns when all ranks have called it.
 =head2 shrink
 
 After the loss of a rank: makes a new group of the survivors, all of which call this.
+
+=head2 grow(ranks => 4, name => 'training')
+
+Makes a new group of the ranks that are not lost and of workers that call C<join> with this name, once it has at least
+C<ranks> ranks. All ranks call it. Returns nothing if the group is not broken, has that many ranks, and no worker joins:
+the group continues. The rank C<< info->{elder} >> of the new group was a member before and has the state of the
+training, which newcomers lack.
+
+=head2 join($node, name => 'training')
+
+A class method: joins the group of other workers when they call C<grow> with this name. For a new process that replaces
+a lost one.
 
 =head2 close
 

@@ -20,6 +20,7 @@ our %FUNCTION = (
     mv_table_info     => '$table->info',
     mv_group_open      => 'Polyverso::Group->open',
     mv_group_open_host => 'Polyverso::Group->of_host',
+    mv_group_join      => 'Polyverso::Group->join',
     mv_group_describe  => '$group->info',
     mv_reduce          => '$group->reduce',
     mv_reduce_scatter  => '$group->reduce_scatter',

@@ -348,9 +348,9 @@ L<https://ui.perfetto.dev>.
 
 =head2 drain(timeout => $seconds)
 
-Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the
-workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The default time-out
-is 30 seconds; after a time-out it goes on, and this server still serves. With 0 it only begins.
+Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown() does not
+wait for the workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The
+default time-out is 30 seconds. After a time-out the drain continues, and this server still serves. With 0 it only begins.
 
 =head2 barrier(timeout => $seconds, async => 1)
 

@@ -72,6 +72,10 @@ void text_takes_every_separator_and_spelling(void**) {
   assert_string_equal(got.secret.c_str(), "a b,c;\"d\\");
   assert_string_equal(got.faults.c_str(), "drop=0.5 seed=7");
   assert_true(got.gate_timeout == mv::base::kNever && got.inflight_bytes == 2ull << 30 && !got.sync);
+  assert_string_equal(settings_of("").tuning.c_str(), "auto");
+  assert_string_equal(settings_of("").collective.c_str(), "auto");
+  assert_string_equal(settings_of("collective=own").collective.c_str(), "own");
+  assert_string_equal(settings_of("tuning=whole-staged-256k").tuning.c_str(), "whole-staged-256k");
   assert_string_equal(settings_of("collective_costs=\"tcp=3e-5,1e-9 reduce=0\"").collective_costs.c_str(), "tcp=3e-5,1e-9 reduce=0");
   for (const char* yes : {"sync=1", "sync=TRUE", "sync=on", "sync=\"yes\""}) assert_true(settings_of(yes).sync);
   assert_int_equal(settings_of("role=all").role, MV_ROLE_ALL);
@@ -94,7 +98,7 @@ void bad_text_is_told_by_name(void**) {
   refuse("timeout_ms=-2", "at least 1 ms");
   refuse("inflight_bytes=9000000000GiB", "bytes such as");
   refuse("inflight_bytes=0", "less than 1");
-  refuse("transport=udp", "transport=udp in the text is not one of auto|shm|tcp|ucx|inproc");
+  refuse("transport=udp", "transport=udp in the text is not one of auto|shm|tcp|ucx|mpi|inproc");
   refuse("transport=1", "transport=1 in the text is not one of");
   refuse("role=boss", "worker|server|all");
   refuse("role=none", "worker|server|all");
@@ -103,7 +107,8 @@ void bad_text_is_told_by_name(void**) {
   refuse("spin_us=-1", "spin_us=-1");
   refuse("checkpoint_every_ms=0", "at least 1 ms");
   refuse("checkpoint_keep=0", "less than 1");
-  refuse("collective_costs=fast", "collective_costs=\"fast\": unknown cost \"fast\"; known: inproc, shm, tcp, ucx, reduce");
+  refuse("tuning=fast", "tuning=\"fast\" is none of auto, trial, fixed, nor an algorithm of all-reduces: inline, shares, shares-16k, ");
+  refuse("collective_costs=fast", "collective_costs=\"fast\": unknown cost \"fast\"; known: inproc, shm, tcp, ucx, mpi, reduce");
   refuse("collective_costs=\"shm=1e-6,1e-10 tcp=1e-6\"", "tcp=1e-6: expected two numbers");
   refuse("help", "heartbeat_timeout_ms");
   assert_int_equal(fake::seen.starts, 0);
@@ -131,6 +136,22 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=127.0.0.1:7000 transport=ucx tls=psk", "transport=ucx does not encrypt, and tls=psk demands it: set tls=off");
   refuse("nodes=2 master=10.0.0.1:7000 transport=ucx secret=s", "transport=ucx does not encrypt, and master=10.0.0.1:7000 is beyond this machine's loopback");
   refuse("nodes=2 master=127.0.0.1:7000 bind=0.0.0.0 transport=ucx secret=s", "bind=0.0.0.0 is beyond");
+  refuse("nodes=2 keeper=etcd://localhost/job", "is not HOST:PORT");
+  refuse("nodes=2 keeper=ftp://localhost:1/job", "is of no known kind");
+  refuse("nodes=2 keeper=file:///tmp/job master=127.0.0.1:7000", "two ways to find the others");
+  refuse("nodes=2 keeper=file:///tmp/job transport=inproc", "transport=inproc needs master=NAME");
+  refuse("nodes=2 keeper=etcd://localhost:2379/job keeper_auth=nobody", "keeper_auth=(secret) is not USER:PASSWORD");
+  refuse("nodes=2 keeper=etcd://localhost:2379/job bind=0.0.0.0", "bind=0.0.0.0 reaches beyond");
+  refuse("keeper=etcd://localhost:2379/job", "nodes is not");
+  assert_true(settings_of("nodes=2 keeper=\"etcd://localhost:2379,other:2379/job\"").meets_by_keeper());
+  assert_true(settings_of("nodes=2 keeper=etcd://localhost:2379/job bind=0.0.0.0 secret=s").meets_by_keeper());
+  assert_false(settings_of("nodes=2 keeper=etcd://localhost:2379/job master=127.0.0.1:7000").meets_by_keeper());
+  assert_false(settings_of("nodes=1 keeper=etcd://localhost:2379/job").meets_by_keeper());
+  refuse("nodes=2 transport=mpi tls=psk", "transport=mpi does not encrypt, and tls=psk demands it: set tls=off");
+  refuse("nodes=2 master=127.0.0.1:7000 collective=mpi tls=psk", "collective=mpi does not encrypt, and tls=psk demands it: set tls=off");
+  refuse("transport=mpi tls=mutual tls_cert=a tls_key=b tls_ca=c", "transport=mpi does not encrypt, and tls=mutual demands it");
+  settings_of("nodes=2 transport=mpi");  // the job says the rest
+  settings_of("transport=mpi role=server");
   settings_of("nodes=2 master=127.0.0.1:7000 transport=ucx");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 transport=ucx tls=off secret=s");
   settings_of("nodes=2 master=127.0.0.1:7000 transport=shm tls=psk");

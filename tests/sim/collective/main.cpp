@@ -1,6 +1,6 @@
 // sim_collective: workers reduce together while members are cut off, stopped, killed, or give up. A completed operation has written
-// exactly, on every rank, what a loop over its members gives; an error names a lost member; no rank waits for ever; and survivors that
-// continue together agree on the list of survivors.
+// exactly, on every rank, what a loop over its members gives; an error names a lost member; no rank waits for ever; and survivors and
+// newcomers that continue together agree on the list of ranks.
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collective/library.hpp"
 #include "collective/work.hpp"
 #include "engine/member.hpp"
 #include "keeper.hpp"
@@ -23,6 +24,8 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kEnd = 3000s;
 constexpr Nanos kPatience = 120s;
+constexpr auto kName = "sim";  // of the group that grows
+constexpr uint32_t kMostGrowths = 8;
 constexpr size_t kMostWithdrawn = 5;  // on a slow network it would be every operation, and no group would finish
 
 class Swarm {
@@ -39,6 +42,17 @@ class Swarm {
     if (random_.chance(0.15)) cuts_off_ = random_.below(nodes_.size());
     if (random_.chance(0.15)) gives_up_ = random_.below(nodes_.size());
     impatient_ = !may_lose() && gives_up_ == SIZE_MAX && random_.chance(0.4);
+    if (!impatient_ && gives_up_ == SIZE_MAX && random_.chance(0.5)) let_grow();
+    if (Random more(Random::mix(seed) + 1); more.chance(0.3)) hands_over_from_ = more.chance(0.5) ? 0 : 10'000;
+  }
+
+  /// Workers only can come back: most nodes are, and several of them are killed.
+  void let_grow() {
+    grows_ = true;
+    while (nodes_.size() < 3) nodes_.emplace_back();
+    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = i == 0 || random_.chance(0.1) ? MV_ROLE_ALL : MV_ROLE_WORKER;
+    if (cuts_off_ == SIZE_MAX) kills_ = random_.below(nodes_.size());
+    keeps_size_ = cuts_off_ == SIZE_MAX && random_.chance(0.5);
   }
 
   /// Runs one seed; returns what went wrong, or "".
@@ -57,6 +71,8 @@ class Swarm {
     if (cuts_off_ < nodes_.size()) text += fmt::format(", node {} cut off", cuts_off_);
     if (gives_up_ < nodes_.size()) text += fmt::format(", node {} gives up", gives_up_);
     if (impatient_) text += ", impatient openings";
+    if (grows_) text += ", a group that grows";
+    if (hands_over_from_ != UINT64_MAX) text += ", a library that reduces";
     return text;
   }
 
@@ -64,6 +80,7 @@ class Swarm {
   struct Node : Kept {
     int role = MV_ROLE_ALL;
     bool killed = false, serves_on = false, ended = false, done = false;
+    bool is_new = false;             ///< it has the place of a killed worker
     // a worker's
     collective::GroupRef group;
     std::vector<size_t> ranks;       ///< of the group: nodes
@@ -121,7 +138,7 @@ class Swarm {
     rpc::ClientOptions options;
     if (conditions_.lossy) options.probe_after = 100ms;
     engine::Member::Events events{[this, &node](const cluster::View&) { on_ready(node); },
-                                  [this, &node](const base::Status& why) { timeline_.violated(name(node) + ": " + why.text()); },
+                                  [this, &node](const base::Status& why) { on_failed(node, why); },
                                   [this, &node] { keeper_.touch(node); }};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
     node.member->groups().choose_by(basis_of(i));
@@ -130,7 +147,23 @@ class Swarm {
     keeper_.touch(node);
   }
 
+  /// A newcomer may come when all others have ended.
+  void on_failed(Node& node, const base::Status& why) {
+    if (!node.is_new) return timeline_.violated(name(node) + ": " + why.text());
+    node.done = true;
+    end(node);
+  }
+
+  void restart(size_t i) {
+    Node& node = nodes_[i];
+    node.killed = node.serves_on = node.ended = node.done = false;
+    node.is_new = true;
+    node.doing = "starting again";
+    start(i);
+  }
+
   void on_ready(Node& node) {
+    if (node.is_new) return keeper_.later(node, Nanos(random_.between(0, 5'000'000)), [this, &node] { join(node); });
     if (++ready_ < nodes_.size()) return;
     inject();
     for (Node& each : nodes_) keeper_.later(each, Nanos(random_.between(0, 5'000'000)), [this, &each] { begin(each); });
@@ -156,6 +189,19 @@ class Swarm {
     keeper_.touch(node);
   }
 
+  /// A newcomer's try. The others may never grow again.
+  void join(Node& node) {
+    node.doing = "joining";
+    node.member->groups().join(until(random_.chance(0.2) ? Nanos(random_.between(0, 100'000'000)) : kPatience), kName, [this, &node](base::Result<collective::GroupRef> group) {
+      keeper_.later(node, 0s, [this, &node, group] {
+        if (group.ok()) return opened(node, group.value());
+        if (group.status().code() != MV_ETIMEOUT) expect_loss(node, group.status());
+        leave(node);
+      });
+    });
+    keeper_.touch(node);
+  }
+
   void begin_again(Node& node) {
     keeper_.later(node, Nanos(random_.between(0, 5'000'000)), [this, &node] { begin(node); });
   }
@@ -169,6 +215,10 @@ class Swarm {
         node.killed = true;
         node.group.reset();
         node.member.reset();
+        node.flush_asked = false;
+        node.armed = base::kNever;
+        if (grows_ && node.role == MV_ROLE_WORKER && index(node) != 0 && nodes_[0].member != nullptr && random_.chance(0.9))
+          timeline_.after(Nanos(random_.between(0, 100'000'000)), [this, i = index(node)] { restart(i); });
       });
     if (cuts_off_ < nodes_.size())
       timeline_.after(Nanos(random_.between(0, 200'000'000)), [this] {
@@ -216,10 +266,12 @@ class Swarm {
     node.group = group;
     node.at = 0;
     node.ranks.clear();
-    for (const base::Peer peer : group->members().peers)
-      for (const Node& each : nodes_)
-        if (each.self.peer == peer) node.ranks.push_back(index(each));
+    for (const uint32_t place : group->members().places) node.ranks.push_back(place);  // of which some may have started again
     const auto [known, fresh] = members_of_.try_emplace(group->members().id, node.ranks);
+    const collective::Members& members = group->members();
+    if (members.elder() < 0 || static_cast<size_t>(members.elder()) >= node.ranks.size()) timeline_.violated(name(node) + " has a group without an elder");
+    if (hands_over_from_ != UINT64_MAX)
+      group->hand_over_to(library_.join(members.id, static_cast<size_t>(group->setting().rank), node.ranks.size(), [this, &node] { keeper_.touch(node); }), hands_over_from_);
     if (!fresh && known->second != node.ranks) timeline_.violated(name(node) + " has a different list of members than the rest of its group");
     go(node);
   }
@@ -231,8 +283,29 @@ class Swarm {
   void step(Node& node) {
     const Script script(seed_ ^ node.group->members().id, node.ranks.size());
     const auto rank = static_cast<size_t>(node.group->setting().rank);
+    if (grows_ && node.at == std::min<size_t>(2, script.common()) && node.group->members().generation < kMostGrowths) return agree_to_grow(node);
     if (node.at >= script.common() + script.steps(rank)) return drain(node);
     reduce(node, std::make_unique<Work>(script, rank, node.at, false));
+  }
+
+  /// As api::MessageGroup::grow() does.
+  void agree_to_grow(Node& node) {
+    node.doing = "agreeing to grow";
+    const auto number = std::make_shared<int64_t>(static_cast<int64_t>(index(node)));
+    collective::Operation operation;
+    operation.kind = collective::Kind::kGrow;
+    operation.reduction = math::Reduction::kMin;
+    operation.out = {{reinterpret_cast<std::byte*>(number.get()), 1, MV_I64}};
+    const auto call = std::make_shared<Over>([this, &node, number](const base::Status& status) {
+      keeper_.later(node, 0s, [this, &node, number, status] {
+        if (!status.ok() && (status.code() != MV_EPEERLOST || node.group->counters().broken.ok())) return fail(node, status);
+        if (status.ok() && *number != static_cast<int64_t>(std::ranges::min(node.ranks))) timeline_.violated(name(node) + " has a wrong minimum");
+        go_on_with_others(node);
+      });
+    });
+    call->set_deadline(timeline_.now() + kPatience);
+    node.group->begin(operation, call);
+    keeper_.touch(node);
   }
 
   void reduce(Node& node, std::unique_ptr<Work> work) {
@@ -305,19 +378,30 @@ class Swarm {
       return begin_again(node);
     }
     expect_loss(node, why);
-    node.doing = "shrinking";
-    keeper_.later(node, Nanos(random_.between(0, 50'000'000)), [this, &node] {
-      const collective::GroupRef old = node.group;
-      node.member->groups().shrink(until(kPatience), old, [this, &node, old](base::Result<collective::GroupRef> group) {
-        keeper_.later(node, 0s, [this, &node, old, group] {
-          if (random_.chance(0.5)) node.member->groups().close(old);
-          if (group.ok()) return opened(node, group.value());
-          expect_loss(node, group.status());
-          leave(node);
-        });
+    keeper_.later(node, Nanos(random_.between(0, 50'000'000)), [this, &node] { go_on_with_others(node); });
+  }
+
+  /// Shrinks or grows the group. With `keeps_size_`, a worker waits for others in the places of the lost ones, for a while.
+  void go_on_with_others(Node& node, bool shrinks = false) {
+    const collective::GroupRef old = node.group;
+    const uint32_t generation = old->members().generation;
+    const bool grows = grows_ && !shrinks && (generation < kMostGrowths || random_.chance(0.5));
+    const bool waits = grows && keeps_size_ && generation < kMostGrowths;
+    const auto grown = [this, &node, old, waits](base::Result<collective::GroupRef> group) {
+      keeper_.later(node, 0s, [this, &node, old, waits, group] {
+        if (waits && !group.ok() && group.status().code() == MV_ETIMEOUT) return go_on_with_others(node, true);
+        if (random_.chance(0.5)) node.member->groups().close(old);
+        if (group.ok()) return opened(node, group.value());
+        expect_loss(node, group.status());
+        leave(node);
       });
-      keeper_.touch(node);
-    });
+    };
+    node.doing = grows ? "growing" : "shrinking";
+    if (grows)
+      node.member->groups().grow(until(waits ? kPatience / 4 : kPatience), old, {kName, waits ? static_cast<uint32_t>(node.ranks.size()) : 0}, grown);
+    else
+      node.member->groups().shrink(until(kPatience), old, grown);
+    keeper_.touch(node);
   }
 
   Timeline timeline_;
@@ -327,7 +411,11 @@ class Swarm {
   const Conditions conditions_;
   Network network_;
   Keeper keeper_{timeline_, network_, random_};
+  Library library_{timeline_, Random(Random::mix(seed_ + 1))};
+  uint64_t hands_over_from_ = UINT64_MAX;  ///< bytes
   size_t kills_ = 0, cuts_off_ = SIZE_MAX, gives_up_ = SIZE_MAX;
+  bool grows_ = false;      ///< workers grow their group at its second operation and after a loss; killed workers come back
+  bool keeps_size_ = false;
   bool impatient_ = false;  ///< workers may give up opening the group, and try again
   size_t ready_ = 0;
   std::map<uint64_t, std::vector<size_t>> members_of_;  ///< of groups, as their first opener named them

@@ -2,7 +2,8 @@
 // result of some number of whole rounds, each merged once from all workers that took part. That number includes the reader's own adds, and
 // never decreases. Meanwhile workers set the current updater again, and send commands; at the end one reads the updater's states and writes
 // them back. Another worker may replace a killed one and take part from then on. In some seeds the table is a small key of a store and has
-// siblings: the same values are added to all of them, in one message where possible, and one message gets all of them.
+// siblings: the same values are added to all of them, in one message where possible, and one message gets all of them. With --replicas 1, a
+// server is killed in place of a worker: no call may fail, and at the end the copies of the parts are as complete as the parts.
 
 #include <algorithm>
 #include <deque>
@@ -30,21 +31,28 @@ constexpr Nanos kEnd = 600s;
 
 class Rounds {
  public:
-  Rounds(uint64_t seed, bool verbose)
+  explicit Rounds(const SeedRun& asked) : Rounds(asked.seed, asked.verbose, asked.replicas) {}
+  Rounds(uint64_t seed, bool verbose, size_t replicas)
       : random_(Random::mix(seed)),
-        places_(static_cast<size_t>(random_.between(2, 6))),
+        replicas_(replicas),
+        places_(static_cast<size_t>(random_.between(replicas > 0 ? 3 : 2, 6))),
         nodes_(places_),
         conditions_(draw_conditions(random_)),
         network_(timeline_, random_.fork(), conditions_) {
     network_.verbose = verbose;
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = static_cast<int>(random_.between(1, 3));
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
-    while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
+    if (replicas_ > 0) nodes_.back().role = MV_ROLE_SERVER;  // to be killed
+    const size_t least = replicas_ > 0 ? 2 : 1;
+    while (count(MV_ROLE_SERVER) < least || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(places_ - (least - 1))].role = MV_ROLE_ALL;
     model_ = std::make_unique<RoundModel>(choose_spec(), seed, count(MV_ROLE_SERVER));
     if (shard::is_small_key(model_->spec())) tables_ = static_cast<size_t>(random_.between(1, 4));
     const uint64_t length = random_.below(model_->spec().elements() > 1000 ? 3 : 15) + 1;
     for (Node& node : nodes_) node.length = random_.chance(0.2) ? random_.below(length) : length;
-    if (random_.chance(0.4)) choose_victim();
+    if (replicas_ > 0)
+      kills_server_ = random_.chance(0.7);
+    else if (random_.chance(0.4))
+      choose_victim();
   }
 
   /// Runs one seed; returns what went wrong, or "".
@@ -60,6 +68,7 @@ class Rounds {
 
   std::string describe() const {
     std::string text = fmt::format("{} nodes, {} servers, {} times {}", nodes_.size(), count(MV_ROLE_SERVER), tables_, model_->spec().describe());
+    if (kills_server_) text += fmt::format(", node {}, a server, is killed", places_ - 1);
     return text + (victim_ < nodes_.size() ? fmt::format(", node {} is killed", victim_) : "");
   }
 
@@ -156,6 +165,7 @@ class Rounds {
     node.self.rank = static_cast<int64_t>(node.place);
     node.self.nodes = static_cast<uint32_t>(places_);
     node.self.role = static_cast<decltype(node.self.role)>(node.role);
+    node.self.replicas = static_cast<uint32_t>(replicas_);
     node.self.is_master = node.number == 0;
     node.self.master = "sim:0";
     node.self.address = fmt::format("sim:{}", node.number);
@@ -252,6 +262,14 @@ class Rounds {
         node.member.reset();
         if (random_.chance(0.7)) timeline_.after(Nanos(random_.between(50'000'000, 2'000'000'000)), [this] { come_back(); });
       });
+    if (kills_server_)
+      timeline_.after(Nanos(random_.between(0, 200'000'000)), [this] {
+        Node& node = nodes_[places_ - 1];
+        if (node.ended) return;
+        network_.remove(node.self.peer, false, random_.chance(0.8));
+        node.killed = node.ended = true;
+        node.member.reset();
+      });
     keeper_.disturb(nodes_);
   }
 
@@ -300,7 +318,7 @@ class Rounds {
 
   void order(Node& node) {
     ++node.open;
-    if (random_.chance(0.5)) {
+    if (replicas_ == 0 && random_.chance(0.5)) {  // commands go to processes, which have no back-up
       const int64_t head = CommandLog::head(node.number, node.commands++);
       node.member->tables().inquiries().command(head, CommandLog::body(head), std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
     } else {
@@ -312,7 +330,7 @@ class Rounds {
 
   /// Whether all others have finished, and none was killed, so that nothing changes any more.
   bool takes_states(const Node& node) const {
-    if (node.tripped || model_->spec().is_keyed() || victim_ < nodes_.size()) return false;
+    if (node.tripped || model_->spec().is_keyed() || victim_ < nodes_.size() || kills_server_) return false;
     return std::ranges::all_of(nodes_, [&](const Node& other) { return &other == &node || other.worker == SIZE_MAX || other.gone; });
   }
 
@@ -490,26 +508,33 @@ class Rounds {
 
   void check_part(const Node& node) {
     if ((node.role & MV_ROLE_SERVER) == 0) return;
-    const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
+    const cluster::View& view = node.member->cluster().view();
     for (const Node& worker : nodes_)
       if (worker.worker != SIZE_MAX && !worker.killed && node.log.executed(worker.number) != worker.commands)
         return timeline_.violated(fmt::format("{} has executed {} of {}'s {} commands", name(node),
                                               node.log.executed(worker.number), name(worker), worker.commands));
+    for (const cluster::Member* server : view.servers())
+      if (const table::Server* const tables = node.member->parts().tables_of(server->peer))
+        check_tables(name(node) + " at the end", *tables, static_cast<size_t>(view.server_id(server->peer)));
+    if (node.member->parts().tables_of(node.self.peer) == nullptr) timeline_.violated(name(node) + " has no tables");
+  }
+
+  void check_tables(const std::string& who, const table::Server& tables, size_t server) {
     for (size_t table = 0; table < tables_; ++table) {
-      const auto shard = node.member->shards().find_shard(model_->spec().name + (table > 0 ? std::to_string(table) : ""));
-      if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
+      const auto shard = tables.find_shard(model_->spec().name + (table > 0 ? std::to_string(table) : ""));
+      if (shard == nullptr) return timeline_.violated(who + " has no table");
       std::vector<int64_t> rows = model_->rows_of(server);
       std::vector<double> values(rows.size() * model_->spec().cols);
       const int64_t first = shard::first_row(model_->spec(), count(MV_ROLE_SERVER), server);
       for (int64_t& row : rows) row -= first;
       shard->read_rows(shard::kNoWorker, rows, reinterpret_cast<std::byte*>(values.data()));
-      check(name(node) + " at the end", table, server, values, 0, true, nullptr);
+      check(who, table, server, values, 0, true, nullptr);
     }
   }
 
   Timeline timeline_;
   Random random_;
-  const size_t places_;
+  const size_t replicas_, places_;
   std::deque<Node> nodes_;  ///< those of the beginning, followed by replacements of killed ones
   const Conditions conditions_;
   Network network_;
@@ -518,13 +543,13 @@ class Rounds {
   size_t tables_ = 1;
   size_t victim_ = SIZE_MAX;
   size_t ready_ = 0, creators_ = 0;
-  bool struck_ = false;
+  bool struck_ = false, kills_server_ = false;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return mv::sim::run_seeds(argc, argv, "Rounds of a merging table on virtual time, with network faults from the seed.",
-                            [](const mv::sim::SeedRun& asked) { return Rounds(asked.seed, asked.verbose).run(); },
-                            [](const mv::sim::SeedRun& of) { return Rounds(of.seed, false).describe(); });
+                            [](const mv::sim::SeedRun& asked) { return Rounds(asked).run(); },
+                            [](const mv::sim::SeedRun& of) { return Rounds(of).describe(); });
 }

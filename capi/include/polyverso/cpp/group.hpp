@@ -4,6 +4,9 @@
 
 #include <polyverso/cpp/node.hpp>
 
+#include <optional>
+#include <string>
+
 namespace polyverso {
 
 /// Workers that reduce arrays together. Every rank makes the same calls in the same order. If an exception leaves the block of the group,
@@ -50,6 +53,19 @@ class Group {
     mv_group survivors = 0;
     detail::block(call, [&](auto* options) { return mv_group_shrink(id_, options, &survivors); });
     return Group(survivors);
+  }
+
+  /// A group of the ranks that are not lost and of workers that join() by the name, of at least `ranks` ranks; none if this group goes on.
+  std::optional<Group> grow(std::uint64_t ranks = 0, const std::string& name = {}, const Call& call = {}) const {
+    mv_group grown = 0;
+    detail::block(call, [&](auto* options) { return mv_group_grow(id_, name.c_str(), ranks, options, &grown); });
+    return grown == 0 ? std::nullopt : std::optional<Group>(Group(grown));
+  }
+  /// Joins the group whose members grow() it by the name.
+  static Group join(const Node& node, const std::string& name = {}, const Call& call = {}) {
+    mv_group joined = 0;
+    detail::block(call, [&](auto* options) { return mv_group_join(node.id(), name.c_str(), options, &joined); });
+    return Group(joined);
   }
 
   /// In place: the reduction of all ranks' values, the same bits on all. An mv_reduction.

@@ -5,8 +5,8 @@
 
 namespace mv::table {
 
-/// A call on a table. The client holds it until its caller is notified; after that its chunks do, and rpc holds these
-/// until they are finished.
+/// A call on a table. The client keeps it alive until its caller is notified. After that its chunks keep it alive, and
+/// rpc keeps them until they are finished.
 struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableCall> {
   TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.servers_.clock.now()) {}
   void withdraw(mv_status code) override { client.withdraw(shared_from_this(), code); }

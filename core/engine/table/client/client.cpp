@@ -39,7 +39,8 @@ std::span<std::byte> Client::Chunk::target() const {
 
 base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
   if (over || op->request.kind != OpKind::kGet || size != wire_bytes()) return base::Sink::nowhere();
-  // One answer at a time goes straight into the caller's memory: a repeated one must not write there once this call is over.
+  // One answer at a time goes straight into the caller's memory: a repeated one must not write there after the end of
+  // this call.
   const bool as_it_is = op->request.codec == nullptr;
   if (const auto memory = target(); as_it_is && !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
   base::Pool::Block block = client_.servers_.pool.take(size);
@@ -375,7 +376,7 @@ void Client::settle(const TableCallRef& op) {
   if (!op->withdrawn.empty()) {
     const bool newest = table.index == op->index + 1 && table.round == op->round;
     if (op->withdrawn.size() < op->chunks.size() || !newest) {
-      // Other servers have applied their part, or later calls count on this one: it must go on.
+      // Other servers have applied their part, or later calls count on this one: it must continue.
       op->error = {};
       send_withdrawn_again(op);
       return leave_behind(op, MV_ETIMEOUT);
@@ -535,7 +536,7 @@ void Client::send_again(const TableCallRef& op, const std::vector<std::shared_pt
   }
 }
 
-/// Returns the caller's memory and reports that the outcome is unknown; the change itself goes on.
+/// Returns the caller's memory and reports that the outcome is unknown; the change itself continues.
 void Client::leave_behind(const TableCallRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)

@@ -20,8 +20,8 @@
 
 namespace mv::table {
 
-/// What small changes of one message have in common: each is an id for each of `rows` rows, in the server's numbering, or else
-/// nothing, and the values.
+/// The common form of the small changes in one message. A change by rows consists of the ids of `rows` rows, in the
+/// server's numbering, and their values; any other change of the values alone.
 struct SmallForm {
   size_t server = 0;
   wire::Write write = wire::Write::Add;
@@ -38,24 +38,24 @@ class Client {
   Client(const base::Clock& clock, rpc::Client& rpc, rpc::Client& processes, base::Pool& pool) : servers_(clock, rpc, processes, pool) {}
   ~Client();
 
-  /// Call it once the ranks are known. The cluster engine owns the view.
+  /// To be called once, when the ranks are known. The cluster engine owns the view.
   void start(const cluster::View& view) { servers_.start(view); }
 
   void begin(Request request);
-  /// Fire-and-forget changes of one form, in one message. Releases `reserved` at its end. The callers have counted it, not
-  /// each change, in open_changes.
+  /// Sends fire-and-forget changes of one form in one message. Releases `reserved` at the end of the message. The
+  /// callers have counted the message, not each change, in open_changes.
   void begin_small(const TableViewRef& table, const SmallForm& form, base::PayloadRef changes, uint64_t reserved);
-  /// Fire-and-forget adds of all elements of some tables that lie whole on one server, in one message. The callers have
-  /// counted each in open_changes.
+  /// Sends fire-and-forget adds of all elements of several tables, each of which is on one server completely, in one
+  /// message. The callers have counted each add in open_changes.
   struct ManyAdds {
     size_t server = 0;
     std::vector<TableViewRef> tables;
-    base::PayloadRef values;  ///< of one table after the other
+    base::PayloadRef values;  ///< of one table after another
     uint64_t reserved = 0;
   };
   void add_many(ManyAdds adds);
-  /// Payload bytes of asynchronous calls in flight. Callers on any thread add to it; a call that is over subtracts its
-  /// own.
+  /// Payload bytes of asynchronous calls in flight. Callers add to it on any thread; a call that ends subtracts its own
+  /// bytes.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   Catalogue& catalogue() { return catalogue_; }

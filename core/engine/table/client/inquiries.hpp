@@ -41,7 +41,7 @@ class Inquiries {
   /// Ask for chunk 0, 1 and so on, until one has no states; kNoMoreStates ends the transfer early.
   void states(const TableViewRef& table, size_t server, uint64_t chunk, base::Nanos deadline,
               std::function<void(base::Result<StatesChunk>)> told);
-  /// Send the states of some rows one after the other, and finally the mark.
+  /// Send the states of some rows in one call after another, and finally the mark.
   void set_states(const TableViewRef& table, size_t server, const StatesChunk& chunk, base::Nanos deadline,
                   std::function<void(base::Result<bool>)> told);
   /// Sends a command to all servers. Each server's controller executes it once; the operation ends when all have.

@@ -1,5 +1,5 @@
 #pragma once
-// A worker's changes that servers have not acknowledged, and the errors of those that no caller waits for.
+// A worker's changes that servers have not acknowledged, and the errors of changes for which no caller waits.
 
 #include <cstdint>
 #include <deque>
@@ -14,7 +14,7 @@ class OpenChanges {
  public:
   explicit OpenChanges(const TablesByName& tables) : tables_(tables) {}
 
-  /// Numbers a change that begins.
+  /// Gives a new change its number.
   uint64_t begin() {
     over_.push_back(false);
     return next_++;
@@ -25,7 +25,7 @@ class OpenChanges {
   /// reported.
   void flush(std::function<void(const base::Status&)> passed);
 
-  /// Notes the error of a change that no caller waits for.
+  /// Notes the error of a change for which no caller waits.
   void note(TableView& table, const base::Status& status);
   /// Takes the first unreported error of this table's fire-and-forget adds.
   base::Status take_untold(TableView& table);

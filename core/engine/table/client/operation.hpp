@@ -36,7 +36,7 @@ struct TableView {
   const shard::Spec& spec;
   const std::shared_ptr<const std::vector<base::Peer>> shared_servers;
   const std::vector<base::Peer>& servers;  ///< by server id
-  uint64_t queue = 0;                ///< small keys of one store keep the order of calls among all of them; 0: only this table's own
+  uint64_t queue = 0;                ///< small keys of one store share a queue, which keeps the order of their calls; 0: only this table's
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by OpenChanges::take_untold()
@@ -94,7 +94,7 @@ struct Request {
   std::vector<ManyPart> many;             ///< a get of several tables that lie whole on `server`; `table` is the first of them
   size_t server = 0;
   base::OperationRef operation;           ///< null for fire-and-forget
-  uint64_t reserved = 0;                  ///< bytes of Client::in_flight() to release when the call is over
+  uint64_t reserved = 0;                  ///< bytes of Client::in_flight() to release when the call has ended
 };
 
 }  // namespace mv::table

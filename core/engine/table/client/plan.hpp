@@ -31,13 +31,13 @@ struct ChunkRange {
 
 inline constexpr size_t kNoServer = SIZE_MAX;
 
-/// The whole table. `skip` is a server that is served otherwise. The pieces of a server are consecutive and in order. A
-/// server that owns something gets at least one, if only to count the call.
+/// Splits a call on the whole table. `skip` is a server that gets no message. The pieces of a server are consecutive
+/// and in order. A server that owns part of the table gets at least one piece, even if only to count the call.
 std::vector<ChunkRange> plan_all(const shard::Spec& spec, size_t servers, size_t skip = kNoServer);
 /// Places pieces of elements, each encoded separately, one after the other. Returns the bytes of all.
 uint64_t place_encoded(std::span<ChunkRange> pieces, const codec::Codec& codec);
-/// Some rows. Each server that owns part of the table gets at least one piece, possibly an empty one. `replaces`: all
-/// other rows become zeros, so an empty piece comes first if rows are sent as elements.
+/// Splits a call on some rows. Each server that owns part of the table gets at least one piece, possibly an empty one.
+/// `replaces`: all other rows become zeros, so an empty piece comes first if rows are sent as elements.
 std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer,
                              bool replaces = false);
 

@@ -29,7 +29,7 @@ class Round : public std::enable_shared_from_this<Round> {
   /// Sends a message that each server except `skip` acknowledges.
   void tell(const Ask& news, base::Nanos deadline = base::kNever, size_t skip = kNoServer) { send(news, deadline, skip, false); }
 
-  /// Keeps `work` until the round is over.
+  /// Keeps `work` until the round has ended.
   void keep(std::shared_ptr<base::Work> work) { work_ = std::move(work); }
   /// Asks the servers to withdraw the request; their errors name the missing workers. Ends without their answers 1 s
   /// later.

@@ -1,5 +1,5 @@
 #pragma once
-// The servers of the workers' side of tables, and the way to them.
+// The servers as the workers' side of tables sees them, and the requests to them.
 
 #include <algorithm>
 #include <functional>
@@ -27,7 +27,7 @@ struct Servers {
     view = &known;
     for (const cluster::Member* server : known.servers()) shared->push_back(server->peer);
   }
-  /// The processes that serve now. A lost one whose part nobody serves is among them, so that requests name it.
+  /// The processes that serve now. If nobody serves a part, its lost server is among them, so that errors name it.
   std::vector<base::Peer> serving() const {
     std::vector<base::Peer> found;
     for (const cluster::Member* server : view->servers()) {

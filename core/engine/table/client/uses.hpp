@@ -47,8 +47,8 @@ struct Used {
 };
 
 /// The uses of one handle, or of closed handles. count() may be called from any thread. A call on the whole table costs
-/// one addition, which gives its bytes, too. Counters for calls on rows and for codecs are allocated at the first of
-/// these: most handles are of keys, and never need them. If there is no memory, these calls are not counted.
+/// one addition, which gives its bytes, too. Counters for calls on rows and for codecs are allocated at the first such
+/// call, because most handles are of keys and never need them. If there is no memory, these calls are not counted.
 class Uses {
  public:
   Uses() = default;

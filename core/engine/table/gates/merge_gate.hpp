@@ -15,19 +15,19 @@
 
 namespace mv::table {
 
-/// Implements MXNet's dist_sync of a key: the i-th add of every worker is its part of round i. Once the parts of
-/// all workers for a round have arrived, their sum, in rank order, goes through the updater, once. A get of a worker
-/// that has made n adds is served when n rounds are merged. It therefore contains the worker's own adds and everything
-/// else of their rounds, and nothing of a round that is still open. (MXNet counts pushes of any worker: there, two
-/// pushes of one worker count as one of each of two workers.)
+/// Implements MXNet's dist_sync for one key. The i-th add of every worker is its part of round i. Once the parts of all
+/// workers for a round have arrived, their sum, in rank order, goes through the updater, once. A get of a worker that
+/// has made n adds is served when n rounds are merged. It therefore contains the complete rounds of the worker's own
+/// adds, and nothing of a round that is still open. (MXNet counts pushes of any worker: there, two pushes of one worker
+/// count as one of each of two workers.)
 ///
 /// A large add is several messages, each for one stripe of the table. A stripe is merged as soon as it has the parts of
 /// all workers. Rows form one stripe together, whichever rows they are. Only the oldest round is merged. Parts of later
 /// rounds wait, and are acknowledged only when their round is the oldest. A worker that runs ahead therefore fills its
 /// own window, not this server.
 ///
-/// The gate does not wait for a worker that has left; what the worker left behind still counts. Holds tokens, not data.
-/// Loop thread only.
+/// The gate does not wait for a worker that has left. Adds that the worker made before still count. Holds tokens, not
+/// data. Loop thread only.
 class MergeGate {
  public:
   class Owner {
@@ -47,7 +47,8 @@ class MergeGate {
   /// @param table  its name, which the owner keeps
   MergeGate(Owner& owner, std::string_view table) : owner_(owner), table_(table) {}
 
-  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All begin with round 0. Call it first.
+  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All begin with round 0. To be called
+  /// first.
   void set_workers(WorkerNames names);
 
   /// One of the `of` messages of a worker's add number `round`. Either all messages of an add are in kRows (an add by
@@ -63,10 +64,14 @@ class MergeGate {
   void begins(size_t worker, uint64_t round);
   /// The gate no longer waits for the worker.
   void finished(size_t worker) { begins(worker, UINT64_MAX); }
-  /// Fails the gets that wait for the worker, and returns their workers; later gets go on without it.
+  /// Fails the gets that wait for the worker, and returns their workers. Later gets do not wait for it.
   std::vector<base::Peer> lost(size_t worker, const base::Status& why);
   /// Whether later rounds wait for the worker: it has neither finished nor left the rounds, and is not lost.
   bool counts_on(size_t worker) const { return first_[worker] != UINT64_MAX; }
+  /// Whether the oldest round waits for more than one worker.
+  bool awaits_several() const {
+    return std::ranges::count_if(first_, [this](uint64_t first) { return first <= merged_; }) > 1;
+  }
   /// A process replaces a lost worker: it begins with the first round in which the lost one has no part.
   void joined(size_t worker);
   /// Sets the round of all workers, after a checkpoint was loaded. Fails the adds that wait here.
@@ -75,7 +80,7 @@ class MergeGate {
   /// The number of the worker's next add.
   uint64_t next_round(size_t worker) const;
 
-  /// Prefetches the gate for a use that is imminent, one cache line per level; each level needs the one before in the
+  /// Prefetches the gate for an imminent use, one cache line per level. Each level needs the previous one to be in the
   /// caches.
   void expect(int level) const {
     if (level == 0) {
@@ -96,11 +101,12 @@ class MergeGate {
   /// The gets that wait here.
   std::vector<GateWait> waits() const;
 
-  /// No part of a round has arrived that is not merged.
+  /// All parts that have arrived are merged.
   bool is_between_rounds() const { return open_ == 0; }
-  /// A part of this round, or of a later one, is here already.
+  /// A part of this round, or of a later one, has arrived.
   bool has_begun(uint64_t round) const { return round < merged_ + open_; }
-  /// Between rounds, and while no get waits: the rounds from which on the gate waits for each worker. With merged(), this is all that it knows.
+  /// For each worker, the first round in which the gate waits for it. Between rounds and while no get waits, this and
+  /// merged() are the complete state of the gate.
   const std::vector<uint64_t>& first_rounds() const { return first_; }
   void restore(uint64_t merged, std::vector<uint64_t> first_rounds) {
     merged_ = merged;

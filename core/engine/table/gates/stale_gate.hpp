@@ -34,7 +34,7 @@ class StaleGate {
   /// @param table  its name, which the owner keeps
   StaleGate(Owner& owner, std::string_view table, uint64_t staleness) : owner_(owner), table_(table), staleness_(staleness) {}
 
-  /// The least() that a get at this clock needs, here and in readers that read a shard without a request.
+  /// The least() that a get at this clock needs. It also holds for readers that read a shard without a request.
   static uint64_t needed(uint64_t staleness, uint64_t clock) { return clock > staleness ? clock - staleness : 0; }
 
   /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All are at clock 0. Call it first.
@@ -52,7 +52,7 @@ class StaleGate {
 
   /// The gate no longer waits for the worker.
   void finished(size_t worker);
-  /// Fails the gets that wait for the worker; later ones go on without it.
+  /// Fails the gets that wait for the worker. Later gets do not wait for it.
   void lost(size_t worker, const base::Status& why);
   /// A process replaces a lost worker: it starts at the clock of the slowest other worker.
   void joined(size_t worker);
@@ -67,7 +67,7 @@ class StaleGate {
     bool active = true;
     uint64_t clock = 0;
   };
-  /// While no get waits: all that the gate knows, and a gate that knows the same.
+  /// While no get waits: the complete state of the gate, and a gate with this state.
   const std::vector<Worker>& state() const { return workers_; }
   void restore(std::vector<Worker> workers) { workers_ = std::move(workers); }
   /// Whether a get at this clock would be served at once.

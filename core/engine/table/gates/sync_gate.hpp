@@ -46,8 +46,8 @@ class SyncGate {
   /// Sets the workers: worker i of the cluster is `names[i]` in messages. Call it first.
   void set_workers(std::vector<std::string> names);
 
-  /// One of the `of` chunks of an add. A withdrawn chunk comes again, perhaps after later adds. `bytes` counts against
-  /// the grants if the data is still at the sender.
+  /// One of the `of` chunks of an add. A withdrawn chunk arrives again, perhaps after later adds. `bytes` counts
+  /// against the grants if the data is still at the sender.
   void change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here);
   /// A change that is not counted: a set, an erase, another updater. True: the gate applies it after those of the
   /// worker's adds that have arrived. False: apply it now.
@@ -66,18 +66,18 @@ class SyncGate {
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
 
-  /// What the gate knows of a worker, besides its requests that wait here.
+  /// The gate's state of a worker, besides its requests that wait here.
   struct Progress {
     bool active = true;
     uint64_t got = 0;                     ///< it has received its first `got` gets
-    std::set<uint64_t> got_early;         ///< and these, although the answer to an earlier one was lost
+    std::set<uint64_t> got_early;         ///< and also these, although the answer to an earlier one was lost
     uint64_t applied = 0;                 ///< its applied adds
     std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
     Count latest;                         ///< round of its newest add, and adds including it
   };
   /// No add is half applied.
   bool is_between_adds() const;
-  /// While nothing waits here and is_between_adds(): all that the gate knows, and a gate that knows the same.
+  /// While nothing waits here and is_between_adds(): the complete state of the gate, and a gate with this state.
   std::vector<Progress> state() const;
   const base::Status& out_of_step() const { return broken_; }
   void restore(const std::vector<Progress>& workers, const base::Status& out_of_step);

@@ -22,7 +22,8 @@ class WaitingGets {
   /// In order of arrival.
   const std::vector<Get>& all() const { return gets_; }
 
-  /// Calls serve(asked) for each get that needs no more than `reached()`, in order of arrival. It may lead back here.
+  /// Calls serve(asked) for each get that needs no more than `reached()`, in order of arrival. serve() may call this
+  /// object.
   template <typename Reached, typename Serve>
   void serve(const Reached& reached, const Serve& serve) {
     for (;;) {
@@ -34,7 +35,7 @@ class WaitingGets {
       serve(asked);
     }
   }
-  /// Removes a get that is given up, and returns its need; nullopt if it was not here.
+  /// Removes a withdrawn get, and returns its need; nullopt if it was not here.
   std::optional<uint64_t> withdraw(const rpc::Asked& asked) {
     const auto found = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.asked == asked; });
     if (found == gets_.end()) return {};

@@ -32,7 +32,7 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
     throw;  // breaks the node down: the content of the table is unknown
   } catch (const std::bad_alloc&) {
     if (!table.spec.is_keyed() || roster_.has_copy()) throw;
-    // A keyed table grows with its input. The server goes on without these rows.
+    // A keyed table grows with its input. The server continues without these rows.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, roster_.index());
   }
   return {};

@@ -9,6 +9,7 @@
 #include "engine/table/server/applier.hpp"
 #include "engine/table/server/held_requests.hpp"
 #include "engine/table/server/registry.hpp"
+#include "engine/table/server/withheld_parts.hpp"
 
 namespace mv::table {
 
@@ -16,8 +17,8 @@ namespace mv::table {
 class Changes {
  public:
   Changes(rpc::Server& rpc, const RequestClock& clock, const Roster& roster, base::Pool& pool, const Registry& registry, HeldRequests& held,
-          Applier& applier)
-      : rpc_(rpc), clock_(clock), roster_(roster), pool_(pool), registry_(registry), held_(held), applier_(applier) {}
+          Applier& applier, const WithheldParts& withheld)
+      : rpc_(rpc), clock_(clock), roster_(roster), pool_(pool), registry_(registry), held_(held), applier_(applier), withheld_(withheld) {}
 
   void change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void set_updater(const rpc::Asked& asked, const wire::SetUpdater& request);
@@ -43,6 +44,7 @@ class Changes {
   const Registry& registry_;
   HeldRequests& held_;
   Applier& applier_;
+  const WithheldParts& withheld_;
 };
 
 }  // namespace mv::table

@@ -25,7 +25,7 @@ class Commands {
     int64_t head = 0;
     std::string body;
   };
-  /// Whether commands are executed: a controller takes them; one may soon be set; or there will be none.
+  /// Whether commands are executed: a controller is set, one may still be set, or there will be none.
   enum class Controller { kHere, kAwaited, kNone };
 
   Commands(const base::Clock& clock, rpc::Server& rpc) : clock_(clock), rpc_(rpc) {}

@@ -28,14 +28,14 @@ class Creations {
   void destroy(const rpc::Asked& asked, const wire::Destroy& request);
   void cancel(const rpc::Asked& asked);
 
-  /// Completes the creation of a table if nothing is missing. A worker has finished.
+  /// A worker has finished: completes the creation of a table if nothing is missing.
   void settle(uint32_t number);
-  /// Ends the creation of a table, unless it is over. A worker is lost.
+  /// A worker is lost: ends the creation of a table, unless it has ended.
   void break_off(uint32_t number, const base::Status& why);
 
   /// No worker waits for others.
   bool is_idle() const { return readying_.empty(); }
-  /// Whether a worker that is ready would wait with others, or for nobody.
+  /// Whether a worker that becomes ready now would wait together with others, or for nobody.
   bool awaits_ready(const wire::Ready& request) const;
   /// The workers that wait for others.
   void add_waits(std::vector<cluster::Wait>& waits) const;

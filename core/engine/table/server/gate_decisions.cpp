@@ -28,6 +28,7 @@ void GateDecisions::serve_get(Table& table, const rpc::Asked& asked) {
 
 void GateDecisions::merge(Table& table, std::span<const rpc::Asked> parts) {
   table.moved = clock_.now();
+  if (withheld_.notes()) withheld_.note(table.number, parts, held_);
   // The parts were acknowledged on arrival. An exception here breaks the node down, so all workers are notified.
   const base::Status status = merger_.apply(table, parts);
   if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
@@ -39,6 +40,7 @@ void GateDecisions::merge(Table& table, std::span<const rpc::Asked> parts) {
 }
 
 void GateDecisions::accept(Table& table, const rpc::Asked& asked) {
+  if (withheld_.keeps_acceptance(asked, table.number)) return;
   if (const auto lost = table.take_lost_round(asked.client))
     return rpc_.fail(asked, base::error(lost->code(), "{}; this add was accepted", lost->text()));
   rpc_.finish(asked);

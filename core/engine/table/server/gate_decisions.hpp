@@ -1,5 +1,5 @@
 #pragma once
-// Carries out what the gates of the tables decide.
+// Carries out the decisions of the tables' gates.
 
 #include <span>
 
@@ -8,14 +8,16 @@
 #include "engine/table/server/applier.hpp"
 #include "engine/table/server/held_requests.hpp"
 #include "engine/table/server/merger.hpp"
+#include "engine/table/server/withheld_parts.hpp"
 
 namespace mv::table {
 
 /// Loop thread only.
 class GateDecisions {
  public:
-  GateDecisions(rpc::Server& rpc, const RequestClock& clock, HeldRequests& held, Applier& applier, Merger& merger, Answers& answers)
-      : rpc_(rpc), clock_(clock), held_(held), applier_(applier), merger_(merger), answers_(answers) {}
+  GateDecisions(rpc::Server& rpc, const RequestClock& clock, HeldRequests& held, Applier& applier, Merger& merger, Answers& answers,
+                WithheldParts& withheld)
+      : rpc_(rpc), clock_(clock), held_(held), applier_(applier), merger_(merger), answers_(answers), withheld_(withheld) {}
 
   void apply_change(Table& table, const rpc::Asked& asked);
   void grant_change(const rpc::Asked& asked) { rpc_.grant(asked); }
@@ -32,6 +34,7 @@ class GateDecisions {
   Applier& applier_;
   Merger& merger_;
   Answers& answers_;
+  WithheldParts& withheld_;
 };
 
 }  // namespace mv::table

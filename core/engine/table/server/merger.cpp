@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "base/per_thread.hpp"
 #include "codec/values.hpp"
@@ -38,6 +39,24 @@ base::Status Merger::sum_up(const Table& table, Parts parts, uint64_t first, uin
   return {};
 }
 
+/// The sum of parts that all have these elements, in the table's dtype.
+base::Status Merger::make_sum(const Table& table, Parts parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
+  const mv_dtype dtype = table.spec.dtype;
+  const bool is_wide = tensor::storage_dtype(dtype) == dtype;
+  if (is_wide && std::ranges::none_of(parts, [](const HeldChange* part) { return part->codec != nullptr; })) {
+    std::vector<const std::byte*> from;
+    for (const HeldChange* part : parts) from.push_back(part->payload.data() + (first - part->first) * table.spec.element_bytes());
+    *sum = pool_.take(count * table.spec.element_bytes());
+    math::sum_bytes(dtype, sum->bytes.data(), from, count);
+    return {};
+  }
+  if (base::Status wrong = sum_up(table, parts, first, count, sum); !wrong.ok() || is_wide) return wrong;
+  // Halves were summed up as floats, and are rounded once.
+  const base::Pool::Block wide = std::exchange(*sum, pool_.take(count * table.spec.element_bytes()));
+  math::narrow_bytes(dtype, sum->bytes.data(), wide.bytes.data(), count);
+  return {};
+}
+
 /// Adds the sum of parts that all have these elements to the shard; without parts the sum is zero.
 base::Status Merger::add_sum(Table& table, Parts parts, shard::Range elements, shard::ChangePart piece) {
   const shard::Spec& spec = table.spec;
@@ -59,13 +78,8 @@ base::Status Merger::add_sum(Table& table, Parts parts, shard::Range elements, s
     table.shard->add_made(shard::kNoWorker, begin, count, std::ref(sum), piece);
     return {};
   }
-  base::Pool::Block sum;
-  if (base::Status wrong = sum_up(table, parts, begin, count, &sum); !wrong.ok()) return wrong;
-  base::Pool::Block added = sum;
-  if (storage != spec.dtype) {  // halves were summed up as floats, and are rounded once
-    added = pool_.take(count * spec.element_bytes());
-    math::narrow_bytes(spec.dtype, added.bytes.data(), sum.bytes.data(), count);
-  }
+  base::Pool::Block added;
+  if (base::Status wrong = make_sum(table, parts, begin, count, &added); !wrong.ok()) return wrong;
   table.shard->change(wire::Write::Add, shard::kNoWorker, begin, count, added.bytes.data(), piece);
   return {};
 }
@@ -96,6 +110,25 @@ base::Status Merger::apply_elements(Table& table, Parts parts) {
   return {};
 }
 
+/// Whether the sum of these parts can replace them: they are the same elements of one stripe, not encoded.
+bool Merger::has_same_elements(const Table& table, Parts parts) const {
+  const HeldChange& first = *parts.front();
+  return first.rows == 0 && first.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec) &&
+         std::ranges::all_of(parts, [&](const HeldChange* part) {
+           return part->codec == nullptr && part->rows == 0 && part->first == first.first && part->count == first.count;
+         });
+}
+
+/// Applies the sum of parts in their place.
+base::Status Merger::apply_sum(Table& table, const HeldChange& part, std::span<const std::byte> sum) {
+  if (sum.size() != part.count * table.spec.element_bytes())
+    return base::error(MV_EPROTOCOL, "table \"{}\": the sum of a round has {} bytes in place of {}", table.spec.name, sum.size(),
+                       part.count * table.spec.element_bytes());
+  table.shard->change(wire::Write::Add, shard::kNoWorker, part.first, part.count, sum.data(), part.piece);
+  withheld_.sum_taken();
+  return {};
+}
+
 base::Status Merger::apply(Table& table, std::span<const rpc::Asked> parts) {
   struct Room : std::vector<const HeldChange*> {};
   auto& some = base::per_thread<Room>();
@@ -105,6 +138,15 @@ base::Status Merger::apply(Table& table, std::span<const rpc::Asked> parts) {
   if (some.empty()) {  // rows of other servers only: this still counts as a round
     table.shard->change_rows(wire::Write::Add, shard::kNoWorker, {}, nullptr);
     return {};
+  }
+  if (const auto sum = withheld_.expected_sum()) return apply_sum(table, *some.front(), *sum);
+  if (std::ranges::any_of(some, [&](const HeldChange* part) { return part->payload.size() != table.bytes_of(*part); }))
+    return base::error(MV_EPROTOCOL, "table \"{}\": a part of a round came without its values", table.spec.name);
+  if (withheld_.notes() && some.size() > 1 && has_same_elements(table, some)) {
+    base::Pool::Block sum;
+    if (base::Status wrong = make_sum(table, some, some.front()->first, some.front()->count, &sum); !wrong.ok()) return wrong;
+    withheld_.summed_up(sum);
+    return apply_sum(table, *some.front(), sum.bytes);
   }
   const shard::Spec& spec = table.spec;
   const bool is_long_row = some.front()->rows == 0 && spec.row_bytes() > shard::stripe_bytes(spec);

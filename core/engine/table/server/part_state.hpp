@@ -1,5 +1,6 @@
 #pragma once
-// All that a server knows of its part besides values, for a copy of the part in another process (engine/replica/).
+// The complete state of a server's part besides the values, for a copy of the part in another process
+// (engine/replica/).
 
 #include <vector>
 
@@ -12,20 +13,21 @@
 
 namespace mv::table {
 
-/// A part can be copied at a moment when nothing waits in it: then what remains are counts. Such moments come by themselves, between the
-/// rounds of the workers; with workers that are always rounds apart, they don't. Then requests that would begin something new are left at
-/// their clients for a moment: see may_start(). Loop thread only.
+/// A part can be copied when nothing waits in it: its state then consists of counts. Usually such moments occur between
+/// the rounds of the workers. They do not occur if workers are always rounds apart. Requests that would begin something
+/// new are then left at their clients for a moment: see may_start(). Loop thread only.
 class PartState {
  public:
   PartState(const Roster& roster, Registry& registry, const HeldRequests& held, const Creations& creations, const Answers& answers,
             const StateTransfers& transfers, Losses& losses)
       : roster_(roster), registry_(registry), held_(held), creations_(creations), answers_(answers), transfers_(transfers), losses_(losses) {}
 
-  /// Nothing waits: write() has everything.
+  /// Nothing waits, so write() writes the complete state.
   bool is_idle() const;
-  /// Whether the request completes something that waits here, or is done at once.
+  /// Whether the request completes something that waits here, or ends at once.
   bool may_start(const rpc::Asked& asked, const wire::Message& request) const;
-  /// The name of a table that can't be copied, since its workers' backups (DC-ASGD) are in no snapshot; "" if there is none.
+  /// The name of a table that can't be copied, because snapshots do not contain its workers' backups (DC-ASGD); "" if
+  /// there is none.
   std::string why_not() const;
 
   /// The parts of the state besides tables; the caller adds the members and the streams.
@@ -33,7 +35,7 @@ class PartState {
   flatbuffers::Offset<wire::PartTable> write_table(flatbuffers::FlatBufferBuilder& fbb, uint32_t number) const {
     return registry_.at(number)->write(fbb);
   }
-  /// Puts the state into a new server, whose start() was called. MV_EPROTOCOL; MV_ENOMEM
+  /// Reads the state into a new server, whose start() was called. MV_EPROTOCOL; MV_ENOMEM
   base::Status restore(const wire::PartState& state);
 
  private:

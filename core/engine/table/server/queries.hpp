@@ -1,5 +1,5 @@
 #pragma once
-// Answers questions about whole tables: which there are, what they hold, which rows are stored.
+// Answers questions about whole tables: their names, their usage, and which rows are stored.
 
 #include "base/pool.hpp"
 #include "engine/rpc/server.hpp"

@@ -42,7 +42,7 @@ class Registry {
   uint32_t add(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard = nullptr);
   /// Adds a table of another server's part under its number, as a copy. MV_EPROTOCOL if the number or the name is taken.
   base::Result<Table*> add_copy(uint32_t number, shard::SpecRef spec);
-  /// The numbers up to this one are given, perhaps to tables that are gone.
+  /// The numbers up to this one are used, perhaps by tables that are gone.
   void give_numbers(uint32_t numbers) { tables_.resize(std::max<size_t>(tables_.size(), numbers)); }
   /// Removes the table and frees its name.
   void remove(uint32_t number);

@@ -16,14 +16,14 @@ namespace mv::table {
 template <typename Value>
 class Requests {
  public:
-  /// Parts 1 .. `parts` of this request may come. Makes room for all at once: otherwise each part would cost an
-  /// allocation and a look-up of its own, in scattered memory.
+  /// Parts 1 .. `parts` of this request may arrive. Makes room for all of them at once. Otherwise each part would cost
+  /// an allocation and a look-up in scattered memory.
   void expect_parts(const rpc::Asked& whole, size_t parts) {
     Split& split = split_[whole];
     split.values.resize(parts);
     split.come = true;
   }
-  /// No more parts will come.
+  /// No more parts will arrive.
   void parts_came(const rpc::Asked& whole) {
     const auto found = split_.find(whole);
     if (found == split_.end()) return;

@@ -14,8 +14,8 @@ namespace mv::table {
 /// Workers have ids from 0. A process that replaces a lost worker takes its id. Loop thread only.
 class Roster {
  public:
-  /// Call it once, before any request. The view must outlive this object.
-  /// @param has_copy  another process goes through the same requests, and must come to the same results
+  /// To be called once, before any request. The view must outlive this object.
+  /// @param has_copy  another process executes the same requests, and must get the same results
   void start(const cluster::View& view, base::Peer self, bool has_copy = false);
   bool has_started() const { return view_ != nullptr; }
   const cluster::View& view() const { return *view_; }
@@ -33,7 +33,7 @@ class Roster {
   /// The workers that have neither finished nor are lost.
   const std::set<base::Peer>& active() const { return active_; }
   bool is_active(base::Peer peer) const { return active_.contains(peer); }
-  /// The worker has finished or is lost. False if this is known.
+  /// The worker has finished or is lost. False if this was known before.
   bool ended(base::Peer worker) { return active_.erase(worker) > 0; }
   /// The process replaces the lost worker with this id.
   void replaced(size_t id, base::Peer by);
@@ -43,8 +43,8 @@ class Roster {
   /// The number of servers, and the index of this one.
   uint64_t servers() const { return servers_; }
   uint64_t index() const { return index_; }
-  /// Whether a lack of memory, from which this server could go on, would make its tables differ from their copy. It is fatal then: the copy,
-  /// or this server without the copy, goes on.
+  /// Whether this server's tables would differ from their copy if the server ran out of memory and continued. Running
+  /// out of memory is fatal then: the copy continues, or this server without its copy.
   bool has_copy() const { return has_copy_; }
   void set_has_copy(bool on) { has_copy_ = on; }
 

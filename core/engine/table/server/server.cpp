@@ -9,11 +9,11 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
       clock_(clock),
       held_(clock_),
       applier_(roster_, pool),
-      merger_(roster_, pool, held_, applier_),
+      merger_(roster_, pool, held_, applier_, withheld_),
       answers_(rpc, roster_, pool),
-      decisions_(rpc, clock_, held_, applier_, merger_, answers_),
+      decisions_(rpc, clock_, held_, applier_, merger_, answers_, withheld_),
       registry_(rpc, roster_, decisions_, shares_memory),
-      changes_(rpc, clock_, roster_, pool, registry_, held_, applier_),
+      changes_(rpc, clock_, roster_, pool, registry_, held_, applier_, withheld_),
       losses_(registry_),
       gets_(rpc, roster_, registry_, held_, losses_, answers_),
       many_requests_(rpc, clock_, roster_, registry_, held_, losses_, changes_, answers_),
@@ -85,6 +85,32 @@ bool Server::only_reads(const wire::Message& request) const {
   const auto* many = request.body_as_GetMany();
   if (many == nullptr) return false;
   return many->tables() == nullptr || std::ranges::all_of(*many->tables(), [&](uint32_t number) { return only_reads(number, many->gated()); });
+}
+
+bool Server::only_waits(uint32_t number) const {
+  const Table* const table = registry_.at(number);
+  return table != nullptr && table->shard != nullptr && table->consistency == shard::Consistency::kMerge && !table->has_lost_rounds() &&
+         !table->shard->keeps_backups() && table->spec.capacity == 0;
+}
+
+bool Server::only_waits(base::Peer worker, const wire::Message& request) const {
+  if (losses_.untold().contains(worker)) return false;
+  if (const auto* get = request.body_as_Get()) return only_waits(get->table());
+  const auto* many = request.body_as_GetMany();
+  return many != nullptr && many->tables() != nullptr && std::ranges::all_of(*many->tables(), [&](uint32_t number) { return only_waits(number); });
+}
+
+bool Server::may_withhold(const rpc::Asked& asked, const wire::Message& request) const {
+  const auto* change = request.body_as_Change();
+  const Table* const table = change != nullptr ? registry_.at(change->table()) : nullptr;
+  return table != nullptr && table->shard != nullptr && table->broken.ok() && table->gathers(*change) && table->has_rounds_of_several() &&
+         !table->has_lost_rounds() && roster_.worker_id(asked.client) >= 0;
+}
+
+void Server::release(const rpc::Asked& asked) {
+  const auto accepted_by = withheld_.release(asked);
+  Table* const table = accepted_by ? registry_.at(*accepted_by) : nullptr;
+  if (table != nullptr) decisions_.accept(*table, asked);
 }
 
 void Server::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

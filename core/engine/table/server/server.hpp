@@ -26,11 +26,12 @@
 #include "engine/table/server/roster.hpp"
 #include "engine/table/server/state_transfers.hpp"
 #include "engine/table/server/table_status.hpp"
+#include "engine/table/server/withheld_parts.hpp"
 
 namespace mv::table {
 
-/// Wires the parts of a server together: passes them table requests (Create … Got), which they answer through rpc, and
-/// the ends of workers. Loop thread only; callers' threads may also use the shards themselves (Shard is thread-safe).
+/// Connects the parts of a server. Passes them table requests (Create … Got), which they answer through rpc, and the
+/// ends of workers. Loop thread only; callers' threads may also use the shards themselves (Shard is thread-safe).
 class Server {
  public:
   Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, bool shares_memory);
@@ -59,9 +60,20 @@ class Server {
   GateLog& gate_log() { return held_.log(); }
   const GateLog& gate_log() const { return held_.log(); }
 
-  /// Whether the request is a get that leaves everything here as it was. Others count for a gate, wait at it, tell their worker of a loss,
-  /// leave a backup of the values that it got (DC-ASGD), or change which row is the least recently used one.
+  /// Whether the request is a get that changes nothing here. Other gets count for a gate, wait at it, report a loss to
+  /// their worker, keep a backup of the values that it got (DC-ASGD), or change which row is the least recently used
+  /// one.
   bool only_reads(const wire::Message& request) const;
+  /// Whether the request is a get that waits for its rounds of merging tables, and has no other effect unless a worker
+  /// is lost meanwhile.
+  bool only_waits(base::Peer worker, const wire::Message& request) const;
+  /// For a server with a copy (see WithheldParts): whether the request may be withheld from the copy, and where it
+  /// waits then.
+  bool may_withhold(const rpc::Asked& asked, const wire::Message& request) const;
+  WithheldParts& withheld() { return withheld_; }
+  const HeldChange* waiting_change(const rpc::Asked& asked) const { return held_.changes().find(asked); }
+  /// The copy has received the part.
+  void release(const rpc::Asked& asked);
   /// The numbers of tables given so far: 0 .. numbers() - 1.
   uint32_t numbers() const { return registry_.size(); }
   bool has(uint32_t number) const { return registry_.at(number) != nullptr; }
@@ -73,7 +85,7 @@ class Server {
   /// For a copy of the part.
   PartState& part_state() { return part_state_; }
   const PartState& part_state() const { return part_state_; }
-  /// Other processes that have mapped the tables must ask from now on.
+  /// Other processes that have mapped the tables must send requests from now on.
   void close_to_readers() const { registry_.for_each([](const Table& table) { if (table.shard != nullptr) table.shard->close_to_readers(); }); }
   CheckpointTables& checkpoint_tables() { return checkpoint_tables_; }
   const CheckpointTables& checkpoint_tables() const { return checkpoint_tables_; }
@@ -81,11 +93,13 @@ class Server {
  private:
   void cancel_held(const rpc::Asked& asked);
   bool only_reads(uint32_t number, bool gated) const;
+  bool only_waits(uint32_t number) const;
 
   rpc::Server& rpc_;
   RequestClock clock_;
   Roster roster_;
   HeldRequests held_;
+  WithheldParts withheld_;
   Applier applier_;
   Merger merger_;
   Answers answers_;

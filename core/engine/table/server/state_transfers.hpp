@@ -34,7 +34,7 @@ class StateTransfers {
     uint64_t first = 0, count = 0;
     std::vector<std::vector<std::byte>> states;
   };
-  /// False once the transfer is over.
+  /// False once the transfer has ended.
   bool answer(const rpc::Asked& asked, Table& table, Reading& reading);
 
   rpc::Server& rpc_;

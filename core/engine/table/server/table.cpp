@@ -59,6 +59,11 @@ uint64_t Table::bytes_of(const HeldChange& change) const {
   return change.rows * (sizeof(int64_t) + (change.write == wire::Write::Erase ? 0 : spec.row_bytes()));
 }
 
+bool Table::gathers(const wire::Change& change) const {
+  return consistency == shard::Consistency::kMerge && change.write() == wire::Write::Add && change.codec() == nullptr && change.offered() == 0 &&
+         change.times() == 1 && change.rows() == 0 && change.count() > 0 && !spec.is_keyed() && spec.row_bytes() <= shard::stripe_bytes(spec);
+}
+
 // ---- the gate
 
 void Table::set_workers(const WorkerNames& names) {

@@ -27,7 +27,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
  public:
   Table(GateDecisions& decisions, uint32_t number, shard::SpecRef described, shard::Consistency consistency);
 
-  /// How far its creation is. The lists are short: most clusters are small, and tables many.
+  /// The progress of its creation. The lists are short, because most clusters are small and have many tables.
   struct Creating {
     std::vector<base::Peer> creators;
     std::vector<base::Peer> told;   ///< the workers that know of its failure
@@ -83,6 +83,10 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
     if (consistency == shard::Consistency::kMerge) return merge_gate_.get(asked, clock);
     sync_->get(worker, asked, count);
   }
+  /// Whether this change is a part of a round whose parts their sum can replace: elements of one stripe, not encoded.
+  bool gathers(const wire::Change& change) const;
+  /// Whether a round has parts of more than one worker.
+  bool has_rounds_of_several() const { return consistency == shard::Consistency::kMerge && merge_gate_.awaits_several(); }
   /// The worker has received its get number `round`.
   void got(int64_t worker, uint64_t round) {
     if (consistency == shard::Consistency::kSync && worker >= 0) sync_->got(static_cast<size_t>(worker), round);
@@ -103,17 +107,18 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   /// Shows the clock to readers that read the shard without a request.
   void publish_clock();
 
-  /// Nothing of this table waits for anything, so write_table() has all of it.
+  /// Nothing waits in this table, so write_table() writes its complete state.
   bool is_idle() const;
-  /// While the server wants to be idle: whether a request completes what has begun, or is done at once. Others wait at the client.
+  /// While the server tries to become idle: whether a request completes something that has begun, or ends at once.
+  /// Other requests wait at their clients.
   bool completes_add(size_t worker, uint64_t index) const;
   bool completes_get(const wire::Get& get) const;
   bool completes_get(uint64_t clock) const;
-  /// The table without its values, for a copy; and puts that into a new table.
+  /// Writes the state of the table without its values, for a copy, and reads it into a new table.
   flatbuffers::Offset<wire::PartTable> write(flatbuffers::FlatBufferBuilder& fbb) const;
   base::Status restore(const wire::PartTable& state);
 
-  /// The worker's acknowledged add could not be merged: `why` is for its next get or add.
+  /// The worker's acknowledged add could not be merged. Its next get or add fails with `why`.
   void lose_round(base::Peer worker, base::Status why) { lost_rounds_.insert_or_assign(worker, std::move(why)); }
   bool has_lost_rounds() const { return !lost_rounds_.empty(); }
   std::optional<base::Status> take_lost_round(base::Peer worker) {
@@ -122,7 +127,8 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
     return lost ? std::optional(lost.mapped()) : std::nullopt;
   }
 
-  // Prefetch what a request for many tables uses of this one: call them in this order, with time in between.
+  // Prefetch the parts of this table that a request for many tables uses. To be called in this order, with time in
+  // between.
 
   void expect_itself() const { fetch(this, hot_bytes()); }
   void expect_parts() const {
@@ -161,7 +167,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
     for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
   }
   bool has_clocks() const { return consistency != shard::Consistency::kMerge; }
-  /// The size of the fields that requests for many tables use: they lie together, at the beginning.
+  /// The size of the fields that requests for many tables use. They lie together at the beginning.
   size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }
 
   GateDecisions& decisions_;

@@ -316,6 +316,7 @@ mv_status describe(mv_fabric fabric, mv_fabric_about* about) {
   for (const char* verbs : {"rc_", "dc_", "ud_"})
     if (fabric->networks.find(verbs) != std::string::npos) about->has_rdma = 1;
   about->most_header = fabric->most_header;
+  about->rank = about->size = about->machines = 0;
   return MV_OK;
 }
 
@@ -430,8 +431,8 @@ void memory_free(mv_fabric fabric, mv_fabric_memory handle) {
   delete handle;
 }
 
-constexpr mv_fabric_plugin kPlugin = {MV_FABRIC_INTERFACE, sizeof(mv_fabric_plugin), "ucx", error, open, close, describe, address, descriptor,
-                                      arm, progress, connect, disconnect, send, receive, release, memory_make, memory_free};
+constexpr mv_fabric_plugin kPlugin = {MV_FABRIC_INTERFACE, sizeof(mv_fabric_plugin), "ucx", error, open, close, describe, address, nullptr, descriptor,
+                                      arm, progress, connect, disconnect, send, receive, release, memory_make, memory_free, nullptr, nullptr, nullptr};
 
 }  // namespace
 

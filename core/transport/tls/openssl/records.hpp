@@ -39,8 +39,8 @@ class Records {
   /// Writes a record of `content`, at most kMostContent, to `record`, which has room for kOverhead more.
   bool seal(Content type, std::span<const std::byte> content, std::byte* record);
   /// Decrypts `record`, head included, whose size is right. The content goes to `to` if that has room for as many bytes
-  /// as the record may contain, and otherwise takes the place of the record's own bytes. nullopt if any bit is wrong; then what was written is
-  /// to be ignored.
+  /// as the record may contain; otherwise it replaces the record's own bytes. nullopt if any bit is wrong; then ignore
+  /// the written bytes.
   struct Opened {
     Content type;
     std::span<std::byte> content;

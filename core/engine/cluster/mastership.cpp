@@ -1,0 +1,358 @@
+// With replicas: the master writes each view to the keeper before anyone acts on it, and another server takes the place of a lost master.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/log.hpp"
+#include "engine/cluster/cluster.hpp"
+#include "engine/cluster/succession.hpp"
+
+namespace mv::cluster {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kElectAgain = 50ms;
+/// Between the attempts of two servers that could take the place of the master.
+constexpr base::Nanos kStagger = 150ms;
+/// Beyond two time-outs of the heartbeat: all that can take the master's place have noticed its loss by then, and have tried.
+constexpr base::Nanos kPatience = 2s;
+}  // namespace
+
+// ---- the keeper
+
+/// The cluster is complete, or this process has joined it: views are decided from now on.
+void Cluster::begin_keeping() {
+  if (self_.replicas == 0) return;
+  decided_ = view_;
+  if (keeper_ != nullptr) return;
+  QuorumKeeper::Events events;
+  events.send = [this](base::Peer to, const QuorumKeeper::Vote& vote) { send_vote(to, vote); };
+  events.hears_master = [this] { return is_master() || contacts_.is_connected(master_); };
+  events.decided = [this](const View& view) { take_decided(view); };
+  quorum_ = std::make_unique<QuorumKeeper>(clock_, self_.peer, self_.heartbeat_timeout, std::move(events));
+  quorum_->learn(view_);
+  keeper_ = quorum_.get();
+  revision_ = view_.epoch;
+  if (is_master()) warn_of_few_voters();
+}
+
+void Cluster::warn_of_few_voters() const {
+  const auto voters = std::ranges::count_if(view_.members, [](const Member& member) { return member.votes; });
+  if (voters < 3)
+    base::log_warn("only {} processes decide about the members: if {} is lost, nobody can take its place. With three servers, or two and a process that is only "
+                   "a worker, its loss is survived", voters, view_.name(master_));
+}
+
+void Cluster::send_vote(base::Peer to, const QuorumKeeper::Vote& vote) {
+  auto& fbb = builder_.fbb();
+  const auto view = vote.view ? write_view(fbb, *vote.view) : flatbuffers::Offset<wire::View>();
+  const auto base = vote.base ? write_view(fbb, *vote.base) : flatbuffers::Offset<wire::View>();
+  link_.send(to, builder_.finish(wire::Body::Vote, wire::CreateVote(fbb, vote.word, vote.epoch, vote.ballot, vote.accepted, view, base)));
+}
+
+void Cluster::on_vote(base::Peer from, const wire::Vote& vote) {
+  if (quorum_ == nullptr) return;
+  QuorumKeeper::Vote read{vote.word(), vote.epoch(), vote.ballot(), vote.accepted(), std::nullopt, std::nullopt};
+  if (vote.view() != nullptr) read.view = read_view(*vote.view());
+  if (vote.base() != nullptr) read.base = read_view(*vote.base());
+  quorum_->on_vote(from, read);
+}
+
+// ---- the master
+
+/// Lets `change` decide upon the next view, and calls `done` when that view holds, with it, before this node acts on it; or with an error.
+void Cluster::decide(Change change, Decided done) {
+  decisions_.push_back({std::move(change), std::move(done)});
+  barrier_.hold(true);
+  if (undecided_since_ == base::kNever) undecided_since_ = clock_.now();
+  write_next();
+}
+
+/// A worker has finished.
+void Cluster::decide_end(base::Peer worker) {
+  decide([worker](View& next) {
+    Member* const left = next.find(worker);
+    if (left == nullptr || left->state != State::kHere) return base::Status(MV_ESTATE, "");
+    left->state = State::kFinished;
+    return base::Status();
+  });
+}
+
+void Cluster::write_next() {
+  if (is_writing_ || is_taking_ || decisions_.empty() || !is_master() || !cut_off_.ok()) return;
+  View next = decided_;
+  size_t writing = 0;
+  for (size_t i = 0; i < decisions_.size(); ++i) {
+    const base::Status refused = decisions_[i].change(next);
+    decisions_[i].refused = refused;
+    ++writing;
+  }
+  const bool changes = std::ranges::any_of(decisions_, [](const Decision& decision) { return decision.refused.ok(); });
+  if (!changes) {
+    end_decisions(writing, decided_);
+    return barrier_.hold(!decisions_.empty());
+  }
+  ++next.epoch;
+  name_voters(next);
+  is_writing_ = true;
+  keeper_->write(revision_, to_bytes(next), [this, next, writing](const base::Result<uint64_t>& written) {
+    is_writing_ = false;
+    if (!written.ok()) {  // another process has written, or nobody knows whether this one has
+      read_at_ = clock_.now() + kElectAgain;
+      return;
+    }
+    revision_ = written.value();
+    hold(next, writing);
+  });
+}
+
+void Cluster::end_decisions(size_t count, const View& view) {
+  for (size_t i = 0; i < count && !decisions_.empty(); ++i) {
+    Decision over = std::move(decisions_.front());
+    decisions_.pop_front();
+    if (over.done) over.done(over.refused, view);
+  }
+  undecided_since_ = decisions_.empty() ? base::kNever : clock_.now();
+}
+
+/// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
+void Cluster::hold(const View& next, size_t count) {
+  if (quorum_ != nullptr) quorum_->learn(next);
+  for (const Member& member : view_.members)
+    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) send_this_view(member.peer, next);
+  end_decisions(count, next);
+  is_taking_ = true;
+  take_view(next);
+  is_taking_ = false;
+  barrier_.hold(!decisions_.empty());
+  if (!early_.empty()) settle_at_ = clock_.now();
+  write_next();
+}
+
+void Cluster::read_keeper() {
+  read_at_ = base::kNever;
+  if (is_writing_ || !cut_off_.ok()) return;
+  is_writing_ = true;
+  keeper_->read([this](const base::Result<Keeper::Content>& content) {
+    is_writing_ = false;
+    if (!cut_off_.ok()) return;
+    if (!content.ok()) {
+      read_at_ = clock_.now() + kElectAgain;
+      return;
+    }
+    const auto view = from_bytes(content.value().view);
+    if (!view.ok()) return cut_off(base::error(MV_EPROTOCOL, "the keeper of the list of members has an invalid one: {}", view.status().text()));
+    if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
+      return cut_off(base::error(MV_EPEERLOST, "this process is no member any more: the others have given it up, or another cluster of this name has begun"));
+    revision_ = content.value().revision;
+    if (view.value().epoch > decided_.epoch) take_decided(view.value());
+    if (is_master()) return write_next();
+    if (awaits_master()) stand_for_master();
+  });
+}
+
+// ---- members
+
+/// A view is decided that this node has not written, as far as it knows.
+void Cluster::take_decided(const View& view) {
+  if (view.epoch <= decided_.epoch) return;
+  if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
+  if (quorum_ != nullptr) quorum_->learn(view);
+  take_view(view);
+}
+
+void Cluster::change_master(const View& newer) {
+  const base::Peer former = std::exchange(master_, newer.master);
+  view_.master = decided_.master = master_;
+  const bool mine = is_master();
+  awaited_until_ = elect_at_ = read_at_ = base::kNever;
+  const Member* const was = view_.find(former);
+  base::log_warn("{} is the master now{}", mine ? "this process" : view_.name(master_), was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
+  if (mine) {
+    master_since_ = newer.epoch;
+    std::vector<base::Peer> workers;
+    for (const Member* worker : newer.workers())
+      if (worker->state == State::kHere) workers.push_back(worker->peer);
+    return barrier_.take_over(workers);
+  }
+  settle_at_ = clock_.now();  // processes that want to join are sent there
+  barrier_.close(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)));
+  for (Decision& decision : std::exchange(decisions_, {}))
+    if (decision.done) decision.done(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)), decided_);
+  undecided_since_ = base::kNever;
+}
+
+/// The new master is known, and the view is applied: repeats there what the former one has not answered.
+void Cluster::follow_master() {
+  if (is_master()) {
+    barrier_.follow(self_.peer, passed_, told_);
+    for (Member& known : view_.members) {  // what has happened since this node asked to be the master
+      const Member* const member = decided_.find(known.peer);
+      if (member == nullptr || member->state != State::kHere) continue;
+      if (known.state == State::kFinished) decide_end(known.peer);
+      if (known.state == State::kLost) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
+    }
+  } else {
+    send_ping(master_);
+  }
+  for (const auto& visit : std::exchange(visits_, {})) enter_barrier(visit);
+  owner_.on_new_master();
+  if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
+}
+
+bool Cluster::can_replace_master() const {
+  std::set<base::Peer> voters;
+  for (const Member& member : decided_.members) {
+    const Member* const here = view_.find(member.peer);
+    if (member.votes && here != nullptr && here->state != State::kLost && !(member.peer == master_ && !is_master())) voters.insert(member.peer);
+  }
+  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, voters);
+}
+
+/// The master is lost, as far as this node knows. A server that can take its place tries to.
+void Cluster::await_master(const base::Status& why) {
+  if (!is_kept() || is_master() || !cut_off_.ok() || phase_ != Phase::kReady || view_.workers_gone()) return;
+  master_lost_ = why;
+  if (awaited_until_ == base::kNever) awaited_until_ = base::after(clock_.now(), 2 * self_.heartbeat_timeout + kPatience);
+  // Of two voters, the other one can do nothing; else a newer view may be on its way, which has other voters.
+  const auto voters = std::ranges::count_if(decided_.members, [](const Member& member) { return member.votes; });
+  if (!can_replace_master()) awaited_until_ = std::min(awaited_until_, voters > 2 ? base::after(clock_.now(), self_.heartbeat_timeout) : clock_.now());
+  const Member* const self = view_.find(self_.peer);
+  if (!self->is_server() || elect_at_ != base::kNever) return;
+  const auto ahead = std::ranges::count_if(view_.members, [&](const Member& member) {
+    return member.is_server() && member.rank < self->rank && member.peer != master_ && member.state != State::kLost;
+  });
+  elect_at_ = clock_.now() + ahead * kStagger;
+}
+
+/// The newest view names the lost master still: this server writes one in which it is the master itself.
+void Cluster::stand_for_master() {
+  View next = decided_;
+  next.master = self_.peer;
+  for (const Member& known : view_.members) {
+    Member* const member = next.find(known.peer);
+    if (member == nullptr) continue;
+    if (known.state == State::kFinished && member->state == State::kHere) member->state = State::kFinished;
+    const bool is_lost = known.peer == master_ || (known.state == State::kLost && member->state != State::kLost);
+    if (is_lost) (void)lose(next, known.peer, self_.replicas, known.peer == master_ ? master_lost_.text() : known.why);
+  }
+  ++next.epoch;
+  name_voters(next);
+  is_writing_ = true;
+  keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
+    is_writing_ = false;
+    if (!written.ok()) {
+      read_at_ = clock_.now() + kElectAgain;
+      return;
+    }
+    revision_ = written.value();
+    hold(next, 0);
+  });
+}
+
+/// This node can take no part any more: it was declared lost, or nobody can decide about the members.
+void Cluster::cut_off(const base::Status& why) {
+  if (!cut_off_.ok() || !is_kept()) return;
+  cut_off_ = why;
+  is_deposed_ |= is_master();
+  awaited_until_ = elect_at_ = read_at_ = base::kNever;
+  base::log_error("{}", why.text());
+  barrier_.close(why);
+  for (Decision& decision : std::exchange(decisions_, {}))
+    if (decision.done) decision.done(why, decided_);
+  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
+  std::vector<base::Peer> others;  // they must not wait for this one
+  for (const auto& [peer, contact] : contacts_)
+    if (is_deposed_ && contact.connected && is_member(peer)) others.push_back(peer);
+  for (const base::Peer peer : others) {
+    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), why.text().c_str())));
+    link_.close(peer);
+    on_lost(peer, why);
+  }
+  owner_.on_cut_off(why);
+  owner_.on_news();
+}
+
+// ---- time
+
+base::Nanos Cluster::keeping_deadline() const {
+  if (!is_kept() || !cut_off_.ok()) return base::kNever;
+  base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
+  if (is_master() && undecided_since_ != base::kNever) next = std::min(next, patience_until());
+  return next;
+}
+
+base::Nanos Cluster::patience_until() const { return base::after(undecided_since_, 2 * self_.heartbeat_timeout + kPatience); }
+
+void Cluster::tick_keeping(base::Nanos now) {
+  if (!is_kept() || !cut_off_.ok()) return;
+  if (quorum_ != nullptr) quorum_->tick();
+  if (now >= elect_at_) {
+    elect_at_ = base::kNever;
+    read_at_ = now;
+  }
+  if (now >= read_at_) read_keeper();
+  if (now >= awaited_until_)
+    cut_off(base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
+                        std::chrono::duration<double>(2 * self_.heartbeat_timeout + kPatience).count()));
+  if (is_master() && undecided_since_ != base::kNever && now >= patience_until() && cut_off_.ok())
+    cut_off(base::error(MV_EPEERLOST, "this process, the master, is cut off from most of the processes that decide about the members"));
+}
+
+// ---- barriers
+
+/// A barrier that this worker has called. It outlives its call, so that none that was released is missed: a new master has to know.
+class Cluster::Visit final : public rpc::Pending, public std::enable_shared_from_this<Visit> {
+ public:
+  Visit(Cluster& cluster, rpc::PendingRef inner) : inner(std::move(inner)), cluster_(cluster) {}
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
+    cluster_.visited(shared_from_this(), status, answer);
+  }
+  rpc::PendingRef inner;  ///< null: the call has ended
+  bool is_withdrawn = false;
+
+ private:
+  Cluster& cluster_;
+};
+
+void Cluster::barrier(rpc::PendingRef pending) { enter_barrier(std::make_shared<Visit>(*this, std::move(pending))); }
+
+void Cluster::enter_barrier(const std::shared_ptr<Visit>& visit) {
+  if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost while this call was withdrawn"));
+  if (is_kept() && !cut_off_.ok()) return end_visit(*visit, cut_off_);
+  visits_.push_back(visit);
+  auto frame = builder_.finish(wire::Body::Barrier, wire::CreateBarrier(builder_.fbb()));
+  client_.call(master_, {std::move(frame), visit, true, 0, nullptr});
+}
+
+void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
+  if (answer == nullptr && is_kept() && cut_off_.ok() && !status.ok()) return;  // the master is lost: see follow_master()
+  std::erase(visits_, visit);
+  if (answer != nullptr && status.ok()) ++passed_;
+  if (answer != nullptr && status.code() == MV_EPEERLOST) ++told_;
+  end_visit(*visit, status);
+}
+
+void Cluster::end_visit(Visit& visit, const base::Status& status) {
+  if (const rpc::PendingRef inner = std::exchange(visit.inner, nullptr)) inner->finish(status, nullptr, {});
+}
+
+std::shared_ptr<Cluster::Visit> Cluster::visit_of(const rpc::Pending* pending) const {
+  const auto found = std::ranges::find_if(visits_, [&](const auto& visit) { return visit->inner.get() == pending; });
+  return found != visits_.end() ? *found : nullptr;
+}
+
+void Cluster::cancel_barrier(const rpc::Pending* pending) {
+  const auto visit = visit_of(pending);
+  if (visit == nullptr) return;
+  visit->is_withdrawn = true;
+  client_.cancel(master_, visit.get());
+}
+
+void Cluster::abandon_barrier(const rpc::Pending* pending, const base::Status& status) {
+  if (const auto visit = visit_of(pending)) end_visit(*visit, status);
+}
+
+}  // namespace mv::cluster

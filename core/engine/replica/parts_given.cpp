@@ -1,0 +1,74 @@
+// What a server does with the parts that it gives to others (engine/drain.hpp).
+
+#include <algorithm>
+
+#include "engine/cluster/succession.hpp"
+#include "engine/replica/parts.hpp"
+
+namespace mv::replica {
+
+std::vector<uint32_t> Parts::led() const {
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, led] : led_) numbers.push_back(number);
+  return numbers;
+}
+
+std::vector<uint32_t> Parts::going_home() const {
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, led] : led_)
+    if (const cluster::Member& home = *server_of(number);
+        cluster::goes_home(cluster_.view(), home, replicas_) && led.backup == home.peer && has_equal_copy(number, led))
+      numbers.push_back(number);
+  return numbers;
+}
+
+bool Parts::leads_any_of(const std::vector<uint32_t>& numbers) const {
+  return std::ranges::any_of(numbers, [this](uint32_t number) { return led_.contains(number); });
+}
+
+bool Parts::has_equal_copy(uint32_t number, const Led& led) const {
+  return led.backup != base::kNobody && led.backup == cluster_.view().backup_of(*server_of(number)) && led.acknowledged != nullptr &&
+         led.content == Led::Content::kUsual;
+}
+
+bool Parts::can_hand_over(const std::vector<uint32_t>& numbers) const {
+  return std::ranges::all_of(numbers, [this](uint32_t number) {
+    const auto led = led_.find(number);
+    return led != led_.end() && has_equal_copy(number, led->second);
+  });
+}
+
+void Parts::seal(const std::vector<uint32_t>& numbers) {
+  for (const uint32_t number : numbers)
+    if (Part* const part = find_led(number)) part->seal();
+}
+
+void Parts::unseal(const std::vector<uint32_t>& numbers) {
+  for (const uint32_t number : numbers)
+    if (Part* const part = find_led(number)) part->unseal(cluster_.view());
+}
+
+bool Parts::is_seal_acknowledged(const std::vector<uint32_t>& numbers) const {
+  return std::ranges::all_of(numbers, [this](uint32_t number) {
+    const auto led = led_.find(number);
+    return led == led_.end() || led->second.part->outbox().is_acknowledged();
+  });
+}
+
+/// Another process serves this part from now on, to which this one has given it.
+void Parts::relinquish(uint32_t number) {
+  const auto led = led_.find(number);
+  if (led == led_.end() || !led->second.part->is_sealed() || led->second.part == &own_) return;
+  without_backup(led->second);
+  led_.erase(led);
+  copies_.erase(number);
+}
+
+std::string Parts::why_not_copied() const {
+  for (const auto& [number, led] : led_)
+    if (led.acknowledged == nullptr)
+      if (std::string table = led.tables->part_state().why_not(); !table.empty()) return table;
+  return "";
+}
+
+}  // namespace mv::replica

@@ -1,0 +1,333 @@
+#include "runtime/keeper/rendezvous.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "runtime/addresses.hpp"
+#include "runtime/keeper/etcd.hpp"
+#include "runtime/keeper/quiet_thread.hpp"
+#include "runtime/random.hpp"
+#include "transport/tcp/interfaces.hpp"
+#include "transport/tcp/socket.hpp"
+
+namespace mv::runtime::keeper {
+
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+/// For one question, while there is time for others.
+constexpr base::Nanos kPerQuestion = 2s;
+/// How long a process may take to accept a connection.
+constexpr base::Nanos kToAnswer = 2s;
+constexpr base::Nanos kAskAgain = 200ms;
+/// How long the name is waited for while its process lives, beyond a lease: it may be about to end.
+constexpr base::Nanos kForTheEnd = 2s;
+constexpr base::Nanos kToRelease = 500ms;
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return *name != '\0' ? name : "?";
+}
+
+SteadyClock::time_point sooner(SteadyClock::time_point deadline, base::Nanos span) {
+  return std::min(deadline, SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(span));
+}
+
+/// Time-outs may be none at all.
+std::string in_words(base::Nanos patience) {
+  return patience > 24h ? "any time" : fmt::format("{:.3g} s", std::chrono::duration<double>(patience).count());
+}
+
+/// Whether something listens at the address.
+base::Status answers(const std::string& address) {
+  const auto parsed = transport::parse_address(address);
+  if (!parsed.ok()) return parsed.status();
+  const auto endpoints = transport::resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/false);
+  if (!endpoints.ok()) return endpoints.status();
+  std::string why = "it has no address";
+  for (const transport::Endpoint& endpoint : endpoints.value()) {
+    int failure = 0;
+    const transport::Fd fd = transport::start_connect(endpoint, &failure);
+    pollfd writable{fd.get(), POLLOUT, 0};
+    if (failure == 0) failure = poll(&writable, 1, static_cast<int>(kToAnswer / 1ms)) > 0 ? transport::connect_result(fd.get()) : ETIMEDOUT;
+    if (failure == 0) return {};
+    why = std::strerror(failure);
+  }
+  return base::error(MV_EUNREACHABLE, "{}: {}", address, why);
+}
+
+/// A loopback address of another machine.
+base::Status misleads(const Entry& entry) {
+  const auto parsed = transport::parse_address(entry.address);
+  if (!parsed.ok() || entry.host == host_name() || !transport::is_loopback_text(parsed.value().host)) return {};
+  return base::error(
+      MV_EINVAL,
+      "rank 0 runs on {}, and has published {}, which reaches only that machine itself: set bind (POLYVERSO_BIND) there to its address or interface",
+      entry.host, entry.address);
+}
+
+struct Listening {
+  transport::Fd fd;
+  std::string address;  ///< to be told to others
+};
+
+base::Result<Listening> listen(const Arrival& arrival, const Address& keeper) {
+  const auto wished = runtime::listening_address(arrival.bind);
+  if (!wished.ok()) return wished.status();
+  const auto parsed = transport::parse_address(wished.value());
+  if (!parsed.ok()) return parsed.status();
+  const auto endpoints = transport::resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
+  if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
+  auto fd = transport::listen_on(endpoints.value().front());
+  if (!fd.ok()) return fd.status();
+  const std::string bound = transport::to_text(transport::host_port(transport::local_endpoint(fd.value().get())));
+  // The interface by which this machine reaches etcd is likely the one by which others reach this machine.
+  const std::string towards = keeper.endpoints.empty() ? bound : transport::to_text(keeper.endpoints.front());
+  auto told = runtime::advertised_address(arrival.advertise, bound, towards);
+  if (!told.ok()) return told.status();
+  return Listening{std::move(fd).value(), std::move(told).value()};
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(Arrival arrival, Address address)
+    : arrival_(std::move(arrival)), address_(std::move(address)), registry_(make_registry(address_, arrival_.auth, arrival_.heartbeat)) {}
+
+base::Result<std::unique_ptr<Rendezvous>> Rendezvous::begin(Arrival arrival) {
+  auto address = parse_address(arrival.keeper);
+  if (!address.ok()) return address.status();
+  std::unique_ptr<Rendezvous> made(new Rendezvous(std::move(arrival), std::move(address).value()));
+  made->set_state("not asked yet");
+  made->met_ = transport::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made->met_) return base::error(MV_ESYSTEM, "keeper: eventfd: {}", std::strerror(errno));
+  auto thread = start_quiet_thread([each = made.get()] { each->run(); });
+  if (!thread.ok()) return thread.status();
+  made->thread_ = std::move(thread).value();
+  return made;
+}
+
+Rendezvous::~Rendezvous() {
+  {
+    const std::lock_guard lock(idle_mutex_);
+    stopping_ = true;
+    idle_.notify_all();
+  }
+  registry_->cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Rendezvous::abandon_after_fork() noexcept {
+  registry_->abandon_after_fork();
+  met_.reset();
+}
+
+base::Result<Place> Rendezvous::wait() {
+  pollfd readable{met_.get(), POLLIN, 0};
+  if (poll(&readable, 1, -1) < 0) return base::Status(MV_EINTR, "a signal interrupted the wait for rank 0: call again");
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(met_.get(), &count, sizeof count);
+  return std::move(*result_);
+}
+
+void Rendezvous::succeed(const std::string& address) {
+  if (thread_.joinable()) thread_.join();  // it has ended, since this process was not rank 0
+  const Entry own{address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
+  auto thread = start_quiet_thread([this, own] { take_over(own); });
+  if (!thread.ok()) return base::log_warn("keeper: new processes do not find this master: {}", thread.status().text());
+  thread_ = std::move(thread).value();
+}
+
+void Rendezvous::take_over(const Entry& own) {
+  bool warned = false;
+  while (!stopping()) {
+    const auto taken = registry_->take_over(own, SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(kPerQuestion));
+    if (taken.ok() && !taken.value()) {
+      base::log_info("keeper: {} has this process as the master of \"{}\" now, at {}", address_.where(), address_.name, own.address);
+      kept_for_ = "the master";
+      set_state(fmt::format("this process is {}, kept by {}", kept_for_, registry_->kept_by()));
+      return keep();
+    }
+    if (taken.status().code() != MV_ECANCELED && !std::exchange(warned, true))
+      base::log_warn("keeper: new processes do not find this master yet: {}",
+                     taken.ok() ? fmt::format("pid {} on {} has the name", taken.value()->pid, taken.value()->host) : taken.status().text());
+    std::unique_lock lock(idle_mutex_);
+    idle_.wait_for(lock, kAskAgain, [this] { return stopping(); });
+  }
+}
+
+std::string Rendezvous::state() const {
+  const std::lock_guard lock(state_mutex_);
+  return fmt::format("{}, cluster \"{}\": {}", address_.where(), address_.name, state_);
+}
+
+void Rendezvous::set_state(std::string state) {
+  const std::lock_guard lock(state_mutex_);
+  state_ = std::move(state);
+}
+
+void Rendezvous::run() {
+  base::Result<Place> place = meet(
+      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(std::min<base::Nanos>(arrival_.patience, std::chrono::hours(24 * 365))));
+  const bool keeps = place.ok() && place.value().is_master;
+  result_ = std::move(place);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(met_.get(), &one, sizeof one);
+  if (keeps) return keep();
+  registry_->release(SteadyClock::now() + kToRelease);  // what it has taken to compete
+}
+
+base::Result<Place> Rendezvous::meet(Deadline deadline) { return arrival_.rank > 0 ? wait_for_rank_0(deadline) : compete(deadline); }
+
+base::Status Rendezvous::too_late(const std::optional<Entry>& found, const base::Status& unreachable) const {
+  const std::string waited = in_words(arrival_.patience);
+  if (found && arrival_.rank == 0)
+    return base::error(MV_EADDRINUSE,
+                       "the cluster \"{}\" has a rank 0 already: pid {} on {}, at {}. Start this one under another name, or without a rank to take "
+                       "the place of a lost process",
+                       address_.name, found->pid, found->host, found->address);
+  if (found)
+    return base::error(MV_EUNREACHABLE,
+                       "rank 0 of the cluster \"{}\", pid {} on {}, can't be reached within {} ({}). Has it died? Is there a firewall?",
+                       address_.name, found->pid, found->host, waited, unreachable.text());
+  if (!unreachable.ok())
+    return base::error(unreachable.code(), "rank 0 of the cluster \"{}\" was not found within {}: {}", address_.name, waited, unreachable.text());
+  return base::error(
+      MV_ETIMEOUT, "rank 0 of the cluster \"{}\" has not appeared in {} within {}: has it called mv_init() with the same keeper (POLYVERSO_KEEPER)?",
+      address_.name, address_.where(), waited);
+}
+
+/// Waits for an entry whose process answers. An entry whose process does not is one of a process that has died, whose lease has not expired yet.
+base::Result<Place> Rendezvous::wait_for_rank_0(Deadline deadline) {
+  base::Status trouble;
+  std::optional<Entry> found;
+  bool warned = false;
+  while (!stopping()) {
+    auto looked = registry_->look(sooner(deadline, kPerQuestion));
+    if (!looked.ok() && looked.status().code() != MV_EUNREACHABLE) return looked.status();
+    trouble = looked.ok() ? base::Status() : looked.status();
+    if (!looked.ok() && !std::exchange(warned, true)) base::log_warn("keeper: {}; trying again for {}", trouble.text(), in_words(arrival_.patience));
+    found = looked.ok() ? looked.value() : std::nullopt;
+    if (found) {
+      if (const base::Status wrong = misleads(*found); !wrong.ok()) return wrong;
+      trouble = answers(found->address);
+      if (trouble.ok()) {
+        set_state(fmt::format("rank 0 was found, pid {} on {}", found->pid, found->host));
+        return Place{false, found->address, {}};
+      }
+    }
+    if (SteadyClock::now() >= deadline) return too_late(found, trouble);
+    if (!trouble.ok()) std::this_thread::sleep_for(std::min<base::Nanos>(kAskAgain, deadline - SteadyClock::now()));
+    if (trouble.ok())
+      if (const base::Status waited = registry_->wait(sooner(deadline, kPerQuestion)); !waited.ok() && waited.code() != MV_EUNREACHABLE)
+        return waited;
+  }
+  return base::Status(MV_ECANCELED, "the node is shutting down");
+}
+
+/// Rank 0 waits for a name whose process has died, or is about to end. A process without a rank joins a rank 0 that answers.
+base::Result<Place> Rendezvous::compete(Deadline deadline) {
+  auto listening = listen(arrival_, address_);
+  if (!listening.ok()) return listening.status();
+  const Entry own{listening.value().address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
+  const Deadline end_of_other = sooner(deadline, registry_->free_after() + kForTheEnd);
+  base::Status trouble;
+  bool warned = false;
+  while (!stopping()) {
+    const auto claimed = registry_->claim(own, sooner(deadline, kPerQuestion));
+    if (!claimed.ok() && claimed.status().code() != MV_EUNREACHABLE) return claimed.status();
+    if (!claimed.ok() && !std::exchange(warned, true))
+      base::log_warn("keeper: {}; trying again for {}", claimed.status().text(), in_words(arrival_.patience));
+    if (claimed.ok() && !claimed.value()) {
+      base::log_info("keeper: this process is rank 0 of the cluster \"{}\", at {}; {} has that, kept by {}", address_.name, own.address,
+                     address_.where(), registry_->kept_by());
+      set_state(fmt::format("this process is {}, kept by {}", kept_for_, registry_->kept_by()));
+      return Place{true, own.address, std::move(listening.value().fd)};
+    }
+    trouble = claimed.ok() ? base::Status() : claimed.status();
+    std::optional<Entry> found = claimed.ok() ? claimed.value() : std::nullopt;
+    if (found && arrival_.rank != 0) {
+      if (const base::Status wrong = misleads(*found); !wrong.ok()) return wrong;
+      trouble = answers(found->address);
+      if (trouble.ok()) {
+        set_state(fmt::format("rank 0 was found, pid {} on {}", found->pid, found->host));
+        return Place{false, found->address, {}};
+      }
+    }
+    if (SteadyClock::now() >= (found && arrival_.rank == 0 && answers(found->address).ok() ? end_of_other : deadline))
+      return too_late(found, trouble);
+    if (!trouble.ok()) std::this_thread::sleep_for(std::min<base::Nanos>(kAskAgain, deadline - SteadyClock::now()));
+    if (trouble.ok())
+      if (const base::Status waited = registry_->wait(sooner(deadline, kPerQuestion)); !waited.ok() && waited.code() != MV_EUNREACHABLE)
+        return waited;
+  }
+  return base::Status(MV_ECANCELED, "the node is shutting down");
+}
+
+void Rendezvous::keep() {
+  bool silent = false;
+  while (true) {
+    {
+      std::unique_lock lock(idle_mutex_);
+      idle_.wait_for(lock, registry_->keep_every(), [this] { return stopping(); });
+    }
+    if (stopping()) return registry_->release(SteadyClock::now() + kToRelease);
+    const base::Status kept = registry_->keep(
+        SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(std::max<base::Nanos>(registry_->keep_every(), kPerQuestion)));
+    if (kept.code() == MV_ECANCELED) continue;
+    if (kept.ok()) {
+      if (std::exchange(silent, false)) base::log_info("keeper: {} has this process as {} of \"{}\" again", address_.where(), kept_for_, address_.name);
+      set_state(fmt::format("this process is {}, kept by {}", kept_for_, registry_->kept_by()));
+      continue;
+    }
+    set_state(kept.text());
+    if (kept.code() == MV_ESTATE) {
+      base::log_error(
+          "keeper: the name \"{}\" belongs to another process now: {}. New processes join that one; this cluster continues without new ones",
+          address_.name, kept.text());
+      return;
+    }
+    if (!std::exchange(silent, true))
+      base::log_warn("keeper: {}. This cluster continues; new processes do not find it, and after {} another rank 0 may take the name \"{}\"",
+                     kept.text(), registry_->kept_by(), address_.name);
+  }
+}
+
+base::Result<Standing> look_up(const std::string& keeper, const std::string& auth, base::Nanos patience) {
+  const auto address = parse_address(keeper);
+  if (!address.ok()) return address.status();
+  base::Result<Standing> end = Standing{};
+  auto thread = start_quiet_thread([&] {
+    const auto deadline = SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(patience);
+    const auto found = make_registry(address.value(), auth, 5s)->look(deadline);
+    if (!found.ok()) return void(end = found.status());
+    end.value().rank_0 = found.value();
+    if (address.value().kind != Address::Kind::kEtcd) return;
+    Etcd etcd(address.value(), auth);
+    const auto left = etcd.time_left(rank_0_key(address.value()), deadline);
+    const auto view = etcd.get(view_key(address.value()), deadline);
+    if (left.ok()) end.value().lease_left = left.value();
+    if (view.ok() && view.value()) end.value().view_revision = view.value()->revision;
+  });
+  if (!thread.ok()) return thread.status();
+  thread.value().join();
+  return end;
+}
+
+base::Result<std::string> find_rank_0(const std::string& keeper, const std::string& auth, base::Nanos patience) {
+  const auto found = look_up(keeper, auth, patience);
+  if (!found.ok()) return found.status();
+  if (found.value().rank_0) return found.value().rank_0->address;
+  const Address address = parse_address(keeper).value();
+  return base::error(MV_ENOTFOUND, "no cluster \"{}\" runs: {} has no rank 0 of this name", address.name, address.where());
+}
+
+}  // namespace mv::runtime::keeper

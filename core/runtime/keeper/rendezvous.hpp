@@ -1,0 +1,92 @@
+#pragma once
+// How the processes of a cluster find each other by its name. One of them becomes rank 0 and publishes its address; the
+// others wait for the address.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "runtime/keeper/registry.hpp"
+#include "transport/fd.hpp"
+
+namespace mv::runtime::keeper {
+
+/// What a process knows when it arrives.
+struct Arrival {
+  std::string keeper, auth;     ///< the settings
+  int64_t rank = -1;            ///< 0: becomes rank 0 or fails; above: never; -1: the first one does
+  std::string bind, advertise;  ///< settings of the same names, for rank 0
+  base::Nanos patience{};       ///< for rank 0 to appear
+  base::Nanos heartbeat{};      ///< silence after which a member counts as lost
+};
+
+/// The result for one process.
+struct Place {
+  bool is_master = false;
+  std::string master;       ///< "host:port" of rank 0
+  transport::Fd listening;  ///< of rank 0: its socket, which already listens
+};
+
+/// Works on a thread of its own until this process has its place. At the master, the thread works until the object is
+/// destroyed, because it keeps the name.
+class Rendezvous {
+ public:
+  /// MV_EINVAL, MV_ESYSTEM.
+  static base::Result<std::unique_ptr<Rendezvous>> begin(Arrival arrival);
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  /// Gives the name back. Blocks for at most two seconds or so.
+  ~Rendezvous();
+
+  /// Waits for the place. MV_EINTR after a signal: call again. MV_ETIMEOUT: rank 0 did not appear; MV_EADDRINUSE: a living process has the name;
+  /// MV_EUNREACHABLE: the keeper does not answer, or rank 0 can't be reached at its address; MV_EAUTH; MV_EINVAL.
+  base::Result<Place> wait();
+  /// The members have made this process, at `address`, their master. Takes the name from its predecessor, so that new
+  /// processes find it. Does not wait. To be called after wait() has returned the place.
+  void succeed(const std::string& address);
+  /// One line for humans: the keeper, the cluster's name, and their state. Any thread.
+  std::string state() const;
+  void abandon_after_fork() noexcept;
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+  Rendezvous(Arrival arrival, Address address);
+  void run();
+  void take_over(const Entry& own);
+  base::Result<Place> meet(Deadline deadline);
+  base::Result<Place> wait_for_rank_0(Deadline deadline);
+  base::Result<Place> compete(Deadline deadline);
+  base::Status too_late(const std::optional<Entry>& found, const base::Status& unreachable) const;
+  void keep();
+  void set_state(std::string state);
+  bool stopping() const { return stopping_.load(); }
+
+  const Arrival arrival_;
+  const Address address_;
+  const std::unique_ptr<Registry> registry_;
+  transport::Fd met_;  ///< an eventfd, readable once result_ is there
+  std::optional<base::Result<Place>> result_;
+  std::atomic<bool> stopping_{false};
+  std::mutex idle_mutex_;
+  std::condition_variable idle_;
+  mutable std::mutex state_mutex_;
+  std::string state_;
+  const char* kept_for_ = "rank 0";  // used by the thread: "rank 0" or "the master"
+  std::thread thread_;
+};
+
+/// What a keeper stores under a cluster's name.
+struct Standing {
+  std::optional<Entry> rank_0{};
+  std::optional<int64_t> lease_left{};  ///< seconds, in etcd
+  uint64_t view_revision = 0;           ///< 0: no view
+};
+/// For processes that do not join. Blocks. MV_EINVAL, MV_EUNREACHABLE, MV_EAUTH, MV_ESYSTEM.
+base::Result<Standing> look_up(const std::string& keeper, const std::string& auth, base::Nanos patience);
+/// The address of rank 0 of a running cluster. Also MV_ENOTFOUND: nobody has the name.
+base::Result<std::string> find_rank_0(const std::string& keeper, const std::string& auth, base::Nanos patience);
+
+}  // namespace mv::runtime::keeper

@@ -1,0 +1,98 @@
+#include "transport/fabric/traffic.hpp"
+
+#include <sodium.h>
+
+#include "base/log.hpp"
+
+namespace mv::transport {
+
+FabricTraffic::FabricTraffic(Loop& loop, LineEvents& events, std::unique_ptr<Fabric> fabric)
+    : loop_(loop), events_(events), fabric_(std::move(fabric)) {
+  poll_ = Poll::make(loop_, fabric_->descriptor(), [this](int) { look(); });
+  if (poll_ != nullptr) poll_->watch(UV_READABLE);
+  loop_.add_watched(*this);
+}
+
+FabricTraffic::~FabricTraffic() = default;
+
+void FabricTraffic::leave() { loop_.remove_watched(*this); }
+
+std::unique_ptr<FabricReceiver> FabricTraffic::make_receiver(base::LinkEvents& events, base::Peer peer, uint64_t line) {
+  return std::make_unique<FabricReceiver>(*fabric_, events, peer, line, fetches_);
+}
+
+void FabricTraffic::send(LineEnd& line, const base::Frame& frame) {
+  post_frame(*fabric_, frame, [&](LineKind kind, std::span<const std::byte> head, std::unique_ptr<LineSending> sending) {
+    post(line, kind, head, std::move(sending));
+  });
+}
+
+void FabricTraffic::post(LineEnd& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<LineSending> sending) {
+  if (line.handle == nullptr) return;
+  const LineHeader header{line.sends, line.number_there, line.sent++, kind, 0};
+  const base::Status sent = send_message(*fabric_, line.handle, header, head, std::move(sending), sending_);
+  if (sent.ok()) return;
+  failed_.emplace_back(line.number, base::error(MV_EUNREACHABLE, "{}", sent.text()));
+  loop_.post([] {});  // one more turn, in which flush() reports it
+}
+
+bool FabricTraffic::is_genuine(const LineEnd& line, const LineHeader& header) {
+  if (sodium_memcmp(header.token.data(), line.expects.data(), header.token.size()) == 0) return true;
+  base::log_debug("dropped a message by the fabric that does not come from {}", line.address);
+  return false;
+}
+
+bool FabricTraffic::look() {
+  if (looking_) return false;
+  looking_ = true;
+  struct Looked {
+    bool& looking;
+    ~Looked() { looking = false; }
+  } looked{looking_};
+  const auto events = fabric_->progress();
+  for (const mv_fabric_event& event : events) take_event(event);
+  return !events.empty();
+}
+
+void FabricTraffic::take_event(const mv_fabric_event& event) {
+  switch (event.kind) {
+    case MV_FABRIC_ARRIVED:
+      if (auto arrival = Arrival::of(*fabric_, event)) events_.on_arrival(std::move(*arrival));
+      return;
+    case MV_FABRIC_SENT:
+      sending_.erase(static_cast<const LineSending*>(event.user));
+      return;
+    case MV_FABRIC_RECEIVED: {
+      auto found = fetches_.extract(event.user);
+      if (found.empty() || found.mapped()->receiver == nullptr) return;
+      FabricReceiver* const receiver = found.mapped()->receiver;
+      const uint64_t number = receiver->line();
+      return events_.on_moved(number, receiver->fetched(std::move(found.mapped()), event.status));
+    }
+    case MV_FABRIC_FAILED:
+      return events_.on_line_failed(reinterpret_cast<uint64_t>(event.user), base::error(event.status, "{}", event.why));
+    case MV_FABRIC_TEAMED:
+    case MV_FABRIC_REDUCED:  // of teams.hpp only
+      return;
+  }
+}
+
+void FabricTraffic::flush() {
+  for (const auto& [number, why] : std::exchange(failed_, {})) events_.on_line_failed(number, why);
+}
+
+void FabricTraffic::drain(bool fetches_only) {
+  constexpr int kMostTurns = 1000;
+  try {
+    for (int turn = 0; turn < kMostTurns && !(fetches_.empty() && (fetches_only || sending_.empty())); ++turn) look();
+    for (int turn = 0; turn < 2; ++turn) look();  // ends sends whose bodies have been fetched
+  } catch (const std::bad_alloc&) {  // then it ends at once
+  }
+}
+
+void FabricTraffic::abandon() {
+  for (auto& [key, sending] : sending_) static_cast<void>(sending.release());
+  for (auto& [key, fetch] : fetches_) static_cast<void>(fetch.release());
+}
+
+}  // namespace mv::transport

@@ -1,0 +1,279 @@
+"""keeper=etcd://: clusters whose processes meet by a name in a real etcd, which is killed, stopped and emptied meanwhile."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import COMMAND
+from etcd import Etcd, is_installed
+from named import JOIN, WORK, Named, end, sums, whole
+
+pytestmark = pytest.mark.skipif(not is_installed(), reason="etcd is missing: apt install etcd-server")
+PATIENT = dict(init_timeout_ms=30000)
+
+
+@pytest.fixture
+def etcd():
+    server = Etcd().start()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def named(etcd):
+    """named(workers, name, **settings): a Named in the etcd of this test."""
+    made = []
+
+    def begin(workers, name="job", **settings):
+        made.append(Named(workers, settings.pop("keeper", etcd.keeper(name)), **settings))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.end()
+
+
+def wait_until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def kill_all(nodes):
+    for node in nodes:
+        node.kill()
+        node.process.wait()
+
+
+def step(nodes):
+    for node in nodes:
+        node.tell("step")
+    for node in nodes:
+        assert node.hear_attempt()[1] == "ok"
+
+
+def test_several_clusters_at_once_each_form_by_their_names(named, etcd):
+    jobs = {name: named(3, name).begin() for name in ("one", "two")}
+    for nodes in jobs.values():
+        assert sums(nodes) == whole(3)
+    for nodes in jobs.values():
+        end(nodes)
+    assert "kvs" not in etcd.call("kv/range", key="Lw==", range_end="MA==")  # from "/" to "0": nothing is left
+    assert not etcd.leases()
+
+
+def test_ranks_are_those_that_were_asked_for(named):
+    job = named(3)
+    nodes = [job.python(rank, WORK, rank=rank) for rank in (2, 1, 0)]
+    assert [int(node.hear("sum ").split()[6]) for node in nodes] == [2, 1, 0]
+    end(nodes)
+
+
+def test_a_second_start_is_refused_and_the_first_cluster_goes_on(named):
+    nodes = named(2).begin()
+    assert sums(nodes) == whole(2)
+    job = named(2, heartbeat_timeout_ms=1000)
+    second, late = job.python(0, JOIN, rank=0), job.python(1, JOIN)
+    ending = second.hear_attempt()[1]
+    assert "has a rank 0 already: pid" in ending, ending
+    assert "already complete" in late.hear_attempt()[1]
+    step(nodes)
+    end(nodes)
+
+
+def test_a_name_is_free_when_the_lease_of_a_killed_cluster_expires(named):
+    job = named(2, heartbeat_timeout_ms=1000, **PATIENT)
+    nodes = job.begin()
+    assert sums(nodes) == whole(2)
+    kill_all(nodes)
+    begun = time.monotonic()
+    again = job.begin()
+    assert sums(again, 40) == whole(2)
+    assert time.monotonic() - begun < 20  # the lease lasts two seconds
+    end(again)
+    begun = time.monotonic()
+    third = [job.python(rank, WORK, rank=rank) for rank in range(2)]
+    assert sums(third) == whole(2)
+    assert time.monotonic() - begun < 10  # an end in good order frees the name at once
+    end(third)
+
+
+def test_processes_wait_for_an_etcd_that_starts_late_and_name_one_that_does_not(named, etcd):
+    etcd.kill()
+    failed = named(2, init_timeout_ms=1500).python(0, JOIN)
+    took, ending = failed.hear_attempt()
+    assert "does not answer" in ending and "is it running?" in ending and etcd.endpoint in ending and took < 12, ending
+    nodes = named(2, **PATIENT).begin()
+    for node in nodes:
+        node.hear("trying again")
+    etcd.start()
+    assert sums(nodes, 40) == whole(2)
+    end(nodes)
+
+
+def test_a_cluster_outlives_etcds_death_and_has_its_name_again_afterwards(named, etcd):
+    job = named(2, heartbeat_timeout_ms=1000, log_level="info")
+    nodes = job.begin()
+    assert sums(nodes) == whole(2)
+    etcd.kill()
+    master = next(node for node in nodes if any("is rank 0 of the cluster" in line for line in node.lines))
+    master.hear("does not answer")
+    step(nodes)
+    etcd.wipe()
+    etcd.start()
+    master.hear("again")
+    late = job.python(0, JOIN)
+    assert "already complete" in late.hear_attempt()[1]  # it has found this cluster
+    step(nodes)
+    end(nodes)
+
+
+def test_a_stopped_etcd_stops_nobody(named, etcd):
+    nodes = named(2, heartbeat_timeout_ms=1000).begin()
+    assert sums(nodes) == whole(2)
+    etcd.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    step(nodes)
+    assert time.monotonic() - begun < 5
+    end(nodes)  # their ends do not wait for it
+    assert time.monotonic() - begun < 10
+    etcd.signal(signal.SIGCONT)
+
+
+def test_a_rank_0_whose_lease_has_expired_learns_who_has_the_name(named, etcd):
+    nodes = named(2, heartbeat_timeout_ms=1000).begin()
+    assert sums(nodes) == whole(2)
+    master = next(node for node in nodes if node.lines[-1].split()[6] == "0")
+    master.kill(signal.SIGSTOP)
+    wait_until(lambda: not etcd.leases())
+    others = named(2, **PATIENT).begin()
+    assert sums(others) == whole(2)
+    master.kill(signal.SIGCONT)
+    master.hear("belongs to another process now")
+    step(others)
+    end(others)
+
+
+LATE = """
+node = pv.init()
+table = node.open("sums")
+say("found", *table.get().astype(int))
+attempt(node.shutdown)
+"""
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_lost_rank_0_is_replaced_and_new_processes_find_its_successor(named, workers):
+    # By etcd, two servers suffice. Without it, a majority of the processes would have to be there.
+    job = named(workers, replicas=1, heartbeat_timeout_ms=1000, log_level="info", **PATIENT)
+    nodes = job.begin()
+    assert sums(nodes) == whole(workers)
+    master, successor = (next(node for node in nodes if node.lines[-1].split()[6] == rank) for rank in "01")
+    master.kill()
+    master.process.wait()
+    others = [node for node in nodes if node is not master]
+    for node in others:
+        node.tell("step")
+    for node in others:
+        assert "MV_EPEERLOST" in node.hear_attempt()[1]
+    named_itself = "has this process as the master"
+    if not any(named_itself in line for line in successor.lines):
+        successor.hear(named_itself)
+    step(others)
+    late = job.python(0, LATE)
+    assert late.hear("found ").split()[1:3] == [str(workers + 2 * len(others)), str(workers * (workers + 1) // 2 + 2 * len(others))]
+    end(others)
+    late.ends()
+
+
+def test_doctor_and_status_name_the_keeper(named, etcd):
+    job = named(2)
+    nodes = job.begin()
+    assert sums(nodes) == whole(2)
+    outside = {key: value for key, value in job.environment(0).items() if key not in ("POLYVERSO_RANK", "POLYVERSO_ROLE")}
+    shown = subprocess.run([COMMAND, "status"], env=outside, capture_output=True, text=True, timeout=30)
+    assert shown.returncode == 0, shown.stderr
+    assert f"etcd at {etcd.endpoint}, cluster \"job\": this process is rank 0, kept by a lease of 10 s" in shown.stdout, shown.stdout
+    nodes[1].tell("doctor")
+    line = nodes[1].hear("rank 0 of")
+    assert 'keeper ok rank 0 of "job" is pid' in line and "by a lease that lasts" in line, line
+    etcd.signal(signal.SIGSTOP)
+    nodes[1].tell("doctor")
+    line = nodes[1].hear("keeper problem")
+    assert "does not answer" in line and "-> start it, or correct keeper" in line, line
+    etcd.signal(signal.SIGCONT)
+    end(nodes)
+    gone = subprocess.run([COMMAND, "status"], env=outside, capture_output=True, text=True, timeout=30)
+    assert gone.returncode != 0 and 'no cluster "job" runs' in gone.stderr, gone.stderr
+
+
+def test_users_and_passwords(named, etcd):
+    etcd.call("auth/user/add", name="root", password="of root")
+    etcd.call("auth/role/add", name="root")
+    etcd.call("auth/user/grant", user="root", role="root")
+    etcd.call("auth/user/add", name="job", password="of:job")
+    etcd.call("auth/role/add", name="jobs")
+    key, end_of_keys = "L3BvbHl2ZXJzby8=", "L3BvbHl2ZXJzbzA="  # from /polyverso/ to /polyverso0
+    etcd.call("auth/role/grant", name="jobs", perm=dict(permType="READWRITE", key=key, range_end=end_of_keys))
+    etcd.call("auth/user/grant", user="job", role="jobs")
+    etcd.call("auth/enable")
+    for auth in (None, "job:wrong"):
+        ending = named(2, keeper_auth=auth).python(0, JOIN).hear_attempt()[1]
+        assert ending.startswith("AuthError") or "keeper_auth" in ending, ending
+        assert "wrong" not in ending
+    nodes = named(2, keeper_auth="job:of:job").begin()
+    assert sums(nodes) == whole(2)
+    end(nodes)
+
+
+def test_https(named, tmp_path):
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=etcd", "-addext",
+            "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem")
+    server = Etcd(tls={"cert": str(tmp_path / "cert.pem"), "key": str(tmp_path / "key.pem")}).start()
+    try:
+        keeper = f"etcds://{server.endpoint}/job"
+        ending = named(2, keeper=keeper, init_timeout_ms=1000).python(0, JOIN).hear_attempt()[1]
+        assert "certificate" in ending or "TLS handshake" in ending, ending
+        nodes = named(2, keeper=f"{keeper}?ca={tmp_path}/cert.pem").begin()
+        assert sums(nodes) == whole(2)
+        end(nodes)
+    finally:
+        server.end()
+
+
+def test_hosts_meet_by_etcd_on_one_of_them(network):
+    hosts = network(4)
+    server = Etcd(host=hosts[3]).start()
+    job = Named(4, server.keeper("job"), network=hosts, place=lambda rank: rank % 4, heartbeat_timeout_ms=2000, init_timeout_ms=20000)
+    try:
+        hosts.cut(1)  # from etcd and everybody
+        nodes = [job.python(rank, WORK) for rank in range(4)]
+        nodes[1].hear("trying again")
+        hosts.heal(1)
+        assert sums(nodes, 40) == whole(4)
+        hosts.block(0, 3, server.port)  # nobody needs etcd now
+        hosts.block(1, 3, server.port)
+        hosts.block(2, 3, server.port)
+        step(nodes)
+        end(nodes)
+    finally:
+        job.end()
+        server.end()
+
+
+def test_loopback_beyond_one_host_is_an_error(network):
+    hosts = network(2)
+    server = Etcd(host=hosts[1]).start()
+    job = Named(2, server.keeper("job"), network=hosts, place=lambda rank: rank, init_timeout_ms=15000)
+    try:
+        job.python(0, JOIN, rank=0, bind=None)
+        ending = job.python(1, JOIN, rank=1).hear_attempt()[1]
+        assert "reaches only that machine itself: set bind" in ending, ending
+    finally:
+        job.end()
+        server.end()

@@ -1,0 +1,123 @@
+"""keeper=file://: clusters whose processes meet by a name in a folder."""
+
+import sys
+import time
+
+import pytest
+from named import JOIN, WORK, Named, end, sums, whole
+from nodes import PRELUDE
+
+
+@pytest.fixture
+def named(tmp_path):
+    """named(workers, name, **settings): a Named in one folder."""
+    made = []
+
+    def begin(workers, name="job", servers=0, **settings):
+        made.append(Named(workers, f"file://{tmp_path}/{name}", servers=servers, **settings))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.end()
+
+
+def test_processes_with_a_name_only_form_one_cluster(named, tmp_path):
+    nodes = named(4).begin()
+    assert sums(nodes) == whole(4)
+    assert [file.name for file in tmp_path.iterdir()] == ["job.polyverso"]
+    assert "of the tests" not in (tmp_path / "job.polyverso").read_text()  # the secret
+    end(nodes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_names_are_two_clusters(named):
+    nodes = {name: named(2, name).begin() for name in ("one", "two")}
+    for each in nodes.values():
+        assert sums(each) == whole(2)
+        end(each)
+
+
+def test_ranks_are_those_that_were_asked_for(named):
+    job = named(3)
+    nodes = [job.python(rank, WORK, rank=rank) for rank in (2, 1, 0)]
+    assert [int(node.hear("sum ").split()[6]) for node in nodes] == [2, 1, 0]
+    end(nodes)
+
+
+def test_a_second_rank_0_is_refused_and_the_first_cluster_goes_on(named):
+    job = named(2)
+    nodes = [job.python(rank, WORK, rank=rank) for rank in range(2)]
+    assert sums(nodes) == whole(2)
+    took, ending = job.python(0, JOIN, rank=0).hear_attempt()
+    assert "has a rank 0 already: pid" in ending and "another name" in ending, ending
+    assert took < 5
+    late = job.python(0, JOIN)
+    assert "already complete" in late.hear_attempt()[1]
+    for node in nodes:
+        node.tell("step")
+    assert [node.hear_attempt()[1] for node in nodes] == ["ok", "ok"]
+    end(nodes)
+
+
+def test_a_name_is_free_at_once_when_all_were_killed(named, tmp_path):
+    job = named(2)
+    nodes = job.begin()
+    assert sums(nodes) == whole(2)
+    for node in nodes:
+        node.kill()
+        node.process.wait()
+    assert (tmp_path / "job.polyverso").exists()
+    begun = time.monotonic()
+    again = job.begin()
+    assert sums(again) == whole(2)
+    assert time.monotonic() - begun < 10
+    end(again)
+
+
+def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named):
+    job = named(2, servers=1, heartbeat_timeout_ms=2000)
+    server = job.server(0, rank=0)
+    nodes = [job.python(rank, WORK) for rank in range(2)]
+    for node in nodes:
+        node.hear("sum ")
+    nodes[1].kill()
+    nodes[1].process.wait()
+    again = job.python(1, "node = pv.init()\nsay('worker', node.worker_id)\nattempt(node.shutdown)\n")
+    again.hear("worker ")
+    nodes[0].tell("")
+    again.ends()
+    nodes[0].ends()
+    server.ends()
+
+
+@pytest.mark.parametrize("settings, told", [
+    (dict(nodes=None), "nodes is not"),
+    (dict(nodes=2, keeper="etcd://127.0.0.1/job"), "is not HOST:PORT"),
+    (dict(nodes=2, init_timeout_ms=500, rank=1), "has not appeared in the folder"),
+    (dict(nodes=2, init_timeout_ms=500), "1 of 2"),
+    (dict(nodes=2, master="127.0.0.1:1"), "are two ways to find the others"),
+    (dict(nodes=2, secret=None, bind="0.0.0.0"), "needs a secret"),
+])
+def test_what_is_missing_is_an_error_and_never_a_cluster_of_one(named, settings, told):
+    job = named(2)
+    _, ending = job.python(0, JOIN, **settings).hear_attempt()
+    assert ending != "ok" and told in ending, ending
+
+
+def test_a_folder_that_is_missing_is_named(named, tmp_path):
+    ending = named(2, "missing/job").python(0, JOIN).hear_attempt()[1]
+    assert f"there is no folder {tmp_path}/missing" in ending, ending
+
+
+def test_a_loopback_address_of_another_machine_is_an_error(named, tmp_path, on_debian):
+    job = named(2)
+    node = job.python(0, JOIN, rank=0)
+    deadline = time.monotonic() + 10
+    while not list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    other = job.start(1, on_debian([sys.executable, "-c", PRELUDE + JOIN]), rank=1)
+    ending = other.hear_attempt()[1]
+    assert "reaches only that machine itself: set bind" in ending, ending
+    node.kill()

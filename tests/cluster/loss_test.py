@@ -154,6 +154,22 @@ def test_the_masters_death_ends_everybodys_waiting(cluster):
     server.ends(seconds=5)
 
 
+def test_a_server_without_connections_to_the_workers_ends_soon_if_the_master_dies_first(cluster):
+    """The master can't report the deaths of the other workers, and nothing listens at their addresses any more."""
+    job = cluster(3, 1)
+    nodes = workers(job, 3, "node = pv.init()\nsay('up')\nwait_for_word()")
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    time.sleep(0.2)
+    server.kill(signal.SIGSTOP)
+    for node in nodes:
+        node.kill()
+        node.process.wait()
+    server.kill(signal.SIGCONT)
+    server.ends(seconds=2.5)
+
+
 @pytest.mark.parametrize("operation, transport", [("table.add(np.ones(1000))", "auto"), ("table.add(np.ones(1000))", "tcp"), ("table.get()", "tcp")])
 def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, operation, transport):
     job = cluster(2, 1, heartbeat_timeout_ms=1000, transport=transport)

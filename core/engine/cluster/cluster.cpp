@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kRedialAfter = 50ms;
+/// If nobody else would report its loss, a member is lost after this many failed dials in a row: a second, if nothing listens there any more.
+constexpr uint32_t kMostFailedDials = 20;
 /// How long a member waits beyond its own deadline for the master's list of the missing processes.
 constexpr base::Nanos kLastWord = 2s;
 /// Bytes of the text of a wait.
@@ -365,8 +367,15 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   if (phase_ == Phase::kFailed) return;
   if (phase_ == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
     const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_.is_connected(m.peer); };
-    if (std::any_of(view_.members.begin(), view_.members.end(), wanted)) redial_[address] = clock_.now() + kRedialAfter;
-    return;
+    const auto member = std::ranges::find_if(view_.members, wanted);
+    if (member == view_.members.end()) return;
+    const base::Peer peer = member->peer;
+    if (++contacts_[peer].failed_dials < kMostFailedDials || !judges_alone(peer)) {
+      redial_[address] = clock_.now() + kRedialAfter;
+      return;
+    }
+    link_.close(peer);
+    return on_lost(peer, why);
   }
   if (why.code() != MV_EUNREACHABLE) return fail(why);
   last_dial_ = why;
@@ -886,23 +895,28 @@ void Cluster::tick() {
   if (now >= next_beat_) beat(now);
 }
 
+/// Whether this node has to notice by itself that this peer is lost, although the two are not connected. Usually the master reports it. Without a
+/// master, nobody does.
+bool Cluster::judges_alone(base::Peer peer) const {
+  const Member* const member = view_.find(peer);
+  const Contact* const contact = contacts_.find(peer);
+  // With a keeper, another master will report it.
+  const bool is_expected = (contact != nullptr && contact->wanted) || (!is_kept() && member != nullptr && needs(*member));
+  const Member* const master = view_.find(master_);
+  const bool has_ended = master != nullptr && master->state == State::kFinished && master_ != self_.peer && !contacts_.is_connected(master_);
+  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended);
+  return is_expected && (nobody_tells || (is_master() && is_kept()));
+}
+
 void Cluster::beat(base::Nanos now) {
   // Time in which this node itself did not run does not count as silence.
   const base::Nanos starved = std::max(base::Nanos(0), now - last_beat_ - 2 * interval());
   last_beat_ = now;
   next_beat_ = now + interval();
-  // The master reports the loss of peers that are not connected yet. Without a master, nobody does.
-  const Member* master = view_.find(master_);
-  const bool has_ended = master != nullptr && master->state == State::kFinished && master_ != self_.peer && !contacts_.is_connected(master_);
-  const bool nobody_tells = master != nullptr && (master->state == State::kLost || has_ended);
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
   for (auto& [peer, contact] : contacts_) {
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
-    const Member* const member = view_.find(peer);
-    // With a keeper, another master will tell.
-    const bool is_expected = contact.wanted || (!is_kept() && member != nullptr && needs(*member));
-    const bool is_judged = is_expected && (nobody_tells || (is_master() && is_kept()));
-    if (!contact.connected && !is_judged) continue;
+    if (!contact.connected && !judges_alone(peer)) continue;
     if (now - contact.heard > self_.heartbeat_timeout)
       silent.emplace_back(peer, now - contact.heard);
     else if (contact.connected)

@@ -255,6 +255,7 @@ class Cluster {
   void send_this_view(base::Peer to, const View& view);
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
+  bool judges_alone(base::Peer peer) const;
   void beat(base::Nanos now);
   void report_unreachable();
   void tell_of_arrivals(base::Nanos now);

@@ -30,6 +30,7 @@ Contact& Contacts::connected(base::Peer peer, const std::string& address) {
   contact.connected = true;
   contact.address = address;
   contact.heard = contact.noted = clock_.now();
+  contact.failed_dials = 0;
   if (contact.met == base::Nanos(0)) contact.met = clock_.now();
   return contact;
 }

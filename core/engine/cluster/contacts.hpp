@@ -23,6 +23,7 @@ struct Contact {
   base::Nanos noted{0};       ///< when note_silence() last found such a message
   bool wanted = false;    ///< see Cluster::want()
   bool dialed = false;    ///< by want(): Cluster::on_dial_failed() repeats it
+  uint32_t failed_dials = 0;  ///< since it was last connected
   // for peers that are not members:
   base::Nanos met{0};     ///< when it first connected
   rpc::Seq dropped = 0;   ///< its first dropped request, 0: none

@@ -76,6 +76,7 @@ MV_RESUMES(mv_node_open)
 MV_ENDS(mv_shutdown)
 MV_ENDS(mv_abort)
 MV_RESUMES_FOR(mv_cluster_drain, arg2)
+MV_RESUMES_FOR(mv_cluster_resize, arg3)
 MV_RESUMES_FOR(mv_membership_next, arg3)
 MV_RESUMES(mv_doctor_text)
 MV_CALLS(mv_barrier, arg2)
@@ -110,6 +111,7 @@ MV_RESUMES(mv_checkpoint_inspect)
 MV_RESUMES(mv_status_text)
 MV_RESUMES(mv_cluster_status_text)
 MV_RESUMES(mv_cluster_log_text)
+MV_RESUMES(mv_cluster_resize_at)
 
 %include <polyverso/polyverso.h>
 %include "tensor.i"

@@ -58,6 +58,17 @@ longer. If there is no other server, if a table can't be copied (DC-ASGD), or af
 So does rank 0, the master. A second SIGTERM, or SIGINT, ends it at once.
 )";
 
+constexpr const char* kScaleFooter = R"(examples:
+  polyverso scale --servers 4                      your only run on this machine
+  polyverso scale 4711 --servers 1                 the run whose `polyverso run` has this process id
+  polyverso scale --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret --servers 2
+
+The cluster must have been started with room for them: polyverso run --max-servers, or the setting max_servers of rank 0. Workers
+continue; their calls only take longer. With fewer servers than now, those with the highest ranks hand their tables over and end.
+With more, `polyverso run` starts the missing ones; in other clusters, start `polyverso server` with the settings of the others.
+Prints the number of servers at each change, and ends when no part of the tables moves any more. The exit status is 0 then, else 1.
+)";
+
 constexpr const char* kInspectFooter = R"(examples:
   polyverso checkpoint inspect /data/run7                      its newest complete checkpoint
   polyverso checkpoint inspect /data/run7/checkpoint-000012    this one
@@ -152,6 +163,7 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
       ->type_name("N");
   run.add_option("-s,--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
       ->type_name("M");
+  run.add_option("--max-servers", options.max_servers, "Room for this many servers, for `polyverso scale` (default: no room for more)")->type_name("M");
   run.add_option_function<std::string>("--server-command", [&options](const std::string& text) { options.server_command = server_command(text); },
                                        "The servers' program and its arguments, as one quoted word (default: polyverso server)")
       ->type_name("COMMAND");
@@ -301,6 +313,15 @@ void describe_export(CLI::App& command, ExportOptions& options) {
   command.footer(kExportFooter);
 }
 
+void describe_scale(CLI::App& scale, ScaleOptions& options) {
+  describe_cluster(scale, options.cluster, false, {});
+  scale.add_option("-s,--servers", options.servers, "The number of servers that it shall have")->type_name("M")->required()->check(CLI::Range(1, 65535));
+  scale.add_option("--timeout", options.timeout, "How long to wait until it has them; 0: only ask the master (default: 60)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 86400.0));
+  scale.footer(kScaleFooter);
+}
+
 }  // namespace
 
 CommandLine read_command_line(const std::vector<std::string>& words) {
@@ -329,6 +350,9 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   CLI::App& export_command = *app.add_subcommand("export", "Sends a running cluster's metrics to an OpenTelemetry collector");
   describe_export(export_command, read.exported);
 
+  CLI::App& scale_command = *app.add_subcommand("scale", "Changes the number of a running cluster's servers");
+  describe_scale(scale_command, read.scaled);
+
   app.add_subcommand("help", "Shows the help of a command");
 
   const Words split = split_words(words);
@@ -350,7 +374,8 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   for (const auto& [chosen, which] : {std::pair(&run_command, Which::kRun), std::pair(&server_command, Which::kServer),
                                        std::pair(&checkpoint_command, Which::kInspect), std::pair(&trace_command, Which::kTrace),
                                        std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus),
-                                       std::pair(&dashboard_command, Which::kDashboard), std::pair(&export_command, Which::kExport)})
+                                       std::pair(&dashboard_command, Which::kDashboard), std::pair(&export_command, Which::kExport),
+                                       std::pair(&scale_command, Which::kScale)})
     if (chosen->parsed()) read.which = which;
   if (read.which == Which::kRun) {
     read.run.commands = split_commands(split.command);

@@ -9,6 +9,7 @@
 #include "doctor/doctor.hpp"
 #include "export/export.hpp"
 #include "run/options.hpp"
+#include "scale.hpp"
 #include "server.hpp"
 #include "status.hpp"
 #include "trace/trace.hpp"
@@ -16,7 +17,7 @@
 namespace mv::tools {
 
 struct CommandLine {
-  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus, kDashboard, kExport };
+  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus, kDashboard, kExport, kScale };
 
   Which which = Which::kText;
   std::string text;  ///< kText: what is to be shown, as --help and --version want it
@@ -28,6 +29,7 @@ struct CommandLine {
   StatusOptions status;
   DashboardOptions dashboard;
   ExportOptions exported;
+  ScaleOptions scaled;
 };
 
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.

@@ -30,6 +30,8 @@ int run(const CommandLine& line) {
       return run_doctor(line.doctor);
     case CommandLine::Which::kStatus:
       return show_status(line.status);
+    case CommandLine::Which::kScale:
+      return scale(line.scaled);
     case CommandLine::Which::kExport:
       return export_metrics(line.exported);
     case CommandLine::Which::kDashboard:

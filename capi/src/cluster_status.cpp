@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "boundary.hpp"
+#include "observation.hpp"
 #include "runtime/observer.hpp"
 #include "settings.hpp"
 #include "spec.hpp"
@@ -34,13 +35,11 @@ base::Status observe(const char* function, const char* settings, std::optional<i
   if (auto status = check_text_flags(function, flags, rank ? 0 : MV_LIVE); !status.ok()) return status;
   if (auto status = check_text_out(function, text, capacity, length); !status.ok()) return status;
   if (rank && (*rank < 0 || *rank > UINT32_MAX)) return base::error(MV_EINVAL, "{}: {} is not a rank", function, *rank);
-  InitRequest request(function);
-  if (settings != nullptr)
-    if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
-  const auto whom = request.whom_to_ask(kPatienceWithMaster);
-  if (!whom.ok()) return whom.status();
-  const runtime::Settings& found = whom.value();
-  runtime::Observation what{found.master, found.secret, (flags & MV_JSON) != 0, found.init_timeout, found.tls_settings(), (flags & MV_LIVE) != 0};
+  auto about = observation(function, settings);
+  if (!about.ok()) return about.status();
+  runtime::Observation& what = about.value();
+  what.json = (flags & MV_JSON) != 0;
+  what.live = (flags & MV_LIVE) != 0;
   if (rank) what.log_of = static_cast<uint32_t>(*rank);
   return answer(fmt::format("{} {} {} {}", function, flags, rank.value_or(0), settings != nullptr ? settings : ""), text, capacity, length,
                 [&] { return runtime::observe(what); });
@@ -56,6 +55,17 @@ base::Status report(State& state, mv_node node, const char* name, double value) 
 }
 
 }  // namespace
+
+base::Result<runtime::Observation> observation(const char* function, const char* settings) {
+  InitRequest request(function);
+  if (settings != nullptr)
+    if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
+  const auto whom = request.whom_to_ask(kPatienceWithMaster);
+  if (!whom.ok()) return whom.status();
+  const runtime::Settings& found = whom.value();
+  return runtime::Observation{.address = found.master, .secret = found.secret, .patience = found.init_timeout, .tls = found.tls_settings()};
+}
+
 }  // namespace mv::capi
 
 mv_status mv_status_text(mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "boundary.hpp"
+#include "observation.hpp"
 #include "options.hpp"
 #include "state.hpp"
 
@@ -35,6 +36,11 @@ base::Status next_event(State& state, mv_node node, mv_membership_event* out, in
   return {};
 }
 
+base::Status check_servers(const char* function, uint64_t servers) {
+  if (servers > 0 && servers <= UINT32_MAX) return {};
+  return base::error(MV_EINVAL, "{}: {} servers: there must be at least one", function, servers);
+}
+
 }  // namespace
 }  // namespace mv::capi
 
@@ -48,5 +54,26 @@ mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms) {
     auto pin = mv::capi::find_node(state, "mv_cluster_drain", node);
     if (!pin.ok()) return pin.status();
     return (*pin.value())->node->drain(mv::capi::span_of_ms(timeout_ms));
+  });
+}
+
+mv_status mv_cluster_resize(mv_node node, uint64_t servers, int64_t timeout_ms) {
+  return mv::capi::boundary("mv_cluster_resize", [&](mv::capi::State& state) -> mv::base::Status {
+    if (auto status = mv::capi::check_timeout("mv_cluster_resize", timeout_ms); !status.ok()) return status;
+    if (auto status = mv::capi::check_servers("mv_cluster_resize", servers); !status.ok()) return status;
+    auto pin = mv::capi::find_node(state, "mv_cluster_resize", node);
+    if (!pin.ok()) return pin.status();
+    return (*pin.value())->node->resize(static_cast<uint32_t>(servers), mv::capi::span_of_ms(timeout_ms));
+  });
+}
+
+mv_status mv_cluster_resize_at(const char* settings, uint64_t servers) {
+  return mv::capi::guarded("mv_cluster_resize_at", [&]() -> mv::base::Status {
+    if (auto status = mv::capi::check_servers("mv_cluster_resize_at", servers); !status.ok()) return status;
+    auto what = mv::capi::observation("mv_cluster_resize_at", settings);
+    if (!what.ok()) return what.status();
+    what.value().servers = static_cast<uint32_t>(servers);
+    const auto answer = mv::runtime::observe(what.value());
+    return answer.ok() ? mv::base::Status() : answer.status();
   });
 }

@@ -108,6 +108,11 @@ constexpr Setting kSettings[] = {
          .help = "number of other servers that keep a copy of each server's tables, and take over if it dies",
          .least = 0,
          .most = 1}),
+    without_option<&Start::max_servers>({.key = "max_servers",
+                                         .type = SettingType::kInteger,
+                                         .help = "servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts",
+                                         .least = 0,
+                                         .most = kMostNodes}),
     from_options<&Start::master, &Options::master, nullptr>(
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
     without_option<&Start::keeper>({.key = "keeper",
@@ -195,6 +200,10 @@ constexpr Setting kSettings[] = {
                                    .type = SettingType::kText,
                                    .help = "file in which the launcher reports processes that have ended",
                                    .environment_only = true}),
+    without_option<&Start::resizes>({.key = "resizes",
+                                     .type = SettingType::kText,
+                                     .help = "pipe through which the launcher learns how many servers are wanted",
+                                     .environment_only = true}),
 };
 constexpr size_t kCount = std::size(kSettings);
 

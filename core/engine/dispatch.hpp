@@ -63,6 +63,7 @@ inline constexpr Entry kEntries[] = {
     {Copied, {Engine::kCluster, kRequest, Sender::kMember}},
     {Drain, {Engine::kCluster, kRequest, Sender::kMember}},
     {HandOver, {Engine::kCluster, kRequest, Sender::kMember}},
+    {Resize, {Engine::kCluster, kRequest, Sender::kMember}},
 
     {Create, {Engine::kTables, kRequest, Sender::kMember}},
     {Created, {Engine::kTables, kAnswer, Sender::kAsked}},

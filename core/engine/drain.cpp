@@ -71,7 +71,7 @@ void Drain::look() {
 }
 
 void Drain::seal_if_copied() {
-  given_ = leaves_ ? parts_.led() : parts_.going_home();
+  given_ = leaves_ ? parts_.led() : parts_.moving();
   const bool copied = leaves_ ? parts_.can_hand_over(given_) : !given_.empty();
   hold_checkpoints(copied);
   if (!copied) {

@@ -24,8 +24,8 @@ namespace mv::engine {
 /// This server acknowledges nothing after 3, and the stand-ins serve nothing before 4. Clients repeat there what was not
 /// acknowledged, as after a loss. If a checkpoint is in progress, 3 waits for it for a while, and none begins here meanwhile.
 ///
-/// A server that stays gives parts back to their own servers by 2 to 4 alone, when new processes have taken the places of
-/// those that had handed them over. Loop thread only.
+/// A server that stays gives parts to others by 2 to 4 alone, when new processes have taken the places of those that had
+/// handed them over, or have joined beyond: see cluster::name_next_backups(). Loop thread only.
 class Drain {
  public:
   using Done = std::function<void(const base::Status&)>;

@@ -235,7 +235,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
 void Member::on_member_joined(const cluster::Member& member) {
   if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
   groups_.joined(member);
-  tell(cluster::Change::kJoined, member, "it takes the place of a process that is gone");
+  tell(cluster::Change::kJoined, member, "it takes a vacant place, or that of a process that is gone");
   events_.on_change();
 }
 
@@ -256,6 +256,7 @@ void Member::on_part_moved(const cluster::Member& part) {
 }
 
 void Member::on_member_draining(const cluster::Member& member) {
+  if (member.peer == self_.peer && events_.on_drain) events_.on_drain();
   tell(cluster::Change::kDraining, member, "it is draining: it hands its tables over to other servers");
 }
 

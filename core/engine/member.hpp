@@ -36,6 +36,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
     std::function<void()> on_change;
     /// Called for each change of another member (joined, left, ...) after this node has joined; may be empty.
     std::function<void(const cluster::MembershipEvent&)> on_event = {};
+    /// The master wants this server to drain, because the cluster shall have fewer; may be empty.
+    std::function<void()> on_drain = {};
   };
 
   /// @param shares_memory  other processes of this machine may map this node's dense shards

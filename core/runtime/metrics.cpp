@@ -45,7 +45,7 @@ void Runtime::take_peers(Metrics& metrics) {
   if (cluster.self().replicas > 0) metrics.parts.emplace().differing = member_->parts().differing();
   metrics.changes = changes_;
   for (const cluster::Member& member : cluster.view().members) {
-    ++metrics.members[member.drained ? metrics.members.size() - 1 : static_cast<size_t>(member.state)];
+    if (!member.is_vacant()) ++metrics.members[member.drained ? metrics.members.size() - 1 : static_cast<size_t>(member.state)];
     if (metrics.parts && member.is_server() && cluster.view().serving(member) == member_->self())
       ++(cluster.view().backup_of(member) != base::kNobody ? metrics.parts->kept : metrics.parts->missing);
     if (member.peer == member_->self()) continue;

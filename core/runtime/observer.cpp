@@ -23,7 +23,7 @@ class Asker final : public base::LinkEvents {
   void on_connected(base::Peer peer, const std::string&) override {
     wire::FrameBuilder builder;
     const auto inquire =
-        wire::CreateInquire(builder.fbb(), 1, true, what_.json, what_.live, what_.log_of.has_value(), what_.log_of.value_or(0));
+        wire::CreateInquire(builder.fbb(), 1, true, what_.json, what_.live, what_.log_of.has_value(), what_.log_of.value_or(0), what_.servers);
     transport_.send(peer, builder.finish(wire::Body::Inquire, inquire));
   }
   void on_dial_failed(const std::string&, const base::Status& why) override { end(why); }

@@ -60,6 +60,7 @@ cluster::Self self_of(const Settings& settings) {
   self.nodes = static_cast<uint32_t>(settings.nodes);
   self.sync = settings.sync;
   self.replicas = static_cast<uint32_t>(settings.replicas);
+  self.max_servers = static_cast<uint32_t>(settings.max_servers);
   self.sync_said = settings.sync_said;
   self.is_master = settings.nodes == 1 || settings.rank == 0;
   self.master = settings.master;
@@ -129,6 +130,10 @@ base::Status Runtime::set_up() {
     workers_gone_ = member_->cluster().all_workers_gone();
     learn_ranks();
     take_name();
+    tell_launcher();
+  };
+  events.on_drain = [this] {
+    member_->drain().begin([this](const base::Status& status) { drained_ = drained_ || status.ok(); });
   };
   events.on_event = [this](const cluster::MembershipEvent& event) {
     ++changes_[static_cast<size_t>(event.change)];
@@ -326,11 +331,12 @@ bool Runtime::is_joining() {
 void Runtime::take_identity(const cluster::View& view) {
   const base::Peer self = member_->self();
   identity_.rank = view.find(self)->rank;
-  identity_.size = static_cast<int64_t>(view.members.size());
+  identity_.size = static_cast<int64_t>(view.taken_places().size());
   identity_.worker_id = view.worker_id(self);
   identity_.num_workers = static_cast<int64_t>(view.workers().size());
   identity_.server_id = view.server_id(self);
-  identity_.num_servers = static_cast<int64_t>(view.servers().size());
+  identity_.num_servers = std::ranges::count_if(view.servers(), [](const cluster::Member* server) { return !server->is_vacant(); });
+  identity_.num_parts = static_cast<int64_t>(view.servers().size());
   identity_.sync = view.sync;
   identity_.address = view.find(self)->address;
   base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,

@@ -50,6 +50,7 @@ class Runtime final : private transport::Flusher {
   base::Status shutdown();
   void abort(const std::string& why);
   base::Status drain(base::Nanos timeout);
+  base::Status resize(uint32_t servers, base::Nanos timeout);
   void abandon_after_fork() noexcept;
   /// Ends the loop and what runs on it. The owner calls it before it destroys what the engines'
   /// operations point to. Idempotent.
@@ -95,6 +96,7 @@ class Runtime final : private transport::Flusher {
   base::Status meet();
   base::Status meet_by_keeper();
   void take_name();
+  void tell_launcher();
   base::Status listen(cluster::Self& self);
   base::Status listen_in_job(cluster::Self& self);
   base::Status listen_inproc(cluster::Self& self);
@@ -148,6 +150,7 @@ class Runtime final : private transport::Flusher {
   std::atomic<bool> left_{false};
   std::atomic<bool> drained_{false};  ///< others serve the parts of this node
   base::Status left_with_;
+  uint32_t told_servers_ = 0;  ///< by tell_launcher()
 };
 
 }  // namespace mv::runtime

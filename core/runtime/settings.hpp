@@ -26,6 +26,7 @@ struct Settings {
   int64_t nodes = 1;
   bool nodes_said = false;         ///< `nodes` was set; otherwise, with transport=mpi, the job's size counts
   int64_t replicas = 0;            ///< the number of other servers that keep a copy of each server's tables
+  int64_t max_servers = 0;         ///< the number of servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
   std::string keeper;              ///< the store of the cluster's name, see runtime/keeper/address.hpp; with a master, only of its views
   std::string keeper_auth;         ///< "user:password" there; empty: none
@@ -39,6 +40,7 @@ struct Settings {
   std::string faults;              ///< text for transport/faulty; empty: none
   int listen_fd = -1;              ///< rank 0 under `polyverso run`: the master's socket, already listening (POLYVERSO_LISTEN_FD)
   std::string exits;               ///< under `polyverso run`: its file about ended processes, see runtime/exits.hpp; empty: none
+  std::string resizes;             ///< under `polyverso run`: its pipe for the wanted number of servers, see runtime/resize.cpp; empty: none
   base::Nanos timeout = 60s;
   base::Nanos gate_timeout = 600s;
   base::Nanos init_timeout = 60s;

@@ -24,7 +24,7 @@ local EXCEPTIONS = {
   mv_tensor_range = "tensor.range", mv_tensor_uniform = "tensor.uniform", mv_tensor_normal = "tensor.normal", mv_tensor_view = "tensor.view",
   mv_tensor_sparse = "tensor.sparse", mv_tensor_create_on = "tensor.zeros", mv_tensor_describe = "tensor:info", mv_tensor_data = "tensor:pointer", mv_tensor_text = "tostring(tensor)",
   mv_group_open = "group.open", mv_group_open_host = "group.of_host", mv_group_join = "group.join", mv_group_describe = "group:info", mv_allreduce_drain = "group:drain",
-  mv_alltoall_counts = "group:alltoall", mv_cluster_drain = "node:drain", mv_membership_next = "node:next_event",
+  mv_alltoall_counts = "group:alltoall", mv_cluster_drain = "node:drain", mv_cluster_resize = "node:resize", mv_membership_next = "node:next_event",
   mv_custom_begin = "group:allreduce_custom", mv_custom_next = "group:allreduce_custom", mv_custom_done = "group:allreduce_custom",
   mv_custom_end = "group:allreduce_custom", mv_request_test = "request:done", mv_gossip_open = "gossip.open",
   mv_gossip_open_text = "gossip.open_text", mv_gossip_status_text = "gossip.status", mv_gossip_state_text = "gossip:state",

@@ -227,6 +227,16 @@ function Node:drain(timeout)
   capi.mv_cluster_drain(self.handle, timeout ~= 0 and values.milliseconds(timeout) or 0)
 end
 
+--- Changes the number of the cluster's servers, if it was started with room for them (max_servers,
+--- `polyverso run --max-servers`). With fewer than now, those with the highest ranks drain and leave; with more,
+--- `polyverso run` starts the missing ones. Workers continue meanwhile. After a time-out the change continues.
+---@param servers integer 1 to max_servers
+---@param timeout? number seconds until the cluster has them; default 60; 0: only wait for the master's answer
+function Node:resize(servers, timeout)
+  timeout = timeout or 60
+  capi.mv_cluster_resize(self.handle, servers, timeout ~= 0 and values.milliseconds(timeout) or 0)
+end
+
 --- Leaves the cluster because this program has failed: the calls of the other processes fail, with this reason. Does
 --- nothing on a node that has ended.
 ---@param reason? any an error or a text

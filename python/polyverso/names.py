@@ -39,6 +39,7 @@ _NAMES = {
     "mv_checkpoint_load": "node.load",
     "mv_checkpoint_save": "node.save",
     "mv_cluster_drain": "node.drain",
+    "mv_cluster_resize": "node.resize",
     "mv_device_current_stream": "device.stream",
     "mv_device_describe": "device.info",
     "mv_device_find": "polyverso.Device",
@@ -109,7 +110,7 @@ _PLAIN = set(
 )
 # Only polyverso.capi has these.
 _ONLY_IN_C = set(
-    "mv_callback_error mv_cluster_log_text mv_cluster_status_text mv_last_error mv_log_level_set mv_request_release mv_status_family "
+    "mv_callback_error mv_cluster_log_text mv_cluster_resize_at mv_cluster_status_text mv_last_error mv_log_level_set mv_request_release mv_status_family "
     "mv_status_message mv_status_name mv_strategy_cancel mv_tensor_address mv_tensor_data mv_tensor_free mv_tensor_text mv_version mv_version_text "
     "kv_command_done kv_free kv_optimizer_rate kv_optimizer_states kv_optimizer_step kv_run_server".split()
 )

@@ -414,6 +414,16 @@ class Node(handles.Handle):
         server still serves."""
         capi.mv_cluster_drain(self._handle, milliseconds(timeout) if timeout else 0)
 
+    def resize(self, servers: int, timeout: float = 60.0) -> None:
+        """Changes the number of the cluster's servers, if it was started with room for them (max_servers,
+        `polyverso run --max-servers`). With fewer than now, those with the highest ranks drain and leave; with more,
+        `polyverso run` starts the missing ones. Workers continue meanwhile; their calls only take longer.
+
+        servers: 1 to max_servers
+        timeout: how long to wait until the cluster has them, in seconds; math.inf: no limit; 0: only for the master's
+            answer. After a TimeoutError the change continues; the message says what is missing."""
+        capi.mv_cluster_resize(self._handle, servers, milliseconds(timeout) if timeout else 0)
+
     def abort(self, reason: str = "") -> None:
         """Leaves the cluster as lost, without waiting: other processes' calls that need this one fail with a PeerError
         that has the reason. An exception that leaves a `with polyverso.init():`, or that nothing catches, does so."""

@@ -123,7 +123,7 @@ def test_tables_go_back_to_a_server_that_was_replaced(cluster):
         ends_drained(servers[victim])
         node.forget()
         servers[victim] = job.server(victim)
-        assert f"server {victim} (rank {1 + victim}, " in node.hear("serves its tables again")
+        assert f"server {victim} (rank {1 + victim}, " in node.hear("serves its own part of the tables")
         serving(node)
     check([node])
     for server in servers:

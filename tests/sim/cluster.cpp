@@ -25,7 +25,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
   network_.verbose = verbose;
   const size_t lives = plan_.workers() + plan_.restarts();
   for (const TablePlan& table : plan_.tables)
-    ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
+    ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.parts(), lives));
   for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step && !ledger->plan().sets_any_time;
   clean_.resize(lives);
   for (size_t place = 0; place < plan_.nodes.size(); ++place)
@@ -36,9 +36,18 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
 
 // ---- starting nodes
 
+const NodePlan& SimCluster::plan_of(size_t place) const {
+  static const NodePlan newcomer = [] {
+    NodePlan plan;
+    plan.role = MV_ROLE_SERVER;
+    return plan;
+  }();
+  return place < plan_.nodes.size() ? plan_.nodes[place] : newcomer;
+}
+
 void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   auto node = std::make_unique<Node>();
-  const NodePlan& plan = plan_.nodes[place];
+  const NodePlan& plan = plan_of(place);
   node->place = place;
   node->life = life;
   node->steps = plan.steps;
@@ -49,6 +58,7 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.nodes = static_cast<uint32_t>(plan_.nodes.size());
   node->self.sync = plan_.sync;
   node->self.replicas = plan_.replicas;
+  if (plan_.vacancies > 0) node->self.max_servers = static_cast<uint32_t>(plan_.parts());
   node->self.is_master = place == 0 && !again;
   node->self.master = "sim:0";
   for (size_t other = 1; again && plan_.replicas > 0 && other < plan_.nodes.size(); ++other) node->self.master += fmt::format(",sim:{}", other);
@@ -72,10 +82,15 @@ void SimCluster::start(Node& node) {
   events.on_ready = [this, &node](const cluster::View& view) { on_ready(node, view); };
   events.on_failed = [this, &node](const base::Status& why) { on_failed(node, why); };
   events.on_change = [] {};
+  events.on_drain = [this, &node] {
+    static const FaultPlan by_the_master{};  // and nobody takes its place
+    node.member->drain().begin([this, &node](const base::Status& status) { drained(node, by_the_master, status); });
+    touch(node);
+  };
   node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
   if (node.life != SIZE_MAX)
     node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
-                                           plan_.nodes[node.place].slowness, node.life,
+                                           plan_of(node.place).slowness, node.life,
                                            fmt::format("{} (life {})", node.name, node.life));
   network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
   node.member->start();
@@ -229,12 +244,31 @@ void SimCluster::inject(const FaultPlan& fault) {
   if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly || fault.fault == Fault::kAbort) return kill(fault.side.front(), fault);
   if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
   if (fault.fault == Fault::kDrain) return drain(fault);
+  if (fault.fault == Fault::kCome) return come(fault);
+  if (fault.fault == Fault::kResize) return resize(fault);
   part(fault);
+}
+
+/// Another server comes, and gets a vacant place if there is one.
+void SimCluster::come(const FaultPlan& fault) {
+  if (cluster_dissolves()) return;
+  add_node(fault.side.front(), SIZE_MAX, -1, true);
+  replaced_server_ = true;
+}
+
+/// The master wants fewer servers, or more, which come by themselves if at all.
+void SimCluster::resize(const FaultPlan& fault) {
+  const Node* const asked = master();
+  if (asked == nullptr || asked->ending || cluster_dissolves()) return;
+  if (!std::all_of(nodes_.begin(), nodes_.end(), [this](const auto& other) { return is_noticed(*other); })) return;  // as for drain()
+  asked->member->cluster().resize(fault.servers, std::make_shared<rpc::Ignored>());
+  touch(node(asked->self.peer));
 }
 
 /// A server is told to end. It goes on if it can't hand its tables over.
 void SimCluster::drain(const FaultPlan& fault) {
   const auto newest = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == fault.side.front(); });
+  if (newest == nodes_.rend()) return;
   Node& node = **newest;
   if (node.member == nullptr || !node.ready || node.ending || node.killed || node.dropped) return;
   // With the end of a back-up, nobody may have a copy of the part of a server that is dead already.
@@ -397,7 +431,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
 void SimCluster::restart(size_t place, int64_t rank) {
   --restarts_open_;
   if (cluster_dissolves()) return;
-  if ((plan_.nodes[place].role & MV_ROLE_WORKER) == 0) return add_node(place, SIZE_MAX, rank, true);
+  if ((plan_of(place).role & MV_ROLE_WORKER) == 0) return add_node(place, SIZE_MAX, rank, true);
   for (const auto& ledger : ledgers_) ledger->comes_late(next_life_);
   add_node(place, next_life_++, rank, true);
   keep_own_business(nodes_.back()->steps);

@@ -60,6 +60,9 @@ class SimCluster final : private Surroundings {
   void left(Peer self, bool clean) override;
   bool verbose() const override { return verbose_; }
 
+  const NodePlan& plan_of(size_t place) const;
+  void come(const FaultPlan& fault);
+  void resize(const FaultPlan& fault);
   void add_node(size_t place, size_t life, int64_t rank, bool again);
   void start(Node& node);
   Node& node(Peer peer);

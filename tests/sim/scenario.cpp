@@ -51,7 +51,7 @@ void choose_network(Scenario& plan, Random& random) {
 TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool large) {
   TablePlan table;
   shard::Spec& spec = table.spec;
-  const uint64_t counters = plan.workers() + plan.restarts(), servers = plan.servers();
+  const uint64_t counters = plan.workers() + plan.restarts(), servers = plan.parts();
   spec.name = fmt::format("t{}", number);
   spec.dtype = random.chance(0.5) ? MV_F64 : MV_F32;
   table.fractional = plan.sync && random.chance(0.5);
@@ -193,6 +193,7 @@ void add_end_of_server(Scenario& plan, Random& random, int64_t after) {
   std::vector<size_t> candidates;
   for (size_t node = 1; node < plan.nodes.size(); ++node)
     if ((plan.nodes[node].role & MV_ROLE_SERVER) != 0) candidates.push_back(node);
+  if (candidates.empty()) return;
   FaultPlan fault;
   const size_t kind = random.pick({6, 2, 2, 1.5});
   fault.fault = std::vector{Fault::kKill, Fault::kKillQuietly, Fault::kAbort, Fault::kLongPause}[kind];
@@ -257,6 +258,37 @@ void choose_faults_with_drains(Scenario& plan, Random& random) {
   if (random.chance(plan.replicas > 0 ? 0.5 : 0.1)) add_end_of_server(plan, random, 0);
 }
 
+/// Servers come, and some of them, or others, are to end again.
+void choose_faults_with_growth(Scenario& plan, Random& random) {
+  if (random.chance(0.4)) add_partitions(plan, random);
+  if (random.chance(0.2)) add_pause(plan, random, false);
+  if (random.chance(plan.sync ? 0.15 : 0.4)) add_kill(plan, random, true);
+  std::vector<size_t> leavers;
+  for (size_t node = 1; node < plan.nodes.size(); ++node)
+    if (plan.nodes[node].role == MV_ROLE_SERVER) leavers.push_back(node);
+  for (size_t i = random.chance(0.2) ? 0 : 1; i <= plan.vacancies; ++i) {  // now and then one more than there are places
+    FaultPlan fault;
+    fault.fault = Fault::kCome;
+    fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 800);
+    fault.side.push_back(plan.nodes.size() + i);
+    leavers.push_back(fault.side.front());
+    plan.faults.push_back(fault);
+  }
+  for (size_t i = random.below(4); i > 0; --i) {
+    FaultPlan fault;
+    fault.fault = Fault::kDrain;
+    fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 200 : 1000);
+    fault.side.push_back(leavers[random.below(leavers.size())]);
+    if (random.chance(0.3)) {
+      fault.fault = Fault::kResize;
+      fault.side.front() = 0;
+      fault.servers = static_cast<uint32_t>(1 + random.below(plan.parts()));
+    }
+    plan.faults.push_back(fault);
+  }
+  if (random.chance(plan.replicas > 0 ? 0.5 : 0.1) && plan.servers() > 1) add_end_of_server(plan, random, 0);
+}
+
 /// Two servers at least, one of which is not the master's.
 void choose_servers(Scenario& plan, Random& random) {
   const auto is_server = [&](size_t node) { return (plan.nodes[node].role & MV_ROLE_SERVER) != 0; };
@@ -318,15 +350,15 @@ bool Scenario::has_consistency(shard::Consistency wanted) const {
 
 bool Scenario::loses_members() const {
   return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) {
-    return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause && f.fault != Fault::kDrain;
+    return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause && f.fault != Fault::kDrain && f.fault != Fault::kCome && f.fault != Fault::kResize;
   });
 }
 
 bool Scenario::has_drains() const {
-  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault == Fault::kDrain; });
+  return vacancies > 0 || std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault == Fault::kDrain; });
 }
 
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters) {
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters, bool grows) {
   Random random(seed);
   Scenario plan;
   plan.seed = seed;
@@ -337,10 +369,11 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (replicas > 0 || drains) choose_servers(plan, random);
   if (drains) choose_leaver(plan, random);
   if (masters) choose_voters(plan, random);
+  if (grows) plan.vacancies = 1 + random.below(4);
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
+  grows ? choose_faults_with_growth(plan, random) : masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
@@ -368,13 +401,14 @@ std::string Scenario::describe() const {
   if (window_bytes != Scenario().window_bytes) text += fmt::format(", window of {} bytes", window_bytes);
   if (hasty > 0) text += ", hasty";
   if (direct) text += ", direct";
+  if (vacancies > 0) text += fmt::format(", {} vacant places", vacancies);
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
-                                             "long pause", "kill",  "quiet kill", "abort", "drain"};
+                                             "long pause", "kill",  "quiet kill", "abort", "drain", "arrival", "resize"};
     text += fmt::format("; {} of{}", kNames[static_cast<size_t>(fault.fault)], fault.of_master ? " the master, not" : "");
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);

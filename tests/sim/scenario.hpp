@@ -41,7 +41,7 @@ struct NodePlan {
   int slowness = 1;  ///< factor of its pauses between calls
 };
 
-enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort, kDrain };
+enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort, kDrain, kCome, kResize };
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
@@ -51,6 +51,7 @@ struct FaultPlan {
   size_t other = SIZE_MAX;   ///< only from this one
   Nanos span{0};
   bool of_master = false;        ///< of the present master, whoever that is, instead of `side`
+  uint32_t servers = 0;          ///< kResize: the wanted number
   Nanos restart = base::kNever;  ///< a killed worker, or a drained server, restarts after this time
 };
 
@@ -58,6 +59,7 @@ struct Scenario {
   uint64_t seed = 0;
   bool sync = false;
   uint32_t replicas = 0;
+  size_t vacancies = 0;  ///< places for servers that may come later: those of kCome, with numbers after the nodes'
   Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t window_bytes = 8 << 20;
@@ -75,13 +77,15 @@ struct Scenario {
   size_t in_flight = 8;
 
   size_t servers() const;
+  /// Into which each table is cut.
+  size_t parts() const { return servers() + vacancies; }
   size_t workers() const;
   size_t restarts() const;
   shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, workers()); }
   bool has_consistency(shard::Consistency wanted) const;
   /// Whether a node is killed, or is out of reach for longer than the others' patience.
   bool loses_members() const;
-  /// Whether a server is to end, and hands its parts over.
+  /// Whether parts move without a loss: a server is to end, or another one may come.
   bool has_drains() const;
   /// One line for messages.
   std::string describe() const;
@@ -91,7 +95,8 @@ struct Scenario {
 /// @param replicas with 1, some server other than the master's is killed, or stops for longer than the others' patience
 /// @param drains servers other than the master's are to end, and hand their parts over
 /// @param masters with replicas, the master is among those that end
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false);
+/// @param grows   the cluster has vacant places; servers come, and are to end
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false, bool grows = false);
 
 /// For half of the seeds: gives the tables their own consistency, kinds and updaters, and the workers scripts that use them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);

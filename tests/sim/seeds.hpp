@@ -15,6 +15,7 @@ struct SeedRun {
   size_t replicas = 0;  ///< of each server's tables (sim_test, sim_checkpoints, sim_rounds)
   bool masters = false;  ///< with replicas, the master is lost (sim_test)
   bool drains = false;  ///< servers end, and hand their tables over (sim_test)
+  bool grows = false;   ///< there are vacant places; servers come, and end (sim_test)
   bool verbose = false;
   bool twice = false;  ///< compare everything that happens with a second run, where a simulator can
 };

@@ -95,7 +95,8 @@ class OwnPart final : public checkpoint::ServedParts {
  public:
   explicit OwnPart(table::CheckpointTables& tables) : tables_(tables) {}
   table::CheckpointTables* served(uint64_t part) override { return part == number ? &tables_ : nullptr; }
-  bool can_move() const override { return false; }
+  bool is_elsewhere(uint64_t) const override { return elsewhere; }
+  bool can_move() const override { return elsewhere; }
   bool is_being_copied(uint64_t) const override { return false; }
   bool is_leaving() const override { return leaving; }
   base::Status may_replace(uint64_t) override { return {}; }
@@ -103,6 +104,7 @@ class OwnPart final : public checkpoint::ServedParts {
   void replaced(uint64_t, std::function<void()> done) override { done(); }
   uint64_t number = 0;
   bool leaving = false;
+  bool elsewhere = false;  ///< another process serves it since
 
  private:
   table::CheckpointTables& tables_;
@@ -294,6 +296,15 @@ void a_part_that_leaves_begins_no_load(void**) {
   assert_int_equal(cluster.disk.later.size(), 1);
 }
 
+void a_part_that_has_moved_is_named_at_once(void**) {
+  Cluster cluster;
+  cluster.add(kOtherServer, MV_ROLE_SERVER);
+  const auto check = [&] { return cluster.ask(cluster.coordinator, cluster.builder.finish(wire::Body::Check, wire::CreateCheckDirect(cluster.builder.fbb(), "c", 1))); };
+  assert_begins(check()->outcome, "MV_EPROTOCOL");
+  cluster.part.elsewhere = true;  // a save or load that waited for it here would never end
+  assert_begins(check()->outcome, "MV_ECANCELED: this part of the tables has moved");
+}
+
 }  // namespace
 
 int main() {
@@ -306,6 +317,7 @@ int main() {
       cmocka_unit_test(a_table_of_another_shape_created_meanwhile_is_not_filled),
       cmocka_unit_test(a_coordinator_that_leaves_ends_what_it_has_begun),
       cmocka_unit_test(a_part_that_leaves_begins_no_load),
+      cmocka_unit_test(a_part_that_has_moved_is_named_at_once),
   };
   return cmocka_run_group_tests_name("ps/participant", tests, nullptr, nullptr);
 }

@@ -177,6 +177,123 @@ void with_replicas_the_backup_takes_over(void**) {
   assert_places(view, "0:->2 2:->0 2:0");
 }
 
+/// Servers 0 and 1, and vacant places of servers up to `most`, whose parts the two serve by turns.
+View servers_with_room(size_t most) {
+  View view = servers_on({"a", "a"});
+  view.master = view.members[0].peer;
+  for (Member& member : view.members) member.backup = 0;
+  for (uint32_t number = 2; number < most; ++number) {
+    Member place;
+    place.rank = number + 1;
+    place.peer = kPeers + place.rank;
+    place.role = MV_ROLE_SERVER;
+    place.state = State::kLost;
+    place.is_out = place.drained = true;
+    place.stand_in = number % 2 + 2;
+    view.members.push_back(place);
+  }
+  return view;
+}
+
+void join(View& view, uint32_t number, uint32_t replicas = 0) {
+  Member& place = server(view, number);
+  place.pid = 1;
+  place.host = "a";
+  place.state = State::kHere;
+  place.is_out = place.drained = false;
+  (void)name_next_backups(view, replicas);
+}
+
+/// All moves end, one after the other, and those that follow from them. Returns their number.
+size_t move_all(View& view) {
+  size_t moves = 0;
+  for (bool any = true; any;) {
+    any = false;
+    for (Member& part : view.members) {
+      if (part.next_backup == 0) continue;
+      assert_non_null(destination(view, part, 0));
+      const uint32_t to = std::exchange(part.next_backup, 0);
+      part.stand_in = to == part.rank + 1 ? 0 : to;
+      any = true;
+      ++moves;
+      (void)name_next_backups(view, 0);
+      break;
+    }
+  }
+  return moves;
+}
+
+void new_servers_get_parts_with_the_fewest_moves(void**) {
+  View view = servers_with_room(8);
+  assert_places(view, "0:- 1:- 0:- 1:- 0:- 1:- 0:- 1:-");
+  assert_int_equal(name_next_backups(view, 0).size(), 0);
+  join(view, 2);
+  assert_int_equal(move_all(view), 2);
+  assert_places(view, "0:- 1:- 2:- 1:- 0:- 1:- 0:- 2:-");
+  join(view, 3);
+  assert_int_equal(move_all(view), 2);
+  assert_places(view, "0:- 1:- 2:- 3:- 0:- 1:- 3:- 2:-");
+  for (uint32_t number = 4; number < 8; ++number) {
+    join(view, number);
+    move_all(view);
+  }
+  assert_places(view, "0:- 1:- 2:- 3:- 4:- 5:- 6:- 7:-");
+}
+
+void a_server_gives_one_part_at_a_time(void**) {
+  View view = servers_with_room(8);
+  join(view, 2);
+  size_t moving = 0;
+  for (const Member* part : view.servers()) moving += part->next_backup != 0 && view.serving(*part) == kPeers + 1 ? 1 : 0;
+  assert_int_equal(moving, 1);
+}
+
+void a_move_to_a_server_that_is_to_end_is_given_up(void**) {
+  View view = servers_with_room(4);
+  join(view, 2);
+  assert_places(view, "0:- 1:- 0:->2 1:-");
+  copy_all(view);
+  assert_true(begin_drain(view, server(view, 2), 0).ok());
+  assert_places(view, "0:- 1:- 0:- 1:-");
+  assert_null(destination(view, server(view, 2), 0));
+}
+
+void the_parts_of_servers_that_end_are_spread_over_the_others(void**) {
+  View view = servers_with_room(6);
+  for (uint32_t number = 2; number < 6; ++number) {
+    join(view, number);
+    move_all(view);
+  }
+  assert_int_equal(begin_resize(view, 2, 0).value().size(), 4);
+  assert_places(view, "0:- 1:- 2:->0 3:->1 4:->1 5:->0");
+  assert_int_equal(view.wanted_servers, 2);
+  assert_int_equal(view.staying_servers().size(), 2);
+}
+
+void a_size_that_can_not_be_is_refused_and_changes_nothing(void**) {
+  View view = servers_with_room(4);
+  assert_int_equal(begin_resize(view, 5, 0).status().code(), MV_EINVAL);
+  assert_int_equal(begin_resize(view, 0, 0).status().code(), MV_EINVAL);
+  assert_int_equal(begin_resize(view, 1, 1).status().code(), MV_EINVAL);
+  server(view, 1).role = MV_ROLE_ALL;  // a worker stays
+  view.master = server(view, 0).peer;
+  assert_int_equal(begin_resize(view, 1, 0).status().code(), MV_EINVAL);
+  assert_int_equal(view.wanted_servers, 0);
+  assert_int_equal(view.staying_servers().size(), 2);
+  assert_true(begin_resize(view, 4, 0).ok());  // others start them
+  assert_int_equal(view.wanted_servers, 4);
+}
+
+void with_replicas_new_servers_get_parts_without_a_copy_only(void**) {
+  View view = servers_with_room(3);
+  name_backups(view);
+  assert_places(view, "0:1 1:0 0:1");
+  join(view, 2, 1);
+  assert_places(view, "0:1 1:0 0:1");
+  lose(view, 1);
+  assert_places(view, "0:->2 0:->2 0:->2");
+}
+
 void partners_share_parts(void**) {
   View view = servers_on({"a", "a", "a", "a"});
   const auto ids = [&](uint32_t number) {
@@ -206,6 +323,12 @@ int main() {
       cmocka_unit_test(a_stand_in_that_is_to_end_passes_all_its_parts_on),
       cmocka_unit_test(a_copy_that_is_lost_before_the_end_is_made_again),
       cmocka_unit_test(with_replicas_the_backup_takes_over),
+      cmocka_unit_test(new_servers_get_parts_with_the_fewest_moves),
+      cmocka_unit_test(a_server_gives_one_part_at_a_time),
+      cmocka_unit_test(a_move_to_a_server_that_is_to_end_is_given_up),
+      cmocka_unit_test(the_parts_of_servers_that_end_are_spread_over_the_others),
+      cmocka_unit_test(a_size_that_can_not_be_is_refused_and_changes_nothing),
+      cmocka_unit_test(with_replicas_new_servers_get_parts_without_a_copy_only),
       cmocka_unit_test(partners_share_parts),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

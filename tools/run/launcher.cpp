@@ -101,6 +101,7 @@ int Launcher::run() {
     }
   }
   registration_.reset();
+  resizes_->close();
   end_dashboard();
   close(guard_fd_);
   while (uv_is_active(reinterpret_cast<uv_handle_t*>(&guard_))) uv_run(&loop_, UV_RUN_ONCE);
@@ -191,29 +192,54 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  const Meeting meeting = meeting_at(master.port, exits_.path());
-  register_run(meeting);
-  for (Process& process : plan(options_, meeting, self_)) {
+  resizes_.emplace(&loop_, [this](int servers, int draining) {
+    wanted_servers_ = servers;
+    draining_servers_ = draining;
+    start_missing_servers();
+  });
+  meeting_ = meeting_at(master.port, exits_.path(), resizes_->path());
+  register_run(*meeting_);
+  for (Process& process : plan(options_, *meeting_, self_)) {
     const int rank = process.rank;
-    Child::Events events{[this](Child& child) { on_exited(child); }, [this](Child& child) { on_closed(child); }};
-    auto child = std::make_unique<Child>(&loop_, std::move(process), rank, output_, std::move(events));
-    const Child::Descriptors descriptors{rank == 0 ? input : -1, rank == 0 ? master.fd : -1};
-    const int error = child->start(self_, descriptors);
-    children_.push_back(std::move(child));
-    if (error != 0) {
-      output_.say(fmt::format("can't start {}: {}", children_.back()->process().name, uv_strerror(error)));
-      start_error_ = error;
-      end_rest();
-      break;
-    }
-    ++open_;
-    tell_guard('+', children_.back()->pid());
-    if (options_.verbose) {
-      const Child& started = *children_.back();
-      output_.say(fmt::format("{}: {}", started.who(), fmt::join(started.process().command, " ")));
-    }
+    const int error = start(std::move(process), rank, {rank == 0 ? input : -1, rank == 0 ? master.fd : -1});
+    if (error == 0) continue;
+    start_error_ = error;
+    end_rest();
+    break;
   }
   close(master.fd);  // from here on, a master that is gone refuses connections instead of letting them wait
+}
+
+/// 0, or libuv's error, which it has told.
+int Launcher::start(Process process, int color, const Child::Descriptors& descriptors) {
+  Child::Events events{[this](Child& child) { on_exited(child); }, [this](Child& child) { on_closed(child); }};
+  auto child = std::make_unique<Child>(&loop_, std::move(process), color, output_, std::move(events));
+  const int error = child->start(self_, descriptors);
+  children_.push_back(std::move(child));
+  const Child& started = *children_.back();
+  if (error != 0) {
+    output_.say(fmt::format("can't start {}: {}", started.process().name, uv_strerror(error)));
+    return error;
+  }
+  ++open_;
+  tell_guard('+', started.pid());
+  if (options_.verbose) output_.say(fmt::format("{}: {}", started.who(), fmt::join(started.process().command, " ")));
+  return 0;
+}
+
+/// The cluster shall have more servers than there are. If it has too many, the cluster itself ends some.
+void Launcher::start_missing_servers() {
+  const auto serves = [this](const auto& child) { return child->running() && (child->process().server || options_.servers == 0); };
+  const auto runs = [this](int rank) {
+    return std::ranges::any_of(children_, [rank](const auto& child) { return child->running() && child->process().rank == rank; });
+  };
+  auto there = std::ranges::count_if(children_, serves) - draining_servers_;
+  const int ranks = options_.workers + options_.max_servers - (options_.servers == 0 ? options_.workers : 0);
+  for (int rank = options_.workers; rank < ranks && there < wanted_servers_ && phase_ == Phase::kRunning && workers_running(); ++rank) {
+    if (runs(rank)) continue;
+    if (start(plan_added_server(options_, *meeting_, self_, rank), rank, {}) != 0) return;
+    ++there;
+  }
 }
 
 /// So that `polyverso status` finds it. A run without is as good otherwise.
@@ -230,8 +256,16 @@ void Launcher::on_exited(Child& child) {
   const bool failed = child.ending()->failed();
   exits_.report(child);
   if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
-  any_failed_ = any_failed_ || failed;
+  any_failed_ = any_failed_ || (failed && !child.process().added);
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (failed && child.process().added && phase_ == Phase::kRunning) {
+    if (!was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+    return;
+  }
+  if (!failed && child.process().server && draining_servers_ > 0) {  // its place may be the one for a new server
+    --draining_servers_;
+    start_missing_servers();
+  }
   if (failed) failed_.add(child);
   if (settled_) return follow_failure();
   if (failed) {

@@ -16,6 +16,7 @@
 #include "run/output.hpp"
 #include "run/plan.hpp"
 #include "run/registry.hpp"
+#include "run/resizes.hpp"
 
 namespace mv::tools {
 
@@ -43,6 +44,8 @@ class Launcher {
   void start_dashboard();
   void end_dashboard();
   void start_processes();
+  int start(Process process, int color, const Child::Descriptors& descriptors);
+  void start_missing_servers();
   void register_run(const Meeting& meeting);
   void tell_guard(char sign, pid_t group);
 
@@ -71,6 +74,10 @@ class Launcher {
   std::string self_;
   std::optional<Registration> registration_;
   Exits exits_;
+  std::optional<Meeting> meeting_;
+  std::optional<Resizes> resizes_;
+  int wanted_servers_ = 0;    ///< by the last change of their number; 0: there was none
+  int draining_servers_ = 0;  ///< those that were about to leave then, and have not ended yet
   uv_loop_t loop_{};
   uv_timer_t timer_{};   ///< until the next, harsher step
   uv_timer_t settle_{};  ///< after the first failure: until it is known, then until the others are told to end

@@ -46,7 +46,7 @@ Environment inherited_environment() {
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  for (const char* own : {"exits", "launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"})
+  for (const char* own : {"exits", "launcher", "listen_fd", "master", "max_servers", "nodes", "rank", "rendezvous", "resizes", "role", "secret"})
     environment.erase(variable(own));
   return environment;
 }
@@ -74,9 +74,17 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
-Meeting meeting_at(int port, std::string exits) { return {fmt::format("127.0.0.1:{}", port), make_secret(), std::move(exits)}; }
+Meeting meeting_at(int port, std::string exits, std::string resizes) {
+  return {fmt::format("127.0.0.1:{}", port), make_secret(), std::move(exits), std::move(resizes)};
+}
 
-std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self) {
+namespace {
+
+/// Among all servers, as the cluster counts: without servers at the start, all workers are servers, too.
+int number_of_server(const RunOptions& options, int rank) { return options.servers > 0 ? rank - options.workers : rank; }
+
+/// What all processes of a run are told.
+Environment common_environment(const RunOptions& options, const Meeting& meeting) {
   Environment common = inherited_environment();
   for (const auto& [key, value] : options.settings) common[variable(key)] = value;
   if (options.sync) common[variable("sync")] = "1";
@@ -85,31 +93,48 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
   common[variable("secret")] = meeting.secret;
   if (!meeting.exits.empty()) common[variable("exits")] = meeting.exits;
+  if (options.max_servers > 0) common[variable("max_servers")] = std::to_string(options.max_servers);
+  if (options.max_servers > 0 && !meeting.resizes.empty()) common[variable("resizes")] = meeting.resizes;
   common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
+  return common;
+}
 
-  std::vector<Process> processes;
-  for (int rank = 0; rank < options.workers + options.servers; ++rank) {
-    Process process;
-    process.rank = rank;
-    process.server = rank >= options.workers;
-    process.id = process.server ? rank - options.workers : rank;
-    process.label = fmt::format("{}{}", process.server ? 's' : 'w', process.id);
-    process.name = fmt::format("{} {}", process.server ? "server" : "worker", process.id);
-    Environment environment = common;
-    environment[variable("rank")] = std::to_string(rank);
-    if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + rank : 0);
-    if (rank == 0) environment[variable("listen_fd")] = std::to_string(kMasterSocketFd);
-    if (process.server) {
-      process.command = options.server_command.empty() ? Command{self, "server"} : options.server_command;
-      environment[variable("role")] = "server";
-    } else {
-      process.command = options.commands.size() == 1 ? options.commands[0] : options.commands[static_cast<size_t>(process.id)];
-      environment[variable("role")] = options.servers > 0 ? "worker" : "all";
-    }
-    process.environment = flat(environment);
-    processes.push_back(std::move(process));
+Process plan_process(const RunOptions& options, Environment environment, const std::string& self, int rank) {
+  Process process;
+  process.rank = rank;
+  process.server = rank >= options.workers;
+  process.id = process.server ? number_of_server(options, rank) : rank;
+  process.label = fmt::format("{}{}", process.server ? 's' : 'w', process.id);
+  process.name = fmt::format("{} {}", process.server ? "server" : "worker", process.id);
+  environment[variable("rank")] = std::to_string(rank);
+  if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + rank : 0);
+  if (rank == 0) environment[variable("listen_fd")] = std::to_string(kMasterSocketFd);
+  if (process.server) {
+    process.command = options.server_command.empty() ? Command{self, "server"} : options.server_command;
+    environment[variable("role")] = "server";
+  } else {
+    process.command = options.commands.size() == 1 ? options.commands[0] : options.commands[static_cast<size_t>(process.id)];
+    environment[variable("role")] = options.servers > 0 ? "worker" : "all";
   }
+  process.environment = flat(environment);
+  return process;
+}
+
+}  // namespace
+
+std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self) {
+  const Environment common = common_environment(options, meeting);
+  std::vector<Process> processes;
+  for (int rank = 0; rank < options.workers + options.servers; ++rank) processes.push_back(plan_process(options, common, self, rank));
   return processes;
+}
+
+Process plan_added_server(const RunOptions& options, const Meeting& meeting, const std::string& self, int rank) {
+  Environment environment = common_environment(options, meeting);
+  environment.erase(variable("exits"));  // processes may have ended by now, and the cluster is complete
+  Process process = plan_process(options, std::move(environment), self, rank);
+  process.added = true;
+  return process;
 }
 
 }  // namespace mv::tools

@@ -14,6 +14,7 @@ struct Process {
   int rank = 0;
   int id = 0;  ///< among the workers or the servers
   bool server = false;
+  bool added = false;  ///< by a change of the number of servers: its failure is not the run's
   Command command;
   std::vector<std::string> environment;  ///< all of it, "KEY=value"
 };
@@ -32,12 +33,15 @@ inline constexpr int kMasterSocketFd = 3;
 
 /// How a run's processes find and trust each other.
 struct Meeting {
-  std::string master, secret, exits;  ///< see run/exits.hpp
+  std::string master, secret;
+  std::string exits, resizes;  ///< see run/exits.hpp, run/resizes.hpp
 };
 /// At this port of 127.0.0.1, with a fresh secret. Throws std::system_error.
-Meeting meeting_at(int port, std::string exits);
+Meeting meeting_at(int port, std::string exits, std::string resizes);
 
 /// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self);
+/// A server that takes a vacant place of the cluster: the rank's.
+Process plan_added_server(const RunOptions& options, const Meeting& meeting, const std::string& self, int rank);
 
 }  // namespace mv::tools

@@ -1,4 +1,4 @@
-/** The members of a running cluster: draining of servers, and membership events.
+/** The members of a running cluster: draining of servers, their number, and membership events.
  *
  *  Part of polyverso.h, which includes it. docs/failures.md describes what the end of a process does to the others. */
 #ifndef POLYVERSO_MEMBERSHIP_H
@@ -28,9 +28,28 @@ extern "C" {
  *          After an error, this server continues to serve. */
 MV_API mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms);
 
+/** Changes the number of servers of a running cluster that was started with room for them (`max_servers` in
+ *  mv_init_text(), `polyverso run --max-servers`). With fewer servers than now, those with the highest ranks drain, as by
+ *  mv_cluster_drain(), and leave. With more, `polyverso run` starts the missing ones; elsewhere start `polyverso server`
+ *  with the settings of the others. A new server gets parts of the tables, one after the other, while workers continue;
+ *  with replicas it gets copies of parts that lose theirs. Any member may call this; the last wish counts.
+ *  @param servers    the wanted number: 1 (with replicas=1: 2) to max_servers
+ *  @param timeout_ms how long to wait until the cluster has them; 0: only for the master's answer; -1: for ever
+ *  @return MV_OK           the cluster has this many servers, and no part moves any more; with timeout_ms 0: it is decided
+ *          MV_ETIMEOUT     not yet: the change continues. The message says what is missing
+ *          MV_EINVAL       there is no room for as many, or too few can leave: rank 0 and workers that are servers stay
+ *          MV_EUNREACHABLE no server can take over the parts of one that would leave
+ *          MV_EPEERLOST    the master, which decides, is lost
+ *          MV_EINTR        after a signal: the change continues, call again */
+MV_API mv_status mv_cluster_resize(mv_node node, uint64_t servers, int64_t timeout_ms);
+/** mv_cluster_resize() with timeout_ms 0, for a process outside of the cluster; `polyverso scale` calls it.
+ *  @param settings  as for mv_cluster_status_text()
+ *  @return also MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT if the cluster can't be reached; MV_EINTR after a signal */
+MV_API mv_status mv_cluster_resize_at(const char *settings, uint64_t servers);
+
 /** What has happened to a member. */
 typedef enum mv_membership_kind {
-  MV_MEMBER_JOINED = 0,    /**< a new process has taken the place of one that is gone */
+  MV_MEMBER_JOINED = 0,    /**< a new process has joined: in the place of one that is gone, or as a further server */
   MV_MEMBER_LEFT = 1,      /**< a worker has finished: no call waits for it any more */
   MV_MEMBER_LOST = 2,      /**< its process is lost */
   MV_MEMBER_DRAINING = 3,  /**< a server is draining: its tables move to others, and nothing is lost */

@@ -73,11 +73,11 @@ base::Status Store::check_optimizer(const Entry& entry, const shard::UpdaterSpec
   if (const base::Status wrong = shard::check_updater(optimizer, entry.dtype); !wrong.ok())
     return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
   if (!type_.dist || shard::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
-  if (entry.spec->home == 0 && node_.identity().num_servers > 1)
+  if (entry.spec->home == 0 && node_.identity().num_parts > 1)
     return base::error(MV_EINVAL,
                        "key \"{}\": {} needs norms of the whole tensor, but {} is spread over {} servers: use one server, or set "
                        "MXNET_KVSTORE_BIGARRAY_BOUND above {} in the environment of all workers",
-                       entry.name, optimizer.name, entry.text(), node_.identity().num_servers, entry.shape.count());
+                       entry.name, optimizer.name, entry.text(), node_.identity().num_parts, entry.shape.count());
   if (entry.row_sparse && entry.shape.count() > shard::stripe_elements(*entry.spec))
     return base::error(MV_EINVAL,
                        "key \"{}\": {} needs norms of the whole tensor, but {} is pushed by rows, in several messages: in a dist store it "

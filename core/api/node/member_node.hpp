@@ -24,6 +24,7 @@ class MemberNode final : public Node {
   const runtime::Identity& identity() const override { return runtime_.identity(); }
   base::Status shutdown() override;
   base::Status drain(base::Nanos timeout) override { return runtime_.drain(timeout); }
+  base::Status resize(uint32_t servers, base::Nanos timeout) override { return runtime_.resize(servers, timeout); }
   void abort(const std::string& why) override;
   void abandon_after_fork() noexcept override;
 

@@ -100,6 +100,8 @@ class Node {
   virtual base::Status shutdown() = 0;
   /// See mv_cluster_drain(). MV_EINTR after a signal: the drain continues; call again.
   virtual base::Status drain(base::Nanos timeout) = 0;
+  /// See mv_cluster_resize(). MV_EINTR after a signal: the change continues; call again.
+  virtual base::Status resize(uint32_t servers, base::Nanos timeout) = 0;
   /// See mv_abort(). Only the destructor may follow.
   virtual void abort(const std::string& why) = 0;
   /// For a forked child: closes the inherited descriptors without sending anything. Async-signal-safe; afterwards the

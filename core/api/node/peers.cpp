@@ -21,7 +21,7 @@ base::Result<std::vector<PeerReport>> MemberNode::examine_peers() {
   std::vector<PeerReport> reports;
   runtime_.read_on_loop([&] {
     for (const cluster::Member& member : runtime_.member().cluster().view().members) {
-      if (member.peer == runtime_.member().self()) continue;
+      if (member.peer == runtime_.member().self() || member.is_vacant()) continue;
       PeerReport report = report_on(member);
       if (const auto found = shortest.find(member.peer); found != shortest.end()) report.round_trip = found->second;
       reports.push_back(std::move(report));

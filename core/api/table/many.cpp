@@ -60,7 +60,7 @@ base::Status by_server(size_t servers, std::span<const Call> calls, const Work& 
 base::Status Tables::add_many(std::span<const ManyAdd> adds, const CallOptions& options) {
   if (base::Status wrong = join_all(adds, table::Use::kAdd); !wrong.ok()) return wrong;
   bool begun = false;
-  return by_server(static_cast<size_t>(calls_.identity().num_servers), adds, [&](size_t server, std::span<const ManyAdd* const> some) -> base::Status {
+  return by_server(static_cast<size_t>(calls_.identity().num_parts), adds, [&](size_t server, std::span<const ManyAdd* const> some) -> base::Status {
     table::Client::ManyAdds message;
     message.server = server;
     message.tables.reserve(some.size());
@@ -95,7 +95,7 @@ base::Status Tables::add_many(std::span<const ManyAdd> adds, const CallOptions& 
 
 base::Status Tables::get_many(std::span<const ManyGet> gets, const CallOptions& options) {
   if (base::Status wrong = join_all(gets, table::Use::kGet); !wrong.ok()) return wrong;
-  return by_server(static_cast<size_t>(calls_.identity().num_servers), gets, [&](size_t server, std::span<const ManyGet* const> some) {
+  return by_server(static_cast<size_t>(calls_.identity().num_parts), gets, [&](size_t server, std::span<const ManyGet* const> some) {
     table::Request request;
     request.server = server;
     request.many.reserve(some.size());

@@ -16,9 +16,6 @@ constexpr base::Nanos kLongestPoll = 100ms;
 /// How long a call whose deadline passed waits for the names of the missing workers.
 constexpr base::Nanos kLastAnswer = 1s;
 
-class Ignored final : public rpc::Pending {
-  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
-};
 }  // namespace
 
 /// A call in progress: the flush, then the request to the coordinator, then, for a save, polling until it is complete.
@@ -164,7 +161,7 @@ void Client::servers_changed() {
     for (const CallRef& call : calls)  // saves that the lost one can't tell of any more
       if (call->stage == Call::Stage::kWaiting && call->save != 0) ask_whether_saved(call);
     coordinator_ = by;
-    rpc_.call(by, {builder_.finish(wire::Body::CallsEnded, wire::CreateCallsEnded(builder_.fbb(), ended_, how_)), std::make_shared<Ignored>(), true,
+    rpc_.call(by, {builder_.finish(wire::Body::CallsEnded, wire::CreateCallsEnded(builder_.fbb(), ended_, how_)), std::make_shared<rpc::Ignored>(), true,
                    0, nullptr});
   }
   const auto calls = calls_;
@@ -195,7 +192,7 @@ void Client::master_lost(const base::Status& why) {
 void Client::go_on(const Call& call) {
   if (!can_move() || call.save == 0 || !call.request.blocks || rpc_.is_lost(call.coordinator)) return;
   rpc_.call(call.coordinator,
-            {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call.save, true)), std::make_shared<Ignored>(), true, 0, nullptr});
+            {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call.save, true)), std::make_shared<rpc::Ignored>(), true, 0, nullptr});
 }
 
 void Client::withdraw(const CallRef& call, mv_status code) {

@@ -243,6 +243,7 @@ void Coordinator::await_servers() {
 
 void Coordinator::servers_changed() {
   if (view_ == nullptr) return;
+  follow_moved();
   if (job_ == nullptr || job_->phase != Phase::kAwaitingServers) return settle();
   for (const cluster::Member* server : view_->servers()) {
     const base::Peer by = view_->serving(*server);
@@ -281,12 +282,29 @@ void Coordinator::ask(size_t server, const Question& question, Heard heard) {
   ServerPart& part = job_->parts[server];
   part.asked = true;
   const auto pending = std::make_shared<Answer>(
-      [this, job = job_, server, heard](const base::Status& status, const wire::Message* answer) {
+      [this, job = job_, server, question, heard](const base::Status& status, const wire::Message* answer) {
         if (job != job_) return;
         job->parts[server].asked = false;
-        heard(server, status, answer);
+        if (status.code() != kMoved) return heard(server, status, answer);
+        // Nothing has been done yet in these phases. Later, the job begins again.
+        if (job->phase != Phase::kSnapshots && job->phase != Phase::kChecking)
+          return heard(server, base::error(MV_EPEERLOST, "{}", status.text()), answer);
+        job->parts[server].ask_again = [this, server, question, heard] { ask(server, question, heard); };
+        follow_moved();
       });
   client_.call(part.server, {question(builder_, static_cast<uint32_t>(server)), pending, true, 0, nullptr});
+}
+
+/// Asks the new servers of parts that have moved since the job began.
+void Coordinator::follow_moved() {
+  const auto servers = view_->servers();
+  for (size_t number = 0; job_ != nullptr && number < job_->parts.size(); ++number) {
+    ServerPart& part = job_->parts[number];
+    const base::Peer by = view_->serving(*servers[number]);
+    if (!part.ask_again || by == part.server) continue;  // the view with its new server is still to come
+    part.server = by != base::kNobody ? by : servers[number]->peer;  // a request to the lost one fails with the reason
+    std::exchange(part.ask_again, nullptr)();
+  }
 }
 
 /// Sends a request to all servers, notes errors, and calls `next` when all servers have answered.

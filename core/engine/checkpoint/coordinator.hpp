@@ -81,6 +81,7 @@ class Coordinator {
     base::Peer server = base::kNobody;
     bool over = false;   ///< this server has finished its part, or failed
     bool asked = false;  ///< a request to this server is not answered yet
+    std::function<void()> ask_again = nullptr;  ///< the part has moved, and its new server is to be asked
     checkpoint::FileEntry file;
   };
   enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring, kAwaitingServers };
@@ -129,6 +130,7 @@ class Coordinator {
   void give_up(const base::Status& why);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
+  void follow_moved();
   void ask_all(const Question& question, void (Coordinator::*next)());
   void note_failure(size_t server, const base::Status& status);
   void fail_askers(const base::Status& why);

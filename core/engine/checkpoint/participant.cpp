@@ -36,7 +36,12 @@ bool Participant::execute(const rpc::Asked& asked, const wire::Message& request,
   const uint64_t part = part_of(request);
   if (part >= servers.size())
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type()))), true;
+  if (const auto* of = request.body_as_Written(); of != nullptr && is_writing(asked, *of)) return written(asked, *of), true;  // even if the part has moved
   if (view_->serving(*servers.front()) != asked.client || parts_.served(part) == nullptr) {
+    if (view_->serving(*servers.front()) == asked.client && parts_.is_elsewhere(part)) {
+      duties_[part].prepared.reset();
+      return rpc_.fail(asked, base::error(kMoved, "this part of the tables has moved to another server")), true;
+    }
     if (parts_.can_move()) return false;
     return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 can make servers write and read files, each its own")), true;
   }
@@ -110,9 +115,15 @@ void Participant::note(const base::Result<checkpoint::FileEntry>& file, base::Na
   record_.last_took = took;
 }
 
+bool Participant::is_writing(const rpc::Asked& asked, const wire::Written& request) const {
+  const auto duty = duties_.find(request.part());
+  const auto* const writing = duty != duties_.end() ? duty->second.writing.get() : nullptr;
+  return writing != nullptr && writing->save == request.save() && writing->by == asked.client;
+}
+
 void Participant::written(const rpc::Asked& asked, const wire::Written& request) {
   const auto& writing = duties_[request.part()].writing;
-  if (writing == nullptr || writing->save != request.save() || writing->by != asked.client)
+  if (!is_writing(asked, request))
     return rpc_.fail(asked, base::Status(MV_ENOTFOUND, "this checkpoint is not being written here"));
   if (request.forget()) *writing->given_up = true;
   writing->told = writing->over;

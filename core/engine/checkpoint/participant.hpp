@@ -11,6 +11,9 @@
 
 namespace mv::checkpoint {
 
+/// A participant's answer about a part that another process serves now.
+inline constexpr mv_status kMoved = MV_ECANCELED;
+
 /// Executes the requests of the coordinator (coordinator.hpp): Snapshot, Written, Check, Restore. With back-ups, a
 /// request may wait here for the view that names the coordinator and the servers of the parts, and until a copy of the
 /// values is complete. Loop thread only.
@@ -72,6 +75,7 @@ class Participant {
 
   bool execute(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   bool snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
+  bool is_writing(const rpc::Asked& asked, const wire::Written& request) const;
   void written(const rpc::Asked& asked, const wire::Written& request);
   void check(const rpc::Asked& asked, const wire::Check& request);
   static base::Status make_parts(table::CheckpointTables& tables, Prepared& prepared);

@@ -15,6 +15,8 @@ class ServedParts {
   virtual ~ServedParts() = default;
   /// nullptr if this process does not serve the part, as far as it knows.
   virtual table::CheckpointTables* served(uint64_t part) = 0;
+  /// Whether another process serves the part now.
+  virtual bool is_elsewhere(uint64_t part) const = 0;
   /// Whether another process may serve a part later, when its server dies.
   virtual bool can_move() const = 0;
   /// Whether the values are being copied to a new back-up. There can't be another snapshot then.

@@ -33,7 +33,7 @@ void Arrivals::add(const rpc::Asked& asked, const wire::Join& request) {
   base::log_info("{} of {} processes have arrived", joiners_.size(), self_.nodes);
 }
 
-base::Status Arrivals::check(const wire::Join& request, const std::string& seen) const {
+base::Status Arrivals::check(const wire::Join& request, const std::string& seen, bool is_late) const {
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
   if (request.replicas() != self_.replicas)
@@ -46,7 +46,7 @@ base::Status Arrivals::check(const wire::Join& request, const std::string& seen)
   if (sync_said && sync_said_ && sync != sync_)
     return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} in the cluster of the master (pid {} on {})", sync, sync_, self_.pid, self_.host);
   if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "unknown role {}", request.role());
-  if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} does not exist in a cluster of {} processes", request.rank(), self_.nodes);
+  if (request.rank() >= static_cast<int64_t>(self_.nodes) && !is_late) return base::error(MV_EDISAGREE, "rank {} does not exist in a cluster of {} processes", request.rank(), self_.nodes);
   return {};
 }
 
@@ -85,7 +85,25 @@ View Arrivals::view() {
     view.members.push_back(joiner.member);
   }
   std::ranges::sort(view.members, {}, &Member::rank);
+  add_vacant_places(view);
   return view;
+}
+
+void Arrivals::add_vacant_places(View& view) const {
+  const size_t servers = view.servers().size();
+  for (size_t number = servers; servers > 0 && number < self_.max_servers; ++number) {
+    Member place;
+    place.rank = static_cast<uint32_t>(view.members.size());
+    place.role = MV_ROLE_SERVER;
+    // A name of its own for the part's streams, which no process has: incarnations are random.
+    place.peer = self_.peer + number;
+    while (place.peer == base::kNobody || view.find(place.peer) != nullptr) ++place.peer;
+    place.state = State::kLost;
+    place.is_out = place.drained = true;
+    place.why = "no server has joined in this place yet";
+    place.stand_in = view.servers()[number % servers]->rank + 1;
+    view.members.push_back(std::move(place));
+  }
 }
 
 std::vector<rpc::Asked> Arrivals::asked() const {

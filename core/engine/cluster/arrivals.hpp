@@ -18,7 +18,8 @@ class Arrivals {
   void add_self();
   void add(const rpc::Asked& asked, const wire::Join& request);
   /// Whether a process fits the cluster. @param seen  its address as the transport sees it
-  base::Status check(const wire::Join& request, const std::string& seen) const;
+  /// @param is_late  it wants a place in the complete cluster
+  base::Status check(const wire::Join& request, const std::string& seen, bool is_late) const;
   /// Whether the requested rank is free.
   base::Status check_rank(const wire::Join& request) const;
   bool has(base::Peer peer) const;
@@ -28,7 +29,7 @@ class Arrivals {
 
   bool all_here() const { return joiners_.size() >= self_.nodes; }
   /// The first view of the complete cluster: processes without a requested rank get the free ones in the order of their
-  /// arrival.
+  /// arrival. The ranks after theirs are the vacant places of servers that may join later; the others serve their parts.
   View view();
   /// The requests of all processes except the master.
   std::vector<rpc::Asked> asked() const;
@@ -42,6 +43,7 @@ class Arrivals {
     rpc::Asked asked;
   };
   void warn_of_loopback() const;
+  void add_vacant_places(View& view) const;
 
   const Self& self_;
   bool sync_, sync_said_;  ///< as the joiners have set it so far

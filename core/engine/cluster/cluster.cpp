@@ -28,10 +28,6 @@ constexpr size_t kLongestReason = 1000;  // of an abort, in bytes
 /// A peer that sends no heartbeats for this long is worth a remark.
 constexpr base::Nanos kSilent = std::chrono::seconds(2);
 
-class Ignored final : public rpc::Pending {
-  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
-};
-
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
 
@@ -88,6 +84,8 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
       return copied(asked, *request.body_as_Copied());
     case wire::Body::Drain:
       return drain_asked(asked);
+    case wire::Body::Resize:
+      return resize_asked(asked, request.body_as_Resize()->servers());
     case wire::Body::HandOver:
       return hand_over_asked(asked, *request.body_as_HandOver());
     default:
@@ -120,8 +118,8 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
                        request.role() == MV_ROLE_SERVER   ? "servers"
                        : request.role() == MV_ROLE_WORKER ? "workers"
                                                           : "members",
-                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (after a drain, or with replicas=1)" : "");
-  if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address); !wrong.ok()) return wrong;
+                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (after a drain, or with replicas=1). max_servers makes room for more" : "");
+  if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address, !joining); !wrong.ok()) return wrong;
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
 
@@ -180,7 +178,7 @@ void Cluster::settle_early() {
 }
 
 void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& request) {
-  const bool was_lost = !std::exchange(place.drained, false);
+  const bool was_vacant = place.is_vacant(), was_lost = !std::exchange(place.drained, false);
   place.peer = peer;
   place.address = wire::text_of(request.address());
   place.host = wire::text_of(request.host());
@@ -188,6 +186,7 @@ void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& reque
   place.state = State::kHere;
   place.why.clear();
   place.is_out = place.draining = false;
+  if (was_vacant) return base::log_info("a server joins as rank {}: pid {} on {}", place.rank, place.pid, place.host);
   base::log_info("pid {} on {} replaces a {}{} (rank {})", place.pid, place.host, was_lost ? "lost " : "", place.is_server() ? "server" : "worker", place.rank);
 }
 
@@ -241,7 +240,7 @@ void Cluster::complete_if_all_here() {
   base::Status wrong;
   if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);
   if (view.workers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a worker (role=worker or role=all)", self_.nodes);
-  if (self_.replicas > 0 && view.servers().size() < 2)
+  if (self_.replicas > 0 && std::ranges::count_if(view.servers(), [](const Member* server) { return !server->is_vacant(); }) < 2)
     wrong = base::error(MV_EDISAGREE, "replicas={} takes at least two servers, and there is only one", self_.replicas);
   if (!wrong.ok()) return fail(wrong);
   view.master = self_.peer;
@@ -299,6 +298,7 @@ void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
 /// epoch.
 void Cluster::publish() {
   ++view_.epoch;
+  view_.moved = view_.has_departures();
   const base::Nanos due = published_ + between_views();
   if (view_.workers_gone() || clock_.now() >= due) return send_to_all();  // at the end, this process may not have another turn
   publish_at_ = std::min(publish_at_, due);
@@ -445,7 +445,7 @@ void Cluster::connect_with_all() {
   for (const Member& member : view_.members) {
     if (!may_need(member)) continue;
     want(member.peer, Dialer::kSelf);
-    if (has_left_) send_leave(member.peer, std::make_shared<Ignored>());
+    if (has_left_) send_leave(member.peer, std::make_shared<rpc::Ignored>());
   }
 }
 
@@ -626,6 +626,8 @@ void Cluster::take_view(const View& newer) {
   const bool has_new_master = is_kept() && newer.master != master_;
   const uint64_t losses = std::exchange(view_.losses, newer.losses);
   view_.loss_texts = newer.loss_texts;
+  view_.wanted_servers = newer.wanted_servers;
+  view_.moved = newer.has_departures();
   if (is_kept()) decided_ = newer;
   if (has_new_master) change_master(newer);
   view_.epoch = newer.epoch;

@@ -57,7 +57,8 @@ class Cluster {
     /// The master has decided which process serves the part of this server from now on, keeps a copy of it, or gets a
     /// copy.
     virtual void on_part_moved(const Member& /*part*/) {}
-    /// A server is draining: its parts are being copied to others.
+    /// A server is draining, perhaps this one, because the cluster shall have fewer: its parts are being copied to
+    /// others.
     virtual void on_member_draining(const Member& /*member*/) {}
     /// The master has given this node's parts to their new servers: see hand_over().
     virtual void on_drained() {}
@@ -100,6 +101,8 @@ class Cluster {
   void abort(const std::string& why, std::function<void()> told);
   /// Asks the master to choose servers for copies of the parts that this node serves, because this node is draining.
   void drain(rpc::PendingRef pending);
+  /// Asks the master for this number of servers, see begin_resize().
+  void resize(uint32_t servers, rpc::PendingRef pending);
   /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
   /// is draining, either on_drained() follows, or `pending` ends with an error.
   void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
@@ -206,7 +209,8 @@ class Cluster {
   void decide_loss(Member& member, bool fails_barriers, const base::Status& why);
   void copied(const rpc::Asked& asked, const wire::Copied& note);
   void drain_asked(const rpc::Asked& asked);
-  void go_home_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
+  void resize_asked(const rpc::Asked& asked, uint32_t servers);
+  void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
   bool goes_on_without(const Member& member, base::Peer peer) const;
   // with a keeper: mastership.cpp

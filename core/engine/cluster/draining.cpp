@@ -38,21 +38,49 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
   publish();
 }
 
-/// A server that stays gives parts back to their own servers.
-void Cluster::go_home_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
+void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
+  if (!is_master()) return server_.fail(asked, base::error(MV_ESTATE, "this process is not the master"));
+  if (is_kept())
+    return decide(
+        [servers, replicas = self_.replicas](View& next) {
+          const auto changed = begin_resize(next, servers, replicas);
+          return changed.ok() ? base::Status() : changed.status();
+        },
+        [this, asked, servers](const base::Status& refused, const View&) {
+          if (!refused.ok()) return server_.fail(asked, refused);
+          base::log_info("the cluster shall have {} servers", servers);
+          server_.answer(asked, builder_.answer({}));
+        });
+  const View before = view_;
+  const auto changed = begin_resize(view_, servers, self_.replicas);
+  if (!changed.ok()) return server_.fail(asked, changed.status());
+  base::log_info("the cluster shall have {} servers", servers);
+  server_.answer(asked, builder_.answer({}));
+  for (const Member& member : view_.members)
+    if (member.draining && !before.at(member.rank)->draining) owner_.on_member_draining(member);
+  for (const Member* part : changed.value()) owner_.on_part_moved(*part);
+  publish();
+  owner_.on_news();
+}
+
+/// A server that stays gives parts to others.
+void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
   std::vector<Member*> parts;
   for (Member& part : view_.members)
-    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client &&
-        goes_home(view_, part, self_.replicas) && view_.backup_of(part) == part.peer)
+    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client && part.backup != 0 &&
+        destination(view_, part, self_.replicas) != nullptr)
       parts.push_back(&part);
   if (parts.empty() || parts.size() != numbers.size())
-    return server_.fail(asked, base::error(MV_ESTATE, "not every one of these parts can go back to its own server any more"));
+    return server_.fail(asked, base::error(MV_ESTATE, "not every one of these parts can move to its new server any more"));
   server_.answer(asked, builder_.answer({}));
   for (Member* part : parts) {
-    part->stand_in = part->backup = 0;
-    base::log_info("{} serves its tables again", view_.name(part->peer));
+    const uint32_t to = std::exchange(part->backup, 0);
+    part->stand_in = to == part->rank + 1 ? 0 : to;
+    if (part->stand_in == 0) base::log_info("{} serves its own part of the tables", view_.name(part->peer));
+    else base::log_info("{} serves the part of {}", view_.name(view_.serving(*part)), view_.name(part->peer));
     owner_.on_part_moved(*part);
   }
+  for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
   publish();
 }
 
@@ -60,7 +88,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
   Member* const member = view_.find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
-  if (is_master() && !is_kept() && member != nullptr && !member->departs()) return go_home_asked(asked, parts);
+  if (is_master() && !is_kept() && member != nullptr && !member->departs()) return move_asked(asked, parts);
   const auto check = [parts](const View& view, const Member* leaver) {
     return leaver != nullptr && leaver->draining && leaver->state != State::kLost && can_hand_over(view, *leaver, parts)
                ? base::Status()
@@ -99,6 +127,12 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
   owner_.on_member_lost(*member, why);
   declare_out(*member);
   publish();
+}
+
+// ---- on any member
+
+void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
+  client_.call(master_, {builder_.finish(wire::Body::Resize, wire::CreateResize(builder_.fbb(), servers)), std::move(pending), true, 0, nullptr});
 }
 
 // ---- on the server that is to end

@@ -1,6 +1,9 @@
 #include "engine/cluster/succession.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -9,8 +12,6 @@ namespace mv::cluster {
 namespace {
 
 bool is_alive(const Member& server) { return !server.is_out && server.state != State::kLost; }
-/// Whether it may be given copies.
-bool stays(const Member& server) { return is_alive(server) && !server.draining; }
 
 /// The parts that a server serves, or has or gets a copy of.
 size_t load_of(const View& view, const Member& server) {
@@ -29,7 +30,7 @@ const Member* candidate(const View& view, const Member& part) {
   const Member* best = nullptr;
   const auto rank_of = [&](const Member& server) { return std::pair(server.host == by->host, load_of(view, server)); };
   for (const Member* server : ring)
-    if (server != by && stays(*server) && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
+    if (server != by && server->stays() && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
   return best;
 }
 
@@ -42,23 +43,69 @@ void name_backups(View& view) {
   }
 }
 
-bool goes_home(const View& view, const Member& part, uint32_t replicas) {
-  const auto servers = view.servers();
-  const bool is_away = part.stand_in != 0 && part.stand_in != kNobodyServes && part.stand_in != part.rank + 1;
-  return replicas == 0 && part.is_server() && is_away && stays(part) && servers.front()->rank != part.rank;
+namespace {
+/// The server that has a copy of this part, or is receiving one; nullptr: none.
+const Member* copy_of(const View& view, const Member& part) {
+  return view.find(part.backup != 0 ? view.backup_of(part) : view.next_backup_of(part));
 }
+}  // namespace
+
+const Member* destination(const View& view, const Member& part, uint32_t replicas) {
+  const Member* const by = view.find(view.serving(part));
+  const Member* const to = copy_of(view, part);
+  return replicas == 0 && by != nullptr && by->stays() && to != nullptr && to->stays() ? to : nullptr;
+}
+
+namespace {
+
+/// A part that should move now, and its new server. {}: there is none.
+std::pair<Member*, const Member*> next_move(View& view) {
+  const auto servers = view.servers();
+  std::map<const Member*, size_t> loads;  // when all moves are over
+  std::set<const Member*> givers;
+  for (const Member* server : view.staying_servers()) loads.emplace(server, 0);
+  std::vector<Member*> movable;  // that of the highest rank first: new servers take the places of the lowest ranks
+  for (Member& part : view.members) {
+    const Member* const by = part.is_server() ? view.find(view.serving(part)) : nullptr;
+    if (by == nullptr) continue;
+    const Member* const to = copy_of(view, part);
+    if (const auto load = loads.find(to != nullptr ? to : by); load != loads.end()) ++load->second;
+    if (to != nullptr)
+      givers.insert(by);
+    else if (by->stays() && by->peer != part.peer && servers.front() != &part)
+      movable.insert(movable.begin(), &part);
+  }
+  std::erase_if(movable, [&](const Member* part) { return givers.contains(view.find(view.serving(*part))); });
+  for (Member* part : movable)
+    if (part->stays()) return {part, part};
+  if (loads.empty()) return {};
+  const auto least = std::ranges::min_element(loads, {}, [](const auto& entry) { return std::pair(entry.second, entry.first->rank); });
+  Member* best = nullptr;
+  for (Member* part : movable) {
+    const auto load_of_server = [&](const Member& of) { return loads.at(view.find(view.serving(of))); };
+    if (load_of_server(*part) >= least->second + 2 && (best == nullptr || load_of_server(*part) > load_of_server(*best))) best = part;
+  }
+  return best != nullptr ? std::pair<Member*, const Member*>(best, least->first) : std::pair<Member*, const Member*>();
+}
+
+}  // namespace
 
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
   std::vector<const Member*> changed;
   for (Member& part : view.members) {
     if (!part.is_server() || part.backup != 0 || part.next_backup != 0) continue;
     const Member* const by = view.find(view.serving(part));
-    const bool is_going_home = goes_home(view, part, replicas);
-    if (by == nullptr || (replicas == 0 && !by->draining && !is_going_home)) continue;
-    const Member* const next = is_going_home ? &part : candidate(view, part);
+    if (by == nullptr || (replicas == 0 && !by->draining)) continue;
+    const Member* const next = candidate(view, part);
     if (next == nullptr) continue;
     part.next_backup = next->rank + 1;
     changed.push_back(&part);
+  }
+  while (replicas == 0) {
+    const auto [part, to] = next_move(view);
+    if (part == nullptr) break;
+    part->next_backup = to->rank + 1;
+    changed.push_back(part);
   }
   return changed;
 }
@@ -84,7 +131,7 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
       part.stand_in = goes_on && heir != 0 ? heir : kNobodyServes;
       after.loses_values |= part.stand_in == kNobodyServes;
       if (part.stand_in != kNobodyServes)
-        base::log_warn("{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
+        base::detail::log_at(lost.drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
     }
     after.changed.push_back(&part);
   }
@@ -137,10 +184,11 @@ base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver,
   for (Member& part : view.members) {
     if (!part.is_server()) continue;
     const Member* const by = view.find(view.serving(part));
-    // A copy that is not complete should go to a server that stays, and so should that of a part which moves itself.
+    // A copy that is not complete should go to a server that stays, and so should that of a part that moves.
     const bool was_next = part.next_backup == leaver.rank + 1;
-    const bool was_copy = part.backup == leaver.rank + 1 && by != nullptr && by->draining && replicas == 0;
-    if ((!was_next && !was_copy) || candidate(view, part) == nullptr) continue;
+    const bool was_copy = part.backup == leaver.rank + 1 && replicas == 0;
+    const bool must_move = replicas > 0 || (by != nullptr && by->draining);
+    if ((!was_next && !was_copy) || (must_move && candidate(view, part) == nullptr)) continue;
     (was_next ? part.next_backup : part.backup) = 0;
     note(&part);
   }
@@ -150,6 +198,32 @@ base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver,
       view.members = before.members;
       return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
     }
+  return changed;
+}
+
+base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t servers, uint32_t replicas) {
+  const size_t places = view.servers().size();
+  if (servers > places)
+    return base::error(MV_EINVAL, "{} servers are wanted, but this cluster has room for {}: set max_servers when it is started", servers, places);
+  if (servers < 1 + replicas) return base::error(MV_EINVAL, "{} servers are wanted, but this cluster needs at least {}", servers, 1 + replicas);
+  auto staying = view.staying_servers();
+  std::vector<const Member*> changed;
+  const View before = view;
+  for (size_t count = staying.size(); count > servers; --count) {
+    while (!staying.empty() && (staying.back()->is_worker() || staying.back()->peer == view.master)) staying.pop_back();
+    const auto drain = [&] { return begin_drain(view, *view.find(staying.back()->peer), replicas); };
+    const auto moved = staying.empty() ? base::Result<std::vector<const Member*>>(
+                                             base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: rank 0 and servers that are also workers stay", servers, count))
+                                       : drain();
+    if (!moved.ok()) {
+      view.members = before.members;
+      return moved.status();
+    }
+    staying.pop_back();
+    for (const Member* part : moved.value())
+      if (std::ranges::find(changed, part) == changed.end()) changed.push_back(part);
+  }
+  view.wanted_servers = servers;
   return changed;
 }
 

@@ -12,14 +12,17 @@ namespace mv::cluster {
 /// another host if there is one.
 void name_backups(View& view);
 
-/// Whether a part should go back to its own server: a new process has taken the place of the one that handed the part
-/// over. Only without replicas, where nothing else copies parts, and not the part of the first server, which directs
-/// checkpoints.
-bool goes_home(const View& view, const Member& part, uint32_t replicas);
+/// The server to which this part moves although its present one stays, nullptr if it does not move. Only without
+/// replicas, where nothing else copies parts.
+const Member* destination(const View& view, const Member& part, uint32_t replicas);
 
 /// Chooses a next back-up for each part that should have one and has neither a back-up nor a next one, if a server can
-/// take it. With replicas, all parts should have one; without replicas, those of draining servers, and those that go
-/// home. Returns the parts that have a next back-up now.
+/// take it. With replicas, all parts should have one; without replicas, those of draining servers, and those that
+/// should move. Each server gives one part at a time:
+///  - a part whose own server is there, because a new process has taken the place, goes to it;
+///  - then servers that serve at least two parts more than another one give parts whose own servers are missing to it.
+/// The part of the first server, which directs checkpoints, does not move.
+/// Returns the parts that have a next back-up now.
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas);
 
 /// Chooses the voters for the next view (quorum_keeper.hpp). These are the live servers. If their number is even,
@@ -46,6 +49,11 @@ Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::strin
 /// another one. Returns the parts whose next back-up has changed. MV_EUNREACHABLE if there is no server for a part of
 /// the leaver; then nothing has changed.
 base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver, uint32_t replicas);
+
+/// Notes the wanted number of servers. If there are more, those of the highest ranks begin to drain: those are members
+/// with `draining` that had it not before. Returns the parts whose next back-up has changed. MV_EINVAL if there is no
+/// room for as many, or too few can leave; MV_EUNREACHABLE as begin_drain(). Then nothing has changed.
+base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t servers, uint32_t replicas);
 
 /// Whether each part that `leaver` serves is among `parts` (1 + ranks), and has an equal copy at a live server.
 bool can_hand_over(const View& view, const Member& leaver, const std::vector<uint32_t>& parts);

@@ -37,11 +37,17 @@ std::vector<const Member*> View::workers() const {
 std::vector<const Member*> View::servers() const {
   return those(members, [](const Member& m) { return m.is_server(); });
 }
+std::vector<const Member*> View::taken_places() const {
+  return those(members, [](const Member& m) { return !m.is_vacant(); });
+}
+std::vector<const Member*> View::staying_servers() const {
+  return those(members, [](const Member& m) { return m.is_server() && m.stays(); });
+}
 bool View::workers_gone() const {
   return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
 }
 bool View::has_departures() const {
-  return std::ranges::any_of(members, [](const Member& m) { return m.departs() || (m.stand_in != 0 && m.stand_in != kNobodyServes); });
+  return moved || std::ranges::any_of(members, [](const Member& m) { return m.departs() || (m.stand_in != 0 && m.stand_in != kNobodyServes); });
 }
 int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
 int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
@@ -70,6 +76,7 @@ base::Peer View::serving(const Member& server) const {
 std::string View::name(base::Peer peer) const {
   const Member* member = find(peer);
   if (member == nullptr) return short_name(peer);
+  if (member->is_vacant()) return fmt::format("{} (rank {}, not there yet)", short_name(peer), member->rank);
   return fmt::format("{} (rank {}, pid {} on {})", short_name(peer), member->rank, member->pid, member->host);
 }
 
@@ -126,6 +133,8 @@ View read_view(const wire::View& wire) {
   view.master = wire.master();
   view.losses = wire.losses();
   view.barriers = wire.barriers();
+  view.wanted_servers = wire.wanted_servers();
+  view.moved = wire.moved();
   if (wire.loss_texts() != nullptr)
     for (const flatbuffers::String* text : *wire.loss_texts()) view.loss_texts.push_back(text->str());
   if (wire.members() == nullptr) return view;
@@ -138,7 +147,7 @@ flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, 
   for (const Member& member : view.members) members.push_back(write_member(fbb, member));
   const auto written = fbb.CreateVector(members);
   const auto texts = view.loss_texts.empty() ? 0 : fbb.CreateVectorOfStrings(view.loss_texts);
-  return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers);
+  return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers, view.wanted_servers, view.has_departures());
 }
 
 std::vector<std::byte> to_bytes(const View& view) {

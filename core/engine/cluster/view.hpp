@@ -39,6 +39,10 @@ struct Member {
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
   /// Its parts are moving to others, or have moved.
   bool departs() const { return draining || drained; }
+  /// Its process lives as far as the master knows, and does not drain.
+  bool stays() const { return !is_out && state != State::kLost && !draining; }
+  /// No process has ever had this place: it is for a server that may join later.
+  bool is_vacant() const { return drained && pid == 0; }
 };
 
 /// Members by rank. Workers and servers are numbered in the order of their ranks; the numbers never change.
@@ -50,15 +54,21 @@ class View {
   base::Peer master = base::kNobody;       ///< the process that decides about views
   uint64_t losses = 0;                     ///< with replicas: how many losses fail a barrier of each survivor
   std::vector<std::string> loss_texts{};  ///< the reasons of the last ones
+  bool moved = false;                      ///< see has_departures()
+  uint32_t wanted_servers = 0;             ///< the number of servers that was asked for last; 0: none was
   uint64_t barriers = 0;                   ///< only in the answer to Join: the barriers that the members have passed
 
   const Member* find(base::Peer peer) const;
   Member* find(base::Peer peer);
   std::vector<const Member*> workers() const;
   std::vector<const Member*> servers() const;
+  /// The members without the vacant places.
+  std::vector<const Member*> taken_places() const;
+  /// The servers that are there and do not drain.
+  std::vector<const Member*> staying_servers() const;
   /// True if every worker has finished or is lost.
   bool workers_gone() const;
-  /// A server is draining or drained, or its part is not back yet: parts of the tables move without any loss.
+  /// Parts of the tables move without any loss, or have moved: requests may arrive at their former servers.
   bool has_departures() const;
   /// The peer's number among the workers or servers, or -1.
   int64_t worker_id(base::Peer peer) const;

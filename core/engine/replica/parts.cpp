@@ -28,9 +28,6 @@ bool is_piece(wire::ReplicaEvent event) {
   return event == wire::ReplicaEvent::State || event == wire::ReplicaEvent::Rows || event == wire::ReplicaEvent::End;
 }
 
-class Ignored final : public rpc::Pending {
-  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
-};
 }  // namespace
 
 /// Receives the back-up's acknowledgements, one for each input in their order.
@@ -69,19 +66,26 @@ void Parts::start(const cluster::View& view, table::Server& own) {
   for (const cluster::Member* server : view.servers()) {
     streams_of_[server->rank + 1] = server->peer;
     follow(*server);
+    const uint32_t number = server->rank + 1;
     if (view.serving(*server) == self.peer) {
-      own_.start(view, self, own, is_replicated());
-      lead(self.rank + 1, own_, own);
-      Led& led = led_.at(self.rank + 1);
+      if (server->peer == self.peer) {
+        own_.start(view, self, own, is_replicated());
+        lead(number, own_, own);
+      } else {  // that of a vacant place
+        const auto& added = copies_.emplace(number, std::make_unique<Copy>(clock_, link_, pool_)).first->second;
+        added->part.start(view, *server, added->tables, is_replicated());
+        lead(number, added->part, added->tables);
+      }
+      Led& led = led_.at(number);
       led.backup = view.backup_of(*server);
       if (led.backup == base::kNobody) continue;
-      pass_on(self.rank + 1, led);
+      pass_on(number, led);
       cluster_.want(led.backup);
     } else if (view.backup_of(*server) == self.peer) {
       auto copy = std::make_unique<Copy>(clock_, link_, pool_);
       copy->part.start(view, *server, copy->tables);
-      copies_.emplace(server->rank + 1, std::move(copy));
-      cluster_.want(server->peer);
+      copies_.emplace(number, std::move(copy));
+      cluster_.want(view.serving(*server));
     }
   }
   if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
@@ -238,7 +242,7 @@ void Parts::begin_transfer(uint32_t number, Led& led, base::Peer to) {
 
 void Parts::tell_master(uint32_t number, base::Peer backup) {
   base::Frame frame = builder_.finish(wire::Body::Copied, wire::CreateCopied(builder_.fbb(), number, backup));
-  peers_.call(cluster_.master(), {std::move(frame), std::make_shared<Ignored>(), true, 0, nullptr});
+  peers_.call(cluster_.master(), {std::move(frame), std::make_shared<rpc::Ignored>(), true, 0, nullptr});
 }
 
 /// Does what the master has decided about the back-up of a part that this node serves.
@@ -272,6 +276,12 @@ table::CheckpointTables* Parts::served(uint64_t part) {
                                                                                                                    : nullptr;
   const Led* const led = led_of(part);
   return led != nullptr ? &led->tables->checkpoint_tables() : nullptr;
+}
+
+bool Parts::is_elsewhere(uint64_t part) const {
+  const auto servers = cluster_.view().servers();
+  const base::Peer by = part < servers.size() ? cluster_.view().serving(*servers[part]) : base::kNobody;
+  return by != base::kNobody && by != cluster_.self().peer;
 }
 
 bool Parts::is_being_copied(uint64_t part) const {

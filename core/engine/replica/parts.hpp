@@ -79,8 +79,8 @@ class Parts final : public checkpoint::ServedParts {
 
   /// The parts that this node serves.
   std::vector<uint32_t> led() const;
-  /// Those that should go back to their own servers, and have equal copies there, as the master knows.
-  std::vector<uint32_t> going_home() const;
+  /// Those that move to other servers although this one stays, and have equal copies there, as the master knows.
+  std::vector<uint32_t> moving() const;
   bool leads_any_of(const std::vector<uint32_t>& numbers) const;
   /// Whether this node serves all of these parts, and each has an equal copy, as the master knows.
   bool can_hand_over(const std::vector<uint32_t>& numbers) const;
@@ -96,6 +96,7 @@ class Parts final : public checkpoint::ServedParts {
 
   // for checkpoints
   table::CheckpointTables* served(uint64_t part) override;
+  bool is_elsewhere(uint64_t part) const override;
   bool can_move() const override { return is_replicated() || cluster_.view().has_departures(); }
   bool is_being_copied(uint64_t part) const override;
   bool is_leaving() const override { return is_leaving_; }

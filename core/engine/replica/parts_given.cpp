@@ -13,12 +13,12 @@ std::vector<uint32_t> Parts::led() const {
   return numbers;
 }
 
-std::vector<uint32_t> Parts::going_home() const {
+std::vector<uint32_t> Parts::moving() const {
   std::vector<uint32_t> numbers;
-  for (const auto& [number, led] : led_)
-    if (const cluster::Member& home = *server_of(number);
-        cluster::goes_home(cluster_.view(), home, replicas_) && led.backup == home.peer && has_equal_copy(number, led))
-      numbers.push_back(number);
+  for (const auto& [number, led] : led_) {
+    const cluster::Member* const to = cluster::destination(cluster_.view(), *server_of(number), replicas_);
+    if (to != nullptr && led.backup == to->peer && has_equal_copy(number, led)) numbers.push_back(number);
+  }
   return numbers;
 }
 

@@ -26,6 +26,22 @@ class Pending {
 };
 using PendingRef = std::shared_ptr<Pending>;
 
+/// Of a request whose end nobody awaits.
+class Ignored final : public Pending {
+  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
+};
+
+/// Calls a function with the end's status.
+class Told final : public Pending {
+ public:
+  explicit Told(std::function<void(const base::Status&)> tell) : tell_(std::move(tell)) {}
+
+ private:
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { tell_(status); }
+
+  const std::function<void(const base::Status&)> tell_;
+};
+
 /// A request to be sent.
 struct Call {
   base::Frame frame;

@@ -180,6 +180,13 @@ void Inquirer::answer_log(base::Peer to, uint64_t number, uint32_t rank, bool js
   answer(base::error(MV_EPEERLOST, "there is no connection to the process of rank {}", rank));
 }
 
+void Inquirer::answer_resize(base::Peer to, uint64_t number, uint32_t servers) {
+  if (!takes_question(to, number)) return;
+  cluster_.resize(servers, std::make_shared<rpc::Told>([this, to, number](const base::Status& status) {
+                    if (answering_.erase({to, number}) > 0) send_overview(to, number, status.text(), status.code());
+                  }));
+}
+
 void Inquirer::answer_whole(base::Peer to, uint64_t number, const Form& form) {
   if (!takes_question(to, number)) return;
   gather({form, [this, to, number](const std::string& text) {
@@ -195,6 +202,7 @@ void Inquirer::send_overview(base::Peer to, uint64_t number, const std::string& 
 
 void Inquirer::on_observer_message(base::Peer from, const wire::Message& message) {
   const auto* inquire = message.body_as_Inquire();
+  if (inquire->servers() > 0) return answer_resize(from, inquire->number(), inquire->servers());
   if (inquire->log()) return answer_log(from, inquire->number(), inquire->rank(), inquire->json());
   std::optional<Picture>& picture = last(inquire->live());
   if (picture && clock_.now() - picture->at < kFresh)

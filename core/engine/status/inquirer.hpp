@@ -119,6 +119,7 @@ class Inquirer {
   Overview overview(std::map<base::Peer, Report> reports, bool live) const;
   void send_inquire(base::Peer to, uint64_t number, bool whole, const Form& form);
   bool takes_question(base::Peer from, uint64_t number);
+  void answer_resize(base::Peer to, uint64_t number, uint32_t servers);
   void answer_whole(base::Peer to, uint64_t number, const Form& form);
   void answer_log(base::Peer to, uint64_t number, uint32_t rank, bool json);
   void on_report(base::Peer from, const wire::Report& report);

@@ -211,10 +211,11 @@ std::string to_json(const Overview& overview) {
     json.field("seen_by", ranks.of(overview.seen_by));
     json.field("joining", view.members.empty());
     json.field("missing", overview.missing);
-    write_list(json, "members", view.members, [&](const cluster::Member& member) { write_member(json, overview, ranks, member); });
+    json.field("max_servers", view.servers().size());
+    json.field("wanted_servers", view.wanted_servers);
+    write_list(json, "members", view.taken_places(), [&](const cluster::Member* member) { write_member(json, overview, ranks, *member); });
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });
-    if (overview.replicas > 0 || view.has_departures())
-      write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
+    write_list(json, "parts", view.servers(), [&](const cluster::Member* server) { write_part(json, view, ranks, *server); });
     write_list(json, "events", overview.news, [&](const Overview::News& item) {
       json.field("kind", std::string(cluster::kChangeNames.at(static_cast<size_t>(item.event.change))));
       json.field("rank", item.event.rank);

@@ -115,7 +115,7 @@ void append_losses(std::string& text, const cluster::View& view) {
   constexpr size_t kLossesShown = 16;
   size_t lost = 0;
   for (const cluster::Member& member : view.members)
-    if (member.state == cluster::State::kLost && ++lost <= kLossesShown)
+    if (member.state == cluster::State::kLost && !member.is_vacant() && ++lost <= kLossesShown)
       text += fmt::format("rank {} {}: {}\n", member.rank, member.drained ? "has left" : "is lost", clean(member.why));
   if (lost > kLossesShown) text += fmt::format("and {} more losses\n", lost - kLossesShown);
 }
@@ -123,7 +123,8 @@ void append_losses(std::string& text, const cluster::View& view) {
 void append_members(std::string& text, const Overview& overview) {
   std::vector<Row> rows{
       {"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "transports"}};
-  for (const cluster::Member& member : overview.view.members) {
+  for (const cluster::Member* const place : overview.view.taken_places()) {
+    const cluster::Member& member = *place;
     Row row{fmt::format("{}", member.rank), roles_of(overview.view, member),
             clean(fmt::format("{} on {}", member.pid, member.host)), state_of(overview, member)};
     const auto found = overview.reports.find(member.peer);
@@ -278,9 +279,10 @@ std::string to_text(const Overview& overview) {
   const auto plural = [](size_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };
-  std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"),
-                                 plural(view.servers().size(), "server"), view.sync ? "sync" : "async",
-                                 seer != nullptr ? seer->rank : 0);
+  const size_t vacant = view.members.size() - view.taken_places().size(), servers = view.servers().size();
+  std::string text = fmt::format("{}, {}{}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"),
+                                 plural(servers - vacant, "server"), vacant > 0 ? fmt::format(" (at most {})", servers) : "",
+                                 view.sync ? "sync" : "async", seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);
   append_parts(text, overview);

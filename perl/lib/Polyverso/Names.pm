@@ -31,6 +31,7 @@ our %FUNCTION = (
     (map { ("mv_$_" => "\$group->$_") } qw(gather scatter alltoall send recv)),
     mv_allreduce_drain => '$group->drain',
     mv_cluster_drain => '$node->drain',
+    mv_cluster_resize => '$node->resize',
     mv_membership_next => '$node->next_event',
     mv_gossip_open      => 'Polyverso::Gossip->open',
     mv_gossip_open_text => 'Polyverso::Gossip->open',

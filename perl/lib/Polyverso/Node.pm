@@ -76,6 +76,14 @@ sub drain {
     return;
 }
 
+sub resize {
+    my ($self, $servers, @how) = @_;
+    my $how     = Polyverso::Values::options([qw(timeout)], @how);
+    my $timeout = defined $how->{timeout} ? $how->{timeout} : 60;
+    Polyverso::CAPI::mv_cluster_resize($self->{handle}, $servers, $timeout ? Polyverso::Table::milliseconds($timeout) : 0);
+    return;
+}
+
 sub _ended {
     my ($self) = @_;
     delete $CALLBACKS{ $self->{handle} };
@@ -351,6 +359,14 @@ L<https://ui.perfetto.dev>.
 Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown() does not
 wait for the workers. Nothing is lost, and workers' calls only take longer. C<polyverso server> does it at SIGTERM. The
 default time-out is 30 seconds. After a time-out the drain continues, and this server still serves. With 0 it only begins.
+
+=head2 resize($servers, timeout => $seconds)
+
+Changes the number of the cluster's servers, if it was started with room for them (C<max_servers>,
+C<polyverso run --max-servers>). With fewer than now, those with the highest ranks drain and leave; with more,
+C<polyverso run> starts the missing ones. Workers continue meanwhile; their calls only take longer. Waits until the
+cluster has them, by default for 60 seconds. After a time-out the change continues. With 0 it only waits for the master's
+answer.
 
 =head2 barrier(timeout => $seconds, async => 1)
 

@@ -53,6 +53,10 @@ class Node {
   /// Hands the tables of this process, which is only a server, over to other servers; then shutdown() does not wait for the workers.
   /// After a Timeout it goes on.
   void drain(std::chrono::milliseconds timeout = std::chrono::seconds(30)) { check(mv_cluster_drain(id_, timeout.count())); }
+  /// Changes the number of the cluster's servers, and waits until it has them.
+  void resize(uint64_t servers, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    check(mv_cluster_resize(id_, servers, timeout.count()));
+  }
   /// The next change of the membership that was not taken yet; nothing if there is none within this time. See mv_membership_next().
   std::optional<mv_membership_event> next_event(std::chrono::milliseconds timeout = std::chrono::milliseconds(0)) {
     mv_membership_event event = MV_MEMBERSHIP_EVENT_INIT;
@@ -162,6 +166,8 @@ inline std::string doctor(std::uint32_t flags = 0) {
 inline std::string cluster_status(const std::string& settings, std::uint32_t flags = 0) {
   return detail::text([&](auto... out) { return mv_cluster_status_text(settings.c_str(), flags, out...); });
 }
+/// Asks such a cluster to have this many servers; returns once its master has answered.
+inline void resize_cluster(const std::string& settings, std::uint64_t servers) { check(mv_cluster_resize_at(settings.c_str(), servers)); }
 /// The last lines of a process's log.
 inline std::string cluster_log(const std::string& settings, std::int64_t rank, std::uint32_t flags = 0) {
   return detail::text([&](auto... out) { return mv_cluster_log_text(settings.c_str(), rank, flags, out...); });

@@ -1,0 +1,79 @@
+// Runtime: the number of the cluster's servers changes.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "runtime/runtime.hpp"
+
+namespace mv::runtime {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kLookForServers = 20ms;
+
+/// Why a cluster does not have exactly `servers` servers with settled parts yet; "" if it has.
+std::string why_not_resized(const cluster::View& view, uint32_t servers) {
+  const size_t there = view.staying_servers().size();
+  if (there < servers) return fmt::format("there are {} servers: start {} more with `polyverso server`", there, servers - there);
+  const auto all = view.servers();
+  const auto leaving = std::ranges::find_if(all, [](const cluster::Member* server) { return server->draining; });
+  if (leaving != all.end()) return fmt::format("{} is draining", view.name((*leaving)->peer));
+  if (there > servers) return fmt::format("there are {} servers", there);
+  const auto copied = std::ranges::find_if(all, [](const cluster::Member* part) { return part->next_backup != 0; });
+  if (copied != all.end()) return fmt::format("the tables of {} are being copied", view.name((*copied)->peer));
+  return "";
+}
+}  // namespace
+
+base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
+  struct Outcome {
+    std::atomic<bool> over{false};
+    base::Status status;
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  const auto ask = [this, outcome, servers] {
+    member_->cluster().resize(servers, std::make_shared<rpc::Told>([outcome](const base::Status& status) {
+                                outcome->status = status;
+                                outcome->over.store(true, std::memory_order_release);
+                              }));
+  };
+  const base::Nanos begun = loop_.now();
+  const auto cut_short = [this](transport::Driven driven) {
+    return driven == transport::Driven::kInterrupted ? base::Status(MV_EINTR, "a signal interrupted the wait; the cluster's size still changes: call again") : ended();
+  };
+  const auto answered = [outcome] { return outcome->over.load(std::memory_order_acquire); };
+  const transport::Driven driven = loop_.drive_until(answered, base::after(begun, settings_.timeout), ask);
+  if (!answered() && driven == transport::Driven::kTimeout) return base::error(MV_ETIMEOUT, "the master has not answered");
+  if (!answered()) return cut_short(driven);
+  if (!outcome->status.ok() || timeout == base::Nanos(0)) return outcome->status;
+  const base::Nanos until = base::after(begun, timeout);
+  for (std::string waits_for;;) {
+    read_on_loop([&] { waits_for = why_not_resized(member_->cluster().view(), servers); });
+    if (waits_for.empty()) return {};
+    const base::Nanos now = loop_.now();
+    if (now >= until) return base::error(MV_ETIMEOUT, "the cluster does not have {} servers within {:.3g} s: {}", servers,
+                                         std::chrono::duration<double>(timeout).count(), waits_for);
+    const transport::Driven waited = loop_.drive_until([] { return false; }, std::min(until, now + kLookForServers));
+    if (waited != transport::Driven::kTimeout) return cut_short(waited);
+  }
+}
+
+/// Under `polyverso run`, the master tells the launcher how many servers are wanted, which starts the missing ones.
+void Runtime::tell_launcher() {
+  const cluster::Cluster& cluster = member_->cluster();
+  const uint32_t wanted = cluster.view().wanted_servers;
+  if (settings_.resizes.empty() || !cluster.is_master() || std::exchange(told_servers_, wanted) == wanted) return;
+  const int fd = open(settings_.resizes.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const auto servers = cluster.view().servers();
+  const auto draining = std::ranges::count_if(servers, [](const cluster::Member* server) { return server->draining; });
+  const std::string line = fmt::format("servers {} {}\n", wanted, draining);
+  const bool told = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  if (fd >= 0) close(fd);
+  if (!told) base::log_warn("the launcher can't be told that {} servers are wanted ({})", wanted, settings_.resizes);
+}
+
+}  // namespace mv::runtime

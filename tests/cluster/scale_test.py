@@ -1,0 +1,266 @@
+"""The number of servers changes while workers train: `polyverso scale`, mv_cluster_resize(), and servers that just come."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import COMMAND
+from drain_test import WORKER, check, ends_drained, serving
+
+# Two workers add and get until the file appears, then check the sums. Rank 0 executes the lines that it is given.
+TRAINING = """
+import os, sys, threading, time
+import numpy as np
+import polyverso as pv
+node = pv.init()
+dense = node.array(20_000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0")
+keyed = node.keyvalue(2, name="keyed", dtype="int64")
+rows = np.arange(300)
+node.barrier()
+print("up", flush=True)
+adds = 0
+stop = os.environ["STOP"]
+while not os.path.exists(stop):
+    dense.add(-np.ones(20_000))
+    keyed.add(np.ones((300, 2), np.int64), keys=rows)
+    adds += 1
+    assert (dense.get() >= adds).all() and (keyed.get(keys=rows) >= adds).all()
+all_adds = node.array(node.num_workers, name="adds", dtype="int64")
+mine = np.zeros(node.num_workers, np.int64)
+mine[node.worker_id] = adds
+all_adds.add(mine)
+node.barrier()
+total = int(all_adds.get().sum())
+print("wrong", int((dense.get() != total).sum() + (keyed.get(keys=rows) != total).sum()), "of", total, flush=True)
+node.barrier()
+node.shutdown()
+"""
+
+
+def status_of(*which):
+    text = subprocess.run([COMMAND, "status", *map(str, which), "--json"], capture_output=True, text=True, timeout=30).stdout
+    return json.loads(text)
+
+
+def owners(state):
+    """How many parts each serving rank has."""
+    counts = {}
+    for part in state["parts"]:
+        counts[part["served_by"]] = counts.get(part["served_by"], 0) + 1
+    return counts
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.05)
+    return found
+
+
+def scale(*arguments, seconds=60):
+    return subprocess.run([COMMAND, "scale", *map(str, arguments)], capture_output=True, text=True, timeout=seconds)
+
+
+@pytest.fixture
+def training(start, tmp_path):
+    """Starts a run with room for more servers; the returned function ends it, and checks that nothing was lost."""
+    stop = tmp_path / "stop"
+
+    def begin(*options, workers=2, servers=1):
+        script = tmp_path / "train.py"
+        script.write_text(TRAINING)
+        job = start("run", "-n", str(workers), "--servers", str(servers), *options, "--", "python3", str(script), env={"STOP": str(stop)})
+        for _ in range(workers):
+            job.read_until("up")
+        return job
+
+    def end(job):
+        stop.touch()
+        status, out, err = job.finish(60)
+        assert status == 0, (status, out, err)
+        assert out.count("wrong 0 of") == 2, (out, err)
+        return err
+
+    return begin, end
+
+
+def test_a_run_grows_and_shrinks_while_it_trains(training):
+    begin, end = training
+    job = begin("--max-servers", "6")
+    pid = job.process.pid
+    for wanted in (4, 2, 6, 1, 3):
+        done = scale(pid, "--servers", wanted)
+        assert done.returncode == 0, (wanted, done)
+        assert done.stdout.splitlines()[-1] == f"{wanted} server" + ("s" if wanted > 1 else "")
+        state = status_of(pid)
+        counts = owners(state)
+        assert len(counts) == wanted and max(counts.values()) - min(counts.values()) <= 1, counts
+        assert len(state["parts"]) == state["max_servers"] == 6 and state["wanted_servers"] == wanted
+        assert sum(member["server"] is not None and member["state"] == "here" for member in state["members"]) == wanted
+    assert end(job) == ""
+
+
+def test_a_program_changes_the_number_itself(start):
+    script = """
+import numpy as np, polyverso as pv
+node = pv.init()
+table = node.array(1000, name="t", dtype="float64")
+for servers in (3, 1, 2):
+    node.barrier()
+    if node.rank == 0: node.resize(servers)
+    node.barrier()
+    table.add(np.ones(1000))
+    if node.rank == 1: node.resize(servers)
+node.barrier()
+kinds = []
+while (event := node.next_event()) is not None: kinds.append(event["kind"])
+assert kinds.count("joined") == 3 and kinds.count("drained") == 2, kinds
+print("sum", table.get().sum(), flush=True)
+try: node.resize(5)
+except pv.Error as error: print(type(error).__name__, error, flush=True)
+try: node.resize(0)
+except pv.Error as error: print(type(error).__name__, error, flush=True)
+node.barrier()
+node.shutdown()
+"""
+    job = start("run", "-n", "2", "--servers", "1", "--max-servers", "3", "--no-color", "--", "python3", "-c", script)
+    status, out, err = job.finish(60)
+    assert (status, err) == (0, ""), (out, err)
+    assert out.count("sum 6000.0") == 2 and out.count("room for 3: set max_servers") == 2, out
+
+
+def test_workers_that_are_servers_get_help(training):
+    begin, end = training
+    job = begin("--max-servers", "4", servers=0)
+    assert scale(job.process.pid, "--servers", "4").returncode == 0
+    assert owners(status_of(job.process.pid)) == {0: 1, 1: 1, 2: 1, 3: 1}
+    refused = scale(job.process.pid, "--servers", "1")
+    assert refused.returncode == 1 and "workers stay" in refused.stderr, refused
+    assert scale(job.process.pid, "--servers", "2").returncode == 0
+    assert owners(status_of(job.process.pid)) == {0: 2, 1: 2}
+    end(job)
+
+
+def test_a_size_without_room_is_refused(training):
+    begin, end = training
+    job = begin()
+    for servers, reason in ((2, "room for 1: set max_servers"), (0, "--servers")):
+        refused = scale(job.process.pid, "--servers", servers)
+        assert refused.returncode != 0 and reason in refused.stderr, refused
+    assert scale(job.process.pid, "--servers", 1).returncode == 0
+    end(job)
+
+
+def test_servers_without_a_launcher_come_and_leave(cluster):
+    job = cluster(2, 2, max_servers=5)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    servers = [job.server(number) for number in range(2)]
+    for node in nodes:
+        node.hear("up")
+    environment = job.environment(2, rank=None)
+    secret = environment["POLYVERSO_SECRET"]
+    ask = dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=secret)
+
+    def state():
+        return json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
+
+    assert owners(state()) == {2: 3, 3: 2}
+    servers += [job.start(2, [COMMAND, "server"], rank=None) for _ in range(2)]
+    wait_for(lambda: sorted(owners(state()).values()) == [1, 1, 1, 2])
+    late = job.start(2, [COMMAND, "server"], rank=None)
+    wait_for(lambda: set(owners(state()).values()) == {1})
+    too_many = job.start(2, [COMMAND, "server"], rank=None)
+    too_many.hear("already complete")
+    too_many.ends(1)
+    for node in nodes:
+        node.forget()
+        serving(node)
+    late.kill(signal.SIGTERM)
+    ends_drained(late)
+    asked = subprocess.run([COMMAND, "scale", "--servers", "2", "--timeout", "30"], env=ask, capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0, asked
+    for server in servers[2:]:
+        server.ends(0)
+    assert owners(state()) == {2: 3, 3: 2}
+    missing = subprocess.run([COMMAND, "scale", "--servers", "3", "--timeout", "0.5"], env=ask, capture_output=True, text=True, timeout=60)
+    assert missing.returncode == 1 and "start the missing ones with `polyverso server`" in missing.stderr, missing
+    check(nodes)
+    for server in servers[:2]:
+        server.ends(seconds=10)
+
+
+def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(cluster):
+    """Its copy is lost; the part stays where it is, and the next server gets it."""
+    job = cluster(1, 1, max_servers=3)
+    node, server = job.python(0, WORKER + "\n"), job.server(0)
+    node.hear("up")
+    ask = dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=job.environment(0)["POLYVERSO_SECRET"])
+    for delay in (0.0, 0.02, 0.05):
+        late = job.start(1, [COMMAND, "server"], rank=None, log_level="info")
+        late.hear("rank ")  # it has joined
+        time.sleep(delay)
+        state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
+        rank = next(member["rank"] for member in state["members"] if member["pid"] == late.process.pid)
+        late.kill(signal.SIGSTOP)
+        state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
+        if rank in owners(state):
+            late.kill(signal.SIGCONT)
+            late.kill(signal.SIGTERM)
+            ends_drained(late)
+        else:
+            late.kill()
+            late.process.wait()
+        node.forget()
+        serving(node)
+    late = job.start(1, [COMMAND, "server"], rank=None)
+    wait_for(lambda: len(owners(json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout))) == 2)
+    check([node])
+    server.ends(seconds=10)
+
+
+def test_with_replicas_servers_come_and_leave(training):
+    begin, end = training
+    job = begin("--max-servers", "5", "--replicas", "1", servers=3)
+    pid = job.process.pid
+    assert scale(pid, "--servers", "5").returncode == 0
+    assert scale(pid, "--servers", "2").returncode == 0
+    state = status_of(pid)
+    assert len(owners(state)) == 2
+    wait_for(lambda: all(part["backup"] is not None for part in status_of(pid)["parts"]))
+    refused = scale(pid, "--servers", "1")
+    assert refused.returncode == 1 and "at least 2" in refused.stderr, refused
+    end(job)
+
+
+def test_a_checkpoint_is_saved_while_servers_come_and_loaded_on_another_number(start, tmp_path):
+    script = """
+import sys, threading, numpy as np, polyverso as pv
+node = pv.init()
+table = node.array(50_000, name="t", dtype="float64")
+table.add(np.arange(50_000.0))
+node.barrier()
+if node.rank == 0: resizing = threading.Thread(target=lambda: node.resize(4)); resizing.start()
+for _ in range(5): node.save(sys.argv[1])
+if node.rank == 0: resizing.join()
+table.add(np.ones(50_000))
+node.load(sys.argv[1])
+assert (table.get() == 2 * np.arange(50_000.0)).all()
+node.barrier()
+if node.rank == 0: node.resize(2)
+node.load(sys.argv[1])
+assert (table.get() == 2 * np.arange(50_000.0)).all()
+node.barrier()
+print("fine", flush=True)
+node.shutdown()
+"""
+    job = start("run", "-n", "2", "--servers", "1", "--max-servers", "4", "--", "python3", "-c", script, str(tmp_path))
+    status, out, err = job.finish(60)
+    assert status == 0 and out.count("fine") == 2, (status, out, err)
+    load = "import sys, numpy as np, polyverso as pv; n = pv.init(); t = n.array(50_000, name='t', dtype='float64'); n.load(sys.argv[1]); " \
+           "assert (t.get() == 2 * np.arange(50_000.0)).all(); n.shutdown()"
+    status, out, err = start("run", "-n", "1", "--", "python3", "-c", load, str(tmp_path)).finish(60)
+    assert (status, err) == (0, ""), (status, out, err)

@@ -66,6 +66,7 @@ void Drain::asked(const base::Status& status) {
 }
 
 void Drain::look() {
+  if (is_accepted_ && !parts_.leads_any_of(given_)) given_back();
   if (stage_ == Stage::kMoving || stage_ == Stage::kNot) seal_if_copied();
   if (stage_ == Stage::kSealing) hand_over_if_sealed();
 }
@@ -108,6 +109,7 @@ void Drain::go_on_serving() {
 /// What was given back is over, and a drain that was asked for meanwhile can begin.
 void Drain::given_back() {
   stage_ = Stage::kNot;
+  is_accepted_ = false;
   hold_checkpoints(false);
   for (Done& done : std::exchange(done_, {})) begin(std::move(done));
 }
@@ -126,7 +128,11 @@ bool Drain::is_repeated(const base::Status& status) const {
 
 void Drain::answered(const base::Status& status) {
   if (stage_ != Stage::kHandingOver || is_repeated(status)) return;
-  if (!leaves_ && (status.ok() || !parts_.leads_any_of(given_))) return given_back();
+  if (!leaves_ && status.ok()) {  // until the view has come, this node would give the parts away again, and be refused
+    is_accepted_ = true;
+    return look();
+  }
+  if (!leaves_ && !parts_.leads_any_of(given_)) return given_back();
   if (status.ok()) return handed_over();
   if (status.code() == MV_ESTATE) return go_on_serving();  // the master has refused it
   failure_ = base::error(status.code(), "{}; it may have given the tables of this server to others before, so this server no longer serves them", status.text());

@@ -80,6 +80,7 @@ class Drain {
   Stage stage_ = Stage::kNot;
   bool leaves_ = false;           ///< begin() was called
   std::vector<uint32_t> given_;   ///< from kSealing on: the parts that are given away
+  bool is_accepted_ = false;      ///< the master has given the parts to others, in a view that has not come yet
   std::vector<Done> done_;
   base::Status failure_;
   base::Nanos next_look_ = base::kNever;

@@ -643,7 +643,7 @@ void Cluster::take_view(const View& newer) {
     }
     is_drained_ = is_drained_ || (is_self && member.drained);
     if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
-    if ((member.state == State::kLost || member.is_out) && !is_self) {
+    if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!is_master() || !member.drained) link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }

@@ -433,9 +433,10 @@ size_t SimCluster::life_at(int64_t rank) const {
 
 bool SimCluster::names_a_lost_process(const std::string& text) const {
   if (anyone_gone_) return true;
-  // The process that took its tables over may be lost.
+  // The process that took its tables over may be lost, perhaps while the leaver still waits for the others' goodbyes.
   const bool names_leaver = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return node->drained && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
+    const bool has_left = node->drained || (node->member != nullptr && node->member->drain().has_sealed());
+    return has_left && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
   });
   if (servers_may_fail_ && names_leaver) return true;
   return std::any_of(gone_.begin(), gone_.end(),

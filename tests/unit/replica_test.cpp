@@ -177,6 +177,22 @@ void a_table_that_is_destroyed_meanwhile_is_skipped(void**) {
   assert_int_equal(pair.compared(), 0);
 }
 
+/// On a slow connection, answers to workers would wait for more digests every second.
+void a_comparison_waits_for_the_one_before(void**) {
+  Tables pair;
+  replica::Outbox& outbox = pair.primary.part.outbox();
+  size_t compared = 0;
+  pair.primary.part.pass_on([&](const replica::Part::Input& input) {
+    outbox.add_input();
+    compared += input.event == wire::ReplicaEvent::Compared ? 1 : 0;
+  });
+  for (const size_t acknowledged : {0, 1, 2}) {
+    for (int second = 0; second < 5; ++second) pair.primary.part.compare();
+    assert_int_equal(compared, acknowledged + 1);
+    outbox.input_acknowledged();
+  }
+}
+
 // ---- a new back-up
 
 constexpr base::Peer kNew = 3;
@@ -392,6 +408,7 @@ int main() {
       cmocka_unit_test(one_element_of_a_large_table_is_found),
       cmocka_unit_test(one_row_of_many_is_found),
       cmocka_unit_test(a_table_that_is_destroyed_meanwhile_is_skipped),
+      cmocka_unit_test(a_comparison_waits_for_the_one_before),
       cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
       cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
       cmocka_unit_test(a_part_with_workers_backups_is_not_copied),

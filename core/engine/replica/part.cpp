@@ -131,11 +131,13 @@ constexpr size_t kPieceBytes = 1 << 20;
 }
 
 void Part::compare() try {
-  if (!log_ || is_sealed_ || tables_->numbers() == 0) return;
+  if (!log_ || is_sealed_ || tables_->numbers() == 0 || !outbox_.is_acknowledged(compared_)) return;
   Piece after;
   const Piece piece = piece_at(*tables_, next_.table, next_.from, kPieceBytes, &after);
   next_ = after;
-  if (piece.count > 0) log({.event = ReplicaEvent::Compared, .piece = &piece});
+  if (piece.count == 0) return;
+  log({.event = ReplicaEvent::Compared, .piece = &piece});
+  compared_ = outbox_.inputs();
 } catch (const std::bad_alloc&) {  // another time
 }
 

@@ -452,7 +452,8 @@ void Parts::give_up_undecided() {
   if (!is_gone(cluster_.master()) || cluster_.awaits_master()) return;
   for (const auto& [number, stream] : streams_of_) {
     const cluster::Member* const part = server_of(number);
-    const base::Peer backup = view.backup_of(*part);
+    // While it gets its copy, nothing may be acknowledged without the next back-up either.
+    const base::Peer backup = view.backup_of(*part) != base::kNobody ? view.backup_of(*part) : view.next_backup_of(*part);
     if (backup != base::kNobody && is_gone(backup) && !client_.is_lost(stream))
       client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached",
                                           view.name(cluster_.master()), view.name(part->peer), view.name(backup)));

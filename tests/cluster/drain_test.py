@@ -200,12 +200,38 @@ def test_the_master_says_that_it_can_not(cluster):
     server.ends(-signal.SIGTERM)
 
 
-DCASGD = """
+# DC-ASGD's server keeps what each worker last got. Both servers end in turn, and their places are taken: what the workers got goes with the
+# tables. Worker 1 adds in between, so that the gradients of worker 0 are compensated.
+DELAYED = """
 node = pv.init()
-table = node.array(3000, name="delayed", updater="dcasgd rate=0.5 lambda=1")
-table.add(np.ones(3000, np.float32))
+updater = "dcasgd rate=0.5 lambda=1 mean_square=0.5 epsilon=0.25"
+dense = node.array(30_000, name="dense", updater=updater, dtype="float64")
+keyed = node.keyvalue(2, name="keyed", updater=updater, dtype="float64")
+rows = np.arange(1000)
+class Model:
+    values = means = 0.0
+    got = [None] * node.num_workers
+    def add(self, worker, gradient):
+        self.means = 0.5 * self.means + 0.5 * gradient * gradient
+        late = 0 if self.got[worker] is None else 1 / np.sqrt(self.means + 0.25) * (gradient * gradient) * (self.values - self.got[worker])
+        self.values -= 0.5 * (gradient + late)
+model, wrong = Model(), 0
 say("up")
-wait_for_word()
+while wait_for_word() != "end":
+    for step in range(8):
+        adds, gets, gradient = step % node.num_workers, step // 3 % node.num_workers, (1 + step) / 16
+        node.barrier()
+        if node.worker_id == adds:
+            dense.add(np.full(30_000, gradient))
+            keyed.add(np.full((1000, 2), gradient), keys=rows)
+        node.barrier()
+        if node.worker_id == gets:
+            seen = dense.get(), keyed.get(keys=rows)
+        model.add(adds, gradient)
+        model.got[gets] = model.values
+        if node.worker_id == gets:
+            wrong += sum(int((values != model.values).sum()) for values in seen)
+    say("turn", wrong, model.values)
 attempt(node.shutdown)
 """
 

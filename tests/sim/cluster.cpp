@@ -98,6 +98,7 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
   if (wanted >= 0 && node.rank != wanted)
     timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
   if (node.killed) return;
+  if (plan_.keeps_gets()) compare_later(node);
   if (node.script != nullptr)
     node.script->start();
   else
@@ -143,6 +144,15 @@ void SimCluster::look_after(Node& node) {
   if ((plan_.replicas > 0 || plan_.has_drains()) && node.ready) check_primaries(node);
   arm(node);
   if (node.finished && node.member->cluster().all_workers_gone()) end(node);
+}
+
+void SimCluster::compare_later(Node& node) {
+  later(node.self.peer, kCompareEvery, [this, &node] {
+    if (node.member == nullptr) return;
+    node.member->parts().compare();
+    touch(node);
+    compare_later(node);
+  });
 }
 
 void SimCluster::arm(Node& node) {

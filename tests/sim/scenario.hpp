@@ -83,6 +83,8 @@ struct Scenario {
   bool loses_members() const;
   /// Whether a server is to end, and hands its parts over.
   bool has_drains() const;
+  /// Whether some table's updater keeps the values that each worker last got.
+  bool keeps_gets() const;
   /// One line for messages.
   std::string describe() const;
 };

@@ -66,7 +66,7 @@ class Part final : private rpc::Service {
   void pass_on(Log log);
   bool leads() const { return leads_; }
   bool has_backup() const { return log_ != nullptr; }
-  /// Of a back-up: the number of tables whose values have differed from the primary's.
+  /// Of a back-up: the number of tables that have differed from the primary's.
   size_t differing() const { return differing_.size(); }
   /// The back-up is gone.
   void lead_alone();

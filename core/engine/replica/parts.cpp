@@ -11,7 +11,7 @@ namespace mv::replica {
 using namespace std::chrono_literals;
 
 namespace {
-/// The time between two comparisons of a piece of the values, of 1 MiB.
+/// The time between two comparisons of a piece of the tables, of 1 MiB.
 constexpr base::Nanos kCompareEvery = 1s;
 constexpr base::Nanos kRetryAfter = 1s;
 /// While a copy arrives, inputs wait for its end. With more bytes than this they are acknowledged only when they are processed, so that the
@@ -279,13 +279,6 @@ bool Parts::is_being_copied(uint64_t part) const {
   return led != nullptr && (led->content != Led::Content::kUsual || (led->transfer != nullptr && led->acknowledged != nullptr));
 }
 
-base::Status Parts::may_replace(uint64_t part) {
-  const Led* const led = led_of(part);
-  const std::string table = led != nullptr ? led->tables->part_state().why_not() : "";
-  if (table.empty() || (!is_replicated() && led->acknowledged == nullptr)) return {};
-  return base::error(MV_ENOSYS, "with replicas, no checkpoint can be loaded while there is table {}: no copy of it can be made", table);
-}
-
 void Parts::begin_replacing(uint64_t part) {
   if (Led* const led = led_of(part)) set_content(*led, Led::Content::kChanging);
 }
@@ -536,8 +529,7 @@ void Parts::tick() {
   for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
-    for (auto& [number, led] : led_)
-      if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
+    compare();
   }
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {
@@ -553,6 +545,11 @@ void Parts::tick() {
     give_up(server,
             base::error(MV_EPEERLOST, "{} can't be reached from here, and the master has not declared it lost", cluster_.view().name(server)));
   }
+}
+
+void Parts::compare() const {
+  for (const auto& [number, led] : led_)
+    if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
 }
 
 void Parts::flush() {

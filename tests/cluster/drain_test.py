@@ -130,6 +130,59 @@ def test_tables_go_back_to_a_server_that_was_replaced(cluster):
         server.ends(seconds=10)
 
 
+# A table large enough that its copy takes some time.
+LARGE = WORKER.replace('node.array(60_000, name="dense"', 'node.array(6_000_000, name="dense"').replace("np.ones(60_000)", "ONES").replace(
+    "node.barrier()", "ONES = np.ones(6_000_000)\nnode.barrier()", 1).replace("adds % 20", "adds % 1")
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.15, 0.4])
+def test_the_new_server_is_killed_while_tables_go_back(cluster, delay):
+    """Nothing is lost as long as the server that gives them back serves them, and the next process gets them."""
+    job = cluster(1, 2, transport="tcp")
+    node, servers = job.python(0, LARGE, log_level="info"), [job.server(number) for number in range(2)]
+    node.hear("up")
+    serving(node)
+    servers[1].kill(signal.SIGTERM)
+    ends_drained(servers[1])
+    node.forget()
+    new = job.server(1, log_level="info")
+    new.hear("serving as server")
+    time.sleep(delay)
+    new.kill()
+    try:
+        node.hear("serves its tables again", 2)
+    except AssertionError:
+        node.forget()
+        serving(node)
+        servers[1] = job.server(1, log_level="info")
+        node.hear("serves its tables again")
+        servers[1].hear("serving as server")
+        serving(node)
+        check([node])
+        for server in servers:
+            server.ends(seconds=10)
+    else:  # it had them already, so they are lost with it
+        assert node.hear("PeerError", 30)
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.15])
+def test_the_giver_is_killed_while_tables_go_back(cluster, delay):
+    """Without replicas its own part is lost with it, so calls fail, but none hangs, and the new server ends."""
+    job = cluster(1, 2, transport="tcp")
+    node, servers = job.python(0, LARGE), [job.server(number) for number in range(2)]
+    node.hear("up")
+    serving(node)
+    servers[1].kill(signal.SIGTERM)
+    ends_drained(servers[1])
+    servers[1] = job.server(1, log_level="info")
+    servers[1].hear("serving as server")
+    time.sleep(delay)
+    servers[0].kill()
+    assert "server 0 (rank 1, " in node.hear("PeerError", 30)
+    node.ends(1)
+    servers[1].ends(seconds=10)
+
+
 def test_two_servers_end_at_once(cluster):
     job = cluster(2, 4)
     nodes = [job.python(rank, WORKER) for rank in range(2)]
@@ -236,14 +289,37 @@ attempt(node.shutdown)
 """
 
 
-def test_a_table_that_can_not_be_copied_is_named(cluster):
-    job = cluster(1, 2)
-    node, servers = job.python(0, DCASGD), [job.server(number) for number in range(2)]
-    node.hear("up")
-    servers[1].kill(signal.SIGTERM)
-    line = servers[1].hear("ends without handing its tables over")
-    assert '"delayed"' in line and "DC-ASGD" in line
-    servers[1].ends(-signal.SIGTERM)
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_what_workers_got_goes_with_the_tables(cluster, replicas):
+    job = cluster(2, 3, replicas=replicas)
+    nodes, servers = [job.python(rank, DELAYED) for rank in range(2)], [job.server(number) for number in range(3)]
+    for node in nodes:
+        node.hear("up")
+
+    def turn():
+        for node in nodes:
+            node.tell("go on")
+        assert [node.hear("turn", 60).split()[1] for node in nodes] == ["0", "0"]
+
+    turn()
+    for victim in (1, 2):
+        servers[victim].kill(signal.SIGTERM)
+        turn()
+        ends_drained(servers[victim])
+        turn()
+        servers[victim] = job.server(victim, log_level="info")
+        servers[victim].hear("serving as server")
+        turn()
+    if replicas > 0:
+        servers[0].kill()
+        turn()
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    for server in servers[replicas:]:
+        server.ends(seconds=10)
 
 
 # The other server is stopped, so the copy does not get on.

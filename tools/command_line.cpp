@@ -54,7 +54,7 @@ constexpr const char* kServerFooter = R"(examples:
 Settings that are not given come from the environment: POLYVERSO_MASTER, POLYVERSO_NODES, POLYVERSO_SECRET, and so on.
 A secret is needed beyond loopback, where TCP is encrypted unless tls=off is set: docs/security.md.
 At SIGTERM, the server hands its tables over to other servers, and ends with status 0: nothing is lost, and workers' calls only take
-longer. If there is no other server, if a table can't be copied (DC-ASGD), or after --grace seconds, it says so and ends as by SIGTERM.
+longer. If there is no other server, or after --grace seconds, it says so and ends as by SIGTERM.
 So does rank 0, the master. A second SIGTERM, or SIGINT, ends it at once.
 )";
 

@@ -34,8 +34,6 @@ base::Status Drain::check() const {
   if (cluster_.is_master())
     return base::error(MV_EINVAL, "rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
-  if (const std::string table = parts_.why_not_copied(); !table.empty())
-    return base::error(MV_ENOSYS, "table \"{}\" has an updater that keeps each worker's values (DC-ASGD): it can't be copied yet, so no tables of this server are handed over", table);
   return {};
 }
 
@@ -170,11 +168,8 @@ std::string Drain::waits_for() const {
     case Stage::kOver:
     case Stage::kFailed:
       return "";
-    case Stage::kMoving: {
-      const std::string table = parts_.why_not_copied();
-      if (!table.empty()) return fmt::format("a copy of table \"{}\", which can't be made: its updater keeps each worker's values (DC-ASGD)", table);
+    case Stage::kMoving:
       return parts_.can_hand_over(parts_.led()) ? "the end of a checkpoint" : "the copies of its tables";
-    }
     case Stage::kSealing:
       return "the copies of its tables";
     case Stage::kTelling:

@@ -36,7 +36,7 @@ class Drain {
 
   /// Begins the drain, unless it has begun. `done` gets MV_OK when the parts are handed over and the other members know
   /// it. After an error, the node continues to serve: MV_EINVAL for a worker or the master, MV_EUNREACHABLE without
-  /// another server, MV_ENOSYS if a table can't be copied.
+  /// another server.
   void begin(Done done);
   /// The parts are handed over: this node may leave.
   bool is_over() const { return stage_ == Stage::kTelling || stage_ == Stage::kOver; }

@@ -315,15 +315,17 @@ std::byte* DenseShard::backup(const Model& model, Worker worker, bool wanted) co
   return model.beside->backups.emplace(worker, std::move(memory).value()).first->second.data();
 }
 
-void DenseShard::back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const {
-  std::byte* const backups = backup(model, worker, true);
-  if (backups != nullptr) copy_inverted(at(backups, first), at(values_, first), count * stored_bytes_);
+void DenseShard::back_up(const Stripe& stripe, Worker worker, uint64_t first, uint64_t count) const {
+  std::byte* const backups = backup(*stripe.model, worker, true);
+  if (backups == nullptr) return;
+  before_get(stripe, worker, first, count);
+  copy_inverted(at(backups, first), at(values_, first), count * stored_bytes_);
 }
 
 void DenseShard::read(Worker worker, uint64_t first, uint64_t count, std::byte* out) {
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
     math::load_bytes(spec_.dtype, at(values_, from), out + done * spec_.element_bytes(), share);
-    if (backs_up_.load(std::memory_order_relaxed)) back_up(*stripe.model, worker, from, share);
+    if (backs_up_.load(std::memory_order_relaxed)) back_up(stripe, worker, from, share);
   });
 }
 
@@ -336,7 +338,7 @@ void DenseShard::read_each(Worker worker, std::span<std::byte* const> outs) {
       math::load_bytes(spec_.dtype, at(values_, from + done), outs.front() + place, some);
       for (std::byte* const out : outs.subspan(1)) std::memcpy(out + place, outs.front() + place, some * each);
     }
-    if (backs_up_.load(std::memory_order_relaxed)) back_up(*stripe.model, worker, from, share);
+    if (backs_up_.load(std::memory_order_relaxed)) back_up(stripe, worker, from, share);
   });
 }
 
@@ -357,8 +359,34 @@ void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
     std::byte* const target = out + run.first * row_bytes;
     math::gather_rows(spec_.dtype, values_, cols, {run.rows.data(), run.rows.size(), run.places}, target);
     if (!stripe.model->updater->keeps_backups()) return;
-    for (const int64_t row : run.rows) back_up(*stripe.model, worker, static_cast<uint64_t>(row) * cols, cols);
+    for (const int64_t row : run.rows) back_up(stripe, worker, static_cast<uint64_t>(row) * cols, cols);
   });
+}
+
+const std::byte* DenseShard::stored(const Model& model, uint64_t array) const {
+  const std::vector<base::Memory>& states = model.beside->states;
+  if (array == 0) return values_;
+  if (array <= states.size()) return states[array - 1].data();
+  std::lock_guard lock(model.beside->mutex);
+  const auto found = model.beside->backups.find(static_cast<Worker>(array - states.size() - 1));
+  return found != model.beside->backups.end() ? found->second.data() : nullptr;
+}
+
+void DenseShard::read_stored(uint64_t array, uint64_t first, uint64_t count, std::byte* out) {
+  for_stripes(first, count, [&](const Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    const std::byte* const source = stored(*stripe.model, array);
+    std::byte* const to = out + done * stored_bytes_;
+    source != nullptr ? std::memcpy(to, source + from * stored_bytes_, share * stored_bytes_) : std::memset(to, 0, share * stored_bytes_);
+  });
+}
+
+uint64_t DenseShard::next_stored(uint64_t array) const {
+  std::lock_guard lock(mutex_);
+  const uint64_t states = model_->beside->states.size();
+  if (array < states) return array + 1;
+  std::lock_guard beside_lock(model_->beside->mutex);
+  const auto next = model_->beside->backups.lower_bound(static_cast<Worker>(array - states));
+  return next != model_->beside->backups.end() ? states + 1 + static_cast<uint64_t>(next->first) : 0;
 }
 
 base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {

@@ -51,9 +51,11 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void close_to_readers() override;
   void destroy() override;
 
-  base::Result<std::unique_ptr<Snapshot>> snapshot() override;
+  base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope) override;
   base::Status restore(const Restored& rows) override;
   base::Status restore_states(const Restored& rows) override;
+  void read_stored(uint64_t array, uint64_t first, uint64_t count, std::byte* out) override;
+  uint64_t next_stored(uint64_t array) const override;
 
  private:
   friend class DenseSnapshot;
@@ -118,8 +120,12 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   template <typename Work>
   void for_restored(const Restored& rows, const Work& work);
   void restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const;
+  base::Status restore_got(const Restored& rows);
+  const std::byte* stored(const Model& model, uint64_t array) const;
   /// Call this under the stripe's lock before these elements change: copies them for a snapshot.
   void before_change(Stripe& stripe, uint64_t first, uint64_t count);
+  /// The same before a worker gets these elements, if the updater keeps backups.
+  void before_get(const Stripe& stripe, Worker worker, uint64_t first, uint64_t count) const;
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
 
   void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
@@ -131,7 +137,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);
   void add_whole(Worker worker, const std::byte* gradient);
   void gather(Worker worker, uint64_t first, uint64_t count, const Make& make);
-  void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
+  void back_up(const Stripe& stripe, Worker worker, uint64_t first, uint64_t count) const;
 
   const size_t stored_bytes_;  ///< of an element
   const uint64_t stripe_elements_;

@@ -1,5 +1,6 @@
 #include "shard/shard.hpp"
 
+#include <cassert>
 #include <cstring>
 #include <vector>
 
@@ -22,5 +23,9 @@ void Shard::read_each(Worker worker, std::span<std::byte* const> outs) {
   read(worker, 0, elements(), outs.front());
   for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), elements() * spec_.element_bytes());
 }
+
+void Shard::read_stored(uint64_t, uint64_t, uint64_t, std::byte*) { assert(false); }
+
+base::Result<Scanned> Shard::scan_stored(int64_t cursor, size_t most) { return scan(cursor, most, true); }
 
 }  // namespace mv::shard

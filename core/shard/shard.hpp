@@ -21,10 +21,6 @@ namespace mv::shard {
 
 using wire::Write;
 
-/// The number of the worker that reads or changes. Updaters that keep backups keep one for each worker.
-using Worker = int64_t;
-inline constexpr Worker kNoWorker = -1;
-
 /// The updater models that tables with stateless updaters share.
 class PlainModels;
 std::shared_ptr<PlainModels> make_plain_models();
@@ -53,6 +49,7 @@ enum class ChangePart { kFirst, kFurther };
 struct Scanned {
   std::vector<int64_t> rows;
   std::vector<std::byte> values;  ///< of the table's dtype, row after row
+  std::vector<std::byte> beside;  ///< of scan_stored(): states, and what workers last got
   int64_t next = -1;              ///< the cursor of the next chunk; -1: this was the last one
 };
 
@@ -129,12 +126,25 @@ class Shard {
   virtual void destroy() { destroyed = true; }
 
   /// The shard as it is now. Another thread can save it while the shard changes. One snapshot at a time.
-  virtual base::Result<std::unique_ptr<Snapshot>> snapshot() = 0;
+  virtual base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope = Scope::kSaved) = 0;
   /// Restores rows of a snapshot, which can be from a cluster with another number of servers. Skips the rows of other
-  /// servers.
+  /// servers. What workers got can only be restored into a new shard, after the values of the same rows. MV_EINVAL if
+  /// the rows do not fit the table or its updater; throws std::bad_alloc.
   virtual base::Status restore(const Restored& rows) = 0;
   /// Like restore(), but restores only states; dense only. MV_EDISAGREE if the updater keeps another number of states.
   virtual base::Status restore_states(const Restored& rows) = 0;
+
+  // Everything that is stored, in the storage dtype, for comparisons of copies.
+
+  /// Dense: reads an array. Array 0 has the values, the next ones the states, then comes one for each worker with what
+  /// it last got, by the number of the worker. Zeros if there is no such array.
+  virtual void read_stored(uint64_t array, uint64_t first, uint64_t count, std::byte* out);
+  /// Dense: the array after this one; 0 if it was the last one.
+  virtual uint64_t next_stored(uint64_t) const { return 0; }
+  /// Keyed: like scan(), with everything that is stored of the rows.
+  virtual base::Result<Scanned> scan_stored(int64_t cursor, size_t most);
+  /// Keyed: the bytes of a row in scan_stored(), at most.
+  virtual size_t stored_row_bytes() const { return spec_.row_bytes(); }
 
   /// Stale-synchronous tables: every worker that has not finished has begun this iteration, and all its earlier adds
   /// are applied.

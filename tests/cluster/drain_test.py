@@ -130,6 +130,59 @@ def test_tables_go_back_to_a_server_that_was_replaced(cluster):
         server.ends(seconds=10)
 
 
+# A table large enough that its copy takes some time.
+LARGE = WORKER.replace('node.array(60_000, name="dense"', 'node.array(6_000_000, name="dense"').replace("np.ones(60_000)", "ONES").replace(
+    "node.barrier()", "ONES = np.ones(6_000_000)\nnode.barrier()", 1).replace("adds % 20", "adds % 1")
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.15, 0.4])
+def test_the_new_server_is_killed_while_tables_go_back(cluster, delay):
+    """Nothing is lost as long as the server that gives them back serves them, and the next process gets them."""
+    job = cluster(1, 2, transport="tcp")
+    node, servers = job.python(0, LARGE, log_level="info"), [job.server(number) for number in range(2)]
+    node.hear("up")
+    serving(node)
+    servers[1].kill(signal.SIGTERM)
+    ends_drained(servers[1])
+    node.forget()
+    new = job.server(1, log_level="info")
+    new.hear("serving as server")
+    time.sleep(delay)
+    new.kill()
+    try:
+        node.hear("serves its tables again", 2)
+    except AssertionError:
+        node.forget()
+        serving(node)
+        servers[1] = job.server(1, log_level="info")
+        node.hear("serves its tables again")
+        servers[1].hear("serving as server")
+        serving(node)
+        check([node])
+        for server in servers:
+            server.ends(seconds=10)
+    else:  # it had them already, so they are lost with it
+        assert node.hear("PeerError", 30)
+
+
+@pytest.mark.parametrize("delay", [0, 0.05, 0.15])
+def test_the_giver_is_killed_while_tables_go_back(cluster, delay):
+    """Without replicas its own part is lost with it, so calls fail, but none hangs, and the new server ends."""
+    job = cluster(1, 2, transport="tcp")
+    node, servers = job.python(0, LARGE), [job.server(number) for number in range(2)]
+    node.hear("up")
+    serving(node)
+    servers[1].kill(signal.SIGTERM)
+    ends_drained(servers[1])
+    servers[1] = job.server(1, log_level="info")
+    servers[1].hear("serving as server")
+    time.sleep(delay)
+    servers[0].kill()
+    assert "server 0 (rank 1, " in node.hear("PeerError", 30)
+    node.ends(1)
+    servers[1].ends(seconds=10)
+
+
 def test_two_servers_end_at_once(cluster):
     job = cluster(2, 4)
     nodes = [job.python(rank, WORKER) for rank in range(2)]
@@ -200,24 +253,73 @@ def test_the_master_says_that_it_can_not(cluster):
     server.ends(-signal.SIGTERM)
 
 
-DCASGD = """
+# DC-ASGD's server keeps what each worker last got. Both servers end in turn, and their places are taken: what the workers got goes with the
+# tables. Worker 1 adds in between, so that the gradients of worker 0 are compensated.
+DELAYED = """
 node = pv.init()
-table = node.array(3000, name="delayed", updater="dcasgd rate=0.5 lambda=1")
-table.add(np.ones(3000, np.float32))
+updater = "dcasgd rate=0.5 lambda=1 mean_square=0.5 epsilon=0.25"
+dense = node.array(30_000, name="dense", updater=updater, dtype="float64")
+keyed = node.keyvalue(2, name="keyed", updater=updater, dtype="float64")
+rows = np.arange(1000)
+class Model:
+    values = means = 0.0
+    got = [None] * node.num_workers
+    def add(self, worker, gradient):
+        self.means = 0.5 * self.means + 0.5 * gradient * gradient
+        late = 0 if self.got[worker] is None else 1 / np.sqrt(self.means + 0.25) * (gradient * gradient) * (self.values - self.got[worker])
+        self.values -= 0.5 * (gradient + late)
+model, wrong = Model(), 0
 say("up")
-wait_for_word()
+while wait_for_word() != "end":
+    for step in range(8):
+        adds, gets, gradient = step % node.num_workers, step // 3 % node.num_workers, (1 + step) / 16
+        node.barrier()
+        if node.worker_id == adds:
+            dense.add(np.full(30_000, gradient))
+            keyed.add(np.full((1000, 2), gradient), keys=rows)
+        node.barrier()
+        if node.worker_id == gets:
+            seen = dense.get(), keyed.get(keys=rows)
+        model.add(adds, gradient)
+        model.got[gets] = model.values
+        if node.worker_id == gets:
+            wrong += sum(int((values != model.values).sum()) for values in seen)
+    say("turn", wrong, model.values)
 attempt(node.shutdown)
 """
 
 
-def test_a_table_that_can_not_be_copied_is_named(cluster):
-    job = cluster(1, 2)
-    node, servers = job.python(0, DCASGD), [job.server(number) for number in range(2)]
-    node.hear("up")
-    servers[1].kill(signal.SIGTERM)
-    line = servers[1].hear("ends without handing its tables over")
-    assert '"delayed"' in line and "DC-ASGD" in line
-    servers[1].ends(-signal.SIGTERM)
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_what_workers_got_goes_with_the_tables(cluster, replicas):
+    job = cluster(2, 3, replicas=replicas)
+    nodes, servers = [job.python(rank, DELAYED) for rank in range(2)], [job.server(number) for number in range(3)]
+    for node in nodes:
+        node.hear("up")
+
+    def turn():
+        for node in nodes:
+            node.tell("go on")
+        assert [node.hear("turn", 60).split()[1] for node in nodes] == ["0", "0"]
+
+    turn()
+    for victim in (1, 2):
+        servers[victim].kill(signal.SIGTERM)
+        turn()
+        ends_drained(servers[victim])
+        turn()
+        servers[victim] = job.server(victim, log_level="info")
+        servers[victim].hear("serving as server")
+        turn()
+    if replicas > 0:
+        servers[0].kill()
+        turn()
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    for server in servers[replicas:]:
+        server.ends(seconds=10)
 
 
 # The other server is stopped, so the copy does not get on.

@@ -77,10 +77,13 @@ keyed = [node.keyvalue(2, name="keyed " + name, updater=updater, dtype="float64"
 def add(tables):
     for table in tables:
         table.add(np.ones(3000)) if table in dense else table.add(np.ones((100, 2)), keys=rows)
-for table in dense:
-    table.get()
-for table in keyed:
-    table.get(keys=rows)
+def get():
+    for table in dense:
+        table.get()
+    for table in keyed:
+        table.get(keys=rows)
+# before
+get()
 add(dense + keyed)
 add([dense[0], keyed[0]])
 say("up")
@@ -95,6 +98,35 @@ attempt(node.shutdown)
 def test_what_gets_leave_behind_is_in_the_copy(cluster):
     job = cluster(1, 2, replicas=1)
     node, servers = job.python(0, AFTER_GETS), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[1].kill()
+    node.tell("go on")
+    assert node.hear("wrong", 30).split(maxsplit=1)[1] == "[0, 0] [0, 0]"
+    node.hear_attempt()
+    node.ends()
+    servers[0].ends(seconds=10)
+
+
+def test_a_new_backup_has_what_gets_leave_behind(cluster):
+    """The first server that dies leaves two parts without a copy; then the new copies serve."""
+    job = cluster(1, 3, replicas=1)
+    node, servers = job.python(0, AFTER_GETS), [job.server(number, log_level="info") for number in range(3)]
+    node.hear("up")
+    servers[1].kill()
+    for server in (servers[0], servers[2]):
+        server.hear("back-up again")
+    servers[2].kill()
+    node.tell("go on")
+    assert node.hear("wrong", 30).split(maxsplit=1)[1] == "[0, 0] [0, 0]"
+    node.hear_attempt()
+    node.ends()
+    servers[0].ends(seconds=10)
+
+
+def test_a_load_gives_the_backup_what_gets_leave_behind(cluster, tmp_path):
+    job = cluster(1, 2, replicas=1)
+    script = AFTER_GETS.replace("# before", f"get()\nnode.save({str(tmp_path / 'run')!r})\nadd(dense + keyed)\nnode.load({str(tmp_path / 'run')!r})")
+    node, servers = job.python(0, script), [job.server(number) for number in range(2)]
     node.hear("up")
     servers[1].kill()
     node.tell("go on")

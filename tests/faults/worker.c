@@ -5,6 +5,9 @@
 #include <polyverso/gossip.h>
 #include <polyverso/kvstore.h>
 #include <polyverso/polyverso.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +91,12 @@ static void give_up(mv_status status, const char* what) {
       ;                                                                  \
     if (made_ != MV_OK) give_up(made_, #call);                           \
   } while (0)
+
+/* One line for the driver. */
+static void say(const char* word) {
+  printf("%s\n", word);
+  fflush(stdout);
+}
 
 static void fill(float with) {
   for (int i = 0; i < kMost; ++i) data[i] = with;
@@ -313,6 +322,51 @@ static void abort_work(void) {
   aborted = rank == 1 && goes_on;
 }
 
+/* give_back.py: the only worker uses two tables until its input ends, and servers serve. The second table's updater keeps what it got. */
+static mv_table delayed;
+static void make_tables(void) {
+  make_table();
+  MAKE(mv_table_create_text(0, "size=300 name=delayed updater=dcasgd", NULL, 0, MV_F32, &delayed));
+}
+static void served_work(void) {
+  struct pollfd input = {.fd = 0, .events = POLLIN, .revents = 0};
+  say("up");
+  while (goes_on && poll(&input, 1, 0) == 0) {
+    table_work();
+    fill(1);
+    TRY(mv_table_add(delayed, data, kCount, MV_F32, NULL));
+    TRY(mv_table_get(delayed, data, kCount, MV_F32, NULL));
+  }
+}
+
+/* With `late`, failures begin at SIGUSR1. */
+static void* await_signal(void* n) {
+  sigset_t some;
+  int number;
+  sigemptyset(&some);
+  sigaddset(&some, SIGUSR1);
+  if (sigwait(&some, &number) == 0) fault_arm(*(const uint64_t*)n);
+  say("armed");
+  return NULL;
+}
+static int serve(int late, uint64_t n) {
+  pthread_t waiter;
+  sigset_t some;
+  sigemptyset(&some);
+  sigaddset(&some, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &some, NULL);
+  if (late && pthread_create(&waiter, NULL, await_signal, &n) != 0) return 2;
+  MAKE(mv_init(NULL));
+  MAKE(mv_rank(0, &rank));
+  if (!late) fault_arm(n);
+  mv_status ended;
+  while ((ended = mv_shutdown(0)) == MV_EINTR)
+    ;
+  const uint64_t count = fault_count();
+  tell(ended, fault_happened(), count);
+  return 0;
+}
+
 static mv_gossip gossips[2];
 static void gossip_make(void) {
   for (int i = 0; i < 2; ++i) {
@@ -368,6 +422,7 @@ static const struct scenario {
     {"dist_sync", "dist_sync", make_store, store_work, nothing, 0},
     {"dist_states", "dist_sync", make_coded_store, states_work, nothing, 0},
     {"checkpoint", "size=300 name=t", make_table, checkpoint_work, table_end, 0},
+    {"served", "size=300 name=t", make_tables, served_work, table_end, 1},
     {"status", "size=300 name=t", make_table, status_work, table_end, 0},
     {"gossip", NULL, gossip_make, gossip_work, nothing, 0},
     {"abort", NULL, nothing, abort_work, nothing, 0},
@@ -375,6 +430,7 @@ static const struct scenario {
 
 int main(int argc, char** argv) {
   if (argc < 5) return 2;
+  if (strcmp(argv[1], "serve") == 0) return serve(argc > 5, strtoull(argv[3], NULL, 10));
   const struct scenario* scenario = NULL;
   for (size_t i = 0; i < sizeof kScenarios / sizeof kScenarios[0]; ++i)
     if (strcmp(kScenarios[i].name, argv[1]) == 0) scenario = &kScenarios[i];

@@ -9,6 +9,11 @@ using namespace std::chrono_literals;
 namespace {
 /// All nodes have ended by then: twice the longest silence and the patience of joining.
 constexpr Nanos kLimit = 300s;
+/// With a window smaller than most messages, the inputs of all parts with one back-up go to it one at a time, each with several tries.
+constexpr Nanos kLimitOfSlow = 1200s;
+constexpr size_t kSmallWindow = 4096;
+/// Where only their comparison shows that copies differ.
+constexpr Nanos kCompareEvery = 20ms;
 constexpr uint64_t kMostSteps = 30'000'000;
 constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
 /// In every third run, a stranger talks to this many of the nodes.
@@ -108,6 +113,7 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
   if (wanted >= 0 && node.rank != wanted)
     timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
   if (node.killed) return;
+  if (plan_.keeps_gets()) compare_later(node);
   if (node.script != nullptr)
     node.script->start();
   else
@@ -153,6 +159,15 @@ void SimCluster::look_after(Node& node) {
   if ((plan_.replicas > 0 || plan_.has_drains()) && node.ready) check_primaries(node);
   arm(node);
   if (node.finished && node.member->cluster().all_workers_gone()) end(node);
+}
+
+void SimCluster::compare_later(Node& node) {
+  later(node.self.peer, kCompareEvery, [this, &node] {
+    if (node.member == nullptr) return;
+    node.member->parts().compare();
+    touch(node);
+    compare_later(node);
+  });
 }
 
 void SimCluster::arm(Node& node) {
@@ -438,16 +453,17 @@ void SimCluster::restart(size_t place, int64_t rank) {
 }
 
 /// A late worker has no part in the others' barriers. While they wait there for its end, it must not wait for their clocks, so it ticks no
-/// more often than its tables allow.
+/// more often than its tables allow. So it is with several such tables: beginning with other clocks, it does not tick them in the others' order.
 void SimCluster::keep_own_business(std::vector<Step>& steps) const {
   const auto is_barrier = [](const Step& step) { return step.call == Call::kBarrier; };
   const bool barriers = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [&](const NodePlan& node) {
     return std::any_of(node.steps.begin(), node.steps.end(), is_barrier);
   });
+  const auto stale = std::count_if(plan_.tables.begin(), plan_.tables.end(), [](const TablePlan& table) { return table.spec.staleness >= 0; });
   std::vector<int64_t> ticks(plan_.tables.size());
   std::erase_if(steps, [&](const Step& step) {
     if (is_barrier(step) || step.call == Call::kSetUpdater) return true;
-    return step.call == Call::kClock && barriers && ++ticks[step.table] > plan_.tables[step.table].spec.staleness;
+    return step.call == Call::kClock && (barriers || stale > 1) && ++ticks[step.table] > plan_.tables[step.table].spec.staleness;
   });
 }
 
@@ -467,9 +483,10 @@ size_t SimCluster::life_at(int64_t rank) const {
 
 bool SimCluster::names_a_lost_process(const std::string& text) const {
   if (anyone_gone_) return true;
-  // The process that took its tables over may be lost.
+  // The process that took its tables over may be lost, perhaps while the leaver still waits for the others' goodbyes.
   const bool names_leaver = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return node->drained && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
+    const bool has_left = node->drained || (node->member != nullptr && node->member->drain().has_sealed());
+    return has_left && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
   });
   if (servers_may_fail_ && names_leaver) return true;
   return std::any_of(gone_.begin(), gone_.end(),
@@ -523,7 +540,9 @@ void SimCluster::check_end() {
 Outcome SimCluster::run() {
   schedule_faults(true);
   if (Random::mix(plan_.seed ^ kStrangers) % 3 == 0) timeline_.after(Nanos(0), [this] { stranger_.start(); });
-  while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(kLimit)) {
+  const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && plan_.window_bytes < kSmallWindow;
+  const Nanos limit = is_slow ? kLimitOfSlow : kLimit;
+  while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(limit)) {
   }
   check_end();
   return {timeline_.violation(), timeline_.hash(), timeline_.steps(), timeline_.now()};

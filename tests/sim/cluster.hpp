@@ -69,6 +69,7 @@ class SimCluster final : private Surroundings {
   void touch(Node& node);
   void look_after(Node& node);
   void arm(Node& node);
+  void compare_later(Node& node);
   void on_ready(Node& node, const cluster::View& view);
   void on_failed(Node& node, const base::Status& why);
   void serve_on(Node& node);

@@ -10,7 +10,8 @@ constexpr size_t kMostScanned = 12;  ///< rows at once, so that a scan takes sev
 
 /// While no change is open, everything that this worker has done is visible everywhere: readings that begin now must show it.
 void Script::note_acknowledged() {
-  if (world_.changes_may_fail() || world_.is_gone(life_)) return;
+  const bool is_cut_off = !member_.cluster().why_cut_off().ok();  // forgotten changes have failed
+  if (world_.changes_may_fail() || world_.is_gone(life_) || is_cut_off) return;
   for (size_t table = 0; table < tables_.size(); ++table) {
     if (tables_[table]->open_changes != 0) continue;
     world_.ledger(table).settled(life_, world_.ledger(table).begun(life_));

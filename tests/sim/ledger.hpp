@@ -27,15 +27,17 @@ struct TablePlan {
   shard::Spec spec;
   bool fractional = false;  ///< values that round, so that equal bits imply an equal order of additions
   int initial = 0;          ///< dense: factor of worker 0's initial values; 0: zeros
-  double later_rate = 0;    ///< of sgd, once a worker has set it; 0: never
+  double later_rate = 0;    ///< of sgd or dcasgd, once a worker has set it; 0: never
   // keyed tables
   std::vector<int64_t> keys;   ///< those in use
   uint64_t untouched = 0;      ///< this many at the end of the shared ones are only read
   uint64_t owned_from = 0;     ///< from this one on, each belongs to one life, in turn
   bool sets_any_time = false;  ///< sync mode: not only between barriers, so gets of the same number may differ there
 
+  /// Its updater keeps the values that each worker last got.
+  bool keeps_gets() const { return spec.updater.name == "dcasgd"; }
   /// The effect of one add of 1.
-  double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }
+  double effect() const { return spec.updater.name == "sgd" || keeps_gets() ? -spec.updater.parameters.front() : 1; }
 };
 
 /// One change of one worker, as the ledger stores it.

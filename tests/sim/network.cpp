@@ -58,7 +58,8 @@ void Network::remove(Peer peer, bool orderly, bool told) {
 
 void Network::pause(Peer peer, Nanos span) {
   trace("is stopped", peer, peer);
-  endpoints_.at(peer).paused_until = timeline_.now() + span;
+  Nanos& until = endpoints_.at(peer).paused_until;
+  until = std::max(until, timeline_.now() + span);  // it may be stopped already, for longer
 }
 
 void Network::when_running(Peer peer, std::function<void()> work) {

@@ -11,6 +11,7 @@ namespace {
 constexpr Nanos kMillisecond = 1ms;
 constexpr size_t kMany = 20;  ///< from this many nodes on, each does little
 constexpr uint64_t kVariety = 0x7661726965747921;
+constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -328,6 +329,17 @@ void choose_faults(Scenario& plan, Random& random) {
   if (random.chance(0.03)) add_pause(plan, random, true);
 }
 
+/// Updaters that keep what each worker last got. Without compensation (lambda = 0), the ledger can predict the values; that the copies of what
+/// workers got are equal is shown by their comparison.
+void keep_gets(Scenario& plan, Random& random) {
+  for (TablePlan& table : plan.tables) {
+    const bool is_float = table.spec.dtype == MV_F32 || table.spec.dtype == MV_F64, is_sgd = table.spec.updater.name == "sgd";
+    if (!random.chance(0.3) || !is_float) continue;
+    table.fractional = false;  // see give_updater()
+    table.spec.updater = {"dcasgd", {is_sgd ? table.spec.updater.parameters.front() : 1, 0, random.chance(0.5) ? 0.5 : 0, 1e-7}};
+  }
+}
+
 size_t count_role(const std::vector<NodePlan>& nodes, int role) {
   return static_cast<size_t>(
       std::count_if(nodes.begin(), nodes.end(), [&](const NodePlan& n) { return (n.role & role) != 0; }));
@@ -356,6 +368,10 @@ bool Scenario::loses_members() const {
 
 bool Scenario::has_drains() const {
   return vacancies > 0 || std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault == Fault::kDrain; });
+}
+
+bool Scenario::keeps_gets() const {
+  return std::any_of(tables.begin(), tables.end(), [](const TablePlan& table) { return table.keeps_gets(); });
 }
 
 Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters, bool grows) {
@@ -392,6 +408,8 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   Random more(Random::mix(seed ^ kVariety));  // a separate generator: the other half of the seeds stays unchanged
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   if (replicas > 0) plan.direct = false;
+  Random gets(Random::mix(seed ^ kKeepsGets));
+  if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
   return plan;
 }
 

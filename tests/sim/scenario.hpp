@@ -87,6 +87,8 @@ struct Scenario {
   bool loses_members() const;
   /// Whether parts move without a loss: a server is to end, or another one may come.
   bool has_drains() const;
+  /// Whether some table's updater keeps the values that each worker last got.
+  bool keeps_gets() const;
   /// One line for messages.
   std::string describe() const;
 };

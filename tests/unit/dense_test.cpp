@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -361,6 +362,68 @@ void a_snapshot_holds_what_was_there_when_it_was_taken(void**) {
   }
 }
 
+/// All arrays, by number.
+std::map<uint64_t, std::vector<std::byte>> stored(Shard& shard) {
+  std::map<uint64_t, std::vector<std::byte>> arrays;
+  uint64_t array = 0;
+  do {
+    arrays[array].resize(shard.elements() * 4);
+    shard.read_stored(array, 0, shard.elements(), arrays[array].data());
+    array = shard.next_stored(array);
+  } while (array != 0);
+  return arrays;
+}
+
+void a_copy_has_what_each_worker_last_got(void**) {
+  for (const uint64_t cols : {1, 50, 700'000}) {
+    const uint64_t rows = 1'500'000 / cols + 1;
+    const Spec spec = matrix(MV_F32, 2 * rows, cols, "dcasgd rate=1 lambda=0.5 mean_square=0.5");
+    const Position place{.servers = 2, .index = 1};
+    const auto shard = make(spec, place), copy = make(spec, place);
+    std::vector<float> g(rows * cols, 2), got(rows * cols);
+    shard->change(Write::Add, 0, 0, g.size(), in(g));
+    shard->read(3, 0, g.size(), out(got));
+    shard->change(Write::Add, 0, 0, g.size(), in(g));
+    shard->read(0, g.size() / 2, g.size() / 4, out(got));
+    const auto before = stored(*shard);
+    assert_int_equal(before.size(), 4);  // values, means, and of workers 0 and 3
+    auto snapshot = std::move(shard->snapshot(Scope::kAll)).value();
+    std::atomic<bool> stop = false;
+    std::jthread changer([&] {
+      std::mt19937 random(1);
+      std::vector<float> read(g.size());
+      while (!stop) {
+        const uint64_t first = random() % g.size(), count = std::min<uint64_t>(random() % 300'000, g.size() - first);
+        shard->change(Write::Add, random() % 6, first, count, in(g));
+        shard->read(random() % 6, first, count, out(read));
+        const std::vector<int64_t> ids = {static_cast<int64_t>(random() % rows)};
+        shard->read_rows(random() % 6, ids, out(read));
+      }
+    });
+    for (Rows some = snapshot->next(); some.count > 0; some = snapshot->next()) {
+      assert_true(copy->restore(some).ok());
+      if (some.content != Content::kGot) continue;
+      some.worker = kNoWorker;
+      assert_int_equal(copy->restore(some).code(), MV_EINVAL);
+    }
+    stop = true;
+    changer.join();
+    assert_true(stored(*copy) == before);
+  }
+  // Checkpoints do not have it.
+  const auto shard = make(matrix(MV_F32, 10, 1, "dcasgd")), other = make(matrix(MV_F32, 10, 1, "sgd"));
+  std::vector<float> got(10, 1);
+  shard->change(Write::Set, 0, 0, 10, in(got));
+  shard->read(0, 0, 10, out(got));
+  for (const Scope scope : {Scope::kSaved, Scope::kAll}) {
+    const auto snapshot = std::move(shard->snapshot(scope)).value();
+    assert_true(snapshot->next().content == Content::kValues);
+    const Rows rows = snapshot->next();
+    assert_int_equal(rows.count, scope == Scope::kAll ? 10 : 0);
+    if (rows.count > 0) assert_int_equal(other->restore(rows).code(), MV_EINVAL);
+  }
+}
+
 void another_updater_does_not_disturb_a_snapshot(void**) {
   const auto shard = make(matrix(MV_F32, 400'000, 1, "momentum rate=1"));
   const std::vector<float> g(400'000, 3);
@@ -496,6 +559,7 @@ int main() {
       cmocka_unit_test(more_elements_than_31_bits_count),
       cmocka_unit_test(other_processes_see_a_shared_shard),
       cmocka_unit_test(a_snapshot_holds_what_was_there_when_it_was_taken),
+      cmocka_unit_test(a_copy_has_what_each_worker_last_got),
       cmocka_unit_test(another_updater_does_not_disturb_a_snapshot),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(replacing_rows_leaves_zeros),

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -488,6 +489,84 @@ void a_snapshot_holds_what_was_there_when_it_was_taken(void**) {
   assert_true(shard->snapshot().ok());
 }
 
+/// Ids, values, states, and what workers got.
+std::tuple<std::vector<int64_t>, std::vector<std::byte>, std::vector<std::byte>> stored(Shard& shard) {
+  auto all = std::move(shard.scan_stored(0, 1'000'000)).value();
+  assert_int_equal(all.next, -1);
+  return {all.rows, all.values, all.beside};
+}
+
+void copy_all(Snapshot& snapshot, Shard& copy) {
+  for (Rows some = snapshot.next(); some.count > 0; some = snapshot.next()) assert_true(copy.restore(some).ok());
+}
+
+void a_copy_has_what_each_worker_last_got(void**) {
+  const Spec spec = keyed(MV_F32, 2, "dcasgd rate=1 lambda=0.5 mean_square=0.5");
+  const auto shard = make(spec), copy = make(spec);
+  const size_t count = 100'000;
+  std::vector<int64_t> ids(count), absent(1000);
+  for (size_t i = 0; i < count; ++i) ids[i] = static_cast<int64_t>(i * i);
+  for (size_t i = 0; i < absent.size(); ++i) absent[i] = -static_cast<int64_t>(i) - 1;
+  const std::vector<float> g(count * 2, 2);
+  shard->change_rows(Write::Add, 0, ids, in(g));
+  read<float>(*shard, ids, 3);
+  shard->change_rows(Write::Add, 0, ids, in(g));
+  read<float>(*shard, std::vector(ids.begin(), ids.begin() + count / 2), 0);
+  read<float>(*shard, absent, 4);
+  const auto before = stored(*shard);
+  auto snapshot = std::move(shard->snapshot(Scope::kAll)).value();
+  std::atomic<bool> stop = false;
+  std::jthread changer([&] {
+    std::mt19937_64 random(1);
+    while (!stop) {
+      std::vector<int64_t> some(100);
+      for (int64_t& id : some) id = random() % 2 == 0 ? static_cast<int64_t>(random()) : ids[random() % count];
+      if (random() % 2 == 0) read<float>(*shard, some, random() % 6);
+      if (random() % 2 == 0) read<float>(*shard, absent, random() % 6);
+      if (random() % 2 == 0) shard->change_rows(random() % 4 == 0 ? Write::Erase : Write::Add, 0, some, in(g));
+    }
+  });
+  copy_all(*snapshot, *copy);
+  stop = true;
+  changer.join();
+  assert_true(stored(*copy) == before);
+  copy->change_rows(Write::Set, 4, absent, in(g));
+  copy->change_rows(Write::Add, 4, absent, in(g));  // 2 - (2 + weight * 4 * (2 - 0)): worker 4 got zeros
+  assert_true(read<float>(*copy, absent)[0] < -0.1f);
+  copy->change_rows(Write::Add, 5, absent, in(g));
+  const auto plain = make(keyed(MV_F32, 2, "sgd"));
+  const auto again = std::move(copy->snapshot(Scope::kAll)).value();
+  for (Rows some = again->next(); some.count > 0; some = again->next())
+    assert_int_equal(plain->restore(some).code(), some.content == Content::kValues ? MV_OK : MV_EINVAL);
+}
+
+/// The rows that a worker got before they were stored are dropped in the same order, too.
+void a_copy_with_a_limit_goes_on_like_the_original(void**) {
+  Spec spec = keyed(MV_F64, 1, "dcasgd rate=1 lambda=0.5");
+  spec.capacity = 50;
+  const auto shard = make(spec), copy = make(spec);
+  std::mt19937_64 random(2);
+  const auto work = [&](Shard* other) {
+    for (int round = 0; round < 3000; ++round) {
+      const std::vector<int64_t> ids{static_cast<int64_t>(random() % 200)};
+      const Worker worker = random() % 3;
+      const size_t kind = random() % 10;
+      const std::vector<double> g{static_cast<double>(random() % 5)};
+      for (Shard* const each : {shard.get(), other}) {
+        if (each == nullptr) continue;
+        if (kind < 6) read<double>(*each, ids, worker);
+        if (kind >= 6 && kind < 9) each->change_rows(Write::Add, worker, ids, in(g));
+        if (kind == 9) each->change_rows(Write::Erase, worker, ids, nullptr);
+      }
+    }
+  };
+  work(nullptr);
+  copy_all(*std::move(shard->snapshot(Scope::kAll)).value(), *copy);
+  assert_true(stored(*copy) == stored(*shard));
+  work(copy.get());
+  assert_true(stored(*copy) == stored(*shard));
+}
+
 void rows_are_restored_from_another_number_of_servers(void**) {
   for (const int32_t kind : {MV_KEYVALUE, MV_SPARSE}) {
     Spec spec = keyed(MV_F64, 3, "adagrad");
@@ -558,6 +637,8 @@ int main() {
       cmocka_unit_test(invalid_cursors_are_refused),
       cmocka_unit_test(ids_whose_hashes_agree_are_found_and_given_together),
       cmocka_unit_test(a_snapshot_holds_what_was_there_when_it_was_taken),
+      cmocka_unit_test(a_copy_has_what_each_worker_last_got),
+      cmocka_unit_test(a_copy_with_a_limit_goes_on_like_the_original),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(threads_add_at_once),
   };

@@ -99,7 +99,6 @@ class OwnPart final : public checkpoint::ServedParts {
   bool can_move() const override { return elsewhere; }
   bool is_being_copied(uint64_t) const override { return false; }
   bool is_leaving() const override { return leaving; }
-  base::Status may_replace(uint64_t) override { return {}; }
   void begin_replacing(uint64_t) override {}
   void replaced(uint64_t, std::function<void()> done) override { done(); }
   uint64_t number = 0;

@@ -1,4 +1,4 @@
-// engine/replica: a server's part and its copy are compared piece by piece, and a difference is noticed.
+// engine/replica: a server's part and its copy are compared piece by piece, and a difference is noticed; a new back-up gets a copy.
 
 #include <cstdlib>
 #include <memory>
@@ -94,6 +94,21 @@ struct Pair {
     wire::stamp(frame, ++seq, 0);
     primary.part.on_message(kWorker, message_of(frame), {}, nullptr);
   }
+  /// A get of all elements, or of these rows.
+  void get(uint32_t table, const std::vector<int64_t>& rows, uint64_t count) {
+    auto frame = builder.finish(wire::Body::Get, wire::CreateGet(builder.fbb(), table, 0, rows.empty() ? count : 0, rows.size(), true));
+    wire::stamp(frame, ++seq, 0);
+    primary.part.on_message(kWorker, message_of(frame), std::as_bytes(std::span(rows)), nullptr);
+  }
+  void change(uint32_t table, const std::vector<int64_t>& rows, const std::vector<float>& values) {
+    const uint64_t count = rows.empty() ? values.size() : 0;
+    auto frame = builder.finish(wire::Body::Change, wire::CreateChange(builder.fbb(), table, wire::Write::Add, 0, count, rows.size()));
+    wire::stamp(frame, ++seq, 0);
+    const auto ids = std::as_bytes(std::span(rows)), of_rows = std::as_bytes(std::span(values));
+    std::vector<std::byte> payload(ids.begin(), ids.end());
+    payload.insert(payload.end(), of_rows.begin(), of_rows.end());
+    primary.part.on_message(kWorker, message_of(frame), payload, nullptr);
+  }
   /// Compares all pieces at least once, and returns the number of tables that differ.
   size_t compared() {
     for (int i = 0; i < 40; ++i) primary.part.compare();
@@ -112,6 +127,13 @@ std::vector<int64_t> numbers(size_t count) {
   std::vector<int64_t> numbers(count);
   std::iota(numbers.begin(), numbers.end(), 1);
   return numbers;
+}
+
+/// Keys from 1 on that server 0 of two stores.
+std::vector<int64_t> numbers_here(const shard::Shard& shard, size_t count) {
+  std::vector<int64_t> keys = numbers(count);
+  std::erase_if(keys, [&](int64_t key) { return shard::server_of(shard.spec(), 2, key) != 0; });
+  return keys;
 }
 
 const std::byte* bytes_of(const std::vector<int64_t>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
@@ -177,6 +199,63 @@ void a_table_that_is_destroyed_meanwhile_is_skipped(void**) {
   assert_int_equal(pair.compared(), 0);
 }
 
+/// One bit of a mean square, of a momentum, of the updater's count, or of what a worker got: values are still equal.
+void a_difference_in_the_states_is_found(void**) {
+  const auto differ = [](const char* updater, int32_t kind, const auto& spoil) {
+    Pair pair;
+    pair.create(kind, kind == MV_MATRIX ? 600'000 : 0, 0, updater);
+    pair.create(MV_MATRIX, 4);
+    const std::vector<int64_t> rows = kind == MV_MATRIX ? std::vector<int64_t>() : numbers_here(pair.primary.shard(0), 40'000);
+    const size_t values = kind == MV_MATRIX ? 600'000 : rows.size() * 2;
+    for (Copy* copy : {&pair.primary, &pair.backup}) {
+      const std::vector<float> gradient(values, 1);
+      std::vector<float> got(values);
+      shard::Shard& shard = copy->shard(0);
+      const auto* const added = reinterpret_cast<const std::byte*>(gradient.data());
+      auto* const read = reinterpret_cast<std::byte*>(got.data());
+      rows.empty() ? shard.change(shard::Write::Add, 0, 0, values, added) : shard.change_rows(shard::Write::Add, 0, rows, added);
+      rows.empty() ? shard.read(0, 0, values, read) : shard.read_rows(0, rows, read);
+    }
+    if (pair.compared() != 0) fail_msg("%s: equal copies differ", updater);
+    spoil(pair.backup.shard(0), rows);
+    if (pair.compared() != 1) fail_msg("%s: no difference was found", updater);
+    return base::log_tail().lines.back();
+  };
+  const auto spoil_state = [](shard::Shard& shard, const auto&) {
+    const std::vector<std::byte> wrong(8, std::byte{1});
+    assert_true(shard.restore_states({.first = shard.rows().end() - 1, .count = 1, .ids = {}, .values = {}, .states = {wrong}}).ok());
+  };
+  const std::string said = differ("momentum rate=0.5", MV_MATRIX, spoil_state);
+  assert_non_null(strstr(said.c_str(), "beside the values"));
+  differ("mx.adam", MV_MATRIX, [](shard::Shard& shard, const auto&) { shard.set_mark({shard.mark().updates + 1, shard.mark().shared}); });
+  const auto spoil_get = [](shard::Shard& shard, const std::vector<int64_t>& keys) {
+    const std::vector<float> wrong(2, 0.25F);
+    shard::Rows row{.first = shard.rows().end() - 1, .count = 1, .ids = {}, .values = std::as_bytes(std::span(wrong)), .states = {}};
+    row.content = shard::Content::kGot;
+    row.worker = 0;
+    if (!keys.empty()) row.ids = {keys.back()};
+    assert_true(shard.restore(row).ok());
+  };
+  differ("dcasgd", MV_MATRIX, spoil_get);
+  differ("dcasgd mean_square=0.5", MV_KEYVALUE, spoil_get);
+}
+
+/// On a slow connection, answers to workers would wait for more digests every second.
+void a_comparison_waits_for_the_one_before(void**) {
+  Tables pair;
+  replica::Outbox& outbox = pair.primary.part.outbox();
+  size_t compared = 0;
+  pair.primary.part.pass_on([&](const replica::Part::Input& input) {
+    outbox.add_input();
+    compared += input.event == wire::ReplicaEvent::Compared ? 1 : 0;
+  });
+  for (const size_t acknowledged : {0, 1, 2}) {
+    for (int second = 0; second < 5; ++second) pair.primary.part.compare();
+    assert_int_equal(compared, acknowledged + 1);
+    outbox.input_acknowledged();
+  }
+}
+
 // ---- a new back-up
 
 constexpr base::Peer kNew = 3;
@@ -198,27 +277,40 @@ struct Transferring : Pair {
       const auto& input = *request.body_as_Replicate();
       base::Status status;
       if (input.event() == ReplicaEvent::State || input.event() == ReplicaEvent::Rows || input.event() == ReplicaEvent::End)
-        status = of.arrival.take(*of.view.find(kPrimary), input, payload);
+        status = of.take(input, payload);
       else if (input.event() != ReplicaEvent::Begin)
         of.arrival.hold(asked, request, payload, staged);
+      if (!status.ok() && status.code() == of.refusal.code()) return (streams.fail)(asked, status);  // cmocka has a macro of that name
       assert_true(status.ok());
-      streams.finish(asked);
+      const bool is_input = input.event() < ReplicaEvent::Begin || input.event() > ReplicaEvent::End;
+      if (!is_input || !of.withholds) streams.finish(asked);
     }
     Transferring& of;
     unit::KeepingLink link;
     rpc::Server streams{link, *this};
   };
+  /// With `fails_at`, that allocation of all that the receiver makes for the copy fails.
+  base::Status take(const wire::Replicate& input, std::span<const std::byte> payload) {
+    failing_allocation = fails_at;
+    base::Status status = arrival.take(*view.find(kPrimary), input, payload);
+    fails_at = std::exchange(failing_allocation, 0);
+    if (!status.ok()) refusal = status;
+    assert_true(refusal.ok() || (refusal.code() == MV_ENOMEM && status.code() == MV_ENOMEM));
+    return status;
+  }
+  void carry_on() {
+    for (const base::Frame& frame : link.take()) receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
+    receiver.streams.flush();
+    for (const base::Frame& frame : receiver.link.take()) peers.on_answer(kNew, message_of(frame), payload_of(frame));
+    transfer->tick();
+  }
   void carry() {
-    for (int round = 0; round < 200; ++round) {
-      for (const base::Frame& frame : link.take()) receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
-      receiver.streams.flush();
-      for (const base::Frame& frame : receiver.link.take()) peers.on_answer(kNew, message_of(frame), payload_of(frame));
-      transfer->tick();
-    }
+    for (int round = 0; round < 200; ++round) carry_on();
     while (arrival.has_all() && !arrival.is_over()) {
       base::Status status;
-      arrival.process_next(&status);
+      const rpc::Asked asked = arrival.process_next(&status);
       assert_true(status.ok());
+      if (withholds) receiver.streams.finish(asked);
     }
   }
   void begin() {
@@ -229,7 +321,8 @@ struct Transferring : Pair {
         class Acknowledged final : public rpc::Pending {
           void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { assert_true(status.ok()); }
         };
-        peers.call(kNew, {std::move(frame), std::make_shared<Acknowledged>(), false, 0, nullptr});
+        const size_t cost = frame.bytes();
+        peers.call(kNew, {std::move(frame), std::make_shared<Acknowledged>(), false, cost, nullptr});
       });
     };
     events.is_equal = [this] { is_equal = true; };
@@ -270,6 +363,9 @@ struct Transferring : Pair {
   Receiver receiver{*this};
   std::shared_ptr<replica::Transfer> transfer;
   bool is_equal = false, has_failed = false;
+  uint64_t fails_at = 0;
+  base::Status refusal;
+  bool withholds = false;  ///< the receiver acknowledges inputs when it processes them
 };
 
 void a_new_backup_gets_values_tables_and_streams(void**) {
@@ -306,23 +402,70 @@ void adds_during_the_transfer_are_in_the_copy(void**) {
   pair.begin();
   for (int round = 0; round < 12; ++round) {
     pair.add(0, round);
-    for (const base::Frame& frame : pair.link.take()) pair.receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
-    pair.receiver.streams.flush();
-    for (const base::Frame& frame : pair.receiver.link.take()) pair.peers.on_answer(kNew, message_of(frame), payload_of(frame));
-    pair.transfer->tick();
+    pair.carry_on();
   }
   pair.carry();
   assert_true(pair.is_equal && !pair.has_failed);
   pair.assert_equal_values(0);
 }
 
-void a_part_with_workers_backups_is_not_copied(void**) {
-  for (const int32_t kind : {MV_MATRIX, MV_KEYVALUE}) {
+/// So it is when many bytes of inputs wait for the end of the copy. They fill the sender's window.
+void a_copy_overtakes_inputs_that_wait_for_it(void**) {
+  Transferring pair;
+  pair.withholds = true;
+  pair.create(MV_MATRIX, 600'000);
+  pair.begin();
+  for (int round = 0; round < 8; ++round) {
+    pair.add(0, round);
+    pair.carry_on();
+  }
+  pair.carry();
+  assert_true(pair.is_equal && !pair.has_failed);
+  for (int i = 0; i < 8; ++i) pair.carry();  // the other inputs, for which there was no room
+  pair.assert_equal_values(0);
+}
+
+/// The transfer goes on between the gets and adds of the worker, whose effect depends on what it last got.
+void a_new_backup_gets_what_workers_got(void**) {
+  for (const bool is_keyed : {false, true}) {
     Transferring pair;
-    pair.create(kind, kind == MV_MATRIX ? 4 : 0, 0, "dcasgd");
+    pair.create(is_keyed ? MV_KEYVALUE : MV_MATRIX, is_keyed ? 0 : 400'000, 0, "dcasgd rate=0.5 lambda=1 mean_square=0.5");
+    const std::vector<int64_t> rows = is_keyed ? numbers_here(pair.primary.shard(0), 30'000) : std::vector<int64_t>();
+    const size_t values = is_keyed ? rows.size() * 2 : 400'000;
+    const std::vector<float> gradient(values, 1);
+    const auto add = [&] { pair.change(0, rows, gradient); };
+    add();
+    pair.get(0, rows, values);
+    add();
     pair.begin();
+    for (int round = 0; round < 12; ++round) {
+      round % 3 == 0 ? pair.get(0, rows, values) : add();
+      pair.carry_on();
+    }
     pair.carry();
-    assert_false(pair.is_equal);
+    assert_true(pair.is_equal && !pair.has_failed);
+    add();
+    pair.get(0, rows, values);
+    for (int i = 0; i < 60; ++i) {
+      pair.primary.part.compare();
+      pair.carry();
+    }
+    assert_int_equal(pair.copied.part.differing(), 0);
+    shard::Shard &theirs = pair.primary.shard(0), &ours = *pair.copied.tables.shard(0);
+    if (is_keyed) {
+      const auto a = theirs.scan_stored(0, 100'000).value(), b = ours.scan_stored(0, 100'000).value();
+      assert_true(a.rows == b.rows && a.values == b.values && a.beside == b.beside && a.rows.size() == rows.size());
+    } else {
+      size_t arrays = 0;
+      for (uint64_t array = 0; arrays == 0 || array != 0; array = theirs.next_stored(array), ++arrays) {
+        std::vector<std::byte> a(values * 4), b(values * 4);
+        theirs.read_stored(array, 0, values, a.data());
+        ours.read_stored(array, 0, values, b.data());
+        assert_true(a == b);
+        assert_int_equal(theirs.next_stored(array), ours.next_stored(array));
+      }
+      assert_int_equal(arrays, 3);  // values, means, and what the worker got
+    }
   }
 }
 
@@ -360,6 +503,31 @@ void a_server_without_memory_for_a_copy_goes_on(void**) {
   assert_true(failures > 0 && later > 0);
 }
 
+/// Nor the receiver, which may serve other parts.
+void a_receiver_without_memory_for_a_copy_refuses_it(void**) {
+  size_t refused = 0;
+  for (uint64_t nth = 1; nth < 2000; ++nth) {
+    Transferring pair;
+    pair.create(MV_MATRIX, 40, 0, "dcasgd mean_square=0.5");
+    pair.create(MV_KEYVALUE, 0, 0, "dcasgd");
+    const std::vector<int64_t> keys = numbers_here(pair.primary.shard(1), 20);
+    pair.get(0, {}, 40);
+    pair.get(1, keys, keys.size() * 2);  // before they are stored
+    pair.change(1, {keys[0], keys[1]}, {1, 2, 3, 4});
+    pair.get(1, {keys[0]}, 2);
+    pair.fails_at = nth;
+    pair.begin();
+    pair.carry();
+    assert_true(pair.is_equal != pair.has_failed);
+    if (pair.fails_at > 0) {
+      assert_true(pair.is_equal && refused > 20);
+      return;
+    }
+    refused += pair.has_failed ? 1 : 0;
+  }
+  assert_true(refused < 20);  // the copy needs more allocations than were tried
+}
+
 void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
   Transferring pair;
   pair.create(MV_MATRIX, 4);
@@ -369,12 +537,16 @@ void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
     return pair.arrival.take(*pair.view.find(kPrimary), *message_of(frame).body_as_Replicate(), payload).code();
   };
   const std::vector<std::byte> bytes(64);
-  const wire::ReplicaRows whole(0, 0, 0, 2, 0, 0, 32), later(0, 0, 0, 2, 0, 8, 32), many(0, 0, 0, UINT64_MAX / 16, 0, 0, 32), strange(9, 0, 0, 2, 0, 0, 32);
+  const wire::ReplicaRows whole(0, 0, 0, 2, 0, 0, 32, -1, 0), later(0, 0, 0, 2, 0, 8, 32, -1, 0), many(0, 0, 0, UINT64_MAX / 16, 0, 0, 32, -1, 0);
+  const wire::ReplicaRows strange(9, 0, 0, 2, 0, 0, 32, -1, 0), unknown(0, 0, 0, 2, 0, 0, 32, -1, 3), stateful(0, 1, 0, 2, 0, 0, 64, 0, 1);
+  const wire::ReplicaRows got(0, 0, 0, 2, 0, 0, 32, 0, 1), absent(0, 0, 0, 2, 0, 0, 0, 0, 2);
   assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, std::span(bytes).first(32)), MV_EPROTOCOL);  // before the state
   assert_int_equal(take(wire::ReplicaEvent::State, nullptr, bytes), MV_EPROTOCOL);
   pair.primary.part.write_state([&](const base::PayloadRef& payload) { assert_int_equal(take(wire::ReplicaEvent::State, nullptr, payload->bytes()), MV_OK); });
-  for (const wire::ReplicaRows* rows : {&later, &many, &strange}) assert_int_equal(take(wire::ReplicaEvent::Rows, rows, std::span(bytes).first(24)), MV_EPROTOCOL);
+  for (const wire::ReplicaRows* rows : {&later, &many, &strange, &unknown, &stateful}) assert_int_equal(take(wire::ReplicaEvent::Rows, rows, std::span(bytes).first(24)), MV_EPROTOCOL);
   assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, bytes), MV_EPROTOCOL);
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &got, std::span(bytes).first(32)), MV_EINVAL);  // its updater keeps nothing
+  assert_int_equal(take(wire::ReplicaEvent::Rows, &absent, {}), MV_EINVAL);  // a dense table
   assert_int_equal(take(wire::ReplicaEvent::Rows, &whole, std::span(bytes).first(8)), MV_OK);
   assert_int_equal(take(wire::ReplicaEvent::End, nullptr, {}), MV_EPROTOCOL);
   assert_int_equal(take(wire::ReplicaEvent::Rows, &later, std::span(bytes).first(24)), MV_OK);
@@ -392,11 +564,15 @@ int main() {
       cmocka_unit_test(one_element_of_a_large_table_is_found),
       cmocka_unit_test(one_row_of_many_is_found),
       cmocka_unit_test(a_table_that_is_destroyed_meanwhile_is_skipped),
+      cmocka_unit_test(a_difference_in_the_states_is_found),
+      cmocka_unit_test(a_comparison_waits_for_the_one_before),
       cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
       cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
-      cmocka_unit_test(a_part_with_workers_backups_is_not_copied),
+      cmocka_unit_test(a_copy_overtakes_inputs_that_wait_for_it),
+      cmocka_unit_test(a_new_backup_gets_what_workers_got),
       cmocka_unit_test(a_part_with_an_order_of_use_is_copied),
       cmocka_unit_test(a_server_without_memory_for_a_copy_goes_on),
+      cmocka_unit_test(a_receiver_without_memory_for_a_copy_refuses_it),
       cmocka_unit_test(a_copy_that_breaks_off_or_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

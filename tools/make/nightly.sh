@@ -26,6 +26,7 @@ echo "== ranks beside one that scribbles over its memory"
 build/asan/bin/unit_intranode_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== every allocation fails once"
 (. build/activate && ALLOCATION_WORKER=build/bin/allocation_worker python3 -B tests/faults/allocations.py) || failed+=" allocations"
+(. build/activate && ALLOCATION_WORKER=build/bin/allocation_worker python3 -B tests/faults/give_back.py --sample 300) || failed+=" give-back"
 echo "== system calls fail"
 (. build/activate && SYSTEM_CALL_WORKER=build/bin/system_call_worker python3 -B tests/faults/system_calls.py --seeds "$first..$((first + seeds / 100))") ||
   failed+=" system-calls"

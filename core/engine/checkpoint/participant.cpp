@@ -139,7 +139,6 @@ void Participant::written(const rpc::Asked& asked, const wire::Written& request)
 
 void Participant::check(const rpc::Asked& asked, const wire::Check& request) {
   const uint64_t part = request.part();
-  if (base::Status wrong = parts_.may_replace(part); !wrong.ok()) return rpc_.fail(asked, wrong);
   const auto prepared = std::make_shared<Prepared>();
   prepared->path = wire::text_of(request.path());
   prepared->by = asked.client;

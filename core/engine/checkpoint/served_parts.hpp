@@ -23,8 +23,6 @@ class ServedParts {
   virtual bool is_being_copied(uint64_t part) const = 0;
   /// Whether the parts are about to move to other servers. No checkpoint begins here then; those in progress continue.
   virtual bool is_leaving() const = 0;
-  /// Whether a load can replace the content.
-  virtual base::Status may_replace(uint64_t part) = 0;
   /// From now until replaced(), the part differs from its back-up.
   virtual void begin_replacing(uint64_t part) = 0;
   /// The tables have their new content. Calls `done` once the back-up has it too.

@@ -358,7 +358,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
     joining_ = std::make_shared<JoinPending>(*this);
     client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
   }
-  if (peer == master_ && awaits_master()) awaited_until_ = elect_at_ = base::kNever;
+  if (peer == master_ && awaits_master()) awaited_until_ = elect_at_ = tell_at_ = base::kNever;
   if (view_.epoch > 0) send_ping(peer);
   ready_if_all_ready();
 }
@@ -792,6 +792,11 @@ void Cluster::replace(const Member& member) {
 }
 
 bool Cluster::all_workers_gone() const {
+  // Nobody will tell this node of the end of a worker that it has never met.
+  const auto may_call = [this](const Member& member) {
+    return member.is_worker() && member.state == State::kHere && (member.peer == self_.peer || contacts_.is_connected(member.peer));
+  };
+  if (!cut_off_.ok() && !contacts_.is_connected(master_)) return std::ranges::none_of(view_.members, may_call);
   if (is_kept() && cut_off_.ok() && is_master()) return decided_.workers_gone();
   if (is_master()) return view_.workers_gone();
   return contacts_.is_connected(master_) ? told_gone_ : view_.workers_gone();

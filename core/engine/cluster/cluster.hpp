@@ -236,6 +236,7 @@ class Cluster {
   void follow_master();
   bool can_replace_master() const;
   void await_master(const base::Status& why);
+  void tell_servers();
   void stand_for_master();
   void cut_off(const base::Status& why);
   base::Nanos patience_until() const;
@@ -314,6 +315,7 @@ class Cluster {
   base::Status master_lost_, cut_off_;
   bool is_deposed_ = false;
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
+  base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   uint64_t master_since_ = 0;  ///< the first epoch of this node as the master
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
   std::vector<std::shared_ptr<Visit>> visits_;  ///< barriers that have not ended

@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kElectAgain = 50ms;
+/// Between two attempts to tell the servers of the newest view, while there is no master.
+constexpr base::Nanos kTellEvery = 500ms;
 /// Between the attempts of two servers that could take the place of the master.
 constexpr base::Nanos kStagger = 150ms;
 /// Beyond two time-outs of the heartbeat: all that can take the master's place have noticed its loss by then, and have tried.
@@ -167,7 +169,7 @@ void Cluster::change_master(const View& newer) {
   const base::Peer former = std::exchange(master_, newer.master);
   view_.master = decided_.master = master_;
   const bool mine = is_master();
-  awaited_until_ = elect_at_ = read_at_ = base::kNever;
+  awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   const Member* const was = view_.find(former);
   base::log_warn("{} is the master now{}", mine ? "this process" : view_.name(master_), was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
   if (mine) {
@@ -215,6 +217,7 @@ bool Cluster::can_replace_master() const {
 void Cluster::await_master(const base::Status& why) {
   if (!is_kept() || is_master() || !cut_off_.ok() || phase_ != Phase::kReady || view_.workers_gone()) return;
   master_lost_ = why;
+  if (tell_at_ == base::kNever) tell_at_ = clock_.now();
   if (awaited_until_ == base::kNever) awaited_until_ = base::after(clock_.now(), 2 * self_.heartbeat_timeout + kPatience);
   // Of two voters, the other one can do nothing; else a newer view may be on its way, which has other voters.
   const auto voters = std::ranges::count_if(decided_.members, [](const Member& member) { return member.votes; });
@@ -225,6 +228,15 @@ void Cluster::await_master(const base::Status& why) {
     return member.is_server() && member.rank < self->rank && member.peer != master_ && member.state != State::kLost;
   });
   elect_at_ = clock_.now() + ahead * kStagger;
+}
+
+/// The master may have been lost before each server had the last view. One that has an older one may count lost voters and find no majority.
+void Cluster::tell_servers() {
+  tell_at_ = clock_.now() + kTellEvery;
+  if (quorum_ == nullptr) return;
+  for (const Member& member : view_.members)
+    if (member.is_server() && member.peer != self_.peer && contacts_.is_connected(member.peer))
+      send_vote(member.peer, {wire::VoteWord::Decided, decided_.epoch, 0, 0, decided_, std::nullopt});
 }
 
 /// The newest view names the lost master still: this server writes one in which it is the master itself.
@@ -257,7 +269,7 @@ void Cluster::cut_off(const base::Status& why) {
   if (!cut_off_.ok() || !is_kept()) return;
   cut_off_ = why;
   is_deposed_ |= is_master();
-  awaited_until_ = elect_at_ = read_at_ = base::kNever;
+  awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
   barrier_.close(why);
   for (Decision& decision : std::exchange(decisions_, {}))
@@ -279,7 +291,7 @@ void Cluster::cut_off(const base::Status& why) {
 
 base::Nanos Cluster::keeping_deadline() const {
   if (!is_kept() || !cut_off_.ok()) return base::kNever;
-  base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
+  base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, tell_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
   if (is_master() && undecided_since_ != base::kNever) next = std::min(next, patience_until());
   return next;
 }
@@ -289,6 +301,7 @@ base::Nanos Cluster::patience_until() const { return base::after(undecided_since
 void Cluster::tick_keeping(base::Nanos now) {
   if (!is_kept() || !cut_off_.ok()) return;
   if (quorum_ != nullptr) quorum_->tick();
+  if (now >= tell_at_) tell_servers();
   if (now >= elect_at_) {
     elect_at_ = base::kNever;
     read_at_ = now;

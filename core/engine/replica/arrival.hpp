@@ -17,7 +17,7 @@ class Arrival {
   /// @param self  this process
   Arrival(Part& part, table::Server& tables, base::Peer self) : part_(part), tables_(tables), self_(self) {}
 
-  /// State, Rows or End. MV_EPROTOCOL, MV_ENOMEM
+  /// State, Rows or End. MV_EPROTOCOL, MV_EINVAL. MV_ENOMEM, now and for everything that follows
   base::Status take(const cluster::Member& server, const wire::Replicate& piece, std::span<const std::byte> payload);
   /// Holds an input that arrives after the state, or after other inputs that wait here.
   void hold(const rpc::Asked& asked, const wire::Message& input, std::span<const std::byte> payload, const base::SinkRef& staged);
@@ -38,12 +38,14 @@ class Arrival {
     base::SinkRef staged;  ///< keeps it alive
     size_t bytes() const { return header.size() + payload.size(); }
   };
+  base::Status take_piece(const cluster::Member& server, const wire::Replicate& piece, std::span<const std::byte> payload);
   base::Status take_rows(const wire::ReplicaRows& rows, std::span<const std::byte> payload);
 
   Part& part_;
   table::Server& tables_;
   const base::Peer self_;
   bool has_all_ = false;
+  base::Status no_memory_;       ///< an error: something is missing
   std::vector<std::byte> rows_;  ///< the bytes of the current rows that have arrived
   std::deque<Held> held_;
   size_t held_bytes_ = 0;

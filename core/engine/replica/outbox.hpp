@@ -26,8 +26,11 @@ class Outbox final : public base::Link {
   void input_acknowledged();
   /// There is no back-up any more.
   void release();
-  /// The back-up has all inputs.
-  bool is_acknowledged() const { return inputs_ == acknowledged_; }
+  /// The number of inputs so far.
+  uint64_t inputs() const { return inputs_; }
+  /// The back-up has all inputs, or this many of them.
+  bool is_acknowledged() const { return is_acknowledged(inputs_); }
+  bool is_acknowledged(uint64_t inputs) const { return inputs <= acknowledged_; }
   /// While it is sealed, nothing is sent.
   void seal(bool on);
   /// Messages that are sent between begin() and end() may depend on inputs that are added until end().

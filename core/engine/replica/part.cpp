@@ -131,23 +131,35 @@ constexpr size_t kPieceBytes = 1 << 20;
 }
 
 void Part::compare() try {
-  if (!log_ || is_sealed_ || tables_->numbers() == 0) return;
+  if (!log_ || is_sealed_ || tables_->numbers() == 0 || !outbox_.is_acknowledged(compared_)) return;
   Piece after;
   const Piece piece = piece_at(*tables_, next_.table, next_.from, kPieceBytes, &after);
   next_ = after;
-  if (piece.count > 0) log({.event = ReplicaEvent::Compared, .piece = &piece});
+  if (piece.count == 0) return;
+  log({.event = ReplicaEvent::Compared, .piece = &piece});
+  compared_ = outbox_.inputs();
 } catch (const std::bad_alloc&) {  // another time
 }
 
+namespace {
+/// "131072 elements from 0 on", or where else in the shard a piece is.
+std::string describe(const Piece& piece, const shard::Shard* shard) {
+  if (shard == nullptr) return "which is destroyed here";
+  const uint64_t all = shard->elements(), from = static_cast<uint64_t>(piece.from);
+  if (shard->spec().is_keyed() || all == 0) return fmt::format("{} rows from {} on", piece.count, piece.from);
+  return fmt::format("{} elements from {} on{}", piece.count, from % all, from < all ? "" : " of what its updater keeps beside the values");
+}
+}  // namespace
+
 void Part::compared_with(const Piece& theirs, base::Peer backup) try {
-  const Piece ours = piece_at(*tables_, theirs.table, theirs.from, kPieceBytes, nullptr);
+  const Piece ours = piece_like(*tables_, theirs, kPieceBytes);
   if ((ours.count == theirs.count && ours.digest == theirs.digest) || !differing_.insert(theirs.table).second) return;
   const auto shard = tables_->shard(theirs.table);
   base::log_error(
-      "the copy of the tables of {} that {} keeps differs from them: table \"{}\", {} {} from {} on. One of the two computes or stores wrongly "
+      "the copy of the tables of {} that {} keeps differs from them: table \"{}\", {}. One of the two computes or stores wrongly "
       "(a defect of the memory, the processor or the library), so a checkpoint from before is the better one",
-      view_.name(server_), view_.name(backup), shard != nullptr ? shard->spec().name : "destroyed", theirs.count,
-      shard != nullptr && shard->spec().is_keyed() ? "rows" : "elements", theirs.from);
+      view_.name(server_), view_.name(backup), shard != nullptr ? shard->spec().name : fmt::format("number {}", theirs.table),
+      describe(theirs, shard.get()));
 } catch (const std::bad_alloc&) {
 }
 

@@ -66,7 +66,7 @@ class Part final : private rpc::Service {
   void pass_on(Log log);
   bool leads() const { return leads_; }
   bool has_backup() const { return log_ != nullptr; }
-  /// Of a back-up: the number of tables whose values have differed from the primary's.
+  /// Of a back-up: the number of tables that have differed from the primary's.
   size_t differing() const { return differing_.size(); }
   /// The back-up is gone.
   void lead_alone();
@@ -91,7 +91,9 @@ class Part final : private rpc::Service {
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
   void worker_joined(const cluster::Member& worker);
-  /// Passes a digest of the next values to the back-up. The back-up logs and counts a difference.
+  /// Passes a digest of the next values to the back-up, unless the back-up still owes the acknowledgement of the last
+  /// one: on a slow connection, answers to clients would wait for ever more digests. The back-up logs and counts a
+  /// difference.
   void compare();
   /// Processes the changes of workers that the primary did not pass on before it died.
   void catch_up(const cluster::View& view);
@@ -141,6 +143,7 @@ class Part final : private rpc::Service {
   bool leads_ = false, is_calm_ = false, is_sealed_ = false;
   std::set<base::Peer> kept_waiting_;  ///< clients with dropped requests: see calm()
   Piece next_;                         ///< to be compared
+  uint64_t compared_ = 0;              ///< the number of inputs up to the last comparison
   std::set<uint32_t> differing_;       ///< tables
   Log log_;
   bool may_withhold_ = true;

@@ -11,7 +11,7 @@ namespace mv::replica {
 using namespace std::chrono_literals;
 
 namespace {
-/// The time between two comparisons of a piece of the values, of 1 MiB.
+/// The time between two comparisons of a piece of the tables, of 1 MiB.
 constexpr base::Nanos kCompareEvery = 1s;
 constexpr base::Nanos kRetryAfter = 1s;
 /// While a copy arrives, inputs wait for its end. With more bytes than this they are acknowledged only when they are processed, so that the
@@ -289,13 +289,6 @@ bool Parts::is_being_copied(uint64_t part) const {
   return led != nullptr && (led->content != Led::Content::kUsual || (led->transfer != nullptr && led->acknowledged != nullptr));
 }
 
-base::Status Parts::may_replace(uint64_t part) {
-  const Led* const led = led_of(part);
-  const std::string table = led != nullptr ? led->tables->part_state().why_not() : "";
-  if (table.empty() || (!is_replicated() && led->acknowledged == nullptr)) return {};
-  return base::error(MV_ENOSYS, "with replicas, no checkpoint can be loaded while there is table {}: no copy of it can be made", table);
-}
-
 void Parts::begin_replacing(uint64_t part) {
   if (Led* const led = led_of(part)) set_content(*led, Led::Content::kChanging);
 }
@@ -462,7 +455,8 @@ void Parts::give_up_undecided() {
   if (!is_gone(cluster_.master()) || cluster_.awaits_master()) return;
   for (const auto& [number, stream] : streams_of_) {
     const cluster::Member* const part = server_of(number);
-    const base::Peer backup = view.backup_of(*part);
+    // While it gets its copy, nothing may be acknowledged without the next back-up either.
+    const base::Peer backup = view.backup_of(*part) != base::kNobody ? view.backup_of(*part) : view.next_backup_of(*part);
     if (backup != base::kNobody && is_gone(backup) && !client_.is_lost(stream))
       client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached",
                                           view.name(cluster_.master()), view.name(part->peer), view.name(backup)));
@@ -545,8 +539,7 @@ void Parts::tick() {
   for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
-    for (auto& [number, led] : led_)
-      if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
+    compare();
   }
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {
@@ -562,6 +555,11 @@ void Parts::tick() {
     give_up(server,
             base::error(MV_EPEERLOST, "{} can't be reached from here, and the master has not declared it lost", cluster_.view().name(server)));
   }
+}
+
+void Parts::compare() const {
+  for (const auto& [number, led] : led_)
+    if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
 }
 
 void Parts::flush() {

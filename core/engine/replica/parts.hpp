@@ -91,8 +91,6 @@ class Parts final : public checkpoint::ServedParts {
   void set_leaving(bool leaving) { is_leaving_ = leaving; }
   /// Each copy has everything that its part had when it was sealed, so its process was alive then.
   bool is_seal_acknowledged(const std::vector<uint32_t>& numbers) const;
-  /// The name of a table that has no copy and can't be copied; "" if there is none.
-  std::string why_not_copied() const;
 
   // for checkpoints
   table::CheckpointTables* served(uint64_t part) override;
@@ -100,10 +98,11 @@ class Parts final : public checkpoint::ServedParts {
   bool can_move() const override { return is_replicated() || cluster_.view().has_departures(); }
   bool is_being_copied(uint64_t part) const override;
   bool is_leaving() const override { return is_leaving_; }
-  base::Status may_replace(uint64_t part) override;
   void begin_replacing(uint64_t part) override;
   void replaced(uint64_t part, std::function<void()> done) override;
 
+  /// Compares the next piece of each part with its copy. With replicas, tick() does this once a second.
+  void compare() const;
   /// The number of copies of tables on this node that have differed from their server's.
   size_t differing() const;
 

@@ -64,11 +64,4 @@ void Parts::relinquish(uint32_t number) {
   copies_.erase(number);
 }
 
-std::string Parts::why_not_copied() const {
-  for (const auto& [number, led] : led_)
-    if (led.acknowledged == nullptr)
-      if (std::string table = led.tables->part_state().why_not(); !table.empty()) return table;
-  return "";
-}
-
 }  // namespace mv::replica

@@ -16,8 +16,7 @@ constexpr base::Nanos kLookEvery = 1ms;      ///< for a calm moment
 constexpr base::Nanos kWaitAtFirst = 20ms;   ///< before new work is kept away
 constexpr base::Nanos kCalmAtFirst = 100ms;  ///< the time for which it is; twice as long with each attempt, because a round may take long
 constexpr base::Nanos kCalmAtMost = 1600ms;
-constexpr int kRest = 4;                    ///< the time until the next attempt, in that time
-constexpr base::Nanos kLookSeldom = 500ms;  ///< for tables that can be copied
+constexpr int kRest = 4;  ///< the time until the next attempt, in that time
 constexpr base::Nanos kAskAgain = 100ms;
 constexpr size_t kSliceBytes = 256 << 10, kSlicesUnderWay = 4;
 }  // namespace
@@ -46,12 +45,14 @@ void Transfer::send(ReplicaEvent event, const wire::ReplicaRows* rows, const bas
   base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
   const size_t cost = frame.bytes();
   ++under_way_;
-  peers_.call(to_, {std::move(frame), std::make_shared<Answered>(weak_from_this(), done), false, cost, nullptr});
+  const bool overtakes = is_new_ && event != ReplicaEvent::Begin;
+  peers_.call(to_, {std::move(frame), std::make_shared<Answered>(weak_from_this(), done), false, cost, nullptr, overtakes});
 }
 
 void Transfer::begin() { send(ReplicaEvent::Begin, nullptr, nullptr, &Transfer::permitted); }
 
 void Transfer::begin_again() {
+  is_new_ = false;
   stage_ = Stage::kWaiting;
   next_ = clock_.now();
   until_ = clock_.now() + kWaitAtFirst;
@@ -79,15 +80,6 @@ void Transfer::tick() {
 
 void Transfer::wait_for_calm(base::Nanos now) {
   next_ = now + kLookEvery;
-  if (const std::string table = part_.tables().part_state().why_not(); !table.empty()) {
-    if (!std::exchange(told_why_not_, true))
-      base::log_warn(
-          "table \"{}\" has an updater that keeps each worker's values: no copy of it can be made while it is in use, so its server stays without a "
-          "back-up",
-          table);
-    next_ = now + kLookSeldom;
-    return;
-  }
   if (part_.is_idle() && try_to_start()) return;
   if (now < until_) return;
   is_calm_ = !is_calm_;
@@ -117,7 +109,7 @@ bool Transfer::take_snapshots() {
   for (uint32_t number = 0; number < tables.numbers(); ++number) {
     const auto shard = tables.shard(number);
     if (shard == nullptr) continue;
-    auto snapshot = shard->snapshot();
+    auto snapshot = shard->snapshot(shard::Scope::kAll);
     if (!snapshot.ok()) {  // a checkpoint is being saved, or there is no memory
       values_.clear();
       return false;
@@ -153,7 +145,7 @@ bool Transfer::cut_rows() {
     bytes->insert(bytes->end(), rows.values.begin(), rows.values.end());
     for (const auto state : rows.states) bytes->insert(bytes->end(), state.begin(), state.end());
     cut_ = wire::ReplicaRows(values_.front().table, static_cast<uint32_t>(rows.states.size()), rows.first, rows.count, rows.ids.size(), 0,
-                             bytes->size());
+                             bytes->size(), rows.worker, static_cast<uint8_t>(rows.content));
     rows_ = std::move(bytes);
     return true;
   }

@@ -17,7 +17,7 @@ namespace mv::replica {
 ///  1. It asks whether it may begin. The receiver must know from the master that it gets a copy.
 ///  2. It waits for a moment when nothing waits in the part. If there is none, it keeps new requests away for a moment.
 ///  3. At that moment it begins to pass on the part's inputs, sends the streams and the tables' counts, and takes a
-///     snapshot of all values.
+///     snapshot of all values, with what the updaters keep beside them.
 ///  4. It sends the snapshot piece by piece, with inputs in between. The receiver applies them when it has everything.
 ///  5. When the receiver has confirmed the end, the sender tells the master. From then on the copy may take over.
 /// From 3 on, nothing is acknowledged that the receiver does not have.
@@ -73,7 +73,10 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   const Events events_;
   wire::FrameBuilder builder_;
   Stage stage_ = Stage::kAsking;
-  bool is_calm_ = false, is_refused_ = false, told_why_not_ = false, is_confirmed_ = false;
+  /// The receiver may not acknowledge inputs until the copy is complete (Parts::take_in()), and they fill the window then, so the copy must
+  /// overtake them. An existing back-up acknowledges inputs as they come, and those before the snapshot must reach it before the copy.
+  bool is_new_ = true;
+  bool is_calm_ = false, is_refused_ = false, is_confirmed_ = false;
   base::Nanos next_ = base::kNever;                     ///< when to look again
   base::Nanos calm_for_{0};                             ///< how long the last attempt kept new requests away
   base::Nanos until_ = base::kNever;                    ///< when to stop waiting for a calm moment, or keeping new requests away

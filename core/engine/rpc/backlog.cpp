@@ -12,7 +12,7 @@ Backlog::Turn Backlog::turn_of(uint64_t number, const Queue& queue) {
 }
 
 void Backlog::push(Call call) {
-  if (call.overtakes) return urgent_.push_front(std::move(call));
+  if (call.overtakes) return urgent_.push_back(std::move(call));
   if (call.queue == 0 || !rest_.empty())
     rest_.push_back(std::move(call));
   else

@@ -196,6 +196,7 @@ void KeyedShard::get(Partition& part, Worker worker, int64_t id, uint64_t hash, 
   Records& records = part.records;
   const uint32_t slot = records.find(id, hash);
   const bool backs_up = worker != kNoWorker && part.model->updater->keeps_backups();
+  if (backs_up) before_get(part);
   if (slot == Records::kNone) {
     if (backs_up) records.note_absent(worker, id, most_rows_);
     return initial_.read(id, out);
@@ -224,13 +225,32 @@ base::Status KeyedShard::restore_states(const Restored&) {
   return base::error(MV_ENOSYS, "table \"{}\" is {}: its states are restored with its rows", spec_.name, spec_.describe());
 }
 
+base::Status KeyedShard::restore_got(const Restored& rows) {
+  if (!keeps_backups() || rows.worker < 0)
+    return base::error(MV_EINVAL, "table \"{}\": its updater does not keep what workers got", spec_.name);
+  const size_t row_bytes = spec_.cols * stored_bytes_;
+  for_parts(rows.ids, [&](Partition& part, const Batch& batch) {
+    before_change(part);
+    for (const uint16_t place : batch.places) {
+      const int64_t id = batch.rows[place];
+      if (!spec_.has_row(id) || server_of(spec_, servers_, id) != server_) continue;
+      const uint32_t slot = part.records.find(id, batch.hashes[place]);
+      if (rows.content == Content::kAbsent && slot == Records::kNone) part.records.note_absent(rows.worker, id, most_rows_);
+      if (rows.content == Content::kAbsent || slot == Records::kNone) continue;
+      std::memcpy(part.records.backup(rows.worker, slot, true), rows.values.data() + (batch.first + place) * row_bytes, row_bytes);
+    }
+  });
+  return {};
+}
+
 base::Status KeyedShard::restore(const Restored& rows) {
-  const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.ids.size() * row_bytes;
+  const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.content == Content::kAbsent ? 0 : rows.ids.size() * row_bytes;
   const bool fits = rows.values.size() == bytes &&
                     std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
   if (!fits)
     return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
                        rows.ids.size());
+  if (rows.content != Content::kValues) return restore_got(rows);
   for_parts(rows.ids, [&](Partition& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {

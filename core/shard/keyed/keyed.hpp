@@ -38,9 +38,11 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   void set_within_add(const WithinAdd& progress) override;
   Usage usage() const override;
 
-  base::Result<std::unique_ptr<Snapshot>> snapshot() override;
+  base::Result<std::unique_ptr<Snapshot>> snapshot(Scope scope) override;
   base::Status restore(const Restored& rows) override;
   base::Status restore_states(const Restored& rows) override;
+  base::Result<Scanned> scan_stored(int64_t cursor, size_t most) override;
+  size_t stored_row_bytes() const override;
 
  private:
   friend class KeyedSnapshot;
@@ -81,14 +83,20 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   void for_parts(std::span<const int64_t> rows, const Work& work);
   /// Call this under the partition's lock before anything in it changes: copies its unread rows for a snapshot.
   void before_change(Partition& part);
+  /// The same before a worker gets something of it, if the updater keeps backups.
+  void before_get(Partition& part);
 
   /// The row's record, made if there is none; sets *is_new. Evicts another record if the partition is full.
   uint32_t reach(Partition& part, int64_t id, uint64_t hash, bool* is_new);
   void add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values);
   void get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out);
+  base::Status restore_got(const Restored& rows);
 
   using Found = std::vector<std::pair<uint64_t, uint32_t>>;  ///< upper bits of hashes, and slots
   Found find_from(const Records& records, uint64_t from, size_t room) const;
+  template <typename Take>
+  base::Result<Scanned> scan_by(int64_t cursor, size_t most, const Take& take);
+  void take_stored(const Records& records, uint32_t slot, Scanned& out) const;
 
   const size_t servers_, server_;
   const size_t stored_bytes_;  ///< of an element

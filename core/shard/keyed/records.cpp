@@ -119,18 +119,48 @@ std::byte* Records::backup(Worker worker, uint32_t slot, bool wanted) {
   return slab.has(slot) ? slab.at(slot) : nullptr;
 }
 
-void Records::note_absent(Worker worker, int64_t id, size_t most) {
-  auto& absent = backups_of(worker).absent;
-  if (most > 0 && absent.size() >= most && !absent.contains(id)) absent.erase(absent.begin());
-  absent.insert(id);
+size_t Records::backup_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [worker, kept] : backups_) bytes += kept.slab.bytes() + kept.absent.bytes();
+  return bytes;
 }
 
-size_t Records::backup_bytes() const {
-  constexpr size_t kNodeBytes = 2 * sizeof(void*) + sizeof(int64_t);
-  size_t bytes = 0;
-  for (const auto& [worker, kept] : backups_)
-    bytes += kept.slab.bytes() + kept.absent.size() * kNodeBytes + kept.absent.bucket_count() * sizeof(void*);
-  return bytes;
+bool AbsentRows::is_known(const Noted& noted) const {
+  const auto found = numbers_.find(noted.id);
+  return found != numbers_.end() && found->second == noted.number;
+}
+
+void AbsentRows::note(int64_t id, size_t most) {
+  if (numbers_.contains(id)) return;
+  if (most > 0) order_.push_back({next_, id});
+  numbers_.emplace(id, next_);
+  ++next_;
+  if (most == 0 || numbers_.size() <= most) return;
+  while (!is_known(order_.front())) order_.pop_front();
+  numbers_.erase(order_.front().id);
+  order_.pop_front();
+}
+
+bool AbsentRows::erase(int64_t id) {
+  if (numbers_.erase(id) == 0) return false;
+  constexpr size_t kFew = 16;
+  if (order_.size() > kFew + 2 * numbers_.size()) std::erase_if(order_, [this](const Noted& noted) { return !is_known(noted); });
+  return true;
+}
+
+std::vector<int64_t> AbsentRows::ids() const {
+  std::vector<int64_t> ids;
+  ids.reserve(numbers_.size());
+  if (order_.empty())
+    for (const auto& [id, number] : numbers_) ids.push_back(id);
+  for (const Noted& noted : order_)
+    if (is_known(noted)) ids.push_back(noted.id);
+  return ids;
+}
+
+size_t AbsentRows::bytes() const {
+  constexpr size_t kNodeBytes = 2 * sizeof(void*) + 2 * sizeof(int64_t);
+  return numbers_.size() * kNodeBytes + numbers_.bucket_count() * sizeof(void*) + order_.size() * sizeof(Noted);
 }
 
 }  // namespace mv::shard

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
-#include <unordered_set>
+#include <unordered_map>
+#include <vector>
 
 #include "base/mix.hpp"
 #include "shard/keyed/index.hpp"
@@ -26,6 +28,28 @@ struct RecordLayout {
   size_t values_at, row_bytes, states, stride;
   size_t state_at(size_t index) const { return values_at + (1 + index) * row_bytes; }
   bool operator==(const RecordLayout&) const = default;
+};
+
+/// Ids of rows that are not stored. With a limit, the oldest are dropped, so that two copies of a shard drop the same ones.
+class AbsentRows {
+ public:
+  /// Notes an id, unless it is known. `most`: the limit, always the same one; 0: none.
+  void note(int64_t id, size_t most);
+  bool erase(int64_t id);
+  /// In the order in which they were noted, if there is a limit.
+  std::vector<int64_t> ids() const;
+  size_t bytes() const;
+
+ private:
+  struct Noted {
+    uint64_t number;
+    int64_t id;
+  };
+  bool is_known(const Noted& noted) const;
+
+  uint64_t next_ = 0;
+  std::unordered_map<int64_t, uint64_t> numbers_;  ///< by id; they grow
+  std::deque<Noted> order_;                        ///< if there is a limit; also some that were erased
 };
 
 /// The records of a partition, found by id. The owner locks.
@@ -82,13 +106,21 @@ class Records {
   /// the record was made. Null if there is no memory for it and it is not wanted.
   std::byte* backup(Worker worker, uint32_t slot, bool wanted);
   /// The worker got a row that has no record. Remembers at most `most` such rows (0: no limit) and drops others.
-  void note_absent(Worker worker, int64_t id, size_t most);
+  void note_absent(Worker worker, int64_t id, size_t most) { backups_of(worker).absent.note(id, most); }
   /// give(backup) for each worker that got the row before it had this record.
   template <typename Give>
   void give_backups_of_absent(int64_t id, uint32_t slot, const Give& give) {
     for (auto& [worker, kept] : backups_)
-      if (kept.absent.erase(id) > 0) give(backup(worker, slot, true));
+      if (kept.absent.erase(id)) give(backup(worker, slot, true));
   }
+  /// visit(worker, backup, absent) for each worker that got something; `backup(slot)` is null if it has none.
+  template <typename Visit>
+  void for_each_worker(const Visit& visit) const {
+    for (const auto& [worker, kept] : backups_)
+      visit(worker, [&slab = kept.slab](uint32_t slot) -> const std::byte* { return slab.has(slot) ? slab.at(slot) : nullptr; }, kept.absent);
+  }
+  /// The workers that got something.
+  size_t workers() const { return backups_.size(); }
   void drop_backups() { backups_.clear(); }
 
   size_t bytes() const { return index_.bytes() + slab_.bytes() + backup_bytes(); }
@@ -113,7 +145,7 @@ class Records {
   /// The values that one worker last got.
   struct Backups {
     Slab slab;
-    std::unordered_set<int64_t> absent;  ///< ids that had no record at that time
+    AbsentRows absent;  ///< ids that had no record at that time
   };
   Backups& backups_of(Worker worker);
   std::map<Worker, Backups> backups_;

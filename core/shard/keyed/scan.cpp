@@ -7,6 +7,7 @@
 #include "base/mix.hpp"
 #include "math/kernels.hpp"
 #include "shard/keyed/keyed.hpp"
+#include "shard/updater/apply.hpp"
 
 namespace mv::shard {
 
@@ -39,7 +40,9 @@ KeyedShard::Found KeyedShard::find_from(const Records& records, uint64_t from, s
   return found;
 }
 
-base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_values) {
+/// take(records, slot, result) for each row, under the lock of its partition.
+template <typename Take>
+base::Result<Scanned> KeyedShard::scan_by(int64_t cursor, size_t most, const Take& take) {
   if (cursor < 0 || cursor >> kCursorBits != 0 || most == 0)
     return base::error(MV_EINVAL, "table \"{}\": scan for {} rows from {}, which is not a cursor of this table",
                        spec_.name, most, cursor);
@@ -55,10 +58,7 @@ base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_va
       while (count > 0 && found[count - 1].first == found[count].first) --count;
     for (const auto& [prefix, slot] : std::span(found).first(count)) {
       out.rows.push_back(part.records.id(slot));
-      if (!with_values) continue;
-      out.values.resize(out.values.size() + spec_.row_bytes());
-      math::load_bytes(spec_.dtype, part.records.values(slot),
-                       out.values.data() + out.values.size() - spec_.row_bytes(), spec_.cols);
+      take(part.records, slot, out);
     }
     if (count == found.size()) continue;
     if (out.rows.empty())
@@ -69,6 +69,46 @@ base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_va
     return out;
   }
   return out;
+}
+
+base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_values) {
+  return scan_by(cursor, most, [&](const Records& records, uint32_t slot, Scanned& out) {
+    if (!with_values) return;
+    out.values.resize(out.values.size() + spec_.row_bytes());
+    math::load_bytes(spec_.dtype, records.values(slot), out.values.data() + out.values.size() - spec_.row_bytes(), spec_.cols);
+  });
+}
+
+// ------------------------------------------------------------ all that is stored
+
+/// Only the workers that got the row count: a worker that has not has zeros, or no memory for the row, or none at all.
+void KeyedShard::take_stored(const Records& records, uint32_t slot, Scanned& out) const {
+  const size_t row_bytes = records.layout().row_bytes;
+  const auto append = [](std::vector<std::byte>& to, const void* from, size_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    to.insert(to.end(), begin, begin + bytes);
+  };
+  append(out.values, records.values(slot), row_bytes);
+  for (size_t i = 0; i < records.layout().states; ++i) append(out.beside, records.state(slot, i), row_bytes);
+  records.for_each_worker([&](Worker worker, const auto& backup, const AbsentRows&) {
+    const std::byte* const got = backup(slot);
+    if (got == nullptr || is_zero({got, row_bytes})) return;
+    append(out.beside, &worker, sizeof(worker));
+    append(out.beside, got, row_bytes);
+  });
+}
+
+base::Result<Scanned> KeyedShard::scan_stored(int64_t cursor, size_t most) {
+  return scan_by(cursor, most, [this](const Records& records, uint32_t slot, Scanned& out) { take_stored(records, slot, out); });
+}
+
+size_t KeyedShard::stored_row_bytes() const {
+  size_t arrays = 0;
+  for (const auto& part : parts_) {
+    std::lock_guard lock(part->mutex);
+    arrays = std::max(arrays, 1 + part->records.layout().states + part->records.workers());
+  }
+  return arrays * spec_.cols * stored_bytes_;
 }
 
 }  // namespace mv::shard

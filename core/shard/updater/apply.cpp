@@ -62,4 +62,8 @@ void copy_inverted(std::byte* to, const std::byte* from, size_t bytes) {
   }
 }
 
+bool is_zero(std::span<const std::byte> bytes) {
+  return bytes.empty() || (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
 }  // namespace mv::shard

@@ -12,6 +12,9 @@ void apply_added(const Updater& updater, mv_dtype dtype, const Block& block, siz
 /// Copies floats or doubles with all bits inverted, the format of Block::backup.
 void copy_inverted(std::byte* to, const std::byte* from, size_t bytes);
 
+/// Whether all bytes are zeros: in that format, the worker got nothing.
+bool is_zero(std::span<const std::byte> bytes);
+
 /// The most state arrays that an updater can have.
 inline constexpr size_t kMostStates = 8;
 

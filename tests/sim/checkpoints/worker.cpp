@@ -6,13 +6,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
-shard::Spec spec_of(size_t table) {
+shard::Spec spec_of(size_t table, const Plan& plan) {
   shard::Spec spec;
   spec.name = table == 0 ? "dense" : "keys";
   spec.kind = table == 0 ? MV_MATRIX : MV_KEYVALUE;
   spec.dtype = table == 0 ? MV_F64 : MV_I64;
   spec.rows = table == 0 ? kRows : 0;
   spec.cols = table == 0 ? kMostWorkers : 1;
+  if (table == 0 && plan.keeps_gets()) spec.updater = shard::parse_updater("dcasgd rate=1 lambda=0 mean_square=0.5").value();
   return spec;
 }
 
@@ -72,8 +73,8 @@ void Worker::start() {
 
 void Worker::create(size_t table) {
   if (table == 2) return is_successor_ ? look(&Worker::leave) : after(&Worker::add_some);
-  state(fmt::format("creates \"{}\"", spec_of(table).name));
-  member_.tables().catalogue().create({{std::make_shared<const shard::Spec>(spec_of(table))}}, base::kNever,
+  state(fmt::format("creates \"{}\"", spec_of(table, around_.plan()).name));
+  member_.tables().catalogue().create({{std::make_shared<const shard::Spec>(spec_of(table, around_.plan()))}}, base::kNever,
                           [weak = weak_from_this(), table](base::Result<std::vector<table::TableViewRef>> opened) {
                             const auto self = weak.lock();
                             if (self == nullptr || self->leaving_) return;
@@ -97,7 +98,7 @@ void Worker::add_some() {
   for (int64_t i = random_.between(1, 4); i > 0; --i) {
     std::vector<double> ones(kRows * kMostWorkers);
     for (uint64_t row = 0; row < kRows; ++row) {
-      ones[row * kMostWorkers + id_] = 1;
+      ones[row * kMostWorkers + id_] = around_.plan().keeps_gets() ? -1 : 1;
       begun_.dense[row * kMostWorkers + id_] += 1;
     }
     table::Request dense;

@@ -48,6 +48,8 @@ struct Plan {
   size_t killed = SIZE_MAX;  ///< the node to kill
   Nanos killed_at{0};
   size_t replicas = 0;
+  /// The updater of the dense table keeps what each worker last got. It compensates nothing, so values are as with adds of -1.
+  bool keeps_gets() const;
   /// A server with a back-up is killed: no worker may get an error from that.
   bool is_harmless() const { return replicas > 0 && killed != SIZE_MAX && roles[killed] == MV_ROLE_SERVER; }
   std::string describe() const;

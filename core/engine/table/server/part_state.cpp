@@ -180,14 +180,6 @@ bool PartState::may_start(const rpc::Asked& asked, const wire::Message& request)
   return true;
 }
 
-std::string PartState::why_not() const {
-  std::string name;
-  registry_.for_each([&](const Table& table) {
-    if (table.shard != nullptr && table.shard->keeps_backups()) name = table.spec.name;
-  });
-  return name;
-}
-
 std::vector<flatbuffers::Offset<wire::Loss>> PartState::write_losses(flatbuffers::FlatBufferBuilder& fbb) const {
   std::vector<flatbuffers::Offset<wire::Loss>> losses;
   for (const auto& [worker, why] : losses_.untold()) losses.push_back(write_loss(fbb, worker, why));

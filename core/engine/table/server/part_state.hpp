@@ -26,9 +26,6 @@ class PartState {
   bool is_idle() const;
   /// Whether the request completes something that waits here, or ends at once.
   bool may_start(const rpc::Asked& asked, const wire::Message& request) const;
-  /// The name of a table that can't be copied, because snapshots do not contain its workers' backups (DC-ASGD); "" if
-  /// there is none.
-  std::string why_not() const;
 
   /// The parts of the state besides tables; the caller adds the members and the streams.
   std::vector<flatbuffers::Offset<wire::Loss>> write_losses(flatbuffers::FlatBufferBuilder& fbb) const;

@@ -2,6 +2,7 @@
 
 #include "runtime/runtime.hpp"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <thread>
@@ -13,6 +14,7 @@
 #include "runtime/random.hpp"
 #include "runtime/tuning_files.hpp"
 #include "transport/fabric/job_transport.hpp"
+#include "transport/tcp/socket.hpp"
 
 namespace mv::runtime {
 
@@ -31,6 +33,15 @@ std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   return name;
+}
+
+/// Whether the descriptor is the socket that the launcher has bound for the master. In a later init() of this process, another file may have its number.
+bool is_masters_socket(int fd, const std::string& master) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) return false;
+  const auto parsed = transport::parse_address(master.substr(0, master.find(',')));
+  return !parsed.ok() || transport::host_port(transport::local_endpoint(fd)).port == parsed.value().port;
 }
 
 /// The costs that were measured here; where there are none, or they can't be read, the defaults.
@@ -77,6 +88,7 @@ Runtime::Runtime(const Settings& settings, Events events) : settings_(settings),
 
 base::Status Runtime::join() {
   if (!has_met_) {
+    if (settings_.listen_fd >= 0 && !is_masters_socket(settings_.listen_fd, settings_.master)) settings_.listen_fd = -1;
     // Before meet(): all processes of the job come here first, and some wait there for others.
     if (const base::Status status = settings_.transport != "mpi" ? make_teams() : base::Status(); !status.ok()) return status;
     if (const base::Status status = meet(); !status.ok()) return status;

@@ -66,7 +66,11 @@ MasterSocket open_master_socket() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
-  if (bind(socket.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(socket.fd, SOMAXCONN) != 0 ||
+  const int on = 1;
+  // Rank 0 may listen there again, in a second mv_init(), while connections of the first one are still ending: those inherit the option. Not
+  // before bind(), which may then choose a port that others use.
+  if (bind(socket.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 || listen(socket.fd, SOMAXCONN) != 0 ||
       getsockname(socket.fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     fail("listening on 127.0.0.1");
   }

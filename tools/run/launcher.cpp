@@ -191,7 +191,7 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  const Meeting meeting = meeting_at(master.port, exits_.path());
+  const Meeting meeting = meeting_at(master.port, exits_.path(), options_);
   register_run(meeting);
   for (Process& process : plan(options_, meeting, self_)) {
     const int rank = process.rank;

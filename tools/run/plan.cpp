@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -36,6 +37,15 @@ std::string variable(std::string_view setting) {
   return name;
 }
 
+/// The launcher's own environment's.
+std::string value_of(std::string_view setting) {
+  const char* value = std::getenv(variable(setting).c_str());
+  return value != nullptr ? value : "";
+}
+
+/// A process of another run started this one. The keeper in its environment has the name of that run's cluster.
+bool is_inside_another_run() { return !value_of("master").empty() && !value_of("rank").empty(); }
+
 using Environment = std::map<std::string, std::string>;
 
 /// The launcher's own environment, without a place in some other run.
@@ -48,6 +58,7 @@ Environment inherited_environment() {
   }
   for (const char* own : {"exits", "launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"})
     environment.erase(variable(own));
+  if (is_inside_another_run()) environment.erase(variable("keeper"));
   return environment;
 }
 
@@ -78,7 +89,11 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
-Meeting meeting_at(int port, std::string exits) { return {fmt::format("127.0.0.1:{}", port), make_secret(), std::move(exits)}; }
+Meeting meeting_at(int port, std::string exits, const RunOptions& options) {
+  const auto set = options.settings.find("keeper");
+  const bool is_named = set != options.settings.end() ? !set->second.empty() : !value_of("keeper").empty() && !is_inside_another_run();
+  return {fmt::format("127.0.0.1:{}", port), is_named ? value_of("secret") : make_secret(), std::move(exits)};
+}
 
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self) {
   Environment common = inherited_environment();
@@ -87,7 +102,7 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
   if (options.replicas > 0) common[variable("replicas")] = std::to_string(options.replicas);
   common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
-  common[variable("secret")] = meeting.secret;
+  if (!meeting.secret.empty()) common[variable("secret")] = meeting.secret;
   if (!meeting.exits.empty()) common[variable("exits")] = meeting.exits;
   common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
 

@@ -66,7 +66,7 @@ base::Status check_keeper(const runtime::Settings& settings) {
   // With a master, the nodes of a process may have etcd decide about their members.
   const bool only_views = !settings.master.empty() && address.value().kind == runtime::keeper::Address::Kind::kEtcd;
   if (settings.transport == "inproc" && settings.nodes > 1 && !only_views)
-    return base::error(MV_EINVAL, "transport=inproc needs master=NAME: keeper={} is for processes that listen at an address", settings.keeper);
+    return base::error(MV_EINVAL, "transport=inproc needs master=NAME, and no such keeper: keeper={} is for processes that listen at an address", settings.keeper);
   return {};
 }
 

@@ -1,4 +1,4 @@
-"""A real etcd, of one member, for tests."""
+"""A real etcd for tests, of one member or of several."""
 
 import json
 import pathlib
@@ -20,35 +20,48 @@ def is_installed():
 class Etcd:
     """Started with its data in a folder of its own. host: a hosts.Host in whose network it runs; None: this machine's loopback."""
 
-    def __init__(self, host=None, tls=None):
+    def __init__(self, host=None, tls=None, name="default", port=None):
+        self.name = name
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="etcd-"))
         self.host, self.tls = host, tls
         self.address = "127.0.0.1" if host is None else host.address
-        self.port = free_ports(2)
+        self.port = free_ports(2) if port is None else port  # the next one is for other members
         self.process = None
 
     @property
     def endpoint(self):
         return f"{self.address}:{self.port}"
 
+    @property
+    def peer(self):
+        """How other members know it."""
+        return f"{self.name}=http://127.0.0.1:{self.port + 1}"
+
     def keeper(self, name):
         """The setting of a cluster of this name."""
         return f"etcd://{self.endpoint}/{name}"
 
-    def start(self):
+    def begin(self, members=None):
+        """Starts it. members: the `peer` of all; None: it is alone."""
         scheme = "https" if self.tls else "http"
-        client, peer = f"{scheme}://{self.endpoint}", f"http://127.0.0.1:{self.port + 1}"
+        client, peer = f"{scheme}://{self.endpoint}", self.peer.partition("=")[2]
         command = [
-            "etcd", "--data-dir", str(self.folder / "data"), "--listen-client-urls", client, "--advertise-client-urls", client,
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
+            "etcd", "--name", self.name, "--data-dir", str(self.folder / "data"), "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", ",".join(members or [self.peer]),
         ]
         if self.tls:
             command += ["--cert-file", self.tls["cert"], "--key-file", self.tls["key"]]
         inside = [] if self.host is None else self.host.inside
-        with open(self.folder / "log", "a", encoding="utf-8") as log:
+        with open(self.folder / "log", "w", encoding="utf-8") as log:  # a new one: the former start's must not count
             self.process = subprocess.Popen([*inside, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start(self, members=None):
+        self.begin(members)
+        return self.wait_until_ready()
+
+    def wait_until_ready(self):
         deadline = time.monotonic() + 20
-        while "ready to serve client requests" not in (self.folder / "log").read_text().rpartition("Starting etcd")[2][-100000:]:
+        while "ready to serve client requests" not in (self.folder / "log").read_text():
             assert self.process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(0.02)
         return self
@@ -74,10 +87,45 @@ class Etcd:
     def wipe(self):
         """Loses its data, while it does not run."""
         shutil.rmtree(self.folder / "data")
-        (self.folder / "log").write_text("")
 
     def end(self):
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class EtcdMembers:
+    """A real etcd of several members on this machine's loopback."""
+
+    def __init__(self, count=3):
+        port = free_ports(2 * count)
+        self.members = [Etcd(name=f"m{number}", port=port + 2 * number) for number in range(count)]
+
+    def keeper(self, name, order=None):
+        """The setting, with the endpoints in this order of the members."""
+        return f"etcd://{','.join(each.endpoint for each in order or self.members)}/{name}"
+
+    def start(self):
+        for member in self.members:
+            self.begin(member)
+        for member in self.members:
+            member.wait_until_ready()
+        return self
+
+    def begin(self, member):
+        """Starts one of them, again if it was killed. It does not get ready unless most members run."""
+        member.begin([each.peer for each in self.members])
+
+    def leader(self):
+        """The member that leads, as one of them says that runs."""
+        for member in self.members:
+            if member.process is not None:
+                status = member.call("maintenance/status")
+                if status.get("leader") == status["header"]["member_id"]:
+                    return member
+        raise AssertionError("no member leads")
+
+    def end(self):
+        for member in self.members:
+            member.end()

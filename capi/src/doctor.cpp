@@ -40,7 +40,7 @@ void examine_machine(DoctorReport& report) {
 void examine_way_to_master(DoctorReport& report, bool asked_for) {
   const runtime::Settings& settings = report.settings;
   const bool is_other = settings.nodes > 1 && settings.rank != 0;
-  if (!settings.keeper.empty() && settings.nodes > 1) append(report, doctor::reach_keeper(settings, kPatience));
+  if (settings.is_named()) append(report, doctor::reach_keeper(settings, kPatience));
   if (!settings.master.empty() && settings.transport != "inproc" && (asked_for || is_other))
     append(report,
            asked_for
@@ -88,7 +88,7 @@ base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
     listening.ok("listening", fmt::format("peers are told to connect to {}", report.address));
     append(report, std::move(listening));
   }
-  if (!report.settings.keeper.empty() && report.settings.nodes > 1) append(report, doctor::reach_keeper(report.settings, kPatience));
+  if (report.settings.is_named()) append(report, doctor::reach_keeper(report.settings, kPatience));
   append(report, doctor::judge_peers(report.peers));
   append(report, doctor::examine_build());
   return report;

@@ -117,7 +117,7 @@ constexpr Setting kSettings[] = {
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
     without_option<&Start::keeper>({.key = "keeper",
                                     .type = SettingType::kText,
-                                    .help = "instead of master, where the cluster has a name: etcd://HOST:2379/NAME or file:///FOLDER/NAME"}),
+                                    .help = "where the cluster has a name, by which processes without a master find it: etcd://HOST:2379/NAME or file:///FOLDER/NAME"}),
     without_option<&Start::keeper_auth>({.key = "keeper_auth", .type = SettingType::kSecret, .help = "USER:PASSWORD at the keeper, if it wants one"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
         {.key = "bind", .type = SettingType::kText, .help = "host, host:port or network interface to listen on"}),
@@ -236,7 +236,7 @@ bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& en
   return master != nullptr && their_master != nullptr && master->value != their_master->value;
 }
 bool belongs_to_cluster(size_t index) {
-  return index == kRank || index == kRole || index == kMaster || index == kListenFd || index == kExits;
+  return index == kRank || index == kRole || index == kMaster || index == kKeeper || index == kListenFd || index == kExits;
 }
 /// Whether a cluster of another size than the environment's is meant: the launcher's processes need not all join it.
 bool resizes_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {

@@ -64,10 +64,10 @@ base::Status check_keeper(const runtime::Settings& settings) {
   const size_t colon = settings.keeper_auth.find(':');
   if (!settings.keeper_auth.empty() && (colon == std::string::npos || colon == 0))
     return base::Status(MV_EINVAL, "keeper_auth=(secret) is not USER:PASSWORD");
-  if (settings.transport == "inproc" && settings.master.empty() && settings.nodes > 1)
-    return base::error(MV_EINVAL, "transport=inproc needs master=NAME: keeper={} is for processes that listen at an address", settings.keeper);
-  if (!settings.master.empty() && address.value().kind == runtime::keeper::Address::Kind::kFile)
-    return base::error(MV_EINVAL, "keeper={} and master={} are two ways to find the others: set one of them", settings.keeper, settings.master);
+  // With a master, the nodes of a process may have etcd decide about their members.
+  const bool only_views = !settings.master.empty() && address.value().kind == runtime::keeper::Address::Kind::kEtcd;
+  if (settings.transport == "inproc" && settings.nodes > 1 && !only_views)
+    return base::error(MV_EINVAL, "transport=inproc needs master=NAME, and no such keeper: keeper={} is for processes that listen at an address", settings.keeper);
   return {};
 }
 

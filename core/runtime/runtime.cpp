@@ -2,6 +2,7 @@
 
 #include "runtime/runtime.hpp"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <thread>
@@ -13,6 +14,8 @@
 #include "runtime/random.hpp"
 #include "runtime/tuning_files.hpp"
 #include "transport/fabric/job_transport.hpp"
+#include "transport/tcp/interfaces.hpp"
+#include "transport/tcp/socket.hpp"
 
 namespace mv::runtime {
 
@@ -31,6 +34,15 @@ std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   return name;
+}
+
+/// Whether the descriptor is the socket that the launcher has bound for the master. In a later init() of this process, another file may have its number.
+bool is_masters_socket(int fd, const std::string& master) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0) return false;
+  const auto parsed = transport::parse_address(master.substr(0, master.find(',')));
+  return !parsed.ok() || transport::host_port(transport::local_endpoint(fd)).port == parsed.value().port;
 }
 
 /// The costs that were measured here; where there are none, or they can't be read, the defaults.
@@ -78,6 +90,7 @@ Runtime::Runtime(const Settings& settings, Events events) : settings_(settings),
 
 base::Status Runtime::join() {
   if (!has_met_) {
+    if (settings_.listen_fd >= 0 && !is_masters_socket(settings_.listen_fd, settings_.master)) settings_.listen_fd = -1;
     // Before meet(): all processes of the job come here first, and some wait there for others.
     if (const base::Status status = settings_.transport != "mpi" ? make_teams() : base::Status(); !status.ok()) return status;
     if (const base::Status status = meet(); !status.ok()) return status;
@@ -202,14 +215,14 @@ base::Status Runtime::make_transports(cluster::Self& self) {
   router_ = std::move(router).value();
   if (settings_.nodes > 1) return listen(self);
   if (settings_.listen_fd < 0 || settings_.transport == "inproc") return {};
-  const auto observable = router_->adopt(settings_.listen_fd);
+  const auto observable = adopt_sockets();
   return observable.ok() ? base::Status() : observable.status();
 }
 
 /// Gets from rank 0 what the launcher has not provided: its address and a secret.
 base::Status Runtime::meet() {
   if (settings_.transport == "mpi") return {};
-  if (settings_.meets_by_keeper() || by_keeper_ != nullptr) return meet_by_keeper();
+  if (settings_.is_named() || by_keeper_ != nullptr) return meet_by_keeper();
   if (settings_.rendezvous.empty() || settings_.nodes == 1) return {};
   if (settings_.rank == 0) {
     if (settings_.secret.empty()) settings_.secret = random_secret();
@@ -222,22 +235,30 @@ base::Status Runtime::meet() {
   return {};
 }
 
-/// Gets from the keeper whether this process is rank 0, and if not, rank 0's address.
+/// Gets from the keeper whether this process is rank 0, and if not, rank 0's address. With a master, only publishes rank 0's address.
 base::Status Runtime::meet_by_keeper() {
   if (by_keeper_ == nullptr) {
-    const int64_t rank = settings_.rank < 0 && settings_.joins_only ? 1 : settings_.rank;
+    // Several addresses are those of members of a cluster that may run already.
+    const std::string master = settings_.master.substr(0, settings_.master.find(','));
+    const int64_t rank = settings_.rank < 0 && (settings_.joins_only || master != settings_.master) ? 1 : settings_.rank;
     auto begun = keeper::Rendezvous::begin(
-        {settings_.keeper, settings_.keeper_auth, rank, settings_.bind, settings_.advertise, settings_.init_timeout, settings_.heartbeat_timeout});
+        {settings_.keeper, settings_.keeper_auth, rank, settings_.bind, settings_.advertise, settings_.init_timeout, settings_.heartbeat_timeout,
+         master, settings_.listen_fd});
     if (!begun.ok()) return begun.status();
     by_keeper_ = std::move(begun).value();
+    meets_at_master_ = !master.empty();
   }
   auto place = by_keeper_->wait();
   if (!place.ok()) return place.status();
-  settings_.master = place.value().master;
+  if (settings_.master.empty()) settings_.master = place.value().master;
   settings_.joins_only = !place.value().is_master;
   if (!place.value().is_master) return {};
   settings_.rank = 0;
-  settings_.listen_fd = place.value().listening.release();
+  published_ = place.value().published;
+  if (settings_.listen_fd >= 0)
+    published_fd_ = std::move(place.value().listening);
+  else
+    settings_.listen_fd = place.value().listening.release();
   return {};
 }
 
@@ -246,7 +267,7 @@ base::Status Runtime::listen(cluster::Self& self) {
   if (settings_.transport == "inproc") return listen_inproc(self);
   if (settings_.transport == "mpi") return listen_in_job(self);
   base::Result<std::string> address = base::Status(MV_ENOSYS, "");
-  if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
+  if (self.rank == 0 && settings_.listen_fd >= 0) address = adopt_sockets();
   // Several addresses are those of members of a cluster that may run already.
   const std::string first = self.master.substr(0, self.master.find(','));
   const bool joins_only = settings_.joins_only || (self.rank < 0 && first != self.master);
@@ -258,9 +279,13 @@ base::Status Runtime::listen(cluster::Self& self) {
   self.is_master = self.rank == 0;
   if (!self.is_master) address = listen_at(settings_.bind);
   if (!address.ok()) return address.status();
-  auto told = advertised_address(settings_.advertise, address.value(), first.empty() ? address.value() : first);
-  if (!told.ok()) return told.status();
-  self.address = std::move(told).value();
+  if (self.is_master && !published_.empty()) {
+    self.address = published_;
+  } else {
+    auto told = advertised_address(settings_.advertise, address.value(), towards(first.empty() ? address.value() : first));
+    if (!told.ok()) return told.status();
+    self.address = std::move(told).value();
+  }
   router_->introduce_as(self.address);
   if (!self.is_master || !self.master.empty()) return {};
   self.master = self.address;
@@ -268,6 +293,19 @@ base::Status Runtime::listen(cluster::Self& self) {
   if (!published.ok()) return published.status();
   publication_ = std::move(published).value();
   return {};
+}
+
+/// The sockets on which rank 0 listens already. Returns the address that reaches furthest.
+base::Result<std::string> Runtime::adopt_sockets() {
+  auto address = router_->adopt(settings_.listen_fd);
+  return address.ok() && published_fd_ ? router_->adopt(published_fd_.release()) : address;
+}
+
+/// The master's address, by which a process that listens on all interfaces sees which one others reach. Not where it is one of loopback, as
+/// under `polyverso run`, and the cluster has a name: then members may be on other machines.
+std::string Runtime::towards(const std::string& master) const {
+  const auto parsed = transport::parse_address(master);
+  return meets_at_master_ && parsed.ok() && transport::is_loopback_text(parsed.value().host) ? "" : master;
 }
 
 base::Result<std::string> Runtime::listen_at(const std::string& wished) {

@@ -101,6 +101,8 @@ class Runtime final : private transport::Flusher {
   base::Status listen_in_job(cluster::Self& self);
   base::Status listen_inproc(cluster::Self& self);
   base::Result<std::string> listen_at(const std::string& wished);
+  base::Result<std::string> adopt_sockets();
+  std::string towards(const std::string& master) const;
   base::Status wait_until_ready();
   base::Status never_joined() const;
   bool is_joining();
@@ -131,6 +133,9 @@ class Runtime final : private transport::Flusher {
   std::unique_ptr<transport::Teams> teams_;
   std::unique_ptr<cluster::Keeper> view_keeper_;  ///< etcd; null: the members decide about views themselves
   bool has_name_ = false;                         ///< take_name() has taken the cluster's name
+  bool meets_at_master_ = false;                  ///< although the cluster has a name
+  std::string published_;                         ///< of rank 0: the address under the cluster's name
+  transport::Fd published_fd_;                    ///< its socket there, until it is adopted, if the master's address is another one
   std::unique_ptr<keeper::Rendezvous> by_keeper_;  ///< at rank 0 it keeps the cluster's name until the node ends
   std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all processes have joined
   DiskStorage storage_{loop_};

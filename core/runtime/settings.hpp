@@ -28,7 +28,7 @@ struct Settings {
   int64_t replicas = 0;            ///< the number of other servers that keep a copy of each server's tables
   int64_t max_servers = 0;         ///< the number of servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
-  std::string keeper;              ///< the store of the cluster's name, see runtime/keeper/address.hpp; with a master, only of its views
+  std::string keeper;              ///< the store of the cluster's name, see runtime/keeper/address.hpp
   std::string keeper_auth;         ///< "user:password" there; empty: none
   std::string rendezvous;          ///< instead of `master`: the name under which processes of this machine find rank 0's address
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
@@ -60,8 +60,10 @@ struct Settings {
   /// By default only if they can be read over HTTP: events cost about 0.1 µs a message.
   size_t events_kept() const { return trace_events >= 0 ? static_cast<size_t>(trace_events) : metrics.empty() ? 0 : 16'384; }
 
-  /// Whether the processes find each other by `keeper`.
-  bool meets_by_keeper() const { return nodes > 1 && !keeper.empty() && master.empty() && transport != "inproc"; }
+  /// Whether others can find the cluster by its name in `keeper`. A run of one process (`polyverso run -n 1`) listens, too.
+  bool is_named() const { return !keeper.empty() && (nodes > 1 || listen_fd >= 0) && transport != "inproc" && transport != "mpi"; }
+  /// Whether the processes themselves find each other by `keeper`. With a master they meet there, and rank 0 publishes its address under the name.
+  bool meets_by_keeper() const { return is_named() && nodes > 1 && master.empty(); }
 
   transport::TlsSettings tls_settings() const {
     return {transport::tls_mode(tls).value_or(transport::TlsMode::kAuto), {tls_cert, tls_key, tls_ca}};

@@ -96,7 +96,6 @@ def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named):
     (dict(nodes=2, keeper="etcd://127.0.0.1/job"), "is not HOST:PORT"),
     (dict(nodes=2, init_timeout_ms=500, rank=1), "has not appeared in the folder"),
     (dict(nodes=2, init_timeout_ms=500), "1 of 2"),
-    (dict(nodes=2, master="127.0.0.1:1"), "are two ways to find the others"),
     (dict(nodes=2, secret=None, bind="0.0.0.0"), "needs a secret"),
 ])
 def test_what_is_missing_is_an_error_and_never_a_cluster_of_one(named, settings, told):

@@ -59,6 +59,22 @@ def test_rank_0_inherits_the_masters_socket_which_listens_already(run):
     assert lines(out) == ["[w0] 3", "[w1] none"]
 
 
+@pytest.mark.parametrize("other", ["os.open('/dev/null', os.O_RDONLY)", "socket.create_server(('127.0.0.1', 0)).detach()"])
+def test_a_second_init_leaves_the_file_alone_that_has_the_number_of_the_masters_socket(run, other):
+    script = (
+        "import os, socket, polyverso\n"
+        "polyverso.init().shutdown()\n"
+        f"mine = [{other} for _ in range(3)]\n"
+        "before = [os.fstat(fd) for fd in mine]\n"
+        "with polyverso.init() as node:\n"
+        "    node.barrier()\n"
+        "    assert os.environ['POLYVERSO_RANK'] != '0' or 3 in mine, mine\n"
+        "assert [os.fstat(fd) for fd in mine] == before\n"
+    )
+    status, _, err = run("-n", "2", "--", "python3", "-c", script)
+    assert status == 0, err
+
+
 def test_no_other_descriptor_is_inherited(run):
     script = "import os; print(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:-1])"
     status, out, _ = run("-n", "2", "--", "python3", "-c", script)

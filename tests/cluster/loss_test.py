@@ -154,6 +154,23 @@ def test_the_masters_death_ends_everybodys_waiting(cluster):
     server.ends(seconds=5)
 
 
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_worker_that_is_late_learns_whose_loss_has_ended_the_master(cluster, transport):
+    """The master's program ends at its error. A call that begins later fails because of the master, and names the first loss, too."""
+    job = cluster(3, transport=transport)
+    first = job.python(0, "node = pv.init()\nsay('up')\nattempt(node.barrier)\nos._exit(1)")
+    late = job.python(1, "node = pv.init()\nsay('up')\nwait_for_word()\nattempt(node.barrier)\nos._exit(1)")
+    killed = job.python(2, "node = pv.init()\nsay('up')\nwait_for_word()")
+    for node in (first, late, killed):
+        node.hear("up")
+    killed.kill()
+    assert "worker 2" in first.hear_attempt()[1]
+    first.process.wait()
+    late.tell("go on")
+    ending = late.hear_attempt()[1]
+    assert "worker 0" in ending and "; lost before it: worker 2" in ending, ending
+
+
 def test_a_server_without_connections_to_the_workers_ends_soon_if_the_master_dies_first(cluster):
     """The master can't report the deaths of the other workers, and nothing listens at their addresses any more."""
     job = cluster(3, 1)

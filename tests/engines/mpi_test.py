@@ -163,7 +163,7 @@ def listening():
         for line in open(f"/proc/self/net/{file}").read().splitlines()[1:]:
             words = line.split()
             if words[at] == state and f"socket:[{words[9]}]" in mine:
-                found.append(line)
+                found.append(" ".join(words[1:]))  # not the number of the line, which other processes' sockets change
     for line in open("/proc/self/net/unix").read().splitlines()[1:]:
         words = line.split()
         if int(words[3], 16) & 0x10000 and f"socket:[{words[6]}]" in mine:

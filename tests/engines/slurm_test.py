@@ -12,13 +12,33 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 PYTHON = f"{sys.executable} -B"
 
 
+WARNED = TRAIN + """
+import signal
+warned = []
+signal.signal(signal.SIGUSR1, lambda number, frame: warned.append(number))
+with pv.init() as node:
+    train(node)
+    with pv.Group(node) as group:
+        steps = 0
+        while True:  # all leave after the same step
+            steps += 1
+            if group.allreduce(np.array([len(warned)], np.float32))[0] == node.num_workers:
+                break
+            time.sleep(0.05)
+        say("warned, left after step", steps)
+"""
+
+
 @pytest.fixture(scope="module")
 def slurm():
-    """A Slurm that takes jobs."""
+    """A Slurm that takes jobs. `warned` is one that runs beside the tests, until the last of them."""
     with an_engine() as engine:
         made = slurms.Slurm(engine)
         try:
             made.begin()
+            # Slurm looks every 30 s whether the limit of two minutes is less than 90 s away: it allows for a delay of 30 s.
+            wrapped = f"srun {PYTHON} {engine.script(WARNED, 'warned.py')}"
+            made.warned = made.submit("-n", "4", "--time=2", "--signal=USR1@60", "--wrap", wrapped)
             yield made
         finally:
             made.end()
@@ -102,33 +122,6 @@ def test_a_requeued_job_is_a_new_cluster(slurm):
     assert slurm.job(job)["Restarts"] == "1"
 
 
-WARNED = TRAIN + """
-import signal
-warned = []
-signal.signal(signal.SIGUSR1, lambda number, frame: warned.append(number))
-with pv.init() as node:
-    train(node)
-    with pv.Group(node) as group:
-        steps = 0
-        while True:  # all leave after the same step
-            steps += 1
-            if group.allreduce(np.array([len(warned)], np.float32))[0] == node.num_workers:
-                break
-            time.sleep(0.05)
-        say("warned, left after step", steps)
-"""
-
-
-def test_a_job_that_is_warned_before_its_limit_ends_by_itself(slurm):
-    """Slurm looks every 30 s whether the limit of two minutes is 60 s away."""
-    job = slurm.submit("-n", "4", "--time=2", "--signal=USR1@60", "--wrap", f"srun {PYTHON} {slurm.engine.script(WARNED)}")
-    slurm.wait_for(job, "COMPLETED", seconds=150)
-    out = slurm.output(job)
-    assert list(clusters_of(out).values()) == [whole(4)], out
-    steps = [line for line in out.splitlines() if line.startswith("warned")]
-    assert len(steps) == 4 and len(set(steps)) == 1, out
-
-
 DYING = TRAIN + """
 import signal
 with pv.init() as node:
@@ -148,3 +141,12 @@ def test_a_killed_task_is_named_to_the_others(slurm):
     assert status != 0
     heard = [line for line in out.splitlines() if "hears:" in line]
     assert len(heard) == 3 and all("worker 2" in line.partition("hears:")[2] for line in heard), out
+
+
+def test_a_job_that_is_warned_before_its_limit_ends_by_itself(slurm):
+    """It has begun before the other tests."""
+    slurm.wait_for(slurm.warned, "COMPLETED", seconds=150)
+    out = slurm.output(slurm.warned)
+    assert list(clusters_of(out).values()) == [whole(4)], out
+    steps = [line for line in out.splitlines() if line.startswith("warned")]
+    assert len(steps) == 4 and len(set(steps)) == 1, out

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,10 +55,17 @@ struct Folder {
   std::string path;
 };
 
+/// Like tests/ports.py, outside the range from which the system takes ports: no other test gets it before etcd listens there.
 int free_port() {
-  const auto endpoints = transport::resolve({"127.0.0.1", "0"}, true, true);
-  const auto fd = transport::listen_on(endpoints.value().front());
-  return std::stoi(transport::host_port(transport::local_endpoint(fd.value().get())).port);
+  int first = 32768, last = 60999;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
+  static std::mt19937 random{std::random_device{}()};
+  std::uniform_int_distribution<int> any(10'000, 65'535);
+  while (true) {
+    const int port = any(random);
+    const bool is_outside = port < first || port > last || (first <= 10'000 && last >= 65'535);
+    if (is_outside && transport::listen_on(transport::resolve({"127.0.0.1", std::to_string(port)}, true, true).value().front()).ok()) return port;
+  }
 }
 
 /// A real etcd with its data in a folder of its own.

@@ -19,5 +19,5 @@ export ENGINES_PYTHON
 # An interrupt lets the tests end their processes.
 timeout --foreground --signal=INT --kill-after=20 $limit \
   python3 -B -m pytest -q -rsx -p no:cacheprovider --durations=5 tests/engines 2>&1 | tee build/test-engines.log || fail "tests/engines"
-ctest --test-dir build -R "^(unit/keeper_test|cluster/etcd_test)\$" --output-on-failure || fail "the tests with etcd"
+ctest --test-dir build -R "^(unit/keeper_test|cluster/(etcd|etcd_members|named_run)_test)\$" --output-on-failure || fail "the tests with etcd"
 echo "test-engines: ok, in $((SECONDS - started)) s"

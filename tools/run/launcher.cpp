@@ -197,7 +197,7 @@ void Launcher::start_processes() {
     draining_servers_ = draining;
     start_missing_servers();
   });
-  meeting_ = meeting_at(master.port, exits_.path(), resizes_->path());
+  meeting_ = meeting_at(master.port, exits_.path(), resizes_->path(), options_);
   register_run(*meeting_);
   for (Process& process : plan(options_, *meeting_, self_)) {
     const int rank = process.rank;

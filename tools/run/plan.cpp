@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -36,6 +37,15 @@ std::string variable(std::string_view setting) {
   return name;
 }
 
+/// The launcher's own environment's.
+std::string value_of(std::string_view setting) {
+  const char* value = std::getenv(variable(setting).c_str());
+  return value != nullptr ? value : "";
+}
+
+/// A process of another run started this one. The keeper in its environment has the name of that run's cluster.
+bool is_inside_another_run() { return !value_of("master").empty() && !value_of("rank").empty(); }
+
 using Environment = std::map<std::string, std::string>;
 
 /// The launcher's own environment, without a place in some other run.
@@ -48,6 +58,7 @@ Environment inherited_environment() {
   }
   for (const char* own : {"exits", "launcher", "listen_fd", "master", "max_servers", "nodes", "rank", "rendezvous", "resizes", "role", "secret"})
     environment.erase(variable(own));
+  if (is_inside_another_run()) environment.erase(variable("keeper"));
   return environment;
 }
 
@@ -66,7 +77,11 @@ MasterSocket open_master_socket() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
-  if (bind(socket.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(socket.fd, SOMAXCONN) != 0 ||
+  const int on = 1;
+  // Rank 0 may listen there again, in a second mv_init(), while connections of the first one are still ending: those inherit the option. Not
+  // before bind(), which may then choose a port that others use.
+  if (bind(socket.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 || listen(socket.fd, SOMAXCONN) != 0 ||
       getsockname(socket.fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     fail("listening on 127.0.0.1");
   }
@@ -74,8 +89,10 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
-Meeting meeting_at(int port, std::string exits, std::string resizes) {
-  return {fmt::format("127.0.0.1:{}", port), make_secret(), std::move(exits), std::move(resizes)};
+Meeting meeting_at(int port, std::string exits, std::string resizes, const RunOptions& options) {
+  const auto set = options.settings.find("keeper");
+  const bool is_named = set != options.settings.end() ? !set->second.empty() : !value_of("keeper").empty() && !is_inside_another_run();
+  return {fmt::format("127.0.0.1:{}", port), is_named ? value_of("secret") : make_secret(), std::move(exits), std::move(resizes)};
 }
 
 namespace {
@@ -91,7 +108,7 @@ Environment common_environment(const RunOptions& options, const Meeting& meeting
   if (options.replicas > 0) common[variable("replicas")] = std::to_string(options.replicas);
   common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
-  common[variable("secret")] = meeting.secret;
+  if (!meeting.secret.empty()) common[variable("secret")] = meeting.secret;
   if (!meeting.exits.empty()) common[variable("exits")] = meeting.exits;
   if (options.max_servers > 0) common[variable("max_servers")] = std::to_string(options.max_servers);
   if (options.max_servers > 0 && !meeting.resizes.empty()) common[variable("resizes")] = meeting.resizes;

@@ -33,11 +33,13 @@ inline constexpr int kMasterSocketFd = 3;
 
 /// How a run's processes find and trust each other.
 struct Meeting {
-  std::string master, secret;
+  std::string master;
+  std::string secret;          ///< empty: the processes prove that they have the same user
   std::string exits, resizes;  ///< see run/exits.hpp, run/resizes.hpp
 };
-/// At this port of 127.0.0.1, with a fresh secret. Throws std::system_error.
-Meeting meeting_at(int port, std::string exits, std::string resizes);
+/// At this port of 127.0.0.1, with a fresh secret. A run with a keeper has the environment's secret, which further processes know, or none. Throws
+/// std::system_error.
+Meeting meeting_at(int port, std::string exits, std::string resizes, const RunOptions& options);
 
 /// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self);

@@ -183,10 +183,10 @@ MV_API mv_status mv_init(const mv_init_options *options);
  *  unknown key is MV_EINVAL, and the message lists the known ones. The text "help" is MV_EINVAL too; the message
  *  then describes each key in a line. Further keys: `log_level` (a number or trace|debug|info|warn|error|off), `tls`
  *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `keeper`, where the
- *  processes find each other instead of at a master, and `keeper_auth`: docs/launchers.md; `max_servers`:
- *  mv_cluster_resize(); `stuck_after_ms`: mv_status_text(); `trace_events`: mv_trace_text(); `collective_costs`,
- *  groups' algorithms: mv_doctor_text();
- *  `tuning` (auto|trial|fixed, or the name of an algorithm), how all-reduces in shared memory choose: docs/groups.md;
+ *  cluster has a name by which processes without a master find it, and `keeper_auth`: docs/launchers.md;
+ *  `max_servers`: mv_cluster_resize(); `stuck_after_ms`: mv_status_text(); `trace_events`: mv_trace_text();
+ *  `collective_costs`, groups' algorithms: mv_doctor_text(); `tuning` (auto|trial|fixed, or the name of an algorithm),
+ *  how all-reduces in shared memory choose: docs/groups.md;
  *  `collective`, who carries out the all-reduces of groups in an MPI job: auto, own or mpi (docs/groups.md). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, as in Multiverso. Every "-key=value" or "--key=value" with a known key (also

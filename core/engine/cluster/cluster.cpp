@@ -674,9 +674,15 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   std::erase_if(early_, [&](const Early& early) { return early.asked.client == peer; });
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
-  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
+  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}{}", name, why.text(), peer == master_ ? lost_before(peer) : ""));
   if (member == nullptr && peer != master_) client_.forget(peer);
   if (peer == master_) owner_.on_news();
+}
+
+/// Who was lost before the master: its program has often ended because of that, and then this process's calls fail without another word of it.
+std::string Cluster::lost_before(base::Peer peer) const {
+  const auto first = std::ranges::find_if(view_.members, [&](const Member& member) { return member.peer != peer && member.state == State::kLost; });
+  return first != view_.members.end() && !first->why.empty() ? "; lost before it: " + first->why : "";
 }
 
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {

@@ -253,6 +253,7 @@ class Cluster {
   void ready_if_all_ready();
   void fail(const base::Status& why);
   void mark_lost(base::Peer peer, const base::Status& why);
+  std::string lost_before(base::Peer peer) const;
   void mark_finished(base::Peer peer);
   void replace(const Member& member);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);

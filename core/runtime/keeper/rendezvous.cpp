@@ -75,26 +75,11 @@ base::Status misleads(const Entry& entry) {
       entry.host, entry.address);
 }
 
-struct Listening {
-  transport::Fd fd;
-  std::string address;  ///< to be told to others
-};
-
-base::Result<Listening> listen(const Arrival& arrival, const Address& keeper) {
-  const auto wished = runtime::listening_address(arrival.bind);
-  if (!wished.ok()) return wished.status();
-  const auto parsed = transport::parse_address(wished.value());
-  if (!parsed.ok()) return parsed.status();
-  const auto endpoints = transport::resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
-  if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
-  auto fd = transport::listen_on(endpoints.value().front());
-  if (!fd.ok()) return fd.status();
-  const std::string bound = transport::to_text(transport::host_port(transport::local_endpoint(fd.value().get())));
-  // The interface by which this machine reaches etcd is likely the one by which others reach this machine.
-  const std::string towards = keeper.endpoints.empty() ? bound : transport::to_text(keeper.endpoints.front());
-  auto told = runtime::advertised_address(arrival.advertise, bound, towards);
-  if (!told.ok()) return told.status();
-  return Listening{std::move(fd).value(), std::move(told).value()};
+/// Whether only this machine reaches what listens for the setting `bind`. An error counts as no: listening there reports it.
+bool stays_on_loopback(const std::string& bind) {
+  const auto wished = runtime::listening_address(bind);
+  const auto parsed = wished.ok() ? transport::parse_address(wished.value()) : base::Result<transport::HostPort>(wished.status());
+  return parsed.ok() && (parsed.value().host == "localhost" || transport::is_loopback_text(parsed.value().host));
 }
 
 }  // namespace
@@ -185,15 +170,63 @@ void Rendezvous::run() {
   registry_->release(SteadyClock::now() + kToRelease);  // what it has taken to compete
 }
 
-base::Result<Place> Rendezvous::meet(Deadline deadline) { return arrival_.rank > 0 ? wait_for_rank_0(deadline) : compete(deadline); }
+base::Result<Place> Rendezvous::meet(Deadline deadline) {
+  if (!arrival_.master.empty()) return announce(deadline);
+  if (arrival_.rank > 0) return wait_for_rank_0(deadline);
+  auto listening = listen(arrival_.bind);
+  return listening.ok() ? compete(std::move(listening).value(), deadline) : listening.status();
+}
+
+/// The processes meet at the master. Its process takes the name, so that others find the cluster.
+base::Result<Place> Rendezvous::announce(Deadline deadline) {
+  Place beside{false, arrival_.master, {}, {}};
+  if (arrival_.rank > 0) return beside;
+  const transport::Endpoint given = arrival_.listen_fd >= 0 ? transport::local_endpoint(arrival_.listen_fd) : transport::Endpoint{};
+  const bool listens = given.length > 0 && (given.storage.ss_family == AF_INET || given.storage.ss_family == AF_INET6);
+  // `polyverso run` listens on loopback for the processes of this machine.
+  const bool reaches_others = listens && (!transport::is_loopback(given) || stays_on_loopback(arrival_.bind));
+  base::Result<Listening> listening = Listening{};
+  if (reaches_others) {
+    auto told = advertised(transport::to_text(transport::host_port(given)));
+    if (!told.ok()) return told.status();
+    listening.value().address = std::move(told).value();
+  } else {
+    listening = listen(listens ? arrival_.bind : arrival_.master);
+  }
+  // Without a rank, this process is rank 0 if the address is free.
+  if (!listening.ok() && arrival_.rank < 0) return beside;
+  if (!listening.ok()) return listening.status();
+  auto place = compete(std::move(listening).value(), deadline);
+  if (place.ok()) place.value().master = arrival_.master;
+  return place;
+}
+
+base::Result<Rendezvous::Listening> Rendezvous::listen(const std::string& where) const {
+  const auto wished = runtime::listening_address(where);
+  if (!wished.ok()) return wished.status();
+  const auto parsed = transport::parse_address(wished.value());
+  if (!parsed.ok()) return parsed.status();
+  const auto endpoints = transport::resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
+  if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
+  auto fd = transport::listen_on(endpoints.value().front());
+  if (!fd.ok()) return fd.status();
+  auto told = advertised(transport::to_text(transport::host_port(transport::local_endpoint(fd.value().get()))));
+  if (!told.ok()) return told.status();
+  return Listening{std::move(fd).value(), std::move(told).value()};
+}
+
+base::Result<std::string> Rendezvous::advertised(const std::string& bound) const {
+  // The interface by which this machine reaches etcd is likely the one by which others reach this machine.
+  const std::string towards = address_.endpoints.empty() ? bound : transport::to_text(address_.endpoints.front());
+  return runtime::advertised_address(arrival_.advertise, bound, towards);
+}
 
 base::Status Rendezvous::too_late(const std::optional<Entry>& found, const base::Status& unreachable) const {
   const std::string waited = in_words(arrival_.patience);
-  if (found && arrival_.rank == 0)
-    return base::error(MV_EADDRINUSE,
-                       "the cluster \"{}\" has a rank 0 already: pid {} on {}, at {}. Start this one under another name, or without a rank to take "
-                       "the place of a lost process",
-                       address_.name, found->pid, found->host, found->address);
+  if (found && is_rank_0())
+    return base::error(MV_EADDRINUSE, "the cluster \"{}\" has a rank 0 already: pid {} on {}, at {}. Start this one under another name{}", address_.name,
+                       found->pid, found->host, found->address,
+                       arrival_.master.empty() ? ", or without a rank to take the place of a lost process" : "");
   if (found)
     return base::error(MV_EUNREACHABLE,
                        "rank 0 of the cluster \"{}\", pid {} on {}, can't be reached within {} ({}). Has it died? Is there a firewall?",
@@ -221,7 +254,7 @@ base::Result<Place> Rendezvous::wait_for_rank_0(Deadline deadline) {
       trouble = answers(found->address);
       if (trouble.ok()) {
         set_state(fmt::format("rank 0 was found, pid {} on {}", found->pid, found->host));
-        return Place{false, found->address, {}};
+        return Place{false, found->address, {}, {}};
       }
     }
     if (SteadyClock::now() >= deadline) return too_late(found, trouble);
@@ -234,10 +267,8 @@ base::Result<Place> Rendezvous::wait_for_rank_0(Deadline deadline) {
 }
 
 /// Rank 0 waits for a name whose process has died, or is about to end. A process without a rank joins a rank 0 that answers.
-base::Result<Place> Rendezvous::compete(Deadline deadline) {
-  auto listening = listen(arrival_, address_);
-  if (!listening.ok()) return listening.status();
-  const Entry own{listening.value().address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
+base::Result<Place> Rendezvous::compete(Listening listening, Deadline deadline) {
+  const Entry own{listening.address, host_name(), static_cast<uint32_t>(getpid()), runtime::random_secret().substr(0, 32)};
   const Deadline end_of_other = sooner(deadline, registry_->free_after() + kForTheEnd);
   base::Status trouble;
   bool warned = false;
@@ -250,19 +281,19 @@ base::Result<Place> Rendezvous::compete(Deadline deadline) {
       base::log_info("keeper: this process is rank 0 of the cluster \"{}\", at {}; {} has that, kept by {}", address_.name, own.address,
                      address_.where(), registry_->kept_by());
       set_state(fmt::format("this process is {}, kept by {}", kept_for_, registry_->kept_by()));
-      return Place{true, own.address, std::move(listening.value().fd)};
+      return Place{true, own.address, own.address, std::move(listening.fd)};
     }
     trouble = claimed.ok() ? base::Status() : claimed.status();
     std::optional<Entry> found = claimed.ok() ? claimed.value() : std::nullopt;
-    if (found && arrival_.rank != 0) {
+    if (found && !is_rank_0()) {
       if (const base::Status wrong = misleads(*found); !wrong.ok()) return wrong;
       trouble = answers(found->address);
       if (trouble.ok()) {
         set_state(fmt::format("rank 0 was found, pid {} on {}", found->pid, found->host));
-        return Place{false, found->address, {}};
+        return Place{false, found->address, {}, {}};
       }
     }
-    if (SteadyClock::now() >= (found && arrival_.rank == 0 && answers(found->address).ok() ? end_of_other : deadline))
+    if (SteadyClock::now() >= (found && is_rank_0() && answers(found->address).ok() ? end_of_other : deadline))
       return too_late(found, trouble);
     if (!trouble.ok()) std::this_thread::sleep_for(std::min<base::Nanos>(kAskAgain, deadline - SteadyClock::now()));
     if (trouble.ok())

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,13 +22,16 @@ struct Arrival {
   std::string bind, advertise;  ///< settings of the same names, for rank 0
   base::Nanos patience{};       ///< for rank 0 to appear
   base::Nanos heartbeat{};      ///< silence after which a member counts as lost
+  std::string master{};         ///< the setting: the processes meet there instead, and rank 0 only publishes its address under the name
+  int listen_fd = -1;           ///< of rank 0: its socket at `master`, if that listens already; stays the caller's
 };
 
 /// The result for one process.
 struct Place {
   bool is_master = false;
-  std::string master;       ///< "host:port" of rank 0
-  transport::Fd listening;  ///< of rank 0: its socket, which already listens
+  std::string master;       ///< "host:port" where the others meet rank 0
+  std::string published;    ///< by rank 0: its address under the name
+  transport::Fd listening;  ///< of rank 0: its socket, which already listens at the published address; none if that is `Arrival::listen_fd`
 };
 
 /// Works on a thread of its own until this process has its place. At the master, the thread works until the object is
@@ -53,16 +57,25 @@ class Rendezvous {
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
+  struct Listening {
+    transport::Fd fd;
+    std::string address;  ///< to be told to others
+  };
   Rendezvous(Arrival arrival, Address address);
   void run();
   void take_over(const Entry& own);
+  base::Result<Listening> listen(const std::string& where) const;
+  base::Result<std::string> advertised(const std::string& bound) const;
   base::Result<Place> meet(Deadline deadline);
   base::Result<Place> wait_for_rank_0(Deadline deadline);
-  base::Result<Place> compete(Deadline deadline);
+  base::Result<Place> announce(Deadline deadline);
+  base::Result<Place> compete(Listening listening, Deadline deadline);
   base::Status too_late(const std::optional<Entry>& found, const base::Status& unreachable) const;
   void keep();
   void set_state(std::string state);
   bool stopping() const { return stopping_.load(); }
+  /// With a master, the process that listens there is rank 0. It never joins another cluster that has the name.
+  bool is_rank_0() const { return arrival_.rank == 0 || !arrival_.master.empty(); }
 
   const Arrival arrival_;
   const Address address_;

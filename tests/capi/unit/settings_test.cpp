@@ -138,15 +138,19 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=127.0.0.1:7000 bind=0.0.0.0 transport=ucx secret=s", "bind=0.0.0.0 is beyond");
   refuse("nodes=2 keeper=etcd://localhost/job", "is not HOST:PORT");
   refuse("nodes=2 keeper=ftp://localhost:1/job", "is of no known kind");
-  refuse("nodes=2 keeper=file:///tmp/job master=127.0.0.1:7000", "two ways to find the others");
+  refuse("nodes=2 keeper=file:///tmp/job transport=inproc master=name", "transport=inproc needs master=NAME");
   refuse("nodes=2 keeper=file:///tmp/job transport=inproc", "transport=inproc needs master=NAME");
   refuse("nodes=2 keeper=etcd://localhost:2379/job keeper_auth=nobody", "keeper_auth=(secret) is not USER:PASSWORD");
   refuse("nodes=2 keeper=etcd://localhost:2379/job bind=0.0.0.0", "bind=0.0.0.0 reaches beyond");
   refuse("keeper=etcd://localhost:2379/job", "nodes is not");
   assert_true(settings_of("nodes=2 keeper=\"etcd://localhost:2379,other:2379/job\"").meets_by_keeper());
   assert_true(settings_of("nodes=2 keeper=etcd://localhost:2379/job bind=0.0.0.0 secret=s").meets_by_keeper());
-  assert_false(settings_of("nodes=2 keeper=etcd://localhost:2379/job master=127.0.0.1:7000").meets_by_keeper());
-  assert_false(settings_of("nodes=1 keeper=etcd://localhost:2379/job").meets_by_keeper());
+  for (const std::string keeper : {"etcd://localhost:2379/job", "file:///tmp/job"}) {
+    const Settings both = settings_of(("nodes=2 master=127.0.0.1:7000 keeper=" + keeper).c_str());
+    assert_true(both.is_named() && !both.meets_by_keeper());
+  }
+  assert_false(settings_of("nodes=1 keeper=etcd://localhost:2379/job").is_named());
+  assert_false(settings_of("nodes=2 keeper=etcd://localhost:2379/job transport=inproc master=name").is_named());
   refuse("nodes=2 transport=mpi tls=psk", "transport=mpi does not encrypt, and tls=psk demands it: set tls=off");
   refuse("nodes=2 master=127.0.0.1:7000 collective=mpi tls=psk", "collective=mpi does not encrypt, and tls=psk demands it: set tls=off");
   refuse("transport=mpi tls=mutual tls_cert=a tls_key=b tls_ca=c", "transport=mpi does not encrypt, and tls=mutual demands it");

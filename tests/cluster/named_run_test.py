@@ -84,7 +84,7 @@ def test_a_second_run_of_the_name_is_refused_and_the_first_goes_on(start, run, k
     status, out, err = run("-n", "2", *settings, "--", sys.executable, "-c", WORK, str(tmp_path / "end"))
     assert status != 0 and out == "", out
     assert 'the cluster "job" has a rank 0 already: pid' in err and "Start this one under another name\n" in err, err
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 40
     assert ask(keeper)[0] == 0
     (tmp_path / "end").touch()
     assert first.finish()[0] == 0
@@ -116,7 +116,7 @@ def test_the_name_of_a_killed_run_is_free_again(start, keeper, tmp_path):
     (tmp_path / "end").touch()
     begun = time.monotonic()
     assert working(start, keeper, tmp_path / "end").finish()[0] == 0
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 40
 
 
 def test_a_run_of_one_process_is_found(start, keeper, tmp_path):

@@ -63,8 +63,8 @@ node:shutdown()
 OTHER = """
 node = pv.init()
 table = node.array(100, name="t")
-say("up")
 assert node.next_event() is None
+say("up")
 wait_for_word()
 node.shutdown()
 """

@@ -324,6 +324,29 @@ void describe_scale(CLI::App& scale, ScaleOptions& options) {
   scale.footer(kScaleFooter);
 }
 
+using Commands = std::vector<std::pair<const CLI::App*, CommandLine::Which>>;
+
+Commands add_commands(CLI::App& app, CommandLine& read, std::vector<std::string>& settings) {
+  using Which = CommandLine::Which;
+  Commands commands;
+  const auto add = [&](Which which, const char* name, const char* help) -> CLI::App& {
+    CLI::App& command = *app.add_subcommand(name, help);
+    commands.emplace_back(&command, which);
+    return command;
+  };
+  describe_run(add(Which::kRun, "run", kRunHelp), read.run, settings);
+  describe_server(add(Which::kServer, "server", kServerHelp), read.server);
+  describe_checkpoint(add(Which::kInspect, "checkpoint", "Examines checkpoints that mv_checkpoint_save() saved"), read.inspect);
+  describe_trace(add(Which::kTrace, "trace", "Writes a trace of the latest events of a cluster's processes, for Perfetto or Chrome"), read.trace);
+  describe_doctor(add(Which::kDoctor, "doctor", kDoctorHelp), read.doctor);
+  describe_status(add(Which::kStatus, "status", "Shows the state of a running cluster: its members, and which process waits for which"), read.status);
+  describe_scale(add(Which::kScale, "scale", "Changes the number of a running cluster's servers"), read.scaled);
+  describe_dashboard(add(Which::kDashboard, "dashboard", "Shows the state of a running cluster in a browser: which process waits for which, and charts"), read.dashboard);
+  describe_export(add(Which::kExport, "export", "Sends a running cluster's metrics to an OpenTelemetry collector"), read.exported);
+  app.add_subcommand("help", "Shows the help of a command");
+  return commands;
+}
+
 }  // namespace
 
 CommandLine read_command_line(const std::vector<std::string>& words) {
@@ -334,29 +357,7 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
   app.require_subcommand(1);
   app.footer(kFooter);
   std::vector<std::string> settings;
-  CLI::App& run_command = *app.add_subcommand("run", kRunHelp);
-  describe_run(run_command, read.run, settings);
-  CLI::App& server_command = *app.add_subcommand("server", kServerHelp);
-  describe_server(server_command, read.server);
-  CLI::App& checkpoint_command = *app.add_subcommand("checkpoint", "Examines checkpoints that mv_checkpoint_save() saved");
-  describe_checkpoint(checkpoint_command, read.inspect);
-  CLI::App& trace_command = *app.add_subcommand("trace", "Writes a trace of the latest events of a cluster's processes, for Perfetto or Chrome");
-  describe_trace(trace_command, read.trace);
-  CLI::App& doctor_command = *app.add_subcommand("doctor", kDoctorHelp);
-  describe_doctor(doctor_command, read.doctor);
-  CLI::App& status_command = *app.add_subcommand("status", "Shows the state of a running cluster: its members, and which process waits for which");
-  describe_status(status_command, read.status);
-  CLI::App& dashboard_command = *app.add_subcommand("dashboard", "Shows the state of a running cluster in a browser: which process waits for which, and charts");
-  describe_dashboard(dashboard_command, read.dashboard);
-
-  CLI::App& export_command = *app.add_subcommand("export", "Sends a running cluster's metrics to an OpenTelemetry collector");
-  describe_export(export_command, read.exported);
-
-  CLI::App& scale_command = *app.add_subcommand("scale", "Changes the number of a running cluster's servers");
-  describe_scale(scale_command, read.scaled);
-
-  app.add_subcommand("help", "Shows the help of a command");
-
+  const Commands commands = add_commands(app, read, settings);
   const Words split = split_words(words);
   std::vector<std::string> own = checked(app, split);
   std::ranges::reverse(own);  // as CLI11 wants them
@@ -372,14 +373,9 @@ CommandLine read_command_line(const std::vector<std::string>& words) {
     read.text = text.str();
     return read;
   }
-  using Which = CommandLine::Which;
-  for (const auto& [chosen, which] : {std::pair(&run_command, Which::kRun), std::pair(&server_command, Which::kServer),
-                                       std::pair(&checkpoint_command, Which::kInspect), std::pair(&trace_command, Which::kTrace),
-                                       std::pair(&doctor_command, Which::kDoctor), std::pair(&status_command, Which::kStatus),
-                                       std::pair(&dashboard_command, Which::kDashboard), std::pair(&export_command, Which::kExport),
-                                       std::pair(&scale_command, Which::kScale)})
-    if (chosen->parsed()) read.which = which;
-  if (read.which == Which::kRun) {
+  for (const auto& [command, which] : commands)
+    if (command->parsed()) read.which = which;
+  if (read.which == CommandLine::Which::kRun) {
     read.run.commands = split_commands(split.command);
     read.run.settings = parse_settings(settings);
     if (!read.run.tls.empty()) read.run.settings["tls"] = read.run.tls;

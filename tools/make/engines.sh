@@ -17,7 +17,13 @@ base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.execut
 ENGINES_PYTHON=$(environment build/engines 'ray>=2.40,<3' 'kubernetes-validate>=1.30' pyyaml numpy) || ENGINES_PYTHON=
 export ENGINES_PYTHON
 # An interrupt lets the tests end their processes.
-timeout --foreground --signal=INT --kill-after=20 $limit \
-  python3 -B -m pytest -q -rsx -p no:cacheprovider --durations=5 tests/engines 2>&1 | tee build/test-engines.log || fail "tests/engines"
-ctest --test-dir build -R "^(unit/keeper_test|cluster/(etcd|etcd_members|named_run)_test)\$" --output-on-failure || fail "the tests with etcd"
+run_tests() {
+  timeout --foreground --signal=INT --kill-after=20 $limit \
+    python3 -B -m pytest -q -rsx -o cache_dir="$PWD/build/engines-cache" --durations=5 "$@" tests/engines 2>&1 | tee build/test-engines.log
+}
+# As in test.sh: in CI, what has failed runs once more.
+again=()
+[ "${CI:-}" != true ] || again=(--repeat until-pass:2)
+run_tests || { [ "${CI:-}" = true ] && echo "== the tests that failed run once more" && run_tests --last-failed; } || fail "tests/engines"
+ctest --test-dir build -R "^(unit/keeper_test|cluster/(etcd|etcd_members|named_run)_test)\$" "${again[@]}" --output-on-failure || fail "the tests with etcd"
 echo "test-engines: ok, in $((SECONDS - started)) s"

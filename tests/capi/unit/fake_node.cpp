@@ -101,6 +101,7 @@ class Node final : public api::Node {
     return script.shutdown ? script.shutdown() : base::Status();
   }
   base::Status drain(base::Nanos) override { return {}; }
+  base::Status resize(uint32_t, base::Nanos) override { return {}; }
   base::Result<api::Told> next_membership_event(base::Nanos) override { return base::Status(MV_ETIMEOUT, "nothing has happened"); }
   bool membership_event_due() const override { return false; }
   void abort(const std::string& why) override { seen.aborts.push_back(why); }

@@ -150,12 +150,12 @@ def test_the_new_server_is_killed_while_tables_go_back(cluster, delay):
     time.sleep(delay)
     new.kill()
     try:
-        node.hear("serves its tables again", 2)
+        node.hear("serves its own part of the tables", 2)
     except AssertionError:
         node.forget()
         serving(node)
         servers[1] = job.server(1, log_level="info")
-        node.hear("serves its tables again")
+        node.hear("serves its own part of the tables")
         servers[1].hear("serving as server")
         serving(node)
         check([node])

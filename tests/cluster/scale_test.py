@@ -206,6 +206,7 @@ def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(clust
         state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
         rank = next(member["rank"] for member in state["members"] if member["pid"] == late.process.pid)
         late.kill(signal.SIGSTOP)
+        time.sleep(0.3)  # if it has confirmed everything, the master may be giving it the part at this moment
         state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
         if rank in owners(state):
             late.kill(signal.SIGCONT)

@@ -117,7 +117,7 @@ def play(victim, n, start, members):
     if victim == "giver" and giver.hear("armed") is None:
         return "the giver does not arm its failure"
     server("receiver", 2)
-    worker.hear("serves its tables again", "lost", seconds=10)
+    worker.hear("serves its own part of the tables", "lost", seconds=10)
     worker.process.stdin.close()
     for name, member in members.items():
         if (status := member.ends()) is None:
@@ -135,7 +135,7 @@ def play(victim, n, start, members):
             return f"the worker: {what} {told[what]}"
     if told["value"] >= 0 and not told["acked"] <= told["value"] <= told["acked"] + told["unknown"]:
         return f"the worker sees {told['value']}, not {told['acked']} .. {told['acked'] + told['unknown']}"
-    if not hit["failed"] and not any("serves its tables again" in line for line in worker.lines):
+    if not hit["failed"] and not any("serves its own part of the tables" in line for line in worker.lines):
         return "the tables do not go back"
     return None
 

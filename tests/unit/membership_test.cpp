@@ -182,7 +182,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Fetched, Fate::kRefused},    {Body::Exchange, Fate::kRefused},    {Body::Collect, Fate::kRefused},    {Body::GroupNote, Fate::kRefused},
     {Body::ChannelAsk, Fate::kRefused}, {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},      {Body::Unreachable, Fate::kRefused},
     {Body::Skip, Fate::kRefused},       {Body::Replicate, Fate::kRefused},   {Body::Copied, Fate::kRefused},     {Body::CallsEnded, Fate::kRefused},
-    {Body::Drain, Fate::kRefused},      {Body::HandOver, Fate::kRefused},    {Body::FabricLine, Fate::kRefused}, {Body::Vote, Fate::kRefused},
+    {Body::Drain, Fate::kRefused},      {Body::HandOver, Fate::kRefused},    {Body::Resize, Fate::kRefused},    {Body::FabricLine, Fate::kRefused}, {Body::Vote, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

@@ -254,7 +254,9 @@ void programs_get_the_same(void**) {
 
 void replicas_show_who_serves_and_who_has_a_copy(void**) {
   status::Overview overview = three();
-  assert_true(!nlohmann::json::parse(status::to_json(overview)).contains("parts") && status::to_text(overview).find("back-up") == std::string::npos);
+  const auto alone = nlohmann::json::parse(status::to_json(overview));
+  assert_true(alone["parts"].size() == 3 && alone["parts"][2]["served_by"] == 2 && alone["parts"][2]["backup"].is_null() && alone["max_servers"] == 3);
+  assert_true(status::to_text(overview).find("back-up") == std::string::npos);
   overview.replicas = 1;
   overview.view.members[1].is_out = true;
   overview.view.members[1].stand_in = 1 + 2;

@@ -15,7 +15,7 @@ class ServedParts {
   virtual ~ServedParts() = default;
   /// nullptr if this process does not serve the part, as far as it knows.
   virtual table::CheckpointTables* served(uint64_t part) = 0;
-  /// Whether another process serves the part now.
+  /// Whether this process has given the part to another one.
   virtual bool is_elsewhere(uint64_t part) const = 0;
   /// Whether another process may serve a part later, when its server dies.
   virtual bool can_move() const = 0;

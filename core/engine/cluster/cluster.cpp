@@ -784,7 +784,7 @@ void Cluster::replace(const Member& member) {
   const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
   // This process itself was declared lost. It learns that from the master, which closes the connection.
   if (place == view_.members.end() || place->peer == self_.peer) return;
-  mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
+  if (!place->is_vacant()) mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);

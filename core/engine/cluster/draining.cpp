@@ -112,7 +112,8 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
         },
         [this, asked](const base::Status& refused, const View& view) {
           if (!refused.ok()) return server_.fail(asked, refused);
-          base::log_info("{}", view.find(asked.client)->why);
+          const Member* const leaver = view.find(asked.client);  // null if the same view has given its place to another process
+          base::log_info("{}", leaver != nullptr ? leaver->why : "a server has handed its tables over and left");
           server_.answer(asked, builder_.answer({}));
           server_.flush();  // from now on it is no member
         });

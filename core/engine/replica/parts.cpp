@@ -188,6 +188,7 @@ void Parts::ask_again(base::Peer worker) {
 
 void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
   part.lead();
+  given_.erase(number);
   tables.set_has_copy(is_replicated());
   led_.emplace(number, Led{&part, &tables});
 }
@@ -280,8 +281,7 @@ table::CheckpointTables* Parts::served(uint64_t part) {
 
 bool Parts::is_elsewhere(uint64_t part) const {
   const auto servers = cluster_.view().servers();
-  const base::Peer by = part < servers.size() ? cluster_.view().serving(*servers[part]) : base::kNobody;
-  return by != base::kNobody && by != cluster_.self().peer;
+  return part < servers.size() && given_.contains(servers[part]->rank + 1);
 }
 
 bool Parts::is_being_copied(uint64_t part) const {

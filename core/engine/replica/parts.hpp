@@ -178,6 +178,7 @@ class Parts final : public checkpoint::ServedParts {
   // by number: see Message.part
   std::map<uint32_t, std::unique_ptr<Copy>> copies_;
   std::map<uint32_t, Led> led_;                ///< parts of this node: its own, and copies
+  std::set<uint32_t> given_;                   ///< parts that this node has given to other processes
   std::map<uint32_t, rpc::Asked> awaited_;     ///< primaries that offer this node a copy of which the master has not told it yet
   std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the part's server when this node started
   std::map<uint32_t, base::Peer> followed_;    ///< the process that serves each part, as far as the requests to it know

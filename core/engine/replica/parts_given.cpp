@@ -62,6 +62,7 @@ void Parts::relinquish(uint32_t number) {
   without_backup(led->second);
   led_.erase(led);
   copies_.erase(number);
+  given_.insert(number);
 }
 
 }  // namespace mv::replica

@@ -201,12 +201,11 @@ def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(clust
     ask = dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=job.environment(0)["POLYVERSO_SECRET"])
     for delay in (0.0, 0.02, 0.05):
         late = job.start(1, [COMMAND, "server"], rank=None, log_level="info")
-        late.hear("rank ")  # it has joined
+        rank = int(late.hear("info: rank ").partition("info: rank ")[2].split()[0])  # it has joined
         time.sleep(delay)
-        state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
-        rank = next(member["rank"] for member in state["members"] if member["pid"] == late.process.pid)
         late.kill(signal.SIGSTOP)
-        time.sleep(0.3)  # if it has confirmed everything, the master may be giving it the part at this moment
+        # If it has confirmed everything, the master may be giving it the part at this moment. A snapshot of the status is used again for a while.
+        time.sleep(1.5)
         state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
         if rank in owners(state):
             late.kill(signal.SIGCONT)

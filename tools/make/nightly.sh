@@ -13,6 +13,10 @@ echo "== simulator, seeds from $first"
 build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
 build/bin/sim_test --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" replicas"
 build/bin/sim_test --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" masters"
+for how in drains grows; do
+  build/bin/sim_test --$how --seeds "$first..$((first + seeds))" || failed+=" $how"
+  build/bin/sim_test --$how --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" $how-with-replicas"
+done
 build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || failed+=" many-nodes"
 build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"
 build/bin/sim_checkpoints --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints"

@@ -206,20 +206,21 @@ base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t serve
   if (servers > places)
     return base::error(MV_EINVAL, "{} servers are wanted, but this cluster has room for {}: set max_servers when it is started", servers, places);
   if (servers < 1 + replicas) return base::error(MV_EINVAL, "{} servers are wanted, but this cluster needs at least {}", servers, 1 + replicas);
-  auto staying = view.staying_servers();
+  auto leavers = view.staying_servers();
+  const size_t count = leavers.size();
+  std::erase_if(leavers, [&](const Member* server) { return server->is_worker() || server->peer == view.master; });
+  if (count - leavers.size() > servers)
+    return base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: rank 0 and servers that are also workers stay", servers,
+                       count - leavers.size());
   std::vector<const Member*> changed;
   const View before = view;
-  for (size_t count = staying.size(); count > servers; --count) {
-    while (!staying.empty() && (staying.back()->is_worker() || staying.back()->peer == view.master)) staying.pop_back();
-    const auto drain = [&] { return begin_drain(view, *view.find(staying.back()->peer), replicas); };
-    const auto moved = staying.empty() ? base::Result<std::vector<const Member*>>(
-                                             base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: rank 0 and servers that are also workers stay", servers, count))
-                                       : drain();
+  for (size_t left = count; left > servers; --left) {
+    const auto moved = begin_drain(view, *view.find(leavers.back()->peer), replicas);
     if (!moved.ok()) {
       view.members = before.members;
       return moved.status();
     }
-    staying.pop_back();
+    leavers.pop_back();
     for (const Member* part : moved.value())
       if (std::ranges::find(changed, part) == changed.end()) changed.push_back(part);
   }

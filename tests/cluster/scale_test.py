@@ -40,9 +40,14 @@ node.shutdown()
 """
 
 
-def status_of(*which):
-    text = subprocess.run([COMMAND, "status", *map(str, which), "--json"], capture_output=True, text=True, timeout=30).stdout
+def status_of(*which, env=None):
+    text = subprocess.run([COMMAND, "status", *map(str, which), "--json"], env=env, capture_output=True, text=True, timeout=30).stdout
     return json.loads(text)
+
+
+def environment_of(job):
+    """In which commands ask this cluster."""
+    return dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=job.environment(0)["POLYVERSO_SECRET"])
 
 
 def owners(state):
@@ -161,12 +166,10 @@ def test_servers_without_a_launcher_come_and_leave(cluster):
     servers = [job.server(number) for number in range(2)]
     for node in nodes:
         node.hear("up")
-    environment = job.environment(2, rank=None)
-    secret = environment["POLYVERSO_SECRET"]
-    ask = dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=secret)
+    ask = environment_of(job)
 
     def state():
-        return json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
+        return status_of(env=ask)
 
     assert owners(state()) == {2: 3, 3: 2}
     servers += [job.start(2, [COMMAND, "server"], rank=None) for _ in range(2)]
@@ -196,9 +199,9 @@ def test_servers_without_a_launcher_come_and_leave(cluster):
 def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(cluster):
     """Its copy is lost; the part stays where it is, and the next server gets it."""
     job = cluster(1, 1, max_servers=3)
-    node, server = job.python(0, WORKER + "\n"), job.server(0)
+    node, server = job.python(0, WORKER), job.server(0)
     node.hear("up")
-    ask = dict(os.environ, POLYVERSO_MASTER=job.address, POLYVERSO_SECRET=job.environment(0)["POLYVERSO_SECRET"])
+    ask = environment_of(job)
     for delay in (0.0, 0.02, 0.05):
         late = job.start(1, [COMMAND, "server"], rank=None, log_level="info")
         rank = int(late.hear("info: rank ").partition("info: rank ")[2].split()[0])  # it has joined
@@ -206,8 +209,7 @@ def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(clust
         late.kill(signal.SIGSTOP)
         # If it has confirmed everything, the master may be giving it the part at this moment. A snapshot of the status is used again for a while.
         time.sleep(1.5)
-        state = json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout)
-        if rank in owners(state):
+        if rank in owners(status_of(env=ask)):
             late.kill(signal.SIGCONT)
             late.kill(signal.SIGTERM)
             ends_drained(late)
@@ -217,7 +219,7 @@ def test_a_new_server_that_is_killed_takes_nothing_with_it_until_it_serves(clust
         node.forget()
         serving(node)
     late = job.start(1, [COMMAND, "server"], rank=None)
-    wait_for(lambda: len(owners(json.loads(subprocess.run([COMMAND, "status", "--json"], env=ask, capture_output=True, text=True, timeout=30).stdout))) == 2)
+    wait_for(lambda: len(owners(status_of(env=ask))) == 2)
     check([node])
     server.ends(seconds=10)
 

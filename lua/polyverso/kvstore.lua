@@ -110,7 +110,7 @@ local function updated(self, call, ...)
   end
 end
 
---- Pulls values into `out`. They include this worker's earlier pushes, in a dist_sync store with their whole rounds.
+--- Pulls values into `out`. They include this worker's earlier pushes; in a dist_sync store, their whole rounds.
 ---@param key polyverso.Keys
 ---@param out polyverso.Array|polyverso.Array[] for each key one, or one for each device
 ---@param how? polyverso.StoreOptions
@@ -192,8 +192,8 @@ end
 
 --- Sets the optimizer of all keys, existing and future: one of polyverso.optimizer's, or its text, "mx.adam
 --- learning_rate=0.001", or its name and a table of parameters, "mx.adam", {learning_rate = 0.001}. One worker calls it,
---- before the pushes that it is for; setting an equal one again changes nothing. A store of this process follows the
---- object: a changed rate, parameter or factor takes effect with the next push, and the optimizer's states are kept.
+--- before the pushes to which it should apply; setting an equal one again changes nothing. A store of this process
+--- follows the object: a changed rate, parameter or factor takes effect with the next push, and the optimizer's states are kept.
 ---@param optimizer polyverso.Optimizer|string
 ---@param parameters? table<string, number|string|boolean> of an optimizer that is given by its name
 function KVStore:set_optimizer(optimizer, parameters)

@@ -111,7 +111,7 @@ local function read(self, how, whole, some)
 end
 
 --- The table's values, with all earlier adds of this worker. In sync mode all workers get the same bits; with a
---- staleness, the values lag no worker by more than that many clocks. Rows and keys that are not stored have their
+--- staleness, the values are at most that many clocks behind any worker. Rows and keys that are not stored have their
 --- initial value. how.out receives the values in place: FFI memory, or a table of the right length.
 ---@param how? polyverso.TableOptions
 ---@return polyverso.Values|polyverso.Request values  a list of numbers or of rows, or how.out; with async, the request

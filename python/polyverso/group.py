@@ -137,7 +137,8 @@ class _Receive(Request):
 class Group(Handle):
     """A group of `workers`, given by ids; by default all of the node's cluster. All of them open it together.
 
-    The end of a `with` leaves the group: after an exception by abort(), which tells the other ranks its text."""
+    The end of a `with` block leaves the group. After an exception it calls abort(), which tells the other ranks the
+    exception's text."""
 
     _instead = "open a group in the other process, polyverso.Group(node)"
 

@@ -169,8 +169,8 @@ class KVStore(Handle):
         *,
         timeout: Optional[float] = None,
     ) -> None:
-        """Pulls values into `out`. They include this worker's earlier pushes; in a dist_sync store, with all other
-        pushes of their rounds. Row-sparse tensors are skipped unless ignore_sparse is False."""
+        """Pulls values into `out`. They include this worker's earlier pushes; in a dist_sync store, they also
+        include all other pushes of the same rounds. Row-sparse tensors are skipped unless ignore_sparse is False."""
         copies: Copies = []
         values = {"tensors": tensors_of(key, out, copies), "priority": priority}
         options = call_options(0 if ignore_sparse else capi.KV_SPARSE_TOO, timeout)
@@ -249,8 +249,9 @@ class KVStore(Handle):
 
     def set_optimizer(self, optimizer: Union[Optimizer, str]) -> None:
         """Sets the optimizer of all present and future keys: an object of polyverso.optimizer, or its text,
-        "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; setting an equal one again
-        changes nothing. An optimizer with an update() or a schedule in Python works only in a store of one process.
+        "mx.adam learning_rate=0.001". One worker calls it, before the pushes to which it should apply; setting an
+        equal one again changes nothing. An optimizer with an update() or a schedule in Python works only in a store of
+        one process.
 
         A store of one process follows the object: a changed rate, rescale_grad or multiplier takes effect at the next
         push and keeps the states, and the object counts the updates."""

@@ -63,7 +63,8 @@ def init(
     role: "all" (worker and server, the default), "worker" or "server".
     rank, nodes, master: the place of this process among `nodes` processes; "host:port" where rank 0 listens.
     bind, advertise: the network interface or address to listen at, and what others are told instead.
-    secret: the shared secret by which members know each other. transport: "auto" or "tcp".
+    secret: the shared secret that members prove to each other.
+    transport: "auto", "shm", "tcp", "ucx", "mpi" or "inproc"; docs/transports.md describes them.
     timeout_ms, gate_timeout_ms, init_timeout_ms, heartbeat_timeout_ms: the limits of requests, of barriers and other
     waits for workers, of joining, and of silence.
     inflight_bytes: the limit of unfinished asynchronous adds. spin_us: how long a wait spins before it sleeps.

@@ -72,7 +72,7 @@ def run(
     settings: of polyverso.init(), for all workers: {"sync": True}; not those that name the cluster.
 
     Ray is started if the program has not done so. If a worker fails, the others are ended, and WorkerError names it; if
-    Ray has no room, TimeoutError says for what. All actors are gone when this function returns.
+    Ray has no room, TimeoutError names the missing resources. All actors are gone when this function returns.
     """
     if workers < 1:
         raise ArgumentError(capi.MV_EINVAL, f"polyverso.ray.run(): workers is {workers}: expected 1 or more")

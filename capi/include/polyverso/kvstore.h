@@ -86,8 +86,8 @@ MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *v
  *  values are copied and being sent; a later error is reported by the next call on the key.
  *  Row-sparse tensors push the rows that they hold, summed by row over several tensors and several workers. An
  *  optimizer updates only these rows; without one, the key holds these rows, and zeros for all others. A dense tensor
- *  pushes all rows to a row-sparse key. A row-sparse tensor does so to a dense key if all workers push row-sparse
- *  tensors in a round.
+ *  pushes all rows to a row-sparse key. A row-sparse tensor has the same effect on a dense key as on a row-sparse one,
+ *  if all workers push row-sparse tensors in that round.
  *  @param options  NULL, or a deadline for the wait that begins when inflight_bytes are in flight; MV_FORGET: see
  *                  kv_set_updater()
  *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL, MV_ENONFINITE: nothing
@@ -127,17 +127,17 @@ MV_API mv_status kv_broadcast(kv_store store, const kv_keys *keys, const kv_valu
  *  was pushed. */
 MV_API mv_status kv_set_reject_nonfinite(kv_store store, int32_t on);
 /** Sets the optimizer of all present and future keys: text as mv_table_set_updater() takes it, "sgd rate=0.1";
- *  "assign" for none. One worker calls it, before the pushes that it is for; setting an equal one again changes
- *  nothing. */
+ *  "assign" for none. One worker calls it, before the pushes to which it should apply; setting an equal one again
+ *  changes nothing. */
 MV_API mv_status kv_set_optimizer(kv_store store, const char *optimizer);
 /** Sets the codec that compresses pushes from now on, for present and future dense keys of a floating-point dtype; all
  *  other keys, and initial values, are transferred uncompressed. The sender keeps the residual that a codec leaves out
  *  of a push, and adds it to the next one. Dist types: applies to what this worker sends to the servers, which decode
  *  it before it is merged; workers may differ. Other types: applies to what each device gives to the sum.
  *  docs/kvstore.md lists the codecs and their sizes in bytes.
- *  @param codec  text: "2bit threshold=0.5" (MXNet's), "1bit threshold=0.5 scale=1", "fp16", "int8 block=256", "topk
- *                ratio=0.01"; "none", after which the next push of a key carries its residual. pull=fp16 or pull=int8
- *                after any of them also compresses the servers' answers to kv_pull()
+ *  @param codec  text: "2bit threshold=0.5" (MXNet's), "1bit threshold=0.5 scale=1", "fp16", "bf16", "int8 block=256",
+ *                "topk ratio=0.01"; "none", after which the next push of a key carries its residual. pull=fp16,
+ *                pull=bf16 or pull=int8 after any of them also compresses the servers' answers to kv_pull()
  *  @return MV_EINVAL for another codec, with the known ones listed; MV_ESTATE if a key was pushed already, unless
  *          the codec is "none" or the same again */
 MV_API mv_status kv_set_gradient_compression(kv_store store, const char *codec);

@@ -281,7 +281,8 @@ MV_API mv_status mv_tensor_create_on(int32_t device, mv_dtype dtype, const int64
 /** A copy of the tensor on a device, or on the host. MV_HOST: complete on return. */
 MV_API mv_status mv_tensor_to(mv_tensor tensor, int32_t device, mv_tensor *result);
 /** mv_tensor_view() of a device's memory: of an array of PyTorch, CuPy or JAX, as DLPack and __cuda_array_interface__
- *  describe it. Work that writes it must have been queued on the stream of mv_device_current_stream(), or be done, or mv_device_follow() tells its stream.
+ *  describe it. Work that writes this memory must be done, or queued on the stream of mv_device_current_stream(), or on a
+ *  stream for which mv_device_follow() was called.
  *  @param address  of the first element, in the device's memory, aligned to the size of the elements
  *  @param count    elements; must be the product of the shape */
 MV_API mv_status mv_tensor_view_on(int32_t device, uint64_t address, uint64_t count, mv_dtype dtype, const int64_t *shape,

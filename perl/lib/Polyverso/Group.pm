@@ -497,7 +497,7 @@ elements. Every call takes C<< timeout => $seconds >>. F<docs/groups.md> has the
 
 With C<< async => 1 >> an operation returns a L<Polyverso::Request> at once. The C<wait> of the request returns the
 operation's result; for C<allreduce_many>, C<broadcast_many> and C<recv> it returns the arrays. The arrays must not be
-used before. Several requests may be unfinished; the operations are made in the order of the calls.
+used until then. Several requests may be unfinished; the operations are made in the order of the calls.
 
 =head1 METHODS
 

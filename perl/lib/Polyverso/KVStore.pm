@@ -351,8 +351,8 @@ Creates keys. In stores of dist types all workers call it, and the values of wor
 
 =head2 push($keys, $values, %how)
 
-Pushes a snapshot of the values. Without an optimizer it replaces the stored value; in a C<dist_sync> store when all
-workers have pushed.
+Pushes a snapshot of the values. Without an optimizer it replaces the stored value; a C<dist_sync> store does
+so when all workers have pushed.
 
 =head2 pull($keys, $out, %how)
 
@@ -372,16 +372,16 @@ C<push> or C<init>, then C<pull> into C<$out>, or into C<$values> without C<$out
 =head2 set_optimizer($name, %parameters)
 
 Sets the optimizer of all keys, such as C<< 'mx.adam', learning_rate => 0.001 >> or the same as one text,
-C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker calls it, before the pushes that it is
-for.
+C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker calls it, before the pushes to which it
+should apply.
 
 =head2 set_updater($code), update
 
 Sets the function that handles a push in a store of this process, instead of replacing the value: C<< $code->($key,
 $merged, $stored) >> changes C<$stored> in place, or returns what replaces it: a tensor, a PDL or a list of numbers, of
-the same shape. What it returns after it has changed C<$stored> is ignored. Anything else from an updater that has not
-used C<$stored> is an error; C<return;> keeps the value. The updater has handled a push when
-C<push> returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
+the same shape. If it has changed C<$stored>, its return value is ignored. If it has not used C<$stored>, any other
+return value is an error; C<return;> keeps the value. The updater has handled a push when C<push>
+returns. If it dies, C<push> throws its error, and the value stays as it was. A tensor that the updater keeps
 becomes a copy when the updater returns. C<update> processes the queued updates of other threads' pushes. C<undef>
 removes the updater.
 

@@ -407,12 +407,12 @@ Calls C<< $callback->($event) >> with each of these events, inside C<poll>. C<un
 =head2 shutdown
 
 Leaves the cluster. A process that is also a server continues to serve until every worker has finished. A program that
-ends with exit status 0 without this call is shut down by itself.
+ends with exit status 0 without this call is shut down automatically.
 
 =head2 abort($reason)
 
 Leaves the cluster as lost, because this program has failed: calls of the others that need this process fail, and their
-errors have the reason. A program that dies, or ends with another exit status than 0, does this by itself: an uncaught
+errors have the reason. A program that dies, or ends with another exit status than 0, does this automatically: an uncaught
 C<die> has its text as the reason. Errors that C<eval> catches change nothing. To know the text, the library sets
 C<$SIG{__DIE__}>, and calls the program's own handler, if there is one, as before.
 

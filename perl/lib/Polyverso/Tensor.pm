@@ -367,7 +367,8 @@ Views of the tensor's memory. Without C<$end> a slice has all rows from C<$begin
 
 =head2 copy, to($device), cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
 
-Copies, C<to> one on another device or on the C<'cpu'>, except C<parts>, which returns views of a row-sparse tensor's ids and rows.
+These make copies; C<to> makes one on another device or on the C<'cpu'>. Only C<parts> returns views: a row-sparse
+tensor's ids and rows.
 
 =head2 fill($value), assign($other), axpy($alpha, $other)
 

@@ -238,12 +238,12 @@ class ServerCallback(_Callback):
         ServerCallback(freq=10)                                     # Multiverso's scheme
         ServerCallback(optimizer="adam", learning_rate=0.001)       # the optimizer runs on the servers
 
-    Without `optimizer`, each worker has an optimizer of its own, and every `freq` batches adds the changes of its
-    parameters to a table of float32 on the servers, and loads the sum of all workers' changes. With `optimizer`, one of
-    polyverso.optimizer's with its `parameters`, each step pushes the gradients to the servers, which make a step for
-    each push, and pulls the weights; the model's own optimizer, its learning rate and its constraints then have no
+    Without `optimizer`, each worker has an optimizer of its own. Every `freq` batches it adds the changes of its
+    parameters to a table of float32 on the servers, and loads the sum of all workers' changes. `optimizer` names one of
+    polyverso.optimizer's, which takes `parameters`: each step pushes the gradients to the servers, which make a step
+    for each push, and pulls the weights. The model's own optimizer, its learning rate and its constraints then have no
     effect, and another fit() continues with the servers' weights. At the end of each epoch all workers wait for each
-    other. The rest as for AllReduceCallback."""
+    other. The other arguments are those of AllReduceCallback."""
 
     def __init__(
         self, freq: int = 1, optimizer: Optional[str] = None, group: Optional[Group] = None, *, compression: Any = None,

@@ -17,11 +17,11 @@ def DistributedOptimizer(optimizer: Any, group: Optional[Group] = None) -> Any:
 
         model.compile(polyverso.keras.DistributedOptimizer(keras.optimizers.Adam()), "mse")
 
-    optimizer: a Keras optimizer, or its name. It stays of its class, and a saved model does not depend on this library.
+    optimizer: a Keras optimizer, or its name. It keeps its class, and a saved model does not depend on this library.
     group: by default one of all workers. Collective: all ranks make it, and then make the same number of steps. fit()
-    needs AllReduceCallback all the same: for equal first values, and for different numbers of batches. Under the global
-    policy mixed_float16, the optimizer is returned in a keras.optimizers.LossScaleOptimizer, so that all ranks skip a
-    step, or none. Do not put it into another one."""
+    also needs AllReduceCallback, for equal first values and for different numbers of batches. Under the global policy
+    mixed_float16, the optimizer is returned in a keras.optimizers.LossScaleOptimizer, so that all ranks skip a step, or
+    none. Do not put it into another LossScaleOptimizer."""
     optimizer = keras.optimizers.get(optimizer)
     if keras.config.dtype_policy().name == "mixed_float16" and not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)

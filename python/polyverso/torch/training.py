@@ -265,7 +265,7 @@ def _when_complete(weight: torch.Tensor, function: Callable[[torch.Tensor], None
 
 class ParameterServer:
     """Asynchronous training in Multiverso's way: each worker trains `model` with an optimizer of its own, and
-    synchronizes when it likes. The servers hold the sum of all workers' changes.
+    synchronizes when it calls sync(). The servers hold the sum of all workers' changes.
 
         server = polyverso.torch.ParameterServer(model)
         for step, batch in enumerate(batches):
@@ -274,7 +274,7 @@ class ParameterServer:
             if step % 10 == 9:
                 server.sync()
 
-    All workers make it together, and begin with worker 0's parameters. name: of the table on the servers, float32."""
+    All workers make it together, and begin with worker 0's parameters. name: the name of the servers' float32 table."""
 
     def __init__(self, model: torch.nn.Module, name: str = "model") -> None:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -34,8 +34,8 @@ class Work(dist.Work):
         self._lock = threading.Lock()
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
-        """Waits until the tensors have their results. Raises the operation's error; TimeoutError after `timeout`, with
-        which the operation goes on."""
+        """Waits until the tensors have their results. Raises the operation's error. After `timeout` it raises
+        TimeoutError, and the operation continues."""
         self.settle(timeout.total_seconds() if timeout else None)
         if self._error is not None:
             raise self._error
@@ -67,7 +67,7 @@ class Work(dist.Work):
         return self._tensors
 
     def source_rank(self) -> int:
-        """The sender of what a receive from any rank has received."""
+        """The rank whose message a receive from any rank has received."""
         if self._source is None:
             raise RuntimeError("work.source_rank() is for a finished receive from any rank")
         return self._source

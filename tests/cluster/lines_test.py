@@ -58,6 +58,17 @@ def four_and_one(cluster, network):
     end(nodes)
 
 
+def test_an_allreduce_crosses_the_line_once_each_way(cluster, network):
+    hosts = network(HOSTS)
+    job = cluster(HOSTS * EACH, network=hosts)
+    nodes = [job.python(rank, WORK) for rank in range(HOSTS * EACH)]
+    for node in nodes:
+        node.hear("up", 60)
+    for sent, received in crossing(hosts, nodes, "allreduce"):
+        assert 1 <= sent < MORE and 1 <= received < MORE, (sent, received)
+    end(nodes)
+
+
 def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
     hosts, nodes = four_and_one
     sent, received = crossing(hosts, nodes, "add")[0]

@@ -22,6 +22,17 @@ while word := wait_for_word():
         table.add(value)
     elif word == "get":
         table.get()
+    elif word == "add by host":
+        with Group.of_host(node) as host:
+            change = host.reduce(value.copy())
+            if host.rank == 0:
+                table.add(change)
+            host.barrier()
+        assert (table.peek(rows=[0, count - 1]) >= 2 * group.size).all()
+    elif word == "get by host":
+        with Group.of_host(node) as host:
+            got = table.get() if host.rank == 0 else value.copy()
+            assert (host.broadcast(got) == 2 * group.size).all()
     say("done")
 node.shutdown()
 """ % (COUNT, COUNT)
@@ -75,3 +86,12 @@ def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
     assert EACH <= sent < EACH * MORE and received < 0.1, (sent, received)
     sent, received = crossing(hosts, nodes, "get")[0]
     assert sent < 0.1 and EACH <= received < EACH * MORE, (sent, received)
+
+
+def test_adds_and_gets_of_a_hosts_group_cross_the_line_once_for_all(four_and_one):
+    hosts, nodes = four_and_one
+    crossing(hosts, nodes, "add")
+    sent, received = crossing(hosts, nodes, "add by host")[0]
+    assert 1 <= sent < MORE and received < 0.1, (sent, received)
+    sent, received = crossing(hosts, nodes, "get by host")[0]
+    assert sent < 0.1 and 1 <= received < MORE, (sent, received)

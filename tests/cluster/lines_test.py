@@ -9,6 +9,7 @@ VALUE = 4 * COUNT  # bytes of a value
 MORE = 1.05
 
 WORK = """
+import hashlib
 from polyverso.group import Group
 node = pv.init()
 count, value = %d, np.ones(%d, np.float32)
@@ -22,6 +23,14 @@ while word := wait_for_word():
         table.add(value)
     elif word == "get":
         table.get()
+    elif word == "bits":
+        seen = hashlib.sha256()
+        for length in (1, 1000, 100_003, 2_000_003):
+            of_ranks = [np.random.default_rng(rank).standard_normal(length).astype(np.float32) for rank in range(group.size)]
+            mine = group.allreduce(of_ranks[group.rank].copy())
+            assert np.allclose(mine, sum(of_ranks), atol=1e-4)
+            seen.update(mine.tobytes())
+        say("bits", seen.hexdigest())
     elif word == "add by host":
         with Group.of_host(node) as host:
             change = host.reduce(value.copy())
@@ -77,6 +86,9 @@ def test_an_allreduce_crosses_the_line_once_each_way(cluster, network):
         node.hear("up", 60)
     for sent, received in crossing(hosts, nodes, "allreduce"):
         assert 1 <= sent < MORE and 1 <= received < MORE, (sent, received)
+    for node in nodes:
+        node.tell("bits")
+    assert len({node.hear("bits", 60) for node in nodes}) == 1
     end(nodes)
 
 

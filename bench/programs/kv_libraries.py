@@ -35,6 +35,10 @@ class Polyverso:
     def wait(self, array):
         """Does nothing: a pull is blocking."""
 
+    def finish(self):
+        """Waits until the servers have applied all pushes."""
+        self._node.barrier()
+
     def done(self):
         if self._node is not None:
             self._node.shutdown()

@@ -3,6 +3,8 @@
     kv_worker.py polyverso|mxnet TYPE CASE BYTES [accompany]
 
 push_pull   push and pull of one key, until the pulled value has arrived
+push        push of one key, until the server has applied it; only for Polyverso
+pull        pull of one key
 devices     the same with four arrays in and four out
 adam        push_pull with Adam on the side that stores the values
 rows        row_sparse_pull of one row in a hundred of a matrix with 64 columns
@@ -71,6 +73,27 @@ class PushPull:
             self.once()
 
 
+class Push(PushPull):
+    def once(self):
+        self.store.push(KEY, self.pushed)
+        self.library.finish()
+
+    def check(self):
+        self.store.pull(KEY, out=self.pulled)
+        super().check()
+
+
+class Pull(PushPull):
+    def __init__(self, library, store, size):
+        super().__init__(library, store, size)
+        super().once()
+
+    def once(self):
+        self.store.pull(KEY, out=self.pulled)
+        for array in self.pulled:
+            self.library.wait(array)
+
+
 class Devices(PushPull):
     devices = DEVICES
 
@@ -125,7 +148,7 @@ class Many:
                 batch.fail(f"what was pulled of key {number} is wrong")
 
 
-CASES = {"push_pull": PushPull, "devices": Devices, "adam": Adam, "rows": Rows, "many": Many}
+CASES = {"push_pull": PushPull, "push": Push, "pull": Pull, "devices": Devices, "adam": Adam, "rows": Rows, "many": Many}
 
 
 def main(name, type_name, case_name, size, *accompanies):

@@ -22,6 +22,10 @@ WHERE = {"out": "out of place", "in": "in place"}
 NO_SINGLE_COPY = ["--mca", "btl_vader_single_copy_mechanism", "none"]
 
 
+# The environment of a job of mpirun.
+ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
 def any_cpu():
     return ",".join(map(str, machine.cpus()))
 
@@ -33,9 +37,13 @@ def ours(bench, ranks, transport="auto"):
 
 
 def open_mpi(bench, ranks, words=()):
-    environment = {**bench.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none", *words, "-n", ranks, bench.parties.programs / "mpi_worker"]
-    return lambda: started(lambda: Process("mpi_worker", command, any_cpu(), environment))
+    return of_mpirun(bench, ranks, "mpi_worker", words)
+
+
+def of_mpirun(bench, ranks, program, words=(), **settings):
+    environment = {**bench.environment, **ROOT, **{f"POLYVERSO_{name.upper()}": value for name, value in settings.items()}}
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", *words, "-n", ranks, bench.parties.programs / program]
+    return lambda: started(lambda: Process(program, command, any_cpu(), environment))
 
 
 def gloo(bench, ranks):
@@ -114,6 +122,36 @@ def allreduce_over_tcp(bench):
             for place, comparison in bench.compare(sides, cases, efforts(bench, size)).items():
                 title = f"all-reduce of {size_name(size)} over TCP, {ranks} ranks, {WHERE[place]}"
                 yield row(title, comparison, "Gloo", "Gloo", 0.6, "loopback; any CPU")
+
+
+@measurement
+def allreduce_by_mpi(bench):
+    """all-reduce with collective=own and collective=mpi in jobs of mpirun, and by a program that calls Open MPI itself"""
+    sides = {
+        "own": of_mpirun(bench, 2, "group_worker", collective="own"),
+        "messages": of_mpirun(bench, 2, "group_worker", collective="own", transport="tcp"),
+        "mpi": of_mpirun(bench, 2, "group_worker", collective="mpi"),
+        "Open MPI": open_mpi(bench, 2),
+    }
+    pairs = (
+        ("own", "mpi", "collective=own", "collective=mpi"),
+        ("messages", "mpi", "collective=own, transport=tcp", "collective=mpi"),
+        ("mpi", "Open MPI", "collective=mpi", "Open MPI itself"),
+    )
+    for size in (KIB, 64 * KIB, MIB, 16 * MIB):
+        cases = {"in": dict.fromkeys(sides, Batch("in", size, max(1, SIZES[size] // 10)))}
+        comparison = bench.compare(sides, cases, efforts(bench, size))["in"]
+        for side, peer, what, beside in pairs:
+            yield Row(
+                name=f"all-reduce of {size_name(size)}, 2 ranks of mpirun, {what}, beside {beside}",
+                ours=comparison.of(side).map(microseconds),
+                unit="µs",
+                peer=beside,
+                peer_value=comparison.of(peer).map(microseconds),
+                ratio=comparison.ratio(side, peer),
+                runs=comparison.runs,
+                note="in place, in private memory, on one host; any CPU",
+            )
 
 
 @measurement

@@ -9,6 +9,7 @@ VALUE = 4 * COUNT  # bytes of a value
 MORE = 1.05
 
 WORK = """
+import hashlib
 from polyverso.group import Group
 node = pv.init()
 count, value = %d, np.ones(%d, np.float32)
@@ -22,6 +23,25 @@ while word := wait_for_word():
         table.add(value)
     elif word == "get":
         table.get()
+    elif word == "bits":
+        seen = hashlib.sha256()
+        for length in (1, 1000, 100_003, 2_000_003):
+            of_ranks = [np.random.default_rng(rank).standard_normal(length).astype(np.float32) for rank in range(group.size)]
+            mine = group.allreduce(of_ranks[group.rank].copy())
+            assert np.allclose(mine, sum(of_ranks), atol=1e-4)
+            seen.update(mine.tobytes())
+        say("bits", seen.hexdigest())
+    elif word == "add by host":
+        with Group.of_host(node) as host:
+            change = host.reduce(value.copy())
+            if host.rank == 0:
+                table.add(change)
+            host.barrier()
+        assert (table.peek(rows=[0, count - 1]) >= 2 * group.size).all()
+    elif word == "get by host":
+        with Group.of_host(node) as host:
+            got = table.get() if host.rank == 0 else value.copy()
+            assert (host.broadcast(got) == 2 * group.size).all()
     say("done")
 node.shutdown()
 """ % (COUNT, COUNT)
@@ -58,9 +78,32 @@ def four_and_one(cluster, network):
     end(nodes)
 
 
+def test_an_allreduce_crosses_the_line_once_each_way(cluster, network):
+    hosts = network(HOSTS)
+    job = cluster(HOSTS * EACH, network=hosts)
+    nodes = [job.python(rank, WORK) for rank in range(HOSTS * EACH)]
+    for node in nodes:
+        node.hear("up", 60)
+    for sent, received in crossing(hosts, nodes, "allreduce"):
+        assert 1 <= sent < MORE and 1 <= received < MORE, (sent, received)
+    for node in nodes:
+        node.tell("bits")
+    assert len({node.hear("bits", 60) for node in nodes}) == 1
+    end(nodes)
+
+
 def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
     hosts, nodes = four_and_one
     sent, received = crossing(hosts, nodes, "add")[0]
     assert EACH <= sent < EACH * MORE and received < 0.1, (sent, received)
     sent, received = crossing(hosts, nodes, "get")[0]
     assert sent < 0.1 and EACH <= received < EACH * MORE, (sent, received)
+
+
+def test_adds_and_gets_of_a_hosts_group_cross_the_line_once_for_all(four_and_one):
+    hosts, nodes = four_and_one
+    crossing(hosts, nodes, "add")
+    sent, received = crossing(hosts, nodes, "add by host")[0]
+    assert 1 <= sent < MORE and received < 0.1, (sent, received)
+    sent, received = crossing(hosts, nodes, "get by host")[0]
+    assert sent < 0.1 and 1 <= received < MORE, (sent, received)

@@ -96,6 +96,42 @@ void hosts_of_many_ranks_meet_by_their_leaders(void**) {
   assert_false(choose_allreduce(64 << 20, four_hosts(), costs).by_host);
 }
 
+/// By the defaults: shared memory, and a network of 10 Gbit/s. Slower networks gain more.
+void large_values_cross_the_network_once_for_each_host(void**) {
+  for (const int32_t each : {2, 4, 8}) {
+    Layout two_hosts;
+    for (int32_t rank = 0; rank < 2 * each; ++rank) two_hosts.hosts.push_back(rank / each);
+    for (const uint64_t bytes : {uint64_t{4} << 20, uint64_t{64} << 20}) {
+      const Choice choice = choose_allreduce(bytes, two_hosts, Costs());
+      assert_true(choice.by_host && choice.is_split);
+    }
+    two_hosts.hosts.push_back(1);
+    assert_false(choose_allreduce(64 << 20, two_hosts, Costs()).is_split);
+  }
+  Costs costs;
+  costs.transports[static_cast<size_t>(TransportKind::kTcp)].beta = 8e-9;
+  assert_true(choose_allreduce(64 << 20, four_hosts(), costs).is_split);
+}
+
+void a_split_takes_as_long_as_the_model_says(void**) {
+  constexpr uint64_t kBytes = 32 << 20;
+  const Layout layout = four_hosts();
+  Costs costs;
+  costs.transports[static_cast<size_t>(TransportKind::kTcp)] = {50e-6, 8e-9};
+  const auto transport = [&](int32_t from, int32_t to) {
+    if (from / 8 == to / 8) return costs.of(TransportKind::kShm);
+    TransportCost between = costs.of(TransportKind::kTcp);
+    between.beta *= 8;  // the ranks of a host share its connection
+    return between;
+  };
+  std::vector<Schedule> schedules;
+  const Choice choice = choose_allreduce(kBytes, layout, costs);
+  assert_true(choice.is_split);
+  for (int32_t rank = 0; rank < 32; ++rank) schedules.push_back(split_allreduce(rank, layout.hosts, kBytes, choice.algorithm));
+  const double seconds = TimedRun(std::move(schedules), transport, costs.gamma).run();
+  assert_true(seconds > 0.95 * choice.seconds && seconds < 1.05 * choice.seconds);
+}
+
 void the_choice_is_the_cheapest_when_carried_out(void**) {
   for (const int32_t ranks : {4, 6, 16, 64})
     for (const uint64_t bytes : {uint64_t{64}, uint64_t{8} << 10, uint64_t{1} << 20, uint64_t{32} << 20}) {
@@ -126,6 +162,8 @@ int main() {
       cmocka_unit_test(trees_take_no_longer_than_the_model_says),
       cmocka_unit_test(small_values_take_few_steps_and_large_values_few_bytes),
       cmocka_unit_test(hosts_of_many_ranks_meet_by_their_leaders),
+      cmocka_unit_test(large_values_cross_the_network_once_for_each_host),
+      cmocka_unit_test(a_split_takes_as_long_as_the_model_says),
       cmocka_unit_test(the_choice_is_the_cheapest_when_carried_out),
       cmocka_unit_test(large_values_go_down_a_tree_in_segments),
   };

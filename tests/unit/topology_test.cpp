@@ -176,6 +176,17 @@ void hosts_in_any_order_reduce_to_all(void**) {
       }
 }
 
+void even_hosts_in_any_order_reduce_to_all_by_shares(void**) {
+  const std::vector<std::vector<int32_t>> layouts = {{7}, {1, 1}, {1, 2}, {0, 0, 0, 1, 1, 1}, {3, 1, 3, 1, 2, 3, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 2, 3, 4}};
+  for (const auto& hosts : layouts)
+    for (const uint64_t count : kCounts)
+      for (const Algorithm across : {Algorithm::kTree, Algorithm::kRecursiveDoubling, Algorithm::kRing, Algorithm::kRabenseifner}) {
+        assert_true(are_even(hosts));
+        assert_allreduce(static_cast<int32_t>(hosts.size()), count, [&](int32_t rank) { return split_allreduce(rank, hosts, count, across); });
+      }
+  assert_false(are_even({5, 5, 4}));
+}
+
 void between_hosts_travels_only_what_leaders_exchange(void**) {
   const std::vector<int32_t> hosts = {0, 0, 0, 0, 1, 1, 1, 1};
   for (int32_t rank = 0; rank < 8; ++rank)
@@ -183,6 +194,23 @@ void between_hosts_travels_only_what_leaders_exchange(void**) {
       const bool crosses = step.to != Step::kNone && hosts[static_cast<size_t>(step.to)] != hosts[static_cast<size_t>(rank)];
       if (crosses) assert_true(rank == 0 || rank == 4);
     }
+}
+
+/// Each value, once each way, whatever the number of ranks on the hosts.
+void between_two_even_hosts_travels_each_value_once(void**) {
+  constexpr uint64_t kCount = 1000;
+  for (int32_t each = 1; each <= 8; ++each) {
+    std::vector<int32_t> hosts;
+    for (int32_t rank = 0; rank < 2 * each; ++rank) hosts.push_back(rank / each);
+    for (const Algorithm across : {Algorithm::kRecursiveDoubling, Algorithm::kRing, Algorithm::kRabenseifner}) {
+      uint64_t crossing[2] = {0, 0};
+      for (int32_t rank = 0; rank < 2 * each; ++rank)
+        for (const Step& step : split_allreduce(rank, hosts, kCount, across))
+          if (step.to != Step::kNone && hosts[static_cast<size_t>(step.to)] != rank / each) crossing[rank / each] += step.send.count;
+      assert_int_equal(crossing[0], kCount);
+      assert_int_equal(crossing[1], kCount);
+    }
+  }
 }
 
 void a_ring_sends_the_least_there_is(void**) {
@@ -224,7 +252,9 @@ int main() {
       cmocka_unit_test(a_star_gathers_to_its_root_and_scatters_from_it),
       cmocka_unit_test(an_alltoall_exchanges_every_pair_once),
       cmocka_unit_test(hosts_in_any_order_reduce_to_all),
+      cmocka_unit_test(even_hosts_in_any_order_reduce_to_all_by_shares),
       cmocka_unit_test(between_hosts_travels_only_what_leaders_exchange),
+      cmocka_unit_test(between_two_even_hosts_travels_each_value_once),
       cmocka_unit_test(a_ring_sends_the_least_there_is),
       cmocka_unit_test(steps_are_as_few_as_promised),
   };

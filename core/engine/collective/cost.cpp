@@ -84,23 +84,31 @@ Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs
   const auto ranks = static_cast<int32_t>(layout.hosts.size());
   const Ranks counted = count_ranks(layout);
   const bool one_host = counted.hosts <= 1;
-  Choice best{Algorithm::kRecursiveDoubling, false, INFINITY};
-  const auto consider = [&](Algorithm algorithm, bool by_host, double seconds) {
-    if (seconds < best.seconds) best = {algorithm, by_host, seconds};
+  Choice best{.seconds = INFINITY};
+  const auto consider = [&](Algorithm algorithm, bool by_host, bool is_split, double seconds) {
+    if (seconds < best.seconds) best = {.algorithm = algorithm, .by_host = by_host, .is_split = is_split, .seconds = seconds};
   };
   for (const Algorithm algorithm : kAlgorithms) {
     TransportCost transport = costs.of(one_host ? layout.beside : layout.between);
     // In a ring, one rank of each host sends to another host at a time. In the other algorithms all ranks do, and share
     // the connection between the hosts.
     if (!one_host && algorithm != Algorithm::kRing) transport.beta *= counted.on_fullest;
-    consider(algorithm, false, cost_of(algorithm, bytes, ranks, transport, costs.gamma));
+    consider(algorithm, false, false, cost_of(algorithm, bytes, ranks, transport, costs.gamma));
   }
   if (one_host || counted.hosts == ranks) return best;
   const TransportCost& beside = costs.of(layout.beside);
   const double inside =
       cost_of_reduce(bytes, counted.on_fullest, beside, costs.gamma) + cost_of_broadcast(bytes, counted.on_fullest, beside);
   for (const Algorithm algorithm : kAlgorithms) {
-    consider(algorithm, true, inside + cost_of(algorithm, bytes, counted.hosts, costs.of(layout.between), costs.gamma));
+    consider(algorithm, true, false, inside + cost_of(algorithm, bytes, counted.hosts, costs.of(layout.between), costs.gamma));
+  }
+  if (!are_even(layout.hosts)) return best;
+  const double in_rings = cost_of(Algorithm::kRing, bytes, counted.on_fullest, beside, costs.gamma);
+  TransportCost shared = costs.of(layout.between);
+  shared.beta *= counted.on_fullest;
+  const uint64_t share = (bytes + static_cast<uint64_t>(counted.on_fullest) - 1) / static_cast<uint64_t>(counted.on_fullest);
+  for (const Algorithm algorithm : kAlgorithms) {
+    consider(algorithm, true, true, in_rings + cost_of(algorithm, share, counted.hosts, shared, costs.gamma));
   }
   return best;
 }

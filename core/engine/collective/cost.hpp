@@ -38,7 +38,7 @@ double cost_of_broadcast(uint64_t bytes, int32_t ranks, const TransportCost& tra
 
 /// The hosts of a group's ranks, and the transports between the ranks.
 struct Layout {
-  std::vector<int32_t> hosts;  ///< by rank, see hierarchical_allreduce()
+  std::vector<int32_t> hosts;  ///< by rank, see hierarchical_allreduce() and split_allreduce()
   base::TransportKind beside = base::TransportKind::kShm;
   base::TransportKind between = base::TransportKind::kTcp;
 };
@@ -53,6 +53,7 @@ struct Basis {
 struct Choice {
   Algorithm algorithm = Algorithm::kRecursiveDoubling;
   bool by_host = false;  ///< hierarchical_allreduce(), with `algorithm` between the hosts
+  bool is_split = false;  ///< by_host: by split_allreduce() instead
   double seconds = 0;    ///< predicted
 };
 

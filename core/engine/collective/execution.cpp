@@ -6,8 +6,11 @@
 namespace mv::collective {
 
 namespace {
-/// Bytes of an operation that one rank may have in flight, not yet taken by their receivers.
-constexpr size_t kWindow = 4 << 20;
+/// Bytes of an operation that one rank may have in flight, not yet taken by their receivers. On a slow line, the news that
+/// a chunk was taken waits behind the receiver's own chunks. The window towards other hosts therefore exceeds what sockets
+/// and routers queue in both directions. A larger one than necessary costs copies, because elements in flight may be
+/// written over.
+constexpr size_t kWindow = 4 << 20, kFarWindow = 16 << 20;
 
 /// Redirects a message that is being received into other memory: a transport cannot stop in the middle of a message.
 void divert(base::Sink& sink) {
@@ -29,9 +32,9 @@ void Chunk::keep() {
   bytes = *own;
 }
 
-Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool manual)
+Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts, bool manual)
     : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), reductions_(steps_to_reduce(schedule_)), rank_(rank),
-      manual_(manual) {}
+      hosts_(hosts), manual_(manual) {}
 
 base::Status Execution::advance() {
   base::Status wrong;
@@ -132,7 +135,8 @@ bool Execution::send_more() {
   }
   const Range chunk = {left.first, value_.chunk(left)};
   if (!is_final(chunk, sending_)) return false;
-  const size_t window = first_alone_ && moves_ == 0 ? 0 : kWindow;
+  const bool far = !hosts_.empty() && hosts_[static_cast<size_t>(step.to)] != hosts_[static_cast<size_t>(rank_)];
+  const size_t window = first_alone_ && moves_ == 0 ? 0 : far ? kFarWindow : kWindow;
   if (under_way_ > 0 && under_way_ + value_.bytes(chunk) > window) return false;
   emit(step, chunk, false);
   return true;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/payload.hpp"
@@ -36,8 +37,9 @@ class Execution {
     virtual void chunk_taken(const rpc::Asked& asked) = 0;
   };
 
+  /// @param hosts   the host of each rank, see Layout; must outlive the execution. Empty: all ranks are on one
   /// @param manual  the caller reduces, see handed()
-  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool manual = false);
+  Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts, bool manual = false);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution() { stop(); }
@@ -107,6 +109,7 @@ class Execution {
   const Schedule schedule_;
   const size_t reductions_;  ///< steps up to the last one that reduces
   const int32_t rank_;
+  const std::span<const int32_t> hosts_;
   const bool manual_;
   Value scratch_;
   size_t receiving_ = 0, sending_ = 0;             ///< current steps

@@ -10,7 +10,7 @@ namespace mv::collective {
 
 namespace {
 constexpr uint8_t kManyDtypes = 255;
-constexpr uint8_t kByHost = 16, kBinaryTree = 32, kHandedOver = 64;
+constexpr uint8_t kByHost = 16, kBinaryTree = 32, kHandedOver = 64, kSplit = 128;
 
 /// Converts the segment of a chosen tree from bytes to the elements of a schedule.
 Tree in_elements(Tree tree, const Value& value, uint64_t root) {
@@ -23,6 +23,7 @@ Tree in_elements(Tree tree, const Value& value, uint64_t root) {
 Plan plan_allreduce(const Setting& at, uint64_t count, uint64_t bytes) {
   const Choice choice = choose_allreduce(bytes, at.layout, at.costs);
   const auto algorithm = static_cast<uint8_t>(choice.algorithm);
+  if (choice.is_split) return {split_allreduce(at.rank, at.layout.hosts, count, choice.algorithm), static_cast<uint8_t>(kSplit | algorithm)};
   if (choice.by_host) return {hierarchical_allreduce(at.rank, at.layout.hosts, count, choice.algorithm), static_cast<uint8_t>(kByHost | algorithm)};
   return {allreduce(choice.algorithm, at.rank, at.size, count), algorithm};
 }

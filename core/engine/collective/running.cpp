@@ -13,7 +13,7 @@ Running::Running(Execution::Owner& owner, const Setting& setting, Operation oper
   Plan made = is_handed_over_ ? plan_handed_over(setting_) : plan(setting_, operation_, value);
   signature_ = sign(operation_, made.algorithm);
   const bool manual = operation_.kind == Kind::kCustom;
-  execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, manual);
+  execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, setting_.layout.hosts, manual);
   if (operation_.kind == Kind::kAlltoallCounts) execution_->pause_at(static_cast<size_t>(setting_.size) - 1);
   if (!manual) return;
   theirs_arrays_ = scratch_for(operation_.out);

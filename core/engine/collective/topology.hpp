@@ -66,4 +66,11 @@ Schedule allreduce(Algorithm algorithm, int32_t rank, int32_t size, uint64_t cou
 /// These lowest ranks all-reduce by `across` among themselves, and broadcast the result on their hosts.
 Schedule hierarchical_allreduce(int32_t rank, const std::vector<int32_t>& hosts, uint64_t count, Algorithm across);
 
+/// Whether all hosts have equally many ranks.
+bool are_even(const std::vector<int32_t>& hosts);
+/// For even hosts. The ranks of each host reduce by a ring, so that each ends with its share of the value. It all-reduces
+/// this share by `across` with the ranks of the other hosts that have the same place there. The ranks of a host then gather
+/// all shares by a ring.
+Schedule split_allreduce(int32_t rank, const std::vector<int32_t>& hosts, uint64_t count, Algorithm across);
+
 }  // namespace mv::collective

@@ -37,7 +37,8 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
     if (!transfers.group_.forgotten_) transfers.group_.server_.finish(asked);
   }
   void execute(Schedule schedule) {
-    execution = std::make_unique<Execution>(*this, value_of(operation), std::move(schedule), transfers.group_.setting_.rank);
+    const Setting& at = transfers.group_.setting_;
+    execution = std::make_unique<Execution>(*this, value_of(operation), std::move(schedule), at.rank, at.layout.hosts);
   }
   Range all() const { return {0, operation.out.front().count}; }
 

@@ -157,7 +157,7 @@ base::Result<std::unique_ptr<Fabric::Block>> Fabric::block(size_t bytes) {
 void Fabric::put_back(const Block& block) noexcept {
   const size_t room = kLeastBlock << block.kind_;
   auto& idle = idle_[block.kind_];
-  if (idle_bytes_ + room <= kMostIdle) {
+  if (!block.abandoned_ && idle_bytes_ + room <= kMostIdle) {
     try {
       idle.push_back({block.data_, block.memory_});
       idle_bytes_ += room;

@@ -73,6 +73,8 @@ class Fabric {
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     std::byte* data() const { return data_; }
+    /// The communication library may still write here. At its end, the block is freed once that is over, and not reused.
+    void abandon() { abandoned_ = true; }
 
    private:
     friend class Fabric;
@@ -80,6 +82,7 @@ class Fabric {
     std::byte* const data_;
     const mv_fabric_memory memory_;
     const size_t kind_;
+    bool abandoned_ = false;
   };
   /// At least `bytes`, aligned to 64. MV_ENOMEM.
   base::Result<std::unique_ptr<Block>> block(size_t bytes);

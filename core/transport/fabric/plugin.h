@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_FABRIC_INTERFACE 3
+#define MV_FABRIC_INTERFACE 4
 #define MV_FABRIC_ENTRY "polyverso_fabric_plugin"
 
 typedef struct mv_fabric_object* mv_fabric;       /**< this process in the network */
@@ -113,7 +113,8 @@ typedef struct mv_fabric_plugin {
   /** Ends a message. A body that is still at its sender is dropped. */
   void (*release)(mv_fabric fabric, mv_fabric_message message);
 
-  /** Memory that stays registered with the network devices. */
+  /** Memory that stays registered with the network devices. If a reduce() whose values begin there has not ended, and its
+   *  team was disbanded, memory_free() frees the memory once the communication library has ended that reduce. */
   mv_status (*memory_make)(mv_fabric fabric, uint64_t bytes, void** memory, mv_fabric_memory* handle);
   void (*memory_free)(mv_fabric fabric, mv_fabric_memory handle);
 
@@ -123,8 +124,8 @@ typedef struct mv_fabric_plugin {
    *  them call it with the same ranks in the same order, and with the same key, which no other team in the making has.
    *  Ends with an event; a process that never calls it leaves the others without one. MV_ENOSYS. */
   mv_status (*team)(mv_fabric fabric, const int32_t* ranks, uint64_t count, uint64_t key, void* user, mv_fabric_team* team);
-  /** Ends a team, made or in the making, without events. The memory of its reduces is not free: the communication library
-   *  may still use it. */
+  /** Ends a team, made or in the making, without events. The communication library may still use the memory of its
+   *  reduces: see memory_make(). */
   void (*disband)(mv_fabric fabric, mv_fabric_team team);
   /** Begins to replace the values by their reduction over the team. The processes of a team call it in the same order with
    *  as many values, of the same dtype. `reduction` is an enum mv_reduction, but no average. The values are lent until the event. MV_EDTYPE. */

@@ -60,8 +60,9 @@ Teams::~Teams() {
   loop_.remove_flusher(*this);
   for (const auto& [number, making] : makings_)
     if (making.handle != nullptr) fabric_->disband(making.handle);
-  // The library may still write there.
-  for (auto& [number, segment] : segments_) static_cast<void>(segment.block.release());
+  for (auto& [number, segment] : segments_)
+    if (segment.block != nullptr) segment.block->abandon();
+  segments_.clear();
 }
 
 /// The descriptor is a timer that stays readable until it is set again.
@@ -145,7 +146,7 @@ void Teams::end_segment(uint64_t number, const base::Status& status) {
 Team::~Team() {
   for (const auto& [number, cut] : cuts_)
     if (const auto found = teams_.segments_.find(number); found != teams_.segments_.end()) {
-      static_cast<void>(found->second.block.release());  // see ~Teams()
+      if (found->second.block != nullptr) found->second.block->abandon();
       teams_.segments_.erase(found);
     }
   teams_.fabric_->disband(handle_);

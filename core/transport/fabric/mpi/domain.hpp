@@ -139,11 +139,12 @@ struct Active {
   enum class What { kMessage, kSend, kReceive, kReduce } what;
   mv_fabric fabric;  ///< null: nobody waits for it any more
   void* user;
-  Buffer memory;     ///< of a message
+  Buffer memory;     ///< of a message; or that of an abandoned reduce's values
   int rank = -1;     ///< of a receive: from there
   uint32_t port = 0;
   int tag = 0;
   mv_fabric_team team = nullptr;  ///< of a reduce
+  const void* values = nullptr;   ///< of a reduce
 };
 
 /// This process in MPI. Never destroyed: nodes may end during the destruction of static objects.

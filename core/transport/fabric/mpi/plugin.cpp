@@ -240,7 +240,14 @@ mv_status memory_make(mv_fabric, uint64_t bytes, void** memory, mv_fabric_memory
   }
 }
 
-void memory_free(mv_fabric, mv_fabric_memory handle) { delete handle; }
+void memory_free(mv_fabric, mv_fabric_memory handle) {
+  guarded([&](Domain& in) -> mv_status {
+    const std::unique_ptr<mv_fabric_memory_object> freed(handle);
+    for (Active& active : in.actives)
+      if (active.what == Active::What::kReduce && active.values == freed->memory.get()) active.memory = std::move(freed->memory);
+    return MV_OK;
+  });
+}
 
 // ------------------------------------------------------------ teams
 

@@ -126,6 +126,7 @@ mv_status begin_reduce(Domain& in, mv_fabric_team team, void* values, uint64_t c
   if (code != MPI_SUCCESS) return fail(MV_ESYSTEM, "MPI_Iallreduce: " + text_of(code));
   Active active{Active::What::kReduce, team->fabric, user, nullptr};
   active.team = team;
+  active.values = values;
   start(in, std::move(active), request);
   ++team->under_way;
   team->fabric->last_news = Clock::now();

@@ -29,8 +29,8 @@ size_t PeerIndex::find(const std::vector<Member>& members, base::Peer peer) {
 
 void PeerIndex::build(const std::vector<Member>& members) {
   const int bits = std::bit_width(2 * members.size());
+  slots_.assign(size_t{1} << bits, 0);  // may throw
   shift_ = 64 - bits;
-  slots_.assign(size_t{1} << bits, 0);
   for (size_t place = 0; place < members.size(); ++place) {
     size_t slot = slot_of(members[place].peer);
     while (slots_[slot] != 0) slot = (slot + 1) % slots_.size();

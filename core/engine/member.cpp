@@ -97,7 +97,7 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
   if (route.delivery == Delivery::kRequest || route.engine == Engine::kRpc) return rpc_server_.on_message(from, message, payload, staged);
   if (route.engine == Engine::kStatus) return inquirer_.on_message(from, message, payload);
   if (const auto* ping = message.body_as_Ping()) return cluster_.on_ping(from, *ping);
-  if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view);
+  if (const auto* view = message.body_as_View()) return cluster_.on_view(from, *view, payload);
   if (const auto* abort = message.body_as_Abort()) return cluster_.on_abort(from, *abort);
   if (const auto* note = message.body_as_Unreachable()) return cluster_.on_unreachable(from, *note);
   if (const auto* vote = message.body_as_Vote()) return cluster_.on_vote(from, *vote);
@@ -112,6 +112,7 @@ base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, s
   if (!cluster_.is_member(from) && from != cluster_.master()) return base::Sink::nowhere();
   const Route& route = route_of(message.body_type());
   if (route.engine == Engine::kStatus) return inquirer_.place(from, message, bytes);
+  if (message.body_type() == wire::Body::View && message.seq() == 0) return place(message, bytes);
   if (message.part() != 0)
     return is_answer(route, message) ? parts_.on_answer_header(from, message, bytes) : parts_.on_request_header(from, message, bytes);
   return is_answer(route, message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);

@@ -15,7 +15,7 @@ constexpr int kMostDroppedInARow = 2;
 
 std::span<const std::byte> Flight::body() const {
   if (tail != nullptr) return tail->bytes();
-  if (!payload.empty()) return payload;
+  if (payload != nullptr && !payload->empty()) return *payload;
   const auto prefix = wire::read_prefix(head).value();
   return std::span(head).subspan(wire::kPrefixBytes + wire::padded(prefix.header_bytes), prefix.payload_bytes);
 }
@@ -42,7 +42,7 @@ void Network::remove(Peer peer, bool orderly, bool told) {
   if (listeners_[endpoint.address] == peer) listeners_.erase(endpoint.address);
   for (const FlightRef& flight : std::exchange(endpoint.leaving, {})) {
     flight->stopped = !orderly;
-    if (orderly) flight->payload.assign(flight->tail->bytes().begin(), flight->tail->bytes().end());
+    if (orderly) flight->payload = copy_of(flight->tail->bytes());
     flight->tail.reset();
   }
   for (auto& [ends, connection] : connections_) {
@@ -227,10 +227,18 @@ void Network::launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nano
   at_arrival(flight, ends, &Network::deliver_end);
 }
 
+std::shared_ptr<const std::vector<std::byte>> Network::copy_of(std::span<const std::byte> bytes) {
+  auto copy = departed_.lock();
+  if (copy == nullptr || copy->size() != bytes.size() || std::memcmp(copy->data(), bytes.data(), bytes.size()) != 0)
+    copy = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
+  departed_ = copy;
+  return copy;
+}
+
 /// From here on the sender may reuse its memory.
 void Network::depart(const FlightRef& flight) {
   if (flight->tail == nullptr) return;
-  flight->payload.assign(flight->tail->bytes().begin(), flight->tail->bytes().end());
+  flight->payload = copy_of(flight->tail->bytes());
   flight->tail.reset();
   endpoints_.at(flight->from).leaving.erase(flight);
 }
@@ -268,7 +276,7 @@ void Network::deliver(const FlightRef& flight) {
 void Network::deliver_header(const FlightRef& flight) {
   if (!arrives(*flight)) return;
   trace("is getting", *flight);
-  const size_t bytes = flight->payload.size();
+  const size_t bytes = flight->body().size();
   flight->sink = endpoints_.at(flight->to).events->on_header(flight->from, flight->message(), bytes);
   if (flight->sink == nullptr || (!flight->sink->discards() && flight->sink->memory().size() != bytes))
     timeline_.violated(name(flight->to) + " has no room for a payload");
@@ -277,7 +285,7 @@ void Network::deliver_header(const FlightRef& flight) {
 void Network::deliver_piece(const FlightRef& flight, size_t bytes) {
   if (flight->sink == nullptr || !arrives(*flight)) return;
   const auto room = flight->sink->room(flight->received);
-  if (!room.empty()) std::memcpy(room.data(), flight->payload.data() + flight->received, bytes);
+  if (!room.empty()) std::memcpy(room.data(), flight->body().data() + flight->received, bytes);
   flight->received += bytes;
 }
 

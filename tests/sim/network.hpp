@@ -31,7 +31,7 @@ struct Flight {
   uint64_t life;
   std::vector<std::byte> head;
   base::PayloadRef tail;  ///< until it departs; a message to the node itself is read on arrival
-  std::vector<std::byte> payload;
+  std::shared_ptr<const std::vector<std::byte>> payload;
   base::SinkRef sink;
   size_t received = 0;
   bool stopped = false;  ///< its sender died before it left
@@ -107,6 +107,7 @@ class Network {
   void launch_in_order(const FlightRef& flight, Connection& connection);
   void launch_loosely(const FlightRef& flight, Connection& connection);
   Nanos transfer_time(const Flight& flight);
+  std::shared_ptr<const std::vector<std::byte>> copy_of(std::span<const std::byte> bytes);
   void depart(const FlightRef& flight);
   bool arrives(const Flight& flight);
   void at_arrival(const FlightRef& flight, Nanos when, void (Network::*step)(const FlightRef&));
@@ -123,6 +124,7 @@ class Network {
   std::unordered_map<Peer, Endpoint> endpoints_;
   std::map<std::string, Peer> listeners_;
   std::map<std::pair<Peer, Peer>, Connection> connections_;
+  std::weak_ptr<const std::vector<std::byte>> departed_;  ///< the newest payload that has left: equal ones share its memory
 };
 
 /// A node's view of the network.

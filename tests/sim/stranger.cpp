@@ -84,7 +84,7 @@ base::Frame Stranger::any_message() {
   return builder_.finish(all[1 + random_.below(std::size(all) - 1)], body, any_payload());
 }
 
-void Stranger::on_message(Peer from, const wire::Message& message, std::span<const std::byte>) {
+void Stranger::on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   switch (message.body_type()) {
     case Body::Ping:
     case Body::Progress:  // "I wait for your first request"
@@ -97,7 +97,7 @@ void Stranger::on_message(Peer from, const wire::Message& message, std::span<con
       if (message.status() != MV_OK || message.seq() == 1) return;
       break;
     case Body::View:  // who the master is
-      if (const auto* view = message.body_as_View(); view->members() == nullptr || view->members()->size() <= 1) return;
+      if (const auto* view = message.body_as_View(); payload.empty() && (view->members() == nullptr || view->members()->size() <= 1)) return;
       break;
     default:
       break;

@@ -1,7 +1,10 @@
 // engine/collective/cost: compares the model with schedules executed on a simulated network, and checks its choices.
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "engine/collective/cost.hpp"
@@ -145,6 +148,29 @@ void the_choice_is_the_cheapest_when_carried_out(void**) {
     }
 }
 
+/// What is chosen for 1 KiB, among ranks of one host, of as many hosts, and of hosts with eight each.
+void small_values_take_a_logarithmic_number_of_messages_from_each_rank(void**) {
+  for (const int32_t on_a_host : {1, 8, 1024})
+    for (const int32_t ranks : {2, 3, 4, 7, 8, 16, 31, 32, 64, 100, 128, 256, 1000, 1024}) {
+      Layout layout;
+      for (int32_t rank = 0; rank < ranks; ++rank) layout.hosts.push_back(rank / on_a_host);
+      const Choice choice = choose_allreduce(1024, layout, {});
+      std::vector<Schedule> schedules;
+      for (int32_t rank = 0; rank < ranks; ++rank)
+        schedules.push_back(choice.by_host ? hierarchical_allreduce(rank, layout.hosts, 1024, choice.algorithm) : allreduce(choice.algorithm, rank, ranks, 1024));
+      int64_t most = 0;
+      for (const Schedule& schedule : schedules)
+        most = std::max<int64_t>(most, std::ranges::count_if(schedule, [](const Step& step) { return step.to != Step::kNone; }));
+      const TransportCost message{1, 0};  // the time is the number of messages on the critical path
+      const double path = TimedRun(std::move(schedules), [&](int32_t, int32_t) { return message; }, 0).run();
+      const int64_t log = std::bit_width(static_cast<uint32_t>(ranks - 1));
+      if (std::getenv("SHOW") != nullptr)  // for docs/transports.md
+        print_message("%d ranks, %d on a host: %d messages, %g in a row\n", ranks, on_a_host, static_cast<int>(most), path);
+      assert_true(most <= log + 1);
+      assert_true(path > 0 && path <= static_cast<double>(2 * log + 1));
+    }
+}
+
 void large_values_go_down_a_tree_in_segments(void**) {
   const Costs costs;
   assert_int_equal(choose_tree(64, one_host(16), costs).segment, 0);
@@ -165,6 +191,7 @@ int main() {
       cmocka_unit_test(large_values_cross_the_network_once_for_each_host),
       cmocka_unit_test(a_split_takes_as_long_as_the_model_says),
       cmocka_unit_test(the_choice_is_the_cheapest_when_carried_out),
+      cmocka_unit_test(small_values_take_a_logarithmic_number_of_messages_from_each_rank),
       cmocka_unit_test(large_values_go_down_a_tree_in_segments),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -44,7 +44,7 @@ class Serving final : private rpc::Service, private cluster::Cluster::Owner {
   /// The master sends a view.
   void hear(uint64_t epoch, Worker master, Worker other) {
     const auto frame = view(epoch, master, other);
-    cluster_.on_view(kMaster, *unit::message_of(frame).body_as_View());
+    cluster_.on_view(kMaster, *unit::message_of(frame).body_as_View(), unit::payload_of(frame));
   }
   void leaves(base::Peer worker) {
     auto frame = builder_.finish(wire::Body::Leave, wire::CreateLeave(builder_.fbb()));

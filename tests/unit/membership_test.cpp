@@ -409,6 +409,63 @@ void a_member_that_connects_before_its_view_arrives_is_asked_again(void**) {
   assert_true(node.has_said(kNewcomer, Body::Listing));
 }
 
+void a_member_without_the_base_of_a_change_asks_for_it(void**) {
+  Joined node;
+  const auto tell_change = [&](base::Peer from, uint64_t base, uint64_t epoch) {
+    node.said_to(kMaster);
+    node.hear(from, Body::View, 0, [&](auto& fbb) {
+      const std::vector members{wire::CreateMemberDirect(fbb, 2, MV_ROLE_ALL, kNewcomer, "a", "h", 1)};
+      return wire::CreateViewDirect(fbb, epoch, false, &members, base::kNobody, 0, nullptr, 0, 0, false, base);
+    });
+  };
+  const cluster::View& view = node.member.cluster().view();
+  tell_change(kMaster, 2, 3);
+  assert_int_equal(view.epoch, 1);
+  assert_null(view.find(kNewcomer));
+  const auto said = node.said_to(kMaster);
+  assert_int_equal(said.size(), 1);
+  assert_int_equal(message_of(said[0]).body_as_Ping()->epoch(), 1);
+  tell_change(kOther, 1, 3);  // only the master tells
+  assert_int_equal(view.epoch, 1);
+  tell_change(kMaster, 1, 3);
+  assert_int_equal(view.epoch, 3);
+  assert_non_null(view.find(kNewcomer));
+  assert_null(view.find(kOther));
+  assert_non_null(view.find(kWorker));
+  tell_change(kMaster, 1, 2);  // late
+  assert_int_equal(view.epoch, 3);
+}
+
+void the_master_tells_what_has_changed_since_the_view_that_a_member_has(void**) {
+  Node node(self_of(kMaster, 0, 4, MV_ROLE_ALL));
+  int32_t rank = 0;
+  for (const base::Peer peer : {kWorker, kOther, kNewcomer}) {
+    node.member.on_connected(peer, "worker");
+    node.hear(peer, Body::Join, 1, [&](auto& fbb) { return wire::CreateJoinDirect(fbb, 4, ++rank, MV_ROLE_WORKER, wire::Mode::Async, "w", "w", 7); });
+  }
+  const auto ping = [&](uint64_t epoch) { node.hear(kWorker, Body::Ping, 0, [&](auto& fbb) { return wire::CreatePing(fbb, epoch); }); };
+  /// The base and the number of members of the view that was sent to the worker; -1: none was.
+  using Told = std::pair<int64_t, int64_t>;
+  const auto told = [&] {
+    Told told{-1, -1};
+    for (const base::Frame& frame : node.said_to(kWorker))
+      if (const auto* view = message_of(frame).body_as_View()) told = {view->base(), view->members()->size()};
+    return told;
+  };
+  assert_true((told() == Told{0, 4}));  // the answer to its Join
+  node.member.on_lost(kOther, base::error(MV_EPEERLOST, "killed"));
+  assert_true((told() == Told{1, 1}));  // messages keep their order
+  node.clock.pass(1s);
+  node.member.on_lost(kNewcomer, base::error(MV_EPEERLOST, "killed"));
+  assert_true((told() == Told{2, 1}));
+  ping(1);  // neither has arrived
+  assert_true((told() == Told{1, 2}));
+  ping(2);
+  assert_true((told() == Told{2, 1}));
+  ping(3);
+  assert_int_equal(told().first, -1);
+}
+
 /// Another member dies while a server, or a worker, still connects to it.
 void a_server_that_is_still_connecting_goes_on_without_the_lost(void**) {
   for (const auto& [own, lost] : {std::pair(MV_ROLE_SERVER, MV_ROLE_SERVER), std::pair(MV_ROLE_SERVER, MV_ROLE_ALL), std::pair(MV_ROLE_ALL, MV_ROLE_SERVER)}) {
@@ -496,6 +553,8 @@ int main() {
       cmocka_unit_test(a_connection_that_does_not_join_is_closed),
       cmocka_unit_test(members_have_their_own_limits),
       cmocka_unit_test(a_member_that_connects_before_its_view_arrives_is_asked_again),
+      cmocka_unit_test(a_member_without_the_base_of_a_change_asks_for_it),
+      cmocka_unit_test(the_master_tells_what_has_changed_since_the_view_that_a_member_has),
       cmocka_unit_test(a_server_that_is_still_connecting_goes_on_without_the_lost),
       cmocka_unit_test(a_table_request_that_names_no_part_is_refused),
       cmocka_unit_test(a_process_that_never_becomes_a_member_gets_an_error),

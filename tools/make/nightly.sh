@@ -26,6 +26,10 @@ build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" round
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
+build/bin/sim_members --seeds "$first..$((first + seeds / 50))" || failed+=" members"
+for members in 100 1000 10000; do
+  build/bin/sim_members --seed "$first" --nodes "$members" || failed+=" $members-members"
+done
 echo "== ranks beside one that scribbles over its memory"
 build/asan/bin/unit_intranode_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== every allocation fails once"

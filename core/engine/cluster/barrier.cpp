@@ -138,6 +138,7 @@ void Barrier::settle() {
 }
 
 std::vector<Wait> Barrier::waits(base::Nanos now) const {
+  if (std::ranges::all_of(waiting_, [](const auto& entry) { return entry.second.empty(); })) return {};
   std::vector<Awaited> missing;
   for (const base::Peer peer : awaited()) missing.push_back({peer, "has not arrived"});
   std::vector<Wait> waits;

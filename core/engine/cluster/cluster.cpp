@@ -35,8 +35,12 @@ double seconds(base::Nanos span) { return std::chrono::duration<double>(span).co
 class Cluster::JoinPending final : public rpc::Pending {
  public:
   explicit JoinPending(Cluster& cluster) : cluster_(cluster) {}
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
-    cluster_.joined(status, answer);
+  base::SinkRef place(const wire::Message&, size_t bytes) override {
+    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+    return base::Sink::into({memory.get(), bytes}, memory);
+  }
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
+    cluster_.joined(status, answer, payload);
   }
 
  private:
@@ -190,11 +194,15 @@ void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& reque
   base::log_info("pid {} on {} replaces a {}{} (rank {})", place.pid, place.host, was_lost ? "lost " : "", place.is_server() ? "server" : "worker", place.rank);
 }
 
-void Cluster::answer_join(const rpc::Asked& asked, const View& view) {
+base::Frame Cluster::join_answer(const View& view) {
   View told = view;
   told.barriers = barrier_.passed();
-  const auto written = write_view(builder_.fbb(), told);
-  server_.answer(asked, builder_.finish(wire::Body::View, written));
+  return log_.write(builder_, told, 0);
+}
+
+void Cluster::answer_join(const rpc::Asked& asked, const View& view, base::Frame answer) {
+  if (Contact* const contact = contacts_.find(asked.client)) contact->told = view.epoch;
+  server_.answer(asked, std::move(answer));
 }
 
 /// To a process that wants to join. It learns of nobody else.
@@ -203,7 +211,7 @@ void Cluster::point_to_master(const rpc::Asked& asked) {
   pointer.epoch = decided_.epoch;
   pointer.master = master_;
   if (const Member* const master = decided_.find(master_)) pointer.members.push_back(*master);
-  answer_join(asked, pointer);
+  server_.answer(asked, join_answer(pointer));
 }
 
 void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
@@ -218,7 +226,8 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
     if (place.is_server())
       for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
     publish();
-    return answer_join(asked, view_);
+    note_view();
+    return answer_join(asked, view_, join_answer(view_));
   }
   decide(
       [this, asked, join_in, header = std::move(header)](View& next) {
@@ -231,7 +240,9 @@ void Cluster::rejoin(const rpc::Asked& asked, std::vector<std::byte> header) {
         name_next_backups(next, self_.replicas);
         return base::Status();
       },
-      [this, asked](const base::Status& refused, const View& view) { refused.ok() ? answer_join(asked, view) : server_.fail(asked, refused); });
+      [this, asked](const base::Status& refused, const View& view) {
+        refused.ok() ? answer_join(asked, view, join_answer(view)) : server_.fail(asked, refused);
+      });
 }
 
 void Cluster::complete_if_all_here() {
@@ -263,7 +274,8 @@ void Cluster::complete_if_all_here() {
 
 /// The first view holds.
 void Cluster::found(View view) {
-  for (const rpc::Asked& joiner : arrivals_.asked()) answer_join(joiner, view);
+  const base::Frame answer = join_answer(view);
+  for (const rpc::Asked& joiner : arrivals_.asked()) answer_join(joiner, view, answer);
   adopt(std::move(view));
 }
 
@@ -307,10 +319,29 @@ void Cluster::publish() {
 void Cluster::send_to_all() {
   published_ = clock_.now();
   publish_at_ = base::kNever;
-  const auto written = write_view(builder_.fbb(), view_);
-  const base::Frame frame = builder_.finish(wire::Body::View, written);
-  for (const Member& member : view_.members)
-    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) link_.send(member.peer, frame);
+  note_view();
+  tell_members(view_);
+}
+
+/// On a master without a keeper: what has changed is to be in the next messages.
+void Cluster::note_view() {
+  log_.follow(noted_, view_);
+  noted_ = view_;
+}
+
+/// Sends each connected member what it lacks of this view, the last one of log_.
+void Cluster::tell_members(const View& view) {
+  std::map<uint64_t, base::Frame> frames;  // by the number of the receiver's view
+  for (const Member& member : view_.members) {
+    Contact* const contact = contacts_.find(member.peer);
+    if (member.peer == self_.peer || contact == nullptr || !contact->connected) continue;
+    const uint64_t has = std::max(contact->epoch, contact->told);
+    if (has >= view.epoch) continue;
+    const auto [frame, is_new] = frames.try_emplace(has);
+    if (is_new) frame->second = log_.write(builder_, view, has);
+    contact->told = view.epoch;
+    link_.send(member.peer, frame->second);
+  }
 }
 
 /// The more members, the longer: each of them spends time on each member in a view.
@@ -318,11 +349,6 @@ base::Nanos Cluster::between_views() const {
   constexpr base::Nanos kForEachPair = 2us, kMost = 250ms;
   const auto members = static_cast<int64_t>(view_.members.size());
   return std::min(members * members * kForEachPair, kMost);
-}
-
-void Cluster::send_this_view(base::Peer to, const View& view) {
-  const auto written = write_view(builder_.fbb(), view);
-  link_.send(to, builder_.finish(wire::Body::View, written));
 }
 
 void Cluster::on_cancel(const rpc::Asked& asked) {
@@ -383,13 +409,15 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
   redial_[phase_ == Phase::kJoining ? masters_[asked_master_] : address] = clock_.now() + kRedialAfter;
 }
 
-void Cluster::joined(const base::Status& status, const wire::Message* answer) {
+void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
   if (!status.ok()) return fail(status);
   const auto* view = answer != nullptr ? answer->body_as_View() : nullptr;
   if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer like a master", self_.master));
-  View answered = read_view(*view);
+  auto update = read_update(*view, payload);
+  if (!update.ok()) return fail(update.status());
+  View answered = std::move(update.value().view);
   if (const Member* const master = answered.find(answered.master); master != nullptr && answered.find(self_.peer) == nullptr) {
     base::log_info("{} is the master of this cluster now: asking it", answered.name(master->peer));  // it can't be the one that was asked
     const auto known = std::ranges::find(masters_, master->address);
@@ -411,6 +439,8 @@ void Cluster::adopt(View view) {
   const Member* self = view_.find(self_.peer);
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members does not contain this process"));
   phase_ = Phase::kConnecting;
+  if (is_master() || self_.replicas > 0) log_.begin(view_);
+  if (is_master() && self_.replicas == 0) noted_ = view_;
   begin_keeping();
   owner_.on_view(view_);
   for (const Member& member : view_.members) {
@@ -472,8 +502,15 @@ void Cluster::want(base::Peer peer, Dialer dialer) {
 
 void Cluster::ready_if_all_ready() {
   if (phase_ != Phase::kConnecting) return;
-  for (const Member& member : view_.members)
-    if (needs(member) && contacts_[member.peer].epoch < joined_epoch_) return;
+  // Begins at the member that was missing before, because each of n members calls this.
+  const size_t count = view_.members.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t place = (missing_ + i) % count;
+    const Member& member = view_.members[place];
+    if (!needs(member) || contacts_[member.peer].epoch >= joined_epoch_) continue;
+    missing_ = place;
+    return;
+  }
   phase_ = Phase::kReady;
   give_up_ = base::kNever;
   redial_.clear();
@@ -595,17 +632,27 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   contact.epoch = std::max(contact.epoch, ping.epoch());
   if (is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
   if (is_master() && is_kept() && ping.epoch() >= master_since_) barrier_.follow(from, ping.barriers(), ping.losses());
-  if (is_master() && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
+  // Its newest view may be on its way. If it was lost, the member asks again.
+  const bool is_due = publish_at_ != base::kNever;
+  if (is_master() && !is_due && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) {
+    link_.send(from, log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch()));
+    contact.told = view_.epoch;
+  }
   if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
   contacts_.answered(contact, ping.answers());
   if (!early_.empty()) settle_at_ = clock_.now();
   ready_if_all_ready();
 }
 
-void Cluster::on_view(base::Peer from, const wire::View& wire) {
-  if (wire.epoch() <= view_.epoch || view_.epoch == 0) return;
-  if (is_kept()) return take_decided(read_view(wire));  // whoever sent it: it holds
-  if (from == master_) take_view(read_view(wire));
+void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const std::byte> payload) {
+  if (header.epoch() <= view_.epoch || view_.epoch == 0) return;
+  if (!is_kept() && from != master_) return;
+  if (header.base() > view_.epoch) return send_ping(from);  // a view between them was lost: the ping asks for what has changed since this node's
+  const auto update = read_update(header, payload);
+  if (!update.ok() || update.value().view.epoch != header.epoch()) return;
+  if (!is_kept()) return take_view(update.value().view, update.value().workers_gone);
+  View next = decided_;
+  if (apply(update.value(), next)) take_decided(next);  // whoever sent it: it holds
 }
 
 /// The part of a newer view about this process itself. False if it is no member any more.
@@ -617,7 +664,9 @@ bool Cluster::take_own_place(const View& newer) {
   return false;
 }
 
-void Cluster::take_view(const View& newer) {
+/// @param newer  without a keeper it may have only the members that have changed: what this node has noticed itself stays as it is
+/// @param workers_gone  View::workers_gone() of the whole view
+void Cluster::take_view(const View& newer, bool workers_gone) {
   if (is_kept() && !take_own_place(newer)) return;
   if (!cut_off_.ok()) {  // it has waited too short a time for another master
     cut_off_ = {};
@@ -628,10 +677,13 @@ void Cluster::take_view(const View& newer) {
   view_.loss_texts = newer.loss_texts;
   view_.wanted_servers = newer.wanted_servers;
   view_.moved = newer.has_departures();
-  if (is_kept()) decided_ = newer;
+  if (is_kept()) {
+    if (newer.epoch > log_.last()) log_.follow(decided_, newer);
+    decided_ = newer;
+  }
   if (has_new_master) change_master(newer);
   view_.epoch = newer.epoch;
-  told_gone_ = newer.workers_gone();
+  told_gone_ = workers_gone;
   std::vector<const Member*> moved;
   for (const Member& member : newer.members) {
     const bool is_self = member.peer == self_.peer;
@@ -756,7 +808,7 @@ void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
 
 void Cluster::report_unreachable() {
   const Member* const self = view_.find(self_.peer);
-  if ((self_.replicas == 0 && !view_.has_departures()) || is_master() || self == nullptr) return;
+  if (is_master() || self == nullptr || (self_.replicas == 0 && !view_.has_departures())) return;
   for (const Member* partner : partners(view_, *self))
     if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty())
       link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), partner->peer)));

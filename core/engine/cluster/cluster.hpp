@@ -18,6 +18,7 @@
 #include "engine/cluster/quorum_keeper.hpp"
 #include "engine/cluster/self.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/cluster/view_log.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
 
@@ -28,6 +29,10 @@ namespace mv::cluster {
 /// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
 /// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
 /// starts with n connections.
+///
+/// A change of the membership is sent as the members that have changed since the view that the receiver has: see ViewLog.
+/// The master knows that view from the receiver's pings and from what it has sent on this connection. A member that lacks
+/// that view asks with a ping, and gets what has changed since its own, or the whole view.
 ///
 /// Without replicas, the master decides about views alone, and after its loss nobody can join or pass a barrier. Workers
 /// and servers connect with each other then, because nobody else tells them who has left. With replicas, all servers are
@@ -165,7 +170,7 @@ class Cluster {
 
   void on_request(const rpc::Asked& asked, const wire::Message& request);
   void on_cancel(const rpc::Asked& asked);
-  void on_view(base::Peer from, const wire::View& view);
+  void on_view(base::Peer from, const wire::View& view, std::span<const std::byte> payload);
   void on_ping(base::Peer from, const wire::Ping& ping);
   void on_abort(base::Peer from, const wire::Abort& abort);
   void on_unreachable(base::Peer from, const wire::Unreachable& note);
@@ -195,12 +200,15 @@ class Cluster {
   static Member* vacancy(View& view, const wire::Join& request);
   void rejoin(const rpc::Asked& asked, std::vector<std::byte> header);
   static void take_place(Member& place, base::Peer peer, const wire::Join& request);
-  void answer_join(const rpc::Asked& asked, const View& view);
+  base::Frame join_answer(const View& view);
+  void answer_join(const rpc::Asked& asked, const View& view, base::Frame answer);
   void point_to_master(const rpc::Asked& asked);
   void found(View view);
   void complete_if_all_here();
   void publish();
   void send_to_all();
+  void note_view();
+  void tell_members(const View& view);
   base::Nanos between_views() const;
   std::string doing(base::Peer peer, const std::vector<Wait>& waits) const;
   void leave_asked(const rpc::Asked& asked);
@@ -230,7 +238,7 @@ class Cluster {
   void hold(const View& next, size_t count);
   void read_keeper();
   void take_decided(const View& view);
-  void take_view(const View& newer);
+  void take_view(const View& newer, bool workers_gone);
   bool take_own_place(const View& newer);
   void change_master(const View& newer);
   void follow_master();
@@ -248,7 +256,7 @@ class Cluster {
   std::shared_ptr<Visit> visit_of(const rpc::Pending* pending) const;
   // on every member
   void call_master();
-  void joined(const base::Status& status, const wire::Message* answer);
+  void joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void adopt(View view);
   void ready_if_all_ready();
   void fail(const base::Status& why);
@@ -257,8 +265,6 @@ class Cluster {
   void mark_finished(base::Peer peer);
   void replace(const Member& member);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
-  void send_view(base::Peer to) { send_this_view(to, is_kept() ? decided_ : view_); }
-  void send_this_view(base::Peer to, const View& view);
   void dial_master();
   void send_leave(base::Peer to, rpc::PendingRef pending);
   bool judges_alone(base::Peer peer) const;
@@ -284,7 +290,10 @@ class Cluster {
   wire::FrameBuilder builder_;
   View view_;
   uint64_t joined_epoch_ = 0;
+  size_t missing_ = 0;  ///< while connecting: the place of a member that was not ready
   base::Nanos published_{0}, publish_at_ = base::kNever;  ///< on the master: the last publish(), and the one that is due
+  ViewLog log_;   ///< on the master, and with a keeper on every member
+  View noted_;    ///< on a master without a keeper: the last view of log_. With a keeper that is decided_
   bool has_left_ = false;   ///< leave() was called
   bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
   Barrier barrier_;

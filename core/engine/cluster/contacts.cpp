@@ -31,6 +31,7 @@ Contact& Contacts::connected(base::Peer peer, const std::string& address) {
   contact.address = address;
   contact.heard = contact.noted = clock_.now();
   contact.failed_dials = 0;
+  contact.told = 0;  // messages of an earlier connection may be lost
   if (contact.met == base::Nanos(0)) contact.met = clock_.now();
   return contact;
 }

@@ -16,6 +16,7 @@ struct Contact {
   bool connected = false;
   std::string address;  ///< the peer's address as the transport sees it
   uint64_t epoch = 0;     ///< of the newest view that the peer is known to have
+  uint64_t told = 0;      ///< at the master: of the newest view that was sent since it is connected. Messages keep their order, unless they are lost
   std::string waits;      ///< at the master: the call in which the peer waits, by its last Ping
   bool spoke = false;     ///< sent a message since the last beat
   base::Nanos heard{0};

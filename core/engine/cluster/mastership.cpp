@@ -47,6 +47,7 @@ void Cluster::warn_of_few_voters() const {
                    "a worker, its loss is survived", voters, view_.name(master_));
 }
 
+/// Votes have whole views. They go to the voters only, and a voter that has missed a view can vote at once.
 void Cluster::send_vote(base::Peer to, const QuorumKeeper::Vote& vote) {
   auto& fbb = builder_.fbb();
   const auto view = vote.view ? write_view(fbb, *vote.view) : flatbuffers::Offset<wire::View>();
@@ -122,11 +123,11 @@ void Cluster::end_decisions(size_t count, const View& view) {
 /// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
 void Cluster::hold(const View& next, size_t count) {
   if (quorum_ != nullptr) quorum_->learn(next);
-  for (const Member& member : view_.members)
-    if (member.peer != self_.peer && contacts_.is_connected(member.peer)) send_this_view(member.peer, next);
+  log_.follow(decided_, next);
+  tell_members(next);
   end_decisions(count, next);
   is_taking_ = true;
-  take_view(next);
+  take_view(next, next.workers_gone());
   is_taking_ = false;
   barrier_.hold(!decisions_.empty());
   if (!early_.empty()) settle_at_ = clock_.now();
@@ -162,7 +163,7 @@ void Cluster::take_decided(const View& view) {
   if (view.epoch <= decided_.epoch) return;
   if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
   if (quorum_ != nullptr) quorum_->learn(view);
-  take_view(view);
+  take_view(view, view.workers_gone());
 }
 
 void Cluster::change_master(const View& newer) {

@@ -142,7 +142,6 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
 }
 
 Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::string& why) {
-  constexpr size_t kTexts = 16;
   Member* const member = view.find(peer);
   if (member == nullptr || member->is_out || member->drained) return {};
   const bool was_here = member->state == State::kHere;
@@ -152,7 +151,7 @@ Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::strin
   if (!after.loses_values && !(was_here && member->is_worker())) return after;
   ++view.losses;
   view.loss_texts.push_back(why);
-  if (view.loss_texts.size() > kTexts) view.loss_texts.erase(view.loss_texts.begin());
+  if (view.loss_texts.size() > kLossTexts) view.loss_texts.erase(view.loss_texts.begin());
   return after;
 }
 

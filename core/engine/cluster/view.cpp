@@ -1,7 +1,9 @@
 #include "engine/cluster/view.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <functional>
 
 #include "wire/text.hpp"
 
@@ -10,8 +12,30 @@ namespace mv::cluster {
 const Member* View::find(base::Peer peer) const { return const_cast<View*>(this)->find(peer); }
 
 Member* View::find(base::Peer peer) {
-  const auto found = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.peer == peer; });
-  return found == members.end() ? nullptr : &*found;
+  const size_t place = index_.find(members, peer);
+  return place < members.size() ? &members[place] : nullptr;
+}
+
+size_t PeerIndex::find(const std::vector<Member>& members, base::Peer peer) {
+  constexpr size_t kSearched = 16;  // a list that is as short is searched faster
+  if (members.size() > kSearched && !slots_.empty())
+    for (size_t slot = slot_of(peer); slots_[slot] != 0; slot = (slot + 1) % slots_.size())
+      if (const size_t place = slots_[slot] - 1; place < members.size() && members[place].peer == peer) return place;
+  const auto found = std::ranges::find(members, peer, &Member::peer);
+  if (found == members.end()) return SIZE_MAX;
+  if (members.size() > kSearched) build(members);
+  return static_cast<size_t>(found - members.begin());
+}
+
+void PeerIndex::build(const std::vector<Member>& members) {
+  const int bits = std::bit_width(2 * members.size());
+  slots_.assign(size_t{1} << bits, 0);  // may throw
+  shift_ = 64 - bits;
+  for (size_t place = 0; place < members.size(); ++place) {
+    size_t slot = slot_of(members[place].peer);
+    while (slots_[slot] != 0) slot = (slot + 1) % slots_.size();
+    slots_[slot] = static_cast<uint32_t>(place + 1);
+  }
 }
 
 namespace {
@@ -24,9 +48,11 @@ std::vector<const Member*> those(const std::vector<Member>& members, Is is) {
   return out;
 }
 
-int64_t position(const std::vector<const Member*>& list, base::Peer peer) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const Member* m) { return m->peer == peer; });
-  return found == list.end() ? -1 : found - list.begin();
+/// The number of this member among those that are of its kind; -1: it is not one of them.
+template <typename Is>
+int64_t position(const std::vector<Member>& members, const Member* member, Is is) {
+  if (member == nullptr || !is(*member)) return -1;
+  return std::count_if(members.data(), member, is);
 }
 
 }  // namespace
@@ -49,10 +75,11 @@ bool View::workers_gone() const {
 bool View::has_departures() const {
   return moved || std::ranges::any_of(members, [](const Member& m) { return m.departs() || (m.stand_in != 0 && m.stand_in != kNobodyServes); });
 }
-int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
-int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
+int64_t View::worker_id(base::Peer peer) const { return position(members, find(peer), std::mem_fn(&Member::is_worker)); }
+int64_t View::server_id(base::Peer peer) const { return position(members, find(peer), std::mem_fn(&Member::is_server)); }
 
-const Member* View::at(uint32_t rank) const {
+Member* View::at(uint32_t rank) {
+  if (rank < members.size() && members[rank].rank == rank) return &members[rank];
   const auto found = std::ranges::find(members, rank, &Member::rank);
   return found != members.end() ? &*found : nullptr;
 }
@@ -76,8 +103,19 @@ base::Peer View::serving(const Member& server) const {
 std::string View::name(base::Peer peer) const {
   const Member* member = find(peer);
   if (member == nullptr) return short_name(peer);
-  if (member->is_vacant()) return fmt::format("{} (rank {}, not there yet)", short_name(peer), member->rank);
-  return fmt::format("{} (rank {}, pid {} on {})", short_name(peer), member->rank, member->pid, member->host);
+  return long_name(*member, short_name(peer));
+}
+
+std::vector<std::string> View::worker_names() const {
+  std::vector<std::string> names;
+  for (const Member& member : members)
+    if (member.is_worker()) names.push_back(long_name(member, fmt::format("worker {}", names.size())));
+  return names;
+}
+
+std::string View::long_name(const Member& member, const std::string& short_name) {
+  if (member.is_vacant()) return fmt::format("{} (rank {}, not there yet)", short_name, member.rank);
+  return fmt::format("{} (rank {}, pid {} on {})", short_name, member.rank, member.pid, member.host);
 }
 
 std::string View::names(const std::vector<base::Peer>& peers) const {
@@ -143,11 +181,19 @@ View read_view(const wire::View& wire) {
 }
 
 flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view) {
-  std::vector<flatbuffers::Offset<wire::Member>> members;
-  for (const Member& member : view.members) members.push_back(write_member(fbb, member));
-  const auto written = fbb.CreateVector(members);
-  const auto texts = view.loss_texts.empty() ? 0 : fbb.CreateVectorOfStrings(view.loss_texts);
-  return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers, view.wanted_servers, view.has_departures());
+  std::vector<const Member*> members;
+  for (const Member& member : view.members) members.push_back(&member);
+  return write_changes(fbb, view, members, view.loss_texts, 0);
+}
+
+flatbuffers::Offset<wire::View> write_changes(flatbuffers::FlatBufferBuilder& fbb, const View& view, const std::vector<const Member*>& members,
+                                              std::span<const std::string> loss_texts, uint64_t base) {
+  std::vector<flatbuffers::Offset<wire::Member>> list;
+  for (const Member* member : members) list.push_back(write_member(fbb, *member));
+  const auto written = fbb.CreateVector(list);
+  const auto texts = loss_texts.empty() ? 0 : fbb.CreateVectorOfStrings({loss_texts.begin(), loss_texts.end()});
+  return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers, view.wanted_servers, view.has_departures(), base,
+                          view.workers_gone());
 }
 
 std::vector<std::byte> to_bytes(const View& view) {

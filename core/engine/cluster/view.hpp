@@ -15,6 +15,8 @@ namespace mv::cluster {
 
 /// Member::stand_in of a server whose part is lost.
 inline constexpr uint32_t kNobodyServes = UINT32_MAX;
+/// The most reasons of losses in a view.
+inline constexpr size_t kLossTexts = 16;
 
 enum class State { kHere, kFinished, kLost };
 
@@ -43,9 +45,26 @@ struct Member {
   bool stays() const { return !is_out && state != State::kLost && !draining; }
   /// No process has ever had this place: it is for a server that may join later.
   bool is_vacant() const { return drained && pid == 0; }
+  bool operator==(const Member&) const = default;
 };
 
-/// Members by rank. Workers and servers are numbered in the order of their ranks; the numbers never change.
+/// Finds members by their peers. Members are changed in place, so an entry is only a hint, which is checked. Copies of
+/// a view have indexes of their own.
+class PeerIndex {
+ public:
+  /// The member's place in the list; SIZE_MAX: there is no such member.
+  size_t find(const std::vector<Member>& members, base::Peer peer);
+
+ private:
+  void build(const std::vector<Member>& members);
+  size_t slot_of(base::Peer peer) const { return peer * UINT64_C(0x9e3779b97f4a7c15) >> shift_; }
+
+  std::vector<uint32_t> slots_;  ///< 1 + a place; 0: empty
+  int shift_ = 0;
+};
+
+/// Members by rank. Workers and servers are numbered in the order of their ranks; the numbers never change. One thread
+/// at a time: find() fills an index.
 class View {
  public:
   uint64_t epoch = 0;
@@ -73,7 +92,8 @@ class View {
   /// The peer's number among the workers or servers, or -1.
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;
-  const Member* at(uint32_t rank) const;
+  const Member* at(uint32_t rank) const { return const_cast<View*>(this)->at(rank); }
+  Member* at(uint32_t rank);
   /// The reason of the `number`-th loss, from 0, which fails a barrier.
   base::Status loss(uint64_t number) const;
   /// The peer that serves the part of this server now; kNobody if it is lost.
@@ -85,6 +105,8 @@ class View {
   /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a peer outside the view.
   std::string name(base::Peer peer) const;
   std::string names(const std::vector<base::Peer>& peers) const;
+  /// name() of all workers.
+  std::vector<std::string> worker_names() const;
   /// "worker 1", "server 0".
   std::string short_name(base::Peer peer) const;
   /// True if these two need a connection: a worker and a server, or server 0 and another server. In addition, every
@@ -94,6 +116,9 @@ class View {
  private:
   /// The peer with the rank `place - 1`; kNobody for 0.
   base::Peer peer_at(uint32_t place) const;
+  static std::string long_name(const Member& member, const std::string& short_name);
+
+  mutable PeerIndex index_;
 };
 
 Member read_member(const wire::Member& wire);
@@ -103,5 +128,8 @@ View read_view(const wire::View& view);
 std::vector<std::byte> to_bytes(const View& view);
 base::Result<View> from_bytes(std::span<const std::byte> bytes);
 flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view);
+/// With these members and reasons of losses only: those that are newer than the view with the number `base`.
+flatbuffers::Offset<wire::View> write_changes(flatbuffers::FlatBufferBuilder& fbb, const View& view, const std::vector<const Member*>& members,
+                                              std::span<const std::string> loss_texts, uint64_t base);
 
 }  // namespace mv::cluster

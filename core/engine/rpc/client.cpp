@@ -219,6 +219,7 @@ void Client::on_answer(base::Peer server, const wire::Message& message, std::spa
         const auto code = static_cast<mv_status>(message.status());
         const std::string text = message.text() != nullptr ? message.text()->str() : "";
         stream.owes_ack |= code != MV_OK;
+        owes_acks_ |= stream.owes_ack;
         finish(stream, *sent, base::Status(code, text), &message, payload);
       }
   }
@@ -258,19 +259,26 @@ void Client::skip_finished(base::Peer server, Stream& stream, Seq next) {
 
 base::Nanos Client::next_deadline() const {
   base::Nanos next = base::kNever;
+  if (options_.probe_after == base::kNever) return next;  // a process may have thousands of streams, and asks often
   for (const auto& [peer, stream] : streams_) next = std::min(next, stream.probe_at);
   return next;
 }
 
 void Client::tick() {
   const base::Nanos now = clock_.now();
+  if (options_.probe_after == base::kNever) return;
   for (auto& [peer, stream] : streams_)
     if (stream.probe_at <= now) probe(peer, stream);
 }
 
 void Client::flush() {
+  if (!std::exchange(owes_acks_, false)) return;
   for (auto& [peer, stream] : streams_) {
-    if (!stream.owes_ack || !stream.connected) continue;
+    if (!stream.owes_ack) continue;
+    if (!stream.connected) {
+      owes_acks_ = true;
+      continue;
+    }
     stream.owes_ack = false;
     send_bare(peer, stream, wire::Body::Seen, 0);
   }

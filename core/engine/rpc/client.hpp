@@ -108,6 +108,7 @@ class Client {
   const ClientOptions options_;
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
+  bool owes_acks_ = false;  ///< one of them does
   std::function<void(base::Peer)> connect_;
   uint64_t repeated_ = 0;
 };

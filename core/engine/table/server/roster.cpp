@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace mv::table {
 
@@ -16,20 +19,16 @@ void Roster::start(const cluster::View& view, base::Peer self, bool has_copy) {
     workers_.push_back(worker->peer);
     if (worker->state == cluster::State::kHere) active_.insert(worker->peer);
   }
-  name_workers();
+  worker_names_ = std::make_shared<const std::vector<std::string>>(view.worker_names());
 }
 
 void Roster::replaced(size_t id, base::Peer by) {
   workers_[id] = by;
-  name_workers();
+  std::vector<std::string> names = *worker_names_;
+  names[id] = view_->name(by);
+  worker_names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
   worker_ids_.emplace(by, id);
   active_.insert(by);
-}
-
-void Roster::name_workers() {
-  auto names = std::make_shared<std::vector<std::string>>();
-  for (const base::Peer worker : workers_) names->push_back(view_->name(worker));
-  worker_names_ = std::move(names);
 }
 
 }  // namespace mv::table

@@ -49,8 +49,6 @@ class Roster {
   void set_has_copy(bool on) { has_copy_ = on; }
 
  private:
-  void name_workers();
-
   const cluster::View* view_ = nullptr;
   std::vector<base::Peer> workers_;  ///< by id
   WorkerNames worker_names_;

@@ -170,7 +170,7 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
                                        "The servers' program and its arguments, as one quoted word (default: polyverso server)")
       ->type_name("COMMAND");
   run.add_flag("--sync", options.sync, "Sync mode: the same get gives all workers the same bits");
-  run.add_option("--replicas", options.replicas, "Number of other servers that keep a copy of each server's tables, and take over if it dies: 0 or 1 (default: 0). "
+  run.add_option("--replicas", options.replicas, "Number of other servers that keep a copy of each server's tables, and take over if it dies (default: 0). "
                                                  "Implies --keep-going")
       ->type_name("R")
       ->check(CLI::Range(0, 1));

@@ -83,6 +83,8 @@ constexpr SettingChoice kLevels[] = {{"trace", MV_LOG_TRACE}, {"debug", MV_LOG_D
 
 using Options = mv_init_options;
 constexpr int64_t kMostNodes = 65'535;
+/// Each more is one more hop for a change.
+constexpr int64_t kMostReplicas = 15;
 constexpr int64_t kMostTraceEvents = 16 << 20;
 
 /// The list of settings. Defaults are those of runtime::Settings.
@@ -107,7 +109,7 @@ constexpr Setting kSettings[] = {
          .type = SettingType::kInteger,
          .help = "number of other servers that keep a copy of each server's tables, and take over if it dies",
          .least = 0,
-         .most = 1}),
+         .most = kMostReplicas}),
     without_option<&Start::max_servers>({.key = "max_servers",
                                          .type = SettingType::kInteger,
                                          .help = "servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts",

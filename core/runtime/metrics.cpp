@@ -47,7 +47,7 @@ void Runtime::take_peers(Metrics& metrics) {
   for (const cluster::Member& member : cluster.view().members) {
     if (!member.is_vacant()) ++metrics.members[member.drained ? metrics.members.size() - 1 : static_cast<size_t>(member.state)];
     if (metrics.parts && member.is_server() && cluster.view().serving(member) == member_->self())
-      ++(cluster.view().backup_of(member) != base::kNobody ? metrics.parts->kept : metrics.parts->missing);
+      ++(member.backups.size() >= cluster.self().replicas ? metrics.parts->kept : metrics.parts->missing);
     if (member.peer == member_->self()) continue;
     Metrics::Peer& peer = metrics.peers[std::to_string(member.rank)];
     peer.silence = cluster.contacts().silence(member.peer);

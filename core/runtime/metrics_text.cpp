@@ -36,7 +36,7 @@ void write_node(Exposition& out, const Metrics& metrics) {
   out.counter("membership_changes_total", "Changes of the membership that this process has learnt of, by kind: mv_membership_next().");
   for (size_t kind = 0; kind < metrics.changes.size(); ++kind) out.sample({{"kind", cluster::kChangeNames[kind]}}, metrics.changes[kind]);
   if (metrics.parts) {
-    out.gauge("parts", "Servers' parts of the tables that this process serves, by whether another process keeps a copy: replicas.");
+    out.gauge("parts", "Servers' parts of the tables that this process serves, by whether as many other processes keep copies as they should: replicas.");
     out.sample({{"backup", "kept"}}, metrics.parts->kept);
     out.sample({{"backup", "missing"}}, metrics.parts->missing);
     out.gauge("copies_differing", "Tables that this process keeps a copy of, and whose values have differed from their server's.");

@@ -64,6 +64,8 @@ class FrameBuilder {
   base::Frame finish_small(Body kind, flatbuffers::Offset<T> body, std::span<const std::byte> payload) {
     return assemble(message(kind, body.Union(), base::Status()), payload, nullptr);
   }
+  /// The same message again, for another receiver.
+  base::Frame copy(const Message& message, const base::PayloadRef& payload);
   /// An answer that carries a status.
   base::Frame answer(const base::Status& status);
 

@@ -142,8 +142,8 @@ silence after which another process counts as lost (5,000). The C<timeout> of a 
 
 =item replicas
 
-1: another server keeps a copy of each server's tables, and takes over if it dies (F<docs/failures.md>). All processes must
-agree. Default 0.
+The number of other servers that keep a copy of each server's tables, and take over if it dies (F<docs/failures.md>). All
+processes must agree. Default 0.
 
 =item log_level
 

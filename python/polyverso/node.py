@@ -69,7 +69,7 @@ def init(
     waits for workers, of joining, and of silence.
     inflight_bytes: the limit of unfinished asynchronous adds. spin_us: how long a wait spins before it sleeps.
     checkpoint, checkpoint_every_ms, checkpoint_keep: a directory for automatic checkpoints, how often, how many are kept.
-    replicas: 0, or 1: another server keeps a copy of each server's tables, and takes over if it dies.
+    replicas: the number of other servers that keep a copy of each server's tables, and take over if it dies (default: 0).
     metrics: the port of an HTTP server with metrics. log_level: "off", "error", "warn", "info", "debug" or "trace".
     faults: of the network, for tests. text: settings as one text, "sync=1 timeout_ms=500".
 

@@ -287,6 +287,55 @@ def test_servers_die_one_after_another(cluster):
     servers[2].ends(seconds=10)
 
 
+@pytest.mark.parametrize("victims", [(0, 1), (1, 2), (0, 2)])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_with_two_backups_two_servers_die_at_once(cluster, transport, victims):
+    """Of five servers and a worker, which votes too if it is the master, any two may die. The chains of some parts lose their first two processes,
+    those of others the last two, or the first and the last."""
+    job = cluster(3, 5, replicas=2, transport=transport)
+    nodes = [job.python(0, PYTHON), job.python(1, PYTHON), job.start(2, ["perl", "-e", PERL])]
+    servers = [job.server(number) for number in range(5)]
+    for node in nodes:
+        node.hear("up")
+    for node in nodes:
+        node.tell("go on")
+    nodes[0].hear("round 50")
+    for victim in victims:
+        servers[victim].kill()
+    for node in nodes:
+        _, least, most = node.hear("sum ", 60).split()
+        assert float(least) == float(most) == 3 * ROUNDS
+    for node in nodes:
+        node.tell("go on")
+    for node in nodes:
+        node.ends()
+    for number in set(range(5)) - set(victims):
+        servers[number].ends(seconds=10)
+
+
+def test_chains_are_mended_between_deaths(cluster):
+    """Of five servers, with two back-ups of each part, four die one after another, when all parts have as many copies again as there can be."""
+    job = cluster(1, 5, replicas=2)
+    node, servers = job.python(0, OUTLIVED.replace("part[\"backup\"] is None", "len(part[\"backups\"]) < 2")), [job.server(number) for number in range(5)]
+    node.hear("up")
+    left = 5
+    for victim in (1, 3, 0, 4):
+        servers[victim].kill()
+        left -= 1
+        for _ in range(200):
+            node.tell("go on")
+            _, serving, missing = node.hear("parts", 30).split()
+            if int(serving) == left and int(missing) == (0 if left > 2 else 5):
+                break
+        else:
+            raise AssertionError((left, serving, missing))
+    node.tell("end")
+    assert node.hear("wrong", 30).split()[1:3] == ["False", "0"]
+    node.hear_attempt()
+    node.ends()
+    servers[2].ends(seconds=10)
+
+
 def test_a_new_process_takes_the_place_of_a_dead_server(cluster):
     job = cluster(1, 2, replicas=1)
     node, servers = job.python(0, OUTLIVED), [job.server(number) for number in range(2)]
@@ -473,11 +522,11 @@ def test_settings_must_agree_and_there_must_be_another_server(cluster):
     nodes = [alone.python(rank, "attempt(pv.init)") for rank in range(2)]
     alone.server(0)
     _, ending = nodes[0].hear_attempt()
-    assert "replicas=1 takes at least two servers" in ending, ending
+    assert "replicas=1 needs at least 2 servers, and this cluster has 1" in ending, ending
 
-    too_many = cluster(2, 2, replicas=2)
+    too_many = cluster(2, 2, replicas=16)
     _, ending = too_many.python(0, "attempt(pv.init)").hear_attempt()
-    assert "POLYVERSO_REPLICAS=2 in the environment is outside 0 .. 1" in ending, ending
+    assert "POLYVERSO_REPLICAS=16 in the environment is outside 0 .. 15" in ending, ending
 
 
 UNDER_LAUNCHER = """

@@ -377,7 +377,7 @@ bool SimCluster::has_copies(const Node& node) const {
     });
   };
   const auto parts = view.servers();
-  return std::all_of(parts.begin(), parts.end(), [&](const cluster::Member* part) { return lives(view.serving(*part)) || lives(view.backup_of(*part)); });
+  return std::all_of(parts.begin(), parts.end(), [&](const cluster::Member* part) { return std::ranges::any_of(view.chain_of(*part), lives); });
 }
 
 /// Whether the master knows of the loss of this one, if it is a server that is lost.

@@ -11,6 +11,7 @@ namespace {
 constexpr Nanos kMillisecond = 1ms;
 constexpr size_t kMany = 20;  ///< from this many nodes on, each does little
 constexpr uint64_t kVariety = 0x7661726965747921;
+constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 
 void choose_roles(Scenario& plan, Random& random) {
@@ -213,6 +214,11 @@ void choose_faults_with_replicas(Scenario& plan, Random& random) {
   if (random.chance(0.9)) add_end_of_server(plan, random, 0);
   // Another one, perhaps the one that has taken its place, ends when the parts of the first may have new back-ups, or while those get their copies.
   for (int64_t after = 50; random.chance(0.5) && after < 1000; after += 250) add_end_of_server(plan, random, after);
+  if (plan.replicas < 2 || plan.faults.empty() || !random.chance(0.7)) return;
+  // Two processes of a chain end within some milliseconds.
+  const Nanos last = plan.faults.back().when;
+  add_end_of_server(plan, random, 0);
+  plan.faults.back().when = std::max(Nanos(0), last + Nanos(random.between(-5'000'000, 5'000'000)));
 }
 
 /// The present master ends, perhaps the one after it, too.
@@ -300,6 +306,14 @@ void choose_servers(Scenario& plan, Random& random) {
   if (plan.workers() == 0) plan.nodes[0].role = MV_ROLE_ALL;
 }
 
+/// One server more than the processes of a chain at least, now and then some more, so that other ones are left when several end at once.
+void lengthen_chains(Scenario& plan) {
+  Random random(Random::mix(plan.seed ^ kChains));
+  const size_t wanted = plan.replicas + 1 + random.below(4);
+  for (size_t node = 1; node < plan.nodes.size() && plan.servers() < wanted; ++node) plan.nodes[node].role |= MV_ROLE_SERVER;
+  while (plan.servers() < wanted) plan.nodes.emplace_back().role = MV_ROLE_SERVER;
+}
+
 /// Enough processes that the loss of the master is survived: three servers, or two and a worker.
 void choose_voters(Scenario& plan, Random& random) {
   while (plan.nodes.size() < 3) plan.nodes.emplace_back();
@@ -383,6 +397,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   plan.replicas = replicas;
   choose_roles(plan, random);
   if (replicas > 0 || drains) choose_servers(plan, random);
+  if (replicas > 1) lengthen_chains(plan);
   if (drains) choose_leaver(plan, random);
   if (masters) choose_voters(plan, random);
   if (grows) plan.vacancies = 1 + random.below(4);

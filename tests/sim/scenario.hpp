@@ -94,7 +94,8 @@ struct Scenario {
 };
 
 /// @param nodes their number, or 0: 2 to 9
-/// @param replicas with 1, some server other than the master's is killed, or stops for longer than the others' patience
+/// @param replicas if not 0, some servers other than the master's are killed, or stop for longer than the others' patience;
+///                with 2 often two at once
 /// @param drains servers other than the master's are to end, and hand their parts over
 /// @param masters with replicas, the master is among those that end
 /// @param grows   the cluster has vacant places; servers come, and are to end

@@ -145,7 +145,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--seed", asked.seed, "this one only");
   app.add_option("--nodes", asked.nodes, "nodes of each cluster; by default the seed decides");
   app.add_option("--replicas", asked.replicas, "back-ups of each server; the clusters then lose servers (sim_test, sim_checkpoints, sim_rounds)")
-      ->check(CLI::Range(0, 1));
+      ->check(CLI::Range(0, 4));
   app.add_flag("--drains", asked.drains, "servers end, and hand their tables over (sim_test)");
   app.add_flag("--grows", asked.grows, "there are vacant places for servers, which come, and end (sim_test)");
   app.add_flag("--masters", asked.masters, "with --replicas 1: the master is lost, perhaps the one after it, too (sim_test)");

@@ -9,7 +9,9 @@
 
 #include "base/log.hpp"
 #include "engine/replica/arrival.hpp"
+#include "engine/replica/offer.hpp"
 #include "engine/replica/part.hpp"
+#include "engine/replica/successor.hpp"
 #include "engine/replica/transfer.hpp"
 #include "engine/table/spec_wire.hpp"
 #include "two_workers.hpp"
@@ -302,7 +304,10 @@ struct Transferring : Pair {
     for (const base::Frame& frame : link.take()) receiver.streams.on_message(kPrimary, message_of(frame), payload_of(frame), nullptr);
     receiver.streams.flush();
     for (const base::Frame& frame : receiver.link.take()) peers.on_answer(kNew, message_of(frame), payload_of(frame));
-    transfer->tick();
+    tick();
+  }
+  void tick() {
+    if (offer != nullptr && offer->tick()) offer.reset();
   }
   void carry() {
     for (int round = 0; round < 200; ++round) carry_on();
@@ -327,8 +332,9 @@ struct Transferring : Pair {
     };
     events.is_equal = [this] { is_equal = true; };
     events.failed = [this] { has_failed = true; };
-    transfer = std::make_shared<replica::Transfer>(clock, peers, primary.part, 1, kNew, std::move(events));
-    transfer->begin();
+    transfer = std::make_shared<replica::Transfer>(peers, primary.part, 1, kNew, std::move(events));
+    offer = std::make_shared<replica::Offer>(clock, peers, primary.part, [this] { return transfer->start(); });
+    offer->ask({1, kNew, kPrimary, 0}, kPrimary);
   }
   void add(uint32_t table, int64_t value) {
     const std::vector<int64_t> values(primary.shard(table).elements(), value);
@@ -362,6 +368,7 @@ struct Transferring : Pair {
   replica::Arrival arrival{copied.part, copied.tables, kNew};
   Receiver receiver{*this};
   std::shared_ptr<replica::Transfer> transfer;
+  std::shared_ptr<replica::Offer> offer;
   bool is_equal = false, has_failed = false;
   uint64_t fails_at = 0;
   base::Status refusal;
@@ -489,7 +496,7 @@ void a_server_without_memory_for_a_copy_goes_on(void**) {
     pair.receiver.streams.flush();
     for (const base::Frame& frame : pair.receiver.link.take()) pair.peers.on_answer(kNew, message_of(frame), payload_of(frame));
     failing_allocation = nth;
-    pair.transfer->tick();  // begins the transfer
+    pair.tick();  // begins the transfer
     const bool none_failed = std::exchange(failing_allocation, 0) > 0;
     if (none_failed) break;
     failures += pair.has_failed ? 1 : 0;
@@ -526,6 +533,61 @@ void a_receiver_without_memory_for_a_copy_refuses_it(void**) {
     refused += pair.has_failed ? 1 : 0;
   }
   assert_true(refused < 20);  // the copy needs more allocations than were tried
+}
+
+/// A process of a chain, with two others that may follow it.
+struct Passing {
+  Passing() {
+    for (const base::Peer peer : {kBackup, kNew}) peers.on_connected(peer);
+  }
+  void pass(uint64_t number) {
+    successor.pass(builder.finish(wire::Body::Replicate, wire::CreateReplicate(builder.fbb(), 1, wire::ReplicaEvent::Sealed, 0, 0, 0, 0, 0, 0, 0, nullptr,
+                                                                               nullptr, 0, number)), [this] { ++done; });
+  }
+  void acknowledge(base::Peer by, uint64_t requests) {
+    auto frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
+    wire::stamp(frame, 0, requests);
+    peers.on_answer(by, message_of(frame), {});
+  }
+  /// The numbers of the inputs that were sent.
+  std::vector<uint64_t> sent() {
+    std::vector<uint64_t> numbers;
+    for (const base::Frame& frame : link.take()) numbers.push_back(message_of(frame).body_as_Replicate()->number());
+    return numbers;
+  }
+  unit::StillClock clock;
+  unit::KeepingLink link;
+  wire::FrameBuilder builder;
+  rpc::Client peers{clock, link, {}};
+  size_t acknowledged = 0, done = 0;
+  replica::Successor successor{peers, true, [this] { ++acknowledged; }};
+};
+
+void a_chain_repeats_what_a_lost_process_has_not_acknowledged(void**) {
+  Passing one;
+  one.successor.begin(kBackup);
+  for (const uint64_t number : {1, 2, 3}) one.pass(number);
+  assert_true(one.sent() == std::vector<uint64_t>({1, 2, 3}));
+  one.acknowledge(kBackup, 1);
+  assert_true(one.acknowledged == 1 && one.done == 1 && one.successor.unacknowledged() == 2);
+  one.peers.on_lost(kBackup, base::Status(MV_EPEERLOST, "lost"));
+  assert_true(one.acknowledged == 1 && one.successor.unacknowledged() == 2);  // the master decides who follows
+  one.pass(4);
+  assert_true(one.sent().empty());
+  one.successor.replace(kNew);
+  assert_true(one.sent() == std::vector<uint64_t>({2, 3, 4}));
+  one.acknowledge(kNew, 2);
+  assert_true(one.acknowledged == 3 && one.successor.unacknowledged() == 1);
+}
+
+void the_last_process_of_a_chain_waits_for_nobody(void**) {
+  Passing one;
+  one.successor.begin(kBackup);
+  for (const uint64_t number : {1, 2}) one.pass(number);
+  one.successor.end();
+  assert_true(one.acknowledged == 2 && one.done == 2 && one.successor.peer() == base::kNobody);
+  one.acknowledge(kBackup, 2);  // it comes too late
+  assert_int_equal(one.acknowledged, 2);
 }
 
 void a_copy_that_breaks_off_or_does_not_fit_is_refused(void**) {
@@ -567,6 +629,8 @@ int main() {
       cmocka_unit_test(a_difference_in_the_states_is_found),
       cmocka_unit_test(a_comparison_waits_for_the_one_before),
       cmocka_unit_test(a_new_backup_gets_values_tables_and_streams),
+      cmocka_unit_test(a_chain_repeats_what_a_lost_process_has_not_acknowledged),
+      cmocka_unit_test(the_last_process_of_a_chain_waits_for_nobody),
       cmocka_unit_test(adds_during_the_transfer_are_in_the_copy),
       cmocka_unit_test(a_copy_overtakes_inputs_that_wait_for_it),
       cmocka_unit_test(a_new_backup_gets_what_workers_got),

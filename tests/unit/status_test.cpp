@@ -260,7 +260,7 @@ void replicas_show_who_serves_and_who_has_a_copy(void**) {
   overview.replicas = 1;
   overview.view.members[1].is_out = true;
   overview.view.members[1].stand_in = 1 + 2;
-  overview.view.members[2].backup = 1 + 0;
+  overview.view.members[2].backups = {1 + 0};
   overview.view.members[1].next_backup = 1 + 0;
   const auto parts = nlohmann::json::parse(status::to_json(overview))["parts"];
   assert_true(parts.size() == 3 && parts[0]["served_by"] == 0 && parts[0]["backup"].is_null());

@@ -1,5 +1,6 @@
 // engine/cluster/succession: which server keeps copies of whose tables, and who serves them after losses.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ using namespace mv::cluster;
 constexpr base::Peer kPeers = 100;
 
 /// A worker (rank 0), which is the master, and servers on these hosts: server i has rank i + 1.
-View servers_on(const std::vector<std::string>& hosts) {
+View servers_on(const std::vector<std::string>& hosts, uint32_t replicas = 1) {
   View view;
   view.members.resize(hosts.size() + 1);
   for (uint32_t rank = 0; rank < view.members.size(); ++rank) {
@@ -33,7 +34,7 @@ View servers_on(const std::vector<std::string>& hosts) {
     member.role = rank == 0 ? MV_ROLE_WORKER : MV_ROLE_SERVER;
     member.host = rank == 0 ? "a" : hosts[rank - 1];
   }
-  name_backups(view);
+  name_backups(view, replicas);
   return view;
 }
 
@@ -45,7 +46,10 @@ std::string places(View& view) {
   for (const Member* part : view.servers()) {
     const auto name = [&](base::Peer peer) { return peer == base::kNobody ? std::string("-") : std::to_string(view.server_id(peer)); };
     if (!text.empty()) text += " ";
-    text += name(view.serving(*part)) + ":" + name(view.backup_of(*part));
+    const auto chain = view.chain_of(*part);
+    text += name(view.serving(*part)) + ":";
+    if (chain.size() < 2) text += "-";
+    for (size_t i = 1; i < chain.size(); ++i) text += (i > 1 ? "," : "") + name(chain[i]);
     if (part->next_backup != 0) text += ">" + name(view.next_backup_of(*part));
   }
   return text;
@@ -59,7 +63,7 @@ Succession lose(View& view, uint32_t number, uint32_t replicas = 1) {
 /// All transfers that are under way have arrived.
 void copy_all(View& view) {
   for (Member& part : view.members)
-    if (part.next_backup != 0) part.backup = std::exchange(part.next_backup, 0);
+    if (part.next_backup != 0) part.backups.push_back(std::exchange(part.next_backup, 0));
 }
 
 void assert_places(View& view, const char* expected) { assert_string_equal(places(view).c_str(), expected); }
@@ -75,6 +79,40 @@ void backups_are_on_other_hosts_and_spread_evenly(void**) {
   assert_places(view, "0:2 1:3 2:0 3:1");
   View lone = servers_on({"a", "a", "a", "b"});
   assert_places(lone, "0:3 1:3 2:3 3:0");
+}
+
+void chains_have_several_backups(void**) {
+  View view = servers_on({"a", "a", "a", "a"}, 2);
+  assert_places(view, "0:1,2 1:3,0 2:3,0 3:1,2");
+  View hosts = servers_on({"a", "b", "a", "b", "c"}, 2);
+  for (const Member* part : hosts.servers()) {
+    std::set<std::string> on;
+    for (const base::Peer peer : hosts.chain_of(*part)) on.insert(hosts.find(peer)->host);
+    assert_int_equal(on.size(), 3);
+  }
+  View few = servers_on({"a", "a"}, 2);
+  assert_places(few, "0:1 1:0");
+}
+
+void a_chain_goes_on_without_its_first_or_a_middle_process(void**) {
+  View view = servers_on({"a", "a", "a", "a", "a"}, 3);
+  assert_places(view, "0:1,2,3 1:4,0,2 2:3,4,0 3:1,4,0 4:1,2,3");
+  const auto chains = [&] {  // without the next back-ups
+    View now = view;
+    for (Member& part : now.members) part.next_backup = 0;
+    return places(now);
+  };
+  assert_false(lose(view, 1, 3).loses_values);
+  assert_string_equal(chains().c_str(), "0:2,3 4:0,2 2:3,4,0 3:4,0 4:2,3");
+  for (const Member* part : view.servers()) assert_true(part->backups.size() == 3 || part->next_backup != 0);
+  // The last process in some chains dies while it gives the next back-up its copy: another one begins again.
+  assert_false(lose(view, 3, 3).loses_values);
+  assert_string_equal(chains().c_str(), "0:2 4:0,2 2:4,0 4:0 4:2");
+  copy_all(view);
+  for (const Member* part : view.servers()) assert_int_equal(view.chain_of(*part).size(), 3);
+  assert_false(lose(view, 4, 3).loses_values);
+  assert_false(lose(view, 0, 3).loses_values);
+  assert_places(view, "2:- 2:- 2:- 2:- 2:-");
 }
 
 void a_lost_servers_parts_get_new_copies(void**) {
@@ -116,7 +154,7 @@ void nobody_succeeds_when_the_workers_are_gone(void**) {
 /// Four processes: rank 0 is the master and a worker, and there are no back-ups.
 View servers_without_backups() {
   View view = servers_on({"a", "a", "a"});
-  for (Member& member : view.members) member.backup = 0;
+  for (Member& member : view.members) member.backups.clear();
   return view;
 }
 
@@ -181,7 +219,7 @@ void with_replicas_the_backup_takes_over(void**) {
 View servers_with_room(size_t most) {
   View view = servers_on({"a", "a"});
   view.master = view.members[0].peer;
-  for (Member& member : view.members) member.backup = 0;
+  for (Member& member : view.members) member.backups.clear();
   for (uint32_t number = 2; number < most; ++number) {
     Member place;
     place.rank = number + 1;
@@ -286,7 +324,7 @@ void a_size_that_can_not_be_is_refused_and_changes_nothing(void**) {
 
 void with_replicas_new_servers_get_parts_without_a_copy_only(void**) {
   View view = servers_with_room(3);
-  name_backups(view);
+  name_backups(view, 1);
   assert_places(view, "0:1 1:0 0:1");
   join(view, 2, 1);
   assert_places(view, "0:1 1:0 0:1");
@@ -314,6 +352,8 @@ int main() {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(backups_form_a_ring),
       cmocka_unit_test(backups_are_on_other_hosts_and_spread_evenly),
+      cmocka_unit_test(chains_have_several_backups),
+      cmocka_unit_test(a_chain_goes_on_without_its_first_or_a_middle_process),
       cmocka_unit_test(a_lost_servers_parts_get_new_copies),
       cmocka_unit_test(a_part_whose_only_server_dies_before_its_copy_is_there_is_lost),
       cmocka_unit_test(a_next_backup_that_dies_is_replaced),

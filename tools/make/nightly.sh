@@ -12,6 +12,7 @@ tools/make/test.sh release asan tsan || failed+=" test"
 echo "== simulator, seeds from $first"
 build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
 build/bin/sim_test --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" replicas"
+build/bin/sim_test --replicas 2 --seeds "$first..$((first + seeds))" || failed+=" chains"
 build/bin/sim_test --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" masters"
 for how in drains grows; do
   build/bin/sim_test --$how --seeds "$first..$((first + seeds))" || failed+=" $how"

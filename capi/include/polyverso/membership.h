@@ -32,7 +32,7 @@ MV_API mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms);
  *  mv_cluster_drain(), and leave. With more, `polyverso run` starts the missing ones; elsewhere start `polyverso server`
  *  with the settings of the others. A new server gets parts of the tables, one after the other, while workers continue;
  *  with replicas it gets copies of parts that lose theirs. Any member may call this; the last wish counts.
- *  @param servers    the wanted number: 1 (with replicas=1: 2) to max_servers
+ *  @param servers    the wanted number: 1 + replicas to max_servers
  *  @param timeout_ms how long to wait until the cluster has them; 0: only for the master's answer; -1: for ever
  *  @return MV_OK           the cluster has this many servers, and no part moves any more; with timeout_ms 0: it is decided
  *          MV_ETIMEOUT     not yet: the change continues. The message says what is missing

@@ -160,8 +160,9 @@ typedef struct mv_init_options {
   const char *metrics;          /**< "port" or "host:port" of an HTTP server with mv_metrics_text() at /metrics,
                                      mv_trace_text() at /trace, and /healthz; without a host on loopback; port 0 =
                                      any free one, which is logged; default none */
-  int64_t replicas;             /**< 0 or 1: the number of other servers that keep a copy of each server's tables, and
-                                     take over if it dies: see docs/failures.md. All processes must agree; default 0 */
+  int64_t replicas;             /**< the number of other servers that keep a copy of each server's tables, and take over
+                                     if it dies: see docs/failures.md. 0 to 15, and fewer than there are servers. All
+                                     processes must agree; default 0 */
 } mv_init_options;
 
 #define MV_INIT_OPTIONS_INIT                                                                            \

@@ -251,12 +251,13 @@ void Cluster::complete_if_all_here() {
   base::Status wrong;
   if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);
   if (view.workers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a worker (role=worker or role=all)", self_.nodes);
-  if (self_.replicas > 0 && std::ranges::count_if(view.servers(), [](const Member* server) { return !server->is_vacant(); }) < 2)
-    wrong = base::error(MV_EDISAGREE, "replicas={} takes at least two servers, and there is only one", self_.replicas);
+  const auto servers = std::ranges::count_if(view.servers(), [](const Member* server) { return !server->is_vacant(); });
+  if (std::cmp_less_equal(servers, self_.replicas) && servers > 0)
+    wrong = base::error(MV_EDISAGREE, "replicas={} needs at least {} servers, and this cluster has {}", self_.replicas, self_.replicas + 1, servers);
   if (!wrong.ok()) return fail(wrong);
   view.master = self_.peer;
   if (self_.replicas == 0) return found(std::move(view));
-  name_backups(view);
+  name_backups(view, self_.replicas);
   name_voters(view);
   if (keeper_ == nullptr) return found(std::move(view));
   // A view of an earlier cluster may be there. This process has the name, so that cluster has ended, or has lost the keeper: it can't decide any more.
@@ -290,17 +291,17 @@ void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
   const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
   if (!is_master() || part == view_.members.end()) return;
   const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
-    return view.serving(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else it was lost meanwhile
+    return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
   };
   if (is_kept())
-    return decide([holds, rank = part->rank](View& next) {
+    return decide([holds, rank = part->rank, replicas = self_.replicas](View& next) {
       const auto copied = std::ranges::find(next.members, rank, &Member::rank);
       if (copied == next.members.end() || !holds(next, *copied)) return base::Status(MV_ESTATE, "");
-      copied->backup = std::exchange(copied->next_backup, 0);
+      take_copy(next, *copied, replicas);
       return base::Status();
     });
   if (!holds(view_, *part)) return;
-  part->backup = std::exchange(part->next_backup, 0);
+  take_copy(view_, *part, self_.replicas);
   owner_.on_part_moved(*part);
   publish();
 }
@@ -702,9 +703,9 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     Member* const known = view_.find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
     known->votes = member.votes;
-    const auto place = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backup, of.next_backup); };
+    const auto place = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backups, of.next_backup); };
     if (place(*known) == place(member)) continue;
-    std::tie(known->is_out, known->stand_in, known->backup, known->next_backup) = place(member);
+    std::tie(known->is_out, known->stand_in, known->backups, known->next_backup) = place(member);
     if (known->is_server()) moved.push_back(known);
   }
   for (const Member* part : moved) owner_.on_part_moved(*part);

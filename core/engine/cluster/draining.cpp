@@ -67,14 +67,15 @@ void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
 void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
   std::vector<Member*> parts;
   for (Member& part : view_.members)
-    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client && part.backup != 0 &&
+    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client && !part.backups.empty() &&
         destination(view_, part, self_.replicas) != nullptr)
       parts.push_back(&part);
   if (parts.empty() || parts.size() != numbers.size())
     return server_.fail(asked, base::error(MV_ESTATE, "not every one of these parts can move to its new server any more"));
   server_.answer(asked, builder_.answer({}));
   for (Member* part : parts) {
-    const uint32_t to = std::exchange(part->backup, 0);
+    const uint32_t to = part->backups.front();
+    part->backups.clear();
     part->stand_in = to == part->rank + 1 ? 0 : to;
     if (part->stand_in == 0) base::log_info("{} serves its own part of the tables", view_.name(part->peer));
     else base::log_info("{} serves the part of {}", view_.name(view_.serving(*part)), view_.name(part->peer));

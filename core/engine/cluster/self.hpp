@@ -18,7 +18,7 @@ struct Self {
   int64_t rank = -1;  ///< the requested rank, -1 for any; the master has 0
   int32_t role = MV_ROLE_ALL;
   uint32_t nodes = 1;
-  uint32_t replicas = 0;  ///< the number of back-ups of each server's tables: 0 or 1
+  uint32_t replicas = 0;  ///< the number of back-ups of each server's tables
   uint32_t max_servers = 0;  ///< on the master: the number of servers to which the cluster can grow; 0: those that it begins with
   bool sync = false;
   bool sync_said = true;  ///< `sync` was set explicitly; otherwise the other processes decide it

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
@@ -13,40 +14,48 @@ namespace {
 
 bool is_alive(const Member& server) { return !server.is_out && server.state != State::kLost; }
 
-/// The parts that a server serves, or has or gets a copy of.
-size_t load_of(const View& view, const Member& server) {
-  return static_cast<size_t>(std::ranges::count_if(view.servers(), [&](const Member* part) {
-    return view.serving(*part) == server.peer || view.backup_of(*part) == server.peer || view.next_backup_of(*part) == server.peer;
-  }));
+/// Whether this server serves the part, or has or gets a copy of it.
+bool has(const View& view, const Member& server, const Member& part) {
+  return view.serving(part) == server.peer || std::ranges::find(part.backups, server.rank + 1) != part.backups.end() || part.next_backup == server.rank + 1;
 }
 
-/// The server that should have a copy of this part: on another host than its server if there is one, then the one with the fewest parts,
+/// The parts that a server serves, or has or gets a copy of.
+size_t load_of(const View& view, const Member& server) {
+  return static_cast<size_t>(std::ranges::count_if(view.servers(), [&](const Member* part) { return has(view, server, *part); }));
+}
+
+/// The server that should have one more copy of this part: on a host without one if there is such a server, then the one with the fewest parts,
 /// then the next one in a ring by rank. nullptr: there is none.
 const Member* candidate(const View& view, const Member& part) {
   const Member* const by = view.find(view.serving(part));
   if (by == nullptr) return nullptr;
   auto ring = view.servers();
   std::ranges::rotate(ring, std::ranges::find(ring, by));
-  const Member* best = nullptr;
-  const auto rank_of = [&](const Member& server) { return std::pair(server.host == by->host, load_of(view, server)); };
+  std::set<std::string> hosts;
   for (const Member* server : ring)
-    if (server != by && server->stays() && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
+    if (has(view, *server, part)) hosts.insert(server->host);
+  const Member* best = nullptr;
+  const auto rank_of = [&](const Member& server) { return std::pair(hosts.contains(server.host), load_of(view, server)); };
+  for (const Member* server : ring)
+    if (!has(view, *server, part) && server->stays() && (best == nullptr || rank_of(*server) < rank_of(*best))) best = server;
   return best;
 }
 
 }  // namespace
 
-void name_backups(View& view) {
+void name_backups(View& view, uint32_t replicas) {
   for (Member& part : view.members) {
-    const Member* const backup = part.is_server() ? candidate(view, part) : nullptr;
-    part.backup = backup != nullptr ? backup->rank + 1 : 0;
+    part.backups.clear();
+    if (!part.is_server()) continue;
+    const Member* backup = nullptr;
+    while (part.backups.size() < replicas && (backup = candidate(view, part)) != nullptr) part.backups.push_back(backup->rank + 1);
   }
 }
 
 namespace {
-/// The server that has a copy of this part, or is receiving one; nullptr: none.
+/// Without replicas: the server that has a copy of this part, or is receiving one; nullptr: none.
 const Member* copy_of(const View& view, const Member& part) {
-  return view.find(part.backup != 0 ? view.backup_of(part) : view.next_backup_of(part));
+  return view.find(part.backups.empty() ? view.next_backup_of(part) : view.backup_of(part));
 }
 }  // namespace
 
@@ -93,9 +102,10 @@ std::pair<Member*, const Member*> next_move(View& view) {
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
   std::vector<const Member*> changed;
   for (Member& part : view.members) {
-    if (!part.is_server() || part.backup != 0 || part.next_backup != 0) continue;
-    const Member* const by = view.find(view.serving(part));
-    if (by == nullptr || (replicas == 0 && !by->draining)) continue;
+    const Member* const by = part.is_server() ? view.find(view.serving(part)) : nullptr;
+    if (by == nullptr || part.next_backup != 0) continue;
+    const uint32_t wanted = replicas == 0 && by->draining ? 1 : replicas;
+    if (part.backups.size() >= wanted) continue;
     const Member* const next = candidate(view, part);
     if (next == nullptr) continue;
     part.next_backup = next->rank + 1;
@@ -110,6 +120,13 @@ std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
   return changed;
 }
 
+void take_copy(View& view, Member& part, uint32_t replicas) {
+  part.backups.push_back(std::exchange(part.next_backup, 0));
+  if (part.backups.size() >= replicas) return;
+  const Member* const next = candidate(view, part);
+  if (next != nullptr) part.next_backup = next->rank + 1;
+}
+
 Succession succeed(View& view, Member& lost, uint32_t replicas) {
   Succession after;
   const auto served_it = [&](const Member& part) { return view.serving(part) == lost.peer; };
@@ -122,13 +139,15 @@ Succession succeed(View& view, Member& lost, uint32_t replicas) {
   for (Member& part : view.members) {
     if (!part.is_server()) continue;
     const bool is_orphan = std::ranges::find(orphans, &part) != orphans.end();
-    const bool was_backup = part.backup == lost.rank + 1, was_next = part.next_backup == lost.rank + 1;
+    const auto as_backup = std::ranges::find(part.backups, lost.rank + 1);
+    const bool was_backup = as_backup != part.backups.end(), was_next = part.next_backup == lost.rank + 1;
     if (!is_orphan && !was_backup && !was_next) continue;
-    if (was_backup) part.backup = 0;
-    if (was_next || is_orphan) part.next_backup = 0;
+    // The last one in the chain gives the next back-up its copy.
+    if (was_next || view.tail_of(part) == lost.peer || (is_orphan && part.backups.empty())) part.next_backup = 0;
+    if (was_backup) part.backups.erase(as_backup);
     if (is_orphan) {
-      const uint32_t heir = std::exchange(part.backup, 0);
-      part.stand_in = goes_on && heir != 0 ? heir : kNobodyServes;
+      part.stand_in = goes_on && !part.backups.empty() ? part.backups.front() : kNobodyServes;
+      if (!part.backups.empty()) part.backups.erase(part.backups.begin());
       after.loses_values |= part.stand_in == kNobodyServes;
       if (part.stand_in != kNobodyServes)
         base::detail::log_at(lost.drained ? MV_LOG_INFO : MV_LOG_WARN, "{} serves the tables of {} from now on", view.name(view.serving(part)), view.name(part.peer));
@@ -185,15 +204,16 @@ base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver,
     const Member* const by = view.find(view.serving(part));
     // A copy that is not complete should go to a server that stays, and so should that of a part that moves.
     const bool was_next = part.next_backup == leaver.rank + 1;
-    const bool was_copy = part.backup == leaver.rank + 1 && replicas == 0;
+    const bool was_copy = replicas == 0 && std::ranges::find(part.backups, leaver.rank + 1) != part.backups.end();
     const bool must_move = replicas > 0 || (by != nullptr && by->draining);
     if ((!was_next && !was_copy) || (must_move && candidate(view, part) == nullptr)) continue;
-    (was_next ? part.next_backup : part.backup) = 0;
+    if (was_next) part.next_backup = 0;
+    else part.backups.clear();
     note(&part);
   }
   for (const Member* part : name_next_backups(view, replicas)) note(part);
   for (const Member* part : view.servers())
-    if (view.serving(*part) == leaver.peer && part->backup == 0 && part->next_backup == 0) {
+    if (view.serving(*part) == leaver.peer && part->backups.empty() && part->next_backup == 0) {
       view.members = before.members;
       return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
     }
@@ -239,9 +259,10 @@ bool can_hand_over(const View& view, const Member& leaver, const std::vector<uin
 std::vector<const Member*> partners(const View& view, const Member& server) {
   std::vector<const Member*> partners;
   for (const Member* part : view.servers()) {
-    const base::Peer by = view.serving(*part);
-    for (const base::Peer copy : {view.backup_of(*part), view.next_backup_of(*part)}) {
-      const base::Peer other = by == server.peer ? copy : copy == server.peer ? by : base::kNobody;
+    auto chain = view.chain_of(*part);
+    if (!chain.empty() && part->next_backup != 0) chain.push_back(view.next_backup_of(*part));
+    for (size_t i = 1; i < chain.size(); ++i) {
+      const base::Peer other = chain[i - 1] == server.peer ? chain[i] : chain[i] == server.peer ? chain[i - 1] : base::kNobody;
       const Member* const partner = other != base::kNobody ? view.find(other) : nullptr;
       if (partner != nullptr && std::ranges::find(partners, partner) == partners.end()) partners.push_back(partner);
     }

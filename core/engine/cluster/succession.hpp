@@ -8,22 +8,26 @@
 
 namespace mv::cluster {
 
-/// Chooses a back-up for each server's part, before there is any table. Parts are spread evenly. A back-up is on
-/// another host if there is one.
-void name_backups(View& view);
+/// Chooses back-ups for each server's part, before there is any table: `replicas` of them, or as many as there are other
+/// servers. Parts are spread evenly. Copies of one part are on different hosts as far as possible.
+void name_backups(View& view, uint32_t replicas);
 
 /// The server to which this part moves although its present one stays, nullptr if it does not move. Only without
 /// replicas, where nothing else copies parts.
 const Member* destination(const View& view, const Member& part, uint32_t replicas);
 
-/// Chooses a next back-up for each part that should have one and has neither a back-up nor a next one, if a server can
-/// take it. With replicas, all parts should have one; without replicas, those of draining servers, and those that
-/// should move. Each server gives one part at a time:
+/// Chooses a next back-up for each part that has fewer back-ups than it should and no next one, if a server can take it.
+/// All parts should have `replicas` back-ups; without replicas, those of draining servers, and those that should move,
+/// should have one. Each server gives one part at a time:
 ///  - a part whose own server is there, because a new process has taken the place, goes to it;
 ///  - then servers that serve at least two parts more than another one give parts whose own servers are missing to it.
 /// The part of the first server, which directs checkpoints, does not move.
 /// Returns the parts that have a next back-up now.
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas);
+
+/// The next back-up of this part has its copy, and is the last one in the chain now. Chooses another next back-up if the
+/// part needs more.
+void take_copy(View& view, Member& part, uint32_t replicas);
 
 /// Chooses the voters for the next view (quorum_keeper.hpp). These are the live servers. If their number is even,
 /// another live process votes too: the master, or the one with the lowest rank. If one server is left, a master that is
@@ -36,8 +40,8 @@ struct Succession {
   bool loses_values = false;           ///< a part had no other copy
 };
 
-/// Changes the view for the loss of this server. Its back-ups serve its parts from now on; parts without a back-up are
-/// lost. If there is another server, these parts get a next back-up, and so do parts whose back-up was `lost`: with
+/// Changes the view for the loss of this server. The first back-ups of its parts serve them from now on; parts without a
+/// back-up are lost. If there is another server, these parts get a next back-up, and so do parts whose back-up was `lost`: with
 /// replicas all of them, without replicas those of draining servers.
 Succession succeed(View& view, Member& lost, uint32_t replicas);
 
@@ -58,8 +62,8 @@ base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t serve
 /// Whether each part that `leaver` serves is among `parts` (1 + ranks), and has an equal copy at a live server.
 bool can_hand_over(const View& view, const Member& leaver, const std::vector<uint32_t>& parts);
 
-/// The servers with which this one shares a part, as its server or its back-up. If two of them can't reach each other,
-/// only one may continue, because the server would otherwise acknowledge changes that its back-up does not have. They
+/// The servers that are this one's neighbours in the chain of a part. If two neighbours can't reach each other, only one
+/// may continue, because the first would otherwise acknowledge changes that the second does not have. They
 /// report it, and the master decides.
 std::vector<const Member*> partners(const View& view, const Member& server);
 

@@ -100,6 +100,18 @@ base::Peer View::serving(const Member& server) const {
   return server.is_out ? base::kNobody : server.peer;
 }
 
+std::vector<base::Peer> View::chain_of(const Member& server) const {
+  std::vector<base::Peer> chain;
+  if (serving(server) == base::kNobody) return chain;
+  chain.push_back(serving(server));
+  for (const uint32_t backup : server.backups) chain.push_back(peer_at(backup));
+  return chain;
+}
+
+base::Peer View::tail_of(const Member& server) const {
+  return server.backups.empty() ? serving(server) : peer_at(server.backups.back());
+}
+
 std::string View::name(base::Peer peer) const {
   const Member* member = find(peer);
   if (member == nullptr) return short_name(peer);
@@ -150,7 +162,7 @@ Member read_member(const wire::Member& wire) {
   member.why = wire::text_of(wire.why());
   member.is_out = wire.out();
   member.stand_in = wire.stand_in();
-  member.backup = wire.backup();
+  if (wire.backups() != nullptr) member.backups.assign(wire.backups()->begin(), wire.backups()->end());
   member.next_backup = wire.next_backup();
   member.draining = wire.draining();
   member.drained = wire.drained();
@@ -160,8 +172,8 @@ Member read_member(const wire::Member& wire) {
 
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
   return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
-                                  member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in, member.backup,
-                                  member.next_backup, member.draining, member.drained, member.votes);
+                                  member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in,
+                                  member.backups.empty() ? nullptr : &member.backups, member.next_backup, member.draining, member.drained, member.votes);
 }
 
 View read_view(const wire::View& wire) {

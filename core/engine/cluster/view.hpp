@@ -31,8 +31,8 @@ struct Member {
   std::string why = {};   ///< the reason of the loss
   bool is_out = false;    ///< the master has declared its process lost. If only this node has lost it, just the connection may be broken
   uint32_t stand_in = 0;  ///< of a server: 1 + the rank of the server that has taken over its part; 0: none
-  uint32_t backup = 0;       ///< of a server: 1 + the rank of the server that keeps an equal copy of its part; 0: none
-  uint32_t next_backup = 0;  ///< 1 + the rank of the server that is receiving a copy; 0: none
+  std::vector<uint32_t> backups = {};  ///< of a server: 1 + the ranks of the servers that keep equal copies of its part, in the order of the chain
+  uint32_t next_backup = 0;            ///< 1 + the rank of the server that is receiving a copy; 0: none
   bool draining = false;     ///< a server that will leave: its parts are being copied to others
   bool drained = false;      ///< it has handed its parts over, and has left. Its state is kLost, but nothing was lost
   bool votes = false;        ///< with replicas: its process takes part in the decision about the next view, see quorum_keeper.hpp
@@ -98,8 +98,13 @@ class View {
   base::Status loss(uint64_t number) const;
   /// The peer that serves the part of this server now; kNobody if it is lost.
   base::Peer serving(const Member& server) const;
-  /// The peer that keeps an equal copy of this server's part; kNobody if none does.
-  base::Peer backup_of(const Member& server) const { return peer_at(server.backup); }
+  /// The peer that takes this server's part over if its present server dies: its first back-up. kNobody: there is none.
+  base::Peer backup_of(const Member& server) const { return server.backups.empty() ? base::kNobody : peer_at(server.backups.front()); }
+  /// The processes that have this server's part: the one that serves it, then its back-ups. Each passes inputs on to the
+  /// next one (engine/replica/). Empty: it is lost.
+  std::vector<base::Peer> chain_of(const Member& server) const;
+  /// The last one in the chain; kNobody: the part is lost.
+  base::Peer tail_of(const Member& server) const;
   /// The peer that is receiving a copy; kNobody if none is.
   base::Peer next_backup_of(const Member& server) const { return peer_at(server.next_backup); }
   /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a peer outside the view.

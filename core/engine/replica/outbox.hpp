@@ -9,8 +9,8 @@
 
 namespace mv::replica {
 
-/// The link of a replicated part. A message to a client may depend on every input so far, so it leaves when the back-up
-/// has acknowledged all of them. Therefore the loss of one process loses no acknowledged change, and no value that was
+/// The link of a replicated part. A message to a client may depend on every input so far, so it leaves when all back-ups
+/// have acknowledged all of them. Therefore the loss of one process loses no acknowledged change, and no value that was
 /// read disappears. The outbox of a back-up sends nothing. Loop thread only.
 class Outbox final : public base::Link {
  public:
@@ -18,8 +18,11 @@ class Outbox final : public base::Link {
 
   /// From now on messages are sent.
   void open() { is_open_ = true; }
-  /// There is a back-up from now on.
-  void hold() { acknowledged_ = inputs_; }
+  /// There is a back-up from now on. It has not acknowledged this many earlier inputs yet.
+  void hold(size_t unacknowledged = 0) {
+    acknowledged_ = inputs_;
+    inputs_ += unacknowledged;
+  }
   /// An input was sent to the back-up.
   void add_input() { ++inputs_; }
   /// The back-up has acknowledged one more input. Inputs are acknowledged in their order.

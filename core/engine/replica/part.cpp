@@ -30,7 +30,7 @@ flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder&
   }
   const auto of_round = parts.empty() ? flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::RoundPart>>>() : fbb.CreateVector(parts);
   return wire::CreateReplicate(fbb, part, input.event, input.client, input.seq, input.request != nullptr ? input.request->done() : 0, header,
-                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round);
+                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round, input.number, input.epoch, input.to);
 }
 
 void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy) {
@@ -46,9 +46,9 @@ void Part::lead() {
   outbox_.open();
 }
 
-void Part::pass_on(Log log) {
+void Part::pass_on(Log log, size_t unacknowledged) {
   log_ = std::move(log);
-  outbox_.hold();
+  outbox_.hold(unacknowledged);
 }
 
 void Part::lead_alone() {
@@ -75,7 +75,10 @@ void Part::unseal(const cluster::View& view) {
 }
 
 void Part::log(const Input& input) {
-  if (log_) log_(input);
+  if (!log_) return;
+  Input numbered = input;
+  numbered.number = next_input();
+  log_(numbered);
 }
 
 // ---- ends and beginnings of workers
@@ -195,7 +198,7 @@ void Part::write_state(const std::function<void(base::PayloadRef)>& send) const 
   const auto of_members = fbb.CreateVector(members);
   const auto streams = fbb.CreateVector(streams_.write_state(fbb));
   const auto losses = fbb.CreateVector(tables_->part_state().write_losses(fbb));
-  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses)));
+  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses, 0, inputs_)));
   std::vector<flatbuffers::Offset<wire::PartTable>> tables;
   for (uint32_t number = 0; number < tables_->numbers(); ++number) {
     if (tables_->has(number)) tables.push_back(tables_->part_state().write_table(fbb, number));
@@ -218,6 +221,7 @@ base::Status Part::restore(const cluster::Member& server, table::Server& tables,
     if (whose == nullptr || !whose->is_server()) return base::error(MV_EPROTOCOL, "the state of a copied part lacks its server");
     const cluster::Member copy = *whose;
     start(view, copy, tables);
+    inputs_ = state.inputs();
     if (state.streams() != nullptr)
       for (const wire::StreamState* stream : *state.streams())
         if (base::Status wrong = streams_.restore(*stream); !wrong.ok()) return wrong;
@@ -286,6 +290,7 @@ base::Status Part::replay_round(const wire::Replicate& input, std::span<const st
 
 base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const rpc::Asked asked{input.client(), input.seq()};
+  inputs_ = input.number();
   switch (input.event()) {
     case ReplicaEvent::Asked: {
       if (input.header() == nullptr) break;
@@ -313,6 +318,9 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
     case ReplicaEvent::Merged:
       return replay_round(input, payload);
     case ReplicaEvent::Sealed:
+    case ReplicaEvent::Copy:
+    case ReplicaEvent::Leads:
+    case ReplicaEvent::Refused:
       return {};
     case ReplicaEvent::Compared:
       if (input.piece() == nullptr) break;

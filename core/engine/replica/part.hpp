@@ -17,10 +17,10 @@
 
 namespace mv::replica {
 
-/// State machine replication (Schneider, ACM Computing Surveys 1990) with a primary and a back-up. The inputs of the
+/// State machine replication (Schneider, ACM Computing Surveys 1990) with a primary and back-ups. The inputs of the
 /// part are its clients' requests and the ends of workers. The order in which the primary processes them is their
-/// order, and the back-up processes the same inputs in that order. The part is deterministic, so both have equal
-/// tables, updaters' states, gates and streams. A client of one can therefore continue with the other, and each request
+/// order, and each back-up processes the same inputs in that order. The part is deterministic, so all have equal
+/// tables, updaters' states, gates and streams. A client of one can therefore continue with another, and each request
 /// takes effect once.
 ///
 /// Gets that change nothing are not inputs. The parts of a merging table's round are one input together, with their sum
@@ -48,6 +48,9 @@ class Part final : private rpc::Service {
     const cluster::Member* worker = nullptr;
     const Piece* piece = nullptr;
     std::span<const Unsent> parts = {};  ///< Merged: of a round, whose sum is the payload
+    uint64_t number = 0;                 ///< of the input: log() gives it
+    uint64_t epoch = 0;                  ///< Copy: of the primary's view
+    base::Peer to = base::kNobody;       ///< Copy: the next back-up, which gets its copy from `client`
   };
   using Log = std::function<void(const Input&)>;
 
@@ -62,8 +65,16 @@ class Part final : private rpc::Service {
   void start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy = true);
   /// Makes this the primary, without a back-up.
   void lead();
-  /// The primary has a back-up with an equal part, and passes its inputs to `log` before it processes them.
-  void pass_on(Log log);
+  /// The primary has a back-up with an equal part, and passes its inputs to `log` before it processes them. The back-up
+  /// has not acknowledged this many earlier inputs yet.
+  void pass_on(Log log, size_t unacknowledged = 0);
+  /// Passes an event to the back-ups that is no change.
+  void tell(const Input& event) { log(event); }
+  /// The number of the last input: see Replicate.number.
+  uint64_t inputs() const { return inputs_; }
+  /// Of a piece of a new content, which is numbered like an input: its number, and what a back-up has taken.
+  uint64_t next_input() { return ++inputs_; }
+  void took(uint64_t number) { inputs_ = number; }
   bool leads() const { return leads_; }
   bool has_backup() const { return log_ != nullptr; }
   /// Of a back-up: the number of tables that have differed from the primary's.
@@ -146,6 +157,7 @@ class Part final : private rpc::Service {
   uint64_t compared_ = 0;              ///< the number of inputs up to the last comparison
   std::set<uint32_t> differing_;       ///< tables
   Log log_;
+  uint64_t inputs_ = 0;
   bool may_withhold_ = true;
   std::deque<Unsent> unsent_;    ///< withheld parts of rounds, in their order
   std::vector<Unsent> waiting_;  ///< gets that wait for rounds; the back-up needs them only if a worker is lost meanwhile

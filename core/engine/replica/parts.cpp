@@ -14,6 +14,8 @@ namespace {
 /// The time between two comparisons of a piece of the tables, of 1 MiB.
 constexpr base::Nanos kCompareEvery = 1s;
 constexpr base::Nanos kRetryAfter = 1s;
+/// For a view that another process has already.
+constexpr base::Nanos kLookAgain = 100ms;
 /// While a copy arrives, inputs wait for its end. With more bytes than this they are acknowledged only when they are processed, so that the
 /// workers go no faster.
 constexpr size_t kMostHeldBytes = 32 << 20;
@@ -29,21 +31,6 @@ bool is_piece(wire::ReplicaEvent event) {
 }
 
 }  // namespace
-
-/// Receives the back-up's acknowledgements, one for each input in their order.
-class Parts::Acknowledged final : public rpc::Pending {
- public:
-  explicit Acknowledged(Outbox& outbox) : outbox_(&outbox) {}
-  /// The back-up does not count any more.
-  void ignore() { outbox_ = nullptr; }
-  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
-    // After a failure, the master decides which of the two goes on.
-    if (status.ok() && outbox_ != nullptr) outbox_->input_acknowledged();
-  }
-
- private:
-  Outbox* outbox_;
-};
 
 Parts::Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, rpc::Client& peers, rpc::Server& streams, base::Pool& pool,
              rpc::ClientOptions options)
@@ -67,6 +54,7 @@ void Parts::start(const cluster::View& view, table::Server& own) {
     streams_of_[server->rank + 1] = server->peer;
     follow(*server);
     const uint32_t number = server->rank + 1;
+    const auto chain = view.chain_of(*server);
     if (view.serving(*server) == self.peer) {
       if (server->peer == self.peer) {
         own_.start(view, self, own, is_replicated());
@@ -76,17 +64,19 @@ void Parts::start(const cluster::View& view, table::Server& own) {
         added->part.start(view, *server, added->tables, is_replicated());
         lead(number, added->part, added->tables);
       }
-      Led& led = led_.at(number);
-      led.backup = view.backup_of(*server);
-      if (led.backup == base::kNobody) continue;
-      pass_on(number, led);
-      cluster_.want(led.backup);
-    } else if (view.backup_of(*server) == self.peer) {
+    } else if (std::ranges::find(chain, self.peer) != chain.end()) {
       auto copy = std::make_unique<Copy>(clock_, link_, pool_);
       copy->part.start(view, *server, copy->tables);
       copies_.emplace(number, std::move(copy));
-      cluster_.want(view.serving(*server));
+    } else {
+      continue;
     }
+    const auto place = std::ranges::find(chain, self.peer);
+    if (place != chain.begin()) cluster_.want(*(place - 1));
+    if (place + 1 == chain.end()) continue;
+    cluster_.want(*(place + 1));
+    in_chain(number).successor.begin(*(place + 1));
+    if (const auto led = led_.find(number); led != led_.end()) pass_on(number, led->second);
   }
   if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
 }
@@ -190,76 +180,202 @@ void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
   part.lead();
   given_.erase(number);
   tables.set_has_copy(is_replicated());
-  led_.emplace(number, Led{&part, &tables});
+  led_.emplace(number, Led{&part, &tables, in_chain(number)});
 }
 
-/// The part's inputs go to the back-up from now on.
-void Parts::pass_on(uint32_t number, Led& led) {
+/// The part's inputs go along the chain from now on.
+void Parts::pass_on(uint32_t number, Led& led, size_t unacknowledged) {
   led.tables->set_has_copy(true);
-  led.acknowledged = std::make_shared<Acknowledged>(led.part->outbox());
-  led.part->pass_on([this, number, &led](const Part::Input& input) { send_to_backup(number, led, input); });
+  led.part->pass_on([this, number, &led](const Part::Input& input) { send_to_backup(number, led, input); }, unacknowledged);
+}
+
+/// The payload of a message that is passed on.
+base::PayloadRef Parts::kept(std::span<const std::byte> payload, const std::shared_ptr<const void>& staged) {
+  if (payload.empty()) return nullptr;
+  if (staged != nullptr) return base::Payload::kept(payload, staged);
+  const base::Pool::Block copy = pool_.take(payload.size());
+  std::memcpy(copy.bytes.data(), payload.data(), payload.size());
+  return base::Payload::kept(copy.bytes, copy.memory);
 }
 
 void Parts::send_to_backup(uint32_t number, const Led& led, const Part::Input& input) {
   const auto body = write_input(builder_.fbb(), number, input);
-  base::PayloadRef payload;
-  if (!input.payload.empty() && input.staged == nullptr) {
-    const base::Pool::Block copy = pool_.take(input.payload.size());
-    std::memcpy(copy.bytes.data(), input.payload.data(), input.payload.size());
-    payload = base::Payload::kept(copy.bytes, copy.memory);
-  } else if (!input.payload.empty()) {
-    payload = base::Payload::kept(input.payload, input.staged);
-  }
-  base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
-  const size_t cost = frame.bytes();
+  base::Frame frame = builder_.finish(wire::Body::Replicate, body, kept(input.payload, input.staged));
   led.part->outbox().add_input();
-  peers_.call(led.backup, {std::move(frame), led.acknowledged, false, cost, nullptr});
+  led.chain.successor.pass(std::move(frame));
 }
 
-void Parts::without_backup(Led& led) {
-  led.transfer.reset();
-  if (led.acknowledged != nullptr) led.acknowledged->ignore();
-  led.acknowledged.reset();
-  led.backup = base::kNobody;
+// ---- the chain
+
+Parts::InChain& Parts::in_chain(uint32_t number) {
+  return chains_.try_emplace(number, peers_, replicas_ > 1, [this, number] { acknowledged(number, chains_.at(number)); }).first->second;
+}
+
+/// All successors have the next input.
+void Parts::acknowledged(uint32_t number, InChain& chain) {
+  if (const auto led = led_.find(number); led != led_.end())
+    led->second.part->outbox().input_acknowledged();
+  else if (const auto copy = copies_.find(number); copy != copies_.end())
+    answer(chain, copy->second->part);
+}
+
+/// Answers the predecessor's inputs that all successors have.
+void Parts::answer(InChain& chain, const Part& part) {
+  const uint64_t acknowledged = part.inputs() - chain.successor.unacknowledged();
+  for (; !chain.unanswered.empty() && chain.unanswered.front().first <= acknowledged; chain.unanswered.pop_front())
+    streams_.finish(chain.unanswered.front().second);
+}
+
+/// Nobody can decide any more who follows instead of a lost successor. The predecessor must not wait: its other requests would have no room.
+void Parts::refuse_unanswered(InChain& chain) {
+  const base::Peer successor = chain.successor.peer();
+  if (successor == base::kNobody || cluster_.contacts().is_connected(successor)) return;
+  for (const auto& [number, asked] : std::exchange(chain.unanswered, {})) streams_.fail(asked, cluster_.why_cut_off());
+}
+
+/// Whether this process may pass inputs of the part to this node: it is before it in the chain. It may have learned earlier than this node that
+/// those between them are lost.
+bool Parts::is_predecessor(base::Peer peer, uint32_t number) const {
+  const cluster::Member* const server = server_of(number);
+  if (server == nullptr) return false;
+  auto chain = cluster_.view().chain_of(*server);
+  chain.push_back(cluster_.view().next_backup_of(*server));
+  const auto self = std::ranges::find(chain, cluster_.self().peer);
+  return self != chain.end() && std::find(chain.begin(), self, peer) != self;
+}
+
+/// Does what the master has decided about the process that follows this one.
+void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Member& part) {
+  const cluster::View& view = cluster_.view();
+  if (chain.transfer != nullptr && view.epoch < chain.epoch) return;  // the server knows a later view, in which this process is the last one
+  const auto all = view.chain_of(part);
+  const auto self = std::ranges::find(all, cluster_.self().peer);
+  const base::Peer follows = self != all.end() && self + 1 != all.end() ? *(self + 1) : base::kNobody, present = chain.successor.peer();
+  if (follows == present) {
+    if (chain.successor.has_refused()) chain.successor.replace(present);
+    if (follows == base::kNobody || chain.transfer == nullptr) return;
+    base::log_info("the tables of {} have {}: {}", view.name(part.peer), is_replicated() ? "a back-up again" : "a copy", view.name(follows));
+    return chain.transfer.reset();
+  }
+  if (present == base::kNobody) return;  // this process gets a copy itself, or has none any more
+  if (chain.transfer != nullptr && view.next_backup_of(part) == present) return;
+  if (is_replicated())
+    base::log_warn("the tables of {} have {}: {} has left or is lost", view.name(part.peer),
+                   part.backups.empty() ? "no back-up any more" : "one back-up less", view.name(present));
+  if (follows == base::kNobody) return without_successor(number, chain);
+  cluster_.want(follows, cluster::Cluster::Dialer::kSelf);
+  chain.successor.replace(follows);
+}
+
+void Parts::without_successor(uint32_t number, InChain& chain) {
+  chain.transfer.reset();
+  chain.successor.end();
+  const auto found = led_.find(number);
+  if (found == led_.end()) return;
+  Led& led = found->second;
   led.part->lead_alone();
   led.tables->set_has_copy(is_replicated());
   if (led.content == Led::Content::kNew) set_content(led, Led::Content::kUsual);
+  led.moment.reset();
+  led.refill.reset();
   if (led.replaced) std::exchange(led.replaced, nullptr)();  // nobody has the old content any more
 }
 
-void Parts::begin_transfer(uint32_t number, Led& led, base::Peer to) {
-  led.backup = to;
+// ---- a copy for the next back-up
+
+void Parts::drop_offer(Led& led) {
+  led.offer.reset();
+  led.from = led.to = base::kNobody;
+}
+
+/// Does what the master has decided about the next back-up of a part that this node serves.
+void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) {
+  const cluster::View& view = cluster_.view();
+  const base::Peer next = view.next_backup_of(part), tail = view.tail_of(part);
+  InChain& chain = led.chain;
+  if (chain.to != next || chain.from != tail) chain.from = chain.to = base::kNobody;
+  if (led.to != next || led.from != tail) drop_offer(led);
+  if (next != base::kNobody && led.to == base::kNobody && chain.to == base::kNobody && clock_.now() >= led.retry_at) {
+    led.to = next;
+    led.from = tail;
+    led.offer = std::make_shared<Offer>(clock_, peers_, *led.part, [this, number, &led] { return begin_copy(number, led); });
+    cluster_.want(next, cluster::Cluster::Dialer::kSelf);
+    led.offer->ask({number, next, tail, view.epoch}, cluster_.self().peer);
+  }
+  if (led.content == Led::Content::kNew && led.moment == nullptr && led.refill == nullptr) refill(number, led);
+}
+
+/// This is the moment. False if the copy can't begin yet.
+bool Parts::begin_copy(uint32_t number, Led& led) {
+  const base::Peer from = led.from, to = led.to;
+  const uint64_t epoch = cluster_.view().epoch;
+  if (from == cluster_.self().peer) {
+    if (!begin_transfer(number, led.chain, *led.part, to)) return false;
+    if (led.retry_at > clock_.now()) return true;  // it has failed already
+  } else {
+    led.part->tell({.event = wire::ReplicaEvent::Copy, .client = from, .epoch = epoch, .to = to});
+  }
+  std::tie(led.chain.from, led.chain.to, led.chain.epoch) = std::tie(from, to, epoch);
+  return true;
+}
+
+/// Of the last process in the chain. Inputs go to the receiver from now on. False if it is not possible now.
+bool Parts::begin_transfer(uint32_t number, InChain& chain, Part& part, base::Peer to) {
   Transfer::Events events;
-  events.passes_on = [this, number, &led] { pass_on(number, led); };
-  events.is_equal = [this, number, to] { tell_master(number, to); };
-  events.failed = [this, &led] {
-    without_backup(led);
-    led.retry_at = clock_.now() + kRetryAfter;
+  events.passes_on = [this, number, &chain, to] {
+    chain.successor.begin(to);
+    if (const auto led = led_.find(number); led != led_.end()) pass_on(number, led->second);
   };
-  led.transfer = std::make_shared<Transfer>(clock_, peers_, *led.part, number, to, std::move(events));
+  events.is_equal = [this, number, to] { tell_master(number, to); };
+  events.failed = [this, number, &chain] { copy_failed(number, chain); };
   cluster_.want(to, cluster::Cluster::Dialer::kSelf);
-  led.transfer->begin();
+  const auto transfer = std::make_shared<Transfer>(peers_, part, number, to, std::move(events));
+  chain.transfer = transfer;
+  if (transfer->start()) return true;
+  chain.transfer.reset();
+  return false;
+}
+
+/// The server of the part says that the last process in the chain gives the next back-up its copy now.
+void Parts::copy_asked(uint32_t number, InChain& chain, Part& part, const wire::Replicate& input) {
+  const cluster::View& view = cluster_.view();
+  if (view.epoch >= input.epoch() && view.next_backup_of(*server_of(number)) != input.to()) return;  // it is lost meanwhile, as the server will learn
+  chain.from = input.client();
+  chain.to = input.to();
+  chain.epoch = input.epoch();
+  if (chain.from != cluster_.self().peer) return;
+  if (chain.successor.peer() != base::kNobody) without_successor(number, chain);  // it is lost: the server knows that already
+  if (!part.is_idle() || !begin_transfer(number, chain, part, chain.to)) copy_failed(number, chain);
+}
+
+/// The next back-up refuses the copy, or this process has no memory for it.
+void Parts::copy_failed(uint32_t number, InChain& chain) {
+  const base::Peer to = chain.to;
+  without_successor(number, chain);
+  chain.from = chain.to = base::kNobody;
+  if (const auto led = led_.find(number); led != led_.end()) {
+    drop_offer(led->second);
+    led->second.retry_at = clock_.now() + kRetryAfter;
+    return;
+  }
+  const base::Peer server = cluster_.view().serving(*server_of(number));
+  base::Frame frame = builder_.finish(wire::Body::Replicate, wire::CreateReplicate(builder_.fbb(), number, wire::ReplicaEvent::Refused, 0, 0, 0, 0, 0, 0, 0, nullptr, nullptr, 0, 0, 0, to));
+  if (server != base::kNobody) peers_.call(server, {std::move(frame), std::make_shared<rpc::Ignored>(), false, 0, nullptr});
+}
+
+void Parts::copy_refused(base::Peer by, const wire::Replicate& note) {
+  const auto found = led_.find(note.part());
+  if (found == led_.end() || found->second.chain.from != by || found->second.chain.to != note.to()) return;
+  Led& led = found->second;
+  led.chain.from = led.chain.to = base::kNobody;
+  led.part->tell({.event = wire::ReplicaEvent::Refused});
+  drop_offer(led);
+  led.retry_at = clock_.now() + kRetryAfter;
 }
 
 void Parts::tell_master(uint32_t number, base::Peer backup) {
   base::Frame frame = builder_.finish(wire::Body::Copied, wire::CreateCopied(builder_.fbb(), number, backup));
   peers_.call(cluster_.master(), {std::move(frame), std::make_shared<rpc::Ignored>(), true, 0, nullptr});
-}
-
-/// Does what the master has decided about the back-up of a part that this node serves.
-void Parts::see_to_backup(uint32_t number, Led& led, const cluster::Member& part) {
-  const cluster::View& view = cluster_.view();
-  const base::Peer equal = view.backup_of(part), next = view.next_backup_of(part);
-  if (led.backup != base::kNobody && led.backup != equal && led.backup != next) {
-    if (is_replicated()) base::log_warn("the tables of {} have no back-up any more: {} has left or is lost", view.name(part.peer), view.name(led.backup));
-    without_backup(led);
-  }
-  if (led.backup == base::kNobody && next != base::kNobody && clock_.now() >= led.retry_at) begin_transfer(number, led, next);
-  if (led.content == Led::Content::kNew && led.transfer == nullptr) refill(number, led);
-  if (led.backup != base::kNobody && led.backup == equal && led.transfer != nullptr && led.content == Led::Content::kUsual) {
-    base::log_info("the tables of {} have a {}: {}", view.name(part.peer), is_replicated() ? "back-up again" : "copy", view.name(equal));
-    led.transfer.reset();
-  }
 }
 
 // ---- loads of checkpoints
@@ -286,7 +402,7 @@ bool Parts::is_elsewhere(uint64_t part) const {
 
 bool Parts::is_being_copied(uint64_t part) const {
   const Led* const led = led_of(part);
-  return led != nullptr && (led->content != Led::Content::kUsual || (led->transfer != nullptr && led->acknowledged != nullptr));
+  return led != nullptr && (led->content != Led::Content::kUsual || led->chain.to != base::kNobody);
 }
 
 void Parts::begin_replacing(uint64_t part) {
@@ -297,54 +413,95 @@ void Parts::replaced(uint64_t part, std::function<void()> done) {
   Led* const led = led_of(part);
   if (led == nullptr) return done();
   set_content(*led, Led::Content::kUsual);
-  if (led->acknowledged == nullptr) return done();  // no back-up, or one that has nothing yet
+  if (!led->has_backup()) return done();
   set_content(*led, Led::Content::kNew);
   led->replaced = std::move(done);
   refill(cluster_.view().servers()[part]->rank + 1, *led);
 }
 
-/// While a load replaces the values, the back-up gets all inputs as they come: it may not get the new values.
+/// While a load replaces the values, the back-ups get all inputs as they come: they may not get the new values.
 void Parts::set_content(Led& led, Led::Content content) {
   led.content = content;
   led.part->may_withhold(content == Led::Content::kUsual);
 }
 
-/// Gives the back-up the new content.
+/// Gives the back-ups the new content.
 void Parts::refill(uint32_t number, Led& led) {
   Transfer::Events events;
   events.passes_on = [] {};
   events.is_equal = [&led] {
-    led.transfer.reset();
+    led.refill.reset();
     set_content(led, Led::Content::kUsual);
     if (led.replaced) std::exchange(led.replaced, nullptr)();
   };
   events.failed = [this, &led] {
-    led.transfer.reset();
+    led.refill.reset();
     led.retry_at = clock_.now() + kRetryAfter;
   };
-  led.transfer = std::make_shared<Transfer>(clock_, peers_, *led.part, number, led.backup, std::move(events));
-  led.transfer->begin_again();
+  events.pass = [&led](base::Frame frame, std::function<void()> done) {
+    led.part->outbox().add_input();
+    led.chain.successor.pass(std::move(frame), std::move(done));
+  };
+  led.moment = std::make_shared<Offer>(clock_, peers_, *led.part, [this, number, &led, events = std::move(events)] {
+    const auto refill = std::make_shared<Transfer>(peers_, *led.part, number, base::kNobody, events);
+    led.refill = refill;
+    if (refill->start()) return true;
+    led.refill.reset();
+    return false;
+  });
+  led.moment->wait();
 }
 
 // ---- the back-up
 
 void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const wire::Replicate& input = *message.body_as_Replicate();
-  if (input.event() == wire::ReplicaEvent::Begin) return await_copy(asked, input.part());
-  const auto copy = copies_.find(input.part());
-  if (copy == copies_.end() || !serves(asked.client, input.part()) || copy->second->part.leads())
-    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} serves",
+  const uint32_t number = input.part();
+  if (input.event() == wire::ReplicaEvent::Begin) return await_copy(asked, input);
+  if (input.event() == wire::ReplicaEvent::Refused && input.number() == 0) {
+    copy_refused(asked.client, input);
+    return streams_.finish(asked);
+  }
+  const auto found = copies_.find(number);
+  // A back-up whose first inputs still wait for the copy's end may get others from another predecessor already, or tasks as one of the chain.
+  const bool is_of_chain = input.event() == wire::ReplicaEvent::Copy || (is_piece(input.event()) && input.number() != 0);
+  const auto arrives = [&] { return found->second->arrival != nullptr; };
+  if (found != copies_.end() && arrives() && (is_of_chain || asked.client != found->second->from)) catch_up(*found->second, SIZE_MAX);
+  if (found == copies_.end() || found->second->part.leads() ||
+      !(arrives() ? asked.client == found->second->from && !is_of_chain : is_predecessor(asked.client, number)))
+    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} passes on",
                                             cluster_.view().name(cluster_.self().peer), cluster_.view().name(asked.client)));
-  if (copy->second->arrival != nullptr) return take_in(asked, *copy->second, message, payload, staged);
-  if (is_piece(input.event())) return take_next(asked, copy->second, input, payload);
-  const base::Status wrong = copy->second->part.replay(cluster_.self().peer, input, payload, staged);
-  if (const auto& next = copy->second->next; next != nullptr) next->arrival->hold(asked, message, payload, staged);
-  wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
+  if (arrives()) return take_in(asked, *found->second, message, payload, staged);
+  Part& part = found->second->part;
+  InChain& chain = in_chain(number);
+  chain.unanswered.emplace_back(input.number(), asked);
+  if (input.number() <= part.inputs()) return answer(chain, part);  // its predecessor before this one has passed it on
+  if (input.number() != part.inputs() + 1) {
+    chain.unanswered.pop_back();
+    return streams_.fail(asked, base::error(MV_EPROTOCOL, "the inputs of a part have a gap: {} follows {}", input.number(), part.inputs()));
+  }
+  base::Status wrong;
+  if (is_piece(input.event())) {
+    wrong = take_next(found->second, input, payload);
+  } else {
+    wrong = part.replay(cluster_.self().peer, input, payload, staged);
+    if (const auto& next = found->second->next; next != nullptr) next->arrival->hold(asked, message, payload, staged);
+  }
+  if (!wrong.ok()) {
+    chain.unanswered.pop_back();
+    return streams_.fail(asked, wrong);
+  }
+  if (input.event() == wire::ReplicaEvent::Leads) found->second->next.reset();
+  if (input.event() == wire::ReplicaEvent::Refused) chain.from = chain.to = base::kNobody;
+  if (chain.successor.peer() != base::kNobody) chain.successor.forward(builder_.copy(message, kept(payload, staged)));
+  if (input.event() == wire::ReplicaEvent::Copy) copy_asked(number, chain, found->second->part, input);
+  answer(chain, found->second->part);
+  if (!cluster_.why_cut_off().ok()) refuse_unanswered(chain);
 }
 
 /// A piece of a copy that replaces the one that is here: its server has loaded a checkpoint. Until the new one is complete, the old one goes on
 /// as if there were no load: if the server is lost meanwhile, only the load has failed.
-void Parts::take_next(const rpc::Asked& asked, std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload) {
+base::Status Parts::take_next(std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload) {
   auto next = std::move(copy->next);
   if (next == nullptr) {
     next = std::make_unique<Copy>(clock_, link_, pool_);
@@ -352,31 +509,44 @@ void Parts::take_next(const rpc::Asked& asked, std::unique_ptr<Copy>& copy, cons
   }
   base::Status wrong = next->arrival->take(*server_of(piece.part()), piece, payload);
   while (wrong.ok() && next->arrival->has_all() && !next->arrival->is_over()) next->arrival->process_next(&wrong);  // they are acknowledged
-  if (!wrong.ok()) return streams_.fail(asked, wrong);
-  const bool is_equal = next->arrival->is_over();
-  if (is_equal) next->arrival.reset();
-  (is_equal ? copy : copy->next) = std::move(next);
-  streams_.finish(asked);
+  if (wrong.ok() && next->arrival->is_over()) {
+    next->arrival.reset();
+    copy = std::move(next);
+  } else if (wrong.ok()) {
+    copy->next = std::move(next);
+  }
+  copy->part.took(piece.number());
+  return wrong;
 }
 
 /// The view that names this node the next back-up may not be here yet.
-void Parts::await_copy(const rpc::Asked& asked, uint32_t number) {
+void Parts::await_copy(const rpc::Asked& asked, const wire::Replicate& offer) {
+  const uint32_t number = offer.part();
   if (const auto before = awaited_.find(number); before != awaited_.end())
-    streams_.fail(std::exchange(before->second, asked), base::error(MV_ECANCELED, "the copy of a part was offered again"));
-  awaited_.insert_or_assign(number, asked);
+    streams_.fail(before->second.asked, base::error(MV_ECANCELED, "the copy of a part was offered again"));
+  awaited_.insert_or_assign(number, Awaited{asked, offer.client(), offer.to(), offer.epoch()});
   grant_copy(number);
 }
 
 void Parts::grant_copy(uint32_t number) {
-  const auto awaited = awaited_.find(number);
-  if (awaited == awaited_.end() || !serves(awaited->second.client, number)) return;
-  if (cluster_.view().next_backup_of(*server_of(number)) != cluster_.self().peer) return;
+  const auto found = awaited_.find(number);
+  if (found == awaited_.end()) return;
+  const Awaited awaited = found->second;
+  const bool is_known = serves(awaited.asked.client, number) && cluster_.view().next_backup_of(*server_of(number)) == awaited.to;
+  if (!is_known && cluster_.view().epoch < awaited.epoch) {
+    look_at_ = clock_.now() + kLookAgain;
+    return;
+  }
+  awaited_.erase(found);
+  if (!is_known) return streams_.fail(awaited.asked, base::error(MV_ECANCELED, "the copy of a part was offered too late"));
+  if (awaited.to != cluster_.self().peer) return streams_.finish(awaited.asked);
   auto copy = std::make_unique<Copy>(clock_, link_, pool_);
   copy->arrival = std::make_unique<Arrival>(copy->part, copy->tables, cluster_.self().peer);
+  copy->from = awaited.from;
+  chains_.erase(number);
   copies_.insert_or_assign(number, std::move(copy));
-  cluster_.want(awaited->second.client);
-  streams_.finish(awaited->second);
-  awaited_.erase(awaited);
+  cluster_.want(awaited.from);
+  streams_.finish(awaited.asked);
 }
 
 /// A piece of a copy that arrives, or an input that comes meanwhile.
@@ -429,15 +599,16 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
     if (serves(server, number)) client_.on_lost(stream, why);
   // Nothing can be acknowledged any more of parts whose back-up it is.
   for (const auto& [number, led] : led_)
-    if (led.backup == server && led.acknowledged != nullptr)
+    if (led.chain.successor.peer() == server)
       client_.on_lost(streams_of_.at(number),
                       base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
   give_up_undecided();
 }
 
 void Parts::tell_new_master() {
-  for (const auto& [number, led] : led_)
-    if (led.transfer != nullptr && led.transfer->is_confirmed() && led.backup != cluster_.view().backup_of(*server_of(number))) tell_master(number, led.backup);
+  for (const auto& [number, chain] : chains_)
+    if (chain.transfer != nullptr && chain.transfer->is_confirmed() && cluster_.view().next_backup_of(*server_of(number)) == chain.successor.peer())
+      tell_master(number, chain.successor.peer());
 }
 
 void Parts::cut_off(const base::Status& why) {
@@ -446,6 +617,7 @@ void Parts::cut_off(const base::Status& why) {
     for (const auto& [number, stream] : streams_of_) client_.on_lost(stream, why);
   for (const auto& [peer, at] : std::exchange(missed_, {})) give_up(peer, why);
   give_up_undecided();
+  for (auto& [number, chain] : chains_) refuse_unanswered(chain);
 }
 
 /// Without the master, nobody decides about a part whose back-up is gone, so its server can't acknowledge anything any more.
@@ -456,10 +628,13 @@ void Parts::give_up_undecided() {
   for (const auto& [number, stream] : streams_of_) {
     const cluster::Member* const part = server_of(number);
     // While it gets its copy, nothing may be acknowledged without the next back-up either.
-    const base::Peer backup = view.backup_of(*part) != base::kNobody ? view.backup_of(*part) : view.next_backup_of(*part);
-    if (backup != base::kNobody && is_gone(backup) && !client_.is_lost(stream))
+    auto backups = view.chain_of(*part);
+    if (!backups.empty()) backups.erase(backups.begin());
+    backups.push_back(view.next_backup_of(*part));
+    const auto gone = std::ranges::find_if(backups, [&](base::Peer backup) { return backup != base::kNobody && is_gone(backup); });
+    if (gone != backups.end() && !client_.is_lost(stream))
       client_.on_lost(stream, base::error(MV_EPEERLOST, "neither the master, {}, nor the back-up of {}, {}, can be reached",
-                                          view.name(cluster_.master()), view.name(part->peer), view.name(backup)));
+                                          view.name(cluster_.master()), view.name(part->peer), view.name(*gone)));
   }
 }
 
@@ -471,11 +646,16 @@ void Parts::part_moved(const cluster::Member& part) {
   if (part.is_out) missed_.erase(part.peer);
   if (view.serving(part) == self) {
     take_over(part);
-    if (const auto led = led_.find(number); led != led_.end()) see_to_backup(number, led->second, part);
   } else {
     relinquish(number);
-    if (view.backup_of(part) != self && view.next_backup_of(part) != self && !led_.contains(number)) copies_.erase(number);
+    const auto chain = view.chain_of(part);
+    if (std::ranges::find(chain, self) == chain.end() && view.next_backup_of(part) != self && !led_.contains(number)) {
+      chains_.erase(number);
+      copies_.erase(number);
+    }
   }
+  if (const auto chain = chains_.find(number); chain != chains_.end()) see_to_successor(number, chain->second, part);
+  if (const auto led = led_.find(number); led != led_.end()) see_to_copy(number, led->second, part);
   grant_copy(number);
   follow(part);
 }
@@ -502,6 +682,12 @@ void Parts::take_over(const cluster::Member& server) {
   Part& part = copy->second->part;
   copy->second->next.reset();
   lead(number, part, copy->second->tables);
+  InChain& chain = in_chain(number);
+  chain.unanswered.clear();  // the one that waits for these answers is gone
+  if (chain.successor.peer() != base::kNobody) {
+    pass_on(number, led_.at(number), chain.successor.unacknowledged());
+    part.tell({.event = wire::ReplicaEvent::Leads});
+  }
   part.catch_up(cluster_.view());
   for (const cluster::Member& member : cluster_.view().members)
     if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
@@ -513,8 +699,10 @@ base::Nanos Parts::next_deadline() const {
   if (!is_by_part()) return base::kNever;
   base::Nanos next = std::min(client_.next_deadline(), compare_at_);
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
+  if (!awaited_.empty()) next = std::min(next, look_at_);
   for (const auto& [number, led] : led_) {
-    if (led.transfer != nullptr && led.content != Led::Content::kChanging) next = std::min(next, led.transfer->next_deadline());
+    if (led.offer != nullptr && led.content == Led::Content::kUsual) next = std::min(next, led.offer->next_deadline());
+    if (led.moment != nullptr && led.content == Led::Content::kNew) next = std::min(next, led.moment->next_deadline());
     if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
     if (const base::Nanos since = led.part->withheld_since(); since != base::kNever) next = std::min(next, since + kLongestWithheld);
   }
@@ -529,14 +717,16 @@ void Parts::tick() {
   const base::Nanos now = clock_.now();
   for (auto& [number, led] : led_) {
     led.part->send_withheld(now - kLongestWithheld);
-    if (const auto transfer = led.transfer; transfer != nullptr && led.content != Led::Content::kChanging)
-      transfer->tick();  // it may fail, and be dropped
+    if (const auto offer = led.offer; offer != nullptr && led.content == Led::Content::kUsual && offer->tick() && led.offer == offer) led.offer.reset();
+    if (const auto moment = led.moment; moment != nullptr && led.content == Led::Content::kNew && moment->tick() && led.moment == moment) led.moment.reset();
     if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {
       led.retry_at = base::Nanos(0);
-      see_to_backup(number, led, *server_of(number));
+      see_to_copy(number, led, *server_of(number));
     }
   }
   for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
+  if (!awaited_.empty() && look_at_ <= now)
+    for (const auto& [number, stream] : streams_of_) grant_copy(number);
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
     compare();
@@ -559,7 +749,7 @@ void Parts::tick() {
 
 void Parts::compare() const {
   for (const auto& [number, led] : led_)
-    if (led.transfer == nullptr && led.content == Led::Content::kUsual) led.part->compare();
+    if (led.chain.to == base::kNobody && led.content == Led::Content::kUsual) led.part->compare();
 }
 
 void Parts::flush() {

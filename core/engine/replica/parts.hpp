@@ -2,16 +2,20 @@
 // The parts of the cluster's tables that this node holds, as primary or as back-up, and the routing of requests to all
 // parts.
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/checkpoint/served_parts.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/replica/arrival.hpp"
+#include "engine/replica/offer.hpp"
 #include "engine/replica/part.hpp"
+#include "engine/replica/successor.hpp"
 #include "engine/replica/transfer.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
@@ -19,10 +23,10 @@
 
 namespace mv::replica {
 
-/// Replication of tables. Each server is the primary of its own part, and sends the inputs of that part to one other
-/// server, its back-up, as requests of rpc. When the master declares a server lost, the back-up becomes its stand-in,
-/// and clients repeat there what was not acknowledged. Parts that have lost their back-up get another one while they
-/// are in use (transfer.hpp).
+/// Replication of tables. Each server is the primary of its own part, and passes the inputs of that part along a chain of
+/// other servers, its back-ups, as requests of rpc (successor.hpp). When the master declares a server lost, the first
+/// back-up becomes its stand-in, and clients repeat there what was not acknowledged. Parts that have lost a back-up get
+/// another one, at the end of the chain, while they are in use (offer.hpp, transfer.hpp).
 ///
 /// Only the master decides, so at most one primary can acknowledge anything: a primary that is cut off gets no
 /// acknowledgements from its back-up, which has closed the connection. Without replicas, a part has a copy only while
@@ -111,26 +115,40 @@ class Parts final : public checkpoint::ServedParts {
   void flush();
 
  private:
-  class Acknowledged;
   /// Another server's part.
   struct Copy {
     Copy(const base::Clock& clock, base::Link& link, base::Pool& pool) : part(link, pool), tables(clock, part.streams(), pool, false) {}
     Part part;
     table::Server tables;
-    std::unique_ptr<Arrival> arrival;  ///< until the copy is equal
-    std::unique_ptr<Copy> next;        ///< replaces this one when it is equal: see replaced()
+    std::unique_ptr<Arrival> arrival;   ///< until the copy is equal
+    base::Peer from = base::kNobody;    ///< the process that gives it
+    std::unique_ptr<Copy> next;         ///< replaces this one when it is equal: see replaced()
+  };
+  /// What this node does as a process in the chain of a part: its server, or one of its back-ups.
+  struct InChain {
+    InChain(rpc::Client& peers, bool keeps_frames, std::function<void()> acknowledged) : successor(peers, keeps_frames, std::move(acknowledged)) {}
+    Successor successor;
+    std::deque<std::pair<uint64_t, rpc::Asked>> unanswered;  ///< of a back-up: inputs of its predecessor that the successors do not have yet
+    std::shared_ptr<Transfer> transfer = {};                 ///< this process is the last one, and gives the next back-up its copy
+    /// The copy for the next back-up that has begun, as the server has told the chain: by whom, for whom, and in which
+    /// view. kNobody: none.
+    base::Peer from = base::kNobody, to = base::kNobody;
+    uint64_t epoch = 0;
   };
   /// A part that this node serves.
   struct Led {
     Part* part;
     table::Server* tables;
-    base::Peer backup = base::kNobody;                ///< the process that has a copy, or is receiving one; kNobody: none
-    std::shared_ptr<Acknowledged> acknowledged = {};  ///< while inputs are sent to it
-    std::shared_ptr<Transfer> transfer = {};          ///< while it receives its copy
-    base::Nanos retry_at{0};                          ///< a transfer has failed
-    /// kChanging: a load is changing the values. kNew: the back-up still has the old ones.
+    InChain& chain;
+    std::shared_ptr<Offer> offer = {};  ///< of a copy for the next back-up
+    base::Peer from = base::kNobody, to = base::kNobody;  ///< who will give that copy to whom; kNobody: there is no offer
+    base::Nanos retry_at{0};                              ///< a transfer has failed
+    /// kChanging: a load is changing the values. kNew: the back-ups still have the old ones.
     enum class Content : uint8_t { kUsual, kChanging, kNew } content = Content::kUsual;
-    std::function<void()> replaced = {};  ///< to be called when the back-up has the new ones
+    std::shared_ptr<Offer> moment = {};     ///< kNew: the moment is awaited at which the new content can be passed to the back-ups
+    std::shared_ptr<Transfer> refill = {};  ///< kNew: it is being passed
+    std::function<void()> replaced = {};    ///< to be called when the back-ups have the new content
+    bool has_backup() const { return chain.successor.peer() != base::kNobody; }
   };
 
   template <typename Visit>
@@ -143,15 +161,27 @@ class Parts final : public checkpoint::ServedParts {
   static void set_content(Led& led, Led::Content content);
   void refill(uint32_t number, Led& led);
   void lead(uint32_t number, Part& part, table::Server& tables);
-  void pass_on(uint32_t number, Led& led);
+  void pass_on(uint32_t number, Led& led, size_t unacknowledged = 0);
   void send_to_backup(uint32_t number, const Led& led, const Part::Input& input);
-  void without_backup(Led& led);
-  void begin_transfer(uint32_t number, Led& led, base::Peer to);
+  InChain& in_chain(uint32_t number);
+  base::PayloadRef kept(std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);
+  void acknowledged(uint32_t number, InChain& chain);
+  void answer(InChain& chain, const Part& part);
+  void refuse_unanswered(InChain& chain);
+  bool is_predecessor(base::Peer peer, uint32_t number) const;
+  void see_to_successor(uint32_t number, InChain& chain, const cluster::Member& part);
+  void without_successor(uint32_t number, InChain& chain);
+  void see_to_copy(uint32_t number, Led& led, const cluster::Member& part);
+  void drop_offer(Led& led);
+  bool begin_copy(uint32_t number, Led& led);
+  bool begin_transfer(uint32_t number, InChain& chain, Part& part, base::Peer to);
+  void copy_asked(uint32_t number, InChain& chain, Part& part, const wire::Replicate& input);
+  void copy_failed(uint32_t number, InChain& chain);
+  void copy_refused(base::Peer by, const wire::Replicate& note);
   void tell_master(uint32_t number, base::Peer backup);
-  void see_to_backup(uint32_t number, Led& led, const cluster::Member& part);
-  void await_copy(const rpc::Asked& asked, uint32_t number);
+  void await_copy(const rpc::Asked& asked, const wire::Replicate& offer);
   void grant_copy(uint32_t number);
-  void take_next(const rpc::Asked& asked, std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload);
+  base::Status take_next(std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload);
   void take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   bool catch_up(Copy& copy, size_t most);
   void give_up(base::Peer server, const base::Status& why);
@@ -177,9 +207,16 @@ class Parts final : public checkpoint::ServedParts {
   base::Nanos compare_at_ = base::kNever;
   // by number: see Message.part
   std::map<uint32_t, std::unique_ptr<Copy>> copies_;
+  std::map<uint32_t, InChain> chains_;         ///< of parts that are here
   std::map<uint32_t, Led> led_;                ///< parts of this node: its own, and copies
   std::set<uint32_t> given_;                   ///< parts that this node has given to other processes
-  std::map<uint32_t, rpc::Asked> awaited_;     ///< primaries that offer this node a copy of which the master has not told it yet
+  struct Awaited {
+    rpc::Asked asked;
+    base::Peer from, to;
+    uint64_t epoch;  ///< of the view in which it is so
+  };
+  base::Nanos look_at_{0};                     ///< when to look for that view again
+  std::map<uint32_t, Awaited> awaited_;        ///< copies that this node is to send or to get, of which the master has not told it yet
   std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the part's server when this node started
   std::map<uint32_t, base::Peer> followed_;    ///< the process that serves each part, as far as the requests to it know
   std::map<base::Peer, base::Nanos> missed_;   ///< servers that only this node has lost, and when it stops waiting for them

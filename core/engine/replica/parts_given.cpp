@@ -17,7 +17,7 @@ std::vector<uint32_t> Parts::moving() const {
   std::vector<uint32_t> numbers;
   for (const auto& [number, led] : led_) {
     const cluster::Member* const to = cluster::destination(cluster_.view(), *server_of(number), replicas_);
-    if (to != nullptr && led.backup == to->peer && has_equal_copy(number, led)) numbers.push_back(number);
+    if (to != nullptr && led.chain.successor.peer() == to->peer && has_equal_copy(number, led)) numbers.push_back(number);
   }
   return numbers;
 }
@@ -27,8 +27,7 @@ bool Parts::leads_any_of(const std::vector<uint32_t>& numbers) const {
 }
 
 bool Parts::has_equal_copy(uint32_t number, const Led& led) const {
-  return led.backup != base::kNobody && led.backup == cluster_.view().backup_of(*server_of(number)) && led.acknowledged != nullptr &&
-         led.content == Led::Content::kUsual;
+  return led.has_backup() && led.chain.successor.peer() == cluster_.view().backup_of(*server_of(number)) && led.content == Led::Content::kUsual;
 }
 
 bool Parts::can_hand_over(const std::vector<uint32_t>& numbers) const {
@@ -59,8 +58,9 @@ bool Parts::is_seal_acknowledged(const std::vector<uint32_t>& numbers) const {
 void Parts::relinquish(uint32_t number) {
   const auto led = led_.find(number);
   if (led == led_.end() || !led->second.part->is_sealed() || led->second.part == &own_) return;
-  without_backup(led->second);
+  without_successor(number, led->second.chain);
   led_.erase(led);
+  chains_.erase(number);
   copies_.erase(number);
   given_.insert(number);
 }

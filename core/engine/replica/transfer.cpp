@@ -8,16 +8,9 @@
 
 namespace mv::replica {
 
-using namespace std::chrono_literals;
 using wire::ReplicaEvent;
 
 namespace {
-constexpr base::Nanos kLookEvery = 1ms;      ///< for a calm moment
-constexpr base::Nanos kWaitAtFirst = 20ms;   ///< before new work is kept away
-constexpr base::Nanos kCalmAtFirst = 100ms;  ///< the time for which it is; twice as long with each attempt, because a round may take long
-constexpr base::Nanos kCalmAtMost = 1600ms;
-constexpr int kRest = 4;  ///< the time until the next attempt, in that time
-constexpr base::Nanos kAskAgain = 100ms;
 constexpr size_t kSliceBytes = 256 << 10, kSlicesUnderWay = 4;
 }  // namespace
 
@@ -33,75 +26,35 @@ class Transfer::Answered final : public rpc::Pending {
   void (Transfer::*const done_)(const base::Status&);
 };
 
-Transfer::Transfer(const base::Clock& clock, rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events)
-    : clock_(clock), peers_(peers), part_(part), number_(number), to_(to), events_(std::move(events)) {}
-
-Transfer::~Transfer() {
-  if (is_calm_) part_.calm(false);
-}
+Transfer::Transfer(rpc::Client& peers, Part& part, uint32_t number, base::Peer to, Events events)
+    : peers_(peers), part_(part), number_(number), to_(to), events_(std::move(events)) {}
 
 void Transfer::send(ReplicaEvent event, const wire::ReplicaRows* rows, const base::PayloadRef& payload, void (Transfer::*done)(const base::Status&)) {
-  const auto body = wire::CreateReplicate(builder_.fbb(), number_, event, 0, 0, 0, 0, 0, 0, 0, nullptr, rows);
+  const uint64_t input = events_.pass ? part_.next_input() : 0;
+  const auto body = wire::CreateReplicate(builder_.fbb(), number_, event, 0, 0, 0, 0, 0, 0, 0, nullptr, rows, 0, input);
   base::Frame frame = builder_.finish(wire::Body::Replicate, body, payload);
-  const size_t cost = frame.bytes();
   ++under_way_;
-  const bool overtakes = is_new_ && event != ReplicaEvent::Begin;
-  peers_.call(to_, {std::move(frame), std::make_shared<Answered>(weak_from_this(), done), false, cost, nullptr, overtakes});
+  if (events_.pass)
+    return events_.pass(std::move(frame), [transfer = weak_from_this(), done] {
+      if (const auto self = transfer.lock()) (self.get()->*done)({});
+    });
+  // The receiver may not acknowledge inputs until the copy is complete (Parts::take_in()), and they fill the window then, so the copy must
+  // overtake them.
+  const size_t cost = frame.bytes();
+  peers_.call(to_, {std::move(frame), std::make_shared<Answered>(weak_from_this(), done), false, cost, nullptr, true});
 }
 
-void Transfer::begin() { send(ReplicaEvent::Begin, nullptr, nullptr, &Transfer::permitted); }
-
-void Transfer::begin_again() {
-  is_new_ = false;
-  stage_ = Stage::kWaiting;
-  next_ = clock_.now();
-  until_ = clock_.now() + kWaitAtFirst;
-}
-
-void Transfer::permitted(const base::Status& status) {
-  --under_way_;
-  if (status.code() == MV_EPEERLOST && peers_.is_lost(to_)) return;  // the master will name another one
-  next_ = clock_.now() + (status.ok() ? base::Nanos(0) : kAskAgain);
-  if (!status.ok()) return;
-  stage_ = Stage::kWaiting;
-  until_ = clock_.now() + kWaitAtFirst;
-}
-
-void Transfer::tick() {
-  const base::Nanos now = clock_.now();
-  if (now < next_) return;
-  if (stage_ == Stage::kAsking && under_way_ == 0) {
-    next_ = base::kNever;
-    return begin();
-  }
-  if (stage_ == Stage::kWaiting) return wait_for_calm(now);
-  next_ = base::kNever;
-}
-
-void Transfer::wait_for_calm(base::Nanos now) {
-  next_ = now + kLookEvery;
-  if (part_.is_idle() && try_to_start()) return;
-  if (now < until_) return;
-  is_calm_ = !is_calm_;
-  if (is_calm_) calm_for_ = calm_for_ == base::Nanos(0) ? kCalmAtFirst : std::min(2 * calm_for_, kCalmAtMost);
-  until_ = now + (is_calm_ ? calm_for_ : kRest * calm_for_);
-  part_.calm(is_calm_);
-}
-
-/// False: later.
-bool Transfer::try_to_start() try {
+bool Transfer::start() try {
   if (!take_snapshots()) return false;
-  stage_ = Stage::kSending;
-  next_ = base::kNever;
+  is_sending_ = true;
   events_.passes_on();
   send_state();
-  if (std::exchange(is_calm_, false)) part_.calm(false);
   pump();
   return true;
 } catch (const std::bad_alloc&) {  // this may be the only process with the part: it must not end because it has no memory for a copy
-  if (stage_ != Stage::kWaiting) refused(base::Status(MV_ENOMEM, "this process has no memory for it"));
   values_.clear();
-  return stage_ != Stage::kWaiting;
+  if (is_sending_) refused(base::Status(MV_ENOMEM, "this process has no memory for it"));
+  return is_sending_ || is_refused_;
 }
 
 bool Transfer::take_snapshots() {
@@ -124,9 +77,9 @@ void Transfer::send_state() {
 }
 
 void Transfer::pump() try {
-  while (stage_ == Stage::kSending && under_way_ < kSlicesUnderWay)
+  while (is_sending_ && under_way_ < kSlicesUnderWay)
     if (!send_next()) {
-      stage_ = Stage::kOver;
+      is_sending_ = false;
       send(ReplicaEvent::End, nullptr, nullptr, &Transfer::confirmed);
     }
 } catch (const std::bad_alloc&) {  // see try_to_start()
@@ -173,7 +126,7 @@ void Transfer::confirmed(const base::Status& status) {
 
 void Transfer::refused(const base::Status& why) {
   if (std::exchange(is_refused_, true) || peers_.is_lost(to_)) return;  // of a lost one, the master speaks
-  stage_ = Stage::kOver;
+  is_sending_ = false;
   base::log_error("a new back-up does not get the copy of a part: {}", why.text());
   events_.failed();
 }

@@ -154,6 +154,10 @@ void write_part(JsonWriter& json, const cluster::View& view, const Ranks& ranks,
   json.field("server", number_or_null(view.server_id(server.peer)));
   json.field("served_by", ranks.of(view.serving(server)));
   json.field("backup", ranks.of(view.backup_of(server)));
+  json.array("backups", [&] {
+    const auto chain = view.chain_of(server);
+    for (size_t i = 1; i < chain.size(); ++i) json.value(ranks.of(chain[i]));
+  });
   json.field("next_backup", ranks.of(view.next_backup_of(server)));
 }
 

@@ -198,10 +198,17 @@ void append_parts(std::string& text, const Overview& overview) {
   const cluster::View& view = overview.view;
   if (overview.replicas == 0 && !view.has_departures()) return;
   const auto name = [&](base::Peer peer) { return peer == base::kNobody ? std::string("nobody") : fmt::format("server {}", view.server_id(peer)); };
-  std::vector<Row> rows{{"tables of", "served by", "back-up"}};
+  const auto backups = [&](const cluster::Member& server) {
+    std::string names;
+    const auto chain = view.chain_of(server);
+    for (size_t i = 1; i < chain.size(); ++i) names += (names.empty() ? "" : ", ") + name(chain[i]);
+    if (server.next_backup != 0) names += fmt::format("{}{}, copying", names.empty() ? "" : ", ", name(view.next_backup_of(server)));
+    return names.empty() ? name(base::kNobody) : names;
+  };
+  std::vector<Row> rows{{"tables of", "served by", overview.replicas > 1 ? "back-ups" : "back-up"}};
   const auto servers = view.servers();
   for (const cluster::Member* server : std::span(servers).first(std::min(servers.size(), kPartsShown)))
-    rows.push_back({name(server->peer), name(view.serving(*server)), server->next_backup != 0 ? fmt::format("{}, copying", name(view.next_backup_of(*server))) : name(view.backup_of(*server))});
+    rows.push_back({name(server->peer), name(view.serving(*server)), backups(*server)});
   text += "\n";
   append_rows(text, rows, {false, false, false});
   if (servers.size() > kPartsShown) text += fmt::format("and {} more servers\n", servers.size() - kPartsShown);

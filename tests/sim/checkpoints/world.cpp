@@ -1,6 +1,7 @@
 #include "checkpoints/world.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <cstdio>
 #include <cstring>
 
@@ -95,7 +96,8 @@ void choose_roles(Plan& plan, Random& random) {
 void add_servers(Plan& plan, Random& random) {
   if (plan.roles.front() == MV_ROLE_SERVER) plan.roles.front() = MV_ROLE_ALL;
   for (uint64_t more = 1 + random.below(3); more > 0; --more) plan.roles.push_back(MV_ROLE_SERVER);
-  if (std::ranges::count_if(plan.roles, [](int role) { return (role & MV_ROLE_SERVER) != 0; }) < 2) plan.roles.push_back(MV_ROLE_SERVER);
+  const auto servers = [&] { return std::ranges::count_if(plan.roles, [](int role) { return (role & MV_ROLE_SERVER) != 0; }); };
+  while (std::cmp_less_equal(servers(), plan.replicas)) plan.roles.push_back(MV_ROLE_SERVER);
 }
 
 void choose_victim(Plan& plan, Random& random) {

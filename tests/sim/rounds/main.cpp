@@ -35,7 +35,7 @@ class Rounds {
   Rounds(uint64_t seed, bool verbose, size_t replicas)
       : random_(Random::mix(seed)),
         replicas_(replicas),
-        places_(static_cast<size_t>(random_.between(replicas > 0 ? 3 : 2, 6))),
+        places_(static_cast<size_t>(random_.between(static_cast<int64_t>(replicas) + 2, 6))),
         nodes_(places_),
         conditions_(draw_conditions(random_)),
         network_(timeline_, random_.fork(), conditions_) {
@@ -43,7 +43,7 @@ class Rounds {
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = static_cast<int>(random_.between(1, 3));
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
     if (replicas_ > 0) nodes_.back().role = MV_ROLE_SERVER;  // to be killed
-    const size_t least = replicas_ > 0 ? 2 : 1;
+    const size_t least = replicas_ + 1;
     while (count(MV_ROLE_SERVER) < least || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(places_ - (least - 1))].role = MV_ROLE_ALL;
     model_ = std::make_unique<RoundModel>(choose_spec(), seed, count(MV_ROLE_SERVER));
     if (shard::is_small_key(model_->spec())) tables_ = static_cast<size_t>(random_.between(1, 4));

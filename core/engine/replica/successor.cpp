@@ -1,0 +1,64 @@
+#include "engine/replica/successor.hpp"
+
+#include <utility>
+
+namespace mv::replica {
+
+/// Receives the successor's acknowledgements, one for each input in their order.
+class Successor::Acknowledged final : public rpc::Pending {
+ public:
+  explicit Acknowledged(Successor& of) : of_(&of) {}
+  /// The successor does not count any more.
+  void ignore() { of_ = nullptr; }
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    // After a failure, the master decides which of the two goes on.
+    if (of_ != nullptr) status.ok() ? of_->one_acknowledged() : of_->refused();
+  }
+
+ private:
+  Successor* of_;
+};
+
+Successor::~Successor() {
+  if (answers_ != nullptr) answers_->ignore();
+}
+
+void Successor::set(base::Peer to) {
+  if (answers_ != nullptr) answers_->ignore();
+  answers_ = to != base::kNobody ? std::make_shared<Acknowledged>(*this) : nullptr;
+  peer_ = to;
+  has_refused_ = false;
+}
+
+void Successor::begin(base::Peer to) { set(to); }
+
+void Successor::call(base::Frame frame, bool is_forwarded) {
+  const size_t cost = frame.bytes();
+  peers_.call(peer_, {std::move(frame), answers_, false, cost, nullptr, is_forwarded});
+}
+
+void Successor::add(Passed passed) {
+  base::Frame frame = keeps_frames_ ? passed.frame : std::move(passed.frame);
+  const bool is_forwarded = passed.is_forwarded;
+  unacknowledged_.push_back(std::move(passed));
+  call(std::move(frame), is_forwarded);
+}
+
+void Successor::replace(base::Peer to) {
+  set(to);
+  for (const Passed& passed : unacknowledged_) call(passed.frame, passed.is_forwarded);
+}
+
+void Successor::end() {
+  set(base::kNobody);
+  while (!unacknowledged_.empty()) one_acknowledged();
+}
+
+void Successor::one_acknowledged() {
+  const auto done = std::move(unacknowledged_.front().done);
+  unacknowledged_.pop_front();
+  acknowledged_();
+  if (done) done();
+}
+
+}  // namespace mv::replica

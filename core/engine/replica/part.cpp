@@ -74,11 +74,10 @@ void Part::unseal(const cluster::View& view) {
     if (member.is_worker() && member.state != cluster::State::kLost) streams_.ask_again(member.peer);
 }
 
-void Part::log(const Input& input) {
+void Part::log(Input input) {
   if (!log_) return;
-  Input numbered = input;
-  numbered.number = next_input();
-  log_(numbered);
+  input.number = next_input();
+  log_(input);
 }
 
 // ---- ends and beginnings of workers

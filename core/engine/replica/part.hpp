@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/pool.hpp"
@@ -69,7 +70,7 @@ class Part final : private rpc::Service {
   /// has not acknowledged this many earlier inputs yet.
   void pass_on(Log log, size_t unacknowledged = 0);
   /// Passes an event to the back-ups that is no change.
-  void tell(const Input& event) { log(event); }
+  void tell(Input event) { log(std::move(event)); }
   /// The number of the last input: see Replicate.number.
   uint64_t inputs() const { return inputs_; }
   /// Of a piece of a new content, which is numbered like an input: its number, and what a back-up has taken.
@@ -132,7 +133,7 @@ class Part final : private rpc::Service {
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_cancel(const rpc::Asked& asked) override;
-  void log(const Input& input);
+  void log(Input input);
   void pass_part(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void send_round(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);
   bool send_sum(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);

@@ -265,18 +265,22 @@ attempt(node.shutdown)
 """
 
 
-def test_servers_die_one_after_another(cluster):
-    job = cluster(1, 4, replicas=1)
-    node, servers = job.python(0, OUTLIVED), [job.server(number) for number in range(4)]
+@pytest.mark.parametrize("replicas, victims", [(1, (1, 3, 0)), (2, (1, 3, 0, 4))])
+def test_servers_die_one_after_another(cluster, replicas, victims):
+    """Each when all parts have as many copies again as there can be. All but server 2."""
+    count = len(victims) + 1
+    job = cluster(1, count, replicas=replicas)
+    script = OUTLIVED.replace('part["backup"] is None', f'len(part["backups"]) < {replicas}')
+    node, servers = job.python(0, script), [job.server(number) for number in range(count)]
     node.hear("up")
-    left = 4
-    for victim in (1, 3, 0):
+    left = count
+    for victim in victims:
         servers[victim].kill()
         left -= 1
         for _ in range(200):
             node.tell("go on")
             _, serving, missing = node.hear("parts", 30).split()
-            if int(serving) == left and int(missing) == (0 if left > 1 else 4):
+            if int(serving) == left and int(missing) == (0 if left > replicas else count):
                 break
         else:
             raise AssertionError((left, serving, missing))
@@ -311,29 +315,6 @@ def test_with_two_backups_two_servers_die_at_once(cluster, transport, victims):
         node.ends()
     for number in set(range(5)) - set(victims):
         servers[number].ends(seconds=10)
-
-
-def test_chains_are_mended_between_deaths(cluster):
-    """Of five servers, with two back-ups of each part, four die one after another, when all parts have as many copies again as there can be."""
-    job = cluster(1, 5, replicas=2)
-    node, servers = job.python(0, OUTLIVED.replace("part[\"backup\"] is None", "len(part[\"backups\"]) < 2")), [job.server(number) for number in range(5)]
-    node.hear("up")
-    left = 5
-    for victim in (1, 3, 0, 4):
-        servers[victim].kill()
-        left -= 1
-        for _ in range(200):
-            node.tell("go on")
-            _, serving, missing = node.hear("parts", 30).split()
-            if int(serving) == left and int(missing) == (0 if left > 2 else 5):
-                break
-        else:
-            raise AssertionError((left, serving, missing))
-    node.tell("end")
-    assert node.hear("wrong", 30).split()[1:3] == ["False", "0"]
-    node.hear_attempt()
-    node.ends()
-    servers[2].ends(seconds=10)
 
 
 def test_a_new_process_takes_the_place_of_a_dead_server(cluster):

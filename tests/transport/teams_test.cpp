@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <vector>
@@ -93,16 +94,22 @@ void memory_of_what_was_given_up_is_freed_and_not_used_again(void**) {
   std::unique_ptr<Teams> teams;
   std::unique_ptr<Team> one;
   const auto on_loop = [&](Task task) {
-    bool done = false;
-    loop.drive_until([&] { return done; }, loop.now() + 20s, [&] {
+    std::atomic<bool> done{false};  // both threads look at it
+    loop.drive_until([&] { return done.load(); }, loop.now() + 20s, [&] {
       task();
       done = true;
     });
     assert_true(done);
   };
   const auto make_team = [&] {
-    on_loop([&] { teams->make_team({0, 1}, 7, [&](auto made) { one = std::move(made).value(); }); });
-    loop.drive_until([&] { return one != nullptr; }, loop.now() + 20s);
+    std::atomic<bool> is_made{false};
+    on_loop([&] {
+      teams->make_team({0, 1}, 7, [&](auto made) {
+        one = std::move(made).value();
+        is_made = true;
+      });
+    });
+    loop.drive_until([&] { return is_made.load(); }, loop.now() + 20s);
     assert_true(one != nullptr);
   };
   on_loop([&] { teams = Teams::make(loop, std::move(Fabric::open(&kPlugin, true)).value()).value(); });

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "engine/cluster/succession.hpp"
 #include "runtime/runtime.hpp"
 
 namespace mv::runtime {
@@ -16,7 +17,7 @@ namespace {
 constexpr base::Nanos kLookForServers = 20ms;
 
 /// Why a cluster does not have exactly `servers` servers with settled parts yet; "" if it has.
-std::string why_not_resized(const cluster::View& view, uint32_t servers) {
+std::string why_not_resized(const cluster::View& view, uint32_t servers, uint32_t replicas) {
   const size_t there = view.staying_servers().size();
   if (there < servers) return fmt::format("there are {} servers: start {} more with `polyverso server`", there, servers - there);
   const auto all = view.servers();
@@ -25,6 +26,8 @@ std::string why_not_resized(const cluster::View& view, uint32_t servers) {
   if (there > servers) return fmt::format("there are {} servers", there);
   const auto copied = std::ranges::find_if(all, [](const cluster::Member* part) { return part->next_backup != 0; });
   if (copied != all.end()) return fmt::format("the tables of {} are being copied", view.name((*copied)->peer));
+  const auto moving = std::ranges::find_if(all, [&](const cluster::Member* part) { return cluster::destination(view, *part, replicas) != nullptr; });
+  if (moving != all.end()) return fmt::format("the tables of {} are moving", view.name((*moving)->peer));
   return "";
 }
 }  // namespace
@@ -52,7 +55,7 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
   if (!outcome->status.ok() || timeout == base::Nanos(0)) return outcome->status;
   const base::Nanos until = base::after(begun, timeout);
   for (std::string waits_for;;) {
-    read_on_loop([&] { waits_for = why_not_resized(member_->cluster().view(), servers); });
+    read_on_loop([&] { waits_for = why_not_resized(member_->cluster().view(), servers, member_->cluster().self().replicas); });
     if (waits_for.empty()) return {};
     const base::Nanos now = loop_.now();
     if (now >= until) return base::error(MV_ETIMEOUT, "the cluster does not have {} servers within {:.3g} s: {}", servers,

@@ -229,6 +229,8 @@ def test_with_replicas_servers_come_and_leave(training):
     job = begin("--max-servers", "5", "--replicas", "1", servers=3)
     pid = job.process.pid
     assert scale(pid, "--servers", "5").returncode == 0
+    state = status_of(pid)
+    assert len(owners(state)) == 5 and all(len(part["backups"]) == 1 for part in state["parts"]), state
     assert scale(pid, "--servers", "2").returncode == 0
     state = status_of(pid)
     assert len(owners(state)) == 2

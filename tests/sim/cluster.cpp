@@ -9,7 +9,8 @@ using namespace std::chrono_literals;
 namespace {
 /// All nodes have ended by then: twice the longest silence and the patience of joining.
 constexpr Nanos kLimit = 300s;
-/// With a window smaller than most messages, the inputs of all parts with one back-up go to it one at a time, each with several tries.
+/// For each back-up, with a window smaller than most messages: the inputs of all parts with one back-up go to it one at a time, each with several
+/// tries, and are acknowledged along the whole chain.
 constexpr Nanos kLimitOfSlow = 1200s;
 constexpr size_t kSmallWindow = 4096;
 /// Where only their comparison shows that copies differ.
@@ -296,6 +297,7 @@ void SimCluster::drained(Node& node, const FaultPlan& fault, const base::Status&
   if (verbose_) fmt::print("{} {}\n", node.name, status.ok() ? "has handed its tables over" : "goes on: " + status.text());
   if (!status.ok() || !node.member->drain().is_over() || node.ending || node.killed) return;
   node.drained = true;
+  if (node.rank < 0) node.rank = node.member->cluster().view().find(node.self.peer)->rank;  // it was to leave before it was ready
   replaced_server_ = true;
   end(node);
   if (fault.restart == base::kNever || cluster_dissolves()) return;
@@ -540,8 +542,8 @@ void SimCluster::check_end() {
 Outcome SimCluster::run() {
   schedule_faults(true);
   if (Random::mix(plan_.seed ^ kStrangers) % 3 == 0) timeline_.after(Nanos(0), [this] { stranger_.start(); });
-  const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && plan_.window_bytes < kSmallWindow;
-  const Nanos limit = is_slow ? kLimitOfSlow : kLimit;
+  const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && plan_.window_bytes <= kSmallWindow;
+  const Nanos limit = is_slow ? plan_.replicas * kLimitOfSlow : kLimit;
   while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(limit)) {
   }
   check_end();

@@ -242,19 +242,20 @@ void join(View& view, uint32_t number, uint32_t replicas = 0) {
   (void)name_next_backups(view, replicas);
 }
 
-/// All moves end, one after the other, and those that follow from them. Returns their number.
-size_t move_all(View& view) {
+/// All copies arrive and all moves end, one after the other, and those that follow from them. Returns the number of moves.
+size_t move_all(View& view, uint32_t replicas = 0) {
   size_t moves = 0;
   for (bool any = true; any;) {
     any = false;
     for (Member& part : view.members) {
-      if (part.next_backup == 0) continue;
-      assert_non_null(destination(view, part, 0));
-      const uint32_t to = std::exchange(part.next_backup, 0);
-      part.stand_in = to == part.rank + 1 ? 0 : to;
+      if (part.next_backup == 0 && destination(view, part, replicas) == nullptr) continue;
+      if (part.next_backup != 0) take_copy(view, part, replicas);
+      if (destination(view, part, replicas) != nullptr) {
+        move(view, part, replicas);
+        (void)name_next_backups(view, replicas);
+        ++moves;
+      }
       any = true;
-      ++moves;
-      (void)name_next_backups(view, 0);
       break;
     }
   }
@@ -322,14 +323,71 @@ void a_size_that_can_not_be_is_refused_and_changes_nothing(void**) {
   assert_int_equal(view.wanted_servers, 4);
 }
 
-void with_replicas_new_servers_get_parts_without_a_copy_only(void**) {
+void with_replicas_a_part_moves_to_the_new_server_and_keeps_a_backup(void**) {
+  View view = servers_with_room(4);
+  name_backups(view, 1);
+  assert_places(view, "0:1 1:0 0:1 1:0");
+  join(view, 2, 1);
+  assert_places(view, "0:1 1:0 0:1>2 1:0");
+  Member& part = server(view, 2);
+  assert_null(destination(view, part, 1));  // it has no copy yet
+  take_copy(view, part, 1);
+  assert_places(view, "0:1 1:0 0:1,2 1:0");
+  assert_ptr_equal(destination(view, part, 1), &part);
+  move(view, part, 1);
+  assert_places(view, "0:1 1:0 2:1 1:0");
+  assert_int_equal(name_next_backups(view, 1).size(), 0);
+  join(view, 3, 1);
+  assert_int_equal(move_all(view, 1), 1);
+  assert_places(view, "0:1 1:0 2:1 3:0");
+}
+
+void with_more_replicas_the_order_of_the_other_backups_stays(void**) {
+  View view = servers_on({"a", "a", "a", "a"}, 2);
+  lose(view, 3, 2);
+  copy_all(view);
+  assert_places(view, "0:1,2 1:0,2 2:0,1 1:2,0");
+  join(view, 3, 2);
+  assert_int_equal(move_all(view, 2), 1);
+  assert_places(view, "0:1,2 1:0,2 2:0,1 3:2,0");
+}
+
+void a_part_without_all_its_copies_gets_these_first(void**) {
+  View view = servers_on({"a", "a"});
+  lose(view, 1);
+  assert_places(view, "0:- 0:-");
+  join(view, 1, 1);
+  assert_places(view, "0:->1 0:->1");
+  take_copy(view, server(view, 0), 1);
+  take_copy(view, server(view, 1), 1);
+  assert_places(view, "0:1 0:1");  // two servers: there is none that could keep a third copy while the part moves
+  View three = servers_on({"a", "a", "a"});
+  lose(three, 1);
+  join(three, 1, 1);
+  assert_places(three, "0:->2 2:->0 2:0");
+  assert_int_equal(move_all(three, 1), 1);
+  assert_places(three, "0:2 1:0 2:0");
+}
+
+void a_move_that_loses_a_backup_is_none_any_more(void**) {
   View view = servers_with_room(3);
   name_backups(view, 1);
-  assert_places(view, "0:1 1:0 0:1");
   join(view, 2, 1);
-  assert_places(view, "0:1 1:0 0:1");
+  take_copy(view, server(view, 2), 1);
+  assert_places(view, "0:1 1:0 0:1,2");
   lose(view, 1);
-  assert_places(view, "0:->2 0:->2 0:->2");
+  assert_places(view, "0:->2 0:->2 0:2");
+  assert_null(destination(view, server(view, 2), 1));
+}
+
+void parts_stay_if_their_copies_would_be_on_fewer_hosts(void**) {
+  View view = servers_on({"a", "b", "b"});
+  lose(view, 2);
+  copy_all(view);
+  assert_places(view, "0:1 1:0 0:1");
+  server(view, 2).host = "b";
+  join(view, 2, 1);
+  assert_places(view, "0:1 1:0 0:1>2");
 }
 
 void partners_share_parts(void**) {
@@ -368,7 +426,11 @@ int main() {
       cmocka_unit_test(a_move_to_a_server_that_is_to_end_is_given_up),
       cmocka_unit_test(the_parts_of_servers_that_end_are_spread_over_the_others),
       cmocka_unit_test(a_size_that_can_not_be_is_refused_and_changes_nothing),
-      cmocka_unit_test(with_replicas_new_servers_get_parts_without_a_copy_only),
+      cmocka_unit_test(with_replicas_a_part_moves_to_the_new_server_and_keeps_a_backup),
+      cmocka_unit_test(with_more_replicas_the_order_of_the_other_backups_stays),
+      cmocka_unit_test(a_part_without_all_its_copies_gets_these_first),
+      cmocka_unit_test(a_move_that_loses_a_backup_is_none_any_more),
+      cmocka_unit_test(parts_stay_if_their_copies_would_be_on_fewer_hosts),
       cmocka_unit_test(partners_share_parts),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

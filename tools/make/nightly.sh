@@ -16,7 +16,9 @@ build/bin/sim_test --replicas 2 --seeds "$first..$((first + seeds))" || failed+=
 build/bin/sim_test --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" masters"
 for how in drains grows; do
   build/bin/sim_test --$how --seeds "$first..$((first + seeds))" || failed+=" $how"
-  build/bin/sim_test --$how --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" $how-with-replicas"
+  for replicas in 1 2; do
+    build/bin/sim_test --$how --replicas $replicas --seeds "$first..$((first + seeds))" || failed+=" $how-with-$replicas-replicas"
+  done
 done
 build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || failed+=" many-nodes"
 build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"

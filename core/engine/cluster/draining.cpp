@@ -63,24 +63,42 @@ void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
   owner_.on_news();
 }
 
+namespace {
+
+/// Those of the parts with these numbers that `server` serves.
+std::vector<Member*> served_by(View& view, base::Peer server, const std::vector<uint32_t>& numbers) {
+  std::vector<Member*> parts;
+  for (Member& part : view.members)
+    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view.serving(part) == server) parts.push_back(&part);
+  return parts;
+}
+
+/// Moves the parts with these numbers away from `from`. MV_ESTATE: not all of them can move any more; then none has moved.
+base::Status move_parts(View& view, base::Peer from, const std::vector<uint32_t>& numbers, uint32_t replicas) {
+  const auto parts = served_by(view, from, numbers);
+  const auto can_move = [&](const Member* part) { return destination(view, *part, replicas) != nullptr; };
+  if (parts.empty() || parts.size() != numbers.size() || !std::ranges::all_of(parts, can_move))
+    return base::error(MV_ESTATE, "not every one of these parts can move to its new server any more");
+  for (Member* part : parts) move(view, *part, replicas);
+  return {};
+}
+
+}  // namespace
+
 /// A server that stays gives parts to others.
 void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers) {
-  std::vector<Member*> parts;
-  for (Member& part : view_.members)
-    if (std::ranges::find(numbers, part.rank + 1) != numbers.end() && view_.serving(part) == asked.client && !part.backups.empty() &&
-        destination(view_, part, self_.replicas) != nullptr)
-      parts.push_back(&part);
-  if (parts.empty() || parts.size() != numbers.size())
-    return server_.fail(asked, base::error(MV_ESTATE, "not every one of these parts can move to its new server any more"));
+  if (is_kept())
+    return decide(
+        [numbers, from = asked.client, replicas = self_.replicas](View& next) {
+          if (served_by(next, from, numbers).empty()) return base::Status();  // the former master has moved them
+          if (base::Status wrong = move_parts(next, from, numbers, replicas); !wrong.ok()) return wrong;
+          (void)name_next_backups(next, replicas);
+          return base::Status();
+        },
+        [this, asked](const base::Status& refused, const View&) { refused.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, refused); });
+  if (const base::Status wrong = move_parts(view_, asked.client, numbers, self_.replicas); !wrong.ok()) return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
-  for (Member* part : parts) {
-    const uint32_t to = part->backups.front();
-    part->backups.clear();
-    part->stand_in = to == part->rank + 1 ? 0 : to;
-    if (part->stand_in == 0) base::log_info("{} serves its own part of the tables", view_.name(part->peer));
-    else base::log_info("{} serves the part of {}", view_.name(view_.serving(*part)), view_.name(part->peer));
-    owner_.on_part_moved(*part);
-  }
+  for (const uint32_t number : numbers) owner_.on_part_moved(*view_.at(number - 1));
   for (const Member* part : name_next_backups(view_, self_.replicas)) owner_.on_part_moved(*part);
   publish();
 }
@@ -89,7 +107,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
   Member* const member = view_.find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
-  if (is_master() && !is_kept() && member != nullptr && !member->departs()) return move_asked(asked, parts);
+  if (is_master() && member != nullptr && !member->departs()) return move_asked(asked, parts);
   const auto check = [parts](const View& view, const Member* leaver) {
     return leaver != nullptr && leaver->draining && leaver->state != State::kLost && can_hand_over(view, *leaver, parts)
                ? base::Status()

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/log.hpp"
@@ -53,22 +54,45 @@ void name_backups(View& view, uint32_t replicas) {
 }
 
 namespace {
-/// Without replicas: the server that has a copy of this part, or is receiving one; nullptr: none.
-const Member* copy_of(const View& view, const Member& part) {
-  return view.find(part.backups.empty() ? view.next_backup_of(part) : view.backup_of(part));
+
+/// The server to which this part moves if nothing comes between: it has one copy more than it keeps, or is to get that. nullptr: it does not move.
+const Member* heads_for(const View& view, const Member& part, uint32_t replicas) {
+  if (part.backups.size() + (part.next_backup != 0 ? 1 : 0) <= replicas) return nullptr;
+  if (std::ranges::find(part.backups, part.rank + 1) != part.backups.end()) return &part;
+  return view.at((part.next_backup != 0 ? part.next_backup : part.backups.back()) - 1);
 }
+
 }  // namespace
 
 const Member* destination(const View& view, const Member& part, uint32_t replicas) {
   const Member* const by = view.find(view.serving(part));
-  const Member* const to = copy_of(view, part);
-  return replicas == 0 && by != nullptr && by->stays() && to != nullptr && to->stays() ? to : nullptr;
+  const Member* const to = heads_for(view, part, replicas);
+  return part.next_backup == 0 && by != nullptr && by->stays() && to != nullptr && to->stays() ? to : nullptr;
+}
+
+void move(View& view, Member& part, uint32_t replicas) {
+  const uint32_t to = destination(view, part, replicas)->rank + 1;
+  std::erase(part.backups, to);
+  part.stand_in = to == part.rank + 1 ? 0 : to;
+  if (part.stand_in == 0) base::log_info("{} serves its own part of the tables", view.name(part.peer));
+  else base::log_info("{} serves the part of {}", view.name(view.serving(part)), view.name(part.peer));
 }
 
 namespace {
 
-/// A part that should move now, and its new server. {}: there is none.
-std::pair<Member*, const Member*> next_move(View& view) {
+/// The server that gets a copy so that `part` can move to `to`: `to` itself, or another one if that has a copy already. nullptr: there is none, or
+/// the copies would be on fewer hosts than now.
+const Member* copy_for_move(const View& view, const Member& part, const Member& to) {
+  const Member* const next = has(view, to, part) ? candidate(view, part) : &to;
+  if (next == nullptr) return nullptr;
+  std::set<std::string> others;
+  for (const uint32_t backup : part.backups) others.insert(view.at(backup - 1)->host);
+  const bool narrows = !part.backups.empty() && others.contains(next->host) && !others.contains(view.find(view.serving(part))->host);
+  return narrows ? nullptr : next;
+}
+
+/// A part that should move now, and the server that gets a copy for that. {}: there is none.
+std::pair<Member*, const Member*> next_move(View& view, uint32_t replicas) {
   const auto servers = view.servers();
   std::map<const Member*, size_t> loads;  // when all moves are over
   std::set<const Member*> givers;
@@ -77,24 +101,25 @@ std::pair<Member*, const Member*> next_move(View& view) {
   for (Member& part : view.members) {
     const Member* const by = part.is_server() ? view.find(view.serving(part)) : nullptr;
     if (by == nullptr) continue;
-    const Member* const to = copy_of(view, part);
+    const Member* const to = heads_for(view, part, replicas);
     if (const auto load = loads.find(to != nullptr ? to : by); load != loads.end()) ++load->second;
     if (to != nullptr)
       givers.insert(by);
-    else if (by->stays() && by->peer != part.peer && servers.front() != &part)
+    else if (by->stays() && by->peer != part.peer && servers.front() != &part && part.backups.size() == replicas && part.next_backup == 0)
       movable.insert(movable.begin(), &part);
   }
   std::erase_if(movable, [&](const Member* part) { return givers.contains(view.find(view.serving(*part))); });
   for (Member* part : movable)
-    if (part->stays()) return {part, part};
+    if (const Member* const next = part->stays() ? copy_for_move(view, *part, *part) : nullptr; next != nullptr) return {part, next};
   if (loads.empty()) return {};
-  const auto least = std::ranges::min_element(loads, {}, [](const auto& entry) { return std::pair(entry.second, entry.first->rank); });
+  const Member* const least = std::ranges::min_element(loads, {}, [](const auto& entry) { return std::pair(entry.second, entry.first->rank); })->first;
   Member* best = nullptr;
   for (Member* part : movable) {
     const auto load_of_server = [&](const Member& of) { return loads.at(view.find(view.serving(of))); };
-    if (load_of_server(*part) >= least->second + 2 && (best == nullptr || load_of_server(*part) > load_of_server(*best))) best = part;
+    const bool can_move = !has(view, *least, *part) && copy_for_move(view, *part, *least) != nullptr;
+    if (can_move && load_of_server(*part) >= loads.at(least) + 2 && (best == nullptr || load_of_server(*part) > load_of_server(*best))) best = part;
   }
-  return best != nullptr ? std::pair<Member*, const Member*>(best, least->first) : std::pair<Member*, const Member*>();
+  return best != nullptr ? std::pair<Member*, const Member*>(best, least) : std::pair<Member*, const Member*>();
 }
 
 }  // namespace
@@ -111,10 +136,8 @@ std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
     part.next_backup = next->rank + 1;
     changed.push_back(&part);
   }
-  while (replicas == 0) {
-    const auto [part, to] = next_move(view);
-    if (part == nullptr) break;
-    part->next_backup = to->rank + 1;
+  for (auto [part, next] = next_move(view, replicas); part != nullptr; std::tie(part, next) = next_move(view, replicas)) {
+    part->next_backup = next->rank + 1;
     changed.push_back(part);
   }
   return changed;
@@ -122,9 +145,7 @@ std::vector<const Member*> name_next_backups(View& view, uint32_t replicas) {
 
 void take_copy(View& view, Member& part, uint32_t replicas) {
   part.backups.push_back(std::exchange(part.next_backup, 0));
-  if (part.backups.size() >= replicas) return;
-  const Member* const next = candidate(view, part);
-  if (next != nullptr) part.next_backup = next->rank + 1;
+  if (replicas > 0) (void)name_next_backups(view, replicas);
 }
 
 Succession succeed(View& view, Member& lost, uint32_t replicas) {

@@ -12,21 +12,24 @@ namespace mv::cluster {
 /// servers. Parts are spread evenly. Copies of one part are on different hosts as far as possible.
 void name_backups(View& view, uint32_t replicas);
 
-/// The server to which this part moves although its present one stays, nullptr if it does not move. Only without
-/// replicas, where nothing else copies parts.
+/// The server to which this part can move now, although its present one stays: it has one copy more than it should, and
+/// all are equal. Its own server, if that has one; otherwise the last one in the chain. nullptr: it can't move.
 const Member* destination(const View& view, const Member& part, uint32_t replicas);
+/// Moves a part to its destination(), which passes inputs to the remaining back-ups. Its present server leaves the chain.
+void move(View& view, Member& part, uint32_t replicas);
 
 /// Chooses a next back-up for each part that has fewer back-ups than it should and no next one, if a server can take it.
-/// All parts should have `replicas` back-ups; without replicas, those of draining servers, and those that should move,
-/// should have one. Each server gives one part at a time:
+/// All parts should have `replicas` back-ups; without replicas, those of draining servers should have one. Parts that
+/// should move get one more than that, once they have the others. Each server gives one part at a time:
 ///  - a part whose own server is there, because a new process has taken the place, goes to it;
 ///  - then servers that serve at least two parts more than another one give parts whose own servers are missing to it.
-/// The part of the first server, which directs checkpoints, does not move.
+/// The part of the first server, which directs checkpoints, does not move, and no part moves if its copies would then be
+/// on fewer hosts.
 /// Returns the parts that have a next back-up now.
 std::vector<const Member*> name_next_backups(View& view, uint32_t replicas);
 
-/// The next back-up of this part has its copy, and is the last one in the chain now. Chooses another next back-up if the
-/// part needs more.
+/// The next back-up of this part has its copy, and is the last one in the chain now. With replicas, chooses the next
+/// back-ups that are needed then.
 void take_copy(View& view, Member& part, uint32_t replicas);
 
 /// Chooses the voters for the next view (quorum_keeper.hpp). These are the live servers. If their number is even,

@@ -13,22 +13,11 @@ using namespace std::chrono_literals;
 namespace {
 /// The time between two comparisons of a piece of the tables, of 1 MiB.
 constexpr base::Nanos kCompareEvery = 1s;
-constexpr base::Nanos kRetryAfter = 1s;
-/// For a view that another process has already.
-constexpr base::Nanos kLookAgain = 100ms;
-/// While a copy arrives, inputs wait for its end. With more bytes than this they are acknowledged only when they are processed, so that the
-/// workers go no faster.
-constexpr size_t kMostHeldBytes = 32 << 20;
 /// Inputs that are processed at a stretch when the copy has arrived.
 constexpr size_t kAtAStretch = 64;
 
 /// How long a worker waits for the others' parts of a round before its own part goes to the back-up without them, and is acknowledged.
 constexpr base::Nanos kLongestWithheld = 2ms;
-
-/// Of a copy; the other events are inputs, and the question before a copy.
-bool is_piece(wire::ReplicaEvent event) {
-  return event == wire::ReplicaEvent::State || event == wire::ReplicaEvent::Rows || event == wire::ReplicaEvent::End;
-}
 
 }  // namespace
 
@@ -208,7 +197,7 @@ void Parts::send_to_backup(uint32_t number, const Led& led, const Part::Input& i
 // ---- the chain
 
 Parts::InChain& Parts::in_chain(uint32_t number) {
-  return chains_.try_emplace(number, peers_, replicas_ > 1, [this, number] { acknowledged(number, chains_.at(number)); }).first->second;
+  return chains_.try_emplace(number, peers_, is_replicated(), [this, number] { acknowledged(number, chains_.at(number)); }).first->second;
 }
 
 /// All successors have the next input.
@@ -259,7 +248,7 @@ void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Mem
   }
   if (present == base::kNobody) return;  // this process gets a copy itself, or has none any more
   if (chain.transfer != nullptr && view.next_backup_of(part) == present) return;
-  if (is_replicated())
+  if (is_replicated() && view.serving(part) != present)
     base::log_warn("the tables of {} have {}: {} has left or is lost", view.name(part.peer),
                    part.backups.empty() ? "no back-up any more" : "one back-up less", view.name(present));
   if (follows == base::kNobody) return without_successor(number, chain);
@@ -295,7 +284,8 @@ void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) 
   InChain& chain = led.chain;
   if (chain.to != next || chain.from != tail) chain.from = chain.to = base::kNobody;
   if (led.to != next || led.from != tail) drop_offer(led);
-  if (next != base::kNobody && led.to == base::kNobody && chain.to == base::kNobody && clock_.now() >= led.retry_at) {
+  // A sealed part may have another server soon, whose copy has no inputs that come now.
+  if (next != base::kNobody && led.to == base::kNobody && chain.to == base::kNobody && clock_.now() >= led.retry_at && !led.part->is_sealed()) {
     led.to = next;
     led.from = tail;
     led.offer = std::make_shared<Offer>(clock_, peers_, *led.part, [this, number, &led] { return begin_copy(number, led); });
@@ -378,205 +368,6 @@ void Parts::tell_master(uint32_t number, base::Peer backup) {
   peers_.call(cluster_.master(), {std::move(frame), std::make_shared<rpc::Ignored>(), true, 0, nullptr});
 }
 
-// ---- loads of checkpoints
-
-const Parts::Led* Parts::led_of(uint64_t part) const {
-  const auto servers = cluster_.view().servers();
-  const auto led = part < servers.size() ? led_.find(servers[part]->rank + 1) : led_.end();
-  return led != led_.end() ? &led->second : nullptr;
-}
-Parts::Led* Parts::led_of(uint64_t part) { return const_cast<Led*>(std::as_const(*this).led_of(part)); }
-
-table::CheckpointTables* Parts::served(uint64_t part) {
-  if (!is_by_part())
-    return own_tables_ != nullptr && cluster_.view().server_id(cluster_.self().peer) == static_cast<int64_t>(part) ? &own_tables_->checkpoint_tables()
-                                                                                                                   : nullptr;
-  const Led* const led = led_of(part);
-  return led != nullptr ? &led->tables->checkpoint_tables() : nullptr;
-}
-
-bool Parts::is_elsewhere(uint64_t part) const {
-  const auto servers = cluster_.view().servers();
-  return part < servers.size() && given_.contains(servers[part]->rank + 1);
-}
-
-bool Parts::is_being_copied(uint64_t part) const {
-  const Led* const led = led_of(part);
-  return led != nullptr && (led->content != Led::Content::kUsual || led->chain.to != base::kNobody);
-}
-
-void Parts::begin_replacing(uint64_t part) {
-  if (Led* const led = led_of(part)) set_content(*led, Led::Content::kChanging);
-}
-
-void Parts::replaced(uint64_t part, std::function<void()> done) {
-  Led* const led = led_of(part);
-  if (led == nullptr) return done();
-  set_content(*led, Led::Content::kUsual);
-  if (!led->has_backup()) return done();
-  set_content(*led, Led::Content::kNew);
-  led->replaced = std::move(done);
-  refill(cluster_.view().servers()[part]->rank + 1, *led);
-}
-
-/// While a load replaces the values, the back-ups get all inputs as they come: they may not get the new values.
-void Parts::set_content(Led& led, Led::Content content) {
-  led.content = content;
-  led.part->may_withhold(content == Led::Content::kUsual);
-}
-
-/// Gives the back-ups the new content.
-void Parts::refill(uint32_t number, Led& led) {
-  Transfer::Events events;
-  events.passes_on = [] {};
-  events.is_equal = [&led] {
-    led.refill.reset();
-    set_content(led, Led::Content::kUsual);
-    if (led.replaced) std::exchange(led.replaced, nullptr)();
-  };
-  events.failed = [this, &led] {
-    led.refill.reset();
-    led.retry_at = clock_.now() + kRetryAfter;
-  };
-  events.pass = [&led](base::Frame frame, std::function<void()> done) {
-    led.part->outbox().add_input();
-    led.chain.successor.pass(std::move(frame), std::move(done));
-  };
-  led.moment = std::make_shared<Offer>(clock_, peers_, *led.part, [this, number, &led, events = std::move(events)] {
-    const auto refill = std::make_shared<Transfer>(peers_, *led.part, number, base::kNobody, events);
-    led.refill = refill;
-    if (refill->start()) return true;
-    led.refill.reset();
-    return false;
-  });
-  led.moment->wait();
-}
-
-// ---- the back-up
-
-void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  const wire::Replicate& input = *message.body_as_Replicate();
-  const uint32_t number = input.part();
-  if (input.event() == wire::ReplicaEvent::Begin) return await_copy(asked, input);
-  if (input.event() == wire::ReplicaEvent::Refused && input.number() == 0) {
-    copy_refused(asked.client, input);
-    return streams_.finish(asked);
-  }
-  const auto found = copies_.find(number);
-  // A back-up whose first inputs still wait for the copy's end may get others from another predecessor already, or tasks as one of the chain.
-  const bool is_of_chain = input.event() == wire::ReplicaEvent::Copy || (is_piece(input.event()) && input.number() != 0);
-  const auto arrives = [&] { return found->second->arrival != nullptr; };
-  if (found != copies_.end() && arrives() && (is_of_chain || asked.client != found->second->from)) catch_up(*found->second, SIZE_MAX);
-  if (found == copies_.end() || found->second->part.leads() ||
-      !(arrives() ? asked.client == found->second->from && !is_of_chain : is_predecessor(asked.client, number)))
-    return streams_.fail(asked, base::error(MV_EPEERLOST, "{} does not keep a copy of a part that {} passes on",
-                                            cluster_.view().name(cluster_.self().peer), cluster_.view().name(asked.client)));
-  if (arrives()) return take_in(asked, *found->second, message, payload, staged);
-  Part& part = found->second->part;
-  InChain& chain = in_chain(number);
-  chain.unanswered.emplace_back(input.number(), asked);
-  if (input.number() <= part.inputs()) return answer(chain, part);  // its predecessor before this one has passed it on
-  if (input.number() != part.inputs() + 1) {
-    chain.unanswered.pop_back();
-    return streams_.fail(asked, base::error(MV_EPROTOCOL, "the inputs of a part have a gap: {} follows {}", input.number(), part.inputs()));
-  }
-  base::Status wrong;
-  if (is_piece(input.event())) {
-    wrong = take_next(found->second, input, payload);
-  } else {
-    wrong = part.replay(cluster_.self().peer, input, payload, staged);
-    if (const auto& next = found->second->next; next != nullptr) next->arrival->hold(asked, message, payload, staged);
-  }
-  if (!wrong.ok()) {
-    chain.unanswered.pop_back();
-    return streams_.fail(asked, wrong);
-  }
-  if (input.event() == wire::ReplicaEvent::Leads) found->second->next.reset();
-  if (input.event() == wire::ReplicaEvent::Refused) chain.from = chain.to = base::kNobody;
-  if (chain.successor.peer() != base::kNobody) chain.successor.forward(builder_.copy(message, kept(payload, staged)));
-  if (input.event() == wire::ReplicaEvent::Copy) copy_asked(number, chain, found->second->part, input);
-  answer(chain, found->second->part);
-  if (!cluster_.why_cut_off().ok()) refuse_unanswered(chain);
-}
-
-/// A piece of a copy that replaces the one that is here: its server has loaded a checkpoint. Until the new one is complete, the old one goes on
-/// as if there were no load: if the server is lost meanwhile, only the load has failed.
-base::Status Parts::take_next(std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload) {
-  auto next = std::move(copy->next);
-  if (next == nullptr) {
-    next = std::make_unique<Copy>(clock_, link_, pool_);
-    next->arrival = std::make_unique<Arrival>(next->part, next->tables, cluster_.self().peer);
-  }
-  base::Status wrong = next->arrival->take(*server_of(piece.part()), piece, payload);
-  while (wrong.ok() && next->arrival->has_all() && !next->arrival->is_over()) next->arrival->process_next(&wrong);  // they are acknowledged
-  if (wrong.ok() && next->arrival->is_over()) {
-    next->arrival.reset();
-    copy = std::move(next);
-  } else if (wrong.ok()) {
-    copy->next = std::move(next);
-  }
-  copy->part.took(piece.number());
-  return wrong;
-}
-
-/// The view that names this node the next back-up may not be here yet.
-void Parts::await_copy(const rpc::Asked& asked, const wire::Replicate& offer) {
-  const uint32_t number = offer.part();
-  if (const auto before = awaited_.find(number); before != awaited_.end())
-    streams_.fail(before->second.asked, base::error(MV_ECANCELED, "the copy of a part was offered again"));
-  awaited_.insert_or_assign(number, Awaited{asked, offer.client(), offer.to(), offer.epoch()});
-  grant_copy(number);
-}
-
-void Parts::grant_copy(uint32_t number) {
-  const auto found = awaited_.find(number);
-  if (found == awaited_.end()) return;
-  const Awaited awaited = found->second;
-  const bool is_known = serves(awaited.asked.client, number) && cluster_.view().next_backup_of(*server_of(number)) == awaited.to;
-  if (!is_known && cluster_.view().epoch < awaited.epoch) {
-    look_at_ = clock_.now() + kLookAgain;
-    return;
-  }
-  awaited_.erase(found);
-  if (!is_known) return streams_.fail(awaited.asked, base::error(MV_ECANCELED, "the copy of a part was offered too late"));
-  if (awaited.to != cluster_.self().peer) return streams_.finish(awaited.asked);
-  auto copy = std::make_unique<Copy>(clock_, link_, pool_);
-  copy->arrival = std::make_unique<Arrival>(copy->part, copy->tables, cluster_.self().peer);
-  copy->from = awaited.from;
-  chains_.erase(number);
-  copies_.insert_or_assign(number, std::move(copy));
-  cluster_.want(awaited.from);
-  streams_.finish(awaited.asked);
-}
-
-/// A piece of a copy that arrives, or an input that comes meanwhile.
-void Parts::take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload,
-                    const base::SinkRef& staged) {
-  const wire::Replicate& input = *message.body_as_Replicate();
-  if (is_piece(input.event())) {
-    const base::Status wrong = copy.arrival->take(*server_of(input.part()), input, payload);
-    wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
-    catch_up(copy, 0);
-    return;
-  }
-  copy.arrival->hold(asked, message, payload, staged);
-  if (copy.arrival->held_bytes() <= kMostHeldBytes) streams_.finish(asked);
-}
-
-/// Processes inputs that waited for the end of the copy. False if there are more, or it has not arrived.
-bool Parts::catch_up(Copy& copy, size_t most) {
-  if (copy.arrival == nullptr) return true;
-  if (!copy.arrival->has_all()) return false;
-  for (size_t i = 0; i < most && !copy.arrival->is_over(); ++i) {
-    base::Status wrong;
-    const rpc::Asked asked = copy.arrival->process_next(&wrong);
-    wrong.ok() ? streams_.finish(asked) : streams_.fail(asked, wrong);
-  }
-  if (!copy.arrival->is_over()) return false;
-  copy.arrival.reset();
-  return true;
-}
-
 // ---- servers
 
 void Parts::on_connected(base::Peer peer) {
@@ -647,6 +438,7 @@ void Parts::part_moved(const cluster::Member& part) {
   if (view.serving(part) == self) {
     take_over(part);
   } else {
+    heirs_.erase(number);
     relinquish(number);
     const auto chain = view.chain_of(part);
     if (std::ranges::find(chain, self) == chain.end() && view.next_backup_of(part) != self && !led_.contains(number)) {
@@ -654,9 +446,10 @@ void Parts::part_moved(const cluster::Member& part) {
       copies_.erase(number);
     }
   }
-  if (const auto chain = chains_.find(number); chain != chains_.end()) see_to_successor(number, chain->second, part);
+  const bool is_heir = view.serving(part) == self && !led_.contains(number);
+  if (const auto chain = chains_.find(number); chain != chains_.end() && !is_heir) see_to_successor(number, chain->second, part);
   if (const auto led = led_.find(number); led != led_.end()) see_to_copy(number, led->second, part);
-  grant_copy(number);
+  see_to_awaited(number);
   follow(part);
 }
 
@@ -666,31 +459,18 @@ void Parts::follow(const cluster::Member& server) {
   const base::Peer by = cluster_.view().serving(server), stream = streams_of_.at(number);
   if (by == base::kNobody) {
     const cluster::Member* const last = cluster_.view().find(followed_[number]);
-    const std::string why = last != nullptr && last->drained ? fmt::format("{}, and the process that served them since then is lost", last->why)
-                            : last != nullptr && !last->why.empty() ? last->why
-                                                                    : server.why;
+    std::string why = last != nullptr && !last->why.empty() ? last->why : server.why;
+    if (last != nullptr && last->drained) {  // this node has not heard of the one that followed
+      std::vector<base::Peer> lost;
+      for (const cluster::Member* other : cluster_.view().servers())
+        if (other->is_out && !other->drained) lost.push_back(other->peer);
+      why += ", and the process that served them since then is lost";
+      if (!lost.empty()) why += fmt::format(" ({})", cluster_.view().names(lost));
+    }
     return client_.on_lost(stream, base::error(MV_EPEERLOST, "{}", why.empty() ? "the process that served this part of the tables is lost" : why));
   }
   if (std::exchange(followed_[number], by) == by) return;
   client_.serve_by(stream, by, number, by == cluster_.self().peer || cluster_.contacts().is_connected(by));
-}
-
-void Parts::take_over(const cluster::Member& server) {
-  const uint32_t number = server.rank + 1;
-  const auto copy = copies_.find(number);
-  if (copy == copies_.end() || led_.contains(number) || !catch_up(*copy->second, SIZE_MAX)) return;
-  Part& part = copy->second->part;
-  copy->second->next.reset();
-  lead(number, part, copy->second->tables);
-  InChain& chain = in_chain(number);
-  chain.unanswered.clear();  // the one that waits for these answers is gone
-  if (chain.successor.peer() != base::kNobody) {
-    pass_on(number, led_.at(number), chain.successor.unacknowledged());
-    part.tell({.event = wire::ReplicaEvent::Leads});
-  }
-  part.catch_up(cluster_.view());
-  for (const cluster::Member& member : cluster_.view().members)
-    if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
 }
 
 // ---- time
@@ -700,6 +480,7 @@ base::Nanos Parts::next_deadline() const {
   base::Nanos next = std::min(client_.next_deadline(), compare_at_);
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
   if (!awaited_.empty()) next = std::min(next, look_at_);
+  for (const auto& [number, heir] : heirs_) next = std::min(next, heir->ask_at);
   for (const auto& [number, led] : led_) {
     if (led.offer != nullptr && led.content == Led::Content::kUsual) next = std::min(next, led.offer->next_deadline());
     if (led.moment != nullptr && led.content == Led::Content::kNew) next = std::min(next, led.moment->next_deadline());
@@ -725,8 +506,10 @@ void Parts::tick() {
     }
   }
   for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
+  for (const auto& [number, stream] : streams_of_)
+    if (const auto heir = heirs_.find(number); heir != heirs_.end() && heir->second->ask_at <= now) take_over(*server_of(number));
   if (!awaited_.empty() && look_at_ <= now)
-    for (const auto& [number, stream] : streams_of_) grant_copy(number);
+    for (const auto& [number, stream] : streams_of_) see_to_awaited(number);
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
     compare();

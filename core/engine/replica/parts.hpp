@@ -151,6 +151,9 @@ class Parts final : public checkpoint::ServedParts {
     bool has_backup() const { return chain.successor.peer() != base::kNobody; }
   };
 
+  class FollowerAnswered;
+  static constexpr base::Nanos kRetryAfter = std::chrono::seconds(1);  ///< of copies that have failed
+
   template <typename Visit>
   void for_each_led(Visit visit);
   Part* find_led(uint32_t number);
@@ -179,8 +182,8 @@ class Parts final : public checkpoint::ServedParts {
   void copy_failed(uint32_t number, InChain& chain);
   void copy_refused(base::Peer by, const wire::Replicate& note);
   void tell_master(uint32_t number, base::Peer backup);
-  void await_copy(const rpc::Asked& asked, const wire::Replicate& offer);
-  void grant_copy(uint32_t number);
+  void await_view(const rpc::Asked& asked, const wire::Replicate& offer);
+  void see_to_awaited(uint32_t number);
   base::Status take_next(std::unique_ptr<Copy>& copy, const wire::Replicate& piece, std::span<const std::byte> payload);
   void take_in(const rpc::Asked& asked, Copy& copy, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   bool catch_up(Copy& copy, size_t most);
@@ -189,6 +192,7 @@ class Parts final : public checkpoint::ServedParts {
   void follow(const cluster::Member& server);
   bool has_equal_copy(uint32_t number, const Led& led) const;
   void relinquish(uint32_t number);
+  bool may_pass_to(base::Peer follows, uint32_t number);
   void take_over(const cluster::Member& server);
 
   const base::Clock& clock_;
@@ -214,9 +218,18 @@ class Parts final : public checkpoint::ServedParts {
     rpc::Asked asked;
     base::Peer from, to;
     uint64_t epoch;  ///< of the view in which it is so
+    bool leads;      ///< no copy: `asked` is the part's server now, and passes inputs to this node
   };
   base::Nanos look_at_{0};                     ///< when to look for that view again
   std::map<uint32_t, Awaited> awaited_;        ///< copies that this node is to send or to get, of which the master has not told it yet
+  /// A part that this node will serve when the process that follows in the chain knows it.
+  struct Heir {
+    uint32_t number;
+    base::Peer follows;
+    bool may_lead = false;
+    base::Nanos ask_at = base::kNever;  ///< again
+  };
+  std::map<uint32_t, std::shared_ptr<Heir>> heirs_;
   std::map<uint32_t, base::Peer> streams_of_;  ///< the names of the streams of requests: the part's server when this node started
   std::map<uint32_t, base::Peer> followed_;    ///< the process that serves each part, as far as the requests to it know
   std::map<base::Peer, base::Nanos> missed_;   ///< servers that only this node has lost, and when it stops waiting for them

@@ -16,8 +16,7 @@ std::vector<uint32_t> Parts::led() const {
 std::vector<uint32_t> Parts::moving() const {
   std::vector<uint32_t> numbers;
   for (const auto& [number, led] : led_) {
-    const cluster::Member* const to = cluster::destination(cluster_.view(), *server_of(number), replicas_);
-    if (to != nullptr && led.chain.successor.peer() == to->peer && has_equal_copy(number, led)) numbers.push_back(number);
+    if (cluster::destination(cluster_.view(), *server_of(number), replicas_) != nullptr && has_equal_copy(number, led)) numbers.push_back(number);
   }
   return numbers;
 }
@@ -38,13 +37,21 @@ bool Parts::can_hand_over(const std::vector<uint32_t>& numbers) const {
 }
 
 void Parts::seal(const std::vector<uint32_t>& numbers) {
-  for (const uint32_t number : numbers)
-    if (Part* const part = find_led(number)) part->seal();
+  for (const uint32_t number : numbers) {
+    const auto led = led_.find(number);
+    if (led == led_.end()) continue;
+    drop_offer(led->second);
+    led->second.part->seal();
+  }
 }
 
 void Parts::unseal(const std::vector<uint32_t>& numbers) {
-  for (const uint32_t number : numbers)
-    if (Part* const part = find_led(number)) part->unseal(cluster_.view());
+  for (const uint32_t number : numbers) {
+    const auto led = led_.find(number);
+    if (led == led_.end()) continue;
+    led->second.part->unseal(cluster_.view());
+    see_to_copy(number, led->second, *server_of(number));
+  }
 }
 
 bool Parts::is_seal_acknowledged(const std::vector<uint32_t>& numbers) const {

@@ -17,7 +17,7 @@ namespace mv::replica {
 /// process in the middle dies, its predecessor repeats to its successor what is not acknowledged yet. Loop thread only.
 class Successor {
  public:
-  /// @param keeps_frames  chains may have more than two processes, so inputs may have to be repeated
+  /// @param keeps_frames  chains may have more than two processes, if only while a part moves, so inputs may have to be repeated
   /// @param acknowledged  called for each passed input, in their order, when all successors have it
   Successor(rpc::Client& peers, bool keeps_frames, std::function<void()> acknowledged)
       : peers_(peers), keeps_frames_(keeps_frames), acknowledged_(std::move(acknowledged)) {}

@@ -420,9 +420,8 @@ class Node(handles.Handle):
         `polyverso run --max-servers`). With fewer than now, those with the highest ranks drain and leave; with more,
         `polyverso run` starts the missing ones. Workers continue meanwhile; their calls only take longer.
 
-        servers: 1 to max_servers
-        timeout: how long to wait until the cluster has them, in seconds; math.inf: no limit; 0: only for the master's
-            answer. After a TimeoutError the change continues; the message says what is missing."""
+        servers is 1 to max_servers, timeout the seconds to wait until the cluster has them. math.inf: no limit; 0: only
+        for the master's answer. After a TimeoutError the change continues; the message says what is missing."""
         capi.mv_cluster_resize(self._handle, servers, milliseconds(timeout) if timeout else 0)
 
     def abort(self, reason: str = "") -> None:

@@ -11,9 +11,13 @@ With --faults N, that many servers and workers are killed one after another, or 
 the place of each: only rank 0 is spared. What a killed worker did counts too, as it writes its calls into a mapped file. The add that it was
 killed in may have been applied or not.
 
+With --etcd, a real etcd is the keeper of each run. It is killed as well, alone or together with a server, and started again with its data; and
+rank 0 is killed like the others.
+
     history.py --seeds 1-1000 --jobs 2
     history.py --seeds 17 --verbose
     history.py --seeds 1-100 --faults 10
+    history.py --seeds 1-100 --faults 10 --etcd
     history.py --seeds 1 --faults 10 --plot history.svg     how many calls ended a second, through the faults of the last seed
 """
 
@@ -25,6 +29,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import statistics
@@ -34,6 +39,7 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # for etcd
 WORKER = os.environ.get("HISTORY_WORKER", "build/bin/history_worker")
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 COUNTERS, CALLS_A_SECOND = 12, 1500
@@ -45,9 +51,10 @@ TOO_EARLY = "already complete, and none of its"  # what a process is told that w
 
 
 class Plan:
-    def __init__(self, seed, faults=0):
+    def __init__(self, seed, faults=0, etcd=False):
         draw = random.Random(seed)
         self.seed = seed
+        self.etcd = etcd
         self.workers = draw.choice([2, 3])
         self.servers = draw.choice([2, 3, 4])
         self.transport = draw.choice(["auto", "tcp"])
@@ -64,12 +71,17 @@ class Plan:
         """(what, the rank, seconds after all is well again)"""
         what = draw.choice(["kill server", "kill server", "kill server", "kill worker", "kill worker", "stop server"])
         rank = draw.randrange(1, self.workers) if what == "kill worker" else self.workers + draw.randrange(self.servers)
+        if self.etcd:
+            rank = draw.randrange(self.workers) if what == "kill worker" else rank
+            what = draw.choice([what, what, "kill etcd", "kill etcd and server"])
+            rank = self.workers + draw.randrange(self.servers) if what == "kill etcd and server" else rank
         return what, rank, draw.uniform(0.1, 0.5)
 
     def __str__(self):
         cluster = f"{self.workers} workers, {self.servers} servers, transport={self.transport}"
         if self.faults:
-            return f"{cluster}; " + ", ".join(f"{what} {rank - self.workers if 'server' in what else rank}" for what, rank, _ in self.faults)
+            which = lambda what, rank: "" if what == "kill etcd" else f" {rank - self.workers if 'server' in what else rank}"
+            return f"{cluster}{', etcd' if self.etcd else ''}; " + ", ".join(what + which(what, rank) for what, rank, _ in self.faults)
         more = "".join(f", then kill server {server}" for server in self.more)
         return f"{cluster}, {self.fault} server {self.victim} after {self.at:.2f} s{more}"
 
@@ -85,6 +97,11 @@ class Cluster:
         self.calls = []  # the files of all workers
         self.old = []  # processes that were stopped, and whose places are taken
         self.refused = 0  # fresh processes that came before the loss of their predecessors was noticed
+        self.etcd = None
+        if plan.etcd:
+            import etcd
+
+            self.etcd = etcd.Etcd().start()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.master = "127.0.0.1:%d" % listener.getsockname()[1]
             for rank in range(plan.workers + plan.servers):
@@ -96,9 +113,14 @@ class Cluster:
         told = {"master": self.master, "nodes": plan.workers + plan.servers, "rank": rank, "secret": "of the tests",
                 "role": "worker" if rank < plan.workers else "server", "replicas": 1, "transport": plan.transport,
                 "heartbeat_timeout_ms": HEARTBEAT_MS, "init_timeout_ms": 60000}
+        if self.etcd is not None:
+            # While etcd is away, the master waits for two heartbeats and 2 s: long enough for etcd to start on a busy machine.
+            told = {**told, "master": None, "keeper": self.etcd.keeper("history"), "rank": rank if self.lives[rank] == 1 else None,
+                    "heartbeat_timeout_ms": 3 * HEARTBEAT_MS}
         environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
-        environment.update({f"POLYVERSO_{name.upper()}": str(value) for name, value in told.items()})
-        if rank == 0:
+        environment.update({f"POLYVERSO_{name.upper()}": str(value) for name, value in told.items() if value is not None})
+        listens = rank == 0 and self.etcd is None
+        if listens:
             environment["POLYVERSO_LISTEN_FD"] = str(listener.fileno())
         command = [COMMAND, "server"]
         if rank < plan.workers:
@@ -106,7 +128,7 @@ class Cluster:
             seed = (plan.seed * 1000 + rank) * 100 + self.lives[rank]
             command = [WORKER, str(self.calls[-1]), str(seed), str(CALLS_A_SECOND), *["late"] * (self.lives[rank] > 1)]
         self.told[rank] = self.folder / f"err{rank}.{self.lives[rank]}"
-        self.processes[rank] = subprocess.Popen(command, env=environment, pass_fds=[listener.fileno()] if rank == 0 else [], cwd=self.folder,
+        self.processes[rank] = subprocess.Popen(command, env=environment, pass_fds=[listener.fileno()] if listens else [], cwd=self.folder,
                                                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=open(self.told[rank], "w"))
 
     def said(self, rank):
@@ -148,6 +170,12 @@ class Cluster:
             time.sleep(pause)
             victim = self.processes[rank]
             faults.append((time.monotonic_ns(), what))
+            if "etcd" in what:
+                self.etcd.kill()
+            if what == "kill etcd":
+                time.sleep(pause)
+                self.etcd.start()
+                continue
             if what.startswith("stop"):
                 victim.send_signal(signal.SIGSTOP)
                 self.wait_until(lambda members, parts: members[rank]["state"] != "here", f"rank {rank} is lost")
@@ -155,10 +183,13 @@ class Cluster:
             else:
                 victim.kill()
                 victim.wait()
+            if "etcd" in what:
+                time.sleep(pause)
+                self.etcd.start()
             self.start(rank)
             if what.startswith("stop"):
                 victim.send_signal(signal.SIGCONT)  # it takes itself for the primary still
-        self.deaths = len(faults)
+        self.deaths = sum(what != "kill etcd" for _, what in faults)
         self.wait_until_well()
         time.sleep(0.3)
         return faults
@@ -194,8 +225,9 @@ class Cluster:
             self.start(rank)
 
     def status(self):
-        environment = dict(os.environ, POLYVERSO_SECRET="of the tests")
-        told = subprocess.run([COMMAND, "status", "--json", "--master", self.master], env=environment, capture_output=True, text=True)
+        where = {"POLYVERSO_MASTER": self.master} if self.etcd is None else {"POLYVERSO_KEEPER": self.etcd.keeper("history")}
+        environment = {**os.environ, "POLYVERSO_SECRET": "of the tests", **where}
+        told = subprocess.run([COMMAND, "status", "--json"], env=environment, capture_output=True, text=True)
         return json.loads(told.stdout) if told.returncode == 0 else None
 
     def copied_until(self, deadline):
@@ -224,6 +256,8 @@ class Cluster:
         for process in [*self.processes.values(), *self.old]:
             process.kill()  # also one that is stopped
             process.wait()
+        if self.etcd is not None:
+            self.etcd.end()
 
     def records(self):
         """[(kind, begin, end, what)] of each worker that there was: the counter of an add, the values of a get."""
@@ -279,8 +313,8 @@ class Result:
         self.deaths = self.refused = 0
 
 
-def run(seed, faults=0):
-    result = Result(Plan(seed, faults))
+def run(seed, faults=0, etcd=False):
+    result = Result(Plan(seed, faults, etcd))
     with tempfile.TemporaryDirectory(prefix="polyverso-history-") as name:
         cluster = Cluster(result.plan, pathlib.Path(name))
         try:
@@ -329,7 +363,7 @@ def draw_faults(figure, run):
     counts = collections.Counter(int((end - begun) / width) for end in run.ends)
     last = max(counts) - 1
     axes.stairs([counts[i] / width for i in range(last)], [i * width for i in range(last + 1)], color="#4477aa", fill=True)
-    for color, name in (("#cc3311", "kill server"), ("#ee9900", "kill worker"), ("#882255", "stop server")):
+    for color, name in (("#cc3311", "kill server"), ("#ee9900", "kill worker"), ("#882255", "stop server"), ("#009988", "kill etcd"), ("#332288", "kill etcd and server")):
         times = [at - begun for at, what in run.faults if what == name]
         for at in times:
             axes.axvline(at, color=color, linewidth=1.2, label=f"{name} ({len(times)})" if at == times[0] else None)
@@ -358,15 +392,19 @@ def main():
     parser.add_argument("--seeds", default="1-20", help="A-B, or one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--faults", type=int, default=0, help="kills and stops in each run, one after another, with a fresh process after each")
+    parser.add_argument("--etcd", action="store_true", help="with --faults: an etcd is the keeper, and is killed, too; so is rank 0")
     parser.add_argument("--verbose", action="store_true", help="a line for each run")
     parser.add_argument("--plot", metavar="FILE", help="draws the calls over time")
     options = parser.parse_args()
+    if options.etcd and shutil.which("etcd") is None:
+        print("skipped: etcd is missing: apt install etcd-server")
+        return 77
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     failed, calls, deaths, refused, longest, good = 0, 0, 0, 0, collections.defaultdict(list), []
-    more = f" --faults {options.faults}" if options.faults else ""
+    more = (f" --faults {options.faults}" if options.faults else "") + (" --etcd" if options.etcd else "")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for done, result in enumerate(pool.map(lambda seed: run(seed, options.faults), seeds), 1):
+        for done, result in enumerate(pool.map(lambda seed: run(seed, options.faults, options.etcd), seeds), 1):
             seed = result.plan.seed
             calls += len(result.ends)
             deaths += result.deaths

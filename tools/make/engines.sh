@@ -25,5 +25,5 @@ run_tests() {
 again=()
 [ "${CI:-}" != true ] || again=(--repeat until-pass:2)
 run_tests || { [ "${CI:-}" = true ] && echo "== the tests that failed run once more" && run_tests --last-failed; } || fail "tests/engines"
-ctest --test-dir build -R "^(unit/keeper_test|cluster/(etcd|etcd_members|named_run)_test)\$" "${again[@]}" --output-on-failure || fail "the tests with etcd"
+ctest --test-dir build -R "^(unit/keeper_test|history/etcd|cluster/(etcd|etcd_members|named_run)_test)\$" "${again[@]}" --output-on-failure || fail "the tests with etcd"
 echo "test-engines: ok, in $((SECONDS - started)) s"

@@ -62,6 +62,8 @@ echo "== servers with back-ups are killed and stopped"
   failed+=" history"
 (. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))") ||
   failed+=" returns"
+(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --etcd --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))")
+case $? in 0 | 77) ;; *) failed+=" history-with-etcd" ;; esac
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

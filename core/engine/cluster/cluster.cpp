@@ -631,6 +631,7 @@ void Cluster::watch_strangers(base::Nanos now) {
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
+  if (from == master_) master_is_undecided_ = ping.undecided();
   if (is_master()) contact.waits = wire::text_of(ping.waits()).substr(0, kLongestWait);
   if (is_master() && is_kept() && ping.epoch() >= master_since_) barrier_.follow(from, ping.barriers(), ping.losses());
   // Its newest view may be on its way. If it was lost, the member asks again.
@@ -685,6 +686,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   if (has_new_master) change_master(newer);
   view_.epoch = newer.epoch;
   told_gone_ = workers_gone;
+  master_is_undecided_ = false;
   std::vector<const Member*> moved;
   for (const Member& member : newer.members) {
     const bool is_self = member.peer == self_.peer;
@@ -757,7 +759,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     if (is_master()) decide_loss(*member, false, why);  // not all are connected with it
   }
   if (is_kept() && awaits_master()) await_master(master_lost_);
-  if (is_kept() && is_master() && undecided_since_ != base::kNever && !decided_.workers_gone() && !can_replace_master())
+  if (is_kept() && is_undecided() && !decided_.workers_gone() && !can_replace_master())
     cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left that could decide who serves its tables", why.text()));
   const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
   if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
@@ -916,7 +918,7 @@ void Cluster::on_abort(base::Peer from, const wire::Abort& abort) {
 
 void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
   const std::string waits = to == master_ ? owner_.own_wait() : "";
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str(), passed_, told_)));
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePingDirect(builder_.fbb(), view_.epoch, asks, answers, waits.c_str(), passed_, told_, is_undecided())));
 }
 
 void Cluster::ask_all() {

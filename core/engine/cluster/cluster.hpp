@@ -149,6 +149,9 @@ class Cluster {
   bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
   /// The master is lost, and another process may take its place.
   bool awaits_master() const { return awaited_until_ != base::kNever; }
+  /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
+  /// those that vote, do not answer. It may decide later, or end: see patience_until().
+  bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
   const base::Status& why_cut_off() const { return cut_off_; }
   /// This process was declared lost, or it is a master without a majority. Other processes serve its parts.
@@ -247,6 +250,8 @@ class Cluster {
   void tell_servers();
   void stand_for_master();
   void cut_off(const base::Status& why);
+  bool is_undecided() const { return is_master() && undecided_since_ != base::kNever; }
+  base::Nanos tell_undecided_every() const { return self_.heartbeat_timeout / 4; }
   base::Nanos patience_until() const;
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
@@ -321,7 +326,8 @@ class Cluster {
   uint64_t revision_ = 0;     ///< the keeper's, of decided_
   std::deque<Decision> decisions_;  ///< on the master: not decided yet
   bool is_writing_ = false, is_taking_ = false;
-  base::Nanos undecided_since_ = base::kNever, read_at_ = base::kNever;
+  base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
+  bool master_is_undecided_ = false;  ///< as it has said since the last view
   base::Status master_lost_, cut_off_;
   bool is_deposed_ = false;
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master

@@ -69,7 +69,10 @@ void Cluster::on_vote(base::Peer from, const wire::Vote& vote) {
 void Cluster::decide(Change change, Decided done) {
   decisions_.push_back({std::move(change), std::move(done)});
   barrier_.hold(true);
-  if (undecided_since_ == base::kNever) undecided_since_ = clock_.now();
+  if (undecided_since_ == base::kNever) {
+    undecided_since_ = clock_.now();
+    tell_undecided_at_ = base::after(undecided_since_, tell_undecided_every());
+  }
   write_next();
 }
 
@@ -118,6 +121,7 @@ void Cluster::end_decisions(size_t count, const View& view) {
     if (over.done) over.done(over.refused, view);
   }
   undecided_since_ = decisions_.empty() ? base::kNever : clock_.now();
+  if (decisions_.empty()) tell_undecided_at_ = base::kNever;
 }
 
 /// `next` is decided, with the first `count` of the decisions in it. The others hear of it before this node acts on it.
@@ -184,7 +188,7 @@ void Cluster::change_master(const View& newer) {
   barrier_.close(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)));
   for (Decision& decision : std::exchange(decisions_, {}))
     if (decision.done) decision.done(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)), decided_);
-  undecided_since_ = base::kNever;
+  undecided_since_ = tell_undecided_at_ = base::kNever;
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
@@ -293,7 +297,7 @@ void Cluster::cut_off(const base::Status& why) {
 base::Nanos Cluster::keeping_deadline() const {
   if (!is_kept() || !cut_off_.ok()) return base::kNever;
   base::Nanos next = std::min({awaited_until_, elect_at_, read_at_, tell_at_, quorum_ != nullptr ? quorum_->next_deadline() : base::kNever});
-  if (is_master() && undecided_since_ != base::kNever) next = std::min(next, patience_until());
+  if (is_undecided()) next = std::min({next, patience_until(), tell_undecided_at_});
   return next;
 }
 
@@ -311,7 +315,12 @@ void Cluster::tick_keeping(base::Nanos now) {
   if (now >= awaited_until_)
     cut_off(base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
                         std::chrono::duration<double>(2 * self_.heartbeat_timeout + kPatience).count()));
-  if (is_master() && undecided_since_ != base::kNever && now >= patience_until() && cut_off_.ok())
+  if (now >= tell_undecided_at_) {
+    tell_undecided_at_ = now + tell_undecided_every();
+    for (const auto& [peer, contact] : contacts_)
+      if (contact.connected && is_member(peer)) send_ping(peer);
+  }
+  if (is_undecided() && now >= patience_until() && cut_off_.ok())
     cut_off(base::error(MV_EPEERLOST, "this process, the master, is cut off from most of the processes that decide about the members"));
 }
 

@@ -519,7 +519,7 @@ void Parts::tick() {
       ++at;
       continue;
     }
-    if (cluster_.awaits_master()) {
+    if (cluster_.awaits_decision()) {
       (at++)->second = now + kRetryAfter;
       continue;
     }

@@ -233,10 +233,10 @@ View servers_with_room(size_t most) {
   return view;
 }
 
-void join(View& view, uint32_t number, uint32_t replicas = 0) {
+void join(View& view, uint32_t number, uint32_t replicas = 0, const char* host = "a") {
   Member& place = server(view, number);
   place.pid = 1;
-  place.host = "a";
+  place.host = host;
   place.state = State::kHere;
   place.is_out = place.drained = false;
   (void)name_next_backups(view, replicas);
@@ -385,9 +385,11 @@ void parts_stay_if_their_copies_would_be_on_fewer_hosts(void**) {
   lose(view, 2);
   copy_all(view);
   assert_places(view, "0:1 1:0 0:1");
-  server(view, 2).host = "b";
-  join(view, 2, 1);
-  assert_places(view, "0:1 1:0 0:1>2");
+  View elsewhere = view;
+  join(view, 2, 1, "b");
+  assert_places(view, "0:1 1:0 0:1");
+  join(elsewhere, 2, 1, "c");
+  assert_places(elsewhere, "0:1 1:0 0:1>2");
 }
 
 void partners_share_parts(void**) {

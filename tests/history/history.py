@@ -172,20 +172,18 @@ class Cluster:
             faults.append((time.monotonic_ns(), what))
             if "etcd" in what:
                 self.etcd.kill()
-            if what == "kill etcd":
-                time.sleep(pause)
-                self.etcd.start()
-                continue
             if what.startswith("stop"):
                 victim.send_signal(signal.SIGSTOP)
                 self.wait_until(lambda members, parts: members[rank]["state"] != "here", f"rank {rank} is lost")
                 self.old.append(victim)
-            else:
+            elif what != "kill etcd":
                 victim.kill()
                 victim.wait()
             if "etcd" in what:
                 time.sleep(pause)
                 self.etcd.start()
+            if what == "kill etcd":
+                continue
             self.start(rank)
             if what.startswith("stop"):
                 victim.send_signal(signal.SIGCONT)  # it takes itself for the primary still

@@ -50,7 +50,8 @@ def digest(node, tables):
     return f"{told.hexdigest()} clock {dense.info()['clock']}"
 
 def say(*words):
-    print(*words, flush=True)
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")  # in one piece
+    sys.stdout.flush()
 """
 
 RUN = TRAINING + """

@@ -8,7 +8,8 @@ mv = ctypes.CDLL("libpolyverso.so.0")
 mv.mv_last_error.restype = mv.mv_status_name.restype = ctypes.c_char_p
 
 def say(*words):
-    print(*words, flush=True)
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")  # in one piece: the log goes to the same pipe
+    sys.stdout.flush()
 
 def name(status):
     return mv.mv_status_name(status).decode()

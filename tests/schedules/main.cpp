@@ -1,4 +1,4 @@
-// schedules SCENARIO [--seeds FIRST..LAST] [--jobs N] [--twice] [--until-found]: see CMakeLists.txt.
+// schedules SCENARIO [--seeds FIRST..LAST] [--jobs N] [--twice] [--bug NAME --until-found]: see CMakeLists.txt.
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -17,6 +17,8 @@
 using namespace mv::schedules;
 
 namespace {
+
+std::string chosen_bug;
 
 constexpr unsigned kMostSeconds = 60;  // of real time per seed; a longer run is a hang that the scheduler does not see
 
@@ -45,8 +47,9 @@ bool run_seed(const Options& options, uint64_t seed, uint64_t* print) {
 
 int usage() {
   fprintf(stderr,
-          "schedules SCENARIO [--seeds FIRST..LAST] [--twice] [--until-found]\n"
+          "schedules SCENARIO [--seeds FIRST..LAST] [--twice] [--bug NAME] [--until-found]\n"
           "  --twice        each seed has to give the same schedule twice\n"
+          "  --bug NAME     puts this bug in (schedules_with_bugs)\n"
           "  --until-found  succeeds at the first seed that fails; fails if none does\nscenarios:");
   for (const Scenario& scenario : kScenarios) fprintf(stderr, " %s", scenario.name);
   fprintf(stderr, "\n");
@@ -54,6 +57,11 @@ int usage() {
 }
 
 }  // namespace
+
+namespace mv {
+bool has_bug(const char* name);  // for the sources that have some: see cmake/bugs.cmake
+bool has_bug(const char* name) { return chosen_bug == name; }
+}  // namespace mv
 
 int main(int argc, char** argv) {
   // Disables address randomization, because some containers are ordered by address.
@@ -66,6 +74,8 @@ int main(int argc, char** argv) {
       options.twice = true;
     else if (word == "--until-found")
       options.until_found = true;
+    else if (word == "--bug" && i + 1 < argc)
+      chosen_bug = argv[++i];
     else if (word == "--seeds" && i + 1 < argc) {
       char* rest = nullptr;
       options.first = options.last = strtoull(argv[++i], &rest, 10);
@@ -87,7 +97,7 @@ int main(int argc, char** argv) {
       if (!held) fprintf(stderr, "its second run took another schedule\n");
     }
     if (held) continue;
-    printf("seed %lu failed: %s %s --seeds %lu\n", seed, argv[0], options.name.c_str(), seed);
+    printf("seed %lu failed: %s %s%s --seeds %lu\n", seed, argv[0], options.name.c_str(), chosen_bug.empty() ? "" : (" --bug " + chosen_bug).c_str(), seed);
     return options.until_found ? 0 : 1;
   }
   printf("%s: %lu schedules, %s\n", options.name.c_str(), options.last - options.first + 1,

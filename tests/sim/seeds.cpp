@@ -15,7 +15,17 @@
 
 #include "base/log.hpp"
 
-namespace mv::sim {
+namespace mv {
+namespace {
+
+std::string chosen_bug;
+
+}  // namespace
+
+bool has_bug(const char* name);  // for the sources that have some: see cmake/bugs.cmake
+bool has_bug(const char* name) { return chosen_bug == name; }
+
+namespace sim {
 namespace {
 
 constexpr uint64_t kMostTold = 5;
@@ -79,7 +89,7 @@ class Runner {
 
   std::string replay(uint64_t seed) const {
     const auto option = [](const char* name, size_t value) { return value != 0 ? fmt::format(" --{} {}", name, value) : ""; };
-    return fmt::format("replay: {} --seed {}{}{}{}{}{} --verbose", program_, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas),
+    return fmt::format("replay: {}{} --seed {}{}{}{}{}{} --verbose", program_, chosen_bug.empty() ? "" : " --bug " + chosen_bug, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas),
                        asked_.drains ? " --drains" : "", asked_.masters ? " --masters" : "", asked_.grows ? " --grows" : "");
   }
 
@@ -152,6 +162,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
   app.add_flag("--verbose", asked.verbose, "print all events");
   app.add_flag("--twice", asked.twice, "run each seed twice and compare all that happened (sim_test)");
+  app.add_option("--bug", chosen_bug, "put this bug in (the programs that end in _with_bugs)");
   app.add_option("--until-found", wanted, "stop at the first seed that fails with this in its text, and succeed: some bug was put in");
   CLI11_PARSE(app, argc, argv);
   base::set_log_level(asked.verbose ? MV_LOG_DEBUG : MV_LOG_OFF);
@@ -163,4 +174,5 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
   return wanted.empty() ? runner.range(from, to + 1, jobs) : runner.until_found(from, to + 1, jobs, wanted);
 }
 
-}  // namespace mv::sim
+}  // namespace sim
+}  // namespace mv

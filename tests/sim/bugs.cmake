@@ -1,0 +1,67 @@
+# Bugs that the simulators must find: see cmake/bugs.cmake.
+
+# An acknowledged change is in each copy that lives, once.
+polyverso_put_bug(answers_do_not_wait_for_the_copy engine/replica outbox.cpp "inputs_ == acknowledged_ &&" "(BUG || inputs_ == acknowledged_) &&")
+polyverso_put_bug(a_backup_applies_requests_twice engine/replica part.cpp "      return streams_.replay("
+  "      if (BUG) {
+        if (const auto once = streams_.replay(asked, input.done(), *request.value(), payload, staged); !once.ok()) return once;
+      }
+      return streams_.replay(")
+sim_finds_bug(sim_test_with_bugs answers_do_not_wait_for_the_copy " shows " --replicas 1)
+sim_finds_bug(sim_test_with_bugs a_backup_applies_requests_twice " shows " --replicas 1)
+
+# In a chain, each process has what the ones behind it have, and acknowledges only what they have.
+polyverso_put_bug(a_backup_does_not_wait_for_the_next engine/replica parts.cpp "part.inputs() - chain.successor.unacknowledged();"
+  "part.inputs() - (BUG ? 0 : chain.successor.unacknowledged());")
+polyverso_put_bug(a_chain_is_not_mended engine/replica successor.cpp "  for (const Passed& passed : unacknowledged_) call("
+  "  for (const Passed& passed : unacknowledged_) if (!BUG) call(")
+sim_finds_bug(sim_test_with_bugs a_backup_does_not_wait_for_the_next " shows " --replicas 2)
+sim_finds_bug(sim_test_with_bugs a_chain_is_not_mended "have not ended" --replicas 2)
+
+# The inputs that come during a copy are not lost: their numbers have a gap.
+polyverso_put_bug(inputs_during_a_copy_are_lost engine/replica arrival.cpp "  held_.push_back(std::move(held));"
+  "  if (!BUG) held_.push_back(std::move(held));")
+sim_finds_bug(sim_test_with_bugs inputs_during_a_copy_are_lost "have not ended" --replicas 1)
+
+# A process that is to follow knows that, before it gets inputs.
+polyverso_put_bug(a_follower_is_not_asked engine/replica parts_taken.cpp "if (!may_pass_to(follows, number)) return;"
+  "if (!BUG && !may_pass_to(follows, number)) return;")
+sim_finds_bug(sim_test_with_bugs a_follower_is_not_asked "have not ended" --grows --replicas 1)
+
+# Copies have equal bits.
+polyverso_put_bug(a_copy_lacks_what_workers_got engine/replica transfer.cpp "shard::Scope::kAll" "BUG ? shard::Scope::kSaved : shard::Scope::kAll")
+sim_finds_bug(sim_test_with_bugs a_copy_lacks_what_workers_got "a copy that differs" --drains --replicas 1)
+
+# A part has at most one primary in an epoch.
+polyverso_put_bug(a_backup_takes_over_by_itself engine/replica parts.cpp "  missed_[server.peer] =" "  if (BUG) take_over(server);\n  missed_[server.peer] =")
+polyverso_put_bug(a_leaver_serves_on engine/replica parts_given.cpp "    led->second.part->seal();" "    if (!BUG) led->second.part->seal();")
+sim_finds_bug(sim_test_with_bugs a_backup_takes_over_by_itself "two primaries" --replicas 1)
+sim_finds_bug(sim_test_with_bugs a_leaver_serves_on "two primaries" --drains --replicas 1)
+
+# All calls end.
+polyverso_put_bug(answers_wait_for_a_lost_copy engine/replica parts.cpp "  led.part->lead_alone();" "  if (!BUG) led.part->lead_alone();")
+sim_finds_bug(sim_test_with_bugs answers_wait_for_a_lost_copy "have not ended" --replicas 1)
+
+# A part of a round is acknowledged when the back-up has it.
+polyverso_put_bug(a_withheld_part_is_acknowledged engine/replica parts_of_rounds.cpp "  withheld.withhold(asked);" "  if (!BUG) withheld.withhold(asked);")
+sim_finds_bug(sim_rounds_with_bugs a_withheld_part_is_acknowledged "has not ended" --replicas 1)
+
+# A master that was cut off decides nothing.
+polyverso_put_bug(a_master_decides_alone engine/cluster quorum_keeper.cpp "return 2 * with > all ||" "return (BUG ? with > 0 : 2 * with > all) ||")
+sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --masters --replicas 1)
+
+# Members have the master's view in the end.
+polyverso_put_bug(changes_are_taken_without_their_base engine/cluster cluster.cpp "if (header.base() > view_.epoch) return send_ping(from);"
+  "if (!BUG && header.base() > view_.epoch) return send_ping(from);")
+polyverso_put_bug(nobody_repeats_lost_changes engine/cluster cluster.cpp "log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch())"
+  "log_.write(builder_, is_kept() ? decided_ : view_, BUG ? view_.epoch : ping.epoch())")
+sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")
+sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view than the master")
+
+add_sim_objects(sim_bugs)
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp)
+polyverso_add_bugs(sim_bugs ${sources})
+foreach(simulator sim_test sim_rounds sim_members)
+  add_executable(${simulator}_with_bugs)
+  target_link_libraries(${simulator}_with_bugs PRIVATE ${simulator}_parts sim_bugs sim_network polyverso_testing)
+endforeach()

@@ -51,6 +51,8 @@ if(POLYVERSO_SANITIZE)
   add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSE4|HWY_SSSE3)")
   if(POLYVERSO_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
+    # What AddressSanitizer finds, too, and what takes long to compile for what it finds.
+    add_compile_options(-fno-sanitize=null,object-size,vptr,pointer-overflow)
   endif()
 endif()
 if(POLYVERSO_FUZZ)

@@ -86,6 +86,7 @@ class Bench {
   void kernels() {
     const size_t bytes = count_ * sizeof(float);
     row("copy", 2, 0, [&] { must(stream_.copy(array(1), array(0), bytes)); });
+    row("fill", 1, 0, [&] { must(stream_.launch(MV_DEVICE_FILL, mv_device_fill{array(1), count_, {0, 0, 128, 63}, MV_F32})); });
     row("axpy", 3, 0.85, [&] { must(stream_.launch(MV_DEVICE_AXPY, mv_device_axpy{array(1), array(0), count_, 0.5, MV_F32, MV_F32})); });
     row("interpolation", 3, 0.85, [&] { must(stream_.launch(MV_DEVICE_MIX, mv_device_mix{array(1), array(0), count_, 0.5, MV_F32})); });
     row("sum of 4 arrays", 5, 0.85, [&] {
@@ -101,7 +102,7 @@ class Bench {
     }
   }
 
-  /// Each optimizer on one large tensor, and on 1,000 that have as many elements together.
+  /// Each optimizer on one large tensor, and on 1,000 of 256 KiB.
   void optimizers() {
     for (const char* const words : {"sgd",
                                     "momentum",
@@ -131,7 +132,7 @@ class Bench {
       for (const uint64_t tensors : {uint64_t{1}, uint64_t{1000}}) {
         std::vector<std::vector<void*>> states(tensors);
         std::vector<device::Target> targets(tensors);
-        const uint64_t each = count_ / tensors;
+        const uint64_t each = tensors == 1 ? count_ : std::min<uint64_t>(64 << 10, count_ / tensors);
         for (uint64_t k = 0; k < tensors; ++k) {
           for (size_t s = 0; s < updater->states(); ++s) states[k].push_back(array(2 + s) + k * each);
           targets[k] = {array(0) + k * each,
@@ -144,7 +145,8 @@ class Bench {
         }
         // A formula with sums reads everything twice.
         const double arrays =
-            3 + 2 * static_cast<double>(updater->states()) + (updater->sums() > 0 ? 2 + 2 * static_cast<double>(updater->states()) : 0);
+            (3 + 2 * static_cast<double>(updater->states()) + (updater->sums() > 0 ? 2 + 2 * static_cast<double>(updater->states()) : 0)) *
+            static_cast<double>(each * tensors) / static_cast<double>(count_);
         row(fmt::format("{}, {} {}", words, tensors, tensors == 1 ? "tensor" : "tensors"), arrays, tensors == 1 ? 0.85 : 0.75,
             [&] { must(device::update(stream_, spec, MV_F32, MV_F32, targets)); });
       }

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/operations.hpp"
+#include "device/tensors.hpp"
 #include "options.hpp"
 #include "shard/updater/apply.hpp"
 #include "shard/updater/optimizer/traits.hpp"
@@ -28,10 +30,15 @@ constexpr const char* kStates = "kv_optimizer_states";
 constexpr const char* kRate = "kv_optimizer_rate";
 constexpr uint32_t kFirstStepValues = 32;
 
-base::Result<std::unique_ptr<Updater>> make(const char* function, const char* text, mv_dtype dtype) {
+struct Optimizer {
+  shard::UpdaterSpec spec;
+  std::unique_ptr<Updater> updater;
+};
+
+base::Result<Optimizer> make(const char* function, const char* text, mv_dtype dtype) {
   if (text == nullptr) return base::error(MV_EINVAL, "{}: optimizer is NULL", function);
   const auto wrong = [&](const base::Status& status) { return base::error(status.code(), "{}: {}", function, status.text()); };
-  const auto spec = shard::parse_updater(text);
+  auto spec = shard::parse_updater(text);
   if (!spec.ok()) return wrong(spec.status());
   if (auto status = shard::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
   if (dtype != MV_F32 && dtype != MV_F64)
@@ -39,7 +46,7 @@ base::Result<std::unique_ptr<Updater>> make(const char* function, const char* te
   std::unique_ptr<Updater> updater = shard::make_updater(spec.value(), dtype);
   if (updater->keeps_backups())
     return base::error(MV_EINVAL, "{}: {} needs the values that each worker last received; use it as a table's updater", function, spec.value().name);
-  return updater;
+  return Optimizer{std::move(spec).value(), std::move(updater)};
 }
 
 /// The checked operands of a step.
@@ -58,6 +65,28 @@ struct Work {
   base::Status copy_back() const {
     for (const auto& [tensor, here] : copies)
       if (auto status = tensor::copy_bytes(tensor, here.data, nullptr, here.stored_bytes()); !status.ok()) return status;
+    return {};
+  }
+  /// The device that makes the step, since all tensors are there; null: the host does.
+  device::TensorDevice* device(const shard::UpdaterSpec& spec) const {
+    tensor::Device* const on = tensor::device_of(value);
+    const bool are_there = std::ranges::all_of(states, [&](const Tensor& one) { return tensor::device_of(one) == on; });
+    return are_there && device::has_formula(spec) ? static_cast<device::TensorDevice*>(on) : nullptr;
+  }
+  /// Copies everything to the host.
+  base::Status move_to_host() {
+    auto here = tensor::on_host(gradient);
+    if (!here.ok()) return here.status();
+    gradient = std::move(here).value();
+    const auto move = [this](Tensor& tensor) -> base::Status {
+      auto moved = changed(tensor);
+      if (!moved.ok()) return moved.status();
+      tensor = std::move(moved).value();
+      return {};
+    };
+    if (auto status = move(value); !status.ok()) return status;
+    for (Tensor& one : states)
+      if (auto status = move(one); !status.ok()) return status;
     return {};
   }
 };
@@ -90,12 +119,13 @@ base::Status check_states(State& state, const Updater& updater, const kv_values&
       const std::string other = is_shared ? fmt::format("f64 ({},)", shared) : work.value.text();
       return base::error(MV_ESHAPE, "{}: state {} is {}, not {}", kStep, i, tensor.text(), other);
     }
+    if (!is_shared) {
+      work.states.push_back(tensor);
+      continue;
+    }
     auto here = work.changed(tensor);
     if (!here.ok()) return here.status();
-    if (is_shared)
-      work.shared = reinterpret_cast<double*>(here.value().data);
-    else
-      work.states.push_back(std::move(here).value());
+    work.shared = reinterpret_cast<double*>(here.value().data);
   }
   return {};
 }
@@ -109,6 +139,28 @@ void apply(const Updater& updater, const shard::Step& step, const Work& work, si
   shard::apply_added(updater, work.gradient.dtype, block, work.states.size(), added);
 }
 
+base::Status apply_on(device::TensorDevice& device, const shard::UpdaterSpec& spec, const shard::Step& step, const Work& work) {
+  const bool by_rows = work.gradient.is_row_sparse();
+  const size_t targets = by_rows ? work.gradient.held.count : 1, each = by_rows ? work.value.shape.row_count() : work.value.shape.count();
+  const size_t bytes = each * tensor::dtype_bytes(work.value.dtype), gradient_bytes = each * tensor::dtype_bytes(work.gradient.dtype);
+  std::vector<void*> states;
+  states.reserve(targets * work.states.size());
+  std::vector<device::Target> all;
+  all.reserve(targets);
+  for (size_t i = 0; i < targets; ++i) {
+    const size_t row = by_rows ? static_cast<size_t>(work.gradient.held.ids[i]) : 0;
+    for (const Tensor& one : work.states) states.push_back(one.data + row * bytes);
+    all.push_back({.values = work.value.data + row * bytes,
+                   .gradient = work.gradient.data + i * gradient_bytes,
+                   .states = std::span(states).last(work.states.size()),
+                   .count = each,
+                   .first = row * each,
+                   .step = step});
+  }
+  const auto status = device::update(device.current(), spec, work.value.dtype, work.gradient.dtype, all);
+  return status.ok() ? status : base::error(status.code(), "{}: {}", kStep, status.text());
+}
+
 void apply_all(const Updater& updater, const shard::Step& step, const Work& work) {
   if (!work.gradient.is_row_sparse()) return apply(updater, step, work, 0, work.value.shape.count(), work.gradient.data);
   const size_t row = work.value.shape.row_count(), bytes = row * tensor::dtype_bytes(work.gradient.dtype);
@@ -116,7 +168,7 @@ void apply_all(const Updater& updater, const shard::Step& step, const Work& work
     apply(updater, step, work, static_cast<size_t>(work.gradient.held.ids[i]) * row, row, work.gradient.data + i * bytes);
 }
 
-base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
+base::Status step(State& state, const char* text, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                   const kv_values* states) {
   if (count == 0) return base::error(MV_EINVAL, "{}: count is 0; a tensor's first update has count 1", kStep);
   auto target = find_tensor(state, kStep, value);
@@ -130,27 +182,30 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
     if (!dense.ok()) return dense.status();
     work.value = std::move(dense).value();
   }
-  auto value_here = work.changed(work.value), gradient_here = tensor::on_host(work.gradient);
-  if (!value_here.ok()) return value_here.status();
-  if (!gradient_here.ok()) return gradient_here.status();
-  const Tensor updated = std::exchange(work.value, std::move(value_here).value());
-  work.gradient = std::move(gradient_here).value();
-  const auto updater = make(kStep, optimizer, work.value.dtype);
-  if (!updater.ok()) return updater.status();
+  const Tensor updated = work.value;
+  const auto optimizer = make(kStep, text, work.value.dtype);
+  if (!optimizer.ok()) return optimizer.status();
+  const Updater& updater = *optimizer.value().updater;
   kv_values given = KV_VALUES_INIT;
   if (states != nullptr) {
     const auto read = read_struct(kStep, "kv_values", states, given, kFirstStepValues);
     if (!read.ok()) return read.status();
     given = read.value();
   }
-  if (auto status = check_gradient(state, *updater.value(), work); !status.ok()) return status;
-  if (auto status = check_states(state, *updater.value(), given, work); !status.ok()) return status;
-  const auto fresh = updater.value()->shared();
+  if (auto status = check_gradient(state, updater, work); !status.ok()) return status;
+  if (auto status = check_states(state, updater, given, work); !status.ok()) return status;
+  device::TensorDevice* const device = work.device(optimizer.value().spec);
+  if (device == nullptr)
+    if (auto status = work.move_to_host(); !status.ok()) return status;
+  const auto fresh = updater.shared();
   if (before == 0) std::copy(fresh.begin(), fresh.end(), work.shared);
   const shard::Turn turn = {.count = count, .latest = std::max(count, before), .before = before};
   const std::span<double> shared(work.shared, fresh.size());
-  updater.value()->advance(turn, shared);
-  apply_all(*updater.value(), updater.value()->step(turn, shared), work);
+  updater.advance(turn, shared);
+  if (device == nullptr)
+    apply_all(updater, updater.step(turn, shared), work);
+  else if (auto status = apply_on(*device, optimizer.value().spec, updater.step(turn, shared), work); !status.ok())
+    return status;
   if (auto status = work.copy_back(); !status.ok()) return status;
   if (!target.value()->is_row_sparse()) return {};
   auto rows = tensor::to_sparse(kStep, state.heap, updated);
@@ -163,8 +218,8 @@ base::Status tell_states(const char* optimizer, int64_t* states, int64_t* shared
   if (states == nullptr || shared == nullptr) return base::error(MV_EINVAL, "{}: states or shared is NULL", kStates);
   const auto updater = make(kStates, optimizer, MV_F32);
   if (!updater.ok()) return updater.status();
-  *states = static_cast<int64_t>(updater.value()->states());
-  *shared = static_cast<int64_t>(updater.value()->shared().size());
+  *states = static_cast<int64_t>(updater.value().updater->states());
+  *shared = static_cast<int64_t>(updater.value().updater->shared().size());
   return {};
 }
 

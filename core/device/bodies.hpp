@@ -3,12 +3,20 @@
 // tests' emulation for the processor, so that the tests check the very code that devices run.
 //
 // A body divides its work into tiles. It is called for each tile by `lanes` threads, which share the tile's items; no body
-// depends on the order of the calls, or on the number of lanes.
+// depends on the order of the calls, or on the number of lanes. A body with kSteps has step<k>() instead, with memory that
+// the tile's threads share: all of them have ended a step before one begins the next.
 
-#include "device/formulas.hpp"
+#include <hwy/highway.h>
+
+#ifndef MV_ONE_LANE
+#error "before core, the include path needs core/device/one_lane"
+#endif
+
+#include "base/both.hpp"
 #include "device/plugin.h"
 #include "device/work.h"
 #include "math/elements.hpp"
+#include "math/lanes-inl.hpp"
 #include "tensor/cast-inl.hpp"
 #include "tensor/random-inl.hpp"
 
@@ -22,6 +30,10 @@ inline constexpr uint64_t kTile = MV_DEVICE_TILE;
 inline constexpr uint64_t kChunk = 512, kLanes = 16;
 
 MV_BOTH constexpr uint64_t parts(uint64_t count, uint64_t size) { return count / size + (count % size != 0 ? 1 : 0); }
+/// count / size, where a division of 64 bits, which takes much longer, is mostly not needed.
+MV_BOTH constexpr uint64_t divided(uint64_t count, uint64_t size) {
+  return (count | size) <= UINT32_MAX ? static_cast<uint32_t>(count) / static_cast<uint32_t>(size) : count / size;
+}
 MV_BOTH constexpr uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 template <typename T>
@@ -73,7 +85,8 @@ MV_BOTH T from_bytes(const uint8_t (&bytes)[8]) {
   return value;
 }
 
-/// A body of `count` independent items: item(i) for each.
+/// A body of `count` independent items: item(i) for each. An item may have two functions instead, make(i) and put(i, made). A thread makes
+/// kAtOnce of these before it puts the first one, so that it waits for memory once. make_some(i, step, made), if there is one, makes them all.
 template <typename Item, uint64_t kItems>
 struct Over {
   Item item;
@@ -81,9 +94,30 @@ struct Over {
   uint64_t tiles() const { return parts(count, kItems); }
   MV_BOTH void operator()(uint64_t tile, uint32_t lane, uint32_t lanes) const {
     const uint64_t end = least((tile + 1) * kItems, count);
-    for (uint64_t i = tile * kItems + lane; i < end; i += lanes) item(i);
+    uint64_t i = tile * kItems + lane;
+    if constexpr (requires { item.make(i); }) {
+      constexpr uint32_t kAtOnce = Item::kAtOnce;
+      for (; kAtOnce > 1 && i + (kAtOnce - 1) * lanes < end; i += kAtOnce * lanes) {
+        decltype(item.make(i)) made[kAtOnce];
+        if constexpr (requires { item.make_some(i, lanes, made); }) {
+          item.make_some(i, lanes, made);
+        } else {
+          MV_UNROLL
+          for (uint32_t k = 0; k < kAtOnce; ++k) made[k] = item.make(i + k * lanes);
+        }
+        MV_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) item.put(i + k * lanes, made[k]);
+      }
+      for (; i < end; i += lanes) item.put(i, item.make(i));
+    } else {
+      for (; i < end; i += lanes) item(i);
+    }
   }
 };
+/// kAtOnce of items that do little with an element.
+template <typename T>
+inline constexpr uint32_t kFew = sizeof(T) >= 4 ? 4 : 8;
+
 /// For items of one element, and for items of many: these have small tiles, so that more threads share the work.
 template <typename Item>
 Over<Item, kTile> over(uint64_t count, const Item& item) {
@@ -96,8 +130,10 @@ Over<Item, 256> over_large(uint64_t count, const Item& item) {
 
 template <typename T>
 struct Fill {
+  static constexpr uint32_t kAtOnce = kFew<T>;
   mv_device_fill work;
-  MV_BOTH void operator()(uint64_t i) const { static_cast<T*>(work.out)[i] = from_bytes<T>(work.value); }
+  MV_BOTH T make(uint64_t) const { return from_bytes<T>(work.value); }
+  MV_BOTH void put(uint64_t i, T value) const { static_cast<T*>(work.out)[i] = value; }
 };
 template <typename T>
 struct Range {
@@ -106,17 +142,21 @@ struct Range {
 };
 template <typename To, typename From>
 struct Cast {
+  static constexpr uint32_t kAtOnce = kFew<From>;
   mv_device_cast work;
-  MV_BOTH void operator()(uint64_t i) const { put_as(static_cast<To*>(work.out), i, get(static_cast<const From*>(work.in), i)); }
+  MV_BOTH auto make(uint64_t i) const { return static_cast<const From*>(work.in)[i]; }
+  MV_BOTH void put(uint64_t i, From value) const { put_as(static_cast<To*>(work.out), i, get(&value, 0)); }
 };
 template <typename T>
 struct Arrange {
+  static constexpr uint32_t kAtOnce = 4;
   mv_device_arrange work;
-  MV_BOTH void operator()(uint64_t i) const {
+  MV_BOTH T make(uint64_t i) const {
     uint64_t left = i, at = 0;
     for (uint32_t d = work.dims; d-- > 0; left /= work.lengths[d]) at += left % work.lengths[d] * work.steps[d];
-    static_cast<T*>(work.out)[i] = static_cast<const T*>(work.in)[at];
+    return static_cast<const T*>(work.in)[at];
   }
+  MV_BOTH void put(uint64_t i, T value) const { static_cast<T*>(work.out)[i] = value; }
 };
 
 /// Unsigned, and wide enough that integers wrap instead of overflowing.
@@ -161,9 +201,10 @@ MV_BOTH T power(T base, T exponent) {
 /// kOp is an mv_tensor_unary_op.
 template <typename T, int kOp>
 struct Unary {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kOp == MV_EXP || kOp == MV_LOG ? 1 : kFew<T>;
   mv_device_unary work;
-  MV_BOTH void operator()(uint64_t i) const {
-    using C = Computed<T>;
+  MV_BOTH C make(uint64_t i) const {
     const C a = get(static_cast<const T*>(work.in), i);
     C result = a;
     if constexpr (std::is_integral_v<C>) {
@@ -176,8 +217,9 @@ struct Unary {
       if constexpr (kOp == MV_EXP) result = static_cast<C>(tensor::both::exp(double{a}));
       if constexpr (kOp == MV_LOG) result = static_cast<C>(tensor::both::log(double{a}));
     }
-    put(static_cast<T*>(work.out), i, result);
+    return result;
   }
+  MV_BOTH void put(uint64_t i, C result) const { device::put(static_cast<T*>(work.out), i, result); }
 };
 
 /// kOp is an mv_tensor_binary_op.
@@ -212,61 +254,84 @@ MV_BOTH auto combined(C a, C b) {
 }
 template <typename T, int kOp>
 struct Binary {
+  static constexpr uint32_t kAtOnce = kOp == MV_POW ? 1 : kFew<T>;
   mv_device_binary work;
   static MV_BOTH Computed<T> operand(const mv_device_operand& of, uint64_t i) {
     if (of.data != nullptr) return get(static_cast<const T*>(of.data), of.is_single != 0 ? 0 : i);
     const T value = from_bytes<T>(of.value);
     return get(&value, 0);
   }
-  MV_BOTH void operator()(uint64_t i) const {
-    const auto result = combined<kOp>(operand(work.a, i), operand(work.b, i));
+  MV_BOTH auto make(uint64_t i) const { return combined<kOp>(operand(work.a, i), operand(work.b, i)); }
+  template <typename Result>
+  MV_BOTH void put(uint64_t i, Result result) const {
     if constexpr (kOp >= MV_EQ)
       static_cast<uint8_t*>(work.out)[i] = result;
     else
-      put(static_cast<T*>(work.out), i, result);
+      device::put(static_cast<T*>(work.out), i, result);
   }
 };
 
 template <typename T, typename From>
 struct Axpy {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kFew<T>;
   mv_device_axpy work;
-  MV_BOTH void operator()(uint64_t i) const {
-    using C = Computed<T>;
-    T* const y = static_cast<T*>(work.y);
+  MV_BOTH C make(uint64_t i) const {
     const C x = tensor::both::convert<C>(get(static_cast<const From*>(work.x), i));
-    put(y, i, plus(get(y, i), times(tensor::both::convert<C>(work.alpha), x)));
+    return plus(get(static_cast<const T*>(work.y), i), times(tensor::both::convert<C>(work.alpha), x));
   }
+  MV_BOTH void put(uint64_t i, C sum) const { device::put(static_cast<T*>(work.y), i, sum); }
 };
 template <typename T>
 struct Mix {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kFew<T>;
   mv_device_mix work;
-  MV_BOTH void operator()(uint64_t i) const {
-    using C = Computed<T>;
-    T* const dst = static_cast<T*>(work.dst);
+  MV_BOTH C make(uint64_t i) const {
     const C theirs = static_cast<C>(work.factor), own = static_cast<C>(1 - work.factor);
-    put(dst, i, theirs * get(static_cast<const T*>(work.src), i) + own * get(dst, i));
+    return theirs * get(static_cast<const T*>(work.src), i) + own * get(static_cast<const T*>(work.dst), i);
   }
+  MV_BOTH void put(uint64_t i, C mixed) const { device::put(static_cast<T*>(work.dst), i, mixed); }
 };
 
 template <typename T, int kOp>
 struct Merge {
+  using C = Computed<T>;
+  static constexpr uint32_t kAtOnce = kFew<T>;
   mv_device_merge work;
-  MV_BOTH void operator()(uint64_t i) const {
-    using C = Computed<T>;
-    C value = get(static_cast<const T*>(work.sources[0]), i);
+  template <uint32_t kCount>
+  MV_BOTH void make_some(uint64_t i, uint64_t step, C (&values)[kCount]) const {
+    MV_UNROLL
+    for (uint32_t k = 0; k < kCount; ++k) values[k] = get(static_cast<const T*>(work.sources[0]), i + k * step);
     for (uint64_t source = 1; source < work.source_count; ++source) {
-      const C next = get(static_cast<const T*>(work.sources[source]), i);
-      if constexpr (kOp == MV_DEVICE_MERGE_PROD)
-        value = times(value, next);
-      else if constexpr (kOp == MV_DEVICE_MERGE_MIN)
-        value = combined<MV_MIN>(value, next);
-      else if constexpr (kOp == MV_DEVICE_MERGE_MAX)
-        value = combined<MV_MAX>(value, next);
-      else
-        value = plus(value, next);
+      C next[kCount];
+      MV_UNROLL
+      for (uint32_t k = 0; k < kCount; ++k) next[k] = get(static_cast<const T*>(work.sources[source]), i + k * step);
+      MV_UNROLL
+      for (uint32_t k = 0; k < kCount; ++k) values[k] = merged(values[k], next[k]);
     }
-    if constexpr (kOp == MV_DEVICE_MERGE_MEAN) value = value / static_cast<C>(work.divisor);
-    put(static_cast<T*>(work.dst), i, value);
+    if constexpr (kOp == MV_DEVICE_MERGE_MEAN) {
+      MV_UNROLL
+      for (uint32_t k = 0; k < kCount; ++k) values[k] = values[k] / static_cast<C>(work.divisor);
+    }
+  }
+  MV_BOTH C make(uint64_t i) const {
+    C value[1];
+    make_some(i, 0, value);
+    return value[0];
+  }
+  MV_BOTH void put(uint64_t i, C value) const { device::put(static_cast<T*>(work.dst), i, value); }
+
+ private:
+  static MV_BOTH C merged(C a, C b) {
+    if constexpr (kOp == MV_DEVICE_MERGE_PROD)
+      return times(a, b);
+    else if constexpr (kOp == MV_DEVICE_MERGE_MIN)
+      return combined<MV_MIN>(a, b);
+    else if constexpr (kOp == MV_DEVICE_MERGE_MAX)
+      return combined<MV_MAX>(a, b);
+    else
+      return plus(a, b);
   }
 };
 
@@ -291,53 +356,97 @@ struct Random {
   }
 };
 
-/// MV_DEVICE_SUM_LANES
+/// MV_DEVICE_SUM_CHUNKS: a tile is 16 chunks, and each of their lanes a term.
 template <typename T>
-struct SumLanes {
-  mv_device_sum work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const uint64_t chunks = parts(work.along, kChunk), chunk = i / kLanes % chunks, outer = i / kLanes / chunks;
-    const uint64_t end = outer * work.along + least((chunk + 1) * kChunk, work.along);
-    double sum = 0;
-    for (uint64_t at = outer * work.along + chunk * kChunk + i % kLanes; at < end; at += kLanes) {
-      const auto value = tensor::both::convert<double>(get(static_cast<const T*>(work.in), at));
-      sum += work.op == MV_NORM ? value * value : value;
-    }
-    static_cast<double*>(work.out)[i] = sum;
-  }
-};
 struct SumChunks {
+  static constexpr uint32_t kSteps = 2, kSome = 16;
+  struct Shared {
+    double terms[kSome * kLanes];
+  };
   mv_device_sum work;
-  MV_BOTH void operator()(uint64_t i) const {
-    double sums[kLanes];
-    for (uint64_t k = 0; k < kLanes; ++k) sums[k] = static_cast<const double*>(work.in)[i * kLanes + k];
-    for (uint64_t half = kLanes / 2; half > 0; half /= 2)
-      for (uint64_t k = 0; k < half; ++k) sums[k] += sums[k + half];
-    static_cast<double*>(work.out)[i] = sums[0];
+  uint64_t tiles() const { return parts(work.outer * parts(work.along, kChunk), kSome); }
+  template <uint32_t kStep>
+  MV_BOTH void step(uint64_t tile, uint32_t lane, uint32_t lanes, Shared& shared) const {
+    const uint64_t chunks = parts(work.along, kChunk), all = work.outer * chunks;
+    if constexpr (kStep == 0) {
+      for (uint32_t term = lane; term < kSome * kLanes; term += lanes) {
+        const uint64_t number = tile * kSome + term / kLanes;
+        if (number >= all) continue;
+        const uint64_t outer = divided(number, chunks), chunk = number - outer * chunks;
+        const uint64_t end = outer * work.along + least((chunk + 1) * kChunk, work.along);
+        shared.terms[term] = sum(outer * work.along + chunk * kChunk + term % kLanes, end);
+      }
+    } else {
+      for (uint32_t chunk = lane; chunk < kSome && tile * kSome + chunk < all; chunk += lanes) {
+        double sums[kLanes];
+        MV_UNROLL
+        for (uint32_t k = 0; k < kLanes; ++k) sums[k] = shared.terms[chunk * kLanes + k];
+        MV_UNROLL
+        for (uint32_t half = kLanes / 2; half > 0; half /= 2) {
+          MV_UNROLL
+          for (uint32_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+        }
+        static_cast<double*>(work.out)[tile * kSome + chunk] = sums[0];
+      }
+    }
+  }
+
+ private:
+  MV_BOTH double term(uint64_t at) const {
+    const auto value = tensor::both::convert<double>(get(static_cast<const T*>(work.in), at));
+    return work.op == MV_NORM ? value * value : value;
+  }
+  MV_BOTH double sum(uint64_t at, uint64_t end) const {
+    constexpr uint32_t kAtOnce = 8;
+    double sum = 0;
+    for (; at + (kAtOnce - 1) * kLanes < end; at += kAtOnce * kLanes) {
+      double terms[kAtOnce];
+      MV_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) terms[k] = term(at + k * kLanes);
+      MV_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) sum += terms[k];
+    }
+    for (; at < end; at += kLanes) sum += term(at);
+    return sum;
   }
 };
-/// tensor::PairwiseSum over up to kChunk terms, or a level of it.
+/// tensor::PairwiseSum over up to kChunk terms, or a level of it. A tile is a group of terms; each step adds eights of the step before.
 struct SumPairs {
+  static constexpr uint32_t kSteps = 3, kEight = 8;
+  struct Shared {
+    double eights[kChunk / kEight], more[kEight];
+  };
   mv_device_sum work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const uint64_t groups = parts(work.along, kChunk), whole = work.along / kChunk, group = i % groups, outer = i / groups;
-    const uint64_t first = group * kChunk, count = least(kChunk, work.along - first);
+  uint64_t tiles() const { return work.outer * parts(work.along, kChunk); }
+  template <uint32_t kStep>
+  MV_BOTH void step(uint64_t tile, uint32_t lane, uint32_t lanes, Shared& shared) const {
+    const uint64_t groups = parts(work.along, kChunk), whole = work.along / kChunk, outer = divided(tile, groups), group = tile - outer * groups;
+    const uint64_t first = group * kChunk;
+    const auto count = static_cast<uint32_t>(least(kChunk, work.along - first)), eights = count / kEight, more = eights / kEight;
     const double* const terms = static_cast<const double*>(work.in) + outer * work.along + first;
-    double sums[10];  // of 2^level terms
-    for (uint64_t done = 0; done < count; ++done) {
-      double term = terms[done];
-      uint32_t level = 0;
-      for (uint64_t full = done; (full & 1) != 0; full >>= 1) term = sums[level++] + term;
-      sums[level] = term;
-    }
+    if constexpr (kStep == 0)
+      for (uint32_t k = lane; k < eights; k += lanes) shared.eights[k] = of_eight(terms + k * kEight);
+    if constexpr (kStep == 1)
+      for (uint32_t k = lane; k < more; k += lanes) shared.more[k] = of_eight(shared.eights + k * kEight);
+    if (kStep < 2 || lane != 0) return;
     if (count == kChunk) {
-      static_cast<double*>(work.out)[outer * whole + group] = sums[9];
+      static_cast<double*>(work.out)[outer * whole + group] = of_eight(shared.more);
       return;
     }
     double total = work.rest != nullptr ? static_cast<const double*>(work.rest)[outer] : 0;
-    for (uint32_t level = 0; count >> level != 0; ++level)
-      if ((count >> level & 1) != 0) total = sums[level] + total;
-    static_cast<double*>(work.rest_out)[outer] = total;
+    total = with_few(terms + eights * kEight, count % kEight, total);
+    total = with_few(shared.eights + more * kEight, eights % kEight, total);
+    static_cast<double*>(work.rest_out)[outer] = with_few(shared.more, more, total);
+  }
+
+ private:
+  static MV_BOTH double of_four(const double* terms) { return (terms[0] + terms[1]) + (terms[2] + terms[3]); }
+  static MV_BOTH double of_eight(const double* terms) { return of_four(terms) + of_four(terms + 4); }
+  /// Less than eight, from the last ones on.
+  static MV_BOTH double with_few(const double* terms, uint32_t count, double total) {
+    if ((count & 1) != 0) total = terms[count - 1] + total;
+    if ((count & 2) != 0) total = (terms[count & 4] + terms[(count & 4) + 1]) + total;
+    return (count & 4) != 0 ? of_four(terms) + total : total;
   }
 };
 template <typename T>
@@ -397,198 +506,6 @@ struct FoldExtremes {
     const uint64_t at = (outer * work.along + best) * work.inner + column;
     static_cast<T*>(work.out)[i] = static_cast<const T*>(work.in)[at];
     work.positions_out[i] = work.positions != nullptr ? work.positions[at] : static_cast<int64_t>(best);
-  }
-};
-
-namespace formula {
-using namespace shard::HWY_NAMESPACE;
-namespace optimizer {
-using namespace shard::optimizer::HWY_NAMESPACE;
-}
-}  // namespace formula
-
-// The formulas as types: apply<T>(), and measure<T>() of those with sums.
-#define XX(number, text, function, batch, has_sums)                               \
-  struct Formula##number {                                                        \
-    static constexpr uint64_t kBatch = batch;                                     \
-    static constexpr bool kHasSums = has_sums;                                    \
-    template <typename T>                                                         \
-    static MV_BOTH void apply(const double* numbers, const shard::Block& block) { \
-      formula::function<T>(numbers, block);                                       \
-    }                                                                             \
-  };
-MV_DEVICE_FORMULAS(XX)
-#undef XX
-
-template <typename T, typename Formula>
-MV_BOTH void measure(const double* numbers, const shard::Block& block, double* sums) {
-  if constexpr (std::is_same_v<Formula, FormulaMX_LAMB>)
-    formula::optimizer::lamb_measure<T>(numbers, block, sums);
-  else
-    formula::optimizer::lbsgd_measure<T>(numbers, block, sums);
-}
-
-/// Both stages that a formula computes. The elements of a batch are in the thread's own memory meanwhile, so that they may
-/// be of other types outside.
-template <typename T, typename Formula, bool kMeasures>
-struct Update {
-  mv_device_update work;
-  uint64_t tiles() const { return work.tiles; }
-
-  MV_BOTH void operator()(uint64_t tile, uint32_t lane, uint32_t lanes) const {
-    uint64_t at = 0, end = work.key_count;  // the key whose tiles include this one
-    while (end - at > 1) {
-      const uint64_t middle = (at + end) / 2;
-      (work.first_tiles[middle] <= tile ? at : end) = middle;
-    }
-    const mv_device_key& key = work.keys[at];
-    const uint64_t begin = (tile - work.first_tiles[at]) * kTile, stop = least(begin + kTile, key.count);
-    if constexpr (kMeasures) {
-      for (uint64_t part = lane; part < MV_DEVICE_TILE_SUMS; part += lanes) {
-        double sums[2] = {0, 0};
-        for (uint64_t i = begin + part; i < stop; i += MV_DEVICE_TILE_SUMS) batch(key, i, stop, sums);
-        double* const out = work.partials + (tile * MV_DEVICE_TILE_SUMS + part) * 2;
-        out[0] = sums[0];
-        out[1] = sums[1];
-      }
-    } else {
-      constexpr uint64_t kBatch = Formula::kBatch;
-      for (uint64_t i = begin + lane * kBatch; i < stop; i += lanes * kBatch) batch(key, i, stop, nullptr);
-    }
-  }
-
- private:
-  MV_BOTH void batch(const mv_device_key& key, uint64_t first, uint64_t stop, double* sums) const {
-    constexpr uint64_t kBatch = Formula::kBatch;
-    const uint64_t count = kBatch == 1 ? 1 : least(kBatch, stop - first);
-    constexpr uint32_t kStates = kBatch == 1 ? MV_DEVICE_STATES : 1;  // no formula of batches has states
-    T values[kBatch], gradient[kBatch], backup[kBatch], state[kStates][kBatch];
-    std::byte* states[kStates];
-    T* const all = static_cast<T*>(key.values);
-    for (uint64_t i = 0; i < count; ++i) {
-      values[i] = all[first + i];
-      gradient[i] = get_as<T>(work.gradient_dtype, key.gradient, first + i);
-      if (key.backup != nullptr) backup[i] = static_cast<const T*>(key.backup)[first + i];
-    }
-    for (uint32_t s = 0; s < kStates; ++s) {
-      states[s] = reinterpret_cast<std::byte*>(state[s]);
-      if (key.states[s] == nullptr) continue;
-      for (uint64_t i = 0; i < count; ++i) state[s][i] = static_cast<const T*>(key.states[s])[first + i];
-    }
-    shard::Step step;
-    step.stream = key.stream;
-    step.sums = {key.sums[0], key.sums[1]};
-    shard::Block block;
-    block.count = count;
-    block.values = reinterpret_cast<std::byte*>(values);
-    block.added = reinterpret_cast<const std::byte*>(gradient);
-    block.states = states;
-    block.backup = key.backup != nullptr ? reinterpret_cast<const std::byte*>(backup) : nullptr;
-    block.step = &step;
-    block.first = key.first + first;
-    if constexpr (kMeasures)
-      measure<T, Formula>(key.numbers, block, sums);
-    else
-      Formula::template apply<T>(key.numbers, block);
-    for (uint64_t i = 0; i < count && !kMeasures; ++i) all[first + i] = values[i];
-    for (uint32_t s = 0; s < kStates; ++s)
-      for (uint64_t i = 0; i < count && key.states[s] != nullptr; ++i) static_cast<T*>(key.states[s])[first + i] = state[s][i];
-  }
-};
-/// Item i is one of the two sums of a tile.
-struct GatherTiles {
-  mv_device_update work;
-  MV_BOTH void operator()(uint64_t i) const {
-    double sum = 0;
-    for (uint64_t part = 0; part < MV_DEVICE_TILE_SUMS; ++part) sum += work.partials[(i / 2 * MV_DEVICE_TILE_SUMS + part) * 2 + i % 2];
-    work.tile_sums[i] = sum;
-  }
-};
-struct GatherKeys {
-  mv_device_update work;
-  MV_BOTH void operator()(uint64_t i) const {
-    double sum = 0;
-    for (uint64_t tile = work.first_tiles[i / 2]; tile < work.first_tiles[i / 2 + 1]; ++tile) sum += work.tile_sums[tile * 2 + i % 2];
-    work.keys[i / 2].sums[i % 2] = sum;
-  }
-};
-
-/// The place of value i of a word: words are little-endian, and their values begin at the highest bits of the first byte.
-template <uint32_t kBits>
-MV_BOTH constexpr uint32_t lowest_bit(uint32_t i) {
-  return UINT32_C(1) << (kBits * i / 8 * 8 + 8 - kBits - kBits * i % 8);
-}
-/// Item i is a word.
-template <uint32_t kBits>
-struct EncodeBits {
-  mv_device_encode_bits work;
-  MV_BOTH void operator()(uint64_t i) const {
-    constexpr uint32_t kValues = 32 / kBits;
-    uint32_t word = 0;
-    for (uint32_t k = 0; k < kValues && i * kValues + k < work.count; ++k) {
-      const uint64_t at = i * kValues + k;
-      const float total = work.residual[at] + work.gradient[at];
-      const bool above = kBits == 1 ? total > work.threshold : total >= work.threshold;
-      const bool below = kBits == 1 ? !above : total <= -work.scale;
-      work.residual[at] = total - (above ? work.scale : below ? -work.scale : 0.0f);
-      if (above)
-        word |= lowest_bit<kBits>(k) * (kBits == 1 ? 1 : 3);
-      else if (kBits == 2 && below)
-        word |= lowest_bit<kBits>(k) * 2;
-    }
-    work.out[i] = word;
-  }
-};
-template <uint32_t kBits>
-struct DecodeBits {
-  mv_device_decode_bits work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const uint32_t word = work.encoded[i * kBits / 32], bit = lowest_bit<kBits>(static_cast<uint32_t>(i % (32 / kBits)));
-    float sent = (word & bit) != 0 ? work.scale : -work.scale;
-    if (kBits == 2 && (word & bit * 2) == 0) sent = 0;
-    work.values[i] = work.adds != 0 ? work.values[i] + sent : sent;
-  }
-};
-template <typename T>
-struct EncodeHalf {
-  mv_device_encode_half work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const float largest = std::is_same_v<T, math::Half<MV_F16>> ? 65504.0f : 0x1.fep127f;
-    const float total = work.residual[i] + work.gradient[i];
-    T* const out = static_cast<T*>(work.out);
-    put(out, i, std::fabs(total) > largest ? std::copysign(largest, total) : total);
-    work.residual[i] = total - get(out, i);
-  }
-};
-/// Item i is a block.
-struct ScaleInt8 {
-  mv_device_scale_int8 work;
-  MV_BOTH void operator()(uint64_t i) const {
-    float greatest = 0;
-    for (uint64_t at = i * work.block; at < least((i + 1) * work.block, work.count); ++at) {
-      const float total = work.residual[at] + work.gradient[at];
-      work.residual[at] = total;
-      if (greatest < std::fabs(total)) greatest = std::fabs(total);
-    }
-    const bool any = greatest >= 128 * 0x1p-126f;
-    work.scales[i] = any ? greatest / 127 : 0;
-    work.inverses[i] = any ? 127 / greatest : 0;
-  }
-};
-struct EncodeInt8 {
-  mv_device_encode_int8 work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const float total = work.residual[i], whole = std::nearbyint(total * work.inverses[i / work.block]);
-    const float number = !(whole > -127) ? -127.0f : whole > 127 ? 127.0f : whole + 0.0f;  // no -0, which an integer is not
-    work.residual[i] = total - number * work.scales[i / work.block];
-    work.out[i] = static_cast<int8_t>(number);
-  }
-};
-struct DecodeInt8 {
-  mv_device_decode_int8 work;
-  MV_BOTH void operator()(uint64_t i) const {
-    const float sent = static_cast<float>(work.encoded[i]) * work.scales[i / work.block];
-    work.values[i] = work.adds != 0 ? work.values[i] + sent : sent;
   }
 };
 

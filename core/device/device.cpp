@@ -1,6 +1,7 @@
 #include "device/device.hpp"
 
 #include <cstdlib>
+#include <cstring>
 
 #include "base/module_file.hpp"
 #include "base/shared_memory.hpp"
@@ -20,7 +21,8 @@ mv_status refuse(Arguments...) {
 }
 const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
-                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse};
+                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+                                        refuse};
 
 }  // namespace
 
@@ -69,6 +71,31 @@ base::Result<mv_device_about> Device::describe() const {
   return about;
 }
 
+bool Staging::copy(const Stream& stream, void* to, const void* from, size_t bytes) {
+  if (bytes > kSlotBytes) return false;
+  const mv_device_plugin& plugin = device_.plugin();
+  const std::lock_guard lock(mutex_);
+  Slot& slot = slots_[next_];
+  if (slot.memory == nullptr && plugin.pin(kSlotBytes, &slot.memory) != MV_OK) return false;
+  if (slot.copied == nullptr && plugin.event_make(device_.number(), &slot.copied) != MV_OK) return false;
+  if (slot.is_used && plugin.event_wait(slot.copied) != MV_OK) return false;
+  std::memcpy(slot.memory, from, bytes);
+  if (plugin.copy(device_.number(), stream.handle(), to, slot.memory, bytes) != MV_OK) return false;
+  slot.is_used = plugin.event_record(device_.number(), slot.copied, stream.handle()) == MV_OK;
+  if (!slot.is_used) plugin.stream_wait(device_.number(), stream.handle());
+  next_ = (next_ + 1) % kSlots;
+  return true;
+}
+
+Staging::~Staging() {
+  const mv_device_plugin& plugin = device_.plugin();
+  for (Slot& slot : slots_) {
+    if (slot.is_used) plugin.event_wait(slot.copied);
+    if (slot.copied != nullptr) plugin.event_free(device_.number(), slot.copied);
+    if (slot.memory != nullptr) plugin.unpin(slot.memory);
+  }
+}
+
 base::Result<Stream> Stream::make(const Device& device) {
   mv_device_stream handle = nullptr;
   if (auto status = device.check(device.plugin().stream_make(device.number(), &handle), "make a stream"); !status.ok()) return status;
@@ -76,12 +103,18 @@ base::Result<Stream> Stream::make(const Device& device) {
 }
 
 Stream::~Stream() {
+  staging_.reset();
   if (handle_ != nullptr && is_own_) device_.plugin().stream_free(device_.number(), handle_);
 }
 
 base::Status Stream::copy(void* to, const void* from, size_t bytes) const {
   if (bytes == 0) return {};
   return device_.check(device_.plugin().copy(device_.number(), handle_, to, from, bytes), "copy");
+}
+
+base::Status Stream::copy_staged(void* to, const void* from, size_t bytes) const {
+  if (bytes == 0) return {};
+  return staging_->copy(*this, to, from, bytes) ? base::Status() : copy(to, from, bytes);
 }
 
 base::Status Stream::wait() const { return device_.check(device_.plugin().stream_wait(device_.number(), handle_), "wait"); }
@@ -121,7 +154,7 @@ base::Result<Memory> Memory::make(const Stream& stream, size_t bytes) {
 base::Result<Memory> Memory::of(const Stream& stream, const void* from, size_t bytes) {
   auto made = make(stream, bytes);
   if (!made.ok()) return made;
-  if (auto status = stream.copy(made.value().as(), from, bytes); !status.ok()) return status;
+  if (auto status = stream.copy_staged(made.value().as(), from, bytes); !status.ok()) return status;
   return made;
 }
 

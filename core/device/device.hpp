@@ -2,8 +2,11 @@
 // Devices: plug-ins, and what the library makes with their tables. Every failure is a Status that names what to do; the
 // processor's side of the library never depends on a device.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -50,6 +53,33 @@ class Device {
   uint32_t opened_at_;  ///< SharedMemory::forks() at that time
 };
 
+class Stream;
+
+/// Pinned memory of the host, through which small copies go to a device. A copy from other memory would wait for all work on its stream. Any
+/// thread.
+class Staging {
+ public:
+  static constexpr size_t kSlots = 4, kSlotBytes = 512 << 10;
+
+  explicit Staging(const Device& device) : device_(device) {}
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging();
+  /// At most kSlotBytes. False: nothing was copied.
+  bool copy(const Stream& stream, void* to, const void* from, size_t bytes);
+
+ private:
+  struct Slot {
+    void* memory = nullptr;
+    mv_device_event copied = nullptr;
+    bool is_used = false;
+  };
+  Device device_;
+  std::mutex mutex_;  ///< guards the members below
+  std::array<Slot, kSlots> slots_;
+  size_t next_ = 0;
+};
+
 /// A stream of a device: its work is done in order. One thread at a time.
 class Stream {
  public:
@@ -57,7 +87,10 @@ class Stream {
   /// The caller's own stream, which is not freed.
   static Stream borrow(const Device& device, mv_device_stream handle) { return Stream(device, handle, false); }
   Stream(Stream&& other) noexcept
-      : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)), is_own_(other.is_own_) {}
+      : device_(other.device_),
+        handle_(std::exchange(other.handle_, nullptr)),
+        is_own_(other.is_own_),
+        staging_(std::move(other.staging_)) {}
   Stream& operator=(Stream&&) = delete;
   ~Stream();
 
@@ -65,6 +98,8 @@ class Stream {
   mv_device_stream handle() const { return handle_; }
 
   base::Status copy(void* to, const void* from, size_t bytes) const;
+  /// Copies from memory of the host that is not pinned, which may be used again on return. Does not wait for the stream if `bytes` are few.
+  base::Status copy_staged(void* to, const void* from, size_t bytes) const;
   /// Waits for the work, and returns its errors.
   base::Status wait() const;
   template <typename Work>
@@ -76,11 +111,13 @@ class Stream {
   base::Status order(const Stream& after) const;
 
  private:
-  Stream(const Device& device, mv_device_stream handle, bool is_own) : device_(device), handle_(handle), is_own_(is_own) {}
+  Stream(const Device& device, mv_device_stream handle, bool is_own)
+      : device_(device), handle_(handle), is_own_(is_own), staging_(std::make_unique<Staging>(device)) {}
   base::Status launch(mv_device_kernel kernel, const void* work, size_t bytes) const;
   Device device_;
   mv_device_stream handle_;
   bool is_own_;
+  std::unique_ptr<Staging> staging_;
 };
 
 /// Memory of a device, in the order of a stream, which must outlive it.

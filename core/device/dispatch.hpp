@@ -2,7 +2,9 @@
 // From a kernel's number and struct to its body: the same in every plug-in.
 
 #include "device/bodies.hpp"
+#include "device/codec_bodies.hpp"
 #include "device/row_bodies.hpp"
+#include "device/update_bodies.hpp"
 
 namespace mv::device {
 
@@ -100,11 +102,9 @@ mv_status dispatch(const mv_device_random& work, const Run& run) {
 }
 template <typename Run>
 mv_status dispatch(const mv_device_sum& work, const Run& run) {
-  const uint64_t chunks = work.outer * parts(work.along, kChunk);
-  if (work.stage == MV_DEVICE_SUM_CHUNKS) return run(over_large(work.outer * work.along, SumChunks{work}));
-  if (work.stage == MV_DEVICE_SUM_PAIRS) return run(over_large(chunks, SumPairs{work}));
+  if (work.stage == MV_DEVICE_SUM_PAIRS) return run(SumPairs{work});
   return math::with_element(work.dtype, [&]<typename T>(T) -> mv_status {
-    if (work.stage == MV_DEVICE_SUM_LANES) return run(over_large(chunks * kLanes, SumLanes<T>{work}));
+    if (work.stage == MV_DEVICE_SUM_CHUNKS) return run(SumChunks<T>{work});
     if (work.stage == MV_DEVICE_SUM_COLUMNS) return run(over_large(work.outer * work.inner, SumColumns<T>{work}));
     if constexpr (std::is_floating_point_v<T>)
       if (work.stage == MV_DEVICE_SUM_FINISH) return run(over(work.outer * work.inner, SumFinish<T>{work}));
@@ -124,20 +124,19 @@ mv_status dispatch(const mv_device_fold& work, const Run& run) {
 }
 template <typename T, typename Formula, typename Run>
 mv_status dispatch_formula(const mv_device_update& work, const Run& run) {
-  if (work.stage == MV_DEVICE_APPLY) return run(Update<T, Formula, false>{work});
+  if (work.stage == MV_DEVICE_APPLY) return run(Update<T, Formula>{work});
   if constexpr (Formula::kHasSums)
-    if (work.stage == MV_DEVICE_MEASURE) return run(Update<T, Formula, true>{work});
+    if (work.stage == MV_DEVICE_MEASURE) return run(Measure<T, Formula>{work});
   return MV_EINVAL;
 }
 template <typename Run>
 mv_status dispatch(const mv_device_update& work, const Run& run) {
-  if (work.stage == MV_DEVICE_GATHER_TILES) return run(over_large(work.tiles * 2, GatherTiles{work}));
-  if (work.stage == MV_DEVICE_GATHER_KEYS) return run(over_large(work.key_count * 2, GatherKeys{work}));
+  if (work.stage == MV_DEVICE_SUM_TILES) return run(SumTiles{work});
   if ((work.dtype != MV_F32 && work.dtype != MV_F64) || !math::is_floating(work.gradient_dtype)) return MV_EINVAL;
   return math::with_float(work.dtype, [&]<typename T>(T) -> mv_status {
     switch (work.formula) {
-#define XX(number, text, function, batch, has_sums) \
-  case MV_DEVICE_FORMULA_##number:                  \
+#define XX(number, text, function, batch, states, has_sums) \
+  case MV_DEVICE_FORMULA_##number:                          \
     return dispatch_formula<T, Formula##number>(work, run);
       MV_DEVICE_FORMULAS(XX)
 #undef XX
@@ -148,13 +147,22 @@ mv_status dispatch(const mv_device_update& work, const Run& run) {
 }
 template <typename Run>
 mv_status dispatch(const mv_device_encode_bits& work, const Run& run) {
-  if (work.bits == 1) return run(over_large(parts(work.count, 32), EncodeBits<1>{work}));
-  return work.bits == 2 ? run(over_large(parts(work.count, 16), EncodeBits<2>{work})) : MV_EINVAL;
+  if (work.bits == 1) return run(over(parts(work.count, 32) * 4, EncodeBits<1>{work}));
+  return work.bits == 2 ? run(over(parts(work.count, 16) * 4, EncodeBits<2>{work})) : MV_EINVAL;
+}
+/// run<adds, in fours>()
+template <typename Run>
+mv_status with_values(bool adds, bool in_fours, const Run& run) {
+  if (adds) return in_fours ? run.template operator()<true, true>() : run.template operator()<true, false>();
+  return in_fours ? run.template operator()<false, true>() : run.template operator()<false, false>();
 }
 template <typename Run>
 mv_status dispatch(const mv_device_decode_bits& work, const Run& run) {
-  if (work.bits == 1) return run(over(work.count, DecodeBits<1>{work}));
-  return work.bits == 2 ? run(over(work.count, DecodeBits<2>{work})) : MV_EINVAL;
+  if (work.bits != 1 && work.bits != 2) return MV_EINVAL;
+  return with_values(work.adds != 0, work.count % 4 == 0, [&]<bool kAdds, bool kFours>() {
+    const uint64_t items = kFours ? work.count / 4 : work.count;
+    return work.bits == 1 ? run(over(items, DecodeBits<1, kAdds, kFours>{work})) : run(over(items, DecodeBits<2, kAdds, kFours>{work}));
+  });
 }
 template <typename Run>
 mv_status dispatch(const mv_device_encode_half& work, const Run& run) {
@@ -162,16 +170,16 @@ mv_status dispatch(const mv_device_encode_half& work, const Run& run) {
   return math::with_half(work.dtype, [&]<typename T>(T) { return run(over(work.count, EncodeHalf<T>{work})); });
 }
 template <typename Run>
-mv_status dispatch(const mv_device_scale_int8& work, const Run& run) {
-  return work.block > 0 ? run(over_large(parts(work.count, work.block), ScaleInt8{work})) : MV_EINVAL;
-}
-template <typename Run>
 mv_status dispatch(const mv_device_encode_int8& work, const Run& run) {
-  return work.block > 0 ? run(over(work.count, EncodeInt8{work})) : MV_EINVAL;
+  if (work.block == 0 || work.block > UINT32_MAX / 2) return MV_EINVAL;
+  return work.block % 4 == 0 && work.count % 4 == 0 ? run(EncodeInt8<true>{work}) : run(EncodeInt8<false>{work});
 }
 template <typename Run>
 mv_status dispatch(const mv_device_decode_int8& work, const Run& run) {
-  return work.block > 0 ? run(over(work.count, DecodeInt8{work})) : MV_EINVAL;
+  if (work.block == 0) return MV_EINVAL;
+  return with_values(work.adds != 0, work.block % 4 == 0 && work.count % 4 == 0, [&]<bool kAdds, bool kFours>() {
+    return run(over(kFours ? work.count / 4 : work.count, DecodeInt8<kAdds, kFours>{work}));
+  });
 }
 
 template <typename Run>

@@ -3,10 +3,6 @@
 
 #include <hwy/highway.h>
 
-#ifndef MV_ONE_LANE
-#error "before core, the include path needs core/device/one_lane"
-#endif
-
 #include "base/both.hpp"
 #include "shard/updater/adagrad.cpp"
 #include "shard/updater/dcasgd.cpp"

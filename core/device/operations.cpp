@@ -11,7 +11,7 @@ namespace mv::device {
 namespace {
 
 /// A stage folds this many neighbours into one, or, the first one of a sum, has so many elements in a chunk.
-constexpr uint64_t kChunk = 512, kLanes = 16;
+constexpr uint64_t kChunk = 512;
 
 uint64_t parts(uint64_t count, uint64_t size) { return count / size + (count % size != 0 ? 1 : 0); }
 
@@ -71,19 +71,8 @@ base::Status sum_floats(const Stream& stream, int32_t op, mv_dtype dtype, const 
     if (auto status = launch_into(stream, sums, outer * inner * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
   } else {
     const uint64_t chunks = parts(along, kChunk);
-    work.stage = MV_DEVICE_SUM_LANES;
-    if (auto status = launch_into(stream, sums, outer * chunks * kLanes * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
-    std::optional<Memory> of_chunks;
-    mv_device_sum next{};
-    next.in = sums->as();
-    next.outer = outer;
-    next.along = chunks;
-    next.inner = 1;
-    next.stage = MV_DEVICE_SUM_CHUNKS;
-    next.op = MV_SUM;
-    next.dtype = MV_F64;
-    if (auto status = launch_into(stream, of_chunks, outer * chunks * sizeof(double), MV_DEVICE_SUM, next); !status.ok()) return status;
-    sums = std::move(of_chunks);
+    work.stage = MV_DEVICE_SUM_CHUNKS;
+    if (auto status = launch_into(stream, sums, outer * chunks * sizeof(double), MV_DEVICE_SUM, work); !status.ok()) return status;
     if (auto status = sum_pairs(stream, outer, chunks, sums); !status.ok()) return status;
   }
   work.in = sums->as();
@@ -128,10 +117,11 @@ base::Status fold(const Stream& stream, int32_t op, mv_dtype dtype, const void* 
 struct Formula {
   const char* name;
   uint32_t number;
+  size_t states;
   bool has_sums;
 };
 constexpr Formula kFormulas[] = {
-#define XX(number, text, function, batch, has_sums) {text, MV_DEVICE_FORMULA_##number, has_sums != 0},
+#define XX(number, text, function, batch, states, has_sums) {text, MV_DEVICE_FORMULA_##number, states, has_sums != 0},
     MV_DEVICE_FORMULAS(XX)
 #undef XX
 };
@@ -173,9 +163,11 @@ base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void
   return stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = out, .count = extent.outer * extent.inner, .value = {}, .dtype = MV_I64});
 }
 
+bool has_formula(const shard::UpdaterSpec& spec) { return find_formula(spec) != nullptr; }
+
 size_t update_launches(const shard::UpdaterSpec& spec) {
   const Formula* formula = find_formula(spec);
-  return formula != nullptr && measures(spec, *formula) ? 4 : 1;
+  return formula != nullptr && measures(spec, *formula) ? 3 : 1;
 }
 
 base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets) {
@@ -187,40 +179,46 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
   const auto updater = shard::make_updater(spec, dtype);
   if (!updater->counts() && spec.parameters.size() > MV_DEVICE_NUMBERS)
     return base::error(MV_EINTERNAL, "update: {} has too many parameters", spec.name);
-  // Keys and the numbers of their tiles travel in one copy.
-  std::vector<mv_device_key> keys;
-  std::vector<uint64_t> first_tiles{0};
+  // Keys and the keys of all tiles travel in one copy.
+  size_t key_count = 0;
+  uint64_t tiles = 0;
   for (const Target& target : targets) {
-    if (target.states.size() != updater->states() || target.states.size() > MV_DEVICE_STATES)
+    if (target.states.size() != updater->states() || target.states.size() > formula->states)
       return base::error(MV_ESHAPE, "update: {} states given, {} has {}", target.states.size(), spec.name, updater->states());
-    if (target.count == 0) continue;
-    keys.push_back(key_of(spec, updater->counts(), target));
-    first_tiles.push_back(first_tiles.back() + parts(target.count, MV_DEVICE_TILE));
+    key_count += target.count > 0 ? 1 : 0;
+    tiles += parts(target.count, MV_DEVICE_TILE);
   }
-  if (keys.empty()) return {};
-  const size_t key_bytes = keys.size() * sizeof(keys[0]), tile_bytes = first_tiles.size() * sizeof(first_tiles[0]);
-  std::vector<std::byte> staged(key_bytes + tile_bytes);
-  std::memcpy(staged.data(), keys.data(), key_bytes);
-  std::memcpy(staged.data() + key_bytes, first_tiles.data(), tile_bytes);
+  if (key_count == 0) return {};
+  const size_t key_bytes = key_count * sizeof(mv_device_key);
+  std::vector<std::byte> staged(key_bytes + tiles * sizeof(uint32_t));
+  auto* key = reinterpret_cast<mv_device_key*>(staged.data());
+  auto* tile_key = reinterpret_cast<uint32_t*>(staged.data() + key_bytes);
+  uint32_t number = 0;
+  for (uint64_t tile = 0; const Target& target : targets) {
+    if (target.count == 0) continue;
+    *key = key_of(spec, updater->counts(), target);
+    key++->first_tile = tile;
+    const uint64_t own = parts(target.count, MV_DEVICE_TILE);
+    tile_key = std::fill_n(tile_key, own, number++);
+    tile += own;
+  }
   const auto memory = Memory::of(stream, staged.data(), staged.size());
   if (!memory.ok()) return memory.status();
   auto* const bytes = memory.value().as<std::byte>();
   mv_device_update work{};
   work.keys = reinterpret_cast<mv_device_key*>(bytes);
-  work.first_tiles = reinterpret_cast<const uint64_t*>(bytes + key_bytes);
-  work.key_count = keys.size();
-  work.tiles = first_tiles.back();
+  work.tile_keys = reinterpret_cast<const uint32_t*>(bytes + key_bytes);
+  work.key_count = key_count;
+  work.tiles = tiles;
   work.formula = formula->number;
   work.stage = MV_DEVICE_APPLY;
   work.dtype = dtype;
   work.gradient_dtype = gradient;
   if (!measures(spec, *formula)) return stream.launch(MV_DEVICE_UPDATE, work);
-  const size_t pair = 2 * sizeof(double), partial_bytes = work.tiles * MV_DEVICE_TILE_SUMS * pair;
-  const auto sums = Memory::make(stream, partial_bytes + work.tiles * pair);
+  const auto sums = Memory::make(stream, work.tiles * 2 * sizeof(double));
   if (!sums.ok()) return sums.status();
-  work.partials = sums.value().as<double>();
-  work.tile_sums = reinterpret_cast<double*>(sums.value().as<std::byte>() + partial_bytes);
-  for (const int32_t stage : {MV_DEVICE_MEASURE, MV_DEVICE_GATHER_TILES, MV_DEVICE_GATHER_KEYS, MV_DEVICE_APPLY}) {
+  work.tile_sums = sums.value().as<double>();
+  for (const int32_t stage : {MV_DEVICE_MEASURE, MV_DEVICE_SUM_TILES, MV_DEVICE_APPLY}) {
     work.stage = stage;
     if (auto status = stream.launch(MV_DEVICE_UPDATE, work); !status.ok()) return status;
   }
@@ -237,14 +235,9 @@ base::Status encode(const Stream& stream, const codec::Codec& codec, const float
     return stream.launch(MV_DEVICE_ENCODE_HALF, mv_device_encode_half{gradient, residual, out, count, name == "fp16" ? MV_F16 : MV_BF16});
   if (name != "int8") return base::error(MV_ENOSYS, "encode: devices do not have the codec {}: encode on the host", name);
   const auto block = static_cast<uint64_t>(parameters[0]), blocks = parts(count, block);
-  const auto inverses = Memory::make(stream, blocks * sizeof(float));
-  if (!inverses.ok()) return inverses.status();
   auto* const scales = static_cast<float*>(out);
-  if (auto status = stream.launch(MV_DEVICE_SCALE_INT8, mv_device_scale_int8{gradient, residual, scales, inverses.value().as<float>(), count, block});
-      !status.ok())
-    return status;
-  auto* const numbers = reinterpret_cast<int8_t*>(scales + blocks);
-  return stream.launch(MV_DEVICE_ENCODE_INT8, mv_device_encode_int8{residual, scales, inverses.value().as<float>(), numbers, count, block});
+  return stream.launch(MV_DEVICE_ENCODE_INT8,
+                       mv_device_encode_int8{gradient, residual, scales, reinterpret_cast<int8_t*>(scales + blocks), count, block});
 }
 
 base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds) {

@@ -29,6 +29,8 @@ struct Target {
   uint64_t first = 0;
   shard::Step step = {};  ///< updater.step(), if it counts
 };
+/// Whether update() has this updater.
+bool has_formula(const shard::UpdaterSpec& spec);
 /// The number of launches that update() makes, whatever the number of targets.
 size_t update_launches(const shard::UpdaterSpec& spec);
 /// Updates all targets at once, as Updater::apply() does each. MV_EDTYPE unless `dtype` is f32 or f64 and `gradient` is a

@@ -107,7 +107,7 @@ class TensorDevice::DeviceBlock : public tensor::Block {
 };
 
 TensorDevice::TensorDevice(Stream own, tensor::Heap& heap)
-    : own_(std::move(own)), heap_(heap), name_(own_.device().name()), current_(&own_) {}
+    : own_(std::move(own)), heap_(heap), name_(own_.device().name()), pinned_(std::make_unique<PinnedMemory>(own_.device(), heap)), current_(&own_) {}
 
 base::Result<std::unique_ptr<TensorDevice>> TensorDevice::open(Plugin plugin, int32_t number, tensor::Heap& heap) {
   const auto device = mv::device::Device::open(plugin, number);

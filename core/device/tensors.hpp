@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "device/device.hpp"
+#include "device/pinned_memory.hpp"
 #include "tensor/device.hpp"
 
 namespace mv::device {
@@ -35,6 +36,7 @@ class TensorDevice final : public tensor::Device {
 
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
   tensor::Heap& host() override { return heap_; }
+  tensor::Allocator& staging() override { return *pinned_; }
   const std::string& name() const override { return name_; }
   int32_t number() const override { return own_.device().number(); }
   base::Status to_host(void* to, const void* from, size_t bytes) override;
@@ -62,6 +64,7 @@ class TensorDevice final : public tensor::Device {
   Stream own_;
   tensor::Heap& heap_;
   const std::string name_;
+  const std::unique_ptr<PinnedMemory> pinned_;
   std::atomic<const Stream*> current_;
   std::mutex mutex_;                                                  ///< guards borrowed_
   std::map<mv_device_stream, std::unique_ptr<const Stream>> borrowed_;  ///< never removed: another thread may still use one

@@ -27,7 +27,6 @@
   XX(ENCODE_BITS, encode_bits) \
   XX(DECODE_BITS, decode_bits) \
   XX(ENCODE_HALF, encode_half) \
-  XX(SCALE_INT8, scale_int8)   \
   XX(ENCODE_INT8, encode_int8) \
   XX(DECODE_INT8, decode_int8) \
   XX(TAKE, take)               \
@@ -133,13 +132,13 @@ typedef struct mv_device_random {
 } mv_device_random;
 /** One stage of a sum of floats, whose order is that of the library's sums. Elements are outer x along x inner, and each of
  *  the outer x inner results is a sum over `along`, as a double.
- *   - MV_DEVICE_SUM_LANES: 16 sums of every 16th element of each chunk of 512. For inner == 1.
- *   - MV_DEVICE_SUM_CHUNKS: the sum of these 16. `along` counts chunks.
+ *   - MV_DEVICE_SUM_CHUNKS: the sum of each chunk of 512: 16 sums of every 16th element, and the sum of these. For
+ *     inner == 1.
  *   - MV_DEVICE_SUM_PAIRS: pairwise sums of up to 512 neighbours. `rest`, or NULL: one value for each outer to begin with;
  *     a last group of less than 512 goes to `rest_out`.
  *   - MV_DEVICE_SUM_COLUMNS: in order, f64 with its rounding errors. For inner > 1.
  *   - MV_DEVICE_SUM_FINISH: out[i], of the dtype, from in[i], a double: an mv_tensor_reduce_op of `along` terms. */
-enum mv_device_sum_stage { MV_DEVICE_SUM_LANES, MV_DEVICE_SUM_CHUNKS, MV_DEVICE_SUM_PAIRS, MV_DEVICE_SUM_COLUMNS, MV_DEVICE_SUM_FINISH };
+enum mv_device_sum_stage { MV_DEVICE_SUM_CHUNKS, MV_DEVICE_SUM_PAIRS, MV_DEVICE_SUM_COLUMNS, MV_DEVICE_SUM_FINISH };
 typedef struct mv_device_sum {
   void* out;
   const void *in, *rest;
@@ -160,34 +159,34 @@ typedef struct mv_device_fold {
   mv_dtype dtype;
 } mv_device_fold;
 
-/** XX(NUMBER, the updater's name, its formula, elements that it takes at once, whether it has sums) */
-#define MV_DEVICE_FORMULAS(XX)                              \
-  XX(SGD, "sgd", sgd, 1, 0)                                 \
-  XX(MOMENTUM, "momentum", momentum, 1, 0)                  \
-  XX(ADAGRAD, "adagrad", adagrad, 1, 0)                     \
-  XX(FTRL, "ftrl", ftrl, 1, 0)                              \
-  XX(DCASGD, "dcasgd", dcasgd, 1, 0)                        \
-  XX(MX_SGD, "mx.sgd", optimizer::sgd, 1, 0)                \
-  XX(MX_SIGNUM, "mx.signum", optimizer::signum, 1, 0)       \
-  XX(MX_FTML, "mx.ftml", optimizer::ftml, 1, 0)             \
-  XX(MX_LBSGD, "mx.lbsgd", optimizer::lbsgd, 1, 1)          \
-  XX(MX_DCASGD, "mx.dcasgd", optimizer::dcasgd, 1, 0)       \
-  XX(MX_NAG, "mx.nag", optimizer::nag, 1, 0)                \
-  XX(MX_SGLD, "mx.sgld", optimizer::sgld, 32, 0)            \
-  XX(MX_ADAM, "mx.adam", optimizer::adam, 1, 0)             \
-  XX(MX_ADAGRAD, "mx.adagrad", optimizer::adagrad, 1, 0)    \
-  XX(MX_RMSPROP, "mx.rmsprop", optimizer::rmsprop, 1, 0)    \
-  XX(MX_ADADELTA, "mx.adadelta", optimizer::adadelta, 1, 0) \
-  XX(MX_TEST, "mx.test", optimizer::test, 1, 0)             \
-  XX(MX_FTRL, "mx.ftrl", optimizer::ftrl, 1, 0)             \
-  XX(MX_ADAMAX, "mx.adamax", optimizer::adamax, 1, 0)       \
-  XX(MX_NADAM, "mx.nadam", optimizer::nadam, 1, 0)          \
-  XX(MX_ADAMW, "mx.adamw", optimizer::adamw, 1, 0)          \
-  XX(MX_LAMB, "mx.lamb", optimizer::lamb, 1, 1)             \
-  XX(MX_LION, "mx.lion", optimizer::lion, 1, 0)
+/** XX(NUMBER, the updater's name, its formula, elements that it takes at once, its most states, whether it has sums) */
+#define MV_DEVICE_FORMULAS(XX)                                 \
+  XX(SGD, "sgd", sgd, 1, 0, 0)                                 \
+  XX(MOMENTUM, "momentum", momentum, 1, 1, 0)                  \
+  XX(ADAGRAD, "adagrad", adagrad, 1, 1, 0)                     \
+  XX(FTRL, "ftrl", ftrl, 1, 2, 0)                              \
+  XX(DCASGD, "dcasgd", dcasgd, 1, 1, 0)                        \
+  XX(MX_SGD, "mx.sgd", optimizer::sgd, 1, 1, 0)                \
+  XX(MX_SIGNUM, "mx.signum", optimizer::signum, 1, 1, 0)       \
+  XX(MX_FTML, "mx.ftml", optimizer::ftml, 1, 3, 0)             \
+  XX(MX_LBSGD, "mx.lbsgd", optimizer::lbsgd, 1, 2, 1)          \
+  XX(MX_DCASGD, "mx.dcasgd", optimizer::dcasgd, 1, 2, 0)       \
+  XX(MX_NAG, "mx.nag", optimizer::nag, 1, 1, 0)                \
+  XX(MX_SGLD, "mx.sgld", optimizer::sgld, 32, 0, 0)            \
+  XX(MX_ADAM, "mx.adam", optimizer::adam, 1, 2, 0)             \
+  XX(MX_ADAGRAD, "mx.adagrad", optimizer::adagrad, 1, 1, 0)    \
+  XX(MX_RMSPROP, "mx.rmsprop", optimizer::rmsprop, 1, 3, 0)    \
+  XX(MX_ADADELTA, "mx.adadelta", optimizer::adadelta, 1, 2, 0) \
+  XX(MX_TEST, "mx.test", optimizer::test, 1, 1, 0)             \
+  XX(MX_FTRL, "mx.ftrl", optimizer::ftrl, 1, 2, 0)             \
+  XX(MX_ADAMAX, "mx.adamax", optimizer::adamax, 1, 2, 0)       \
+  XX(MX_NADAM, "mx.nadam", optimizer::nadam, 1, 2, 0)          \
+  XX(MX_ADAMW, "mx.adamw", optimizer::adamw, 1, 2, 0)          \
+  XX(MX_LAMB, "mx.lamb", optimizer::lamb, 1, 2, 1)             \
+  XX(MX_LION, "mx.lion", optimizer::lion, 1, 1, 0)
 
 enum mv_device_formula {
-#define XX(number, text, formula, batch, has_sums) MV_DEVICE_FORMULA_##number,
+#define XX(number, text, formula, batch, states, has_sums) MV_DEVICE_FORMULA_##number,
   MV_DEVICE_FORMULAS(XX)
 #undef XX
 };
@@ -196,8 +195,6 @@ enum mv_device_formula {
 #define MV_DEVICE_NUMBERS 20
 /** Elements of a tile: no kernel divides its work more finely. */
 #define MV_DEVICE_TILE 4096
-/** Sums that MV_DEVICE_MEASURE makes of each tile. */
-#define MV_DEVICE_TILE_SUMS 256
 
 /** One tensor that an optimizer updates. The sums are computed by MV_DEVICE_MEASURE. */
 typedef struct mv_device_key {
@@ -206,6 +203,7 @@ typedef struct mv_device_key {
   const void* backup; /**< dcasgd's, or NULL */
   void* states[MV_DEVICE_STATES];
   uint64_t count;
+  uint64_t first_tile;               /**< it has the tiles from this one on */
   uint64_t first;                    /**< the number of its first element in the tensor */
   uint64_t stream;                   /**< selects the random numbers */
   double numbers[MV_DEVICE_NUMBERS]; /**< parameters, or the numbers of this update */
@@ -213,16 +211,15 @@ typedef struct mv_device_key {
 } mv_device_key;
 /** Updates any number of tensors in one launch: each array is read once and written once.
  *   - MV_DEVICE_APPLY: the update.
- *   - Before it, for formulas with sums: MV_DEVICE_MEASURE, which writes MV_DEVICE_TILE_SUMS pairs of partial sums for each
- *     tile and the states, MV_DEVICE_GATHER_TILES, which makes one pair of each tile's, and MV_DEVICE_GATHER_KEYS, which
- *     makes those of each key. Their order depends on the count only, but is not the processor's.
- *  `first_tiles` has key_count + 1 numbers: key k has the tiles first_tiles[k] .. first_tiles[k + 1] - 1. */
-enum mv_device_update_stage { MV_DEVICE_APPLY, MV_DEVICE_MEASURE, MV_DEVICE_GATHER_TILES, MV_DEVICE_GATHER_KEYS };
+ *   - Before it, for formulas with sums: MV_DEVICE_MEASURE, which writes a pair of sums for each tile and the states, and
+ *     MV_DEVICE_SUM_TILES, which makes those of each key. Their order depends on the count only, but is not the
+ *     processor's.
+ *  `tile_keys` tells the key of each tile. */
+enum mv_device_update_stage { MV_DEVICE_APPLY, MV_DEVICE_MEASURE, MV_DEVICE_SUM_TILES };
 typedef struct mv_device_update {
   mv_device_key* keys;
-  const uint64_t* first_tiles;
-  double* partials;  /**< MEASURE to GATHER_TILES: MV_DEVICE_TILE_SUMS * 2 for each tile */
-  double* tile_sums; /**< GATHER_TILES to GATHER_KEYS: 2 for each tile */
+  const uint32_t* tile_keys;
+  double* tile_sums; /**< MEASURE to SUM_TILES: 2 for each tile */
   uint64_t key_count, tiles;
   uint32_t formula;
   int32_t stage;
@@ -254,15 +251,10 @@ typedef struct mv_device_encode_half {
   uint64_t count;
   mv_dtype dtype;
 } mv_device_encode_half;
-/** The codec int8: first the residual takes the gradient, and each block its scale and the inverse; then the numbers. */
-typedef struct mv_device_scale_int8 {
-  const float* gradient;
-  float *residual, *scales, *inverses;
-  uint64_t count, block;
-} mv_device_scale_int8;
+/** The codec int8. */
 typedef struct mv_device_encode_int8 {
-  float* residual;
-  const float *scales, *inverses;
+  const float* gradient;
+  float *residual, *scales;
   int8_t* out;
   uint64_t count, block;
 } mv_device_encode_int8;

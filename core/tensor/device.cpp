@@ -46,7 +46,7 @@ base::Result<Tensor> move_to(Allocator& allocator, const Tensor& tensor) {
 }
 
 base::Result<Tensor> on_host(const Tensor& tensor) {
-  return device_of(tensor) == nullptr ? base::Result<Tensor>(tensor) : move_to(device_of(tensor)->host(), tensor);
+  return device_of(tensor) == nullptr ? base::Result<Tensor>(tensor) : move_to(device_of(tensor)->staging(), tensor);
 }
 
 }  // namespace mv::tensor

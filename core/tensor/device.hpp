@@ -55,6 +55,8 @@ class Device : public Allocator {
   virtual const std::string& name() const = 0;
   virtual int32_t number() const = 0;
 
+  /// Memory of the host for copies that live for one call: copies to and from it are fast. It is kept for the next call.
+  virtual Allocator& staging() = 0;
   /// Copies bytes to and from the host's memory, which may be used again, or read, on return.
   virtual base::Status to_host(void* to, const void* from, size_t bytes) = 0;
   virtual base::Status from_host(void* to, const void* from, size_t bytes) = 0;

@@ -28,7 +28,7 @@ contents = {
     "Start": ["docs/installing", "docs/tutorial-tables", "docs/tutorial-kvstore", "docs/tutorial-allreduce", "docs/tutorial-gossip"],
     "Ways of sharing": ["docs/tables", "docs/kvstore", "docs/groups", "docs/gossip"],
     "On top of them": [
-        "docs/distlearn", "docs/pytorch", "docs/keras", "docs/jax", "docs/optimizers", "docs/checkpoints", "docs/tensors", "docs/cuda",
+        "docs/distlearn", "docs/pytorch", "docs/keras", "docs/jax", "docs/optimizers", "docs/checkpoints", "docs/tensors", "docs/cuda", "docs/benchmarks-cuda",
     ],
     "Languages": ["docs/python", "docs/perl", "docs/lua", "docs/cpp", "docs/asyncio", "docs/torch", "docs/ffi"],
     "Coming from": [

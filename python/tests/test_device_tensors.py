@@ -1,5 +1,5 @@
-"""Tensors on a device, by the emulation of a plug-in that DEVICE_EMULATION names: the results of the host, bit by bit; DLPack and
-__cuda_array_interface__; stores; errors."""
+"""Tensors on a device, by the emulation of a plug-in that DEVICE_EMULATION names, or by a real one: the results of the host, bit by bit; DLPack
+and __cuda_array_interface__; stores; errors."""
 
 import ctypes
 import os
@@ -19,6 +19,8 @@ if not EMULATION:
     pytest.skip("DEVICE_EMULATION names no plug-in: run this test through ctest", allow_module_level=True)
 os.environ["POLYVERSO_DEVICE_PLUGIN"] = EMULATION
 
+IS_EMULATED = "emulation" in os.path.basename(EMULATION)
+two_devices = pytest.mark.skipif(Device.count() < 2, reason="needs two devices")
 DTYPES = ("f32", "f64", "i64", "i32", "u8", "i8", "f16", "bf16")
 
 
@@ -65,7 +67,7 @@ def test_every_function_of_tensors_gives_the_hosts_bits(dtype):
     same(lambda a, row: a + row, a, row)
     same(lambda a, row: row - a, a, row)
     for compute in (
-        lambda a: 3 - a, lambda a: a * 2, lambda a: a / 4, lambda a: 7 / a, lambda a: a ** 2, lambda a: a >= 50, lambda a: -a, abs,
+        lambda a: 3 - a, lambda a: a * 2, lambda a: a / 4, lambda a: 7 / a, lambda a: a >= 50, lambda a: -a, abs,
         lambda a: a.sqrt(), lambda a: a.exp(), lambda a: a.log(), lambda a: a.transpose(), lambda a: a.reshape(-1, 7), lambda a: a.row(2),
         lambda a: a.slice(1, 4), lambda a: a.take([8, 0, 0]), lambda a: a[3], lambda a: a[2:5], lambda a: a[3, 4], lambda a: a.copy(),
         lambda a: a.fill(5), lambda a: a.cast("f64"), lambda a: a.cast("bf16"), lambda a: a.cast("i8"), lambda a: a.to_sparse(),
@@ -74,6 +76,8 @@ def test_every_function_of_tensors_gives_the_hosts_bits(dtype):
         lambda a: _assign(a, 1, [2.0] * 70),
     ):
         same(compute, a)
+    close = lambda a: (a ** 2).close((a.to("cpu") ** 2).to(a.device), 1e-15)  # a device has its own pow()
+    assert close(a) and close(a.to("cuda:0"))
     for axis in (None, 0, 1):
         for name in ("sum", "mean", "min", "max", "argmin", "argmax", "norm"):
             same(lambda a: getattr(a, name)(axis), a)
@@ -88,6 +92,7 @@ def test_every_function_of_tensors_gives_the_hosts_bits(dtype):
         same(compute, rows, more)
 
 
+@two_devices
 def test_constructors_make_tensors_on_a_device():
     for make in (
         lambda device: Tensor.zeros((2, 3), "f64", device), lambda device: Tensor.ones(4, device=device),
@@ -102,6 +107,7 @@ def test_constructors_make_tensors_on_a_device():
     assert Tensor.copy_of(Tensor.ones(2, device="cuda:1")).device == "cuda:1"
 
 
+@two_devices
 def test_tensors_move():
     tensor = Tensor.range(6, device="cuda:0")
     other = tensor.to("cuda:1")
@@ -117,6 +123,7 @@ def test_tensors_move():
     assert tensor.numpy().flags.writeable and tensor.numpy().base is not None
 
 
+@two_devices
 def test_tensors_in_two_places_are_refused():
     here, there, beyond = Tensor.ones(3), Tensor.ones(3, device="cuda:0"), Tensor.ones(3, device="cuda:1")
     with pytest.raises(polyverso.Error, match=r"f32 \(3,\) is on cuda:0, f32 \(3,\) on cuda:1: copy one of them with tensor.to\(\)"):
@@ -150,6 +157,7 @@ def described(capsule):
     return DlTensor.from_address(pointer(capsule, b"dltensor"))
 
 
+@two_devices
 def test_dlpack_describes_memory_of_a_device():
     tensor = Tensor.range(6, dtype="f16", device="cuda:1").reshape(2, 3)
     about = described(capsule := tensor.__dlpack__(stream=2))
@@ -203,7 +211,7 @@ def test_arrays_of_other_libraries_are_viewed_without_a_copy():
     view.free()
     assert row.to_list() == [4, 4, 4]  # the last tensor on the memory keeps its owner
     del row, view
-    assert used() == before
+    assert used() == before or not IS_EMULATED  # CUDA keeps the memory
 
 
 class OnlyCuda:
@@ -231,6 +239,7 @@ def test_the_cuda_array_interface():
         Tensor.view(OnlyCuda(tensor, typestr="<c8"))
 
 
+@two_devices
 def test_devices_and_their_streams():
     assert Device.count() == 2 and str(Device("gpu:1")) == "cuda:1" and Device("cpu").number == capi.MV_HOST and Device(0) == Device("cuda")
     assert Device(0).info()["name"] == "cuda:0"
@@ -246,6 +255,7 @@ def test_devices_and_their_streams():
         Device(9).wait()
 
 
+@two_devices
 def test_stores_take_and_fill_tensors_of_devices():
     with polyverso.kvstore.create("local") as kv:
         kv.init("w", Tensor.zeros((2, 2), device="cuda:0"))
@@ -285,6 +295,8 @@ def test_what_is_missing_is_told():
             print(Device.count(), error, Tensor.ones(1).item())
     """
     assert "0 MV_ENOSYS: Tensor.zeros(): there are no devices in this process" in run(script, POLYVERSO_DEVICE_PLUGIN="/nowhere.so")
+    if not IS_EMULATED:
+        return
     assert "no driver: install it; the CPU goes on 1.0" in run(script, POLYVERSO_EMULATION="driver=0")
 
 

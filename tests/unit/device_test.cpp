@@ -307,7 +307,7 @@ void reductions_have_the_order_of_the_processor(void**) {
           }
           for (int32_t op = MV_SUM; op <= MV_NORM; ++op) {
             const auto wanted = tensor::reduce("test", heap(), op, in, axis);
-            const Memory out = must(Memory::make(stream(), wanted.ok() ? std::max<size_t>(wanted.value().stored_bytes(), 8) : 8));
+            const Memory out = must(Memory::make(stream(), wanted.ok() ? wanted.value().stored_bytes() : 8));
             const base::Status status = device::reduce(stream(), op, dtype, values.as(), extent, out.as());
             assert_int_equal(status.code(), wanted.ok() ? MV_OK : wanted.status().code());
             if (!wanted.ok()) continue;
@@ -462,7 +462,7 @@ void thousands_of_keys_take_few_launches(void**) {
 }
 
 void codecs_have_the_bytes_of_the_processor(void**) {
-  for (const char* const words : {"2bit", "2bit threshold=0.01", "1bit", "1bit threshold=-3 scale=0.25", "fp16", "bf16", "int8", "int8 block=17"}) {
+  for (const char* const words : {"2bit", "2bit threshold=0.01", "1bit", "1bit threshold=-3 scale=0.25", "fp16", "bf16", "int8", "int8 block=17", "int8 block=64", "int8 block=5000"}) {
     const auto codec = codec::make(must(codec::parse(words)));
     for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{33}, size_t{10000}}) {
       const Tensor residual = varied(MV_F32, count, 13, true);

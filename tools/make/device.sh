@@ -11,7 +11,8 @@ tools/make/cuda.sh polyverso_cuda unit_device_test unit_device_tensors_test devi
 tree=build/cuda-tree
 rm -rf "$tree"
 mkdir -p "$tree/lib"
-cp build/bin/unit_device_test build/bin/unit_device_tensors_test build/bin/bench_device build/lib/libpolyverso_cuda.so "$tree/"
+cp build/bin/unit_device_test build/bin/unit_device_tensors_test build/bin/bench_device build/lib/libpolyverso_cuda.so \
+  bench/device/beside_torch.py "$tree/"
 ldd build/bin/unit_device_test build/bin/unit_device_tensors_test build/bin/bench_device | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
   grep -v -E '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -L "$library" "$tree/lib/"; done
 nvcc=$(sed -n 's/^NVCC:FILEPATH=//p' build/CMakeCache.txt)
@@ -28,7 +29,18 @@ case ${1:-test} in
     ${SANITIZER:-} "$here/unit_device_test"
     ${SANITIZER:-} "$here/unit_device_tensors_test"
     ;;
-  bench) shift; exec "$here/bench_device" "$@" ;;
+  bench)
+    shift
+    status=0
+    rows=$(mktemp)
+    trap 'rm -f "$rows"' EXIT
+    "$here/bench_device" "$@" >"$rows" || status=$?
+    cat "$rows"
+    if python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+      python3 "$here/beside_torch.py" "$rows" "$@" || status=$?
+    fi
+    exit $status
+    ;;
   *) echo "usage: run test|bench [MIB]" >&2; exit 2 ;;
 esac
 END

@@ -264,7 +264,8 @@ MV_API mv_status kv_optimizer_states(const char *optimizer, int64_t *states, int
  *                   only its rows, others treat the rest as zeros
  *  @param states    as kv_optimizer_states() reports, the shared one last; changed. The tensors of one "key"; NULL for
  *                   none
- *  Tensors of a device are updated on the host, by copies; value and gradient must be in one place.
+ *  Value and gradient must be in one place. Tensors of a device are updated there, if the states are there, too, and
+ *  otherwise on the host, by copies.
  *  @return MV_EINVAL, MV_ESHAPE or MV_EDTYPE: nothing was changed */
 MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                                    const kv_values *states);

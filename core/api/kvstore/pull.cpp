@@ -46,7 +46,8 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
   }
   if (fetch.into.data == nullptr) {
     if (fetch.is_simple()) return {};
-    auto room = tensor::make_dense(heap_, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
+    tensor::Allocator& memory = fetch.copies.empty() ? static_cast<tensor::Allocator&>(heap_) : tensor::device_of(fetch.copies.front())->staging();
+    auto room = tensor::make_dense(memory, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
     if (!room.ok()) return room.status();
     fetch.into = std::move(room).value();
   }

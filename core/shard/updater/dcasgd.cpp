@@ -15,12 +15,13 @@ HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
   const T keep = static_cast<T>(parameters[2]), take = static_cast<T>(1 - parameters[2]),
           epsilon = static_cast<T>(parameters[3]);
   const Arrays<T> a(block);
-  T* const squares = parameters[2] > 0 ? a.state(0) : nullptr;
+  const bool adapts = parameters[2] > 0;
+  T* const squares = a.state_if(adapts, 0);
   const T* const backup = reinterpret_cast<const T*>(block.backup);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, a.w + i), g = load(tag, a.g + i), square = hn::Mul(g, g);
     auto weight = hn::Set(tag, lambda);
-    if (squares != nullptr) {
+    if (adapts) {
       const auto mean =
           hn::Add(hn::Mul(hn::Set(tag, keep), load(tag, squares + i)), hn::Mul(hn::Set(tag, take), square));
       weight = hn::Div(weight, hn::Sqrt(hn::Add(mean, hn::Set(tag, epsilon))));

@@ -25,6 +25,14 @@ struct Arrays {
   HWY_INLINE explicit Arrays(const Block& block)
       : w(reinterpret_cast<T*>(block.values)), g(reinterpret_cast<const T*>(block.added)), block(block) {}
   HWY_INLINE T* state(size_t index) const { return reinterpret_cast<T*>(block.states[index]); }
+  /// A state that only some parameters need. Without it the formula does not use the pointer.
+  HWY_INLINE T* state_if([[maybe_unused]] bool is_there, size_t index) const {
+#ifdef MV_ONE_LANE
+    return state(index);  // in registers, which must not depend on a condition
+#else
+    return is_there ? state(index) : nullptr;
+#endif
+  }
   T* const w;
   const T* const g;
   const Block& block;

@@ -114,6 +114,7 @@ mv_status event_record(int32_t device, mv_device_event event, mv_device_stream) 
   return check(device);
 }
 mv_status event_order(int32_t device, mv_device_stream, mv_device_event) { return check(device); }
+mv_status event_wait(mv_device_event) { return MV_OK; }
 /// Each launch takes a millisecond.
 mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
   *millis = *static_cast<double*>(to) - *static_cast<double*>(from);
@@ -159,12 +160,25 @@ mv_status copy(int32_t device, mv_device_stream, void* to, const void* from, uin
 /// The threads of a tile, of which the last one comes first: nothing may depend on their order.
 constexpr uint32_t kThreads = 3;
 
+template <uint32_t kStep, typename Body>
+void run_from(const Body& body, uint64_t tile, typename Body::Shared& shared) {
+  for (uint32_t lane = kThreads; lane-- > 0;) body.template step<kStep>(tile, lane, kThreads, shared);
+  if constexpr (kStep + 1 < Body::kSteps) run_from<kStep + 1>(body, tile, shared);
+}
+
 mv_status launch(int32_t device, mv_device_stream, uint32_t kernel, const void* work, uint64_t bytes) {
   ++launches;
   if (const mv_status status = check(device); status != MV_OK) return status;
-  const mv_status status = dispatch(kernel, work, bytes, [](const auto& body) {
-    for (uint64_t tile = body.tiles(); tile-- > 0;)
-      for (uint32_t lane = kThreads; lane-- > 0;) body(tile, lane, kThreads);
+  const mv_status status = dispatch(kernel, work, bytes, []<typename Body>(const Body& body) {
+    for (uint64_t tile = body.tiles(); tile-- > 0;) {
+      if constexpr (requires { Body::kSteps; }) {
+        typename Body::Shared shared;
+        std::memset(&shared, 0xa5, sizeof shared);
+        run_from<0>(body, tile, shared);
+      } else {
+        for (uint32_t lane = kThreads; lane-- > 0;) body(tile, lane, kThreads);
+      }
+    }
     return MV_OK;
   });
   return status == MV_OK ? status : fail(status, kUnknownWork);
@@ -224,6 +238,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       event_free,
                                       event_record,
                                       event_order,
+                                      event_wait,
                                       event_millis,
                                       allocate,
                                       release,

@@ -15,13 +15,13 @@ HWY_INLINE void dcasgd(const double* n, const Block& block) {
   const T rate = static_cast<T>(n[kRate]), keep = static_cast<T>(n[kOwn]), lamda = static_cast<T>(n[kOwn + 1]);
   const Arrays<T> a(block);
   T* const changes = a.state(0);
-  T* const speeds = keep != 0 ? a.state(1) : nullptr;
+  T* const speeds = a.state_if(keep != 0, 1);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, a.w + i), g = gradient.plain(tag, a.g + i);
     const auto late = hn::Mul(hn::Mul(all(tag, lamda), hn::Mul(g, g)), load(tag, changes + i));
     const auto slope = hn::Add(hn::Add(g, hn::Mul(all(tag, gradient.decay), w)), late);
     auto step = hn::Mul(all(tag, rate), slope);
-    if (speeds != nullptr) {
+    if (keep != 0) {
       step = hn::Sub(step, hn::Mul(all(tag, keep), load(tag, speeds + i)));
       store(hn::Neg(step), tag, speeds + i);
     }

@@ -29,15 +29,19 @@ struct LambStep {
   const T grow1, grow2, epsilon, decay;
 };
 
+/// The factor of all steps of a tensor.
 template <typename T>
-HWY_INLINE void lamb(const double* n, const Block& block) {
-  const auto [w2, step2] = block.step->sums;
+HWY_INLINE T lamb_rate(const double* n, const Step& sums) {
+  const auto [w2, step2] = sums.sums;
   double size = std::sqrt(w2);
   if (n[kOwn + 3] > 0) size = std::max(size, n[kOwn + 3]);
   if (n[kOwn + 4] > 0) size = std::min(size, n[kOwn + 4]);
   const double ratio = size == 0 || step2 == 0 ? 1 : size / std::sqrt(step2);
+  return static_cast<T>(n[kRate] * ratio);
+}
+template <typename T>
+HWY_INLINE void lamb_at(const double* n, const Block& block, T rate) {
   const LambStep<T> of(n);
-  const T rate = static_cast<T>(n[kRate] * ratio);
   const Arrays<T> a(block);
   const T* const ms = a.state(0);
   const T* const vs = a.state(1);
@@ -45,6 +49,10 @@ HWY_INLINE void lamb(const double* n, const Block& block) {
     const auto w = load(tag, a.w + i), step = of(tag, w, load(tag, ms + i), load(tag, vs + i));
     store(hn::Sub(w, hn::Mul(all(tag, rate), step)), tag, a.w + i);
   });
+}
+template <typename T>
+HWY_INLINE void lamb(const double* n, const Block& block) {
+  lamb_at(n, block, lamb_rate<T>(n, *block.step));
 }
 MV_INSTANTIATE_FORMULA(lamb)
 

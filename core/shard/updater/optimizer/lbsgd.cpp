@@ -15,57 +15,71 @@ constexpr double kLinear = 0, kPower2 = 1, kLars = 3;
 enum : size_t { kStrategy = kOwn + 2, kScale = kOwn + 4, kActs = kOwn + 8, kFactorNow };
 
 /// The arrays, and the mean of the summed gradients, including this update's.
-template <typename T>
+template <typename T, bool kHasSpeeds>
 struct LbsgdState {
   HWY_INLINE LbsgdState(const double* n, const Block& block)
       : a(block),
-        speeds(n[kOwn] != 0 ? a.state(0) : nullptr),
-        sums(n[kScale] > 1 ? a.state(n[kOwn] != 0 ? 1 : 0) : nullptr),
+        has_sums(n[kScale] > 1),
+        speeds(a.state_if(kHasSpeeds, 0)),
+        sums(a.state_if(has_sums, kHasSpeeds ? 1 : 0)),
         scale(static_cast<T>(n[kScale])) {}
   template <class D>
   HWY_INLINE hn::Vec<D> mean(D tag, size_t i) const {
     const auto g = load(tag, a.g + i);
-    return sums != nullptr ? hn::Div(hn::Add(load(tag, sums + i), g), all(tag, scale)) : g;
+    return has_sums ? hn::Div(hn::Add(load(tag, sums + i), g), all(tag, scale)) : g;
   }
   const Arrays<T> a;
+  const bool has_sums;
   T* const speeds;
   T* const sums;
   const T scale;
 };
 
+/// The factor of all steps of a tensor.
 template <typename T>
-HWY_INLINE void lbsgd(const double* n, const Block& block) {
-  const LbsgdState<T> state(n, block);
+HWY_INLINE T lbsgd_rate(const double* n, const Step& sums) {
+  double factor = n[kFactorNow];
+  if (n[kStrategy] == kLars) {
+    const auto [w2, g2] = sums.sums;
+    factor = std::clamp(std::sqrt(w2 / (g2 + n[kDecay] * w2 + 1e-18)), 0.01, 100.0);
+  }
+  return static_cast<T>(n[kRate] * factor);
+}
+template <typename T, bool kHasSpeeds>
+HWY_INLINE void lbsgd_with(const double* n, const Block& block, T rate) {
+  const LbsgdState<T, kHasSpeeds> state(n, block);
   const Gradient<T> gradient(n);
   if (n[kActs] == 0)
     return each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
       store(hn::Add(load(tag, state.sums + i), load(tag, state.a.g + i)), tag, state.sums + i);
     });
-  double factor = n[kFactorNow];
-  if (n[kStrategy] == kLars) {
-    const auto [w2, g2] = block.step->sums;
-    factor = std::clamp(std::sqrt(w2 / (g2 + n[kDecay] * w2 + 1e-18)), 0.01, 100.0);
-  }
-  const T rate = static_cast<T>(n[kRate] * factor), keep = static_cast<T>(n[kOwn]);
+  const T keep = static_cast<T>(n[kOwn]);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, state.a.w + i);
     auto g = hn::Mul(all(tag, gradient.rescale), state.mean(tag, i));
     if (gradient.most > 0) g = clipped(tag, g, gradient.most);
     auto step = hn::Mul(all(tag, rate), hn::Add(g, hn::Mul(all(tag, gradient.decay), w)));
-    if (state.speeds != nullptr) {
+    if constexpr (kHasSpeeds) {
       step = hn::Sub(step, hn::Mul(all(tag, keep), load(tag, state.speeds + i)));
       store(hn::Neg(step), tag, state.speeds + i);
     }
-    if (state.sums != nullptr) store(hn::Zero(tag), tag, state.sums + i);
+    if (state.has_sums) store(hn::Zero(tag), tag, state.sums + i);
     store(hn::Sub(w, step), tag, state.a.w + i);
   });
 }
+template <typename T>
+HWY_INLINE void lbsgd_at(const double* n, const Block& block, T rate) {
+  n[kOwn] != 0 ? lbsgd_with<T, true>(n, block, rate) : lbsgd_with<T, false>(n, block, rate);
+}
+template <typename T>
+HWY_INLINE void lbsgd(const double* n, const Block& block) {
+  lbsgd_at(n, block, n[kActs] != 0 ? lbsgd_rate<T>(n, *block.step) : T(0));
+}
 MV_INSTANTIATE_FORMULA(lbsgd)
 
-template <typename T>
-HWY_INLINE void lbsgd_measure(const double* n, const Block& block, double* sums) {
-  if (n[kActs] == 0) return;
-  const LbsgdState<T> state(n, block);
+template <typename T, bool kHasSpeeds>
+HWY_INLINE void lbsgd_measure_with(const double* n, const Block& block, double* sums) {
+  const LbsgdState<T, kHasSpeeds> state(n, block);
   Squares w2, g2;
   alignas(64) T means[kAtOnce];
   for (size_t done = 0; done < block.count; done += kAtOnce) {
@@ -77,6 +91,11 @@ HWY_INLINE void lbsgd_measure(const double* n, const Block& block, double* sums)
   }
   sums[0] += w2.total();
   sums[1] += g2.total();
+}
+template <typename T>
+HWY_INLINE void lbsgd_measure(const double* n, const Block& block, double* sums) {
+  if (n[kActs] == 0) return;
+  n[kOwn] != 0 ? lbsgd_measure_with<T, true>(n, block, sums) : lbsgd_measure_with<T, false>(n, block, sums);
 }
 MV_INSTANTIATE_MEASURE(lbsgd_measure)
 

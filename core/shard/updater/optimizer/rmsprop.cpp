@@ -19,8 +19,8 @@ HWY_INLINE void rmsprop(const double* n, const Block& block) {
   const T most = static_cast<T>(n[kOwn + 4]);
   const Arrays<T> a(block);
   T* const squares = a.state(0);
-  T* const means = centered ? a.state(1) : nullptr;
-  T* const deltas = centered ? a.state(2) : nullptr;
+  T* const means = a.state_if(centered, 1);
+  T* const deltas = a.state_if(centered, 2);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, a.w + i), g = gradient.decayed_first(tag, a.g + i, w);
     const auto square = mean.of(tag, load(tag, squares + i), hn::Mul(g, g));

@@ -12,11 +12,11 @@ HWY_INLINE void sgd(const double* n, const Block& block) {
   const Gradient<T> gradient(n);
   const T rate = static_cast<T>(n[kRate]), keep = static_cast<T>(n[kOwn]);
   const Arrays<T> a(block);
-  T* const m = keep != 0 ? a.state(0) : nullptr;
+  T* const m = a.state_if(keep != 0, 0);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, a.w + i);
     auto step = hn::Mul(all(tag, rate), gradient.then_decayed(tag, a.g + i, w));
-    if (m != nullptr) {
+    if (keep != 0) {
       step = hn::Sub(step, hn::Mul(all(tag, keep), load(tag, m + i)));
       store(hn::Neg(step), tag, m + i);
     }

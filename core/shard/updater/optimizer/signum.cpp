@@ -16,11 +16,11 @@ HWY_INLINE void signum(const double* n, const Block& block) {
   const bool has_speed = n[kOwn] != 0;
   const T left = static_cast<T>(1 - n[kRate] * (has_speed ? n[kOwn + 1] : n[kDecay]));
   const Arrays<T> a(block);
-  T* const m = has_speed ? a.state(0) : nullptr;
+  T* const m = a.state_if(has_speed, 0);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
     const auto w = load(tag, a.w + i);
     auto direction = hn::Neg(load(tag, a.g + i));
-    if (m != nullptr) {
+    if (has_speed) {
       direction = mean.of(tag, load(tag, m + i), hn::Neg(gradient.then_decayed(tag, a.g + i, w)));
       store(direction, tag, m + i);
     }

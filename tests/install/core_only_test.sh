@@ -22,7 +22,8 @@ quietly() { "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; exit 1; }; }
 installed() { (cd "$1" && find . ! -type d | sort); }
 
 step "configured without the compatibility modules"
-quietly cmake -G Ninja -S "$source" -B "$tree" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPOLYVERSO_COMPAT=OFF -DCMAKE_SKIP_RPATH=ON \
+cuda=$(sed -n 's/^POLYVERSO_CUDA:BOOL=//p' "$build/CMakeCache.txt")
+quietly cmake -G Ninja -S "$source" -B "$tree" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPOLYVERSO_COMPAT=OFF -DPOLYVERSO_CUDA="$cuda" -DCMAKE_SKIP_RPATH=ON \
   -DPython3_EXECUTABLE="$python" -DCMAKE_INSTALL_LIBDIR="$libdir" \
   -DPOLYVERSO_PYTHON_DIR="$python_dir" -DPOLYVERSO_PERL_DIR="$perl_dir"
 targets=$(ninja -C "$tree" -t targets all)

@@ -34,13 +34,35 @@ repeat_failed() { # PRESET
   repeated+=" $(grep -c ' Passed ' "build/test-$1-again.log") ($1)"
 }
 
-for preset in "$@"; do
+# Tests leave a third of the processors' time unused, so that the trees of the next presets are begun then, by processes that run only when a
+# processor has nothing else to do. They are stopped before failed tests are repeated.
+ahead=
+build_ahead() { # PRESET...
+  [ $# -gt 0 ] || return 0
+  # shellcheck disable=SC2016 # the inner shell's
+  setsid chrt --idle 0 bash -c 'for preset; do JOBS=1 tools/make/tree.sh "$preset" || exit; done' build_ahead "$@" >build/ahead.log 2>&1 &
+  ahead=$!
+}
+stop_ahead() {
+  [ -n "$ahead" ] || return 0
+  kill -- "-$ahead" 2>/dev/null
+  wait "$ahead" 2>/dev/null
+  while kill -0 -- "-$ahead" 2>/dev/null; do sleep 0.1; done
+  ahead=
+}
+trap stop_ahead EXIT
+
+while [ $# -gt 0 ]; do
+  preset=$1
+  shift
   tools/make/tree.sh "$preset" || { echo "test: FAILED: $preset does not build"; exit 1; }
-done
-for preset in "$@"; do
   log=build/test-$preset.log
   echo "== tests, $preset"
-  run_tests "$preset" 2>&1 | tee "$log" || repeat_failed "$preset" || failed+=" $preset"
+  build_ahead "$@"
+  run_tests "$preset" 2>&1 | tee "$log"
+  passed=${PIPESTATUS[0]}
+  stop_ahead
+  [ "$passed" = 0 ] || repeat_failed "$preset" || failed+=" $preset"
   summaries+="$preset: $(grep -E 'tests passed' "$log" || echo 'no tests ran')"$'\n'
 done
 printf '\n%s' "$summaries"

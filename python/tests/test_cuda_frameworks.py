@@ -1,5 +1,5 @@
 """Arrays of PyTorch, CuPy and JAX on a CUDA device: shared both ways without a copy, in the order of their streams. Needs a device of NVIDIA's,
-the plug-in in CUDA_PLUGIN, and these libraries: `make test-cuda` runs it."""
+the plug-in in CUDA_PLUGIN, and these libraries; see docs/cuda.md."""
 
 import os
 
@@ -10,7 +10,7 @@ from polyverso import Device, Tensor, capi
 
 PLUGIN = os.environ.get("CUDA_PLUGIN")
 if not PLUGIN:
-    pytest.skip("CUDA_PLUGIN names no plug-in: `make test-cuda` does", allow_module_level=True)
+    pytest.skip("CUDA_PLUGIN names no plug-in for a real device: see docs/cuda.md", allow_module_level=True)
 os.environ["POLYVERSO_DEVICE_PLUGIN"] = PLUGIN
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 MANY = 1 << 26  # elements: work on them takes long enough that a missing order shows

@@ -76,8 +76,9 @@ def test_every_function_of_tensors_gives_the_hosts_bits(dtype):
         lambda a: _assign(a, 1, [2.0] * 70),
     ):
         same(compute, a)
-    close = lambda a: (a ** 2).close((a.to("cpu") ** 2).to(a.device), 1e-15)  # a device has its own pow()
-    assert close(a) and close(a.to("cuda:0"))
+    if IS_EMULATED:
+        same(lambda a: a ** 2, a)
+    assert (a.to("cuda:0") ** 2).to("cpu").close(a ** 2, 1e-15)  # a device has its own pow()
     for axis in (None, 0, 1):
         for name in ("sum", "mean", "min", "max", "argmin", "argmax", "norm"):
             same(lambda a: getattr(a, name)(axis), a)

@@ -65,9 +65,18 @@ struct Tree {
       to[k][1] = sums[1];
     }
   }
-  static MV_BOTH void first_fold(Shared& shared, uint32_t lane, uint32_t lanes) { fold(shared.terms, kMiddle, shared.middle, lane, lanes); }
-  static MV_BOTH void last_fold(const Shared& shared, double* to, uint32_t lane, uint32_t lanes) {
-    fold(shared.middle, 1, reinterpret_cast<double(*)[2]>(to), lane, lanes);
+  /// The steps of a body: add(k, sums) adds to both sums what belongs to term k.
+  template <uint32_t kStep, typename Add>
+  static MV_BOTH void step(Shared& shared, double* to, uint32_t lane, uint32_t lanes, const Add& add) {
+    if constexpr (kStep == 0)
+      for (uint32_t k = lane; k < kTerms; k += lanes) {
+        double sums[2] = {0, 0};
+        add(k, sums);
+        shared.terms[k][0] = sums[0];
+        shared.terms[k][1] = sums[1];
+      }
+    if constexpr (kStep == 1) fold(shared.terms, kMiddle, shared.middle, lane, lanes);
+    if constexpr (kStep == 2) fold(shared.middle, 1, reinterpret_cast<double(*)[2]>(to), lane, lanes);
   }
 };
 
@@ -176,18 +185,11 @@ struct Measure {
   uint64_t tiles() const { return work.tiles; }
   template <uint32_t kStep>
   MV_BOTH void step(uint64_t tile, uint32_t lane, uint32_t lanes, Shared& shared) const {
-    if constexpr (kStep == 0) {
-      const mv_device_key key = work.keys[work.tile_keys[tile]];
-      const uint64_t begin = (tile - key.first_tile) * kTile;
-      for (uint32_t k = lane; k < Tree::kTerms; k += lanes) {
-        double sums[2] = {0, 0};
-        Elements<T, Formula, true>(work, key).all(begin + k, Tree::kTerms, least(begin + kTile, key.count), sums);
-        shared.terms[k][0] = sums[0];
-        shared.terms[k][1] = sums[1];
-      }
-    }
-    if constexpr (kStep == 1) Tree::first_fold(shared, lane, lanes);
-    if constexpr (kStep == 2) Tree::last_fold(shared, work.tile_sums + tile * 2, lane, lanes);
+    const mv_device_key key = work.keys[work.tile_keys[tile]];
+    const uint64_t begin = (tile - key.first_tile) * kTile;
+    Tree::step<kStep>(shared, work.tile_sums + tile * 2, lane, lanes, [&](uint32_t k, double* sums) {
+      Elements<T, Formula, true>(work, key).all(begin + k, Tree::kTerms, least(begin + kTile, key.count), sums);
+    });
   }
 };
 /// Both sums of a key, from those of its tiles. Tile i is a key.
@@ -198,17 +200,11 @@ struct SumTiles {
   uint64_t tiles() const { return work.key_count; }
   template <uint32_t kStep>
   MV_BOTH void step(uint64_t i, uint32_t lane, uint32_t lanes, Shared& shared) const {
-    if constexpr (kStep == 0)
-      for (uint32_t k = lane; k < Tree::kTerms; k += lanes) {
-        double sums[2] = {0, 0};
-        const uint64_t begin = work.keys[i].first_tile, end = begin + parts(work.keys[i].count, kTile);
-        for (uint64_t tile = begin + k; tile < end; tile += Tree::kTerms)
-          for (uint32_t s = 0; s < 2; ++s) sums[s] += work.tile_sums[tile * 2 + s];
-        shared.terms[k][0] = sums[0];
-        shared.terms[k][1] = sums[1];
-      }
-    if constexpr (kStep == 1) Tree::first_fold(shared, lane, lanes);
-    if constexpr (kStep == 2) Tree::last_fold(shared, work.keys[i].sums, lane, lanes);
+    const uint64_t begin = work.keys[i].first_tile, end = begin + parts(work.keys[i].count, kTile);
+    Tree::step<kStep>(shared, work.keys[i].sums, lane, lanes, [&](uint32_t k, double* sums) {
+      for (uint64_t tile = begin + k; tile < end; tile += Tree::kTerms)
+        for (uint32_t s = 0; s < 2; ++s) sums[s] += work.tile_sums[tile * 2 + s];
+    });
   }
 };
 

@@ -53,6 +53,10 @@ if(POLYVERSO_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
     # What AddressSanitizer finds, too, and what takes long to compile for what it finds.
     add_compile_options(-fno-sanitize=null,object-size,vptr,pointer-overflow)
+    # A third of the time to compile is saved when each check is a call, and undefined behaviour an illegal instruction, which
+    # AddressSanitizer reports with its stack. `-fno-sanitize-undefined-trap-on-error` in CMAKE_CXX_FLAGS brings UBSan's own words.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=asan-instrumentation-with-call-threshold=0>
+                        $<$<CXX_COMPILER_ID:GNU>:-fsanitize-undefined-trap-on-error>)
   endif()
 endif()
 if(POLYVERSO_FUZZ)

@@ -33,6 +33,9 @@ constexpr const char* kRunFooter = R"(examples:
       two servers that run a program of their own, which calls init() and shutdown()
   polyverso run --servers 1 -- perl train.pl --- python3 train.py --- luajit train.lua
       three workers in three languages on one cluster
+  polyverso run -n 2 --servers 1 --max-workers 8 -- python3 train.py
+  polyverso run --join -n 2 -- python3 train.py
+      two more workers for your only run, while it trains: docs/failures.md
   polyverso run -n 2 --set heartbeat_timeout_ms=2000 --set log_level=debug -- ./train
 
 When a process fails, the others are ended two seconds later, which gives them time to report their own errors; the last line names
@@ -166,6 +169,12 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("-s,--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
       ->type_name("M");
   run.add_option("--max-servers", options.max_servers, "Room for this many servers, for `polyverso scale` (default: no room for more)")->type_name("M");
+  run.add_option("--max-workers", options.max_workers, "Room for this many workers, for --join (default: no room for more)")->type_name("N");
+  run.add_option("--join", options.joins, "Add the workers to a run that has room for them: your only one, or the one with this process id")
+      ->type_name("PID")
+      ->expected(0, 1)
+      ->default_str("0")
+      ->check(CLI::NonNegativeNumber);
   run.add_option_function<std::string>("--server-command", [&options](const std::string& text) { options.server_command = server_command(text); },
                                        "The servers' program and its arguments, as one quoted word (default: polyverso server)")
       ->type_name("COMMAND");
@@ -173,7 +182,7 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("--replicas", options.replicas, "Number of other servers that keep a copy of each server's tables, and take over if it dies (default: 0). "
                                                  "Implies --keep-going")
       ->type_name("R")
-      ->check(CLI::Range(0, 1));
+      ->check(CLI::Range(0, 15));
   run.add_option("--tls", options.tls, "Encryption over TCP: off, auto, psk or mutual, as --set tls=MODE (default: auto, which is psk beyond loopback)")
       ->type_name("MODE")
       ->check(CLI::IsMember({"off", "auto", "psk", "mutual"}));

@@ -6,13 +6,10 @@
 #include <fmt/core.h>
 
 #include "run/options.hpp"
-#include "run/registry.hpp"
 #include "secret.hpp"
 
 namespace mv::tools {
-namespace {
 
-/// A value for a settings text, whatever is in it.
 std::string in_quotes(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
@@ -22,12 +19,16 @@ std::string in_quotes(const std::string& value) {
   return text + "\"";
 }
 
+namespace {
+
 std::string heading_of(const RunEntry& run) { return fmt::format("polyverso run {} at {}: {}", run.pid, run.address, run.command); }
 
-std::vector<Target> targets_among_runs(const std::string& command, const ClusterChoice& choice, bool one) {
+}  // namespace
+
+std::vector<RunEntry> chosen_runs(const std::string& command, pid_t pid, bool one) {
   std::vector<RunEntry> runs = running();
-  if (choice.run != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != choice.run; });
-  if (runs.empty() && choice.run != 0) throw UsageError{fmt::format("{}: none of your runs (`polyverso run`) on this machine has the process id {}", command, choice.run)};
+  if (pid != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != pid; });
+  if (runs.empty() && pid != 0) throw UsageError{fmt::format("{}: none of your runs (`polyverso run`) on this machine has the process id {}", command, pid)};
   if (runs.empty())
     throw UsageError{command + ": you have no run (`polyverso run`) on this machine; name a cluster with --master HOST:PORT, POLYVERSO_MASTER or POLYVERSO_KEEPER"};
   if (runs.size() > 1 && one) {
@@ -35,6 +36,13 @@ std::vector<Target> targets_among_runs(const std::string& command, const Cluster
     for (const RunEntry& run : runs) names += "\n  " + heading_of(run);
     throw UsageError{fmt::format("{0} needs one cluster; choose one with `polyverso {0} PID`:{1}", command, names)};
   }
+  return runs;
+}
+
+namespace {
+
+std::vector<Target> targets_among_runs(const std::string& command, const ClusterChoice& choice, bool one) {
+  const std::vector<RunEntry> runs = chosen_runs(command, choice.run, one);
   std::vector<Target> targets;
   for (const RunEntry& run : runs)
     targets.push_back(

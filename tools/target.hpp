@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "run/registry.hpp"
+
 namespace mv::tools {
 
 struct ClusterChoice {
@@ -19,6 +21,13 @@ struct Target {
   std::string settings, heading;
   bool is_run = false;  ///< of this machine: the settings name its rank 0
 };
+
+/// A value for a settings text, whatever is in it.
+std::string in_quotes(const std::string& value);
+
+/// The runs of this user on this machine; only the one of the launcher `pid` unless that is 0. Throws UsageError if there is none, or, with `one`,
+/// more than one. `command` begins messages.
+std::vector<RunEntry> chosen_runs(const std::string& command, pid_t pid, bool one);
 
 /// `command` begins messages. `one`: there must be exactly one. Throws UsageError.
 std::vector<Target> targets_of(const std::string& command, const ClusterChoice& choice, bool one);

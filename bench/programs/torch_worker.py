@@ -2,12 +2,12 @@
 
     polyverso run -n RANKS -- torch_worker.py
 
-polyverso, gloo   a step of DistributedDataParallel by this back-end, of a network with 10 million parameters
+polyverso, gloo   a step of DistributedDataParallel by this backend, of a network with 10 million parameters
 alone             the same step in all ranks at once, without communication
-all_reduce        of a float32 tensor of BYTES bytes in place, by the back-end "polyverso"
+all_reduce        of a float32 tensor of BYTES bytes in place, by the backend "polyverso"
 
 Rank 0 runs the batches that the driver requests, see batch.py, and tells the other ranks. At the beginning the ranks
-train with both back-ends from the same weights, and compare the losses.
+train with both backends from the same weights, and compare the losses.
 """
 
 import batch
@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-import polyverso.torch  # noqa: F401  (registers the back-end)
+import polyverso.torch  # noqa: F401  (registers the backend)
 
 LAYERS = (1024, 2048, 2048, 1792, 10)
 BATCH = 32  # images of a rank
@@ -73,7 +73,7 @@ class AllReduce:
 
 
 def compare(trainings):
-    """Fails unless the losses with both back-ends are equal: to the bit with two ranks, whose sums have one order."""
+    """Fails unless the losses with both backends are equal: to the bit with two ranks, whose sums have one order."""
     ours, theirs = ([trainings[name].step() for _ in range(STEPS)] for name in BACKENDS)
     limit = 0 if dist.get_world_size() == 2 else 1e-5
     if max(abs(one - other) for one, other in zip(ours, theirs)) > limit:

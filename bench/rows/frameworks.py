@@ -1,4 +1,4 @@
-"""Training with PyTorch and Theano: the back-end of torch.distributed beside Gloo, DiLoCo beside DDP, and Multiverso's
+"""Training with PyTorch and Theano: the backend of torch.distributed beside Gloo, DiLoCo beside DDP, and Multiverso's
 shared variables of Theano beside C."""
 
 import json

@@ -48,6 +48,16 @@ mv_status mv_membership_next(mv_node node, mv_membership_event* event, int64_t t
   return mv::capi::boundary("mv_membership_next", [&](mv::capi::State& state) { return mv::capi::next_event(state, node, event, timeout_ms); });
 }
 
+mv_status mv_active_workers(mv_node node, int64_t* workers) {
+  return mv::capi::boundary("mv_active_workers", [&](mv::capi::State& state) -> mv::base::Status {
+    if (workers == nullptr) return mv::base::error(MV_EINVAL, "mv_active_workers: the pointer for the result is NULL");
+    auto pin = mv::capi::find_node(state, "mv_active_workers", node);
+    if (!pin.ok()) return pin.status();
+    *workers = (*pin.value())->node->active_workers();
+    return {};
+  });
+}
+
 mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms) {
   return mv::capi::boundary("mv_cluster_drain", [&](mv::capi::State& state) -> mv::base::Status {
     if (auto status = mv::capi::check_timeout("mv_cluster_drain", timeout_ms); !status.ok()) return status;

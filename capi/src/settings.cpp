@@ -115,6 +115,11 @@ constexpr Setting kSettings[] = {
                                          .help = "servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts",
                                          .least = 0,
                                          .most = kMostNodes}),
+    without_option<&Start::max_workers>({.key = "max_workers",
+                                         .type = SettingType::kInteger,
+                                         .help = "workers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts",
+                                         .least = 0,
+                                         .most = kMostNodes}),
     from_options<&Start::master, &Options::master, nullptr>(
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others connect"}),
     without_option<&Start::keeper>({.key = "keeper",

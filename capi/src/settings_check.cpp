@@ -140,11 +140,12 @@ base::Status check_cluster(const runtime::Settings& settings) {
   if (auto status = api::check_tuning(settings.tuning); !status.ok()) return status;
   if (auto status = check_tls(settings); !status.ok()) return status;
   if (auto status = check_keeper(settings); !status.ok()) return status;
-  if (settings.max_servers > 0 && (settings.nodes == 1 || settings.transport == "mpi"))
-    return base::error(MV_EINVAL, "max_servers={} is for clusters that can grow: {}", settings.max_servers,
-                       settings.nodes == 1 ? "nodes=1 has no address that others could join at" : "an MPI job can't");
-  // A server that joins later has a rank after those of the first processes.
-  if (settings.rank >= settings.nodes + std::max<int64_t>(0, settings.max_servers - 1)) {
+  for (const auto& [key, most] : {std::pair("max_servers", settings.max_servers), std::pair("max_workers", settings.max_workers)})
+    if (most > 0 && (settings.nodes == 1 || settings.transport == "mpi"))
+      return base::error(MV_EINVAL, "{}={} is for clusters that can grow: {}", key, most,
+                         settings.nodes == 1 ? "nodes=1 has no address that others could join at" : "an MPI job can't");
+  // A process that joins later has a rank after those of the first processes.
+  if (settings.rank >= settings.nodes + std::max<int64_t>(0, settings.max_servers - 1) + std::max<int64_t>(0, settings.max_workers - 1)) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);
   }

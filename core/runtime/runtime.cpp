@@ -73,6 +73,7 @@ cluster::Self self_of(const Settings& settings) {
   self.sync = settings.sync;
   self.replicas = static_cast<uint32_t>(settings.replicas);
   self.max_servers = static_cast<uint32_t>(settings.max_servers);
+  self.max_workers = static_cast<uint32_t>(settings.max_workers);
   self.sync_said = settings.sync_said;
   self.is_master = settings.nodes == 1 || settings.rank == 0;
   self.master = settings.master;
@@ -369,11 +370,13 @@ bool Runtime::is_joining() {
 void Runtime::take_identity(const cluster::View& view) {
   const base::Peer self = member_->self();
   identity_.rank = view.find(self)->rank;
-  identity_.size = static_cast<int64_t>(view.taken_places().size());
   identity_.worker_id = view.worker_id(self);
-  identity_.num_workers = static_cast<int64_t>(view.workers().size());
+  const auto taken = view.taken_places();
+  identity_.size = static_cast<int64_t>(taken.size());
+  identity_.num_workers = std::ranges::count_if(taken, &cluster::Member::is_worker);
+  identity_.num_worker_places = static_cast<int64_t>(view.workers().size());
   identity_.server_id = view.server_id(self);
-  identity_.num_servers = std::ranges::count_if(view.servers(), [](const cluster::Member* server) { return !server->is_vacant(); });
+  identity_.num_servers = std::ranges::count_if(taken, &cluster::Member::is_server);
   identity_.num_parts = static_cast<int64_t>(view.servers().size());
   identity_.sync = view.sync;
   identity_.address = view.find(self)->address;

@@ -27,6 +27,7 @@ struct Settings {
   bool nodes_said = false;         ///< `nodes` was set; otherwise, with transport=mpi, the job's size counts
   int64_t replicas = 0;            ///< the number of other servers that keep a copy of each server's tables
   int64_t max_servers = 0;         ///< the number of servers to which the cluster can grow; 0: those that it begins with. Rank 0's value counts
+  int64_t max_workers = 0;         ///< as max_servers, of workers
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
   std::string keeper;              ///< the store of the cluster's name, see runtime/keeper/address.hpp
   std::string keeper_auth;         ///< "user:password" there; empty: none

@@ -3,7 +3,7 @@
     python3 examples/torch/compare.py                           # two ranks
     python3 examples/torch/compare.py -n 4 --plot losses.svg
 
-DDP with Gloo and with Polyverso as the back-end of torch.distributed, started by `polyverso run` and, where it works, by
+DDP with Gloo and with Polyverso as the backend of torch.distributed, started by `polyverso run` and, where it works, by
 torchrun; then gradients as int8; then DiLoCo, which exchanges parameters every 50 steps.
 """
 

@@ -20,6 +20,7 @@ local WAITS, SAVES, FORMATS = values.set_of("timeout, async"), values.set_of("ke
 ---@field size fun(self: polyverso.Node): integer the number of processes
 ---@field worker_id fun(self: polyverso.Node): integer from 0; -1 in a process that is only a server
 ---@field num_workers fun(self: polyverso.Node): integer
+---@field active_workers fun(self: polyverso.Node): integer those that are there now; num_workers: when this process joined
 ---@field server_id fun(self: polyverso.Node): integer from 0; -1 in a process that is only a worker
 ---@field num_servers fun(self: polyverso.Node): integer
 ---@field event_fd fun(self: polyverso.Node): integer a descriptor that is readable while finished requests wait for poll()
@@ -42,7 +43,7 @@ function Node.new(handle)
 end
 
 -- node:rank(), node:worker_id() and so on: see polyverso.h.
-for _, name in ipairs{"rank", "size", "worker_id", "num_workers", "server_id", "num_servers", "event_fd"} do
+for _, name in ipairs{"rank", "size", "worker_id", "num_workers", "active_workers", "server_id", "num_servers", "event_fd"} do
   local of_node = capi["mv_" .. name]
   Node[name] = function(self) return of_node(self.handle) end
 end

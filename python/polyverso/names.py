@@ -104,8 +104,8 @@ _NAMES = {
 }
 # What is no function in Python.
 _PLAIN = set(
-    "node.rank node.size node.worker_id node.num_workers node.server_id node.num_servers node.is_master node.is_sync "
-    "node.event_fd device.stream group.info group.members gossip.state gossip.metrics gossip.clock strategy.meter kv.type kv.rank "
+    "node.rank node.size node.worker_id node.num_workers node.active_workers node.server_id node.num_servers node.is_master "
+    "node.is_sync node.event_fd device.stream group.info group.members gossip.state gossip.metrics gossip.clock strategy.meter kv.type kv.rank "
     "kv.num_workers".split()
 )
 # Only polyverso.capi has these.

@@ -158,8 +158,14 @@ class Node(handles.Handle):
 
     @property
     def num_workers(self) -> int:
-        """The number of workers in the cluster."""
+        """The number of workers when this process joined; active_workers counts those that are there now."""
         return capi.mv_num_workers(self._handle)
+
+    @property
+    def active_workers(self) -> int:
+        """The number of workers that have neither finished nor are lost, as far as this process knows. With room for
+        more (max_workers, `polyverso run --max-workers`), new ones may join at any time."""
+        return capi.mv_active_workers(self._handle)
 
     @property
     def server_id(self) -> int:

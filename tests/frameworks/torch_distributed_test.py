@@ -1,4 +1,4 @@
-"""The back-end of torch.distributed, with the real PyTorch: its results against Gloo's, and what Gloo has no word for."""
+"""The backend of torch.distributed, with the real PyTorch: its results against Gloo's, and what Gloo has no word for."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import run_workers
 
-import polyverso.torch  # noqa: F401  (registers the back-end)
+import polyverso.torch  # noqa: F401  (registers the backend)
 
 NEW = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
 

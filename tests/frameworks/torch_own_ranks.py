@@ -1,4 +1,4 @@
-"""One rank that runs PyTorch's own tests of torch.distributed, as its wheel has them, on the back-end "polyverso".
+"""One rank that runs PyTorch's own tests of torch.distributed, as its wheel has them, on the backend "polyverso".
 
     python3 torch_own_ranks.py RANK RANKS FOLDER PLAN
 
@@ -27,7 +27,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.testing._internal import common_distributed, common_utils  # noqa: E402
 
-import polyverso.torch  # noqa: E402, F401  (registers the back-end)
+import polyverso.torch  # noqa: E402, F401  (registers the backend)
 
 for feature in ("ddp", "gpu", "subgroup", "plugin"):
     common_distributed.DistTestCases.backend_feature[feature].add("polyverso")
@@ -37,18 +37,18 @@ from torch.testing._internal.distributed import distributed_test  # noqa: E402
 
 
 def tests_for(backend):
-    """PyTorch's tests as a class, for a back-end of this name."""
+    """PyTorch's tests as a class, for a backend of this name."""
     os.environ["BACKEND"] = backend
     common_utils.set_rng_seed(1234)  # PyTorch 1.13 draws values for all ranks at the import
     importlib.reload(distributed_test)
-    # With the name of any other back-end the tests of groups of two ranks would ask for eight processes.
+    # With the name of any other backend the tests of groups of two ranks would ask for eight processes.
     os.environ["BACKEND"] = "mpi"
     own = {"rank": RANK, "world_size": RANKS}
     return type("OneRank", (distributed_test.DistributedTest._DistTestBase, common_utils.TestCase), own)
 
 
 def with_ours(function):
-    """The function, with our back-end for the one that it is told."""
+    """The function, with our backend for the one that it is told."""
 
     def call(*arguments, **named):
         if named.get("backend") in PLAN:

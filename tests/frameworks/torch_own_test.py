@@ -1,4 +1,4 @@
-"""PyTorch's own tests of torch.distributed on our back-end: its wheel has them, and nothing of them is copied here.
+"""PyTorch's own tests of torch.distributed on our backend: its wheel has them, and nothing of them is copied here.
 
 They are in torch.testing._internal.distributed.distributed_test; torch_own_ranks.py runs them. Each name below must pass,
 if the installed PyTorch has it. Every other test must be one of CANT, or skipped by PyTorch for a reason as in SKIPPED.
@@ -19,7 +19,7 @@ pytest.importorskip("expecttest", reason="PyTorch's tests need it: make test-fra
 RANKS = 4
 PROGRAM = pathlib.Path(__file__).with_name("torch_own_ranks.py")
 
-# By the back-end for which PyTorch has the test: without "test_".
+# By the backend for which PyTorch has the test: without "test_".
 MUST_PASS = {
     "polyverso": """
         Backend_enum_class DistributedDataParallelCPU DistributedDataParallelCPU_grad_is_view DistributedDataParallel_requires_grad
@@ -58,13 +58,13 @@ CANT = {
     "monitored_barrier_.*": "PyTorch has monitored_barrier() for Gloo only, and the test wants Gloo's words; barrier() names the missing ranks",
     "sparse_all_reduce_sum": "sparse tensors are refused, as docs/pytorch.md says",
 }
-# Why PyTorch itself skips each of the others, for one back-end at least.
+# Why PyTorch itself skips each of the others, for one backend at least.
 SKIPPED = re.compile("accelerator|cuda|gpu|nccl|github.com/pytorch/pytorch/(issues|pull)|torchvision", re.IGNORECASE)
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What came of each test for each back-end: [what torch_own_ranks.py has printed in all ranks]."""
+    """What came of each test for each backend: [what torch_own_ranks.py has printed in all ranks]."""
     folder = tmp_path_factory.mktemp("ranks")
     plan = folder / "plan"
     plan.write_text(json.dumps({backend: [f"test_{name}" for name in names.split()] for backend, names in MUST_PASS.items()}))

@@ -58,8 +58,17 @@ polyverso_put_bug(nobody_repeats_lost_changes engine/cluster cluster.cpp "log_.w
 sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")
 sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view than the master")
 
+# A worker that joins begins at one point on all servers, and nobody takes the end of its predecessor for a loss.
+polyverso_put_bug(newcomers_tell_no_server_where_they_begin engine/table/client catalogue.cpp "  if (std::ranges::any_of(by_server,"
+  "  if (!BUG && std::ranges::any_of(by_server,")
+polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster cluster.cpp "  if (place->role == MV_ROLE_WORKER &&"
+  "  if (!BUG && place->role == MV_ROLE_WORKER &&")
+sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
+sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --elastic)
+
 add_sim_objects(sim_bugs)
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp)
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp
+  ${CMAKE_SOURCE_DIR}/core/engine/table/client/*.cpp)
 polyverso_add_bugs(sim_bugs ${sources})
 foreach(simulator sim_test sim_rounds sim_members)
   add_executable(${simulator}_with_bugs)

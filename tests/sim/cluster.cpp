@@ -29,7 +29,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
       network_(timeline_, random_.fork(), plan_.conditions),
       stranger_(timeline_, network_, Random(Random::mix(scenario.seed ^ kStrangers)), std::min<size_t>(plan_.nodes.size(), kMostNodesOfStranger)) {
   network_.verbose = verbose;
-  const size_t lives = plan_.workers() + plan_.restarts();
+  const size_t lives = plan_.lives();
   for (const TablePlan& table : plan_.tables)
     ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.parts(), lives));
   for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step && !ledger->plan().sets_any_time;
@@ -48,6 +48,7 @@ const NodePlan& SimCluster::plan_of(size_t place) const {
     plan.role = MV_ROLE_SERVER;
     return plan;
   }();
+  if (place >= plan_.first_newcomer()) return plan_.newcomers[place - plan_.first_newcomer()];
   return place < plan_.nodes.size() ? plan_.nodes[place] : newcomer;
 }
 
@@ -65,6 +66,7 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   node->self.sync = plan_.sync;
   node->self.replicas = plan_.replicas;
   if (plan_.vacancies > 0) node->self.max_servers = static_cast<uint32_t>(plan_.parts());
+  if (plan_.elastic) node->self.max_workers = static_cast<uint32_t>(plan_.worker_places());
   node->self.is_master = place == 0 && !again;
   node->self.master = "sim:0";
   for (size_t other = 1; again && plan_.replicas > 0 && other < plan_.nodes.size(); ++other) node->self.master += fmt::format(",sim:{}", other);
@@ -124,7 +126,8 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
 
 void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
-  const bool too_early = node.again && node.script == nullptr && why.code() == MV_EDISAGREE;  // the loss of its predecessor is not known yet
+  // The loss of its predecessor is not known yet, or there is no place.
+  const bool too_early = node.again && (node.script == nullptr || node.place >= plan_.nodes.size()) && why.code() == MV_EDISAGREE;
   // A network that loses messages may lose each try of a Join until the master's patience with a stranger is over.
   const bool unlucky = plan_.conditions.lossy && node.member->cluster().is_joining() && why.text().find("it closed the connection") != std::string::npos;
   if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early && !unlucky)
@@ -265,11 +268,23 @@ void SimCluster::inject(const FaultPlan& fault) {
   part(fault);
 }
 
-/// Another server comes, and gets a vacant place if there is one.
+/// Another server or worker comes, and gets a vacant place if there is one.
 void SimCluster::come(const FaultPlan& fault) {
+  if (fault.side.front() >= plan_.first_newcomer()) return come_to_work(fault.side.front());
   if (cluster_dissolves()) return;
   add_node(fault.side.front(), SIZE_MAX, -1, true);
   replaced_server_ = true;
+}
+
+/// A worker may also take the place of one that has finished. Once all have, the cluster is at its end. Where the others have barriers of their own,
+/// it can't make the same calls as they do on a table in sync mode.
+void SimCluster::come_to_work(size_t place) {
+  if (!plan_.sync && plan_.has_consistency(shard::Consistency::kSync)) return;
+  const auto works = [](const auto& node) { return node->script != nullptr && node->ready && !node->killed && !node->script->leaving(); };
+  if (!std::any_of(nodes_.begin(), nodes_.end(), works)) return;
+  for (const auto& ledger : ledgers_) ledger->comes_late(next_life_);
+  add_node(place, next_life_++, -1, true);
+  if (!plan_.sync) keep_own_business(nodes_.back()->steps);
 }
 
 /// The master wants fewer servers, or more, which come by themselves if at all.

@@ -62,6 +62,7 @@ class SimCluster final : private Surroundings {
 
   const NodePlan& plan_of(size_t place) const;
   void come(const FaultPlan& fault);
+  void come_to_work(size_t place);
   void resize(const FaultPlan& fault);
   void add_node(size_t place, size_t life, int64_t rank, bool again);
   void start(Node& node);

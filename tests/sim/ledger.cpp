@@ -19,6 +19,7 @@ Ledger::Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t worker
       keyed_(plan_.spec.is_keyed()),
       begun_(workers),
       adds_(workers),
+      first_adds_(workers),
       worker_clocks_(workers) {
   const shard::Spec& spec = plan_.spec;
   for (uint64_t index = 0; index < plan_.keys.size(); ++index) {
@@ -118,7 +119,7 @@ AddRef Ledger::add(size_t by, Random& random, shard::Write write, bool all, uint
   add->write = write;
   add->by = by;
   add->serial = begun_[by]++;
-  add->index = adds_[by].size();
+  add->index = first_adds_[by] + adds_[by].size();
   add->clock = clock;
   add->amount = static_cast<int>(random.between(1, 50));
   add->all = all;
@@ -173,7 +174,7 @@ void Ledger::acknowledged(const Add& add) {
 
 void Ledger::not_applied(const AddRef& add) {
   std::erase(adds_[add->by], add);
-  for (size_t i = add->index; i < adds_[add->by].size(); ++i) adds_[add->by][i]->index = i;
+  for (size_t i = add->index - first_adds_[add->by]; i < adds_[add->by].size(); ++i) adds_[add->by][i]->index = first_adds_[add->by] + i;
   for (const size_t stripe : add->stripes) std::erase(touching_[cell(stripe, add->by)], add);
 }
 
@@ -233,7 +234,7 @@ Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Consistency
   reading.gated = gated;
   reading.low = known_;
   reading.own = gated || !sync ? begun_[by] : 0;  // sync mode's peeks need not wait for own adds
-  reading.index = adds_[by].size();
+  reading.index = first_adds_[by] + adds_[by].size();
   reading.exact = gated && sync;
   reading.round = round;
   reading.bounded = gated && consistency == shard::Consistency::kStale;

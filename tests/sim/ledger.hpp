@@ -86,6 +86,8 @@ class Ledger {
   std::vector<std::byte> values(const Add& add) const;
   void acknowledged(const Add& add);
   void not_applied(const AddRef& add);
+  /// Sync mode: this worker joins the others when they have made this many adds.
+  void joins(size_t by, size_t adds) { first_adds_[by] = adds; }
   /// The number of changes that this worker has begun.
   size_t begun(size_t worker) const { return begun_[worker]; }
   /// This worker's changes that are open among its first `begun` ones are now applied, or known to have no effect.
@@ -204,6 +206,7 @@ class Ledger {
   std::vector<Stripe> stripes_;
   std::vector<size_t> begun_;                  ///< by worker
   std::vector<std::vector<AddRef>> adds_;      ///< by worker
+  std::vector<size_t> first_adds_;             ///< by worker: the index of its first add, in sync mode
   std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
   std::vector<uint32_t> known_;                ///< by stripe and worker: certainly applied
   std::vector<WorkerClock> worker_clocks_;     ///< by worker

@@ -6,7 +6,7 @@
 namespace mv::sim {
 namespace {
 
-Scenario scenario_of(const SeedRun& asked) { return make_scenario(asked.seed, asked.nodes, static_cast<uint32_t>(asked.replicas), asked.drains, asked.masters, asked.grows); }
+Scenario scenario_of(const SeedRun& asked) { return make_scenario(asked.seed, asked.nodes, static_cast<uint32_t>(asked.replicas), asked.drains, asked.masters, asked.grows, asked.elastic); }
 
 std::string run_seed(const SeedRun& asked) {
   const Scenario scenario = scenario_of(asked);

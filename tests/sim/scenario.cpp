@@ -53,7 +53,7 @@ void choose_network(Scenario& plan, Random& random) {
 TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool large) {
   TablePlan table;
   shard::Spec& spec = table.spec;
-  const uint64_t counters = plan.workers() + plan.restarts(), servers = plan.parts();
+  const uint64_t counters = plan.lives(), servers = plan.parts();
   spec.name = fmt::format("t{}", number);
   spec.dtype = random.chance(0.5) ? MV_F64 : MV_F32;
   table.fractional = plan.sync && random.chance(0.5);
@@ -296,6 +296,34 @@ void choose_faults_with_growth(Scenario& plan, Random& random) {
   if (random.chance(plan.replicas > 0 ? 0.5 : 0.1) && plan.servers() > 1) add_end_of_server(plan, random, 0);
 }
 
+/// Workers come; some processes that take part from the start are lost. In sync mode, where a newcomer makes the calls that the others still have to
+/// make, no worker is lost: that would fail barriers of theirs.
+void choose_faults_with_newcomers(Scenario& plan, Random& random) {
+  if (random.chance(0.4)) add_partitions(plan, random);
+  if (random.chance(0.2)) add_pause(plan, random, false);
+  if (random.chance(0.4) && !plan.sync) add_kill(plan, random, true);
+  if (plan.replicas > 0 && random.chance(0.5)) add_end_of_server(plan, random, 0);
+  std::erase_if(plan.faults, [&](const FaultPlan& fault) {
+    return plan.sync && plan.replicas > 0 && fault.fault != Fault::kPart && fault.fault != Fault::kStall && fault.fault != Fault::kPause &&
+           (plan.nodes[fault.side.front()].role & MV_ROLE_WORKER) != 0;
+  });
+  for (size_t i = 0; i < plan.newcomers.size(); ++i) {
+    FaultPlan fault;
+    fault.fault = Fault::kCome;
+    fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 1000);
+    fault.side.push_back(plan.first_newcomer() + i);
+    plan.faults.push_back(fault);
+  }
+}
+
+/// A newcomer does what one of the others does.
+void write_scripts_of_newcomers(Scenario& plan, Random& random) {
+  std::vector<size_t> workers;
+  for (size_t node = 0; node < plan.nodes.size(); ++node)
+    if ((plan.nodes[node].role & MV_ROLE_WORKER) != 0) workers.push_back(node);
+  for (NodePlan& newcomer : plan.newcomers) newcomer.steps = plan.nodes[workers[random.below(workers.size())]].steps;
+}
+
 /// Two servers at least, one of which is not the master's.
 void choose_servers(Scenario& plan, Random& random) {
   const auto is_server = [&](size_t node) { return (plan.nodes[node].role & MV_ROLE_SERVER) != 0; };
@@ -371,7 +399,7 @@ size_t Scenario::restarts() const {
 
 bool Scenario::has_consistency(shard::Consistency wanted) const {
   return std::any_of(tables.begin(), tables.end(),
-                     [&](const TablePlan& table) { return table.spec.consistency(sync, workers()) == wanted; });
+                     [&](const TablePlan& table) { return table.spec.consistency(sync, worker_places()) == wanted; });
 }
 
 bool Scenario::loses_members() const {
@@ -388,7 +416,7 @@ bool Scenario::keeps_gets() const {
   return std::any_of(tables.begin(), tables.end(), [](const TablePlan& table) { return table.keeps_gets(); });
 }
 
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters, bool grows) {
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drains, bool masters, bool grows, bool elastic) {
   Random random(seed);
   Scenario plan;
   plan.seed = seed;
@@ -401,10 +429,13 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (drains) choose_leaver(plan, random);
   if (masters) choose_voters(plan, random);
   if (grows) plan.vacancies = 1 + random.below(4);
+  plan.elastic = elastic;
+  if (elastic) plan.newcomers.resize(1 + random.below(4));
+  for (NodePlan& newcomer : plan.newcomers) newcomer.role = MV_ROLE_WORKER;
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  grows ? choose_faults_with_growth(plan, random) : masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
+  elastic ? choose_faults_with_newcomers(plan, random) : grows ? choose_faults_with_growth(plan, random) : masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
@@ -412,7 +443,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   const size_t length = many ? 6 : large ? 10 : random.chance(0.25) ? 40 + random.below(80) : 10 + random.below(40);
   plan.direct = !plan.sync && random.chance(0.4);
   plan.out_of_step =
-      plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // with two tables it would go unnoticed
+      plan.sync && !elastic && plan.tables.size() == 1 && random.chance(0.04);  // with two tables it would go unnoticed
   plan.sync ? write_sync_scripts(plan, random, length) : write_async_scripts(plan, random, length);
   plan.asynchronous = random.chance(0.7) ? 0.1 * static_cast<double>(random.between(1, 8)) : 0;
   plan.forgotten = random.chance(0.5) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
@@ -422,6 +453,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   plan.think = Nanos(random.between(1'000, 20'000'000));
   Random more(Random::mix(seed ^ kVariety));  // a separate generator: the other half of the seeds stays unchanged
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
+  if (elastic) write_scripts_of_newcomers(plan, more);
   if (replicas > 0) plan.direct = false;
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
@@ -435,6 +467,7 @@ std::string Scenario::describe() const {
   if (hasty > 0) text += ", hasty";
   if (direct) text += ", direct";
   if (vacancies > 0) text += fmt::format(", {} vacant places", vacancies);
+  if (elastic) text += fmt::format(", {} newcomers", newcomers.size());
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);

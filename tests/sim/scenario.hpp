@@ -60,6 +60,8 @@ struct Scenario {
   bool sync = false;
   uint32_t replicas = 0;
   size_t vacancies = 0;  ///< places for servers that may come later: those of kCome, with numbers after the nodes'
+  bool elastic = false;  ///< there are places for further workers, too
+  std::vector<NodePlan> newcomers;  ///< workers that come later: those of kCome, with numbers from first_newcomer() on
   Conditions conditions;
   Nanos probe_after = base::kNever;
   size_t window_bytes = 8 << 20;
@@ -80,8 +82,13 @@ struct Scenario {
   /// Into which each table is cut.
   size_t parts() const { return servers() + vacancies; }
   size_t workers() const;
+  /// The places of workers: some newcomers take those of others that have finished.
+  size_t worker_places() const { return workers() + (newcomers.size() + 1) / 2; }
   size_t restarts() const;
-  shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, workers()); }
+  /// The workers, with those that come back or later.
+  size_t lives() const { return workers() + restarts() + newcomers.size(); }
+  size_t first_newcomer() const { return nodes.size() + vacancies + 1; }
+  shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, worker_places()); }
   bool has_consistency(shard::Consistency wanted) const;
   /// Whether a node is killed, or is out of reach for longer than the others' patience.
   bool loses_members() const;
@@ -99,7 +106,8 @@ struct Scenario {
 /// @param drains servers other than the master's are to end, and hand their parts over
 /// @param masters with replicas, the master is among those that end
 /// @param grows   the cluster has vacant places; servers come, and are to end
-Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false, bool grows = false);
+/// @param elastic workers come while others work, and after some have finished
+Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false, bool grows = false, bool elastic = false);
 
 /// For half of the seeds: gives the tables their own consistency, kinds and updaters, and the workers scripts that use them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);

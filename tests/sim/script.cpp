@@ -98,6 +98,7 @@ void Script::start() {
 /// Creates some of the next tables in one creation; other workers may split them differently.
 void Script::create_next() {
   const size_t first = tables_.size(), all = world_.scenario().tables.size();
+  if (first == all && world_.scenario().sync && life_ >= world_.scenario().workers()) skip_what_is_over();
   if (first == all) return go();
   const size_t some = random_.chance(0.5) ? all - first : 1 + random_.below(all - first);
   const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
@@ -121,11 +122,44 @@ void Script::create_next() {
     for (const table::TableViewRef& table : created.value()) {
       world_.ledger(tables_.size()).created(table->numbers);
       world_.ledger(tables_.size()).ticked(life_, table->clock);
+      world_.ledger(tables_.size()).joins(life_, table->index);
       tables_.push_back(table);
     }
     after(Nanos(0), &Script::create_next);
   });
   world_.touched(member_.self());
+}
+
+/// A late worker makes the calls that the others still have to make.
+void Script::skip_what_is_over() {
+  uint64_t barriers = member_.cluster().barriers_passed();
+  std::vector<uint64_t> gets, adds, clocks;
+  for (const table::TableViewRef& table : tables_) {
+    gets.push_back(table->round);
+    adds.push_back(table->index);
+    clocks.push_back(table->clock);
+  }
+  const auto is_over = [](uint64_t& open) { return open > 0 && open-- > 0; };
+  std::erase_if(steps_, [&](const Step& step) {
+    switch (step.call) {
+      case Call::kBarrier:
+        return is_over(barriers);
+      case Call::kGet:
+      case Call::kGetRows:
+        return is_over(gets[step.table]);
+      case Call::kAdd:
+      case Call::kAddRows:
+        return is_over(adds[step.table]);
+      case Call::kClock:
+        return is_over(clocks[step.table]);
+      case Call::kSet:
+      case Call::kErase:
+      case Call::kSetUpdater:
+        return true;  // others may be at another point
+      default:
+        return false;
+    }
+  });
 }
 
 void Script::advance() {

@@ -93,6 +93,7 @@ class Script : public std::enable_shared_from_this<Script> {
   using OperationRef = std::shared_ptr<Operation>;
 
   void create_next();
+  void skip_what_is_over();
   void after(Nanos span, void (Script::*next)());
   void go();
   void advance();
@@ -139,7 +140,7 @@ class Script : public std::enable_shared_from_this<Script> {
   Surroundings& world_;
   engine::Member& member_;
   Random random_;
-  const std::vector<Step> steps_;
+  std::vector<Step> steps_;
   const int slowness_;
   const size_t life_;
   const std::string name_;

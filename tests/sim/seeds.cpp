@@ -89,8 +89,8 @@ class Runner {
 
   std::string replay(uint64_t seed) const {
     const auto option = [](const char* name, size_t value) { return value != 0 ? fmt::format(" --{} {}", name, value) : ""; };
-    return fmt::format("replay: {}{} --seed {}{}{}{}{}{} --verbose", program_, chosen_bug.empty() ? "" : " --bug " + chosen_bug, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas),
-                       asked_.drains ? " --drains" : "", asked_.masters ? " --masters" : "", asked_.grows ? " --grows" : "");
+    return fmt::format("replay: {}{} --seed {}{}{}{}{}{}{} --verbose", program_, chosen_bug.empty() ? "" : " --bug " + chosen_bug, seed, option("nodes", asked_.nodes), option("replicas", asked_.replicas),
+                       asked_.drains ? " --drains" : "", asked_.masters ? " --masters" : "", asked_.grows ? " --grows" : "", asked_.elastic ? " --elastic" : "");
   }
 
   void tell(uint64_t seed, const std::string& wrong) {
@@ -158,6 +158,7 @@ int run_seeds(int argc, char** argv, const char* about, const std::function<std:
       ->check(CLI::Range(0, 4));
   app.add_flag("--drains", asked.drains, "servers end, and hand their tables over (sim_test)");
   app.add_flag("--grows", asked.grows, "there are vacant places for servers, which come, and end (sim_test)");
+  app.add_flag("--elastic", asked.elastic, "there are vacant places for workers, which come while others work (sim_test)");
   app.add_flag("--masters", asked.masters, "with --replicas 1: the master is lost, perhaps the one after it, too (sim_test)");
   app.add_option("--jobs", jobs, "processes")->capture_default_str();
   app.add_flag("--verbose", asked.verbose, "print all events");

@@ -16,6 +16,7 @@ struct SeedRun {
   bool masters = false;  ///< with replicas, the master is lost (sim_test)
   bool drains = false;  ///< servers end, and hand their tables over (sim_test)
   bool grows = false;   ///< there are vacant places; servers come, and end (sim_test)
+  bool elastic = false; ///< workers come while others work (sim_test)
   bool verbose = false;
   bool twice = false;  ///< compare everything that happens with a second run, where a simulator can
 };

@@ -34,7 +34,7 @@ std::vector<int64_t> choose_keys(const shard::Spec& spec, size_t count, Random& 
 }
 
 void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
-  const size_t lives = plan.workers() + plan.restarts();
+  const size_t lives = plan.lives();
   const size_t untouched = random.below(4), shared = 1 + random.below(random.chance(0.2) ? 60 : 15) + untouched;
   const size_t owned = lives > 20 ? 0 : lives * random.below(4);
   shard::Spec& spec = table.spec;

@@ -219,6 +219,41 @@ void a_loss_fails_calls_that_follow_adds_too(void**) {
   assert_string_equal(w.take().c_str(), "fail 1.1, fail 1.2");
 }
 
+void a_worker_that_joins_begins_behind_the_last_get(void**) {
+  Written w(3);
+  w.gate.finished(2);
+  for (size_t worker = 0; worker < 2; ++worker) w.add(worker, 1, 0, 0);
+  for (size_t worker = 0; worker < 2; ++worker) w.get(worker, 2, 0, 1);
+  for (size_t worker = 0; worker < 2; ++worker) w.gate.got(worker, 0);
+  w.add(0, 3, 1, 1);
+  w.take();
+  w.gate.joined(2);
+  assert_int_equal(w.gate.count_of(2).round, 1);
+  assert_int_equal(w.gate.count_of(2).index, 1);
+  w.add(1, 3, 1, 1);
+  w.get(0, 4, 1, 2);
+  assert_string_equal(w.take().c_str(), "apply 1.3");  // the get waits for the newcomer's add
+  w.add(2, 1, 1, 1);
+  assert_string_equal(w.take().c_str(), "apply 2.1, serve 0.4");
+}
+
+void a_worker_that_joins_later_elsewhere_begins_later_here(void**) {
+  Written w(2);
+  w.gate.finished(1);
+  w.gate.joined(1);
+  w.add(0, 1, 0, 0);
+  w.add(0, 2, 0, 1);
+  w.get(0, 3, 0, 2);
+  assert_string_equal(w.take().c_str(), "apply 0.1");
+  w.gate.begins(1, {1, 2});
+  assert_string_equal(w.take().c_str(), "apply 0.2, serve 0.3");
+  w.gate.got(0, 0);
+  w.get(0, 4, 1, 2);
+  assert_string_equal(w.take().c_str(), "serve 0.4");
+  w.gate.begins(1, {0, 0});  // the clock of a worker that takes part already changes nothing
+  assert_int_equal(w.gate.count_of(1).round, 1);
+}
+
 }  // namespace
 
 int main() {
@@ -237,6 +272,8 @@ int main() {
       cmocka_unit_test(uncounted_calls_still_follow_their_workers_adds),
       cmocka_unit_test(calls_after_a_withdrawn_add_do_not_wait_for_it),
       cmocka_unit_test(a_loss_fails_calls_that_follow_adds_too),
+      cmocka_unit_test(a_worker_that_joins_begins_behind_the_last_get),
+      cmocka_unit_test(a_worker_that_joins_later_elsewhere_begins_later_here),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

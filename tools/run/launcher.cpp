@@ -7,13 +7,19 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <polyverso/polyverso.h>
 
+#include "library_text.hpp"
 #include "run/guard.hpp"
+#include "target.hpp"
 
 namespace mv::tools {
 namespace {
@@ -27,6 +33,9 @@ constexpr uint64_t kServerGraceMs = 10000;
 constexpr uint64_t kSettleMs = 20;
 /// Those that are left are given this long after the first failure to say by themselves what they miss, and to end.
 constexpr uint64_t kReportMs = 2000;
+/// A cluster that is to get more workers.
+constexpr std::chrono::seconds kFormingAtMost{60};
+constexpr std::chrono::milliseconds kLookAgain{100};
 
 /// Those that end a run, and those that workers may have a use for.
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
@@ -90,7 +99,7 @@ int Launcher::run() {
   signal(SIGPIPE, SIG_IGN);
   watch_signals();
   start_guard();
-  start_processes();
+  options_.joins ? start_joining() : start_processes();
   if (options_.dashboard >= 0) start_dashboard();
   while (open_ > 0) {
     uv_run(&loop_, UV_RUN_ONCE);
@@ -101,7 +110,7 @@ int Launcher::run() {
     }
   }
   registration_.reset();
-  resizes_->close();
+  if (resizes_) resizes_->close();
   end_dashboard();
   close(guard_fd_);
   while (uv_is_active(reinterpret_cast<uv_handle_t*>(&guard_))) uv_run(&loop_, UV_RUN_ONCE);
@@ -188,6 +197,24 @@ void Launcher::tell_guard(char sign, pid_t group) {
   }
 }
 
+/// Workers that join another run. They have no part in its end, and it has none in theirs. While that run's cluster is forming, they would take the
+/// places of its first processes.
+void Launcher::start_joining() {
+  const RunEntry run = chosen_runs("run --join", *options_.joins, true).front();
+  const std::string settings = fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret));
+  const auto until = std::chrono::steady_clock::now() + kFormingAtMost;
+  std::string status;
+  const auto ask = [&](char* out, uint64_t capacity, uint64_t* length) { return mv_cluster_status_text(settings.c_str(), MV_JSON, out, capacity, length); };
+  while (whole_text(ask, status) == MV_OK && nlohmann::json::parse(status).value("joining", false) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(kLookAgain);
+  Meeting meeting{run.address, run.secret, "", "", run.nodes, run.replicas};
+  for (Process& process : plan_joining(options_, meeting)) {
+    const int color = process.rank;
+    if (start_error_ = start(std::move(process), color, {}); start_error_ == 0) continue;
+    return end_rest();
+  }
+}
+
 void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
@@ -244,7 +271,8 @@ void Launcher::start_missing_servers() {
 
 /// So that `polyverso status` finds it. A run without is as good otherwise.
 void Launcher::register_run(const Meeting& meeting) {
-  registration_.emplace(RunEntry{getpid(), meeting.master, meeting.secret, fmt::format("{}", fmt::join(options_.commands.front(), " "))});
+  registration_.emplace(RunEntry{getpid(), meeting.master, meeting.secret, fmt::format("{}", fmt::join(options_.commands.front(), " ")), meeting.nodes,
+                                 meeting.replicas});
   if (!options_.verbose) return;
   if (registration_->failure().empty())
     output_.say(fmt::format("the master listens at {}; `polyverso status {}` shows the state of the cluster", meeting.master, getpid()));

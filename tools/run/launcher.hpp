@@ -44,6 +44,7 @@ class Launcher {
   void start_dashboard();
   void end_dashboard();
   void start_processes();
+  void start_joining();
   int start(Process process, int color, const Child::Descriptors& descriptors);
   void start_missing_servers();
   void register_run(const Meeting& meeting);

@@ -25,7 +25,7 @@ constexpr auto kSettings = std::to_array<std::string_view>({
     "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "keeper", "keeper_auth", "log_level", "replicas", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
     "tls", "tls_ca", "tls_cert", "tls_key", "trace_events", "transport",
     "tuning"});
-constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "max_servers", "metrics", "nodes", "rank", "rendezvous", "resizes", "role", "secret"};
+constexpr std::array kOwnSettings = {"exits", "launcher", "listen_fd", "master", "max_servers", "max_workers", "metrics", "nodes", "rank", "rendezvous", "resizes", "role", "secret"};
 
 /// Why execvp() will not start this file; empty if it will.
 std::string obstacle(const std::string& path) {
@@ -116,6 +116,12 @@ void check(RunOptions& options) {
     throw UsageError{fmt::format("--max-servers {}: must be at least {}, the number of servers at the start, and at most {}", options.max_servers, at_start, kMostProcesses)};
   if (options.max_servers != 0 && options.workers + options.servers == 1)
     throw UsageError{"--max-servers: a single process is no cluster that could grow: give it a server with --servers 1"};
+  if (options.max_workers != 0 && (options.max_workers < options.workers || options.max_workers > kMostProcesses))
+    throw UsageError{fmt::format("--max-workers {}: must be at least {}, the number of workers at the start, and at most {}", options.max_workers, options.workers, kMostProcesses)};
+  if (options.max_workers != 0 && options.workers + options.servers == 1)
+    throw UsageError{"--max-workers: a single process is no cluster that could grow: give it a server with --servers 1"};
+  if (options.joins && (options.servers != 0 || options.max_servers != 0 || options.max_workers != 0 || options.dashboard >= 0))
+    throw UsageError{"--join adds workers only: without --servers, --max-servers, --max-workers and --dashboard"};
   if (options.metrics > 0 && options.metrics + options.workers + options.servers - 1 > kMostPort)
     throw UsageError{fmt::format("--metrics {}: {} processes need consecutive ports from there, but {} is the last port", options.metrics,
                                  options.workers + options.servers, kMostPort)};

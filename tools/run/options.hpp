@@ -15,6 +15,8 @@ struct RunOptions {
   int workers = 0;                    ///< check() fills it in
   int servers = 0;  ///< processes that only serve; 0: every worker is a server too
   int max_servers = 0;  ///< to which it can grow; 0: those at the start
+  int max_workers = 0;  ///< as max_servers, of workers
+  std::optional<int> joins;  ///< adds the workers to a run: that of the launcher with this process id; 0: the only one
   Command server_command;  ///< empty: `polyverso server`
   int metrics = -1;  ///< rank 0's port, the others' follow; 0: any free ones; -1: none
   int dashboard = -1;  ///< the port of the page for browsers; 0: any free one; -1: none

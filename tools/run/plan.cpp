@@ -56,7 +56,7 @@ Environment inherited_environment() {
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  for (const char* own : {"exits", "launcher", "listen_fd", "master", "max_servers", "nodes", "rank", "rendezvous", "resizes", "role", "secret"})
+  for (const char* own : {"exits", "launcher", "listen_fd", "master", "max_servers", "max_workers", "nodes", "rank", "rendezvous", "resizes", "role", "secret"})
     environment.erase(variable(own));
   if (is_inside_another_run()) environment.erase(variable("keeper"));
   return environment;
@@ -89,10 +89,20 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
+namespace {
+/// By --replicas, --set or the environment, as the processes read it.
+int replicas_of(const RunOptions& options) {
+  if (options.replicas > 0) return options.replicas;
+  const auto set = options.settings.find("replicas");
+  return std::atoi((set != options.settings.end() ? set->second : value_of("replicas")).c_str());
+}
+}  // namespace
+
 Meeting meeting_at(int port, std::string exits, std::string resizes, const RunOptions& options) {
   const auto set = options.settings.find("keeper");
   const bool is_named = set != options.settings.end() ? !set->second.empty() : !value_of("keeper").empty() && !is_inside_another_run();
-  return {fmt::format("127.0.0.1:{}", port), is_named ? value_of("secret") : make_secret(), std::move(exits), std::move(resizes)};
+  return {fmt::format("127.0.0.1:{}", port), is_named ? value_of("secret") : make_secret(), std::move(exits), std::move(resizes),
+          options.workers + options.servers, replicas_of(options)};
 }
 
 namespace {
@@ -105,12 +115,13 @@ Environment common_environment(const RunOptions& options, const Meeting& meeting
   Environment common = inherited_environment();
   for (const auto& [key, value] : options.settings) common[variable(key)] = value;
   if (options.sync) common[variable("sync")] = "1";
-  if (options.replicas > 0) common[variable("replicas")] = std::to_string(options.replicas);
+  if (meeting.replicas > 0) common[variable("replicas")] = std::to_string(meeting.replicas);
   common[variable("master")] = meeting.master;
-  common[variable("nodes")] = std::to_string(options.workers + options.servers);
+  common[variable("nodes")] = std::to_string(meeting.nodes);
   if (!meeting.secret.empty()) common[variable("secret")] = meeting.secret;
   if (!meeting.exits.empty()) common[variable("exits")] = meeting.exits;
   if (options.max_servers > 0) common[variable("max_servers")] = std::to_string(options.max_servers);
+  if (options.max_workers > 0) common[variable("max_workers")] = std::to_string(options.max_workers);
   if (options.max_servers > 0 && !meeting.resizes.empty()) common[variable("resizes")] = meeting.resizes;
   common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
   return common;
@@ -143,6 +154,23 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
   const Environment common = common_environment(options, meeting);
   std::vector<Process> processes;
   for (int rank = 0; rank < options.workers + options.servers; ++rank) processes.push_back(plan_process(options, common, self, rank));
+  return processes;
+}
+
+std::vector<Process> plan_joining(const RunOptions& options, const Meeting& meeting) {
+  const Environment common = common_environment(options, meeting);
+  std::vector<Process> processes;
+  for (int number = 0; number < options.workers; ++number) {
+    // As that of a run without servers, where workers come first; but the cluster gives the ranks.
+    Process process = plan_process(options, common, "", number);
+    Environment environment = common;
+    environment[variable("role")] = "worker";
+    if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + number : 0);
+    process.environment = flat(environment);
+    process.label = fmt::format("+{}", number);
+    process.name = fmt::format("added worker {}", number);
+    processes.push_back(std::move(process));
+  }
   return processes;
 }
 

@@ -36,6 +36,7 @@ struct Meeting {
   std::string master;
   std::string secret;          ///< empty: the processes prove that they have the same user
   std::string exits, resizes;  ///< see run/exits.hpp, run/resizes.hpp
+  int nodes = 0, replicas = 0;  ///< the number of processes at the start; mv_init_options.replicas
 };
 /// At this port of 127.0.0.1, with a fresh secret. A run with a keeper has the environment's secret, which further processes know, or none. Throws
 /// std::system_error.
@@ -43,6 +44,8 @@ Meeting meeting_at(int port, std::string exits, std::string resizes, const RunOp
 
 /// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
 std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self);
+/// Workers that take vacant places of another run.
+std::vector<Process> plan_joining(const RunOptions& options, const Meeting& meeting);
 /// A server that takes a vacant place of the cluster: the rank's.
 Process plan_added_server(const RunOptions& options, const Meeting& meeting, const std::string& self, int rank);
 

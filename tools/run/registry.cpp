@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kGreeting = "polyverso run 1";
+constexpr std::string_view kGreeting = "polyverso run 2";
 constexpr size_t kMostBytes = 64 << 10;
 
 std::string folder() {
@@ -72,7 +72,7 @@ std::string read_all(int fd) {
 }
 
 std::optional<RunEntry> parse(std::string_view text, pid_t pid) {
-  std::array<std::string_view, 4> lines;
+  std::array<std::string_view, 6> lines;
   for (std::string_view& line : lines) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return std::nullopt;
@@ -80,7 +80,12 @@ std::optional<RunEntry> parse(std::string_view text, pid_t pid) {
     text.remove_prefix(end + 1);
   }
   if (lines[0] != kGreeting) return std::nullopt;
-  return RunEntry{pid, std::string(lines[1]), std::string(lines[2]), std::string(lines[3])};
+  const auto number = [](std::string_view digits) {
+    int value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  return RunEntry{pid, std::string(lines[1]), std::string(lines[2]), std::string(lines[3]), number(lines[4]), number(lines[5])};
 }
 
 /// The entry of a run that lives. What a dead one left is removed.
@@ -109,7 +114,7 @@ Registration::Registration(const RunEntry& entry) {
   const std::string unfinished = fmt::format("{}/.{}", home, entry.pid);  // locked and whole before anybody sees it
   unlink(unfinished.c_str());
   fd_ = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const std::string text = fmt::format("{}\n{}\n{}\n{}\n", kGreeting, entry.address, entry.secret, flat(entry.command));
+  const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", kGreeting, entry.address, entry.secret, flat(entry.command), entry.nodes, entry.replicas);
   if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 && write_all(fd_, text) &&
       rename(unfinished.c_str(), path_.c_str()) == 0)
     return;

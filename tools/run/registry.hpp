@@ -13,6 +13,7 @@ namespace mv::tools {
 struct RunEntry {
   pid_t pid = 0;  ///< of the launcher
   std::string address, secret, command;
+  int nodes = 0, replicas = 0;  ///< the number of processes at the start; mv_init_options.replicas
 };
 
 /// A run's own file, until it is destroyed.

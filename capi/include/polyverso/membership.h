@@ -1,4 +1,4 @@
-/** The members of a running cluster: draining of servers, their number, and membership events.
+/** The members of a running cluster: draining of servers, the number of servers and workers, and membership events.
  *
  *  Part of polyverso.h, which includes it. docs/failures.md describes what the end of a process does to the others. */
 #ifndef POLYVERSO_MEMBERSHIP_H
@@ -46,9 +46,17 @@ MV_API mv_status mv_cluster_resize(mv_node node, uint64_t servers, int64_t timeo
  *  @return also MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT if the cluster can't be reached; MV_EINTR after a signal */
 MV_API mv_status mv_cluster_resize_at(const char *settings, uint64_t servers);
 
+/** The number of workers that have neither finished nor are lost, as far as this process knows at this moment. It changes
+ *  if the cluster was started with room for more workers (`max_workers` in mv_init_text(), `polyverso run --max-workers`):
+ *  then a new process with role=worker may join at any time. It takes a place that is vacant, or that of a worker that is
+ *  gone. Calls on a table wait for it from the moment at which it has created or opened the table, and barriers at once.
+ *  mv_membership_next() reports each change.
+ *  @param workers out: 0 to the greatest number of workers */
+MV_API mv_status mv_active_workers(mv_node node, int64_t *workers);
+
 /** What has happened to a member. */
 typedef enum mv_membership_kind {
-  MV_MEMBER_JOINED = 0,    /**< a new process has joined: in the place of one that is gone, or as a further server */
+  MV_MEMBER_JOINED = 0,    /**< a new process has joined: in the place of one that is gone, or as a further server or worker */
   MV_MEMBER_LEFT = 1,      /**< a worker has finished: no call waits for it any more */
   MV_MEMBER_LOST = 2,      /**< its process is lost */
   MV_MEMBER_DRAINING = 3,  /**< a server is draining: its tables move to others, and nothing is lost */

@@ -185,7 +185,8 @@ MV_API mv_status mv_init(const mv_init_options *options);
  *  then describes each key in a line. Further keys: `log_level` (a number or trace|debug|info|warn|error|off), `tls`
  *  (off|auto|psk|mutual, by default auto), `tls_cert`, `tls_key`, `tls_ca`: docs/security.md; `keeper`, where the
  *  cluster has a name by which processes without a master find it, and `keeper_auth`: docs/launchers.md;
- *  `max_servers`: mv_cluster_resize(); `stuck_after_ms`: mv_status_text(); `trace_events`: mv_trace_text();
+ *  `max_servers`: mv_cluster_resize(); `max_workers`: mv_active_workers(); `stuck_after_ms`: mv_status_text();
+ *  `trace_events`: mv_trace_text();
  *  `collective_costs`, groups' algorithms: mv_doctor_text(); `tuning` (auto|trial|fixed, or the name of an algorithm),
  *  how all-reduces in shared memory choose: docs/groups.md;
  *  `collective`, who carries out the all-reduces of groups in an MPI job: auto, own or mpi (docs/groups.md). */
@@ -223,6 +224,8 @@ MV_API mv_status mv_size(mv_node node, int64_t *size);
 /** The number of this process among the workers, -1 for a process that is only a server. Worker 0 is the master
  *  worker. */
 MV_API mv_status mv_worker_id(mv_node node, int64_t *worker_id);
+/** The number of workers when this process joined, those that have finished or are lost included. mv_active_workers()
+ *  counts those that are there now. */
 MV_API mv_status mv_num_workers(mv_node node, int64_t *num_workers);
 /** The number of this process among the servers, -1 for a process that is only a worker. */
 MV_API mv_status mv_server_id(mv_node node, int64_t *server_id);

@@ -47,8 +47,8 @@ base::Result<GroupRef> MessageGroup::open(Calls& calls, std::vector<int64_t> wor
   }
   std::sort(workers.begin(), workers.end());
   if (std::adjacent_find(workers.begin(), workers.end()) != workers.end()) return base::Status(MV_EINVAL, "a worker is listed twice");
-  if (workers.front() < 0 || workers.back() >= self.num_workers)
-    return base::error(MV_EINVAL, "{} is not a worker; the cluster has {} workers", workers.front() < 0 ? workers.front() : workers.back(), self.num_workers);
+  if (workers.front() < 0 || workers.back() >= self.num_worker_places)
+    return base::error(MV_EINVAL, "{} is not a worker; the cluster has {} workers", workers.front() < 0 ? workers.front() : workers.back(), self.num_worker_places);
   if (!std::binary_search(workers.begin(), workers.end(), self.worker_id))
     return base::error(MV_EINVAL, "this process, worker {}, is not in the list of workers", self.worker_id);
   const auto opened = std::make_shared<Opened>();

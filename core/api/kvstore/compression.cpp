@@ -22,7 +22,7 @@ base::Result<codec::CodecRef> parse_pull(const std::string& name) {
   if (!spec.ok()) return base::error(MV_EINVAL, "pull={}: {}", name, spec.status().text());
   auto codec = codec::make(spec.value());
   if (codec == nullptr || codec->suits_values()) return codec;
-  return base::error(MV_EINVAL, "pull={}: pulled values have no residual that a later pull could send; use none, fp16 or int8", name);
+  return base::error(MV_EINVAL, "pull={}: pulled values have no residual that a later pull could send; use none, fp16, bf16 or int8", name);
 }
 
 /// Rounds `sum`, of the storage dtype, to `dtype` in `out`.

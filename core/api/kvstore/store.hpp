@@ -43,7 +43,7 @@ class Store {
   /// @param prefix  of its tables' names, the same on all workers
   Store(api::Node& node, tensor::Heap& heap, Type type, std::string prefix)
       : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {
-    if (type_.dist && num_workers() > 1) channel_ = node.open_channel(prefix_);
+    if (type_.dist && node.identity().num_worker_places > 1) channel_ = node.open_channel(prefix_);
   }
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;

@@ -104,4 +104,12 @@ std::vector<int64_t> MemberNode::workers_here() {
   return ids;
 }
 
+int64_t MemberNode::active_workers() {
+  int64_t active = 0;
+  runtime_.read_on_loop([&] {
+    active = std::ranges::count_if(runtime_.member().cluster().view().workers(), [](const cluster::Member* worker) { return worker->state == cluster::State::kHere; });
+  });
+  return active;
+}
+
 }  // namespace mv::api

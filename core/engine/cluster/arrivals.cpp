@@ -89,21 +89,28 @@ View Arrivals::view() {
   return view;
 }
 
+/// A place after the others, with a name of its own that no process has: incarnations are random.
+Member& Arrivals::add_vacant_place(View& view, int32_t role) const {
+  Member place;
+  place.rank = static_cast<uint32_t>(view.members.size());
+  place.role = role;
+  place.peer = self_.peer + place.rank;
+  while (place.peer == base::kNobody || view.find(place.peer) != nullptr) ++place.peer;
+  place.is_out = true;
+  return view.members.emplace_back(std::move(place));
+}
+
 void Arrivals::add_vacant_places(View& view) const {
-  const size_t servers = view.servers().size();
+  const size_t servers = view.servers().size(), workers = view.workers().size();
   for (size_t number = servers; servers > 0 && number < self_.max_servers; ++number) {
-    Member place;
-    place.rank = static_cast<uint32_t>(view.members.size());
-    place.role = MV_ROLE_SERVER;
-    // A name of its own for the part's streams, which no process has: incarnations are random.
-    place.peer = self_.peer + number;
-    while (place.peer == base::kNobody || view.find(place.peer) != nullptr) ++place.peer;
+    Member& place = add_vacant_place(view, MV_ROLE_SERVER);
     place.state = State::kLost;
-    place.is_out = place.drained = true;
+    place.drained = true;
     place.why = "no server has joined in this place yet";
     place.stand_in = view.servers()[number % servers]->rank + 1;
-    view.members.push_back(std::move(place));
   }
+  view.elastic = self_.max_workers > 0;
+  for (size_t number = workers; workers > 0 && number < self_.max_workers; ++number) add_vacant_place(view, MV_ROLE_WORKER).state = State::kFinished;
 }
 
 std::vector<rpc::Asked> Arrivals::asked() const {

@@ -29,7 +29,8 @@ class Arrivals {
 
   bool all_here() const { return joiners_.size() >= self_.nodes; }
   /// The first view of the complete cluster: processes without a requested rank get the free ones in the order of their
-  /// arrival. The ranks after theirs are the vacant places of servers that may join later; the others serve their parts.
+  /// arrival. The ranks after theirs are the vacant places of servers that may join later, whose parts the others serve, and
+  /// of workers.
   View view();
   /// The requests of all processes except the master.
   std::vector<rpc::Asked> asked() const;
@@ -43,6 +44,7 @@ class Arrivals {
     rpc::Asked asked;
   };
   void warn_of_loopback() const;
+  Member& add_vacant_place(View& view, int32_t role) const;
   void add_vacant_places(View& view) const;
 
   const Self& self_;

@@ -97,9 +97,11 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
   }
 }
 
-/// The place of a lost worker or server that this process may take. A server has one only if another server has taken over its part.
+/// The place that this process may take: of a lost worker or server, or in an elastic cluster of a worker that has finished. A server has one only
+/// if another server has taken over its part.
 Member* Cluster::vacancy(View& view, const wire::Join& request) {
   const auto is_free = [&view](const Member& place) {
+    if (place.state == State::kFinished) return view.elastic && place.role == MV_ROLE_WORKER && place.peer != view.master;
     return place.state == State::kLost && (!place.is_server() || view.serving(place) != base::kNobody);
   };
   for (Member& member : view.members)
@@ -122,7 +124,9 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
                        request.role() == MV_ROLE_SERVER   ? "servers"
                        : request.role() == MV_ROLE_WORKER ? "workers"
                                                           : "members",
-                       (request.role() & MV_ROLE_SERVER) != 0 ? " whose tables another one has taken over (after a drain, or with replicas=1). max_servers makes room for more" : "");
+                       (request.role() & MV_ROLE_SERVER) != 0
+                           ? " whose tables another one has taken over (after a drain, or with replicas=1). max_servers makes room for more"
+                           : ", or its place is taken already. max_workers makes room for more");
   if (base::Status wrong = arrivals_.check(request, contacts_[joiner].address, !joining); !wrong.ok()) return wrong;
   return joining ? arrivals_.check_rank(request) : base::Status();
 }
@@ -182,7 +186,9 @@ void Cluster::settle_early() {
 }
 
 void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& request) {
-  const bool was_vacant = place.is_vacant(), was_lost = !std::exchange(place.drained, false);
+  const bool was_vacant = place.is_vacant(), was_drained = std::exchange(place.drained, false);
+  const bool was_lost = place.state == State::kLost && !was_drained;
+  if (was_lost) ++place.losses;
   place.peer = peer;
   place.address = wire::text_of(request.address());
   place.host = wire::text_of(request.host());
@@ -190,8 +196,9 @@ void Cluster::take_place(Member& place, base::Peer peer, const wire::Join& reque
   place.state = State::kHere;
   place.why.clear();
   place.is_out = place.draining = false;
-  if (was_vacant) return base::log_info("a server joins as rank {}: pid {} on {}", place.rank, place.pid, place.host);
-  base::log_info("pid {} on {} replaces a {}{} (rank {})", place.pid, place.host, was_lost ? "lost " : "", place.is_server() ? "server" : "worker", place.rank);
+  const char* const what = place.is_server() ? "server" : "worker";
+  if (was_vacant) return base::log_info("a {} joins as rank {}: pid {} on {}", what, place.rank, place.pid, place.host);
+  base::log_info("pid {} on {} replaces a {}{} (rank {})", place.pid, place.host, was_lost ? "lost " : was_drained ? "" : "finished ", what, place.rank);
 }
 
 base::Frame Cluster::join_answer(const View& view) {
@@ -678,6 +685,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   const uint64_t losses = std::exchange(view_.losses, newer.losses);
   view_.loss_texts = newer.loss_texts;
   view_.wanted_servers = newer.wanted_servers;
+  view_.elastic = newer.elastic;
   view_.moved = newer.has_departures();
   if (is_kept()) {
     if (newer.epoch > log_.last()) log_.follow(decided_, newer);
@@ -839,6 +847,8 @@ void Cluster::replace(const Member& member) {
   const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
   // This process itself was declared lost. It learns that from the master, which closes the connection.
   if (place == view_.members.end() || place->peer == self_.peer) return;
+  // This node missed the view that said so.
+  if (place->role == MV_ROLE_WORKER && member.losses == place->losses) mark_finished(place->peer);
   if (!place->is_vacant()) mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
   *place = member;
   place->state = State::kHere;

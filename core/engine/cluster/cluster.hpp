@@ -86,6 +86,8 @@ class Cluster {
   void start();
   const View& view() const { return view_; }
   base::Peer master() const { return master_; }
+  /// The barriers that this worker has passed, with those that were over when it joined.
+  uint64_t barriers_passed() const { return passed_; }
   /// True when no worker will make requests any more. While the master is connected, it decides this. Even if this node
   /// has seen all workers leave, the master may have given the place of a lost one to a process that this node does not
   /// know yet.

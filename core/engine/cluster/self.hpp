@@ -20,6 +20,7 @@ struct Self {
   uint32_t nodes = 1;
   uint32_t replicas = 0;  ///< the number of back-ups of each server's tables
   uint32_t max_servers = 0;  ///< on the master: the number of servers to which the cluster can grow; 0: those that it begins with
+  uint32_t max_workers = 0;  ///< on the master: as max_servers, of workers
   bool sync = false;
   bool sync_said = true;  ///< `sync` was set explicitly; otherwise the other processes decide it
   bool is_master = true;

@@ -167,13 +167,15 @@ Member read_member(const wire::Member& wire) {
   member.draining = wire.draining();
   member.drained = wire.drained();
   member.votes = wire.votes();
+  member.losses = wire.losses();
   return member;
 }
 
 flatbuffers::Offset<wire::Member> write_member(flatbuffers::FlatBufferBuilder& fbb, const Member& member) {
   return wire::CreateMemberDirect(fbb, member.rank, static_cast<uint8_t>(member.role), member.peer, member.address.c_str(), member.host.c_str(),
                                   member.pid, static_cast<wire::MemberState>(member.state), member.why.c_str(), member.is_out, member.stand_in,
-                                  member.backups.empty() ? nullptr : &member.backups, member.next_backup, member.draining, member.drained, member.votes);
+                                  member.backups.empty() ? nullptr : &member.backups, member.next_backup, member.draining, member.drained, member.votes,
+                                  member.losses);
 }
 
 View read_view(const wire::View& wire) {
@@ -185,6 +187,7 @@ View read_view(const wire::View& wire) {
   view.barriers = wire.barriers();
   view.wanted_servers = wire.wanted_servers();
   view.moved = wire.moved();
+  view.elastic = wire.elastic();
   if (wire.loss_texts() != nullptr)
     for (const flatbuffers::String* text : *wire.loss_texts()) view.loss_texts.push_back(text->str());
   if (wire.members() == nullptr) return view;
@@ -205,7 +208,7 @@ flatbuffers::Offset<wire::View> write_changes(flatbuffers::FlatBufferBuilder& fb
   const auto written = fbb.CreateVector(list);
   const auto texts = loss_texts.empty() ? 0 : fbb.CreateVectorOfStrings({loss_texts.begin(), loss_texts.end()});
   return wire::CreateView(fbb, view.epoch, view.sync, written, view.master, view.losses, texts, view.barriers, view.wanted_servers, view.has_departures(), base,
-                          view.workers_gone());
+                          view.workers_gone(), view.elastic);
 }
 
 std::vector<std::byte> to_bytes(const View& view) {

@@ -36,6 +36,7 @@ struct Member {
   bool draining = false;     ///< a server that will leave: its parts are being copied to others
   bool drained = false;      ///< it has handed its parts over, and has left. Its state is kLost, but nothing was lost
   bool votes = false;        ///< with replicas: its process takes part in the decision about the next view, see quorum_keeper.hpp
+  uint32_t losses = 0;       ///< how many earlier processes of this place were lost; the others finished, or drained
 
   bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
@@ -43,8 +44,8 @@ struct Member {
   bool departs() const { return draining || drained; }
   /// Its process lives as far as the master knows, and does not drain.
   bool stays() const { return !is_out && state != State::kLost && !draining; }
-  /// No process has ever had this place: it is for a server that may join later.
-  bool is_vacant() const { return drained && pid == 0; }
+  /// No process has ever had this place: it is for a server or worker that may join later.
+  bool is_vacant() const { return is_out && pid == 0; }
   bool operator==(const Member&) const = default;
 };
 
@@ -75,6 +76,7 @@ class View {
   std::vector<std::string> loss_texts{};  ///< the reasons of the last ones
   bool moved = false;                      ///< see has_departures()
   uint32_t wanted_servers = 0;             ///< the number of servers that was asked for last; 0: none was
+  bool elastic = false;                    ///< new workers may take the places of those that have finished, and vacant ones
   uint64_t barriers = 0;                   ///< only in the answer to Join: the barriers that the members have passed
 
   const Member* find(base::Peer peer) const;

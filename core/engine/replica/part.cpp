@@ -118,7 +118,8 @@ void Part::catch_up(const cluster::View& view) {
     const cluster::Member* const known = view_.at(member.rank);
     if (known == nullptr || !member.is_worker()) continue;
     if (known->peer != member.peer) {
-      worker_lost(known->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(known->peer)));
+      if (member.losses == known->losses) worker_finished(known->peer);
+      else worker_lost(known->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(known->peer)));
       worker_joined(member);
     }
     if (member.state == cluster::State::kFinished) worker_finished(member.peer);

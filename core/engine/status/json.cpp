@@ -216,6 +216,7 @@ std::string to_json(const Overview& overview) {
     json.field("joining", view.members.empty());
     json.field("missing", overview.missing);
     json.field("max_servers", view.servers().size());
+    json.field("max_workers", view.workers().size());
     json.field("wanted_servers", view.wanted_servers);
     write_list(json, "members", view.taken_places(), [&](const cluster::Member* member) { write_member(json, overview, ranks, *member); });
     write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, view, table); });

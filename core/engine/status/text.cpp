@@ -286,10 +286,14 @@ std::string to_text(const Overview& overview) {
   const auto plural = [](size_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };
-  const size_t vacant = view.members.size() - view.taken_places().size(), servers = view.servers().size();
-  std::string text = fmt::format("{}, {}{}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"),
-                                 plural(servers - vacant, "server"), vacant > 0 ? fmt::format(" (at most {})", servers) : "",
-                                 view.sync ? "sync" : "async", seer != nullptr ? seer->rank : 0);
+  const auto taken = view.taken_places();
+  const auto count = [&](auto is_one, size_t most, const char* what) {
+    const auto there = static_cast<size_t>(std::ranges::count_if(taken, is_one));
+    return plural(there, what) + (there < most ? fmt::format(" (at most {})", most) : "");
+  };
+  std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", count(&cluster::Member::is_worker, view.workers().size(), "worker"),
+                                 count(&cluster::Member::is_server, view.servers().size(), "server"), view.sync ? "sync" : "async",
+                                 seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);
   append_parts(text, overview);

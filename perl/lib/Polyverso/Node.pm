@@ -47,6 +47,7 @@ sub rank        { Polyverso::CAPI::mv_rank($_[0]{handle}) }
 sub size        { Polyverso::CAPI::mv_size($_[0]{handle}) }
 sub worker_id   { Polyverso::CAPI::mv_worker_id($_[0]{handle}) }
 sub num_workers { Polyverso::CAPI::mv_num_workers($_[0]{handle}) }
+sub active_workers { Polyverso::CAPI::mv_active_workers($_[0]{handle}) }
 sub server_id   { Polyverso::CAPI::mv_server_id($_[0]{handle}) }
 sub num_servers { Polyverso::CAPI::mv_num_servers($_[0]{handle}) }
 sub is_master   { Polyverso::CAPI::mv_is_master($_[0]{handle}) }
@@ -254,10 +255,12 @@ Polyverso::Node - a member of a cluster
 
 =head1 METHODS
 
-=head2 rank, size, worker_id, num_workers, server_id, num_servers, is_master, is_sync, handle
+=head2 rank, size, worker_id, num_workers, active_workers, server_id, num_servers, is_master, is_sync, handle
 
 Numbers; C<handle> is the C<mv_node> for the C functions. C<worker_id> is -1 in a process that is only a server,
-C<server_id> is -1 in one that is only a worker.
+C<server_id> is -1 in one that is only a worker. C<num_workers> is their number when this process joined,
+C<active_workers> the number of those that are there now: with room for more (C<max_workers>), new ones may join at any
+time.
 
 =head2 array(size => $n, ...), matrix(rows => $r, cols => $c, ...)
 

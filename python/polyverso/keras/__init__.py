@@ -1,4 +1,4 @@
-"""Data-parallel training of Keras 3 models: callbacks for fit(), on the back-ends JAX and PyTorch (CPU).
+"""Data-parallel training of Keras 3 models: callbacks for fit(), on the backends JAX and PyTorch (CPU).
 
     import polyverso
     import polyverso.keras

@@ -66,7 +66,7 @@ def on_host(function: Callable[[List[Any]], None], tensors: Sequence[Any]) -> Li
                 tensor.copy_(host)
         return list(tensors)
     raise NotImplementedError(
-        f"gradients of Keras's back-end {backend} can't be exchanged, only those of jax and torch: use LocalSGDCallback, or "
+        f"gradients of Keras's backend {backend} can't be exchanged, only those of jax and torch: use LocalSGDCallback, or "
         "ServerCallback without an optimizer"
     )
 

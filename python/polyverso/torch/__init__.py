@@ -1,4 +1,4 @@
-"""PyTorch over the library: a back-end of torch.distributed, and training with parameter servers or rare exchanges.
+"""PyTorch over the library: a backend of torch.distributed, and training with parameter servers or rare exchanges.
 
     import polyverso.torch
     import torch.distributed as dist

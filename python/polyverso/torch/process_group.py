@@ -1,4 +1,4 @@
-"""The back-end "polyverso" of torch.distributed: a ProcessGroup over a group of workers. docs/pytorch.md is the guide."""
+"""The backend "polyverso" of torch.distributed: a ProcessGroup over a group of workers. docs/pytorch.md is the guide."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REDUCED = {
 }
 _ReduceOp = dist.ReduceOp
 _NAMES = {_ReduceOp.SUM: "sum", _ReduceOp.AVG: "avg", _ReduceOp.PRODUCT: "prod", _ReduceOp.MIN: "min", _ReduceOp.MAX: "max"}
-# Reductions of bool, whose sum is a logical or, as with other back-ends.
+# Reductions of bool, whose sum is a logical or, as with other backends.
 _OF_BOOL = {
     _ReduceOp.SUM: "max", _ReduceOp.PRODUCT: "min", _ReduceOp.MIN: "min", _ReduceOp.MAX: "max", _ReduceOp.BAND: "min", _ReduceOp.BOR: "max"
 }
@@ -82,7 +82,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._timeout = timeout
 
     def shutdown(self) -> None:
-        """Leaves the group. The last one of a process also leaves the cluster, if this back-end has joined it."""
+        """Leaves the group. The last one of a process also leaves the cluster, if this backend has joined it."""
         self._close()
         self._leave()
 
@@ -348,7 +348,7 @@ class _Place:
     def __init__(self, tensor: torch.Tensor) -> None:
         if tensor.device.type != "cpu" or tensor.layout != torch.strided:
             what = "sparse" if tensor.layout != torch.strided else f"on {tensor.device}"
-            raise NotImplementedError(f'back-end "polyverso": dense tensors on the CPU only; this one is {what}')
+            raise NotImplementedError(f'backend "polyverso": dense tensors on the CPU only; this one is {what}')
         self._tensor = tensor.detach() if tensor.requires_grad else tensor
         self._is_copy = not tensor.is_contiguous()
         flat = self._tensor.contiguous() if self._is_copy else self._tensor
@@ -369,7 +369,7 @@ class _Place:
             return self.flat.view(torch.uint8).numpy()
         if self.flat.dtype not in _REDUCED:
             names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in _REDUCED))
-            raise TypeError(f'back-end "polyverso": {self.flat.dtype} can\'t be reduced, only bool, {names}')
+            raise TypeError(f'backend "polyverso": {self.flat.dtype} can\'t be reduced, only bool, {names}')
         return self._memory()
 
     def any_dtype(self) -> Any:
@@ -408,7 +408,7 @@ def _name_of(op: Any, place: _Place) -> str:
     names: Dict[Any, str] = _OF_BOOL if place.flat.dtype == torch.bool else _NAMES
     name = names.get(op)
     if name is None:
-        raise ValueError(f'back-end "polyverso": {op} of {place.flat.dtype} is not supported')
+        raise ValueError(f'backend "polyverso": {op} of {place.flat.dtype} is not supported')
     return name
 
 

@@ -24,7 +24,7 @@ def _group_of(group: Any) -> Tuple[Group, bool]:
     if isinstance(group, ProcessGroup):
         return group.group, False
     if group is not None:
-        raise TypeError(f"group is a {type(group).__name__}: a process group of the back-end polyverso or a polyverso.Group is needed")
+        raise TypeError(f"group is a {type(group).__name__}: a process group of the backend polyverso or a polyverso.Group is needed")
     return Group(), True
 
 
@@ -74,7 +74,7 @@ class LocalSGD(_Exchange):
             local.step()
         local.synchronize()                     # waits for the other ranks; all have the same bits
 
-    All ranks begin with rank 0's parameters. Buffers stay each rank's own. `group`: a process group of this back-end, a
+    All ranks begin with rank 0's parameters. Buffers stay each rank's own. `group`: a process group of this backend, a
     polyverso.Group, or None: the default process group, without one all workers of the cluster. `settings` as for
     polyverso.distlearn.LocalSGD: outer_rate, outer_momentum, fragments, overlap and others."""
 
@@ -147,7 +147,7 @@ class CompressedGradients:
 
     `how` is a codec as for polyverso.distlearn.CompressedAllReduce: "fp16", "bf16", "int8", "2bit threshold=0.5",
     "topk ratio=0.01", "powersgd rank=4". Each rank keeps what a codec has left out, and adds it to its next gradients. The
-    process group must be one of this back-end. Collective among its ranks. Parameters are on the CPU and not sparse."""
+    process group must be one of this backend. Collective among its ranks. Parameters are on the CPU and not sparse."""
 
     def __init__(self, model: torch.nn.parallel.DistributedDataParallel, how: str) -> None:
         group, _ = _group_of(model.process_group)

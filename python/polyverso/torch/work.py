@@ -1,4 +1,4 @@
-"""What an operation of the back-end returns: torch.distributed's Work, over a request of the library."""
+"""What an operation of the backend returns: torch.distributed's Work, over a request of the library."""
 
 from __future__ import annotations
 

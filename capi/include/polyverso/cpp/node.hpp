@@ -75,6 +75,7 @@ class Node {
   std::int64_t size() const { return detail::value<std::int64_t>(mv_size, id_); }
   std::int64_t worker_id() const { return detail::value<std::int64_t>(mv_worker_id, id_); }  // -1: only a server
   std::int64_t num_workers() const { return detail::value<std::int64_t>(mv_num_workers, id_); }
+  std::int64_t active_workers() const { return detail::value<std::int64_t>(mv_active_workers, id_); }  // see mv_active_workers()
   std::int64_t server_id() const { return detail::value<std::int64_t>(mv_server_id, id_); }  // -1: only a worker
   std::int64_t num_servers() const { return detail::value<std::int64_t>(mv_num_servers, id_); }
   bool is_master() const { return detail::value<std::int32_t>(mv_is_master, id_) != 0; }

@@ -25,13 +25,17 @@ void Catalogue::remember(const TableViewRef& table) {
   tables_.try_emplace(table->spec.name, table);
 }
 
-/// Takes over this worker's clock from the servers. A worker that replaces a lost one starts where the others were when
-/// each server noticed. It begins at the latest of these clocks, and reports that to all servers.
-void Catalogue::take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks) {
-  if (clocks.empty()) return;
-  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
-  table->clock = *most;
-  if (*least < *most) clock(table, *most);
+/// Takes over this worker's progress from the servers. A worker that joins starts where the others were when it opened
+/// the table on each server. It begins at the latest of these points, and reports that to all servers. Until then, each
+/// server lets the others go on no further than to its own point, so none of them passes the latest one.
+void Catalogue::take_progress(const TableViewRef& table, const std::vector<Progress>& by_server) {
+  Progress most;
+  for (const Progress& one : by_server)
+    most = {std::max(most.clock, one.clock), std::max(most.gets, one.gets), std::max(most.adds, one.adds)};
+  table->clock = most.clock;
+  table->round = most.gets;
+  table->index = most.adds;
+  if (std::ranges::any_of(by_server, [&](const Progress& one) { return one != most; })) tell_progress(table, most);
 }
 
 // ---- creation
@@ -178,10 +182,11 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
       const wire::CreatedTable& one = *created.Get(static_cast<uint32_t>(i));
       TableView& table = *tables_[first + i];
       table.numbers[server] = one.table();
-      if (one.exists()) exists_[first + i] = true;  // this worker has taken the place of a lost one
-      if (one.clock() > 0 || !clocks_.empty()) clocks_.resize(tables_.size());
-      if (!clocks_.empty()) clocks_[first + i].resize(servers_.peers.size());
-      if (!clocks_.empty()) clocks_[first + i][server] = one.clock();
+      if (one.exists()) exists_[first + i] = true;  // this worker has joined later than the others
+      const Progress progress{one.clock(), one.gets(), one.adds()};
+      if (progress != Progress() || !progress_.empty()) progress_.resize(tables_.size());
+      if (!progress_.empty()) progress_[first + i].resize(servers_.peers.size());
+      if (!progress_.empty()) progress_[first + i][server] = progress;
     }
   }
 
@@ -234,7 +239,7 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
     base::expect_names(catalogue_.tables_, tables_.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
       catalogue_.remember(tables_[i]);
-      if (!clocks_.empty()) catalogue_.take_clock(tables_[i], clocks_[i]);
+      if (!progress_.empty()) catalogue_.take_progress(tables_[i], progress_[i]);
     }
     created_(std::move(tables_));
   }
@@ -261,8 +266,8 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
   const base::Nanos deadline_;
   const Created created_;
   std::vector<bool> exists_;
-  std::vector<std::vector<uint64_t>> clocks_;  ///< by table and server; empty: all 0
-  std::vector<std::weak_ptr<Round>> rounds_;   ///< of the last step
+  std::vector<std::vector<Progress>> progress_;  ///< this worker's, by table and server; empty: all 0
+  std::vector<std::weak_ptr<Round>> rounds_;     ///< of the last step
   std::function<void()> next_;
   size_t open_ = 0;  ///< parts of this step
   base::Status error_;
@@ -285,15 +290,16 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
   struct Found {
     explicit Found(size_t servers) : numbers(servers) {}
     std::vector<uint32_t> numbers;
-    std::vector<uint64_t> clocks;
+    std::vector<Progress> progress;
     shard::Spec spec;
   };
   const auto found = std::make_shared<Found>(servers_.peers.size());
   const auto each = [found](size_t server, const wire::Message& answer, std::span<const std::byte>) {
     const auto* created = answer.body_as_Created();
     if (created == nullptr || created->spec() == nullptr || created->tables() == nullptr || created->tables()->size() != 1) return;
-    found->numbers[server] = created->tables()->Get(0)->table();
-    found->clocks.push_back(created->tables()->Get(0)->clock());
+    const wire::CreatedTable& table = *created->tables()->Get(0);
+    found->numbers[server] = table.table();
+    found->progress.push_back({table.clock(), table.gets(), table.adds()});
     found->spec = read_spec(*created->spec());
   };
   const auto done = [this, found, opened, name](const base::Status& status) {
@@ -307,7 +313,7 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
     table->numbers = found->numbers;
     know(*table);
     remember(table);
-    take_clock(table, found->clocks);
+    take_progress(table, found->progress);
     opened(table);
   };
   std::make_shared<Round>(servers_, servers_.peers, each, done)
@@ -350,15 +356,15 @@ void Catalogue::destroy(const TableViewRef& table, base::OperationRef operation)
 
 // ---- clocks and updaters
 
-void Catalogue::clock(const TableViewRef& table, uint64_t clock) {
+void Catalogue::tell_progress(const TableViewRef& table, Progress progress) {
   const uint64_t id = changes_.begin();
   table->open_changes.fetch_add(1, std::memory_order_relaxed);
   const auto done = [this, table, id](const base::Status& status) {
     changes_.note(*table, status);
     changes_.over(*table, id);
   };
-  const auto question = [table, clock](wire::FrameBuilder& builder, size_t server) {
-    return builder.finish(wire::Body::Clock, wire::CreateClock(builder.fbb(), table->numbers[server], clock));
+  const auto question = [table, progress](wire::FrameBuilder& builder, size_t server) {
+    return builder.finish(wire::Body::Clock, wire::CreateClock(builder.fbb(), table->numbers[server], progress.clock, progress.gets, progress.adds));
   };
   std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question);
 }

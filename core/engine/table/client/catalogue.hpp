@@ -46,7 +46,7 @@ class Catalogue {
 
   /// This worker has begun its clock-th iteration. Ordered like a change; flushes wait for it. Errors are reported like
   /// those of fire-and-forget adds.
-  void clock(const TableViewRef& table, uint64_t clock);
+  void clock(const TableViewRef& table, uint64_t clock) { tell_progress(table, {.clock = clock}); }
   /// This worker's clock on each of its tables; set_clock() is for a loaded checkpoint.
   std::map<std::string, uint64_t> clocks() const;
   void set_clock(const std::string& table, uint64_t clock);
@@ -56,9 +56,16 @@ class Catalogue {
  private:
   class Creation;
 
+  /// A worker's clock in a table; in sync mode also the numbers of its next get and add.
+  struct Progress {
+    uint64_t clock = 0, gets = 0, adds = 0;
+    bool operator==(const Progress&) const = default;
+  };
+
   void know(TableView& table) const;
   void remember(const TableViewRef& table);
-  void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
+  void take_progress(const TableViewRef& table, const std::vector<Progress>& by_server);
+  void tell_progress(const TableViewRef& table, Progress progress);
 
   Servers& servers_;
   OpenChanges& changes_;

@@ -48,7 +48,7 @@ class MergeGate {
   MergeGate(Owner& owner, std::string_view table) : owner_(owner), table_(table) {}
 
   /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All begin with round 0. To be called
-  /// first.
+  /// first, and again when names change.
   void set_workers(WorkerNames names);
 
   /// One of the `of` messages of a worker's add number `round`. Either all messages of an add are in kRows (an add by

@@ -37,7 +37,8 @@ class StaleGate {
   /// The least() that a get at this clock needs. It also holds for readers that read a shard without a request.
   static uint64_t needed(uint64_t staleness, uint64_t clock) { return clock > staleness ? clock - staleness : 0; }
 
-  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All are at clock 0. Call it first.
+  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All are at clock 0. Call it first, and
+  /// again when names change.
   void set_workers(WorkerNames names);
   /// Sets the clock of all workers, after a checkpoint was loaded.
   void restart(uint64_t clock);

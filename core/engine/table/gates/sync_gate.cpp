@@ -95,6 +95,21 @@ void SyncGate::lost(size_t worker, const base::Status& why) {
   if (broken_.ok()) fail_all(base::error(MV_EPEERLOST, "table \"{}\" in sync mode: {}", table_, why.text()));
 }
 
+void SyncGate::joined(size_t worker) {
+  Worker& w = workers_[worker];
+  static_cast<Progress&>(w) = {.got = next_.round, .got_early = {}, .applied = next_.index, .closed = {}, .latest = next_};
+  advance();
+}
+
+void SyncGate::begins(size_t worker, Count count) {
+  Worker& w = workers_[worker];
+  if (count.round < w.got || count.index < w.applied) return;
+  w.got = count.round;
+  w.applied = count.index;
+  w.latest = count;
+  advance();
+}
+
 uint64_t SyncGate::least_got() const {
   uint64_t least = UINT64_MAX;
   for (const Worker& w : workers_)
@@ -175,6 +190,7 @@ bool SyncGate::serve_one() {
     const auto ready = std::find_if(w.gets.begin(), w.gets.end(), [&](const Get& g) { return g.count.index <= least; });
     if (ready == w.gets.end()) continue;
     const rpc::Asked asked = ready->asked;
+    if (ready->count.round >= next_.round) next_ = {ready->count.round + 1, ready->count.index};
     w.gets.erase(ready);
     owner_.serve_get(asked);
     return true;
@@ -210,9 +226,10 @@ bool SyncGate::is_between_adds() const {
 
 std::vector<SyncGate::Progress> SyncGate::state() const { return {workers_.begin(), workers_.end()}; }
 
-void SyncGate::restore(const std::vector<Progress>& workers, const base::Status& out_of_step) {
+void SyncGate::restore(const std::vector<Progress>& workers, const base::Status& out_of_step, Count next) {
   for (size_t i = 0; i < workers_.size() && i < workers.size(); ++i) static_cast<Progress&>(workers_[i]) = workers[i];
   broken_ = out_of_step;
+  next_ = next;
 }
 
 bool SyncGate::awaits_add(size_t worker, uint64_t index) const {

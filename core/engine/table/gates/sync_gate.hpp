@@ -21,7 +21,7 @@ namespace mv::table {
 ///  - adds are applied in the order (index, rank), and not before every worker has received its first g gets;
 ///  - a get is served once index adds of every worker are applied.
 /// Get number g therefore sees the first n adds of each worker, added in the same order everywhere, and nothing else. A
-/// finished worker no longer counts. If the counts show that workers do not make the same calls, all get an error that
+/// finished worker no longer counts. A worker that joins begins behind the last get that was served. If the counts show that workers do not make the same calls, all get an error that
 /// names two of them.
 ///
 /// Holds tokens, not data: its owner applies, grants, serves and fails. Loop thread only.
@@ -43,7 +43,8 @@ class SyncGate {
 
   SyncGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
 
-  /// Sets the workers: worker i of the cluster is `names[i]` in messages. Call it first.
+  /// Sets the workers: worker i of the cluster is `names[i]` in messages. Call it first, and again when names
+  /// change.
   void set_workers(std::vector<std::string> names);
 
   /// One of the `of` chunks of an add. A withdrawn chunk arrives again, perhaps after later adds. `bytes` counts
@@ -65,6 +66,13 @@ class SyncGate {
   Tally tally(size_t worker) const;
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
+  /// A process takes the place of a worker that has finished. Its first get is the one that follows the last one that
+  /// was served here, and its first add follows the adds that this one contained.
+  void joined(size_t worker);
+  /// A joined worker begins later than here, with these numbers: another server has served more gets.
+  void begins(size_t worker, Count count);
+  /// The numbers of the worker's next get and add.
+  Count count_of(size_t worker) const { return {workers_[worker].got, workers_[worker].applied}; }
 
   /// The gate's state of a worker, besides its requests that wait here.
   struct Progress {
@@ -80,7 +88,9 @@ class SyncGate {
   /// While nothing waits here and is_between_adds(): the complete state of the gate, and a gate with this state.
   std::vector<Progress> state() const;
   const base::Status& out_of_step() const { return broken_; }
-  void restore(const std::vector<Progress>& workers, const base::Status& out_of_step);
+  /// The numbers with which a worker that joins now begins.
+  Count next() const { return next_; }
+  void restore(const std::vector<Progress>& workers, const base::Status& out_of_step, Count next);
   /// Whether a request that waits here needs this add of the worker.
   bool awaits_add(size_t worker, uint64_t index) const;
   /// Whether a get would be served at once, or a request that waits here needs it.
@@ -126,6 +136,7 @@ class SyncGate {
   Owner& owner_;
   const std::string table_;
   std::vector<Worker> workers_;
+  Count next_;  ///< the get after the last one that was served, and the adds that this one contained
   base::Status broken_;
   bool advancing_ = false;
 };

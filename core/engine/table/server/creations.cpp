@@ -37,6 +37,7 @@ void Creations::create(const rpc::Asked& asked, const wire::Create& request, std
     give_up(asked.client, numbers, wrong);
     return rpc_.fail(asked, wrong);
   }
+  for (const uint32_t number : numbers) registry_.at(number)->opened(static_cast<size_t>(roster_.worker_id(asked.client)));
   for (size_t i = 0; i < numbers.size(); ++i) {
     Table::Creating& creating = registry_.at(numbers[i])->creating();
     if (creating.creators.empty()) creating.creators.reserve(roster_.active().size());
@@ -109,7 +110,8 @@ void Creations::answer_created(const rpc::Asked& asked, std::span<const uint32_t
   created.reserve(numbers.size());
   for (const uint32_t number : numbers) {
     const Table& table = *registry_.at(number);
-    created.emplace_back(worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0, number, table.complete);
+    const SyncGate::Count next = worker >= 0 ? table.count_of(static_cast<size_t>(worker)) : SyncGate::Count();
+    created.emplace_back(worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0, next.round, next.index, number, table.complete);
   }
   const auto spec = opened != nullptr ? write_spec(fbb, *opened) : flatbuffers::Offset<wire::TableSpec>();
   const auto tables = fbb.CreateVectorOfStructs(created);
@@ -206,12 +208,13 @@ void Creations::forget_if_all_told(uint32_t number) {
 void Creations::open(const rpc::Asked& asked, const wire::Open& request) {
   const std::string name = request.name() != nullptr ? request.name()->str() : "";
   const uint32_t number = registry_.number_of(name);
-  const Table* const table = registry_.at(number);  // null for kNoTable
+  Table* const table = registry_.at(number);  // null for kNoTable
   if (table == nullptr || !table->complete) {
     std::vector<std::string_view> names;
     for (const Table* known : registry_.complete_tables()) names.push_back(known->spec.name);
     return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"{}", name, base::did_you_mean(name, names)));
   }
+  if (roster_.is_active(asked.client)) table->opened(static_cast<size_t>(roster_.worker_id(asked.client)));
   answer_created(asked, {&number, 1}, &table->spec);
 }
 

@@ -64,12 +64,13 @@ flatbuffers::Offset<wire::PartTable> Table::write(flatbuffers::FlatBufferBuilder
       const auto early = fbb.CreateVector(std::vector<uint64_t>(of.got_early.begin(), of.got_early.end()));
       const auto closed = fbb.CreateVector(rounds), closed_adds = fbb.CreateVector(adds);
       workers.push_back(wire::CreateWorkerProgress(fbb, sync_ != nullptr ? of.active : clock.active, clock.clock, of.got, early, of.applied,
-                                                   of.latest.round, of.latest.index, closed, closed_adds));
+                                                   of.latest.round, of.latest.index, closed, closed_adds, 0, newcomers_.contains(i)));
     }
   } else {
     for (const uint64_t first : merge_gate_.first_rounds()) {
       wire::WorkerProgressBuilder worker(fbb);
       worker.add_first(first);
+      worker.add_newcomer(newcomers_.contains(workers.size()));
       workers.push_back(worker.Finish());
     }
   }
@@ -86,8 +87,9 @@ flatbuffers::Offset<wire::PartTable> Table::write(flatbuffers::FlatBufferBuilder
   const auto out_of_step = is_out_of_step ? write_loss(fbb, 0, sync_->out_of_step()) : flatbuffers::Offset<wire::Loss>();
   const auto all_workers = fbb.CreateVector(workers);
   const auto all_lost = fbb.CreateVector(lost_rounds);
+  const SyncGate::Count next = sync_ != nullptr ? sync_->next() : SyncGate::Count();
   return wire::CreatePartTable(fbb, number, described, updater, mark.updates, shared, within.pieces, current, complete, creating_.wants_initial,
-                               hides_clock_, creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost);
+                               hides_clock_, creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost, next.round, next.index);
 }
 
 base::Status Table::restore(const wire::PartTable& state) {
@@ -122,8 +124,9 @@ base::Status Table::restore(const wire::PartTable& state) {
     for (size_t at = 0; at < std::min(rounds.size(), adds.size()); ++at) to.closed.emplace(rounds[at], adds[at]);
     clocks[i] = {of.active(), of.clock()};
     first_rounds[i] = of.first();
+    if (of.newcomer()) newcomers_.insert(i);
   }
-  if (sync_ != nullptr) sync_->restore(progress, read_loss(state.out_of_step()));
+  if (sync_ != nullptr) sync_->restore(progress, read_loss(state.out_of_step()), {state.next_get(), state.next_add()});
   has_clocks() ? stale_->restore(std::move(clocks)) : merge_gate_.restore(state.merged(), std::move(first_rounds));
   publish_clock();
   if (shard == nullptr) return {};

@@ -65,7 +65,7 @@ void Server::worker_joined(base::Peer worker) {
   const int64_t id = roster_.view().worker_id(worker);
   if (id < 0) return;
   roster_.replaced(static_cast<size_t>(id), worker);
-  registry_.for_each([&](Table& table) { table.joined(static_cast<size_t>(id)); });
+  registry_.for_each([&](Table& table) { table.joined(static_cast<size_t>(id), roster_.worker_names()); });
 }
 
 std::shared_ptr<shard::Shard> Server::shard(uint32_t number) const {

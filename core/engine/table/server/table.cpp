@@ -72,11 +72,13 @@ void Table::set_workers(const WorkerNames& names) {
 }
 
 void Table::finished(size_t worker) {
+  newcomers_.erase(worker);
   if (sync_ != nullptr) sync_->finished(worker);
   has_clocks() ? stale_->finished(worker) : merge_gate_.finished(worker);
 }
 
 std::vector<base::Peer> Table::lost(size_t worker, const base::Status& why) {
+  if (newcomers_.erase(worker) > 0) return {};  // nobody waits for it
   if (!has_clocks()) return merge_gate_.lost(worker, why);
   if (sync_ != nullptr) sync_->lost(worker, why);
   stale_->lost(worker, why);
@@ -89,9 +91,10 @@ void Table::show_clock(bool on) {
   publish_clock();
 }
 
-void Table::joined(size_t worker) {
-  if (consistency == shard::Consistency::kMerge) merge_gate_.joined(worker);
-  if (has_clocks()) stale_->joined(worker);
+void Table::opened(size_t worker) {
+  if (newcomers_.erase(worker) == 0) return;
+  if (sync_ != nullptr) sync_->joined(worker);
+  has_clocks() ? stale_->joined(worker) : merge_gate_.joined(worker);
   publish_clock();
 }
 
@@ -102,7 +105,8 @@ void Table::restart(uint64_t clock) {
   publish_clock();
 }
 
-void Table::begin_clock(size_t worker, uint64_t clock) {
+void Table::begin_clock(size_t worker, uint64_t clock, SyncGate::Count first) {
+  if (sync_ != nullptr) sync_->begins(worker, first);
   has_clocks() ? stale_->clock(worker, clock) : merge_gate_.begins(worker, clock);
   publish_clock();
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,7 +61,14 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   bool counts_on(size_t worker) const { return !has_clocks() && merge_gate_.counts_on(worker); }
   /// Shows a merging table's clock to readers, or hides it from them.
   void show_clock(bool on);
-  void joined(size_t worker);
+  /// A process has taken the place of a worker that has finished or is lost. The gate waits for it once it has opened
+  /// the table, so the others go on while it starts.
+  void joined(size_t worker, const WorkerNames& names) {
+    set_workers(names);
+    newcomers_.insert(worker);
+  }
+  /// The worker creates or opens the table.
+  void opened(size_t worker);
   /// Sets the clock of all workers, after a checkpoint was loaded.
   void restart(uint64_t clock);
 
@@ -91,8 +99,8 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   void got(int64_t worker, uint64_t round) {
     if (consistency == shard::Consistency::kSync && worker >= 0) sync_->got(static_cast<size_t>(worker), round);
   }
-  /// The worker has begun its clock-th iteration.
-  void begin_clock(size_t worker, uint64_t clock);
+  /// The worker has begun its clock-th iteration. `first`: in sync mode, its first get and add, if it has joined.
+  void begin_clock(size_t worker, uint64_t clock, SyncGate::Count first);
   /// Gives up a held request. True: it is withdrawn, and `missing` names the workers that it waited for.
   bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
 
@@ -100,6 +108,8 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   uint64_t clock_of(size_t worker) const {
     return has_clocks() ? stale_->clock_of(worker) : merge_gate_.next_round(worker);
   }
+  /// In sync mode, the numbers of its next get and add.
+  SyncGate::Count count_of(size_t worker) const { return sync_ != nullptr ? sync_->count_of(worker) : SyncGate::Count(); }
   /// The clock that a checkpoint saves if its workers named none.
   uint64_t least_clock() const;
   Tally tally(size_t worker) const;
@@ -175,6 +185,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   std::map<base::Peer, base::Status> lost_rounds_;  ///< by worker
   bool hides_clock_ = false;
   Creating creating_;
+  std::set<size_t> newcomers_;  ///< workers that have joined, and have not opened the table yet
   // Only the gate of the table's consistency is allocated, since stores have very many tables. Merging needs neither.
   std::unique_ptr<SyncGate> sync_;    ///< Consistency::kSync
   std::unique_ptr<StaleGate> stale_;  ///< Consistency::kStale and kAsync

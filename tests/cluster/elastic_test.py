@@ -1,0 +1,246 @@
+"""Workers join a cluster while others train, and leave it: max_workers, `polyverso run --max-workers` and `--join`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import COMMAND
+from scale_test import status_of, wait_for
+
+# Adds ones until it is told to stop, then says how many times.
+ADDER = """
+import select
+node = pv.init()
+table = node.array(1000, name="t", dtype="float64"{options})
+say("up as", node.worker_id, "of", node.num_workers, "with", node.active_workers)
+adds = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    table.add(np.ones(1000))
+    adds += 1
+    {each}
+say("added", adds, "in all", {all_adds})
+node.shutdown()
+"""
+# The number of adds so far, as everybody sees it.
+PEEK = """
+node = pv.init()
+table = node.array(1000, name="t", dtype="float64"{options})
+say("up")
+while wait_for_word() == "look":
+    values = table.peek()
+    assert (values == values[0]).all()
+    say("sum", int(values[0]))
+node.shutdown()
+"""
+
+
+def adder(options="", each="", all_adds="0"):
+    return ADDER.format(options=options, each=each, all_adds=all_adds)
+
+
+def late(job, script, **settings):
+    return job.python(0, script, rank=None, role="worker", **settings)
+
+
+def up(node):
+    """(worker_id, num_workers, active_workers)"""
+    words = node.hear("up as").split()
+    return int(words[2]), int(words[4]), int(words[6])
+
+
+def stop(node):
+    """Its number of adds."""
+    node.tell("stop")
+    adds = int(node.hear("added").split()[1])
+    node.ends()
+    return adds
+
+
+def look(node):
+    node.tell("look")
+    return int(node.hear("sum").split()[1])
+
+
+@pytest.mark.parametrize("servers, settings", [(1, {}), (3, {"replicas": 1})])
+def test_workers_come_and_leave(cluster, servers, settings):
+    job = cluster(2, servers, max_workers=4, **settings)
+    others = [job.server(number) for number in range(servers)]
+    watcher, first = job.python(0, PEEK.format(options="")), job.python(1, adder())
+    assert up(first) == (1, 2, 2)
+    second, third = late(job, adder()), late(job, adder())
+    assert sorted((up(second)[0], up(third)[0])) == [2, 3]
+    # There are four now, and no place for a fifth, until one of them leaves.
+    refused = late(job, adder())
+    assert "max_workers makes room" in refused.hear("already complete")
+    refused.ends(1)
+    total = stop(second) + stop(first)
+    fourth = late(job, adder())
+    assert up(fourth)[0] == 1  # the lowest place that is free
+    fifth = late(job, adder())
+    assert up(fifth)[1:] == (4, 4)
+    total += stop(third) + stop(fourth) + stop(fifth)
+    watcher.hear("up")
+    assert look(watcher) == total > 0
+    watcher.tell("end")
+    watcher.ends()
+    for server in others:
+        server.ends(seconds=10)
+
+
+@pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
+def test_merged_rounds_go_on_while_a_newcomer_starts_and_then_count_it(cluster, servers, settings):
+    """The updater gets the sum of the round: 2, and 3 once the newcomer has opened the table."""
+    options = ', merge=True, updater="momentum rate=1 momentum=0"'
+    step = "seen = table.get(); assert (seen == seen[0]).all(); say('value', int(-seen[0]))"
+    job = cluster(2, servers, max_workers=3, **settings)
+    others = [job.server(number) for number in range(servers)]
+    nodes = [job.python(rank, adder(options, step)) for rank in range(2)]
+    for node in nodes:
+        up(node)
+    newcomer = late(job, adder(options, step).replace("node = pv.init()", "node = pv.init(); say('joined'); wait_for_word()"))
+    newcomer.hear("joined")
+    for node in nodes:  # it has joined, and nobody waits for it
+        node.forget()
+        at = int(node.hear("value").split()[1])
+        while int(node.hear("value").split()[1]) < at + 20:
+            pass
+    newcomer.tell("go")
+    assert up(newcomer)[0] == 2
+
+    def rise(node):
+        before = int(node.hear("value").split()[1])
+        return int(node.hear("value").split()[1]) - before
+
+    nodes[0].forget()
+    assert wait_for(lambda: rise(nodes[0]) == 3)
+    stop(newcomer)
+    nodes[0].forget()
+    assert wait_for(lambda: rise(nodes[0]) == 2)
+    for node in reversed(nodes):  # the master ends last
+        stop(node)
+    for server in others:
+        server.ends(seconds=10)
+
+
+def test_a_newcomer_starts_at_the_slowest_clock(cluster):
+    each = "table.clock(); table.get()"
+    job = cluster(2, 2, max_workers=3)
+    others = [job.server(number) for number in range(2)]
+    nodes = [job.python(rank, adder(", staleness=2", each)) for rank in range(2)]
+    for node in nodes:
+        up(node)
+    newcomer = late(job, adder(", staleness=2", each))
+    assert up(newcomer)[0] == 2
+    ended = [stop(node) for node in (newcomer, *reversed(nodes))]
+    assert min(ended) > 0
+    for server in others:
+        server.ends(seconds=10)
+
+
+@pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
+def test_in_sync_mode_a_newcomer_joins_at_a_round(cluster, servers, settings):
+    """All workers read the same bits at the same get, before, while and after it joins; it ends when the others do."""
+    script = """
+node = pv.init()
+table = node.array(3000, name="t", dtype="float64", staleness=0)
+say("up as", node.worker_id)
+values = []
+while not values or values[-1] < {until}:
+    table.add(np.full(3000, 1.0))
+    table.add(np.full(3000, 0.1 * (1 + node.worker_id)))
+    got = table.get()
+    assert (got == got[0]).all()
+    values.append(got[0])
+say("values", *[value.hex() for value in values])
+node.shutdown()
+"""
+    job = cluster(2, servers, max_workers=3, **settings)
+    others = [job.server(number) for number in range(servers)]
+    nodes = [job.python(rank, script.format(until=6000)) for rank in range(2)]
+    for node in nodes:
+        node.hear("up as")
+    newcomer = late(job, script.format(until=6000))
+    assert newcomer.hear("up as").split()[2] == "2"
+    lists = [node.hear("values", 60).split()[1:] for node in (*nodes, newcomer)]
+    for node in (*nodes, newcomer):
+        node.ends()
+    assert lists[0] == lists[1] and len(lists[0]) > len(lists[2]) > 0
+    assert lists[0][-len(lists[2]):] == lists[2]  # those that it saw, it saw as the others did
+    for server in others:
+        server.ends(seconds=10)
+
+
+def test_members_hear_of_it(cluster):
+    script = """
+node = pv.init()
+say("up")
+for _ in range(2):
+    while (event := node.next_event(timeout=20)) is None: pass
+    say("event", event["kind"], event["rank"], node.active_workers)
+node.shutdown()
+"""
+    job = cluster(1, 1, max_workers=2)
+    server, node = job.server(0), job.python(0, script)
+    node.hear("up")
+    newcomer = late(job, "node = pv.init()\nnode.shutdown()\n")
+    assert node.hear("event") == "event joined 2 2"
+    newcomer.ends()
+    assert node.hear("event") == "event left 2 1"
+    node.ends()
+    server.ends(seconds=10)
+
+
+def test_run_join_adds_workers_to_a_run(start, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import os, time, numpy as np, polyverso as pv
+node = pv.init()
+table = node.array(100, name="t", dtype="int64")
+print("up", node.worker_id, flush=True)
+while table.peek()[0] < 1000 and not os.path.exists(os.environ["STOP"]):
+    table.add(np.ones(100, np.int64)); time.sleep(0.001)
+node.shutdown()
+"""
+    )
+    env = {"STOP": str(tmp_path / "stop")}
+    job = start("run", "-n", "2", "--servers", "2", "--max-workers", "4", "--no-color", "--", sys.executable, str(script), env=env)
+    for _ in range(2):
+        job.read_until("up")
+    state = status_of(job.process.pid)
+    assert state["max_workers"] == 4 and sum(member["worker"] is not None for member in state["members"]) == 2, state
+    text = subprocess.run([COMMAND, "status", str(job.process.pid)], capture_output=True, text=True, timeout=30).stdout
+    assert text.startswith("2 workers (at most 4), 2 servers, async mode"), text
+    added = start("run", "--join", str(job.process.pid), "-n", "2", "--no-color", "--", sys.executable, str(script), env=env)
+    for _ in range(2):
+        added.read_until("up")
+    assert sum(member["worker"] is not None for member in status_of(job.process.pid)["members"]) == 4
+    status, out, err = added.finish(60)
+    assert (status, err) == (0, ""), (out, err)
+    status, out, err = job.finish(60)
+    assert (status, err) == (0, ""), (out, err)
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (("-n", "4", "--max-workers", "2"), "at least 4, the number of workers at the start"),
+        (("-n", "1", "--max-workers", "2"), "no cluster that could grow"),
+        (("--join", "--servers", "1"), "--join adds workers only"),
+        (("--join=1",), "none of your runs"),
+    ],
+)
+def test_what_is_refused(arguments, reason):
+    refused = subprocess.run([COMMAND, "run", *arguments, "--", "true"], capture_output=True, text=True, timeout=30)
+    assert refused.returncode == 2 and reason in refused.stderr, refused
+
+
+def test_the_status_is_whole_json_with_vacant_places(cluster):
+    job = cluster(1, 1, max_workers=9, max_servers=3)
+    server, node = job.server(0), job.python(0, "node = pv.init()\nimport json; say(json.dumps(node.status()))\nwait_for_word()\nnode.shutdown()\n")
+    state = json.loads(node.hear("{"))
+    assert (state["max_workers"], state["max_servers"], len(state["members"])) == (9, 3, 2)
+    node.tell("end")
+    node.ends()
+    server.ends(seconds=10)

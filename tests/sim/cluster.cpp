@@ -416,7 +416,7 @@ void SimCluster::gone(const Node& node) {
   servers_may_fail_ = servers_may_fail_ || (is_server && !replaced);
   // Without a majority, nobody decides any more, and the master ends.
   const Node* const master = this->master();
-  if (plan_.replicas > 0 && (master == nullptr || !leaves_quorum(node, *master))) anyone_gone_ = true;
+  if (plan_.replicas > 0 && (master == nullptr || !leaves_quorum(node, *master))) anyone_gone_ = servers_may_fail_ = true;
   if (servers_may_fail_) gone_.merge(unnoticed_);  // with the parts of this one, theirs may be lost
   replaced_server_ = replaced_server_ || replaced;
   changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_consistency(shard::Consistency::kSync);

@@ -202,8 +202,11 @@ void Ledger::ticked(size_t worker, uint64_t clock) {
 
 uint64_t Ledger::least_told() const {
   uint64_t least = UINT64_MAX;
-  for (const WorkerClock& worker_clock : worker_clocks_)  // servers may not know of the loss yet
-    if (worker_clock.state == WorkerClock::kHere || worker_clock.state == WorkerClock::kGone) least = std::min(least, worker_clock.told);
+  for (const WorkerClock& worker_clock : worker_clocks_) {
+    const bool is_creating = worker_clock.state == WorkerClock::kAbsent && !worker_clock.is_late;  // for servers, it is at clock 0
+    if (is_creating || worker_clock.state == WorkerClock::kHere || worker_clock.state == WorkerClock::kGone)  // they may not know of the loss yet
+      least = std::min(least, worker_clock.told);
+  }
   return least == UINT64_MAX ? 0 : least;
 }
 

@@ -103,7 +103,10 @@ class Ledger {
   /// All servers know that.
   void clock_settled(size_t worker) { worker_clocks_[worker].told = worker_clocks_[worker].clock; }
   /// A worker replaces a lost one: it starts at the clock of the slowest other worker.
-  void comes_late(size_t worker) { worker_clocks_[worker].least = least_told(); }
+  void comes_late(size_t worker) {
+    worker_clocks_[worker].least = least_told();
+    worker_clocks_[worker].is_late = true;
+  }
   void finished(size_t worker);
   /// No worker waits for it any more, and its last changes may have had no effect.
   void lost(size_t worker) { worker_clocks_[worker].state = WorkerClock::kGone; }
@@ -146,6 +149,7 @@ class Ledger {
     uint64_t clock = 0;
     uint64_t told = 0;   ///< the clock that servers know for certain
     uint64_t least = 0;  ///< it starts here or later
+    bool is_late = false;
   };
   /// A decoded counter: the numbers of adds at the first rate, and at the later one.
   struct Count {

@@ -14,6 +14,7 @@ struct Identity {
   int64_t num_worker_places = 1;           ///< num_workers, and the vacant places of others
   int64_t num_parts = 1;                   ///< into which tables are cut: the servers, and the vacant places of others
   bool sync = false;
+  bool is_late = false;  ///< it has joined a cluster that was complete already
   std::string address;  ///< the address at which others reach it; empty if none should
 };
 

@@ -379,6 +379,7 @@ void Runtime::take_identity(const cluster::View& view) {
   identity_.num_servers = std::ranges::count_if(taken, &cluster::Member::is_server);
   identity_.num_parts = static_cast<int64_t>(view.servers().size());
   identity_.sync = view.sync;
+  identity_.is_late = view.epoch > 1;  // the first list of members is number 1
   identity_.address = view.find(self)->address;
   base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,
                  identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");

@@ -171,6 +171,46 @@ node.shutdown()
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("kind, settings", [("dist_sync", {}), ("dist_async", {}), ("dist_sync", {"replicas": 1})])
+def test_a_store_gets_another_worker(cluster, kind, settings):
+    """It initialises the keys as the others did, and does not wait for them, as they may wait for its pushes."""
+    script = f"""
+from polyverso import optimizer
+node = pv.init()
+kv = pv.kvstore.create("{kind}")
+if kv.rank == 0 and kv.type == "dist_async": kv.set_optimizer(optimizer.SGD(learning_rate=0.1))
+for key in ("w", "v"):
+    kv.init(key, np.zeros(8, np.float32))
+say("up as", kv.rank, "of", kv.num_workers, "with", node.active_workers)
+out = np.empty(8, np.float32)
+import select
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for key in ("w", "v"):
+        kv.push(key, np.ones(8, np.float32))
+        kv.pull(key, out=out)
+    say("value", int(out[0]))
+say("added")
+node.shutdown()
+"""
+    job = cluster(2, 3, max_workers=3, **settings)
+    others = [job.server(number) for number in range(3)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        up(node)
+        node.hear("value")
+    newcomer = late(job, script)
+    assert up(newcomer) == (2, 3, 3)
+    if kind == "dist_sync":
+        wait_for(lambda: "value 3" == newcomer.hear("value"))  # the sum of three pushes
+    for node in (newcomer, *reversed(nodes)):
+        node.tell("stop")
+        node.hear("added")
+    for node in (newcomer, *reversed(nodes)):
+        node.ends()
+    for server in others:
+        server.ends(seconds=10)
+
+
 def test_members_hear_of_it(cluster):
     script = """
 node = pv.init()

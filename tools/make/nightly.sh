@@ -49,7 +49,7 @@ echo "== models"
 tests/models/nightly.sh || failed+=" models"
 echo "== random calls on random handles, seed $first"
 calls=${NIGHTLY_CALLS:-10000000}
-export ASAN_OPTIONS=detect_leaks=1:check_initialization_order=1:strict_string_checks=1
+export ASAN_OPTIONS=detect_leaks=1:handle_sigill=1:check_initialization_order=1:strict_string_checks=1
 export TSAN_OPTIONS="second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp"
 for tree in build/asan build/tsan; do
   setarch "$(uname -m)" -R "$tree/bin/capi_random_handles" --seed "$first" --calls "$calls" || failed+=" $tree-handles"

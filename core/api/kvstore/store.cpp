@@ -137,8 +137,10 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   }
   if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
   if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
-  // If only one worker has set an optimizer, the pushes of the others must find it.
-  base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
+  // If only one worker has set an optimizer, the pushes of the others must find it. A worker that joins later finds the keys in use: the others have
+  // passed this barrier, and their next pushes may wait for its own.
+  const bool others_have_begun = node_.identity().is_late && !has_begun_;
+  base::Status met = type_.dist && !others_have_begun ? barrier(base::Nanos(0)) : base::Status();
   if (met.code() == MV_EINTR) return met;
   std::lock_guard lock(mutex_);
   for (const EntryRef& entry : entries) entry->is_ready = true;
@@ -261,6 +263,7 @@ base::Result<EntriesRef> Store::find(const Keys& keys) {
 }
 
 base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
+  has_begun_.store(true, std::memory_order_relaxed);
   if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
   const auto found = find(keys);
   if (!found.ok()) return found.status();
@@ -362,6 +365,7 @@ base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& 
 }
 
 api::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options) {
+  has_begun_.store(true, std::memory_order_relaxed);
   const auto found = find(keys);
   if (!found.ok()) return {found.status(), nullptr};
   const Entries& entries = *found.value();

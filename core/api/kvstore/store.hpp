@@ -129,6 +129,7 @@ class Store {
   std::vector<std::string> recent_names_;
   bool any_key_ = false, keys_are_numbers_ = false;
   std::atomic<bool> left_{false};
+  std::atomic<bool> has_begun_{false};  ///< a push or pull was made
   shard::UpdaterSpec optimizer_{shard::kReplacing, {}};
   Compression compression_;
   std::map<std::string, KeyParameters> key_parameters_;

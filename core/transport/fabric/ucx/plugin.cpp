@@ -283,6 +283,8 @@ void close(mv_fabric fabric) {
     for (const auto& event : fabric->events)
       if (event.kind == MV_FABRIC_ARRIVED) release(fabric, event.message);
     if (fabric->address != nullptr) ucp_worker_release_address(fabric->worker, fabric->address);
+    // On a busy machine, some lines may still not be closed. UCX aborts the process if it destroys them while somebody holds their requests.
+    for (const auto& closing : fabric->closing) ucp_request_free(closing.request);
     ucp_worker_destroy(fabric->worker);
     for (const auto& closing : fabric->closing) delete closing.line;
     while (fabric->pending != nullptr) delete fabric->pending;

@@ -81,13 +81,18 @@ base::Status check_addresses(const runtime::Settings& settings) {
     return open ? needs_secret("bind", settings.bind) : base::Status();
   }
   if (settings.master.empty()) return {};  // rank 0 publishes its address, and makes a secret
-  const auto master = split_address(settings.master);
-  if (!master || !master->port || *master->port == 0)
-    return base::error(MV_EINVAL, "master={} is not \"host:port\" with a port in 1 .. 65535", settings.master);
+  bool is_open = false;
+  for (size_t from = 0; from <= settings.master.size();) {  // members of a cluster that may run already; the others name one only
+    const size_t end = std::min(settings.master.find(',', from), settings.master.size());
+    const auto master = split_address(std::string_view(settings.master).substr(from, end - from));
+    if (!master || !master->port || *master->port == 0)
+      return base::error(MV_EINVAL, "master={} is not \"host:port\" with a port in 1 .. 65535, nor several of these with commas between them", settings.master);
+    is_open = is_open || !is_loopback_host(master->host);
+    from = end + 1;
+  }
   if (!settings.secret.empty() || settings.tls == "mutual") return {};
   if (!is_loopback_host(bind->host)) return needs_secret("bind", settings.bind);
-  if (!is_loopback_host(master->host)) return needs_secret("master", settings.master);
-  return {};
+  return is_open ? needs_secret("master", settings.master) : base::Status();
 }
 
 /// tls=mutual needs three files; other modes none.

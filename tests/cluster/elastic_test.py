@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import COMMAND
@@ -239,7 +240,7 @@ import os, time, numpy as np, polyverso as pv
 node = pv.init()
 table = node.array(100, name="t", dtype="int64")
 print("up", node.worker_id, flush=True)
-while table.peek()[0] < 1000 and not os.path.exists(os.environ["STOP"]):
+while not os.path.exists(os.environ["STOP"]):
     table.add(np.ones(100, np.int64)); time.sleep(0.001)
 node.shutdown()
 """
@@ -256,10 +257,26 @@ node.shutdown()
     for _ in range(2):
         added.read_until("up")
     assert sum(member["worker"] is not None for member in status_of(job.process.pid)["members"]) == 4
+    (tmp_path / "stop").touch()
     status, out, err = added.finish(60)
     assert (status, err) == (0, ""), (out, err)
     status, out, err = job.finish(60)
     assert (status, err) == (0, ""), (out, err)
+
+
+def test_workers_for_a_run_that_has_ended_do_not_begin_one(start, tmp_path):
+    gone = tmp_path / "gone"
+    waits = "import polyverso as pv, sys; pv.init(); print('up', flush=True); sys.stdin.readline()"
+    job = start("run", "-n", "2", "--no-color", "--", "python3", "-c", waits, stdin=subprocess.PIPE)
+    job.read_until("up")
+    script = f"import os, time, polyverso as pv\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.01)\npv.init()"
+    added = start("run", "--join", str(job.process.pid), "--set", "init_timeout_ms=1000", "--no-color", "--", "python3", "-c", script)
+    time.sleep(0.5)
+    job.process.kill()
+    job.process.wait()
+    gone.touch()
+    status, _, err = added.finish(30)
+    assert status == 1 and "Is rank 0 running there?" in err, (status, err)
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,8 @@ std::vector<Process> plan_joining(const RunOptions& options, const Meeting& meet
     Process process = plan_process(options, common, "", number);
     Environment environment = common;
     environment[variable("role")] = "worker";
+    // As members of a cluster that runs: if it has ended meanwhile, none of these takes the master's address for itself.
+    environment[variable("master")] = fmt::format("{0},{0}", meeting.master);
     if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + number : 0);
     process.environment = flat(environment);
     process.label = fmt::format("+{}", number);

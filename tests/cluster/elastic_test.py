@@ -20,13 +20,13 @@ while not select.select([sys.stdin], [], [], 0)[0]:
     table.add(np.ones(1000))
     adds += 1
     {each}
-say("added", adds, "in all", {all_adds})
+say("added", adds)
 node.shutdown()
 """
 # The number of adds so far, as everybody sees it.
 PEEK = """
 node = pv.init()
-table = node.array(1000, name="t", dtype="float64"{options})
+table = node.array(1000, name="t", dtype="float64")
 say("up")
 while wait_for_word() == "look":
     values = table.peek()
@@ -36,8 +36,8 @@ node.shutdown()
 """
 
 
-def adder(options="", each="", all_adds="0"):
-    return ADDER.format(options=options, each=each, all_adds=all_adds)
+def adder(options="", each=""):
+    return ADDER.format(options=options, each=each)
 
 
 def late(job, script, **settings):
@@ -67,7 +67,7 @@ def look(node):
 def test_workers_come_and_leave(cluster, servers, settings):
     job = cluster(2, servers, max_workers=4, **settings)
     others = [job.server(number) for number in range(servers)]
-    watcher, first = job.python(0, PEEK.format(options="")), job.python(1, adder())
+    watcher, first = job.python(0, PEEK), job.python(1, adder())
     assert up(first) == (1, 2, 2)
     second, third = late(job, adder()), late(job, adder())
     assert sorted((up(second)[0], up(third)[0])) == [2, 3]
@@ -147,7 +147,7 @@ node = pv.init()
 table = node.array(3000, name="t", dtype="float64", staleness=0)
 say("up as", node.worker_id)
 values = []
-while not values or values[-1] < {until}:
+while not values or values[-1] < 6000:
     table.add(np.full(3000, 1.0))
     table.add(np.full(3000, 0.1 * (1 + node.worker_id)))
     got = table.get()
@@ -158,10 +158,10 @@ node.shutdown()
 """
     job = cluster(2, servers, max_workers=3, **settings)
     others = [job.server(number) for number in range(servers)]
-    nodes = [job.python(rank, script.format(until=6000)) for rank in range(2)]
+    nodes = [job.python(rank, script) for rank in range(2)]
     for node in nodes:
         node.hear("up as")
-    newcomer = late(job, script.format(until=6000))
+    newcomer = late(job, script)
     assert newcomer.hear("up as").split()[2] == "2"
     lists = [node.hear("values", 60).split()[1:] for node in (*nodes, newcomer)]
     for node in (*nodes, newcomer):

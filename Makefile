@@ -11,7 +11,7 @@ tree = tools/make/tree.sh
 packages = wheels perl-dist rocks debs dist containers
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore survive test check test-frameworks test-engines test-dashboard asan tsan fuzz cuda test-cuda bench-cuda bench \
+.PHONY: help build deps demo lm logreg kvstore survive test sanitizers check test-frameworks test-engines test-dashboard asan tsan fuzz cuda test-cuda bench-cuda bench \
   nightly fresh install abi-update format lint \
   site man clean $(packages) packages test-packages abi-check release-check
 
@@ -49,9 +49,10 @@ test: deps ## Runs every test of every language, in the release tree
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release
 
-check: deps ## Runs what `make test` does, then the core's and the C tests under ASan+UBSan and under TSan
-	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
-	@tools/make/test.sh release asan tsan
+sanitizers: deps ## Runs the core's and the C tests under ASan+UBSan, then under TSan
+	@tools/make/test.sh asan tsan
+
+check: test sanitizers ## Runs `make test`, then `make sanitizers`
 
 test-frameworks: deps ## Runs the adapters' tests with the real PyTorch, Keras, Theano, Lasagne; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"

@@ -4,6 +4,7 @@
 # Ends with the same lines as test.sh. What is not installed is skipped with the reason.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
+. tools/make/ahead.sh
 . tools/make/environment.sh
 started=$SECONDS
 limit=700 # seconds
@@ -11,6 +12,8 @@ limit=700 # seconds
 fail() { echo "test-engines: FAILED: $1, after $((SECONDS - started)) s"; exit 1; }
 
 tools/make/tree.sh release || fail "release does not build"
+# shellcheck disable=SC2086 # several presets
+build_ahead ${AHEAD:-}
 . build/activate
 base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
 # Ray, and the schemas of Kubernetes: PyPI has them, Debian does not.
@@ -25,5 +28,5 @@ run_tests() {
 again=()
 [ "${CI:-}" != true ] || again=(--repeat until-pass:2)
 run_tests || { [ "${CI:-}" = true ] && echo "== the tests that failed run once more" && run_tests --last-failed; } || fail "tests/engines"
-ctest --test-dir build -R "^(unit/keeper_test|history/etcd|cluster/(etcd|etcd_members|named_run)_test)\$" "${again[@]}" --output-on-failure || fail "the tests with etcd"
+ctest --test-dir build -j 3 -R "^(unit/keeper_test|history/etcd|cluster/(etcd|etcd_members|named_run)_test)\$" "${again[@]}" --output-on-failure || fail "the tests with etcd"
 echo "test-engines: ok, in $((SECONDS - started)) s"

@@ -7,6 +7,7 @@
 # own (build/frameworks), because they need different versions of numpy.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
+. tools/make/ahead.sh
 . tools/make/environment.sh
 wanted=${1:-}
 started=$SECONDS
@@ -29,6 +30,8 @@ tests() {
 }
 
 tools/make/tree.sh release || fail "release does not build"
+# shellcheck disable=SC2086 # several presets
+build_ahead ${AHEAD:-}
 . build/activate
 base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
 
@@ -45,24 +48,36 @@ fi
 # PyTorch's own tests need expecttest, which Debian lacks.
 has "$torch_python" expecttest || [ -d build/frameworks/expecttest ] ||
   "$base" -m pip install -q --disable-pip-version-check --target build/frameworks/expecttest expecttest || fail "there is no expecttest"
-keras_python=$(environment build/frameworks/keras 'keras>=3.6,<4' 'jax>=0.4.35' numpy pandas pytest matplotlib) || fail "there is no Keras"
 
-# Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
+# The other environments are made while PyTorch's tests run. Theano 1.0.5 and aesara need NumPy 1.23, which there is for Python up to 3.11.
+keras=(build/frameworks/keras 'keras>=3.6,<4' 'jax>=0.4.35' numpy pandas pytest matplotlib)
+theano=(build/frameworks/theano Theano==1.0.5 numpy==1.23.5 'scipy<1.11' 'setuptools<60' pytest)
+aesara=(build/frameworks/aesara aesara==2.9.4 'numpy<1.24' 'setuptools<60' pytest)
+pytensor=(build/frameworks/pytensor pytensor pytest)
 old_numpy=
-if "$base" -c 'import sys; sys.exit(sys.version_info >= (3, 12))'; then
-  old_numpy=yes
-  theano_python=$(environment build/frameworks/theano Theano==1.0.5 numpy==1.23.5 'scipy<1.11' 'setuptools<60' pytest) || fail "there is no Theano"
-  "$theano_python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("lasagne") is None)' ||
-    "$theano_python" -m pip install -q --disable-pip-version-check --no-deps Lasagne==0.1 || fail "there is no Lasagne"
-  aesara_python=$(environment build/frameworks/aesara aesara==2.9.4 'numpy<1.24' 'setuptools<60' pytest) || fail "there is no aesara"
-else
-  echo "test-frameworks: without Theano, Lasagne and aesara, which need Python 3.11: this is $("$base" --version)"
-fi
-pytensor_python=$(environment build/frameworks/pytensor pytensor pytest) || fail "there is no pytensor"
-
+if "$base" -c 'import sys; sys.exit(sys.version_info >= (3, 12))'; then old_numpy=yes; fi
+{
+  environment "${keras[@]}"
+  [ -z "$old_numpy" ] || { environment "${theano[@]}" && environment "${aesara[@]}"; }
+  environment "${pytensor[@]}"
+} >/dev/null &
+environments=$!
 PYTHONPATH=$PYTHONPATH:$PWD/build/frameworks/expecttest \
   tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/torch_distributed_test.py \
   tests/frameworks/torch_own_test.py tests/frameworks/torch_training_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
+
+wait $environments
+keras_python=$(environment "${keras[@]}") || fail "there is no Keras"
+if [ -n "$old_numpy" ]; then
+  theano_python=$(environment "${theano[@]}") || fail "there is no Theano"
+  "$theano_python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("lasagne") is None)' ||
+    "$theano_python" -m pip install -q --disable-pip-version-check --no-deps Lasagne==0.1 || fail "there is no Lasagne"
+  aesara_python=$(environment "${aesara[@]}") || fail "there is no aesara"
+else
+  echo "test-frameworks: without Theano, Lasagne and aesara, which need Python 3.11: this is $("$base" --version)"
+fi
+pytensor_python=$(environment "${pytensor[@]}") || fail "there is no pytensor"
+
 tests keras "$keras_python" tests/frameworks/keras_test.py tests/frameworks/keras_training_test.py \
   tests/frameworks/multiverso_keras_test.py tests/frameworks/multiverso_examples_test.py tests/frameworks/jax_test.py \
   tests/frameworks/arrays_test.py

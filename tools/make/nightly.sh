@@ -21,7 +21,10 @@ for how in drains grows elastic; do
   done
 done
 build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || failed+=" many-nodes"
-build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"
+for how in "" "--replicas 1 --masters" "--drains --replicas 2" "--grows --replicas 1" "--elastic --replicas 1"; do
+  # shellcheck disable=SC2086 # several options
+  build/asan/bin/sim_test $how --seeds "$first..$((first + seeds / 40))" || failed+=" asan-seeds$how"
+done
 build/bin/sim_checkpoints --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints"
 build/bin/sim_status --seeds "$first..$((first + seeds / 50))" || failed+=" status"
 build/bin/sim_channel --seeds "$first..$((first + seeds / 50))" || failed+=" channel"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds the trees of the given presets and runs their tests; a failure does not stop the others. Ends with ctest's
 # summaries and one line: "test: ok ..." or "test: FAILED ...".
-#   test.sh PRESET...
+#   test.sh PRESET...       AHEAD="PRESET...": trees that somebody needs later, to be built beside the tests
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
+. tools/make/ahead.sh
 jobs=${JOBS:-$(nproc)}
 started=$SECONDS
 summaries=
@@ -34,31 +35,14 @@ repeat_failed() { # PRESET
   repeated+=" $(grep -c ' Passed ' "build/test-$1-again.log") ($1)"
 }
 
-# Tests leave a third of the processors' time unused, so that the trees of the next presets are begun then, by processes that run only when a
-# processor has nothing else to do. They are stopped before failed tests are repeated.
-ahead=
-build_ahead() { # PRESET...
-  [ $# -gt 0 ] || return 0
-  # shellcheck disable=SC2016 # the inner shell's
-  setsid chrt --idle 0 bash -c 'for preset; do JOBS=1 tools/make/tree.sh "$preset" || exit; done' build_ahead "$@" >build/ahead.log 2>&1 &
-  ahead=$!
-}
-stop_ahead() {
-  [ -n "$ahead" ] || return 0
-  kill -- "-$ahead" 2>/dev/null
-  wait "$ahead" 2>/dev/null
-  while kill -0 -- "-$ahead" 2>/dev/null; do sleep 0.1; done
-  ahead=
-}
-trap stop_ahead EXIT
-
 while [ $# -gt 0 ]; do
   preset=$1
   shift
   tools/make/tree.sh "$preset" || { echo "test: FAILED: $preset does not build"; exit 1; }
   log=build/test-$preset.log
   echo "== tests, $preset"
-  build_ahead "$@"
+  # shellcheck disable=SC2086 # several presets
+  build_ahead "$@" ${AHEAD:-} # stopped before failed tests are repeated
   run_tests "$preset" 2>&1 | tee "$log"
   passed=${PIPESTATUS[0]}
   stop_ahead

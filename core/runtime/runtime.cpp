@@ -379,7 +379,7 @@ void Runtime::take_identity(const cluster::View& view) {
   identity_.num_servers = std::ranges::count_if(taken, &cluster::Member::is_server);
   identity_.num_parts = static_cast<int64_t>(view.servers().size());
   identity_.sync = view.sync;
-  identity_.is_late = view.epoch > 1;  // the first list of members is number 1
+  identity_.is_late = member_->cluster().came_late();
   identity_.address = view.find(self)->address;
   base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,
                  identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");
@@ -440,9 +440,10 @@ base::Status Runtime::shutdown() {
     });
   if (leaving == transport::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal interrupted the shutdown; the node is still serving: call mv_shutdown() again");
+  bool serves = identity_.server_id >= 0;
+  if (!serves) on_loop([&] { serves = member_->cluster().is_master(); });  // rank 0, or a process that has taken its place
   if (loop_.defect() != nullptr) return shutdown();
 
-  const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
   const auto gone = [this] { return workers_gone_.load() || drained_.load(); };
   if (serves && identity_.size > 1) {
     transport::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);

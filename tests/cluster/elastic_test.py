@@ -212,6 +212,53 @@ node.shutdown()
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
+@pytest.mark.parametrize("options, each", [("", ""), (", staleness=2", "table.clock()")])
+def test_newcomers_that_are_killed_cost_the_others_nothing(cluster, servers, settings, options, each):
+    """In their start, while they open the table, and in their work; each of them makes room for the next one."""
+    job = cluster(2, servers, max_workers=3, **settings)
+    others = [job.server(number) for number in range(servers)]
+    peek = PEEK.replace("    assert (values == values[0]).all()\n", "")  # servers apply parts of an add at different moments
+    peek = peek.replace('dtype="float64"', 'dtype="float64"' + options)
+    watcher, first = job.python(0, peek), job.python(1, adder(options, each))
+    watcher.hear("up")
+    up(first)
+    for delay in (0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.8):
+        killed = late(job, adder(options, each))
+        time.sleep(delay)
+        killed.kill()
+        killed.process.wait()
+        before = look(watcher)
+        assert wait_for(lambda: look(watcher) > before)
+    newcomer = late(job, adder(options, each))
+    assert up(newcomer)[0] == 2
+    stop(newcomer)
+    assert stop(first) > 0
+    watcher.tell("end")
+    watcher.ends()
+    for server in others:
+        server.ends(seconds=10)
+
+
+def test_a_newcomer_finds_the_master_after_the_first_one(cluster):
+    """Rank 0 is killed: the next master takes workers in, too."""
+    job = cluster(2, 3, max_workers=3, replicas=1, heartbeat_timeout_ms=2000)
+    others = [job.server(number) for number in range(3)]
+    tells = "node = pv.init(); say('members', *(member['address'] for member in node.status()['members']))"
+    master, first = job.python(0, PEEK), job.python(1, adder().replace("node = pv.init()", tells))
+    master.hear("up")
+    addresses = first.hear("members").split()[1:]
+    up(first)
+    master.kill()
+    others[0].hear("this process is the master now")
+    newcomer = late(job, adder(), master=",".join(addresses))
+    assert up(newcomer) == (0, 2, 2)  # in the place of the lost one
+    stop(newcomer)
+    assert stop(first) > 0
+    for server in others:
+        server.ends(seconds=10)
+
+
 def test_members_hear_of_it(cluster):
     script = """
 node = pv.init()

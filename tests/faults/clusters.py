@@ -10,7 +10,9 @@ SCENARIOS = {
     "async": [], "async/tcp": ["transport=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "one_way": [], "one_way/tcp": ["transport=tcp"], "keyed": [],
     "async/replicas": ["replicas=1"], "merge/replicas": ["replicas=1"], "dcasgd/replicas": ["replicas=1"], "keyed/replicas": ["replicas=1"],
     "merge_keyed": [], "group": [], "group/tcp": ["transport=tcp"], "regroup": [], "regroup/tcp": ["transport=tcp"], "dist_async": [], "dist_sync": [], "dist_states": [], "checkpoint": [], "status": [], "gossip": [], "abort": [], "abort/tcp": ["transport=tcp"],
+    "elastic": [], "elastic/tcp": ["transport=tcp"],
 }
+OPTIONS = {"elastic": ["--max-workers", "3"]}  # further ones of the launcher
 ALONE = {"local": "async", "local_keyed": "keyed"}  # one process
 ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # MV_ESYSTEM: no thread could be started
 TIMEOUT = 90
@@ -31,6 +33,7 @@ def run(scenario, victim, n, folder, worker, trace=False, early=False):
     command = ["polyverso", "run", "--no-color", "--keep-going", "-n", str(processes_of(scenario)), "--set", "heartbeat_timeout_ms=3000", "--set", "gate_timeout_ms=20000"]
     for setting in SCENARIOS.get(scenario, []) + ["init_timeout_ms=15000"] * early:
         command += ["--set", setting]
+    command += OPTIONS.get(name, [])
     place = os.path.join(folder, "checkpoint")
     shutil.rmtree(place, ignore_errors=True)
     command += ["--", worker, name, str(victim), str(n), place] + ["early"] * early

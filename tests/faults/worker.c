@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault.h"
@@ -322,6 +323,40 @@ static void abort_work(void) {
   aborted = rank == 1 && goes_on;
 }
 
+/* A third worker comes, which the rank without failures starts, works, and leaves again. */
+static const char* program;
+static int has_failures;
+static int64_t active_workers(void) {
+  int64_t active = 0;
+  TRY(mv_active_workers(0, &active));
+  return active;
+}
+static void elastic_work(void) {
+  pid_t newcomer = 0;
+  if (!has_failures && (newcomer = fork()) == 0) {
+    unsetenv("POLYVERSO_RANK");
+    unsetenv("POLYVERSO_LISTEN_FD");
+    setenv("POLYVERSO_ROLE", "worker", 1);
+    execl(program, program, "newcomer", "-1", "0", folder, (char*)NULL);
+    _exit(127);
+  }
+  int came = 0, over = 0, status;
+  for (int i = 0; i < 1000 && goes_on && !over; ++i) {
+    const int64_t active = active_workers();
+    came |= active == 3;
+    over = has_failures ? came && active == 2 : waitpid(newcomer, &status, WNOHANG) == newcomer;
+    fill(1);
+    add(mv_table_add(table, data, kCount, MV_F32, NULL));
+    TRY(mv_table_get(table, data, kCount, MV_F32, NULL));
+    usleep(5000);
+  }
+  if (!has_failures && !over) {
+    kill(newcomer, SIGKILL);
+    waitpid(newcomer, &status, 0);
+    if (goes_on) wrong("the newcomer did not end");
+  }
+}
+
 /* give_back.py: the only worker uses two tables until its input ends, and servers serve. The second table's updater keeps what it got. */
 static mv_table delayed;
 static void make_tables(void) {
@@ -426,6 +461,8 @@ static const struct scenario {
     {"status", "size=300 name=t", make_table, status_work, table_end, 0},
     {"gossip", NULL, gossip_make, gossip_work, nothing, 0},
     {"abort", NULL, nothing, abort_work, nothing, 0},
+    {"elastic", "size=300 name=t", make_table, elastic_work, table_end, 1},
+    {"newcomer", "size=300 name=t", make_table, table_work, nothing, 1},
 };
 
 int main(int argc, char** argv) {
@@ -446,9 +483,12 @@ int main(int argc, char** argv) {
   MAKE(mv_rank(0, &rank));
   MAKE(mv_size(0, &size));
   sums = scenario->sums;
+  program = argv[0];
+  has_failures = rank == atoll(argv[2]);
+  const int comes_late = strcmp(scenario->name, "newcomer") == 0; /* the others have passed this barrier */
   scenario->make();
-  TRY(mv_barrier(0, NULL)); /* the other process may have failed already */
-  if (argc == 5 && rank == atoll(argv[2])) fault_arm(n);
+  if (!comes_late) TRY(mv_barrier(0, NULL)); /* the other process may have failed already */
+  if (argc == 5 && has_failures) fault_arm(n);
   if (goes_on) scenario->work();
   const uint64_t count = fault_count();
   const int happened = fault_happened();

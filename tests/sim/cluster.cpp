@@ -437,6 +437,7 @@ bool SimCluster::is_present_master(const Node& node) const { return node.member 
 void SimCluster::kill(size_t place, const FaultPlan& fault) {
   const auto alive =
       std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
+  if (alive == nodes_.rend()) return;  // a newcomer that has not come
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
   if (node.killed || node.drained || (node.member == nullptr && !starts_later)) return;

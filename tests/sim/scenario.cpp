@@ -12,6 +12,7 @@ constexpr Nanos kMillisecond = 1ms;
 constexpr size_t kMany = 20;  ///< from this many nodes on, each does little
 constexpr uint64_t kVariety = 0x7661726965747921;
 constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
+constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 
 void choose_roles(Scenario& plan, Random& random) {
@@ -296,9 +297,23 @@ void choose_faults_with_growth(Scenario& plan, Random& random) {
   if (random.chance(plan.replicas > 0 ? 0.5 : 0.1) && plan.servers() > 1) add_end_of_server(plan, random, 0);
 }
 
-/// Workers come; some processes that take part from the start are lost. In sync mode, where a newcomer makes the calls that the others still have to
-/// make, no worker is lost: that would fail barriers of theirs.
-void choose_faults_with_newcomers(Scenario& plan, Random& random) {
+/// Some newcomers are lost again, perhaps before they are ready.
+void add_losses_of_newcomers(Scenario& plan, Random& random) {
+  for (size_t i = 0; i < plan.newcomers.size(); ++i) {
+    if (!random.chance(0.3)) continue;
+    const size_t place = plan.first_newcomer() + i;
+    const auto comes = std::ranges::find_if(plan.faults, [&](const FaultPlan& fault) { return fault.side.front() == place; });
+    FaultPlan fault;
+    fault.fault = std::vector{Fault::kKill, Fault::kKillQuietly, Fault::kAbort}[random.pick({6, 2, 2})];
+    fault.when = comes->when + kMillisecond * random.between(0, random.chance(0.5) ? 20 : 400);
+    fault.side.push_back(place);
+    plan.faults.push_back(fault);
+  }
+}
+
+/// Workers come; some processes, newcomers among them, are lost. In sync mode, where a newcomer makes the calls that the others still have to make, no
+/// worker is lost: that would fail barriers of theirs.
+void choose_faults_with_newcomers(Scenario& plan, Random& random, bool masters) {
   if (random.chance(0.4)) add_partitions(plan, random);
   if (random.chance(0.2)) add_pause(plan, random, false);
   if (random.chance(0.4) && !plan.sync) add_kill(plan, random, true);
@@ -314,6 +329,10 @@ void choose_faults_with_newcomers(Scenario& plan, Random& random) {
     fault.side.push_back(plan.first_newcomer() + i);
     plan.faults.push_back(fault);
   }
+  if (plan.sync) return;
+  Random more(Random::mix(plan.seed ^ kNewcomers));
+  add_losses_of_newcomers(plan, more);
+  if (masters) add_end_of_master(plan, more, 0);
 }
 
 /// A newcomer does what one of the others does.
@@ -435,7 +454,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   choose_start(plan, random);
   plan.sync = random.chance(0.4);
   choose_network(plan, random);
-  elastic ? choose_faults_with_newcomers(plan, random) : grows ? choose_faults_with_growth(plan, random) : masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
+  elastic ? choose_faults_with_newcomers(plan, random, masters) : grows ? choose_faults_with_growth(plan, random) : masters ? choose_faults_with_masters(plan, random) : drains ? choose_faults_with_drains(plan, random) : replicas > 0 ? choose_faults_with_replicas(plan, random) : choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));

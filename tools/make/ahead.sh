@@ -9,7 +9,7 @@ build_ahead() {
   [ $# -gt 0 ] || return 0
   stop_ahead
   # shellcheck disable=SC2016 # the inner shell's
-  setsid chrt --idle 0 bash -c 'for preset; do JOBS=1 tools/make/tree.sh "$preset" || exit; done' build_ahead "$@" >build/ahead.log 2>&1 &
+  setsid chrt --idle 0 bash -c 'for preset; do tools/make/tree.sh "$preset" || exit; done' build_ahead "$@" >build/ahead.log 2>&1 &
   ahead=$!
 }
 

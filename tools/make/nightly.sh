@@ -14,6 +14,7 @@ build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
 build/bin/sim_test --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" replicas"
 build/bin/sim_test --replicas 2 --seeds "$first..$((first + seeds))" || failed+=" chains"
 build/bin/sim_test --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" masters"
+build/bin/sim_test --elastic --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" elastic-masters"
 for how in drains grows elastic; do
   build/bin/sim_test --$how --seeds "$first..$((first + seeds))" || failed+=" $how"
   for replicas in 1 2; do

@@ -78,7 +78,8 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
                                                              : PeerReport::State::kLost;
   report.why_lost = member.why;
   report.same_host = member.host == self.host;
-  report.needed = member.rank == 0 || self.rank == 0 || view.need_each_other(self, member);
+  const base::Peer master = runtime_.member().cluster().master();
+  report.needed = member.peer == master || self.peer == master || view.need_each_other(self, member);
   const auto reach = runtime_.path_to(member.peer);
   if (!reach) return report;
   report.transport = reach->by;

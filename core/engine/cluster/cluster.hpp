@@ -85,6 +85,8 @@ class Cluster {
 
   void start();
   const View& view() const { return view_; }
+  /// Whether this process has come to a cluster that was complete already: the first list of members is number 1.
+  bool came_late() const { return joined_epoch_ > 1; }
   base::Peer master() const { return master_; }
   /// The barriers that this worker has passed, with those that were over when it joined.
   uint64_t barriers_passed() const { return passed_; }

@@ -116,6 +116,9 @@ inline constexpr Entry kEntries[] = {
 
     // the transports' own
     {FabricLine, {Engine::kNone, kRequest, Sender::kNobody}},
+    {FabricAsk, {Engine::kNone, kRequest, Sender::kNobody}},
+    {FabricMemory, {Engine::kNone, kRequest, Sender::kNobody}},
+    {FabricDone, {Engine::kNone, kRequest, Sender::kNobody}},
 
     // gossip, which has no cluster
     {Fetch, {Engine::kNone, kRequest, Sender::kNobody}},

@@ -145,6 +145,7 @@ base::Status Router::make_tcp(const Settings& settings, Fencing fencing) {
       fabric_transport_ = transport.get();
       tcp_transport_ = &transport->tcp();
       tcp_ = std::move(transport);
+      if (fabric_transport_->can_get()) choice_ += "; gets of dense tables by ucp_get (POLYVERSO_UCX_GETS=yes)";
     } else {
       choice_ = fmt::format("{}, but it does not work: {}", choice.reason, fabric.status().text());
       base::log_warn("{}", choice_);
@@ -216,6 +217,13 @@ void Router::listen_in_shm() {
   if (shm_ == nullptr || std::exchange(listens_in_shm_, true)) return;  // a second address concerns TCP only
   const auto bound = shm_->listen(transport::ShmTransport::address_of(self_));
   if (!bound.ok()) shm_failed(bound.status());
+}
+
+transport::FabricTransport* Router::fabric() const { return fabric_transport_ != nullptr && fabric_transport_->can_get() ? fabric_transport_ : nullptr; }
+
+void Router::set_on_memory_lost(std::function<void(base::Peer)> lost) {
+  if (fabric() != nullptr) fabric()->set_on_memory_lost(lost);
+  on_memory_lost_ = std::move(lost);
 }
 
 void Router::dial(const std::string& address) { transport_to(address).dial(address); }
@@ -295,7 +303,7 @@ void Router::close(base::Peer peer) {
   transport::Transport* base = path->second.base;
   paths_.erase(path);
   if (shm_ != nullptr) shm_->close(peer);
-  if (on_shm_lost_) on_shm_lost_(peer);
+  if (on_memory_lost_) on_memory_lost_(peer);
   base->close(peer);
 }
 
@@ -338,7 +346,7 @@ void Router::base_lost(base::Peer peer, const base::Status& why) {
   if (shm_ != nullptr) {
     shm_transport_->drain(peer);  // messages sent before the end
     shm_->close(peer);
-    if (on_shm_lost_) on_shm_lost_(peer);
+    if (on_memory_lost_) on_memory_lost_(peer);
   }
   paths_.erase(peer);
   events_->on_lost(peer, why);
@@ -371,7 +379,7 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   path->second.shm = false;
   path->second.why_not_shm = why.text();
   ++path->second.traffic->reconnections;
-  if (on_shm_lost_) on_shm_lost_(peer);
+  if (on_memory_lost_) on_memory_lost_(peer);
   if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will do so over TCP
   if (why.code() == MV_EPROTOCOL) {
     ++refused_;

@@ -51,6 +51,8 @@ class Router final : public base::Link {
   bool lossy() const { return lossy_; }
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shm() const { return shm_transport_; }
+  /// The transport by UCX, if its peers can read each other's memory; else null.
+  transport::FabricTransport* fabric() const;
   /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP, and not by shared memory or UCX. `cipher`: by
   /// which they are encrypted, or empty.
   struct PathInfo {
@@ -58,8 +60,8 @@ class Router final : public base::Link {
     std::string why_not_shm, cipher;
   };
   std::optional<PathInfo> path_to(base::Peer peer) const;
-  /// `lost` runs on the loop when a peer's shared memory is no longer reachable.
-  void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
+  /// `lost` runs on the loop when a peer's memory is no longer reachable.
+  void set_on_memory_lost(std::function<void(base::Peer)> lost);
 
   /// For every peer that was ever connected, and for this node itself.
   const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
@@ -117,7 +119,7 @@ class Router final : public base::Link {
   transport::JobTransport* job_transport_ = nullptr;        // tcp_, or the transport that it wraps: then tcp_transport_ is null
   transport::ShmTransport* shm_transport_ = nullptr;  // likewise for shm_
   std::string choice_;
-  std::function<void(base::Peer)> on_shm_lost_;
+  std::function<void(base::Peer)> on_memory_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
   std::unordered_map<base::Peer, Path> paths_;

@@ -13,6 +13,7 @@
 #include "runtime/exits.hpp"
 #include "runtime/random.hpp"
 #include "runtime/tuning_files.hpp"
+#include "transport/fabric/fabric_transport.hpp"
 #include "transport/fabric/job_transport.hpp"
 #include "transport/tcp/interfaces.hpp"
 #include "transport/tcp/socket.hpp"
@@ -153,7 +154,7 @@ base::Status Runtime::set_up() {
     ++changes_[static_cast<size_t>(event.change)];
     if (events_.membership) events_.membership(event);
   };
-  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), shares_tables(), &storage_);
   member_->groups().choose_by(basis.value());
   if (settings_.replicas > 0) {
     auto views = keeper::make_keeper(settings_.keeper, settings_.keeper_auth, settings_.heartbeat_timeout, loop_);
@@ -185,15 +186,17 @@ void Runtime::take_name() {
   by_keeper_->succeed(member_->cluster().self().address);
 }
 
-/// Lets other processes of this machine map this server's tables, and reports servers whose memory is gone.
+/// Lets other processes read this server's tables in place, and reports servers whose memory is gone.
 void Runtime::share_memory() {
-  if (router_->shm() == nullptr) return;
-  router_->shm()->serve([this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
+  if (!shares_tables()) return;
+  const auto give = [this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
     if (!member_->admits(peer)) return nullptr;
     const auto shard = number <= UINT32_MAX ? member_->shards().shard(static_cast<uint32_t>(number)) : nullptr;
     return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
-  });
-  router_->set_on_shm_lost([this](base::Peer peer) {
+  };
+  if (router_->shm() != nullptr) router_->shm()->serve(give);
+  if (router_->fabric() != nullptr) router_->fabric()->serve(give);
+  router_->set_on_memory_lost([this](base::Peer peer) {
     if (events_.lost_shared_memory) events_.lost_shared_memory(peer);
   });
 }

@@ -65,6 +65,10 @@ class Runtime final : private transport::Flusher {
   engine::Member& member() { return *member_; }
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shared_memory() { return router_->shm(); }
+  /// The transport by UCX, where clients may read their servers' memory; else null.
+  transport::FabricTransport* fabric() { return router_->fabric(); }
+  /// Whether other processes may read this process's tables in place.
+  bool shares_tables() { return shared_memory() != nullptr || fabric() != nullptr; }
   /// For all-reduces by MPI; null: they are never handed over. Loop thread only.
   transport::Teams* teams() { return teams_.get(); }
   /// The transport to a peer. Loop thread only.

@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <cstddef>
+#include <cstring>
+
 #include "base/relax.hpp"
 #include "base/sequence_lock.hpp"
 #include "math/kernels.hpp"
@@ -27,6 +30,27 @@ SegmentLayout::SegmentLayout(const Spec& spec, uint64_t elements)
       guards_at(aligned(sizeof(SegmentHead), alignof(StripeGuard))),
       values_at(aligned(guards_at + stripes * sizeof(StripeGuard), kValuesAlignment)),
       bytes(values_at + elements * element_bytes) {}
+
+HeadWords HeadWords::of(const SegmentHead& head) {
+  return {head.magic, head.elements, head.element_bytes, head.stripe_elements, head.clock, head.destroyed, head.counts_gets};
+}
+
+HeadWords HeadWords::of(const std::byte* copy) {
+  HeadWords words{};
+  const auto take = [copy](auto& word, size_t at) { std::memcpy(&word, copy + at, sizeof word); };
+  take(words.magic, offsetof(SegmentHead, magic));
+  take(words.elements, offsetof(SegmentHead, elements));
+  take(words.element_bytes, offsetof(SegmentHead, element_bytes));
+  take(words.stripe_elements, offsetof(SegmentHead, stripe_elements));
+  take(words.clock, offsetof(SegmentHead, clock));
+  take(words.destroyed, offsetof(SegmentHead, destroyed));
+  take(words.counts_gets, offsetof(SegmentHead, counts_gets));
+  return words;
+}
+
+bool SegmentLayout::fits(const HeadWords& head) const {
+  return head.magic == SegmentHead::kMagic && head.elements == elements && head.element_bytes == element_bytes && head.stripe_elements == stripe_elements;
+}
 
 // ------------------------------------------------------------ writing
 
@@ -59,12 +83,8 @@ void Segment::end_write(uint64_t stripe) const {
 base::Result<std::shared_ptr<SegmentReader>> SegmentReader::open(std::shared_ptr<base::SharedMemory> memory,
                                                                  const Spec& spec, uint64_t elements) {
   const SegmentLayout layout(spec, elements);
-  if (memory->bytes() >= layout.bytes) {
-    const auto& head = *reinterpret_cast<const SegmentHead*>(memory->data());
-    if (head.magic == SegmentHead::kMagic && head.elements == layout.elements &&
-        head.element_bytes == layout.element_bytes && head.stripe_elements == layout.stripe_elements)
-      return std::shared_ptr<SegmentReader>(new SegmentReader(spec, layout, std::move(memory)));
-  }
+  if (memory->bytes() >= layout.bytes && layout.fits(HeadWords::of(*reinterpret_cast<const SegmentHead*>(memory->data()))))
+    return std::shared_ptr<SegmentReader>(new SegmentReader(spec, layout, std::move(memory)));
   return base::error(MV_EPROTOCOL,
                      "table \"{}\": a server offers {} bytes of shared memory, which do not match its {} elements",
                      spec.name, memory->bytes(), elements);
@@ -79,7 +99,7 @@ SegmentReader::SegmentReader(const Spec& spec, SegmentLayout layout, std::shared
       guards_(reinterpret_cast<const StripeGuard*>(memory_->data() + layout_.guards_at)),
       values_(memory_->data() + layout_.values_at) {}
 
-void SegmentReader::populate() const {
+void SegmentReader::prepare() const {
 #ifdef MADV_POPULATE_READ  // since Linux 5.14; without it, or if it fails, the reads fault the pages in
   madvise(memory_->data(), layout_.bytes, MADV_POPULATE_READ);
 #endif

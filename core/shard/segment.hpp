@@ -8,6 +8,8 @@
 // The server writes under its stripe locks and never waits for readers. A reader copies, and repeats the copy if the
 // guard has changed.
 //
+// Other processes read it in their mappings (SegmentReader), or by a network that reads remote memory (api/table/remote_segment.hpp).
+//
 // A reader does not trust the segment, because another process writes it. Sizes come from the table's spec and are only
 // compared with the head, of which each word is loaded once. Values and the clock are only data.
 
@@ -17,6 +19,7 @@
 #include <memory>
 #include <span>
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/shared_memory.hpp"
 #include "shard/spec.hpp"
@@ -38,6 +41,14 @@ struct SegmentHead {
   std::atomic<uint32_t> destroyed;
   std::atomic<uint32_t> counts_gets;  ///< gets must reach the server: the updater keeps backups, or the part moves to another server
 };
+/// The words of a head, each loaded once.
+struct HeadWords {
+  static HeadWords of(const SegmentHead& head);
+  /// Of a copy of it, wherever that lies.
+  static HeadWords of(const std::byte* copy);
+  uint64_t magic, elements, element_bytes, stripe_elements, clock;
+  uint32_t destroyed, counts_gets;
+};
 struct alignas(64) StripeGuard {
   std::atomic<uint64_t> sequence;
 };
@@ -47,6 +58,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 struct SegmentLayout {
   static constexpr size_t kValuesAlignment = 4096;
   SegmentLayout(const Spec& spec, uint64_t elements);
+  /// Whether this is the head of a segment with this layout.
+  bool fits(const HeadWords& head) const;
   uint64_t elements, element_bytes, stripe_elements, stripes;
   size_t guards_at, values_at, bytes;
 };
@@ -93,28 +106,44 @@ class StripeWrite {
   const uint64_t stripe_;
 };
 
-/// The client's side: another process's segment, mapped read-only. Returns values in the table's dtype. Any thread.
-class SegmentReader {
+/// The client's side: another process's segment, in whatever way it is read. Returns values in the table's dtype. Any thread.
+class SegmentView {
+ public:
+  virtual ~SegmentView() = default;
+  /// Elements and rows are numbered from 0 here; callers have checked them. False if the server wrote during each of
+  /// kTries attempts; `out` then holds garbage. True: every stripe (for rows: every row that fits into a stripe) is as
+  /// it was between two writes.
+  virtual bool read(uint64_t first, uint64_t count, std::byte* out) const = 0;
+  /// `first_row` is subtracted from each id.
+  virtual bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const = 0;
+  /// Whether all workers' adds below this clock are applied.
+  virtual bool has_reached(uint64_t clock) const = 0;
+  virtual bool destroyed() const = 0;
+  /// Gets must be sent to the server.
+  virtual bool is_closed() const = 0;
+  /// How long a read may wait for a network.
+  virtual base::Nanos longest_wait() const { return base::Nanos{0}; }
+  /// Before the first read.
+  virtual void prepare() const {}
+
+  static constexpr int kTries = 3;
+};
+
+/// One that is mapped read-only.
+class SegmentReader final : public SegmentView {
  public:
   /// MV_EPROTOCOL unless the memory is a segment with exactly this layout.
   static base::Result<std::shared_ptr<SegmentReader>> open(std::shared_ptr<base::SharedMemory> memory, const Spec& spec,
                                                            uint64_t elements);
 
-  /// Elements and rows are numbered from 0 here; callers have checked them. False if the server wrote during each of
-  /// kTries attempts; `out` then holds garbage. True: every stripe (for rows: every row that fits into a stripe) is as
-  /// it was between two writes.
-  bool read(uint64_t first, uint64_t count, std::byte* out) const;
-  /// `first_row` is subtracted from each id.
-  bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const;
-
-  /// Prefaults all pages at once. Otherwise the first reads take a page fault for each.
-  void populate() const;
+  bool read(uint64_t first, uint64_t count, std::byte* out) const override;
+  bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const override;
   uint64_t clock() const { return head().clock.load(std::memory_order_acquire); }
-  bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
-  /// Gets must be sent to the server.
-  bool is_closed() const { return destroyed() || head().counts_gets.load(std::memory_order_acquire) != 0; }
-
-  static constexpr int kTries = 3;
+  bool has_reached(uint64_t clock) const override { return this->clock() >= clock; }
+  bool destroyed() const override { return head().destroyed.load(std::memory_order_acquire) != 0; }
+  bool is_closed() const override { return destroyed() || head().counts_gets.load(std::memory_order_acquire) != 0; }
+  /// Prefaults all pages at once. Otherwise the first reads take a page fault for each.
+  void prepare() const override;
 
  private:
   SegmentReader(const Spec& spec, SegmentLayout layout, std::shared_ptr<base::SharedMemory> memory);

@@ -192,6 +192,119 @@ def test_a_process_without_it_is_reached_by_tcp_and_doctor_says_why(tmp_path):
     assert chosen[0]["verdict"] == "ok" and "transport=ucx" in chosen[0]["text"] and "UCX 1." in chosen[0]["text"]
 
 
+READER = """
+node = pv.init()
+table = node.{table}
+whole = np.empty({shape})
+say("up")
+if node.worker_id == 1:  # writes until it is told to stop
+    import select
+    adds = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        table.add(np.ones({shape}))
+        {tick}
+        adds += 1
+    say("added", adds)
+else:
+    before = np.zeros({shape}).reshape(-1)
+    for step in range(60):
+        {tick}
+        table.add(np.ones({shape}))
+        own = step + 1
+        table.get(out=whole)
+        flat = whole.reshape(-1)
+        assert flat.min() >= own and (flat >= before).all(), (step, flat.min())
+        stripes = [stripe for half in np.split(flat, 2) for stripe in np.split(half, range(STRIPE, half.size, STRIPE))]
+        assert all((stripe == stripe[0]).all() for stripe in stripes), step
+        before = flat.copy()
+        {more}
+    import re
+    calls = dict(re.findall(r'table_calls_total{{[^}}]*call="get"[^}}]*path="(\\w+)"[^}}]*}} (\\S+)', node.metrics()))
+    say("gets", calls.get("mapped", "0"), "of", calls)
+wait_for_word()
+node.barrier()
+say("sum", table.get().min(), table.get().max())
+node.shutdown()
+"""
+STRIPE = (1 << 20) // 8  # elements
+
+
+@pytest.mark.parametrize("chosen", ["all", "self,tcp"])
+@pytest.mark.parametrize(
+    "table, shape, tick, more",
+    [
+        ('array(600_000, name="t", dtype="float64")', "600_000", "", ""),
+        ('array(1_000, name="t", dtype="float64", staleness=3)', "1_000", "table.clock()", ""),
+        ('matrix(3_000, 40, name="t", dtype="float64")', "(3_000, 40)", "",
+         "rows = table.get([0, 1, 2, 2_999, 1_500, 7]); assert (rows == rows[:, :1]).all() and rows.min() >= own"),
+    ],
+    ids=["array", "stale", "matrix"],
+)
+def test_tables_are_read_in_their_servers_memory(cluster, monkeypatch, chosen, table, shape, tick, more):
+    """While another worker writes: every stripe is as it was between two writes, and has this worker's own adds."""
+    monkeypatch.setenv("UCX_TLS", chosen)
+    job = cluster(2, 2, transport="ucx", ucx_gets="yes")
+    script = READER.format(table=table, shape=shape, tick=tick, more=more).replace("STRIPE", str(STRIPE))
+    servers = [job.server(number) for number in range(2)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    told = nodes[0].hear("gets", 60)
+    assert float(told.split()[1]) > 3, told  # the others were overlapped by writes three times, and became messages
+    nodes[1].tell("stop")
+    adds = int(nodes[1].hear("added").split()[1]) + 60
+    nodes[0].tell("go on")
+    for node in nodes:
+        assert node.hear("sum") == f"sum {adds:.1f} {adds:.1f}"
+        node.ends()
+    for server in servers:
+        server.ends()
+
+
+def test_a_server_whose_memory_was_read_is_killed(cluster):
+    """Gets fail with the reason, and don't return what is left in that memory."""
+    job = cluster(1, 2, transport="ucx", ucx_gets="yes")
+    servers = [job.server(number) for number in range(2)]
+    node = job.python(0, """
+node = pv.init()
+table = node.array(10_000, name="t")
+table.add(np.ones(10_000))
+for _ in range(50): table.get()
+say("up")
+wait_for_word()
+attempt(lambda: [table.get() for _ in range(100_000)])
+attempt(node.shutdown)
+""")
+    node.hear("up")
+    servers[1].kill()
+    node.tell("go on")
+    _, ending = node.hear_attempt(SOON + 5)
+    assert ending.startswith("PeerError") and "server 1" in ending, ending
+
+
+def test_memory_of_destroyed_tables_is_given_back(cluster):
+    job = cluster(1, 1, transport="ucx", ucx_gets="yes")
+    server = job.server(0)
+    node = job.python(0, """
+node = pv.init()
+for step in range(40):
+    table = node.array(1_000_000, name=f"t{step}")
+    table.add(np.ones(1_000_000, np.float32))
+    for _ in range(3):
+        assert (table.get() == 1).all()
+    table.destroy()
+say("done")
+wait_for_word()
+node.shutdown()
+""")
+    node.hear("done", 60)
+    pages = int(open(f"/proc/{server.process.pid}/statm").read().split()[1])
+    assert pages * 4096 < 140 << 20, pages  # 40 tables of 4 MB would take 160 MB
+    node.tell("end")
+    node.ends()
+    server.ends()
+
+
 def test_a_missing_plug_in_says_what_to_install():
     settings = {"POLYVERSO_TRANSPORT": "ucx", "POLYVERSO_UCX_PLUGIN": "/nowhere/libpolyverso-ucx.so", "POLYVERSO_NODES": "2", "POLYVERSO_RANK": "0",
                 "POLYVERSO_MASTER": "127.0.0.1:1"}

@@ -85,7 +85,8 @@ mv_status reduce(mv_fabric, mv_fabric_team, void* values, uint64_t, mv_dtype, in
 }
 
 constexpr mv_fabric_plugin kPlugin = {MV_FABRIC_INTERFACE, sizeof(mv_fabric_plugin), "none", error, open, close, describe, address, nullptr, descriptor,
-                                      arm, progress, nullptr, nullptr, nullptr, nullptr, nullptr, memory_make, memory_free, team, disband, reduce};
+                                      arm, progress, nullptr, nullptr, nullptr, nullptr, nullptr, memory_make, memory_free,
+                                      nullptr, nullptr, nullptr, nullptr, team, disband, reduce};
 
 void memory_of_what_was_given_up_is_freed_and_not_used_again(void**) {
   constexpr size_t kWindow = 4;

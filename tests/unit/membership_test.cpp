@@ -183,6 +183,7 @@ constexpr Expectation kExpectations[] = {
     {Body::ChannelAsk, Fate::kRefused}, {Body::ChannelPart, Fate::kRefused}, {Body::Abort, Fate::kRefused},      {Body::Unreachable, Fate::kRefused},
     {Body::Skip, Fate::kRefused},       {Body::Replicate, Fate::kRefused},   {Body::Copied, Fate::kRefused},     {Body::CallsEnded, Fate::kRefused},
     {Body::Drain, Fate::kRefused},      {Body::HandOver, Fate::kRefused},    {Body::Resize, Fate::kRefused},    {Body::FabricLine, Fate::kRefused}, {Body::Vote, Fate::kRefused},
+    {Body::FabricAsk, Fate::kRefused},  {Body::FabricMemory, Fate::kRefused}, {Body::FabricDone, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

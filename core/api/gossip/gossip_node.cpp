@@ -64,7 +64,7 @@ base::Status GossipNode::set_up(gossip::Node self) {
   router_->attach(*engine_);
   if (router_->shm() != nullptr) {
     router_->shm()->serve([this](base::Peer, uint64_t number) { return number == kSnapshots ? publisher_.memory() : nullptr; });
-    router_->set_on_shm_lost([this](base::Peer peer) { mappings_.erase(peer); });
+    router_->set_on_memory_lost([this](base::Peer peer) { mappings_.erase(peer); });
   }
   told_.name = self_.name;
   told_.address = self_.address();

@@ -2,51 +2,83 @@
 
 #include <bit>
 
+#include "api/table/remote_segment.hpp"
 #include "base/log.hpp"
+#include "transport/fabric/fabric_transport.hpp"
+#include "transport/shm/shm.hpp"
 
 namespace mv::api {
 
-Mapping::Mapping(transport::Loop& loop, transport::ShmTransport& transport, table::TableViewRef table, size_t own)
-    : loop_(loop), transport_(transport), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
+Mapping::Mapping(runtime::Runtime& runtime, table::TableViewRef table, size_t own)
+    : runtime_(runtime), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
 
-const shard::SegmentReader* Mapping::reader(size_t server) {
+const shard::SegmentView* Mapping::reader(size_t server) {
   MappedShard& part = parts_[server];
-  const shard::SegmentReader* reader = part.reader.load();
+  const shard::SegmentView* reader = part.reader.load();
   if (reader == nullptr || reader->is_closed()) return nullptr;
-  if (!part.populated.load(std::memory_order_relaxed) && !part.populated.exchange(true)) reader->populate();
+  if (!part.prepared.load(std::memory_order_relaxed) && !part.prepared.exchange(true)) reader->prepare();
   return reader;
 }
 
 void Mapping::ask() {
   // Ask at exponentially growing intervals: every get of a table that a server cannot map calls this.
   if (!std::has_single_bit(asks_.fetch_add(1, std::memory_order_relaxed) + 1)) return;
-  loop_.post([self = shared_from_this()] { self->ask_on_loop(); });
+  runtime_.loop().post([self = shared_from_this()] { self->ask_on_loop(); });
 }
 
 void Mapping::ask_on_loop() {
   drop_destroyed();
+  transport::ShmTransport* const shared = runtime_.shared_memory();
+  transport::FabricTransport* const fabric = runtime_.fabric();
+  const auto self = weak_from_this();
   for (size_t server = 0; server < parts_.size(); ++server) {
     MappedShard& part = parts_[server];
     const bool needed =
         server != own_ && shard::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
-    if (!needed || part.asked || !transport_.reaches(table_->servers[server])) continue;
-    part.asked = true;
-    transport_.ask(table_->servers[server], table_->numbers[server],
-              [weak = weak_from_this(), server](std::shared_ptr<base::SharedMemory> memory) {
-                if (const MappingRef self = weak.lock()) self->take(server, std::move(memory));
-              });
+    if (!needed || part.asked) continue;
+    const base::Peer peer = table_->servers[server];
+    const uint64_t number = table_->numbers[server];
+    if (shared != nullptr && shared->reaches(peer)) {
+      part.asked = true;
+      shared->ask(peer, number, [self, server](std::shared_ptr<base::SharedMemory> memory) {
+        if (const MappingRef mapping = self.lock()) mapping->take(server, std::move(memory));
+      });
+    } else if (fabric != nullptr && fabric->can_ask(peer)) {
+      part.asked = true;
+      fabric->ask(peer, number, [self, server](std::shared_ptr<transport::RemoteMemory> memory) {
+        if (const MappingRef mapping = self.lock()) mapping->take_remote(server, std::move(memory));
+      });
+    }
   }
 }
 
+uint64_t Mapping::elements_of(size_t server) const { return shard::part_of(table_->spec, parts_.size(), server).count * table_->spec.cols; }
+
 void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
-  MappedShard& part = parts_[server];
-  part.asked = false;
+  parts_[server].asked = false;
   if (memory == nullptr) return;
-  const uint64_t rows = shard::part_of(table_->spec, parts_.size(), server).count;
-  auto reader = shard::SegmentReader::open(std::move(memory), table_->spec, rows * table_->spec.cols);
+  auto reader = shard::SegmentReader::open(std::move(memory), table_->spec, elements_of(server));
   if (!reader.ok()) return base::log_debug("{}", reader.status().text());
-  part.kept = std::move(reader).value();
-  part.populated = false;
+  use(server, std::move(reader).value());
+}
+
+void Mapping::take_remote(size_t server, std::shared_ptr<transport::RemoteMemory> memory) {
+  if (memory == nullptr) {
+    parts_[server].asked = false;
+    return;
+  }
+  RemoteSegment::open(runtime_.loop(), std::move(memory), table_->spec, elements_of(server), [weak = weak_from_this(), server](std::shared_ptr<RemoteSegment> segment) {
+    const MappingRef self = weak.lock();
+    if (self == nullptr) return;
+    self->parts_[server].asked = false;
+    if (segment != nullptr) self->use(server, std::move(segment));
+  });
+}
+
+void Mapping::use(size_t server, std::shared_ptr<const shard::SegmentView> segment) {
+  MappedShard& part = parts_[server];
+  part.kept = std::move(segment);
+  part.prepared = false;
   part.reader.store(part.kept.get());
 }
 
@@ -81,7 +113,7 @@ void Mapping::unmap_dropped() {
 }
 
 void Mapping::unmap_later() {
-  loop_.post([weak = weak_from_this()] {
+  runtime_.loop().post([weak = weak_from_this()] {
     if (const MappingRef self = weak.lock()) self->unmap_dropped();
   });
 }
@@ -89,8 +121,8 @@ void Mapping::unmap_later() {
 // ---- all handles of a node
 
 MappingRef Mappings::map(const table::TableViewRef& table, size_t own) {
-  if (runtime_.shared_memory() == nullptr || !shard::is_mapped(table->spec) || table->consistency == shard::Consistency::kSync) return nullptr;
-  const auto mapping = std::make_shared<Mapping>(runtime_.loop(), *runtime_.shared_memory(), table, own);
+  if (!runtime_.shares_tables() || !shard::is_mapped(table->spec) || table->consistency == shard::Consistency::kSync) return nullptr;
+  const auto mapping = std::make_shared<Mapping>(runtime_, table, own);
   mapping->ask();
   {
     std::lock_guard lock(mutex_);

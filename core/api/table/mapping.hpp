@@ -1,5 +1,6 @@
 #pragma once
-// Mapping: a table's segments on servers of this machine. Gets copy values straight from them, without a message.
+// Mapping: a table's segments on servers whose memory this process can read: on this machine, or by a network that reads remote
+// memory. Gets copy values straight from them, without a message.
 
 #include <atomic>
 #include <memory>
@@ -9,18 +10,17 @@
 #include "engine/table/client/operation.hpp"
 #include "runtime/runtime.hpp"
 #include "shard/segment.hpp"
-#include "transport/loop/loop.hpp"
-#include "transport/shm/shm.hpp"
+#include "transport/fabric/remote_memory.hpp"
 
 namespace mv::api {
 
-/// The segments that one handle has mapped. It asks for a server's segment when it is created, and again at some of the
-/// gets that find none. It drops a segment when the server is no longer reachable through shared memory or has
+/// The segments that one handle reads. It asks for a server's segment when it is created, and again at some of the
+/// gets that find none. It drops a segment when the server's memory is no longer reachable, or when the server has
 /// destroyed the table, and unmaps it once no thread reads it.
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   /// @param own   a server whose part needs no mapping, or SIZE_MAX
-  Mapping(transport::Loop& loop, transport::ShmTransport& transport, table::TableViewRef table, size_t own);
+  Mapping(runtime::Runtime& runtime, table::TableViewRef table, size_t own);
 
   /// Keeps the results of reader() valid for its lifetime. Any thread.
   class Use {
@@ -39,7 +39,7 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   /// Asks for missing segments, at growing intervals. Any thread.
   void ask();
   /// The segment of `server`; null if it is not mapped, or if gets must reach the server. Requires a Use.
-  const shard::SegmentReader* reader(size_t server);
+  const shard::SegmentView* reader(size_t server);
   /// On the loop.
   void drop(base::Peer server);
   /// Drops the segments of a destroyed table. On the loop.
@@ -47,10 +47,10 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
 
  private:
   struct MappedShard {
-    std::atomic<const shard::SegmentReader*> reader{nullptr};
-    std::atomic<bool> populated{false};  // by the first reader; it would block the loop too long
-    std::shared_ptr<shard::SegmentReader> kept;                  // loop only
-    std::vector<std::shared_ptr<shard::SegmentReader>> dropped;  // loop only; callers may still be reading them
+    std::atomic<const shard::SegmentView*> reader{nullptr};
+    std::atomic<bool> prepared{false};  // by the first reader; it would block the loop too long
+    std::shared_ptr<const shard::SegmentView> kept;                  // loop only
+    std::vector<std::shared_ptr<const shard::SegmentView>> dropped;  // loop only; callers may still be reading them
     bool asked = false;                                          // loop only
   };
   void ask_on_loop();
@@ -58,9 +58,11 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   void unmap_dropped();
   void unmap_later();
   void take(size_t server, std::shared_ptr<base::SharedMemory> memory);
+  void take_remote(size_t server, std::shared_ptr<transport::RemoteMemory> memory);
+  void use(size_t server, std::shared_ptr<const shard::SegmentView> segment);
+  uint64_t elements_of(size_t server) const;
 
-  transport::Loop& loop_;
-  transport::ShmTransport& transport_;
+  runtime::Runtime& runtime_;
   const table::TableViewRef table_;
   const size_t own_;
   std::vector<MappedShard> parts_;

@@ -368,11 +368,14 @@ bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out
   if (mapping_ == nullptr) return false;
   const Mapping::Use use(*mapping_);
   const size_t servers = table_->servers.size();
+  const auto may_take = [&](base::Nanos wait) {
+    return wait == base::Nanos{0} || (options.mode == Mode::kBlocking && calls_.deadline(options, false) >= calls_.loop().now() + wait);
+  };
   for (size_t server = 0; server < servers; ++server) {
     if ((own_ != nullptr && server == own_server()) || !shard::has_part(spec_, servers, server)) continue;
-    const shard::SegmentReader* reader = mapping_->reader(server);
+    const shard::SegmentView* reader = mapping_->reader(server);
     if (reader == nullptr) mapping_->ask();
-    if (reader == nullptr || reader->clock() < needed) return false;
+    if (reader == nullptr || !may_take(reader->longest_wait()) || !reader->has_reached(needed)) return false;
   }
   if (own_ != nullptr && shard::has_part(spec_, servers, own_server()) && !own_is_open(needed)) return false;
 
@@ -399,7 +402,7 @@ bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
     for (size_t server = 0; server < servers; ++server) {
       const shard::Range part = shard::part_of(spec_, servers, server);
       if (server == own || part.count == 0) continue;
-      const shard::SegmentReader* reader = mapping_->reader(server);
+      const shard::SegmentView* reader = mapping_->reader(server);
       if (reader == nullptr || !reader->read(0, part.count * spec_.cols, out + part.first * spec_.row_bytes())) return false;
     }
     return true;
@@ -417,7 +420,7 @@ bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
         own_->read_rows(calls_.identity().worker_id, {&row, 1}, out + i * spec_.row_bytes());
       }
     } else {
-      const shard::SegmentReader* reader = mapping_->reader(server);
+      const shard::SegmentView* reader = mapping_->reader(server);
       if (reader == nullptr || !reader->read_rows({rows.ids + begin, end - begin}, first, to)) return false;
     }
     begin = end;

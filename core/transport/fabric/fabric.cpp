@@ -41,6 +41,11 @@ bool has_rdma_device() {
   return any;
 }
 
+bool wants_ucx_gets() {
+  const char* const said = std::getenv(kUcxGetsVariable);
+  return said != nullptr && std::string_view(said) == "yes";
+}
+
 namespace {
 
 /// A communication library's threads, locks and connections don't survive a fork.
@@ -57,12 +62,13 @@ base::Status check_fork(const char* library) {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout) {
+base::Result<std::unique_ptr<Fabric>> Fabric::open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout, bool gets) {
   if (base::Status status = check_fork(std::string_view(plugin->name) == "ucx" ? "UCX" : "MPI"); !status.ok()) return status;
   std::unique_ptr<Fabric> fabric(new Fabric(plugin));
   const auto check = [&](mv_status status) { return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin->name, plugin->error()); };
   const int64_t limit = timeout == base::kNever ? -1 : std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-  const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0, limit};
+  const mv_fabric_options options{sizeof(mv_fabric_options), loopback_only ? 1 : 0, limit, gets ? 1 : 0};
+  fabric->gets_ = gets && plugin->get != nullptr;
   if (auto status = check(plugin->open(&options, &fabric->handle_)); !status.ok()) return status;
   if (auto status = check(plugin->describe(fabric->handle_, &fabric->about_)); !status.ok()) return status;
   const void* address = nullptr;
@@ -118,6 +124,29 @@ base::Result<bool> Fabric::send(mv_fabric_line line, std::span<const std::byte> 
   const mv_status status = plugin_->send(handle_, line, header.data(), header.size(), body.data(), body.size(), user, &ended);
   if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
   return ended != 0;
+}
+
+base::Result<Fabric::Exposed> Fabric::expose(std::span<std::byte> memory) {
+  Exposed exposed;
+  const void* key = nullptr;
+  uint64_t bytes = 0;
+  const mv_status status = plugin_->expose(handle_, memory.data(), memory.size(), &exposed.handle, &key, &bytes);
+  if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
+  const auto* const first = static_cast<const std::byte*>(key);
+  exposed.key.assign(first, first + bytes);
+  return exposed;
+}
+
+base::Result<mv_fabric_key> Fabric::open_key(mv_fabric_line line, std::span<const std::byte> key) {
+  mv_fabric_key opened = nullptr;
+  const mv_status status = plugin_->open_key(handle_, line, key.data(), key.size(), &opened);
+  if (status != MV_OK) return base::error(status, "{}: {}", plugin_->name, plugin_->error());
+  return opened;
+}
+
+base::Status Fabric::get(mv_fabric_line line, mv_fabric_key key, uint64_t address, std::span<std::byte> to, void* user) {
+  const mv_status status = plugin_->get(handle_, line, key, address, to.data(), to.size(), user);
+  return status == MV_OK ? base::Status() : base::error(status, "{}: {}", plugin_->name, plugin_->error());
 }
 
 base::Status Fabric::receive(mv_fabric_message message, std::span<std::byte> to, void* user) {

@@ -18,6 +18,9 @@ namespace mv::transport {
 inline constexpr const char* kUcxPluginFile = "libpolyverso-ucx.so";
 /// An environment variable with the path of a plug-in, instead of the file beside the library.
 inline constexpr const char* kUcxPluginVariable = "POLYVERSO_UCX_PLUGIN";
+/// An environment variable: with "yes", clients read dense tables in their servers' memory. Where no network device does that by itself, UCX lets
+/// whoever can connect to it read all memory of the process, so the library does not choose it.
+inline constexpr const char* kUcxGetsVariable = "POLYVERSO_UCX_GETS";
 
 using FabricPlugin = const mv_fabric_plugin*;
 
@@ -26,6 +29,8 @@ using FabricPlugin = const mv_fabric_plugin*;
 base::Result<FabricPlugin> load_fabric_plugin(const std::string& path);
 /// UCX's, loaded by the first call. Any thread.
 base::Result<FabricPlugin> ucx_plugin();
+/// What kUcxGetsVariable says.
+bool wants_ucx_gets();
 /// Whether the kernel has a device for RDMA. Unlike opening a fabric, this costs nothing.
 bool has_rdma_device();
 
@@ -33,8 +38,8 @@ bool has_rdma_device();
 class Fabric {
  public:
   /// MV_ENOSYS in a fork of a process that has opened one; or the plug-in's error.
-  /// `timeout`: for the other processes of a job, which all have to open one.
-  static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout = base::kNever);
+  /// `timeout`: for the other processes of a job, which all have to open one. `gets`: see can_get().
+  static base::Result<std::unique_ptr<Fabric>> open(FabricPlugin plugin, bool loopback_only, base::Nanos timeout = base::kNever, bool gets = false);
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -64,6 +69,20 @@ class Fabric {
   base::Result<mv_fabric_team> team(std::span<const int32_t> ranks, uint64_t key, void* user);
   void disband(mv_fabric_team team) { plugin_->disband(handle_, team); }
   base::Status reduce(mv_fabric_team team, void* values, uint64_t count, mv_dtype dtype, int32_t reduction, void* user);
+
+  /// Whether expose() and get() may be called.
+  bool can_get() const { return gets_; }
+  /// Memory that peers may read until conceal().
+  struct Exposed {
+    mv_fabric_memory handle = nullptr;
+    std::vector<std::byte> key;
+  };
+  /// See mv_fabric_plugin::expose, open_key, close_key and get.
+  base::Result<Exposed> expose(std::span<std::byte> memory);
+  void conceal(const Exposed& exposed) { plugin_->memory_free(handle_, exposed.handle); }
+  base::Result<mv_fabric_key> open_key(mv_fabric_line line, std::span<const std::byte> key);
+  void close_key(mv_fabric_key key) { plugin_->close_key(handle_, key); }
+  base::Status get(mv_fabric_line line, mv_fabric_key key, uint64_t address, std::span<std::byte> to, void* user);
 
   /// A block of registered memory, which returns to this fabric's stock at its end.
   class Block {
@@ -100,6 +119,7 @@ class Fabric {
 
   const FabricPlugin plugin_;
   mv_fabric handle_ = nullptr;
+  bool gets_ = false;
   mv_fabric_about about_{};
   std::vector<std::byte> address_;
   std::array<std::vector<Idle>, kKinds> idle_;

@@ -37,6 +37,7 @@ FabricTransport::FabricTransport(Loop& loop, TcpOptions options, std::unique_ptr
 }
 
 FabricTransport::~FabricTransport() {
+  stopping_ = true;
   traffic_.leave();
   loop_.remove_flusher(*this);
   for (auto& [peer, line] : lines_) hang_up(*line);
@@ -47,6 +48,7 @@ FabricTransport::~FabricTransport() {
 void FabricTransport::drain() {
   numbers_.clear();
   traffic_.drain(/*fetches_only=*/false);
+  for (const Exposed& exposed : std::exchange(exposed_, {})) traffic_.fabric().conceal(exposed.handle);
   dead_.clear();
   lines_.clear();
 }
@@ -205,6 +207,15 @@ void FabricTransport::on_message(base::Peer from, const wire::Message& message, 
     if (Line* line = find(from)) take_address(*line, *said);
     return;
   }
+  if (const auto* asked = message.body_as_FabricAsk()) {
+    if (Line* line = find(from)) give(*line, asked->table());
+    return;
+  }
+  if (const auto* said = message.body_as_FabricDone()) return done_reading(from, said->address());
+  if (const auto* said = message.body_as_FabricMemory()) {
+    if (Line* line = find(from)) take_memory(*line, *said);
+    return;
+  }
   const size_t bytes = tcp_bytes_;
   if (!comes_by_tcp(from)) return;
   events_->on_arrived(from, bytes);
@@ -265,9 +276,105 @@ void FabricTransport::on_moved(uint64_t number, const base::Status& status) {
   on_moved(number, receiver.resume());
 }
 
+// ------------------------------------------------------------ reading the memory of peers
+
+bool FabricTransport::can_ask(base::Peer peer) const {
+  const Line* line = find(peer);
+  return line != nullptr && line->state == State::kFabric && traffic_.can_get();
+}
+
+void FabricTransport::ask(base::Peer peer, uint64_t table, Given given) {
+  if (!can_ask(peer)) return given(nullptr);
+  find(peer)->asks.emplace_back(table, std::move(given));
+  wire::FrameBuilder builder;
+  tcp_.send(peer, builder.finish(wire::Body::FabricAsk, wire::CreateFabricAsk(builder.fbb(), table)));
+}
+
+void FabricTransport::give(const Line& line, uint64_t table) {
+  conceal_unused();
+  const auto memory = source_ && can_ask(line.peer) ? source_(line.peer, table) : nullptr;
+  Exposed* const exposed = memory != nullptr ? expose(memory) : nullptr;
+  if (exposed != nullptr) exposed->readers.insert(line.peer);
+  wire::FrameBuilder builder;
+  auto& fbb = builder.fbb();
+  const std::span<const std::byte> key = exposed != nullptr ? std::span<const std::byte>(exposed->handle.key) : std::span<const std::byte>();
+  const auto bytes = fbb.CreateVector(reinterpret_cast<const uint8_t*>(key.data()), key.size());
+  const auto answer = exposed != nullptr ? wire::CreateFabricMemory(fbb, table, reinterpret_cast<uint64_t>(memory->data()), memory->bytes(), bytes)
+                                         : wire::CreateFabricMemory(fbb, table);
+  tcp_.send(line.peer, builder.finish(wire::Body::FabricMemory, answer));
+}
+
+/// Null if the network can't.
+FabricTransport::Exposed* FabricTransport::expose(const std::shared_ptr<base::SharedMemory>& memory) {
+  const auto known = std::ranges::find(exposed_, memory, &Exposed::memory);
+  if (known != exposed_.end()) return &*known;
+  auto exposed = traffic_.fabric().expose({memory->data(), memory->bytes()});
+  if (!exposed.ok()) {
+    base::log_debug("peers can't read a table's memory: {}", exposed.status().text());
+    return nullptr;
+  }
+  return &exposed_.emplace_back(memory, std::move(exposed).value());
+}
+
+void FabricTransport::done_reading(base::Peer peer, uint64_t address) {
+  for (Exposed& exposed : exposed_) {
+    if (reinterpret_cast<uint64_t>(exposed.memory->data()) != address) continue;
+    if (const auto reader = exposed.readers.find(peer); reader != exposed.readers.end()) exposed.readers.erase(reader);
+  }
+  conceal_unused();
+}
+
+/// The tables of this memory are gone, and nobody may read it any more.
+void FabricTransport::conceal_unused() {
+  std::erase_if(exposed_, [this](const Exposed& exposed) {
+    if (exposed.memory.use_count() > 1 || !exposed.readers.empty()) return false;
+    traffic_.fabric().conceal(exposed.handle);
+    return true;
+  });
+}
+
+void FabricTransport::take_memory(Line& line, const wire::FabricMemory& said) {
+  const auto asked = std::ranges::find(line.asks, said.table(), &std::pair<uint64_t, Given>::first);
+  if (asked == line.asks.end()) return;
+  const Given given = std::move(asked->second);
+  line.asks.erase(asked);
+  const bool has_key = said.key() != nullptr && said.key()->size() > 0 && said.key()->size() <= kMostAddress && line.handle != nullptr;
+  if (!has_key || line.state != State::kFabric) return given(nullptr);
+  const auto key = traffic_.fabric().open_key(line.handle, {reinterpret_cast<const std::byte*>(said.key()->data()), said.key()->size()});
+  if (!key.ok()) {
+    base::log_debug("can't read the memory of {}: {}", line.address, key.status().text());
+    return given(nullptr);
+  }
+  ++memories_;
+  auto right = std::make_shared<RemoteKey>(traffic_.fabric(), key.value());
+  given(line.memories.emplace_back(std::make_shared<RemoteMemory>(traffic_, line.handle, std::move(right), said.address(), said.bytes())));
+}
+
+/// Tells peers which of their memory nobody here reads any more.
+void FabricTransport::release_unused() {
+  flushes_ = 0;
+  for (const auto& [peer, line] : lines_)
+    memories_ -= std::erase_if(line->memories, [this, peer](const std::shared_ptr<RemoteMemory>& memory) {
+      if (memory.use_count() > 1 || !memory->is_idle()) return false;
+      wire::FrameBuilder builder;
+      tcp_.send(peer, builder.finish(wire::Body::FabricDone, wire::CreateFabricDone(builder.fbb(), memory->address())));
+      return true;
+    });
+}
+
+void FabricTransport::end_memories(Line& line) {
+  memories_ -= line.memories.size();
+  for (Exposed& exposed : exposed_) exposed.readers.erase(line.peer);
+  for (const auto& [table, given] : std::exchange(line.asks, {})) given(nullptr);
+  const auto memories = std::exchange(line.memories, {});
+  for (const auto& memory : memories) memory->end();
+  if (!memories.empty() && !stopping_ && on_memory_lost_) on_memory_lost_(line.peer);
+}
+
 // ------------------------------------------------------------ ends
 
 void FabricTransport::hang_up(Line& line) {
+  end_memories(line);
   numbers_.erase(line.number);
   line.first.reset();
   if (line.receiver != nullptr) line.receiver->stop();
@@ -324,6 +431,7 @@ void FabricTransport::on_lost(base::Peer peer, const base::Status& why) {
 }
 
 void FabricTransport::begin_closing(Line& line) {
+  end_memories(line);
   line.receiver->stop();
   traffic_.send(line, LineKind::kGoodbye);
   line.state = State::kClosing;
@@ -352,8 +460,10 @@ void FabricTransport::stop(std::function<void()> stopped) {
 }
 
 void FabricTransport::flush() {
+  constexpr size_t kReleaseEvery = 64;
   dead_.clear();
   traffic_.flush();
+  if (memories_ > 0 && ++flushes_ >= kReleaseEvery) release_unused();
   if (stopping_ && stopped_ && lines_.empty()) tcp_.stop(std::exchange(stopped_, nullptr));
 }
 

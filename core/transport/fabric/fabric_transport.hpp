@@ -7,11 +7,15 @@
 // connection is reported when the line carries messages in both directions. TCP stays open: it notices the end of the
 // peer's process at once, whatever network the fabric uses.
 //
+// A peer's memory can be read by its line, where the fabric can (Fabric::can_get()). The key for it is asked for, and
+// answered, over TCP. It serves only to read, and ends with the line.
+//
 // A line that fails breaks its TCP connection too. TcpTransport then finds out whether the peer is lost, as after every
 // break, or restores the connection, and a new line begins with it. A pair uses TCP alone, and why_not() says why, if
 // the other side has no such fabric; if the connection is encrypted, which a fabric is not; if the line can't be made; or
 // if it fails kMostFailures times shortly after it was made.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,6 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/shared_memory.hpp"
 #include "transport/fabric/traffic.hpp"
 #include "transport/loop/handles.hpp"
 #include "transport/tcp/tcp.hpp"
@@ -51,6 +56,19 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   void stop(std::function<void()> stopped) override;
   void cut(base::Peer peer) override { tcp_.cut(peer); }
 
+  /// Whether peers' memory can be read at all.
+  bool can_get() const { return traffic_.can_get(); }
+  /// Whether ask() may find something.
+  bool can_ask(base::Peer peer) const;
+  /// Returns the memory of a table that a peer asks to read, or null if it may have none. Called on the loop.
+  using Source = std::function<std::shared_ptr<base::SharedMemory>(base::Peer peer, uint64_t table)>;
+  void serve(Source source) { source_ = std::move(source); }
+  /// Requests the memory of a table of `peer`. `given` receives it later, or null; null at once without a line.
+  using Given = std::function<void(std::shared_ptr<RemoteMemory>)>;
+  void ask(base::Peer peer, uint64_t table, Given given);
+  /// `lost` runs on the loop when memory of a peer can't be read any more.
+  void set_on_memory_lost(std::function<void(base::Peer)> lost) { on_memory_lost_ = std::move(lost); }
+
   static constexpr int kMostFailures = 3;
 
  private:
@@ -74,6 +92,14 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
     Nanos deadline = base::kNever;
     Nanos made_at{0};
     int failures = 0;
+    std::vector<std::pair<uint64_t, Given>> asks;         // by table
+    std::vector<std::shared_ptr<RemoteMemory>> memories;  // that the peer has given
+  };
+  /// Memory of this process that peers may read.
+  struct Exposed {
+    std::shared_ptr<base::SharedMemory> memory;
+    Fabric::Exposed handle;
+    std::multiset<base::Peer> readers;  ///< may read it until they say that they have done so
   };
   LinkEvents& as_events() { return *this; }
   LineEvents& as_line_events() { return *this; }
@@ -100,6 +126,14 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   void report(Line& line);
   bool comes_by_tcp(base::Peer from);
 
+  void give(const Line& line, uint64_t table);
+  Exposed* expose(const std::shared_ptr<base::SharedMemory>& memory);
+  void done_reading(base::Peer peer, uint64_t address);
+  void conceal_unused();
+  void release_unused();
+  void take_memory(Line& line, const wire::FabricMemory& said);
+  void end_memories(Line& line);
+
   void begin_closing(Line& line);
   void line_failed(Line& line, const std::string& why);
   void lose(Line& line, const base::Status& why);
@@ -121,6 +155,10 @@ class FabricTransport final : public Transport, private base::LinkEvents, privat
   std::vector<std::unique_ptr<Line>> dead_;  // freed when none of their callbacks can be on the stack
   std::multiset<std::string> dialed_;
   size_t tcp_bytes_ = 0;
+  Source source_;
+  std::function<void(base::Peer)> on_memory_lost_;
+  std::vector<Exposed> exposed_;
+  size_t memories_ = 0, flushes_ = 0;  // of all lines; since release_unused()
   bool told_of_tcp_ = false;
   bool stopping_ = false;
   std::function<void()> stopped_;

@@ -22,19 +22,21 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_FABRIC_INTERFACE 4
+#define MV_FABRIC_INTERFACE 5
 #define MV_FABRIC_ENTRY "polyverso_fabric_plugin"
 
 typedef struct mv_fabric_object* mv_fabric;       /**< this process in the network */
 typedef struct mv_fabric_line_object* mv_fabric_line; /**< the way to one peer */
 typedef struct mv_fabric_message_object* mv_fabric_message; /**< one that has arrived */
 typedef struct mv_fabric_memory_object* mv_fabric_memory;   /**< memory that the network devices know */
+typedef struct mv_fabric_key_object* mv_fabric_key;         /**< the right to read a peer's memory, by one line */
 typedef struct mv_fabric_team_object* mv_fabric_team;       /**< processes of a job that reduce together */
 
 typedef struct mv_fabric_options {
   uint32_t size;         /**< sizeof(mv_fabric_options) */
   int32_t loopback_only; /**< of the IP networks, uses only loopback, unless the communication library's own settings say otherwise */
   int64_t timeout_ms;    /**< of open(), where all processes of a job have to call it */
+  int32_t gets;          /**< expose() and get() will be called */
 } mv_fabric_options;
 
 /** The address of a fabric in a job, for connect(): see mv_fabric_plugin::listen. */
@@ -59,7 +61,8 @@ typedef enum mv_fabric_event_kind {
   MV_FABRIC_RECEIVED = 3, /**< a receive has ended: the body is in place, unless `status` says otherwise. `user` is the receive's */
   MV_FABRIC_FAILED = 4,   /**< a line has failed, and carries nothing more. `user` is the line's. error: what() */
   MV_FABRIC_TEAMED = 5,   /**< a team() is made, unless `status` says otherwise. `user` is the team's */
-  MV_FABRIC_REDUCED = 6   /**< a reduce() has ended: the result is in place, unless `status` says otherwise. `user` is the reduce's */
+  MV_FABRIC_REDUCED = 6,  /**< a reduce() has ended: the result is in place, unless `status` says otherwise. `user` is the reduce's */
+  MV_FABRIC_GOT = 7       /**< a get() has ended: the bytes are in place, unless `status` says otherwise. `user` is the get's */
 } mv_fabric_event_kind;
 
 typedef struct mv_fabric_event {
@@ -117,6 +120,18 @@ typedef struct mv_fabric_plugin {
    *  team was disbanded, memory_free() frees the memory once the communication library has ended that reduce. */
   mv_status (*memory_make)(mv_fabric fabric, uint64_t bytes, void** memory, mv_fabric_memory* handle);
   void (*memory_free)(mv_fabric fabric, mv_fabric_memory handle);
+
+  /* Reading the memory of peers without their help. NULL, all four, if the communication library can't. */
+
+  /** Lets peers read this memory, which has to stay until memory_free(). Who shall read it needs the key, which stays as long. */
+  mv_status (*expose)(mv_fabric fabric, void* memory, uint64_t bytes, mv_fabric_memory* handle, const void** key, uint64_t* key_bytes);
+  /** Prepares reading by this line what its peer has exposed with this key. MV_EUNREACHABLE if no network of the line can. */
+  mv_status (*open_key)(mv_fabric fabric, mv_fabric_line line, const void* key, uint64_t bytes, mv_fabric_key* made);
+  /** After the gets with the key have ended, or the line was disconnected. */
+  void (*close_key)(mv_fabric fabric, mv_fabric_key key);
+  /** Begins to read `bytes` bytes at `address` in the peer into `to`, which is lent until the event. Reads what is there at
+   *  some moment between this call and the event, perhaps in pieces; gets that overlap in time have no order. */
+  mv_status (*get)(mv_fabric fabric, mv_fabric_line line, mv_fabric_key key, uint64_t address, void* to, uint64_t bytes, void* user);
 
   /* All-reduces by the communication library. NULL, all three, if it has none. */
 

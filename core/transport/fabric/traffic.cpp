@@ -69,12 +69,56 @@ void FabricTraffic::take_event(const mv_fabric_event& event) {
       const uint64_t number = receiver->line();
       return events_.on_moved(number, receiver->fetched(std::move(found.mapped()), event.status));
     }
+    case MV_FABRIC_GOT:
+      return one_got(event.user, event.status == MV_OK ? base::Status() : base::error(event.status, "{}", event.why));
     case MV_FABRIC_FAILED:
       return events_.on_line_failed(reinterpret_cast<uint64_t>(event.user), base::error(event.status, "{}", event.why));
     case MV_FABRIC_TEAMED:
     case MV_FABRIC_REDUCED:  // of teams.hpp only
       return;
   }
+}
+
+void RemoteMemory::get(std::span<const RemoteRange> ranges, Got got) {
+  if (traffic_ == nullptr) return got(base::error(MV_EUNREACHABLE, "the line to its process has ended"));
+  traffic_->get(line_, key_, address_, ranges, std::move(got));
+}
+
+void FabricTraffic::get(mv_fabric_line line, const std::shared_ptr<RemoteKey>& key, uint64_t address, std::span<const RemoteRange> ranges,
+                        RemoteMemory::Got got) {
+  auto made = std::make_unique<Getting>();
+  for (const RemoteRange& range : ranges) made->bytes += range.bytes;
+  auto block = fabric_->block(made->bytes);
+  if (!block.ok()) return got(block.status());
+  made->block = std::move(block).value();
+  made->key = key;
+  made->got = std::move(got);
+  made->open = 1;  // until all have begun
+  Getting& getting = *made;
+  gettings_.emplace(&getting, std::move(made));
+  std::byte* to = getting.block->data();
+  for (const RemoteRange& range : ranges) {
+    ++getting.open;
+    getting.failed = fabric_->get(line, key->key, address + range.from, {to, range.bytes}, &getting);
+    if (!getting.failed.ok()) {
+      --getting.open;
+      break;
+    }
+    to += range.bytes;
+  }
+  one_got(&getting, {});
+}
+
+void FabricTraffic::one_got(const void* which, const base::Status& status) {
+  const auto found = gettings_.find(which);
+  if (found == gettings_.end()) return;
+  Getting& getting = *found->second;
+  if (!status.ok()) getting.failed = status;
+  if (--getting.open > 0) return;
+  const auto over = std::move(found->second);
+  gettings_.erase(found);
+  if (!over->failed.ok()) return over->got(over->failed);
+  over->got(std::span<const std::byte>(over->block->data(), over->bytes));
 }
 
 void FabricTraffic::flush() {
@@ -84,7 +128,7 @@ void FabricTraffic::flush() {
 void FabricTraffic::drain(bool fetches_only) {
   constexpr int kMostTurns = 1000;
   try {
-    for (int turn = 0; turn < kMostTurns && !(fetches_.empty() && (fetches_only || sending_.empty())); ++turn) look();
+    for (int turn = 0; turn < kMostTurns && !(fetches_.empty() && gettings_.empty() && (fetches_only || sending_.empty())); ++turn) look();
     for (int turn = 0; turn < 2; ++turn) look();  // ends sends whose bodies have been fetched
   } catch (const std::bad_alloc&) {  // then it ends at once
   }
@@ -93,6 +137,7 @@ void FabricTraffic::drain(bool fetches_only) {
 void FabricTraffic::abandon() {
   for (auto& [key, sending] : sending_) static_cast<void>(sending.release());
   for (auto& [key, fetch] : fetches_) static_cast<void>(fetch.release());
+  for (auto& [key, getting] : gettings_) static_cast<void>(getting.release());
 }
 
 }  // namespace mv::transport

@@ -1,6 +1,7 @@
 #pragma once
 // Messages by the lines of a fabric, both ways: what FabricTransport and JobTransport have in common.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "transport/fabric/line.hpp"
 #include "transport/fabric/receiver.hpp"
+#include "transport/fabric/remote_memory.hpp"
 #include "transport/loop/handles.hpp"
 #include "transport/loop/loop.hpp"
 
@@ -47,12 +49,15 @@ class FabricTraffic final : private Watched {
   bool ok() const { return poll_ != nullptr; }
   Fabric& fabric() { return *fabric_; }
   const mv_fabric_about& about() const { return fabric_->about(); }
+  bool can_get() const { return fabric_->can_get(); }
 
   std::unique_ptr<FabricReceiver> make_receiver(base::LinkEvents& events, base::Peer peer, uint64_t line);
   void send(LineEnd& line, const base::Frame& frame);
   /// Sends a message without content.
   void send(LineEnd& line, LineKind kind) { post(line, kind, {}, std::make_unique<LineSending>()); }
   void post(LineEnd& line, LineKind kind, std::span<const std::byte> head, std::unique_ptr<LineSending> sending);
+  /// Reads ranges of the peer's memory from `address` on; see RemoteMemory::get().
+  void get(mv_fabric_line line, const std::shared_ptr<RemoteKey>& key, uint64_t address, std::span<const RemoteRange> ranges, RemoteMemory::Got got);
   /// Whether the message comes from the line's peer.
   static bool is_genuine(const LineEnd& line, const LineHeader& header);
   /// Processes what has arrived, and what has ended; true if there was anything. Does nothing within itself.
@@ -72,6 +77,16 @@ class FabricTraffic final : private Watched {
   void after_sleep() override {}
   Writers writers() const override { return events_.has_lines() ? Writers::kElsewhere : Writers::kNone; }
   void take_event(const mv_fabric_event& event);
+  void one_got(const void* which, const base::Status& status);
+
+  /// Gets of one call, which have not all ended.
+  struct Getting {
+    std::unique_ptr<Fabric::Block> block;
+    size_t bytes = 0, open = 0;
+    base::Status failed;
+    std::shared_ptr<RemoteKey> key;
+    RemoteMemory::Got got;
+  };
 
   Loop& loop_;
   LineEvents& events_;
@@ -79,6 +94,7 @@ class FabricTraffic final : private Watched {
   std::unique_ptr<Poll> poll_;
   LineSendings sending_;
   FabricReceiver::Fetches fetches_;
+  std::map<const void*, std::unique_ptr<Getting>> gettings_;
   std::vector<std::pair<uint64_t, base::Status>> failed_;  // by number of the line
   bool looking_ = false;
 };

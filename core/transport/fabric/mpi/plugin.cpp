@@ -268,7 +268,7 @@ mv_status reduce(mv_fabric, mv_fabric_team team, void* values, uint64_t count, m
 
 constexpr mv_fabric_plugin kPlugin = {
     MV_FABRIC_INTERFACE, sizeof(mv_fabric_plugin), "mpi", error, open, close, describe, address, listen, descriptor, arm, progress, connect, disconnect, send,
-    receive, release, memory_make, memory_free, team, disband, reduce};
+    receive, release, memory_make, memory_free, nullptr, nullptr, nullptr, nullptr, team, disband, reduce};
 
 }  // namespace
 

@@ -36,6 +36,11 @@ struct mv_fabric_message_object {
 
 struct mv_fabric_memory_object {
   ucp_mem_h memory;
+  void* key;  // of exposed memory, or null
+};
+
+struct mv_fabric_key_object {
+  ucp_rkey_h key;
 };
 
 struct Pending;
@@ -176,6 +181,13 @@ void on_received(void* request, ucs_status_t status, size_t, void* user) {
   delete pending;
 }
 
+void on_got(void* request, ucs_status_t status, void* user) {
+  auto* pending = static_cast<Pending*>(user);
+  pending->fabric->add(event_of(MV_FABRIC_GOT, status, pending->user));
+  ucp_request_free(request);
+  delete pending;
+}
+
 void on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
   auto* line = static_cast<mv_fabric_line>(arg);
   if (!line->ended) line->fabric->add(event_of(MV_FABRIC_FAILED, status, line->user));
@@ -190,13 +202,13 @@ void leave_signals() {
   for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE}) ucs_debug_disable_signal(signal);
 }
 
-ucs_status_t init_context(mv_fabric fabric, bool loopback_only) {
+ucs_status_t init_context(mv_fabric fabric, bool loopback_only, bool gets) {
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK) return status;
   if (loopback_only && std::getenv("UCX_NET_DEVICES") == nullptr) ucp_config_modify(config, "NET_DEVICES", "lo");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | (gets ? UCP_FEATURE_RMA : 0);
   const ucs_status_t status = ucp_init(&params, config, &fabric->context);
   ucp_config_release(config);
   return status;
@@ -297,7 +309,7 @@ mv_status open(const mv_fabric_options* options, mv_fabric* made) {
   leave_signals();
   auto* fabric = new (std::nothrow) mv_fabric_object;
   if (fabric == nullptr) return fail("can't open UCX", UCS_ERR_NO_MEMORY);
-  ucs_status_t status = init_context(fabric, options->loopback_only != 0);
+  ucs_status_t status = init_context(fabric, options->loopback_only != 0, options->gets != 0);
   if (status == UCS_OK) {
     fabric->networks = networks_of(fabric->context);
     fabric->notices_failure = notices_failure(fabric->networks);
@@ -429,12 +441,68 @@ mv_status memory_make(mv_fabric fabric, uint64_t bytes, void** memory, mv_fabric
 }
 
 void memory_free(mv_fabric fabric, mv_fabric_memory handle) {
+  if (handle->key != nullptr) ucp_rkey_buffer_release(handle->key);
   ucp_mem_unmap(fabric->context, handle->memory);
   delete handle;
 }
 
+// ------------------------------------------------------------ reading the memory of peers
+
+mv_status expose(mv_fabric fabric, void* memory, uint64_t bytes, mv_fabric_memory* handle, const void** key, uint64_t* key_bytes) {
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_PROT;
+  params.address = memory;
+  params.length = bytes;
+  params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ;
+  auto* made = new (std::nothrow) mv_fabric_memory_object{};
+  if (made == nullptr) return fail("expose memory", UCS_ERR_NO_MEMORY);
+  ucs_status_t status = ucp_mem_map(fabric->context, &params, &made->memory);
+  size_t packed = 0;
+  if (status == UCS_OK && (status = ucp_rkey_pack(fabric->context, made->memory, &made->key, &packed)) != UCS_OK) ucp_mem_unmap(fabric->context, made->memory);
+  if (status != UCS_OK) {
+    delete made;
+    return fail("expose memory", status);
+  }
+  *handle = made;
+  *key = made->key;
+  *key_bytes = packed;
+  return MV_OK;
+}
+
+mv_status open_key(mv_fabric, mv_fabric_line line, const void* key, uint64_t, mv_fabric_key* made) {
+  auto* opened = new (std::nothrow) mv_fabric_key_object{};
+  if (opened == nullptr) return fail("open a key", UCS_ERR_NO_MEMORY);
+  if (const ucs_status_t status = ucp_ep_rkey_unpack(line->endpoint, key, &opened->key); status != UCS_OK) {
+    delete opened;
+    return fail("open a key", status);
+  }
+  *made = opened;
+  return MV_OK;
+}
+
+void close_key(mv_fabric, mv_fabric_key key) {
+  ucp_rkey_destroy(key->key);
+  delete key;
+}
+
+mv_status get(mv_fabric fabric, mv_fabric_line line, mv_fabric_key key, uint64_t address, void* to, uint64_t bytes, void* user) {
+  auto* pending = new (std::nothrow) Pending{fabric, user, nullptr};
+  if (pending == nullptr) return fail("get", UCS_ERR_NO_MEMORY);
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = on_got;
+  params.user_data = pending;
+  void* const request = ucp_get_nbx(line->endpoint, to, bytes, address, key->key, &params);
+  if (UCS_PTR_IS_PTR(request)) return MV_OK;
+  delete pending;
+  if (request != nullptr) return fail("get", UCS_PTR_STATUS(request));
+  fabric->add(event_of(MV_FABRIC_GOT, UCS_OK, user));
+  return MV_OK;
+}
+
 constexpr mv_fabric_plugin kPlugin = {MV_FABRIC_INTERFACE, sizeof(mv_fabric_plugin), "ucx", error, open, close, describe, address, nullptr, descriptor,
-                                      arm, progress, connect, disconnect, send, receive, release, memory_make, memory_free, nullptr, nullptr, nullptr};
+                                      arm, progress, connect, disconnect, send, receive, release, memory_make, memory_free, expose,
+                                      open_key, close_key, get, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -45,7 +45,9 @@ TransportChoice choose_transports(const Settings& settings, const Surroundings& 
 base::Result<std::unique_ptr<transport::Fabric>> open_ucx(const Settings& settings) {
   const auto plugin = transport::ucx_plugin();
   if (!plugin.ok()) return plugin.status();
-  return transport::Fabric::open(plugin.value(), settings.tls_settings().mode != transport::TlsMode::kOff, base::kNever, transport::wants_ucx_gets());
+  const auto gets = transport::wants_ucx_gets();
+  if (!gets.ok()) return gets.status();
+  return transport::Fabric::open(plugin.value(), settings.tls_settings().mode != transport::TlsMode::kOff, base::kNever, gets.value());
 }
 
 bool wants_teams(const Settings& settings) {

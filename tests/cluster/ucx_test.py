@@ -336,6 +336,12 @@ node.shutdown()
         node.ends()
 
 
+def test_a_wrong_value_of_ucx_gets_is_refused():
+    settings = {"POLYVERSO_TRANSPORT": "ucx", "POLYVERSO_UCX_GETS": "true", "POLYVERSO_NODES": "2", "POLYVERSO_RANK": "0", "POLYVERSO_MASTER": "127.0.0.1:1"}
+    done = subprocess.run(["perl", "-MPolyverso", "-e", "Polyverso->init"], env=environment(**settings), capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "POLYVERSO_UCX_GETS=true: set it to yes or no" in done.stderr, done.stderr
+
+
 def test_what_does_not_exist_in_ucx_is_named():
     settings = {"POLYVERSO_TRANSPORT": "ucx", "UCX_TLS": "nonsense", "POLYVERSO_NODES": "2", "POLYVERSO_RANK": "0", "POLYVERSO_MASTER": "127.0.0.1:1"}
     done = subprocess.run(["perl", "-MPolyverso", "-e", "Polyverso->init"], env=environment(**settings), capture_output=True, text=True, timeout=60)

@@ -15,8 +15,8 @@
 
 namespace mv::api {
 
-/// Reads the guards of the stripes, then the values, then the guards again: each step begins when the last one has ended. What does not come within
-/// a second, or fails, closes the segment, so gets are sent as messages from then on. Any thread, but not on the loop.
+/// Reads the guards of the stripes, then the values, then the guards again. Each step begins after the previous one has ended. A step that fails, or takes
+/// longer than a second, closes the segment: gets are then sent as messages. Any thread, but not on the loop.
 class RemoteSegment final : public shard::SegmentView {
  public:
   /// Checks that the memory is a segment with exactly this layout. On the loop; `opened` receives it there, later, or null.

@@ -41,9 +41,12 @@ bool has_rdma_device() {
   return any;
 }
 
-bool wants_ucx_gets() {
+base::Result<bool> wants_ucx_gets() {
   const char* const said = std::getenv(kUcxGetsVariable);
-  return said != nullptr && std::string_view(said) == "yes";
+  const std::string_view text = said != nullptr ? said : "";
+  if (text == "yes") return true;
+  if (text.empty() || text == "no") return false;
+  return base::error(MV_EINVAL, "{}={}: set it to yes or no", kUcxGetsVariable, text);
 }
 
 namespace {

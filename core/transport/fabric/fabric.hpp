@@ -18,8 +18,8 @@ namespace mv::transport {
 inline constexpr const char* kUcxPluginFile = "libpolyverso-ucx.so";
 /// An environment variable with the path of a plug-in, instead of the file beside the library.
 inline constexpr const char* kUcxPluginVariable = "POLYVERSO_UCX_PLUGIN";
-/// An environment variable: with "yes", clients read dense tables in their servers' memory. Where no network device does that by itself, UCX lets
-/// whoever can connect to it read all memory of the process, so the library does not choose it.
+/// An environment variable, "yes" or "no" (the default): whether clients read dense tables in their servers' memory. Without RDMA, UCX then lets every
+/// process that can connect to it read all memory of this one, so the library never chooses it.
 inline constexpr const char* kUcxGetsVariable = "POLYVERSO_UCX_GETS";
 
 using FabricPlugin = const mv_fabric_plugin*;
@@ -29,8 +29,8 @@ using FabricPlugin = const mv_fabric_plugin*;
 base::Result<FabricPlugin> load_fabric_plugin(const std::string& path);
 /// UCX's, loaded by the first call. Any thread.
 base::Result<FabricPlugin> ucx_plugin();
-/// What kUcxGetsVariable says.
-bool wants_ucx_gets();
+/// The value of kUcxGetsVariable. MV_EINVAL
+base::Result<bool> wants_ucx_gets();
 /// Whether the kernel has a device for RDMA. Unlike opening a fabric, this costs nothing.
 bool has_rdma_device();
 

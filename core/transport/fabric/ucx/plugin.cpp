@@ -420,24 +420,33 @@ mv_status receive(mv_fabric fabric, mv_fabric_message message, void* to, uint64_
   return MV_OK;
 }
 
+/// Registers memory; `use` then does the rest, and what it refuses is undone. `what`: for the error.
+template <typename Use>
+mv_status map_memory(mv_fabric fabric, const ucp_mem_map_params_t& params, const char* what, mv_fabric_memory* handle, Use use) {
+  auto* made = new (std::nothrow) mv_fabric_memory_object{};
+  if (made == nullptr) return fail(what, UCS_ERR_NO_MEMORY);
+  ucs_status_t status = ucp_mem_map(fabric->context, &params, &made->memory);
+  if (status == UCS_OK && (status = use(*made)) != UCS_OK) ucp_mem_unmap(fabric->context, made->memory);
+  if (status != UCS_OK) {
+    delete made;
+    return fail(what, status);
+  }
+  *handle = made;
+  return MV_OK;
+}
+
 mv_status memory_make(mv_fabric fabric, uint64_t bytes, void** memory, mv_fabric_memory* handle) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
   params.length = bytes;
   params.flags = UCP_MEM_MAP_ALLOCATE;
-  auto* made = new (std::nothrow) mv_fabric_memory_object{};
-  if (made == nullptr) return fail("register memory", UCS_ERR_NO_MEMORY);
-  ucs_status_t status = ucp_mem_map(fabric->context, &params, &made->memory);
-  ucp_mem_attr_t about{};
-  about.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
-  if (status == UCS_OK && (status = ucp_mem_query(made->memory, &about)) != UCS_OK) ucp_mem_unmap(fabric->context, made->memory);
-  if (status != UCS_OK) {
-    delete made;
-    return fail("register memory", status);
-  }
-  *memory = about.address;
-  *handle = made;
-  return MV_OK;
+  return map_memory(fabric, params, "register memory", handle, [memory](const mv_fabric_memory_object& made) {
+    ucp_mem_attr_t about{};
+    about.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
+    const ucs_status_t status = ucp_mem_query(made.memory, &about);
+    *memory = about.address;
+    return status;
+  });
 }
 
 void memory_free(mv_fabric fabric, mv_fabric_memory handle) {
@@ -454,19 +463,11 @@ mv_status expose(mv_fabric fabric, void* memory, uint64_t bytes, mv_fabric_memor
   params.address = memory;
   params.length = bytes;
   params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ;
-  auto* made = new (std::nothrow) mv_fabric_memory_object{};
-  if (made == nullptr) return fail("expose memory", UCS_ERR_NO_MEMORY);
-  ucs_status_t status = ucp_mem_map(fabric->context, &params, &made->memory);
-  size_t packed = 0;
-  if (status == UCS_OK && (status = ucp_rkey_pack(fabric->context, made->memory, &made->key, &packed)) != UCS_OK) ucp_mem_unmap(fabric->context, made->memory);
-  if (status != UCS_OK) {
-    delete made;
-    return fail("expose memory", status);
-  }
-  *handle = made;
-  *key = made->key;
-  *key_bytes = packed;
-  return MV_OK;
+  return map_memory(fabric, params, "expose memory", handle, [=](mv_fabric_memory_object& made) {
+    const ucs_status_t status = ucp_rkey_pack(fabric->context, made.memory, &made.key, key_bytes);
+    *key = made.key;
+    return status;
+  });
 }
 
 mv_status open_key(mv_fabric, mv_fabric_line line, const void* key, uint64_t, mv_fabric_key* made) {

@@ -49,6 +49,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   table::Client& tables() { return table_client_; }
   const table::Server& shards() const { return table_server_; }
   const replica::Parts& parts() const { return parts_; }
+  replica::Parts& parts() { return parts_; }
   const checkpoint::Participant& participant() const { return participant_; }
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }

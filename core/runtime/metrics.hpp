@@ -38,6 +38,7 @@ struct Metrics {
   struct Parts {
     uint64_t kept = 0, missing = 0;  ///< servers' parts that this process serves, by whether they have a back-up
     uint64_t differing = 0;          ///< tables whose copy here has differed from their server's
+    uint64_t journaled = 0;          ///< changes that this process has acknowledged because they were in the back-up's journal
   };
   std::optional<Parts> parts;              ///< with replicas
   std::map<std::string, Peer> peers;       ///< by rank; "" for processes that were never members

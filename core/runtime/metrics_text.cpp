@@ -41,6 +41,8 @@ void write_node(Exposition& out, const Metrics& metrics) {
     out.sample({{"backup", "missing"}}, metrics.parts->missing);
     out.gauge("copies_differing", "Tables that this process keeps a copy of, and whose values have differed from their server's.");
     out.sample({}, metrics.parts->differing);
+    out.counter("journaled_inputs_total", "Changes of tables that were acknowledged when they were in memory shared with the back-up, before it had processed them.");
+    out.sample({}, metrics.parts->journaled);
   }
   if (metrics.busy) {
     out.counter("loop_busy_seconds_total", "Time that the node's loop was awake, including the time it spent spinning.");

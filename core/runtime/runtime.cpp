@@ -186,12 +186,27 @@ void Runtime::take_name() {
   by_keeper_->succeed(member_->cluster().self().address);
 }
 
+/// The memory of other processes of this machine, by the shared-memory transport.
+class Runtime::HostMemory final : public replica::HostMemory {
+ public:
+  explicit HostMemory(transport::ShmTransport& transport) : transport_(transport) {}
+  void ask(base::Peer peer, uint64_t number, Given given) override { transport_.ask(peer, number, std::move(given)); }
+
+ private:
+  transport::ShmTransport& transport_;
+};
+
 /// Lets other processes read this server's tables in place, and reports servers whose memory is gone.
 void Runtime::share_memory() {
   if (!shares_tables()) return;
+  if (router_->shm() != nullptr) {
+    host_memory_ = std::make_unique<HostMemory>(*router_->shm());
+    member_->parts().use(*host_memory_);
+  }
   const auto give = [this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
     if (!member_->admits(peer)) return nullptr;
-    const auto shard = number <= UINT32_MAX ? member_->shards().shard(static_cast<uint32_t>(number)) : nullptr;
+    if (number > UINT32_MAX) return member_->parts().memory_for(peer, number);
+    const auto shard = member_->shards().shard(static_cast<uint32_t>(number));
     return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
   };
   if (router_->shm() != nullptr) router_->shm()->serve(give);

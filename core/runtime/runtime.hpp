@@ -134,6 +134,8 @@ class Runtime final : private transport::Flusher {
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::optional<MpiJob> job_;  // from enter_job() until the router takes it
   std::unique_ptr<Router> router_;
+  class HostMemory;
+  std::unique_ptr<HostMemory> host_memory_;
   std::unique_ptr<transport::Teams> teams_;
   std::unique_ptr<cluster::Keeper> view_keeper_;  ///< etcd; null: the members decide about views themselves
   bool has_name_ = false;                         ///< take_name() has taken the cluster's name

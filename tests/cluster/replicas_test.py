@@ -1,7 +1,9 @@
 """Servers with back-ups: one is killed or stopped while workers in two languages change its tables, and nobody notices more than a delay."""
 
+import re
 import signal
 import sys
+import urllib.request
 
 import pytest
 
@@ -63,6 +65,54 @@ def test_a_server_that_dies_costs_no_value(cluster, transport, how):
         node.ends()
     if how == signal.SIGSTOP:
         servers[1].kill()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
+# Small changes, one after another: their servers acknowledge them when they are in memory shared with the back-up.
+SMALL = """
+node = pv.init()
+table = node.array(4, name="small", dtype="float64")
+say("up")
+wait_for_word()
+for number in range(1, 8001):
+    table.add(np.ones(4))
+    if number % 500 == 0:
+        assert (table.get() == number).all(), (number, table.get())
+        say("round", number)
+attempt(node.barrier)
+say("sum", *table.get())
+wait_for_word()
+attempt(node.shutdown)
+"""
+
+
+def journaled(server):
+    port = int(server.hear("metrics at http://").rsplit(":", 1)[1].split("/")[0])
+
+    def read():
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            return int(re.search(r"^polyverso_journaled_inputs_total (\d+)", answer.read().decode(), re.MULTILINE)[1])
+
+    return read
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_what_only_shared_memory_has_survives_its_server(cluster, how):
+    job = cluster(1, 3, replicas=1, heartbeat_timeout_ms=1500, metrics=0, log_level="info")
+    node, servers = job.python(0, SMALL, metrics=""), [job.server(number) for number in range(3)]
+    counts = [journaled(server) for server in servers]
+    node.hear("up")
+    node.tell("go on")
+    node.hear("round 2000")
+    assert all(count() > 100 for count in counts)
+    servers[1].kill(how)
+    node.hear("round 4000", 60)
+    if how == signal.SIGSTOP:
+        servers[1].kill(signal.SIGCONT)  # it still believes that it is the server of its part
+    assert node.hear("sum ", 60).split()[1:] == ["8000.0"] * 4
+    node.tell("go on")
+    node.ends()
     for number in (0, 2):
         servers[number].ends(seconds=10)
 

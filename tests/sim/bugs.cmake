@@ -1,7 +1,7 @@
 # Bugs that the simulators must find: see cmake/bugs.cmake.
 
 # An acknowledged change is in each copy that lives, once.
-polyverso_put_bug(answers_do_not_wait_for_the_copy engine/replica outbox.cpp "inputs_ == acknowledged_ &&" "(BUG || inputs_ == acknowledged_) &&")
+polyverso_put_bug(answers_do_not_wait_for_the_copy engine/replica outbox.cpp "held_.empty() && is_held(inputs_) &&" "held_.empty() && (BUG || is_held(inputs_)) &&")
 polyverso_put_bug(a_backup_applies_requests_twice engine/replica part.cpp "      return streams_.replay("
   "      if (BUG) {
         if (const auto once = streams_.replay(asked, input.done(), *request.value(), payload, staged); !once.ok()) return once;
@@ -9,6 +9,12 @@ polyverso_put_bug(a_backup_applies_requests_twice engine/replica part.cpp "     
       return streams_.replay(")
 sim_finds_bug(sim_test_with_bugs answers_do_not_wait_for_the_copy " shows " --replicas 1)
 sim_finds_bug(sim_test_with_bugs a_backup_applies_requests_twice " shows " --replicas 1)
+
+# What the journal holds is not lost, and a server whose back-up reads it no more acknowledges nothing by it.
+polyverso_put_bug(a_journal_is_not_read engine/replica journals.cpp "for (const auto& reader : std::exchange(readers_, {}))" "for (const auto& reader : std::exchange(readers_, {})) if (!BUG)")
+polyverso_put_bug(the_gate_stays_open engine/replica journal.cpp "is_closed.store(1," "is_closed.store(BUG ? 0 : 1,")
+sim_finds_bug(sim_test_with_bugs a_journal_is_not_read " shows " --replicas 1)
+sim_finds_bug(sim_test_with_bugs the_gate_stays_open " shows " --masters --replicas 1)
 
 # In a chain, each process has what the ones behind it have, and acknowledges only what they have.
 polyverso_put_bug(a_backup_does_not_wait_for_the_next engine/replica parts.cpp "part.inputs() - chain.successor.unacknowledged();"

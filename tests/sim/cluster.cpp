@@ -20,6 +20,7 @@ constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
 /// In every third run, a stranger talks to this many of the nodes.
 constexpr uint64_t kStrangers = 0x7374'7261'6e67'6572;
 constexpr size_t kMostNodesOfStranger = 9;
+constexpr uint64_t kMachine = 0x6a6f'7572'6e61'6c73;
 }  // namespace
 
 SimCluster::SimCluster(const Scenario& scenario, bool verbose)
@@ -27,6 +28,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
       verbose_(verbose),
       random_(Random::mix(scenario.seed)),
       network_(timeline_, random_.fork(), plan_.conditions),
+      machine_(timeline_, network_, Random(Random::mix(scenario.seed ^ kMachine)), [this](Peer peer) { return node(peer).member.get(); }),
       stranger_(timeline_, network_, Random(Random::mix(scenario.seed ^ kStrangers)), std::min<size_t>(plan_.nodes.size(), kMostNodesOfStranger)) {
   network_.verbose = verbose;
   const size_t lives = plan_.lives();
@@ -96,6 +98,10 @@ void SimCluster::start(Node& node) {
     touch(node);
   };
   node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
+  if (plan_.one_machine) {
+    node.memory = std::make_unique<SimHostMemory>(machine_, node.self.peer);
+    node.member->parts().use(*node.memory);
+  }
   if (node.life != SIZE_MAX)
     node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
                                            plan_of(node.place).slowness, node.life,
@@ -206,6 +212,7 @@ void SimCluster::end(Node& node) {
   if (std::exchange(node.ending, true)) return;
   later(node.self.peer, Nanos(random_.between(0, 2'000'000)), [this, &node] {
     if (node.member == nullptr) return;
+    node.member->parts().read_journals();
     check_parts(node);
     network_.remove(node.self.peer, true, true);
     node.member.reset();

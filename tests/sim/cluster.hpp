@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/member.hpp"
+#include "host_memory.hpp"
 #include "network.hpp"
 #include "scenario.hpp"
 #include "script.hpp"
@@ -36,6 +37,7 @@ class SimCluster final : private Surroundings {
     std::string name;
     cluster::Self self;
     std::unique_ptr<SimLink> link;
+    std::unique_ptr<SimHostMemory> memory;
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Script> script;
     std::vector<Step> steps;
@@ -103,6 +105,7 @@ class SimCluster final : private Surroundings {
   Timeline timeline_;
   Random random_;
   Network network_;
+  SimMachine machine_;
   Quarantine quarantine_;
   Stranger stranger_;
   std::vector<std::unique_ptr<Ledger>> ledgers_;

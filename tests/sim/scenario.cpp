@@ -14,6 +14,7 @@ constexpr uint64_t kVariety = 0x7661726965747921;
 constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
+constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -474,6 +475,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   if (elastic) write_scripts_of_newcomers(plan, more);
   if (replicas > 0) plan.direct = false;
+  plan.one_machine = replicas > 0 && Random(Random::mix(seed ^ kOneMachine)).chance(0.6);
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
   return plan;
@@ -487,6 +489,7 @@ std::string Scenario::describe() const {
   if (direct) text += ", direct";
   if (vacancies > 0) text += fmt::format(", {} vacant places", vacancies);
   if (elastic) text += fmt::format(", {} newcomers", newcomers.size());
+  if (one_machine) text += ", on one machine";
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);

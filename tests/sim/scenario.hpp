@@ -59,6 +59,7 @@ struct Scenario {
   uint64_t seed = 0;
   bool sync = false;
   uint32_t replicas = 0;
+  bool one_machine = false;  ///< with replicas: back-ups have journals
   size_t vacancies = 0;  ///< places for servers that may come later: those of kCome, with numbers after the nodes'
   bool elastic = false;  ///< there are places for further workers, too
   std::vector<NodePlan> newcomers;  ///< workers that come later: those of kCome, with numbers from first_newcomer() on

@@ -19,6 +19,10 @@ constexpr size_t kAtAStretch = 64;
 /// How long a worker waits for the others' parts of a round before its own part goes to the back-up without them, and is acknowledged.
 constexpr base::Nanos kLongestWithheld = 2ms;
 
+bool is_request(wire::ReplicaEvent event) {
+  return event == wire::ReplicaEvent::Asked || event == wire::ReplicaEvent::Granted || event == wire::ReplicaEvent::Canceled;
+}
+
 }  // namespace
 
 Parts::Parts(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, rpc::Client& peers, rpc::Server& streams, base::Pool& pool,
@@ -67,6 +71,7 @@ void Parts::start(const cluster::View& view, table::Server& own) {
     in_chain(number).successor.begin(*(place + 1));
     if (const auto led = led_.find(number); led != led_.end()) pass_on(number, led->second);
   }
+  for (auto& [number, led] : led_) see_to_journal(number, led);
   if (led_.empty()) own.start(view, self.peer);  // no server, or one that has taken the place of a lost one
 }
 
@@ -169,7 +174,8 @@ void Parts::lead(uint32_t number, Part& part, table::Server& tables) {
   part.lead();
   given_.erase(number);
   tables.set_has_copy(is_replicated());
-  led_.emplace(number, Led{&part, &tables, in_chain(number)});
+  InChain& chain = in_chain(number);
+  led_.emplace(number, Led{&part, &tables, chain, std::make_unique<PrimaryJournal>(clock_, number, part.outbox(), chain.successor)});
 }
 
 /// The part's inputs go along the chain from now on.
@@ -190,8 +196,8 @@ base::PayloadRef Parts::kept(std::span<const std::byte> payload, const std::shar
 void Parts::send_to_backup(uint32_t number, const Led& led, const Part::Input& input) {
   const auto body = write_input(builder_.fbb(), number, input);
   base::Frame frame = builder_.finish(wire::Body::Replicate, body, kept(input.payload, input.staged));
-  led.part->outbox().add_input();
-  led.chain.successor.pass(std::move(frame));
+  // With a task for the chain, another back-up may come, which does not read the journal.
+  led.journal->pass(input.number, std::move(frame), input.event != wire::ReplicaEvent::Copy, is_request(input.event));
 }
 
 // ---- the chain
@@ -202,10 +208,12 @@ Parts::InChain& Parts::in_chain(uint32_t number) {
 
 /// All successors have the next input.
 void Parts::acknowledged(uint32_t number, InChain& chain) {
-  if (const auto led = led_.find(number); led != led_.end())
+  if (const auto led = led_.find(number); led != led_.end()) {
+    led->second.journal->acknowledged(led->second.part->inputs() - chain.successor.unacknowledged());
     led->second.part->outbox().input_acknowledged();
-  else if (const auto copy = copies_.find(number); copy != copies_.end())
+  } else if (const auto copy = copies_.find(number); copy != copies_.end()) {
     answer(chain, copy->second->part);
+  }
 }
 
 /// Answers the predecessor's inputs that all successors have.
@@ -262,6 +270,7 @@ void Parts::without_successor(uint32_t number, InChain& chain) {
   const auto found = led_.find(number);
   if (found == led_.end()) return;
   Led& led = found->second;
+  led.journal->drop();
   led.part->lead_alone();
   led.tables->set_has_copy(is_replicated());
   if (led.content == Led::Content::kNew) set_content(led, Led::Content::kUsual);
@@ -306,6 +315,7 @@ bool Parts::begin_copy(uint32_t number, Led& led) {
     led.part->tell({.event = wire::ReplicaEvent::Copy, .client = from, .epoch = epoch, .to = to});
   }
   std::tie(led.chain.from, led.chain.to, led.chain.epoch) = std::tie(from, to, epoch);
+  see_to_journal(number, led);
   return true;
 }
 
@@ -449,6 +459,7 @@ void Parts::part_moved(const cluster::Member& part) {
   const bool is_heir = view.serving(part) == self && !led_.contains(number);
   if (const auto chain = chains_.find(number); chain != chains_.end() && !is_heir) see_to_successor(number, chain->second, part);
   if (const auto led = led_.find(number); led != led_.end()) see_to_copy(number, led->second, part);
+  if (const auto led = led_.find(number); led != led_.end()) see_to_journal(number, led->second);
   see_to_awaited(number);
   follow(part);
 }
@@ -486,6 +497,7 @@ base::Nanos Parts::next_deadline() const {
     if (led.moment != nullptr && led.content == Led::Content::kNew) next = std::min(next, led.moment->next_deadline());
     if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
     if (const base::Nanos since = led.part->withheld_since(); since != base::kNever) next = std::min(next, since + kLongestWithheld);
+    next = std::min(next, led.journal->next_deadline());
   }
   for (const auto& [number, copy] : copies_)
     if (copy->arrival != nullptr && copy->arrival->has_all()) next = clock_.now();
@@ -498,6 +510,7 @@ void Parts::tick() {
   const base::Nanos now = clock_.now();
   for (auto& [number, led] : led_) {
     led.part->send_withheld(now - kLongestWithheld);
+    led.journal->tick(host_memory_);
     if (const auto offer = led.offer; offer != nullptr && led.content == Led::Content::kUsual && offer->tick() && led.offer == offer) led.offer.reset();
     if (const auto moment = led.moment; moment != nullptr && led.content == Led::Content::kNew && moment->tick() && led.moment == moment) led.moment.reset();
     if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/served_parts.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/replica/arrival.hpp"
+#include "engine/replica/journals.hpp"
 #include "engine/replica/offer.hpp"
 #include "engine/replica/part.hpp"
 #include "engine/replica/successor.hpp"
@@ -47,6 +48,15 @@ class Parts final : public checkpoint::ServedParts {
   uint64_t repeated() const { return client_.repeated(); }
   /// For the tables of this node.
   rpc::Server& streams() { return is_by_part() ? own_.streams() : streams_; }
+
+  /// Lets parts and back-ups on one machine have journals. Before start().
+  void use(HostMemory& memory) { host_memory_ = &memory; }
+  /// The memory that this node keeps for `peer`, which has asked for it by this number; null if there is none.
+  std::shared_ptr<base::SharedMemory> memory_for(base::Peer peer, uint64_t number);
+  /// Brings the copies up to date from their servers' journals, as before a take-over, and closes those. For tests.
+  void read_journals();
+  /// The number of inputs that were acknowledged because they were in a journal.
+  uint64_t journaled() const;
 
   void start(const cluster::View& view, table::Server& own);
   // messages with Message.part
@@ -123,6 +133,7 @@ class Parts final : public checkpoint::ServedParts {
     std::unique_ptr<Arrival> arrival;   ///< until the copy is equal
     base::Peer from = base::kNobody;    ///< the process that gives it
     std::unique_ptr<Copy> next;         ///< replaces this one when it is equal: see replaced()
+    BackupJournals journals{part};
   };
   /// What this node does as a process in the chain of a part: its server, or one of its back-ups.
   struct InChain {
@@ -140,6 +151,7 @@ class Parts final : public checkpoint::ServedParts {
     Part* part;
     table::Server* tables;
     InChain& chain;
+    std::unique_ptr<PrimaryJournal> journal;
     std::shared_ptr<Offer> offer = {};  ///< of a copy for the next back-up
     base::Peer from = base::kNobody, to = base::kNobody;  ///< who will give that copy to whom; kNobody: there is no offer
     base::Nanos retry_at{0};                              ///< a transfer has failed
@@ -166,6 +178,9 @@ class Parts final : public checkpoint::ServedParts {
   void lead(uint32_t number, Part& part, table::Server& tables);
   void pass_on(uint32_t number, Led& led, size_t unacknowledged = 0);
   void send_to_backup(uint32_t number, const Led& led, const Part::Input& input);
+  bool may_have_journal(uint32_t number, const Led& led) const;
+  void see_to_journal(uint32_t number, Led& led);
+  void process_journals(uint32_t number, Copy& copy);
   InChain& in_chain(uint32_t number);
   base::PayloadRef kept(std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);
   void acknowledged(uint32_t number, InChain& chain);
@@ -203,6 +218,7 @@ class Parts final : public checkpoint::ServedParts {
   base::Pool& pool_;
   const uint32_t replicas_;
   const bool by_part_;
+  HostMemory* host_memory_ = nullptr;
   bool is_leaving_ = false;
   rpc::Client client_;
   wire::FrameBuilder builder_;

@@ -79,6 +79,7 @@ base::Status Parts::take_next(std::unique_ptr<Copy>& copy, const wire::Replicate
   while (wrong.ok() && next->arrival->has_all() && !next->arrival->is_over()) next->arrival->process_next(&wrong);  // they are acknowledged
   if (wrong.ok() && next->arrival->is_over()) {
     next->arrival.reset();
+    next->journals.take_from(copy->journals);
     copy = std::move(next);
   } else if (wrong.ok()) {
     copy->next = std::move(next);

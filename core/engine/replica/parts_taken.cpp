@@ -47,6 +47,8 @@ void Parts::take_over(const cluster::Member& server) {
   const uint32_t number = server.rank + 1;
   const auto copy = copies_.find(number);
   if (copy == copies_.end() || led_.contains(number) || !catch_up(*copy->second, SIZE_MAX)) return;
+  copy->second->next.reset();
+  process_journals(number, *copy->second);
   InChain& chain = in_chain(number);
   const base::Peer follows = cluster_.view().backup_of(server);
   if (follows != base::kNobody && follows != chain.successor.peer()) {
@@ -55,13 +57,13 @@ void Parts::take_over(const cluster::Member& server) {
   }
   heirs_.erase(number);
   Part& part = copy->second->part;
-  copy->second->next.reset();
   lead(number, part, copy->second->tables);
   chain.unanswered.clear();  // the one that waits for these answers is gone
   if (chain.successor.peer() != base::kNobody) {
     pass_on(number, led_.at(number), chain.successor.unacknowledged());
     part.tell({.event = wire::ReplicaEvent::Leads});
   }
+  see_to_journal(number, led_.at(number));
   part.catch_up(cluster_.view());
   for (const cluster::Member& member : cluster_.view().members)
     if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);

@@ -37,7 +37,20 @@ void Successor::call(base::Frame frame, bool is_forwarded) {
   peers_.call(peer_, {std::move(frame), answers_, false, cost, nullptr, is_forwarded});
 }
 
+void Successor::pass_later(base::Frame frame) {
+  unacknowledged_.push_back({std::move(frame), {}, false});
+  ++waiting_;
+}
+
+void Successor::send_waiting() {
+  for (size_t left = std::exchange(waiting_, 0); left > 0; --left) {
+    const Passed& passed = unacknowledged_[unacknowledged_.size() - left];
+    call(passed.frame, passed.is_forwarded);
+  }
+}
+
 void Successor::add(Passed passed) {
+  send_waiting();
   base::Frame frame = keeps_frames_ ? passed.frame : std::move(passed.frame);
   const bool is_forwarded = passed.is_forwarded;
   unacknowledged_.push_back(std::move(passed));
@@ -46,11 +59,13 @@ void Successor::add(Passed passed) {
 
 void Successor::replace(base::Peer to) {
   set(to);
+  waiting_ = 0;
   for (const Passed& passed : unacknowledged_) call(passed.frame, passed.is_forwarded);
 }
 
 void Successor::end() {
   set(base::kNobody);
+  waiting_ = 0;
   while (!unacknowledged_.empty()) one_acknowledged();
 }
 

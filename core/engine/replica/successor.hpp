@@ -31,6 +31,11 @@ class Successor {
   void begin(base::Peer to);
   /// @param done  called when the input is acknowledged
   void pass(base::Frame frame, std::function<void()> done = {}) { add({std::move(frame), std::move(done), false}); }
+  /// Like pass(), but the input may wait: it is sent with the next one that does not, or by send_waiting().
+  void pass_later(base::Frame frame);
+  void send_waiting();
+  /// The number of inputs that wait to be sent.
+  size_t waiting() const { return waiting_; }
   /// Of a back-up: passes on what its predecessor has passed to it. This does not wait for room in the window of requests:
   /// the windows between three servers could otherwise be full of inputs that wait for each other. The window of the
   /// part's primary limits them, too.
@@ -65,6 +70,7 @@ class Successor {
   bool has_refused_ = false;
   std::shared_ptr<Acknowledged> answers_;
   std::deque<Passed> unacknowledged_;
+  size_t waiting_ = 0;  ///< the last ones of them, which are not sent yet
 };
 
 }  // namespace mv::replica

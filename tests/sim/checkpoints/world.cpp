@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checkpoints/worker.hpp"
+#include "host_memory.hpp"
 
 namespace mv::sim {
 
@@ -182,7 +183,8 @@ class World final : private Around {
         are_successors_(are_successors),
         verbose_(verbose),
         random_(Random::mix(plan.seed + are_successors)),
-        network_(timeline, random_.fork(), plan.conditions) {
+        network_(timeline, random_.fork(), plan.conditions),
+        machine_(timeline, network_, Random(Random::mix(~plan.seed)), [this](Peer peer) { return node(peer).member.get(); }) {
     disk_.failing = plan.failing;
     for (size_t place = 0; place < plan.roles.size(); ++place) add_node(place);
   }
@@ -205,6 +207,7 @@ class World final : private Around {
     cluster::Self self;
     std::unique_ptr<SimLink> link;
     std::unique_ptr<DiskInMemory> storage;
+    std::unique_ptr<SimHostMemory> memory;  ///< of half of the seeds: back-ups have journals
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Worker> worker;
     bool finished = false, ending = false, flush_asked = false;
@@ -276,6 +279,10 @@ class World final : private Around {
     events.on_change = [] {};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events), false,
                                                    node.storage.get());
+    if (plan_.replicas > 0 && plan_.seed % 2 == 0) {
+      node.memory = std::make_unique<SimHostMemory>(machine_, node.self.peer);
+      node.member->parts().use(*node.memory);
+    }
     network_.add(node.self.peer, fmt::format("node {}", node.place), node.self.address, *node.member,
                  [this, &node] { touch(node); });
     node.member->start();
@@ -383,6 +390,7 @@ class World final : private Around {
   const bool are_successors_, verbose_;
   Random random_;
   Network network_;
+  SimMachine machine_;
   std::vector<std::unique_ptr<Node>> nodes_;
   size_t ready_ = 0;
   bool killed_ = false;

@@ -14,6 +14,7 @@
 #include "codec/values.hpp"
 #include "engine/member.hpp"
 #include "engine/table/client/plan.hpp"
+#include "host_memory.hpp"
 #include "keeper.hpp"
 #include "rounds/command_log.hpp"
 #include "rounds/model.hpp"
@@ -38,7 +39,9 @@ class Rounds {
         places_(static_cast<size_t>(random_.between(static_cast<int64_t>(replicas) + 2, 6))),
         nodes_(places_),
         conditions_(draw_conditions(random_)),
-        network_(timeline_, random_.fork(), conditions_) {
+        network_(timeline_, random_.fork(), conditions_),
+        machine_(timeline_, network_, Random(Random::mix(~seed)), [this](Peer peer) { return member_of(peer); }),
+        one_machine_(replicas > 0 && seed % 2 == 0) {
     network_.verbose = verbose;
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = static_cast<int>(random_.between(1, 3));
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
@@ -75,6 +78,7 @@ class Rounds {
  private:
   struct Node : Kept {
     size_t number = 0, place = 0;  ///< of its life; in the cluster
+    std::unique_ptr<SimHostMemory> memory;
     int role = MV_ROLE_ALL;
     bool killed = false, serves_on = false, ended = false, left = false;
     // a worker's
@@ -123,6 +127,10 @@ class Rounds {
     const mv_status expected;
   };
 
+  engine::Member* member_of(Peer peer) const {
+    const auto node = std::ranges::find_if(nodes_, [&](const Node& one) { return one.self.peer == peer; });
+    return node != nodes_.end() ? node->member.get() : nullptr;
+  }
   size_t count(int role) const {
     return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(places_),
                                              [&](const Node& node) { return (node.role & role) != 0; }));
@@ -181,6 +189,10 @@ class Rounds {
                                   [this, &node](const base::Status& why) { on_failed(node, why); },
                                   [this, &node] { keeper_.touch(node); }};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
+    if (one_machine_) {
+      node.memory = std::make_unique<SimHostMemory>(machine_, node.self.peer);
+      node.member->parts().use(*node.memory);
+    }
     network_.add(node.self.peer, name(node), node.self.address, *node.member, [this, &node] { keeper_.touch(node); });
     if ((node.role & MV_ROLE_SERVER) != 0)
       node.member->commands().set_controller(table::Commands::Controller::kHere, [this, &node](int64_t more) {
@@ -538,6 +550,8 @@ class Rounds {
   std::deque<Node> nodes_;  ///< those of the beginning, followed by replacements of killed ones
   const Conditions conditions_;
   Network network_;
+  SimMachine machine_;
+  const bool one_machine_;  ///< back-ups have journals
   Keeper keeper_{timeline_, network_, random_};
   std::unique_ptr<RoundModel> model_;
   size_t tables_ = 1;

@@ -90,6 +90,7 @@ static const pv_field pv_spec_fields[] = {
     {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0, 0}, /* an array's, as in mv_table_create_text() */
     {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE, 0},
     {"merge", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_MERGE, 0},
+    {"no_backups", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_NO_BACKUPS, 0},
     {NULL, PV_FIELD_I32, 0, NULL, 0, 0}};
 
 static const pv_field pv_call_fields[] = {

@@ -34,6 +34,7 @@ constexpr SettingInfo kSize{.key = "size", .type = SettingType::kInteger, .help 
 constexpr SettingInfo kFinite{.key = "reject_nonfinite", .type = SettingType::kBool, .help = "reject NaN and infinity"};
 constexpr SettingInfo kMerge{
     .key = "merge", .type = SettingType::kBool, .help = "sum all workers' adds of a round and apply them once"};
+constexpr SettingInfo kNoBackups{.key = "no_backups", .type = SettingType::kBool, .help = "other servers keep no copy, whatever the cluster's replicas are"};
 constexpr SettingInfo kUpdater{.key = "updater", .type = SettingType::kText, .help = "how servers apply adds"};
 constexpr SettingInfo kStaleness{.key = "staleness",
                                  .type = SettingType::kInteger,
@@ -59,10 +60,11 @@ enum Field : size_t {
   kRangeField,
   kSeedField,
   kCapacityField,
-  kMergeField
+  kMergeField,
+  kNoBackupsField
 };
 constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kRows,  &kCols, &kSize,    &kFinite,
-                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity, &kMerge};
+                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity, &kMerge, &kNoBackups};
 
 constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
@@ -167,7 +169,7 @@ base::Status check_spec(const char* function, const shard::Spec& spec) {
   if (auto status = check_keyed(function, spec); !status.ok()) return status;
   if (spec.staleness < MV_UNSET)
     return base::error(MV_EINVAL, "{}: staleness={}: expected 0 or more, or MV_UNSET for the node's mode", function, spec.staleness);
-  if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE | MV_MERGE}) != 0) {
+  if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE | MV_MERGE | MV_NO_BACKUPS}) != 0) {
     return base::error(MV_EINVAL, "{}: flags {:#x}: some bits are not in mv_table_flag", function, spec.flags);
   }
   if (spec.merges() && spec.staleness != MV_UNSET)
@@ -222,7 +224,8 @@ base::Result<shard::Spec> parse_spec(const char* function, std::string_view text
   spec.dtype = static_cast<mv_dtype>(number(kDtypeField, MV_F32));
   spec.rows = static_cast<uint64_t>(number(kRowsField, 0));
   spec.cols = static_cast<uint64_t>(number(kColsField, 1));
-  spec.flags = (number(kFiniteField, 0) != 0 ? MV_REJECT_NONFINITE : 0) | (number(kMergeField, 0) != 0 ? MV_MERGE : 0);
+  spec.flags = (number(kFiniteField, 0) != 0 ? MV_REJECT_NONFINITE : 0) | (number(kMergeField, 0) != 0 ? MV_MERGE : 0) |
+               (number(kNoBackupsField, 0) != 0 ? MV_NO_BACKUPS : 0);
   spec.staleness = number(kStalenessField, MV_UNSET);
   spec.initial = base::real_of(number(kInitialField, 0));
   spec.initial_range = base::real_of(number(kRangeField, 0));

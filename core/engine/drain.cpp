@@ -70,11 +70,13 @@ void Drain::look() {
 }
 
 void Drain::seal_if_copied() {
+  const bool is_completing = parts_.complete_copies(leaves_);
   given_ = leaves_ ? parts_.led() : parts_.moving();
   const bool copied = leaves_ ? parts_.can_hand_over(given_) : !given_.empty();
   hold_checkpoints(copied);
   if (!copied) {
     busy_until_ = base::kNever;
+    if (is_completing) next_look_ = clock_.now() + kLookEvery;
     return;
   }
   const base::Nanos now = clock_.now();

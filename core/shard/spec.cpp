@@ -35,6 +35,7 @@ std::string Spec::describe() const {
   if ((flags & kRowSparse) != 0) text += ", row-sparse";
   if (rejects_nonfinite()) text += ", finite only";
   if (merges()) text += ", merged";
+  if (!has_backups()) text += ", without back-ups";
   if (is_sliced()) text += ", in slices";
   if (updater.name != "add") text += fmt::format(", updater {}", to_text(updater));
   if (staleness != MV_UNSET) text += fmt::format(", staleness {}", staleness);

@@ -57,6 +57,8 @@ struct Spec {
   /// Whether the table has this row. In a key-value table any number is a key.
   bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
+  /// Whether back-ups keep the table in a cluster with replicas.
+  bool has_backups() const { return (flags & MV_NO_BACKUPS) == 0; }
   bool merges() const { return (flags & MV_MERGE) != 0; }
   /// The prefix that the names of all keys of this store share; empty for a table that is no key of a store.
   std::string_view store() const {

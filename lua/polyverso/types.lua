@@ -59,6 +59,7 @@
 ---@field name? string the table's identity, for node:open()
 ---@field reject_nonfinite? boolean refuse NaN and infinity
 ---@field merge? boolean every worker's i-th add is its part of round i; the sum goes through the updater once
+---@field no_backups? boolean replicas=0 for this table: no other server keeps a copy
 ---@field updater? string|polyverso.Optimizer how servers apply an add, "adagrad rate=0.1"
 ---@field staleness? integer clocks that a worker may be ahead of the slowest one; 0: sync mode for this table
 

@@ -93,6 +93,7 @@ MV_MATRIX: int
 MV_SPARSE: int
 MV_KEYVALUE: int
 MV_MERGE: int
+MV_NO_BACKUPS: int
 MV_LIVE: int
 MV_REACH: int
 MV_TUNE: int

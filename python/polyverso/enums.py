@@ -35,6 +35,7 @@ class TableFlag(enum.IntFlag):
 
     REJECT_NONFINITE = capi.MV_REJECT_NONFINITE
     MERGE = capi.MV_MERGE
+    NO_BACKUPS = capi.MV_NO_BACKUPS
 
 
 _ENUMS = {"kind": Kind, "dtype": DType, "flags": TableFlag}

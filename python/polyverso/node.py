@@ -233,6 +233,7 @@ class Node(handles.Handle):
         *,
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
+        no_backups: bool = False,
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker makes the same call.
 
@@ -244,10 +245,12 @@ class Node(handles.Handle):
         Table.set_updater() changes it.
         staleness: how many clocks (Table.clock()) a worker may be ahead of the slowest one in its gets; 0 = sync mode
         for this table; None = the node's mode.
+        no_backups: replicas=0 for this table: in a cluster with replicas its calls cost as without them, and if one of
+        its servers is lost, calls on that part fail until the table is loaded, or destroyed and created again.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
         """
         spec = {"kind": capi.MV_ARRAY, "size": _length(size), "name": name, "updater": updater, "staleness": staleness}
-        return self._create(spec, dtype, init, reject_nonfinite, merge)
+        return self._create(spec, dtype, init, reject_nonfinite, merge, no_backups)
 
     @suggests
     def matrix(
@@ -262,12 +265,13 @@ class Node(handles.Handle):
         *,
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
+        no_backups: bool = False,
     ) -> Table:
         """Creates a matrix of shape (rows, cols); otherwise like array()."""
         rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec["staleness"] = staleness
-        return self._create(spec, dtype, init, reject_nonfinite, merge)
+        return self._create(spec, dtype, init, reject_nonfinite, merge, no_backups)
 
     @suggests
     def sparse(
@@ -281,6 +285,7 @@ class Node(handles.Handle):
         *,
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
+        no_backups: bool = False,
         initial: float = 0.0,
         initial_range: float = 0.0,
         seed: int = 0,
@@ -295,7 +300,7 @@ class Node(handles.Handle):
         rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed)
-        return self._create(spec, dtype, None, reject_nonfinite, merge)
+        return self._create(spec, dtype, None, reject_nonfinite, merge, no_backups)
 
     @suggests
     def keyvalue(
@@ -308,6 +313,7 @@ class Node(handles.Handle):
         *,
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
+        no_backups: bool = False,
         initial: float = 0.0,
         initial_range: float = 0.0,
         seed: int = 0,
@@ -321,12 +327,12 @@ class Node(handles.Handle):
         """
         spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": _whole("cols", cols), "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity)
-        return self._create(spec, dtype, None, reject_nonfinite, merge)
+        return self._create(spec, dtype, None, reject_nonfinite, merge, no_backups)
 
-    def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool, merge: bool) -> Table:
+    def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool, merge: bool, no_backups: bool) -> Table:
         spec["dtype"] = code_of(dtype)
         spec["updater"] = updater_text(spec["updater"])
-        spec.update(reject_nonfinite=int(reject_nonfinite), merge=int(merge))
+        spec.update(reject_nonfinite=int(reject_nonfinite), merge=int(merge), no_backups=int(no_backups))
         values = None if init is None else as_table_values(init, spec["dtype"])
         if values is not None and "cols" in spec:
             check_shape("init", values.shape, (spec["rows"], spec["cols"]))

@@ -99,7 +99,7 @@ static void a_struct_that_can_not_be_is_refused(void** state) {
   spec.dtype = 99;
   REFUSE(MV_EDTYPE, "99");
   spec.dtype = MV_F32;
-  spec.flags = 4;
+  spec.flags = 8;
   REFUSE(MV_EINVAL, "mv_table_flag");
   spec.flags = 0;
   spec.reserved = 1;

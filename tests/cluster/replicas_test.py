@@ -117,6 +117,72 @@ def test_what_only_shared_memory_has_survives_its_server(cluster, how):
         servers[number].ends(seconds=10)
 
 
+# A table that no back-up keeps, beside one that is kept.
+WITHOUT = """
+node = pv.init()
+kept, bare = (node.array(3000, name=name, dtype="float64", no_backups=name == "bare") for name in ("kept", "bare"))
+assert bare.info()["flags"] == pv.TableFlag.NO_BACKUPS and not kept.info()["flags"]
+for _ in range(50):
+    kept.add(np.ones(3000))
+    bare.add(np.ones(3000))
+# saved
+say("up")
+wait_for_word()
+assert (kept.get() == 50).all()
+# told
+for _ in range(50):
+    kept.add(np.ones(3000))
+assert (kept.get() == 100).all()
+say("kept")
+wait_for_word()
+attempt(node.shutdown)
+"""
+
+LOST = """
+for call in (bare.get, lambda: bare.add(np.ones(3000)), lambda: bare.add(np.ones(1), rows=[1500]), lambda: node.save(PATH + "2")):
+    attempt(call)
+assert bare.get(rows=[0])[0] == 51 and bare.get(rows=[2999])[0] == 51  # the other servers have applied their parts
+node.load(PATH)
+assert (bare.get() == 50).all() and (kept.get() == 50).all()
+bare.add(np.ones(3000))
+assert (bare.get() == 51).all()
+"""
+
+
+def test_a_table_without_backups_is_lost_with_a_server_until_it_is_loaded(cluster, tmp_path):
+    path = f"PATH = {str(tmp_path / 'saved')!r}\n"
+    script = path + WITHOUT.replace("# saved", "node.save(PATH)").replace("# told", LOST)
+    job = cluster(1, 3, replicas=1)
+    node, servers = job.python(0, script), [job.server(number) for number in range(3)]
+    node.hear("up", 30)
+    servers[1].kill()
+    node.hear("serves the tables of server 1")  # until then it reads the dead server's memory, which it has mapped
+    node.tell("go on")
+    for _ in range(4):
+        said = node.hear_attempt(30)[1]
+        assert 'table "bare" has no back-ups: server 1' in said, said
+    node.hear("kept", 30)
+    node.tell("go on")
+    node.ends()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
+def test_a_table_without_backups_moves_with_its_values(cluster):
+    job = cluster(1, 3, replicas=1)
+    script = WITHOUT.replace("# told", "assert (bare.get() == 50).all()\nbare.add(np.ones(3000))\nassert (bare.get() == 51).all()")
+    node, servers = job.python(0, script), [job.server(number) for number in range(3)]
+    node.hear("up", 30)
+    servers[1].kill(signal.SIGTERM)
+    servers[1].ends(seconds=20)
+    node.tell("go on")
+    node.hear("kept", 30)
+    node.tell("go on")
+    node.ends()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
 # DC-ASGD's server keeps the values that a worker last got: the gets of both tables must be in the copy. Dense and keyed.
 AFTER_GETS = """
 node = pv.init()

@@ -44,6 +44,10 @@ polyverso_put_bug(a_leaver_serves_on engine/replica parts_given.cpp "    led->se
 sim_finds_bug(sim_test_with_bugs a_backup_takes_over_by_itself "two primaries" --replicas 1)
 sim_finds_bug(sim_test_with_bugs a_leaver_serves_on "two primaries" --drains --replicas 1)
 
+# A part moves with all of its tables.
+polyverso_put_bug(a_move_forgets_tables_without_backups engine/replica parts_given.cpp "led.part->has_all() ||" "BUG || led.part->has_all() ||")
+sim_finds_bug(sim_test_with_bugs a_move_forgets_tables_without_backups "has no back-ups" --grows --replicas 1)
+
 # All calls end.
 polyverso_put_bug(answers_wait_for_a_lost_copy engine/replica parts.cpp "  led.part->lead_alone();" "  if (!BUG) led.part->lead_alone();")
 sim_finds_bug(sim_test_with_bugs answers_wait_for_a_lost_copy "have not ended" --replicas 1)

@@ -224,6 +224,7 @@ void SimCluster::check_parts(const Node& node) {
   if (node.member->parts().differing() > 0) timeline_.violated(fmt::format("{} keeps a copy that differs from its server's tables", node.name));
   if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready || node.member->drain().has_sealed() || (node.dropped && (plan_.replicas > 0 || plan_.has_drains()))) return;
   const cluster::View& view = node.member->cluster().view();
+  const auto served = node.member->parts().served();
   for (const cluster::Member* member : view.servers()) {
     const bool own = member->peer == node.self.peer;
     const table::Server* const tables = node.member->parts().tables_of(member->peer);
@@ -232,7 +233,8 @@ void SimCluster::check_parts(const Node& node) {
     for (const auto& ledger : ledgers_) {
       const auto number = ledger->number(server);
       const auto shard = number.has_value() ? tables->shard(*number) : nullptr;
-      if (shard != nullptr) ledger->check_part(fmt::format("{}, {} server {},", node.name, own ? "as" : "copy of", server), server, *shard, clean_);
+      const bool has_values = std::ranges::find(served, tables) != served.end() || ledger->plan().spec.has_backups();
+      if (shard != nullptr && has_values) ledger->check_part(fmt::format("{}, {} server {},", node.name, own ? "as" : "copy of", server), server, *shard, clean_);
     }
   }
 }

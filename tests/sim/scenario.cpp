@@ -14,7 +14,7 @@ constexpr uint64_t kVariety = 0x7661726965747921;
 constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
-constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500;
+constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500, kNoBackups = 0x6e6f'6261'636b'7570;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -475,6 +475,10 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   if (elastic) write_scripts_of_newcomers(plan, more);
   if (replicas > 0) plan.direct = false;
+  // They would lose values in clusters that lose servers.
+  Random without(Random::mix(seed ^ kNoBackups));
+  for (TablePlan& table : plan.tables)
+    if (replicas > 0 && plan.has_drains() && !plan.loses_members() && without.chance(0.5)) table.spec.flags |= MV_NO_BACKUPS;
   plan.one_machine = replicas > 0 && Random(Random::mix(seed ^ kOneMachine)).chance(0.6);
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);

@@ -366,10 +366,13 @@ enum mv_table_kind {
 };
 enum mv_table_flag {
   MV_REJECT_NONFINITE = 1, /**< adds, sets and initial values with NaN or infinity are MV_ENONFINITE */
-  MV_MERGE = 2 /**< synchronous training in rounds: every worker's i-th add is its part of round i. When all workers'
+  MV_MERGE = 2, /**< synchronous training in rounds: every worker's i-th add is its part of round i. When all workers'
                     parts have arrived on a server, their sum, in the order of ranks, goes through the updater once.
                     An add returns when its part has arrived; a get waits for the rounds of this worker's adds, and
                     for no others. Rounds do not wait for workers that have finished */
+  MV_NO_BACKUPS = 4 /**< replicas=0 for this table: in a cluster with replicas, its calls cost as without them. If one of
+                         its servers is lost, calls on that server's part are MV_EPEERLOST until the table is loaded
+                         from a checkpoint, or destroyed and created again. A server that is drained loses nothing */
 };
 
 typedef struct mv_table_spec {

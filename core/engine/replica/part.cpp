@@ -138,7 +138,7 @@ void Part::compare() try {
   Piece after;
   const Piece piece = piece_at(*tables_, next_.table, next_.from, kPieceBytes, &after);
   next_ = after;
-  if (piece.count == 0) return;
+  if (piece.count == 0 || (!has_all_ && tables_->is_without_backups(piece.table))) return;
   log({.event = ReplicaEvent::Compared, .piece = &piece});
   compared_ = outbox_.inputs();
 } catch (const std::bad_alloc&) {  // another time
@@ -198,7 +198,7 @@ void Part::write_state(const std::function<void(base::PayloadRef)>& send) const 
   const auto of_members = fbb.CreateVector(members);
   const auto streams = fbb.CreateVector(streams_.write_state(fbb));
   const auto losses = fbb.CreateVector(tables_->part_state().write_losses(fbb));
-  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses, 0, inputs_)));
+  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses, 0, inputs_, has_all_)));
   std::vector<flatbuffers::Offset<wire::PartTable>> tables;
   for (uint32_t number = 0; number < tables_->numbers(); ++number) {
     if (tables_->has(number)) tables.push_back(tables_->part_state().write_table(fbb, number));
@@ -222,6 +222,7 @@ base::Status Part::restore(const cluster::Member& server, table::Server& tables,
     const cluster::Member copy = *whose;
     start(view, copy, tables);
     inputs_ = state.inputs();
+    has_all_ = state.has_all();
     if (state.streams() != nullptr)
       for (const wire::StreamState* stream : *state.streams())
         if (base::Status wrong = streams_.restore(*stream); !wrong.ok()) return wrong;
@@ -237,7 +238,8 @@ base::SinkRef Part::place(const wire::Message&, size_t bytes) {
 }
 
 void Part::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  if (!log_ || tables_->only_reads(request)) return tables_->on_request(asked, request, payload, staged);
+  const bool is_input = !tables_->only_reads(request) && (has_all_ || !tables_->is_without_backups(request));
+  if (!log_ || !is_input) return tables_->on_request(asked, request, payload, staged);
   if (tables_->only_waits(asked.client, request)) {
     keep_waiting(asked, request, payload);
     return tables_->on_request(asked, request, payload, staged);

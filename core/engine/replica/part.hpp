@@ -71,6 +71,10 @@ class Part final : private rpc::Service {
   void pass_on(Log log, size_t unacknowledged = 0);
   /// Passes an event to the back-ups that is no change.
   void tell(Input event) { log(std::move(event)); }
+  /// Whether tables without back-ups (MV_NO_BACKUPS) are treated like the others: their requests are inputs, and a copy
+  /// has their values. So it is without replicas, and while a part is given to another server.
+  bool has_all() const { return has_all_; }
+  void set_has_all(bool on) { has_all_ = on; }
   /// The number of the last input: see Replicate.number.
   uint64_t inputs() const { return inputs_; }
   /// Of a piece of a new content, which is numbered like an input: its number, and what a back-up has taken.
@@ -159,7 +163,7 @@ class Part final : private rpc::Service {
   std::set<uint32_t> differing_;       ///< tables
   Log log_;
   uint64_t inputs_ = 0;
-  bool may_withhold_ = true;
+  bool may_withhold_ = true, has_all_ = true;
   std::deque<Unsent> unsent_;    ///< withheld parts of rounds, in their order
   std::vector<Unsent> waiting_;  ///< gets that wait for rounds; the back-up needs them only if a worker is lost meanwhile
 };

@@ -51,15 +51,18 @@ void Parts::start(const cluster::View& view, table::Server& own) {
     if (view.serving(*server) == self.peer) {
       if (server->peer == self.peer) {
         own_.start(view, self, own, is_replicated());
+        own_.set_has_all(!is_replicated());
         lead(number, own_, own);
       } else {  // that of a vacant place
         const auto& added = copies_.emplace(number, std::make_unique<Copy>(clock_, link_, pool_)).first->second;
         added->part.start(view, *server, added->tables, is_replicated());
+        added->part.set_has_all(!is_replicated());
         lead(number, added->part, added->tables);
       }
     } else if (std::ranges::find(chain, self.peer) != chain.end()) {
       auto copy = std::make_unique<Copy>(clock_, link_, pool_);
       copy->part.start(view, *server, copy->tables);
+      copy->part.set_has_all(!is_replicated());
       copies_.emplace(number, std::move(copy));
     } else {
       continue;

@@ -95,6 +95,9 @@ class Parts final : public checkpoint::ServedParts {
   std::vector<uint32_t> led() const;
   /// Those that move to other servers although this one stays, and have equal copies there, as the master knows.
   std::vector<uint32_t> moving() const;
+  /// Gives the copies of parts that are to move what they still lack: tables without back-ups. `all`: all parts are.
+  /// True if that is under way, and can_hand_over() must be asked again later.
+  bool complete_copies(bool all);
   bool leads_any_of(const std::vector<uint32_t>& numbers) const;
   /// Whether this node serves all of these parts, and each has an equal copy, as the master knows.
   bool can_hand_over(const std::vector<uint32_t>& numbers) const;
@@ -157,6 +160,7 @@ class Parts final : public checkpoint::ServedParts {
     base::Nanos retry_at{0};                              ///< a transfer has failed
     /// kChanging: a load is changing the values. kNew: the back-ups still have the old ones.
     enum class Content : uint8_t { kUsual, kChanging, kNew } content = Content::kUsual;
+    bool gives_all = false;  ///< kNew: that is, the copies get the tables without back-ups
     std::shared_ptr<Offer> moment = {};     ///< kNew: the moment is awaited at which the new content can be passed to the back-ups
     std::shared_ptr<Transfer> refill = {};  ///< kNew: it is being passed
     std::function<void()> replaced = {};    ///< to be called when the back-ups have the new content
@@ -205,6 +209,7 @@ class Parts final : public checkpoint::ServedParts {
   void give_up(base::Peer server, const base::Status& why);
   void give_up_undecided();
   void follow(const cluster::Member& server);
+  bool is_followed(uint32_t number, const Led& led) const;
   bool has_equal_copy(uint32_t number, const Led& led) const;
   void relinquish(uint32_t number);
   bool may_pass_to(base::Peer follows, uint32_t number);

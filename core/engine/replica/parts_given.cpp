@@ -25,8 +25,27 @@ bool Parts::leads_any_of(const std::vector<uint32_t>& numbers) const {
   return std::ranges::any_of(numbers, [this](uint32_t number) { return led_.contains(number); });
 }
 
-bool Parts::has_equal_copy(uint32_t number, const Led& led) const {
+/// Whether its first back-up has a complete copy, as the master knows.
+bool Parts::is_followed(uint32_t number, const Led& led) const {
   return led.has_backup() && led.chain.successor.peer() == cluster_.view().backup_of(*server_of(number)) && led.content == Led::Content::kUsual;
+}
+
+bool Parts::has_equal_copy(uint32_t number, const Led& led) const {
+  return is_followed(number, led) && (led.part->has_all() || !led.tables->any_without_backups());
+}
+
+bool Parts::complete_copies(bool all) {
+  bool is_under_way = false;
+  for (auto& [number, led] : led_) {
+    if (!all && cluster::destination(cluster_.view(), *server_of(number), replicas_) == nullptr) continue;
+    if (is_followed(number, led) && !has_equal_copy(number, led)) {
+      led.gives_all = true;
+      set_content(led, Led::Content::kNew);
+      refill(number, led);
+    }
+    is_under_way = is_under_way || (led.gives_all && led.content == Led::Content::kNew);
+  }
+  return is_under_way;
 }
 
 bool Parts::can_hand_over(const std::vector<uint32_t>& numbers) const {

@@ -59,7 +59,10 @@ void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std
     chain.unanswered.pop_back();
     return streams_.fail(asked, wrong);
   }
-  if (input.event() == wire::ReplicaEvent::Leads) found->second->next.reset();
+  if (input.event() == wire::ReplicaEvent::Leads) {
+    found->second->next.reset();
+    if (is_replicated()) part.set_has_all(false);  // its server leaves tables without back-ups out again
+  }
   if (input.event() == wire::ReplicaEvent::Refused) chain.from = chain.to = base::kNobody;
   if (chain.successor.peer() != base::kNobody) chain.successor.forward(builder_.copy(message, kept(payload, staged)));
   if (input.event() == wire::ReplicaEvent::Copy) copy_asked(number, chain, found->second->part, input);

@@ -48,6 +48,7 @@ void Parts::replaced(uint64_t part, std::function<void()> done) {
 /// While a load replaces the values, the back-ups get all inputs as they come: they may not get the new values.
 void Parts::set_content(Led& led, Led::Content content) {
   led.content = content;
+  if (content != Led::Content::kNew) led.gives_all = false;
   led.part->may_withhold(content == Led::Content::kUsual);
 }
 
@@ -71,7 +72,10 @@ void Parts::refill(uint32_t number, Led& led) {
   led.moment = std::make_shared<Offer>(clock_, peers_, *led.part, [this, number, &led, events = std::move(events)] {
     const auto refill = std::make_shared<Transfer>(peers_, *led.part, number, base::kNobody, events);
     led.refill = refill;
+    const bool had_all = led.part->has_all();
+    led.part->set_has_all(had_all || led.gives_all);
     if (refill->start()) return true;
+    led.part->set_has_all(had_all);
     led.refill.reset();
     return false;
   });

@@ -57,6 +57,9 @@ void Parts::take_over(const cluster::Member& server) {
   }
   heirs_.erase(number);
   Part& part = copy->second->part;
+  if (!part.has_all())
+    copy->second->tables.lose_without_backups(base::error(MV_EPEERLOST, "{}, which served this part of it, is lost", cluster_.view().name(followed_[number])));
+  part.set_has_all(!is_replicated());
   lead(number, part, copy->second->tables);
   chain.unanswered.clear();  // the one that waits for these answers is gone
   if (chain.successor.peer() != base::kNobody) {

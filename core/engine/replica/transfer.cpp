@@ -61,7 +61,7 @@ bool Transfer::take_snapshots() {
   const table::Server& tables = part_.tables();
   for (uint32_t number = 0; number < tables.numbers(); ++number) {
     const auto shard = tables.shard(number);
-    if (shard == nullptr) continue;
+    if (shard == nullptr || (!part_.has_all() && tables.is_without_backups(number))) continue;
     auto snapshot = shard->snapshot(shard::Scope::kAll);
     if (!snapshot.ok()) {  // a checkpoint is being saved, or there is no memory
       values_.clear();

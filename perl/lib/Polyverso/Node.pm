@@ -156,7 +156,7 @@ sub barrier {
 my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix sparse keyvalue);
 
 # The options of each kind of table, the required one first.
-my @SPEC = qw(name dtype updater staleness reject_nonfinite merge);
+my @SPEC = qw(name dtype updater staleness reject_nonfinite merge no_backups);
 my @INITIAL = qw(initial initial_range seed);
 my %SPEC = (
     array    => [qw(size init),      @SPEC],
@@ -288,6 +288,11 @@ Refuse NaN and infinity.
 =item merge
 
 Every worker's i-th add is its part of round i; the sum of a round goes through the updater once.
+
+=item no_backups
+
+replicas=0 for this table: in a cluster with replicas its calls cost as without them, and if one of its servers is lost,
+calls on that part fail until the table is loaded, or destroyed and created again.
 
 =item updater
 

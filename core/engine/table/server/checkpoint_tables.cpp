@@ -36,6 +36,8 @@ std::vector<checkpoint::TableEntry> CheckpointTables::entries(const std::map<std
 base::Result<std::vector<checkpoint::SavedTable>> CheckpointTables::snapshot(const std::map<std::string, uint64_t>& clocks) {
   std::vector<checkpoint::SavedTable> saved;
   for (const Table* table : registry_.complete_tables()) {
+    // Not MV_EPEERLOST, upon which the save is tried again at another server.
+    if (!table->gone.ok()) return base::Status(MV_ESTATE, table->gone.text());
     checkpoint::SavedTable one;
     one.entry = {table->spec, {}, saved_clock(*table, clocks), {}};
     one.rows = table->shard->rows();
@@ -70,6 +72,7 @@ bool CheckpointTables::restart_clock(const std::string& name, const shard::Shard
   Table* const table = registry_.find(name);
   if (table == nullptr || table->shard.get() != &part) return false;
   table->restart(clock);
+  table->gone = {};
   return true;
 }
 

@@ -82,6 +82,7 @@ flatbuffers::Offset<wire::PartTable> Table::write(flatbuffers::FlatBufferBuilder
   const auto updater = shard != nullptr ? write_updater(fbb, shard->updater()) : flatbuffers::Offset<wire::Updater>();
   const auto shared = fbb.CreateVector(mark.shared), current = fbb.CreateVector(within.shared);
   const auto creators = fbb.CreateVector(creating_.creators), told = fbb.CreateVector(creating_.told);
+  const auto lost_values = !gone.ok() ? write_loss(fbb, 0, gone) : flatbuffers::Offset<wire::Loss>();
   const auto failed = !broken.ok() ? write_loss(fbb, 0, broken) : flatbuffers::Offset<wire::Loss>();
   const bool is_out_of_step = sync_ != nullptr && !sync_->out_of_step().ok();
   const auto out_of_step = is_out_of_step ? write_loss(fbb, 0, sync_->out_of_step()) : flatbuffers::Offset<wire::Loss>();
@@ -89,7 +90,7 @@ flatbuffers::Offset<wire::PartTable> Table::write(flatbuffers::FlatBufferBuilder
   const auto all_lost = fbb.CreateVector(lost_rounds);
   const SyncGate::Count next = sync_ != nullptr ? sync_->next() : SyncGate::Count();
   return wire::CreatePartTable(fbb, number, described, updater, mark.updates, shared, within.pieces, current, complete, creating_.wants_initial,
-                               hides_clock_, creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost, next.round, next.index);
+                               hides_clock_, creators, told, failed, all_workers, out_of_step, merge_gate_.merged(), all_lost, next.round, next.index, lost_values);
 }
 
 base::Status Table::restore(const wire::PartTable& state) {
@@ -100,6 +101,7 @@ base::Status Table::restore(const wire::PartTable& state) {
     return base::error(MV_EPROTOCOL, "table \"{}\" of a copied part does not fit the cluster", spec.name);
   complete = state.complete();
   broken = read_loss(state.broken());
+  gone = read_loss(state.gone());
   hides_clock_ = state.hides_clock();
   creating_.wants_initial = state.wants_initial();
   read_all(state.creators(), creating_.creators);

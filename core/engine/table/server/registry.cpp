@@ -13,8 +13,8 @@ Table* Registry::find(const rpc::Asked& asked, uint32_t number) const {
 
 Table* Registry::find_sound(const rpc::Asked& asked, uint32_t number) const {
   Table* table = find(asked, number);
-  if (table == nullptr || (table->broken.ok() && table->shard != nullptr)) return table;
-  rpc_.fail(asked, table->broken);
+  if (table == nullptr || (table->broken.ok() && table->gone.ok() && table->shard != nullptr)) return table;
+  rpc_.fail(asked, table->gone.ok() ? table->broken : table->gone);
   return nullptr;
 }
 

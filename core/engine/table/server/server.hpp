@@ -67,6 +67,12 @@ class Server {
   /// Whether the request is a get that waits for its rounds of merging tables, and has no other effect unless a worker
   /// is lost meanwhile.
   bool only_waits(base::Peer worker, const wire::Message& request) const;
+  /// Whether the request is about values of tables without back-ups only (MV_NO_BACKUPS).
+  bool is_without_backups(const wire::Message& request) const;
+  bool is_without_backups(uint32_t number) const;
+  bool any_without_backups() const;
+  /// Nobody has the values of those tables any more. Requests fail with `why` until they are loaded.
+  void lose_without_backups(const base::Status& why);
   /// For a server with a copy (see WithheldParts): whether the request may be withheld from the copy, and where it
   /// waits then.
   bool may_withhold(const rpc::Asked& asked, const wire::Message& request) const;

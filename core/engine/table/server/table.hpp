@@ -160,6 +160,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   bool complete = false;
   std::shared_ptr<shard::Shard> shard;
   base::Status broken;   ///< creation failed; kept until every worker was notified
+  base::Status gone;     ///< an error: without back-ups (MV_NO_BACKUPS), its values were lost with a server
   base::Nanos moved{0};  ///< when a wait on this table last ended
 
  private:

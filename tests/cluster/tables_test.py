@@ -191,3 +191,35 @@ def test_three_languages_share_sparse_and_keyvalue_tables(cluster, servers):
         assert node.hear("seen ") == expected_seen, language
     for node in job.nodes:
         node.ends()
+
+
+# ---------------------------------------------------------------------------- large asynchronous adds begin while they are copied
+
+LARGE = """
+node = pv.init()
+table = node.array(5_000_003, name="large", merge=MERGE)
+values = np.empty(5_000_003, np.float32)
+for number in range(1, 9):
+    values[:] = number
+    request = table.add_async(values)
+    values[:] = -1e6  # it is this program's again
+    if number % 2 == 0:
+        request.wait()
+node.barrier()
+seen = table.get()
+say("seen", seen.min(), seen.max())
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("servers", [1, 3])
+def test_large_adds_are_taken_from_the_caller_when_they_return(cluster, servers, merge, transport):
+    job = cluster(2, servers, transport=transport)
+    nodes = [job.python(number, LARGE.replace("MERGE", str(merge))) for number in range(2)]
+    others = [job.server(number) for number in range(servers)]
+    for node in nodes:
+        assert node.hear("seen ", 60).split()[1:] == ["72.0", "72.0"]
+    for node in (*nodes, *others):
+        node.ends()

@@ -101,6 +101,14 @@ base::PayloadRef Calls::snapshot(std::span<const std::byte> bytes) {
   return base::Payload::kept({to, bytes.size()}, block.value());
 }
 
+base::PayloadRef Calls::begin_snapshot(std::span<const std::byte> bytes, std::vector<base::Filling::Range> ranges, std::shared_ptr<base::Filling>* filling) {
+  const auto block = snapshots_.allocate(bytes.size(), tensor::Heap::Content::kAnything);
+  if (!block.ok()) return nullptr;
+  *filling = std::make_shared<base::Filling>(block.value()->data(), bytes, std::move(ranges));
+  (*filling)->copy_some();
+  return base::Payload::kept({block.value()->data(), bytes.size()}, block.value());
+}
+
 Started Calls::start(const CallRef& call, const CallOptions& options, transport::Task begin) {
   if (options.mode == Mode::kBlocking) return wait_blocking(call, options, std::move(begin));
   loop_.post(std::move(begin));

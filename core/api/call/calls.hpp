@@ -10,6 +10,7 @@
 #include "api/call/call.hpp"
 #include "api/call/options.hpp"
 #include "api/call/small_changes.hpp"
+#include "base/filling.hpp"
 #include "runtime/runtime.hpp"
 #include "tensor/heap.hpp"
 
@@ -54,6 +55,9 @@ class Calls {
   /// Copies the values that an asynchronous call sends. Large copies use recycled memory, which servers of this machine
   /// read directly.
   base::PayloadRef snapshot(std::span<const std::byte> bytes);
+  /// Like snapshot(), but only the first piece of each range is copied. The caller copies the rest when the call is under
+  /// way: Filling::copy_some(). Null if there is no recycled memory.
+  base::PayloadRef begin_snapshot(std::span<const std::byte> bytes, std::vector<base::Filling::Range> ranges, std::shared_ptr<base::Filling>* filling);
   /// A block of that recycled memory, to be filled.
   base::Result<std::shared_ptr<tensor::Block>> buffer(uint64_t bytes) { return snapshots_.allocate(bytes, tensor::Heap::Content::kAnything); }
 

@@ -24,6 +24,19 @@ constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
 /// From this size on, a get from a merging table first waits for the round by a message, and then reads in place.
 constexpr uint64_t kReadHereBytes = 64 << 10;
 
+/// Asynchronous changes of this size and more begin while their values are still being copied.
+constexpr uint64_t kCopiedAlongBytes = 4 << 20;
+
+/// The bytes of a dense table's values that go to each server.
+std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers) {
+  std::vector<base::Filling::Range> ranges;
+  for (size_t server = 0; server < servers; ++server) {
+    const shard::Range rows = shard::part_of(spec, servers, server);
+    if (rows.count > 0) ranges.push_back({rows.first * spec.row_bytes(), rows.end() * spec.row_bytes()});
+  }
+  return ranges;
+}
+
 std::vector<int64_t> every_row(const TableSpec& spec) {
   std::vector<int64_t> rows(spec.rows);
   std::iota(rows.begin(), rows.end(), int64_t{0});
@@ -217,12 +230,22 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.reserved = token.value();
   }
   const std::span<const std::byte> bytes(values.bytes, values.size);
+  std::shared_ptr<base::Filling> filling;
   if (values.keep != nullptr)
     request.source = base::Payload::kept(bytes, values.keep);
-  else
-    request.source = blocking ? base::Payload::lent(bytes) : calls_.snapshot(bytes);
+  else if (blocking)
+    request.source = base::Payload::lent(bytes);
+  else if (rows.all && values.size >= kCopiedAlongBytes && table_->consistency != shard::Consistency::kSync)
+    request.source = calls_.begin_snapshot(bytes, ranges_of_servers(spec_, table_->servers.size()), &filling);
+  if (request.source == nullptr) request.source = calls_.snapshot(bytes);
+  request.filling = filling;
   std::function<void()> own_work;
-  if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
+  if (changes_own_ || filling != nullptr)
+    own_work = [&] {
+      while (filling != nullptr && filling->copy_some()) {
+      }
+      if (changes_own_) change_own(write, rows, values.bytes);
+    };
   const Started started = start_change(std::move(request), options, own_work);
   give_back.keep();
   return started;

@@ -267,6 +267,14 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
       if (std::exchange(chunk->makes_payload, false)) chunk->payload = payload_of(*chunk->op, chunk->piece);
       return change_frame(*chunk, false);
     };
+  } else if (want.filling != nullptr && !offer && chunk->bytes() > 0 && chunk->payload == nullptr) {
+    call.cost = chunk->bytes();
+    call.make = [this, chunk = chunk.get()] {
+      chunk->payload = payload_of(*chunk->op, chunk->piece);
+      const size_t begin = chunk->piece.offset * chunk->op->request.table->spec.element_bytes();
+      chunk->op->request.filling->wait_for(begin, begin + chunk->bytes());
+      return change_frame(*chunk, false);
+    };
   } else {
     if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
     call.frame = change_frame(*chunk, offer);

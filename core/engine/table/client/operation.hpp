@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/filling.hpp"
 #include "base/names.hpp"
 #include "base/operation.hpp"
 #include "codec/codec.hpp"
@@ -88,6 +89,7 @@ struct Request {
   size_t skip = SIZE_MAX;                 ///< a server that the caller serves itself
   bool waits_only = false;                ///< gated gets of no row: all servers answer once their gates would serve
   base::PayloadRef source;                ///< changes: the caller's values, lent or owned
+  std::shared_ptr<const base::Filling> filling = {};  ///< changes of all elements without a codec: `source` is still being copied
   codec::CodecRef codec;                  ///< adds of all elements: the encoding of `source`, see place_encoded(); gets: that of the answers
   int64_t priority = 0;                   ///< among this worker's queued calls on other tables
   std::span<std::byte> destination;       ///< gets: the caller's memory

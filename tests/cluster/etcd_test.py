@@ -6,6 +6,7 @@ import time
 
 import pytest
 from conftest import COMMAND
+from elastic_test import adder, stop, up
 from etcd import Etcd, is_installed
 from named import JOIN, WORK, Named, end, sums, whole
 
@@ -205,6 +206,39 @@ def test_calls_wait_for_an_etcd_that_is_away_while_a_server_dies(named, etcd):
         took, ending = node.hear_attempt()
         assert ending == "ok" and took > 1.5, (took, ending)
     end(others)
+
+
+def test_workers_come_to_a_cluster_that_etcd_keeps(named, etcd):
+    """By its name alone: while etcd is there, while it is away, and after rank 0 was lost."""
+    job = named(3, replicas=1, max_workers=5, heartbeat_timeout_ms=1000, log_level="info", **PATIENT)
+    script = adder().replace("node = pv.init()", "node = pv.init(); say('my rank is', node.rank)")
+    nodes = job.begin(script=script)
+    ranks = {int(node.hear("my rank is").split()[3]): node for node in nodes}
+    for node in nodes:
+        up(node)
+
+    def newcomer():
+        return job.python(0, adder(), role="worker")
+
+    first = newcomer()
+    assert up(first) == (3, 4, 4)
+    etcd.kill()
+    second = newcomer()
+    second.hear("does not answer", 30)
+    etcd.start()
+    second.hear("up as", 40)
+    assert stop(second) > 0
+    ranks[0].kill()
+    ranks[0].process.wait()
+    third = newcomer()  # the successor admits it, in the place of the lost one or another one
+    third.hear("up as", 40)
+    others = (third, first, ranks[1], ranks[2])
+    for node in others:  # servers stay until the last worker has finished
+        node.tell("stop")
+    for node in others:
+        assert int(node.hear("added").split()[1]) > 0
+    for node in others:
+        node.ends()
 
 
 def test_doctor_and_status_name_the_keeper(named, etcd):

@@ -20,10 +20,11 @@ class Filling {
   struct Range {
     size_t begin, end;
   };
-  /// @param to      as large as `from`; both must stay valid until copy_some() has returned false
+  /// @param to      as large as `from`, which must stay valid until copy_some() has returned false
+  /// @param keep    keeps `to` alive: whoever takes the pieces may be gone before all are copied
   /// @param ranges  consecutive, and all of the bytes
-  Filling(std::byte* to, std::span<const std::byte> from, std::vector<Range> ranges)
-      : to_(to), from_(from), ranges_(std::move(ranges)), filled_(std::make_unique<std::atomic<size_t>[]>(ranges_.size())) {
+  Filling(std::byte* to, std::shared_ptr<const void> keep, std::span<const std::byte> from, std::vector<Range> ranges)
+      : to_(to), keep_(std::move(keep)), from_(from), ranges_(std::move(ranges)), filled_(std::make_unique<std::atomic<size_t>[]>(ranges_.size())) {
     for (size_t i = 0; i < ranges_.size(); ++i) filled_[i].store(ranges_[i].begin, std::memory_order_relaxed);
   }
 
@@ -49,6 +50,7 @@ class Filling {
   static constexpr size_t kPieceBytes = 1 << 20;
 
   std::byte* const to_;
+  const std::shared_ptr<const void> keep_;
   const std::span<const std::byte> from_;
   const std::vector<Range> ranges_;
   const std::unique_ptr<std::atomic<size_t>[]> filled_;

@@ -30,7 +30,7 @@ void test_a_piece_is_whole_when_it_is_taken(void**) {
   const std::vector<std::byte> from = some_bytes();
   const std::vector<Filling::Range> ranges{{0, 3 << 20}, {3 << 20, (9 << 20) + 1}, {(9 << 20) + 1, kBytes}};
   std::vector<std::byte> to(kBytes);
-  Filling filling(to.data(), from, ranges);
+  Filling filling(to.data(), nullptr, from, ranges);
   size_t wrong = 0;
   std::thread reader([&] {
     for (const auto& range : ranges)
@@ -49,7 +49,7 @@ void test_a_piece_is_whole_when_it_is_taken(void**) {
 void test_ranges_are_filled_side_by_side(void**) {
   const std::vector<std::byte> from = some_bytes();
   std::vector<std::byte> to(kBytes);
-  Filling filling(to.data(), from, {{0, 8 << 20}, {8 << 20, kBytes}});
+  Filling filling(to.data(), nullptr, from, {{0, 8 << 20}, {8 << 20, kBytes}});
   assert_true(filling.copy_some());
   filling.wait_for(0, 1 << 20);
   filling.wait_for(8 << 20, 9 << 20);

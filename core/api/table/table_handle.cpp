@@ -24,8 +24,9 @@ constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
 /// From this size on, a get from a merging table first waits for the round by a message, and then reads in place.
 constexpr uint64_t kReadHereBytes = 64 << 10;
 
-/// Asynchronous changes of this size and more begin while their values are still being copied.
-constexpr uint64_t kCopiedAlongBytes = 4 << 20;
+/// Asynchronous changes of this size and more begin while their values are still being copied. The window has room for all of a smaller one,
+/// which would leave before a call of higher priority that comes a moment later.
+constexpr uint64_t kCopiedAlongBytes = 16 << 20;
 
 /// The bytes of a dense table's values that go to each server.
 std::vector<base::Filling::Range> ranges_of_servers(const TableSpec& spec, size_t servers) {

@@ -271,11 +271,19 @@ base::Result<const wire::Message*> read_request(const flatbuffers::Vector<uint8_
 }
 }  // namespace
 
+bool Part::is_round_without_backups(const wire::Replicate& input) const {
+  if (input.parts()->size() == 0 || input.parts()->Get(0)->header() == nullptr) return false;
+  std::vector<uint64_t> aligned;
+  const auto request = read_request(*input.parts()->Get(0)->header(), aligned);
+  return request.ok() && tables_->is_without_backups(*request.value());
+}
+
 /// The parts of a round come without values, in the order in which they came to the primary. The last one completes the stripe, which takes the
 /// sum.
 base::Status Part::replay_round(const wire::Replicate& input, std::span<const std::byte> payload) {
   if (input.parts() == nullptr) return base::error(MV_EPROTOCOL, "a merged round lacks its parts");
   table::WithheldParts& withheld = tables_->withheld();
+  if (!has_all_ && is_round_without_backups(input)) return {};  // as in replay()
   withheld.expect_sum(payload);
   base::Status wrong;
   for (const wire::RoundPart* part : *input.parts()) {
@@ -299,6 +307,8 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
       std::vector<uint64_t> aligned;
       const auto request = read_request(*input.header(), aligned);
       if (!request.ok()) return request.status();
+      // The copy that is to replace this one has the values of such tables. Here, the request would wait at its gate for ever.
+      if (!has_all_ && tables_->is_without_backups(*request.value())) return {};
       return streams_.replay(asked, input.done(), *request.value(), payload, staged);
     }
     case ReplicaEvent::Granted:

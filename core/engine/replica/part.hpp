@@ -137,6 +137,7 @@ class Part final : private rpc::Service {
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override;
   void on_cancel(const rpc::Asked& asked) override;
+  bool starts_again(const wire::Message& request) override { return tables_->is_gone(request); }
   void log(Input input);
   void pass_part(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void send_round(const std::vector<table::WithheldParts::Merge>& merges, const Unsent& last);
@@ -147,6 +148,7 @@ class Part final : private rpc::Service {
   void send_before(const rpc::Asked& asked, const wire::Message& request);
   void keep_waiting(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   void send_waiting();
+  bool is_round_without_backups(const wire::Replicate& input) const;
   base::Status replay_round(const wire::Replicate& input, std::span<const std::byte> payload);
   void compared_with(const Piece& theirs, base::Peer backup);
 

@@ -391,6 +391,9 @@ void Parts::on_connected(base::Peer peer) {
 
 void Parts::server_missed(const cluster::Member& server, const base::Status& why) {
   if (!is_by_part() || server.is_out) return;
+  // The memory of a process that has ended holds nothing. Until the master decides who follows it, nothing is acknowledged.
+  for (auto& [number, led] : led_)
+    if (led.chain.successor.peer() == server.peer) led.journal->drop();
   if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
   // It may have handed its tables over and left, which this node learns from the master, like the loss.
   const bool master_tells = cluster_.is_master() || cluster_.contacts().is_connected(cluster_.master());

@@ -38,7 +38,10 @@ bool Parts::complete_copies(bool all) {
   bool is_under_way = false;
   for (auto& [number, led] : led_) {
     if (!all && cluster::destination(cluster_.view(), *server_of(number), replicas_) == nullptr) continue;
-    if (is_followed(number, led) && !has_equal_copy(number, led)) {
+    const bool lacks_some = is_followed(number, led) && !has_equal_copy(number, led);
+    if (lacks_some && (led.chain.to != base::kNobody || led.chain.transfer != nullptr)) {  // a copy for another process is under way: after it
+      is_under_way = true;
+    } else if (lacks_some) {
       led.gives_all = true;
       set_content(led, Led::Content::kNew);
       refill(number, led);

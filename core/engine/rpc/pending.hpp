@@ -81,6 +81,8 @@ class Service {
   /// A Get may start again after its answer was lost.
   virtual void on_request(const Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                           const base::SinkRef& staged) = 0;
+  /// Whether a request that counts as done starts again when it is repeated. Gets always do.
+  virtual bool starts_again(const wire::Message&) { return false; }
   /// The granted payload of a request has arrived.
   virtual void on_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) = 0;
   /// The client gives up waiting. The service either answers with MV_ETIMEOUT and the names of the missing processes,

@@ -182,7 +182,7 @@ void Server::repeat(base::Peer client, Stream& stream, const wire::Message& mess
   ++duplicates_;
   if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
-  if (is_get(message)) {
+  if (is_get(message) || service_.starts_again(message)) {
     stream.running.emplace(seq, Running{message.body_type()});  // it still counts as finished: `done` does not decrease
     return service_.on_request({client, seq}, message, payload, nullptr);
   }

@@ -43,9 +43,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   if (!roster_.ended(worker)) return;
   const int64_t id = roster_.view().worker_id(worker);
   bool is_awaited = false;
-  // A copy has not seen the requests for tables without back-ups, and must come to the same result.
-  const auto is_copied = [&](const Table& table) { return !roster_.has_copy() || table.spec.has_backups(); };
-  registry_.for_each([&](const Table& table) { is_awaited = is_awaited || (id >= 0 && is_copied(table) && table.counts_on(static_cast<size_t>(id))); });
+  registry_.for_each([&](const Table& table) { is_awaited = is_awaited || (id >= 0 && table.counts_on(static_cast<size_t>(id))); });
   losses_.told(worker);
   if (is_awaited) losses_.note(roster_.active(), why);
   for (uint32_t number = 0; number < registry_.size(); ++number) {
@@ -107,32 +105,45 @@ bool Server::is_without_backups(uint32_t number) const {
   return table != nullptr && !table->spec.has_backups();
 }
 
-bool Server::is_without_backups(const wire::Message& request) const {
-  const auto all_of = [this](const flatbuffers::Vector<uint32_t>* numbers) {
-    return numbers != nullptr && numbers->size() > 0 && std::ranges::all_of(*numbers, [this](uint32_t number) { return is_without_backups(number); });
+/// Whether the request is about values of such tables only.
+template <typename Which>
+bool Server::is_about(const wire::Message& request, Which which) {
+  const auto all_of = [&](const flatbuffers::Vector<uint32_t>* numbers) {
+    return numbers != nullptr && numbers->size() > 0 && std::ranges::all_of(*numbers, which);
   };
   switch (request.body_type()) {
     case wire::Body::Change:
-      return is_without_backups(request.body_as_Change()->table());
+      return which(request.body_as_Change()->table());
     case wire::Body::Get:
-      return is_without_backups(request.body_as_Get()->table());
+      return which(request.body_as_Get()->table());
     case wire::Body::ChangeMany:
       return all_of(request.body_as_ChangeMany()->tables());
     case wire::Body::GetMany:
       return all_of(request.body_as_GetMany()->tables());
     case wire::Body::Got:
-      return is_without_backups(request.body_as_Got()->table());
+      return which(request.body_as_Got()->table());
     case wire::Body::Clock:
-      return is_without_backups(request.body_as_Clock()->table());
+      return which(request.body_as_Clock()->table());
     case wire::Body::SetUpdater:
-      return is_without_backups(request.body_as_SetUpdater()->table());
+      return which(request.body_as_SetUpdater()->table());
     case wire::Body::States:
-      return is_without_backups(request.body_as_States()->table());
+      return which(request.body_as_States()->table());
     case wire::Body::SetStates:
-      return is_without_backups(request.body_as_SetStates()->table());
+      return which(request.body_as_SetStates()->table());
     default:
       return false;
   }
+}
+
+bool Server::is_without_backups(const wire::Message& request) const {
+  return is_about(request, [this](uint32_t number) { return is_without_backups(number); });
+}
+
+bool Server::is_gone(const wire::Message& request) const {
+  return any_gone_ && is_about(request, [this](uint32_t number) {
+           const Table* const table = registry_.at(number);
+           return table != nullptr && !table->gone.ok();
+         });
 }
 
 bool Server::any_without_backups() const {
@@ -142,6 +153,7 @@ bool Server::any_without_backups() const {
 }
 
 void Server::lose_without_backups(const base::Status& why) {
+  any_gone_ = any_without_backups();
   registry_.for_each([&](Table& table) {
     if (table.spec.has_backups() || !table.gone.ok()) return;
     table.gone = base::error(why.code(), "table \"{}\" has no back-ups: {}", table.spec.name, why.text());

@@ -71,6 +71,9 @@ class Server {
   bool is_without_backups(const wire::Message& request) const;
   bool is_without_backups(uint32_t number) const;
   bool any_without_backups() const;
+  /// Whether the request is about values that are lost: see below. A server that has taken the part over knows of no request for them, and would
+  /// take a repeated one for done.
+  bool is_gone(const wire::Message& request) const;
   /// Nobody has the values of those tables any more. Requests fail with `why` until they are loaded.
   void lose_without_backups(const base::Status& why);
   /// For a server with a copy (see WithheldParts): whether the request may be withheld from the copy, and where it
@@ -97,11 +100,14 @@ class Server {
   const CheckpointTables& checkpoint_tables() const { return checkpoint_tables_; }
 
  private:
+  template <typename Which>
+  static bool is_about(const wire::Message& request, Which which);
   void cancel_held(const rpc::Asked& asked);
   bool only_reads(uint32_t number, bool gated) const;
   bool only_waits(uint32_t number) const;
 
   rpc::Server& rpc_;
+  bool any_gone_ = false;  ///< lose_without_backups()
   RequestClock clock_;
   Roster roster_;
   HeldRequests held_;

@@ -31,7 +31,7 @@ class Effort:
         )
 
 
-FULL = Effort(rounds=3, pairs=5, seconds=0.15)
+FULL = Effort(rounds=2, pairs=4, seconds=0.1)
 QUICK = Effort(rounds=1, pairs=2, seconds=0.03)
 
 

@@ -70,7 +70,7 @@ def torch_ddp_step(bench):
                 for pair in range(effort.pairs):
                     for side in ("alone", "polyverso", "gloo"):
                         bench.progress(f"{ranks} ranks, round {round_number + 1}/{effort.rounds}, pair {pair + 1}/{effort.pairs}, {side}")
-                        comparison.note(side, party.do(Batch(side, 0), 20 * effort.seconds)["median"])
+                        comparison.note(side, party.do(Batch(side, 0), 12 * effort.seconds)["median"])
         ours, theirs = (comparison.difference(side, "alone") for side in ("polyverso", "gloo"))
         pairs = zip(*(comparison.seconds[side] for side in ("polyverso", "gloo", "alone")))
         steps = {side: comparison.of(side).map(milliseconds).median for side in comparison.seconds}

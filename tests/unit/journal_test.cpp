@@ -56,6 +56,8 @@ void test_inputs_are_found_in_their_order(void**) {
   check(pair.reader->close(10), 11, 10);
 }
 
+void test_an_unused_journal_is_empty(void**) { assert_true(Pair().reader->close(0).empty()); }
+
 void test_nothing_is_held_without_a_gate_or_behind_a_closed_one(void**) {
   const auto writer = replica::JournalWriter::make(kBackup, 1).value();
   assert_false(writer->append(1, frame_of(1, 8)));
@@ -134,6 +136,7 @@ void test_damage_hides_what_follows_it(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_inputs_are_found_in_their_order),
+      cmocka_unit_test(test_an_unused_journal_is_empty),
       cmocka_unit_test(test_nothing_is_held_without_a_gate_or_behind_a_closed_one),
       cmocka_unit_test(test_a_reader_that_is_gone_has_closed_its_gate),
       cmocka_unit_test(test_a_gate_belongs_to_one_journal),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/memory_fence.hpp"
@@ -121,7 +120,7 @@ std::span<const std::byte> JournalReader::copy_ring(uint64_t* begin) {
   const auto& page = *reinterpret_cast<const JournalPage*>(journal_->data());
   const uint64_t from = page.begin.load(std::memory_order_acquire), to = page.end.load(std::memory_order_acquire);
   *begin = from;
-  if (from > to || to - from > kRingBytes || from % kRecordUnit != 0 || to % kRecordUnit != 0) return {};
+  if (from >= to || to - from > kRingBytes || from % kRecordUnit != 0 || to % kRecordUnit != 0) return {};
   copy_.resize(to - from);
   const size_t at = from % kRingBytes, first = std::min<size_t>(copy_.size(), kRingBytes - at);
   {

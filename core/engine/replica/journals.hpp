@@ -1,6 +1,7 @@
 #pragma once
 // The two ends of a part's journal: how a server and its back-up come to share it, and what each does with it.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>

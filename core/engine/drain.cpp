@@ -10,6 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kLookEvery = 20ms;  ///< for the end of a checkpoint, or after a refusal
+constexpr base::Nanos kAskAgain = 200ms;
 constexpr base::Nanos kLookOften = 1ms;   ///< for the last acknowledgement of the copies, while nobody serves the tables
 constexpr base::Nanos kPatience = 5s;     ///< with a checkpoint under way
 /// With members that do not close their connections, beyond the heartbeat's time-out: by then, one that the master does not reach is lost.
@@ -31,8 +32,8 @@ base::Status Drain::check() const {
   const cluster::Self& self = cluster_.self();
   if (self.role != MV_ROLE_SERVER)
     return base::error(MV_EINVAL, "only a process that is only a server can hand its tables over: a worker leaves by shutting down");
-  if (cluster_.is_master())
-    return base::error(MV_EINVAL, "rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
+  if (cluster_.is_master() && !cluster_.is_kept())
+    return base::error(MV_EINVAL, "without replicas, rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
   return {};
 }
@@ -57,7 +58,7 @@ void Drain::ask_new_master() {
 }
 
 void Drain::asked(const base::Status& status) {
-  if (stage_ != Stage::kAsking || is_repeated(status)) return;
+  if (stage_ != Stage::kAsking || repeat_later(status)) return;
   if (!status.ok()) return end(status);
   stage_ = Stage::kMoving;
   look();
@@ -121,13 +122,16 @@ void Drain::hold_checkpoints(bool hold) {
   if (!hold) coordinator_.servers_changed();
 }
 
-/// The master is lost: the next one is asked.
-bool Drain::is_repeated(const base::Status& status) const {
-  return status.code() == MV_EPEERLOST && cluster_.is_kept() && cluster_.why_cut_off().ok();
+/// The master is lost, or does not know yet that it is the master.
+bool Drain::repeat_later(const base::Status& status) {
+  if (status.code() != MV_EPEERLOST || !cluster_.is_kept() || !cluster_.why_cut_off().ok()) return false;
+  next_look_ = clock_.now() + kAskAgain;
+  asks_again_ = true;
+  return true;
 }
 
 void Drain::answered(const base::Status& status) {
-  if (stage_ != Stage::kHandingOver || is_repeated(status)) return;
+  if (stage_ != Stage::kHandingOver || repeat_later(status)) return;
   if (!leaves_ && status.ok()) {  // until the view has come, this node would give the parts away again, and be refused
     is_accepted_ = true;
     return look();
@@ -184,7 +188,9 @@ std::string Drain::waits_for() const {
 void Drain::tick() {
   if (clock_.now() < next_look_) return;
   next_look_ = base::kNever;
-  stage_ == Stage::kTelling ? end({}) : look();
+  if (stage_ == Stage::kTelling) return end({});
+  if (std::exchange(asks_again_, false)) ask_new_master();
+  look();
 }
 
 }  // namespace mv::engine

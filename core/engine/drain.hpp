@@ -35,8 +35,8 @@ class Drain {
       : clock_(clock), cluster_(cluster), parts_(parts), participant_(participant), coordinator_(coordinator) {}
 
   /// Begins the drain, unless it has begun. `done` gets MV_OK when the parts are handed over and the other members know
-  /// it. After an error, the node continues to serve: MV_EINVAL for a worker or the master, MV_EUNREACHABLE without
-  /// another server.
+  /// it. After an error, the node continues to serve: MV_EINVAL for a worker, and for the master without replicas;
+  /// MV_EUNREACHABLE without another server.
   void begin(Done done);
   /// The parts are handed over: this node may leave.
   bool is_over() const { return stage_ == Stage::kTelling || stage_ == Stage::kOver; }
@@ -69,7 +69,7 @@ class Drain {
   void hold_checkpoints(bool hold);
   void asked(const base::Status& status);
   void answered(const base::Status& status);
-  bool is_repeated(const base::Status& status) const;
+  bool repeat_later(const base::Status& status);
   void end(const base::Status& status);
 
   const base::Clock& clock_;
@@ -84,6 +84,7 @@ class Drain {
   std::vector<Done> done_;
   base::Status failure_;
   base::Nanos next_look_ = base::kNever;
+  bool asks_again_ = false;       ///< then
   base::Nanos busy_until_ = base::kNever;  ///< when it continues in spite of a checkpoint in progress
 };
 

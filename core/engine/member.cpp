@@ -223,7 +223,6 @@ void Member::on_member_finished(const cluster::Member& member) {
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
-  if (member.is_worker()) parts_.is_by_part() ? parts_.worker_lost(member.peer, why) : table_server_.worker_lost(member.peer, why);
   if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
@@ -232,6 +231,12 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   tell(member.drained ? cluster::Change::kDrained : cluster::Change::kLost, member, member.drained ? member.why : why.text());
   events_.on_change();
 }
+
+void Member::on_worker_lost(const cluster::Member& worker, const base::Status& why) {
+  parts_.is_by_part() ? parts_.worker_lost(worker.peer, why) : table_server_.worker_lost(worker.peer, why);
+}
+
+void Member::on_deposed() { parts_.drop_journals(); }
 
 void Member::on_member_joined(const cluster::Member& member) {
   if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);
@@ -289,7 +294,10 @@ void Member::on_new_master() {
   events_.on_change();
 }
 
-void Member::on_cut_off(const base::Status& why) { parts_.cut_off(why); }
+void Member::on_cut_off(const base::Status& why) {
+  parts_.cut_off(why);
+  if (cluster_.is_master()) drain_.master_lost(why);
+}
 
 void Member::on_news() {
   const bool has_no_master = cluster_.is_kept() ? !cluster_.why_cut_off().ok() : !cluster_.contacts().is_connected(cluster_.master());

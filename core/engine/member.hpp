@@ -116,6 +116,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_failed(const base::Status& why) override;
   void on_member_finished(const cluster::Member& member) override;
   void on_member_lost(const cluster::Member& member, const base::Status& why) override;
+  void on_worker_lost(const cluster::Member& worker, const base::Status& why) override;
+  void on_deposed() override;
   void on_member_joined(const cluster::Member& member) override;
   void on_server_missed(const cluster::Member& server, const base::Status& why) override;
   void on_part_moved(const cluster::Member& part) override;

@@ -243,7 +243,25 @@ def test_the_only_server_says_that_there_is_no_other(cluster):
     server.ends(-signal.SIGTERM)
 
 
-def test_the_master_says_that_it_can_not(cluster):
+def test_one_master_after_another_hands_its_tables_over(cluster):
+    job = cluster(0, 4, nodes=6, replicas=1)
+    servers = [job.server(number) for number in range(4)]
+    nodes = [job.python(rank, WORKER, role="worker") for rank in (4, 5)]
+    for node in nodes:
+        node.hear("up")
+    for master in servers[:3]:
+        serving(nodes[0])
+        master.kill(signal.SIGTERM)
+        ends_drained(master)
+        for node in nodes:
+            node.forget()
+            serving(node)
+    check(nodes)
+    assert sum(line.startswith("rank ") and line.endswith("has handed its tables over and left") for line in nodes[0].lines) == 3, nodes[0].lines
+    servers[3].ends(seconds=10)
+
+
+def test_the_master_says_that_it_can_not_without_replicas(cluster):
     job = cluster(0, 2, nodes=3)
     server, _ = job.server(0), job.server(1)
     node = job.python(2, WORKER, role="worker")

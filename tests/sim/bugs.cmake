@@ -14,6 +14,10 @@ sim_finds_bug(sim_test_with_bugs a_backup_applies_requests_twice " shows " --rep
 polyverso_put_bug(a_journal_is_not_read engine/replica journals.cpp "for (const auto& reader : std::exchange(readers_, {}))" "for (const auto& reader : std::exchange(readers_, {})) if (!BUG)")
 sim_finds_bug(sim_test_with_bugs a_journal_is_not_read " shows " --replicas 1)
 
+# A worker that one server has lost may go on at others, and repeat what was not acknowledged.
+polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster cluster.cpp "if (member->is_worker() && (!is_kept() ||" "if (member->is_worker() && (BUG || !is_kept() ||")
+sim_finds_bug(sim_test_with_bugs a_server_alone_declares_a_worker_lost " shows " --replicas 1)
+
 # In a chain, each process has what the ones behind it have, and acknowledges only what they have.
 polyverso_put_bug(a_backup_does_not_wait_for_the_next engine/replica parts.cpp "part.inputs() - chain.successor.unacknowledged();"
   "part.inputs() - (BUG ? 0 : chain.successor.unacknowledged());")

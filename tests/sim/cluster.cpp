@@ -20,7 +20,7 @@ constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
 /// In every third run, a stranger talks to this many of the nodes.
 constexpr uint64_t kStrangers = 0x7374'7261'6e67'6572;
 constexpr size_t kMostNodesOfStranger = 9;
-constexpr uint64_t kMachine = 0x6a6f'7572'6e61'6c73;
+constexpr uint64_t kMachine = 0x6a6f'7572'6e61'6c73, kOfEtcd = 0x6b65'6570'6572'2121;
 }  // namespace
 
 SimCluster::SimCluster(const Scenario& scenario, bool verbose)
@@ -29,6 +29,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
       random_(Random::mix(scenario.seed)),
       network_(timeline_, random_.fork(), plan_.conditions),
       machine_(timeline_, network_, Random(Random::mix(scenario.seed ^ kMachine)), [this](Peer peer) { return node(peer).member.get(); }),
+      etcd_(timeline_, network_, Random(Random::mix(scenario.seed ^ kOfEtcd))),
       stranger_(timeline_, network_, Random(Random::mix(scenario.seed ^ kStrangers)), std::min<size_t>(plan_.nodes.size(), kMostNodesOfStranger)) {
   network_.verbose = verbose;
   const size_t lives = plan_.lives();
@@ -102,13 +103,25 @@ void SimCluster::start(Node& node) {
     node.memory = std::make_unique<SimHostMemory>(machine_, node.self.peer);
     node.member->parts().use(*node.memory);
   }
+  if (plan_.etcd) {
+    node.keeper = std::make_unique<SimEtcd::Client>(etcd_, node.self.peer);
+    node.member->cluster().use_keeper(*node.keeper);
+  }
   if (node.life != SIZE_MAX)
     node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
                                            plan_of(node.place).slowness, node.life,
                                            fmt::format("{} (life {})", node.name, node.life));
   network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
+  for (const Isolation& isolation : isolations_)
+    if (isolation.until > timeline_.now()) cut(isolation.peer, node.self.peer, isolation.until - timeline_.now(), isolation.way, false);
   node.member->start();
   touch(node);
+}
+
+void SimCluster::Node::stop() {
+  keeper.reset();  // before those who wait for it
+  member.reset();
+  script.reset();
 }
 
 SimCluster::Node& SimCluster::node(Peer peer) {
@@ -122,7 +135,7 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
   if (wanted >= 0 && node.rank != wanted)
     timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
   if (node.killed) return;
-  if (plan_.keeps_gets()) compare_later(node);
+  if (plan_.replicas > 0 || plan_.keeps_gets()) compare_later(node);
   if (node.script != nullptr)
     node.script->start();
   else
@@ -136,7 +149,11 @@ void SimCluster::on_failed(Node& node, const base::Status& why) {
   const bool too_early = node.again && (node.script == nullptr || node.place >= plan_.nodes.size()) && why.code() == MV_EDISAGREE;
   // A network that loses messages may lose each try of a Join until the master's patience with a stranger is over.
   const bool unlucky = plan_.conditions.lossy && node.member->cluster().is_joining() && why.text().find("it closed the connection") != std::string::npos;
-  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early && !unlucky)
+  // It was to leave before it was ready, and has not heard that it may. Or the master has left.
+  const Node* const master = this->master();
+  const cluster::Member* const known = master != nullptr ? master->member->cluster().view().find(node.self.peer) : nullptr;
+  const bool left = master != nullptr && node.member->cluster().view().find(node.self.peer) != nullptr && (known == nullptr || known->drained);
+  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves() && !too_early && !unlucky && !left && !names_a_leaver(why.text()))
     timeline_.violated(fmt::format("{} could not join the cluster: {}", node.name, why.text()));
   const bool late = node.life != SIZE_MAX && node.life >= plan_.workers();
   if (late && why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_ && !cluster_dissolves())
@@ -215,14 +232,14 @@ void SimCluster::end(Node& node) {
     node.member->parts().read_journals();
     check_parts(node);
     network_.remove(node.self.peer, true, true);
-    node.member.reset();
-    node.script.reset();
+    node.stop();
   });
 }
 
 void SimCluster::check_parts(const Node& node) {
   if (node.member->parts().differing() > 0) timeline_.violated(fmt::format("{} keeps a copy that differs from its server's tables", node.name));
   if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready || node.member->drain().has_sealed() || (node.dropped && (plan_.replicas > 0 || plan_.has_drains()))) return;
+  if (!node.member->cluster().why_cut_off().ok()) return;  // the others may have gone on without it
   const cluster::View& view = node.member->cluster().view();
   const auto served = node.member->parts().served();
   for (const cluster::Member* member : view.servers()) {
@@ -256,6 +273,7 @@ void SimCluster::check_primaries(const Node& node) {
 // ---- faults
 
 void SimCluster::schedule_faults(bool early) {
+  if (!early) etcd_.begin_faults();
   for (const FaultPlan& fault : plan_.faults)
     if (fault.early == early) timeline_.after(fault.when, [this, &fault] { inject(fault); });
 }
@@ -270,7 +288,7 @@ void SimCluster::inject(const FaultPlan& fault) {
     return inject(of_it);
   }
   if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly || fault.fault == Fault::kAbort) return kill(fault.side.front(), fault);
-  if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
+  if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause || fault.fault == Fault::kIsolate) return pause(fault);
   if (fault.fault == Fault::kDrain) return drain(fault);
   if (fault.fault == Fault::kCome) return come(fault);
   if (fault.fault == Fault::kResize) return resize(fault);
@@ -313,7 +331,7 @@ void SimCluster::drain(const FaultPlan& fault) {
   if (node.member == nullptr || !node.ready || node.ending || node.killed || node.dropped) return;
   // With the end of a back-up, nobody may have a copy of the part of a server that is dead already.
   if (!std::all_of(nodes_.begin(), nodes_.end(), [this](const auto& other) { return is_noticed(*other); })) return;
-  node.member->drain().begin([this, &node, &fault](const base::Status& status) { drained(node, fault, status); });
+  node.member->drain().begin([this, &node, fault](const base::Status& status) { drained(node, fault, status); });
   touch(node);
 }
 
@@ -329,10 +347,25 @@ void SimCluster::drained(Node& node, const FaultPlan& fault, const base::Status&
   timeline_.after(fault.restart, [this, place = node.place, rank = node.rank] { restart(place, rank); });
 }
 
+void SimCluster::cut(Peer a, Peer b, Nanos span, Way way, bool breaks) {
+  if (way == Way::kBoth) return network_.part(a, b, span, breaks);
+  way == Way::kFrom ? network_.mute(a, b, span) : network_.mute(b, a, span);
+}
+
+/// The network of its host is broken, so it does not reach an etcd either.
+void SimCluster::isolate(const Node& node, const FaultPlan& fault) {
+  const bool breaks = random_.chance(0.5);
+  for (const auto& other : nodes_)
+    if (other.get() != &node) cut(node.self.peer, other->self.peer, fault.span, fault.way, breaks);
+  etcd_.cut_off(node.self.peer, fault.span);
+  isolations_.push_back({node.self.peer, fault.way, timeline_.now() + fault.span});
+}
+
+/// Stops a process, or cuts it off: for longer than the others' patience, it is lost in both cases.
 void SimCluster::pause(const FaultPlan& fault) {
   for (const auto& node : nodes_) {
     if (node->place != fault.side.front() || node->member == nullptr) continue;
-    network_.pause(node->self.peer, fault.span);
+    fault.fault == Fault::kIsolate ? isolate(*node, fault) : network_.pause(node->self.peer, fault.span);
     if (fault.fault == Fault::kPause) continue;
     node->dropped = true;
     if (node->script != nullptr)
@@ -349,12 +382,13 @@ void SimCluster::part(const FaultPlan& fault) {
     for (const auto& b : nodes_) {
       if (!side.contains(a->place) || side.contains(b->place) || (fault.other != SIZE_MAX && b->place != fault.other))
         continue;
-      network_.part(a->self.peer, b->self.peer, fault.span, fault.fault == Fault::kPart);
+      cut(a->self.peer, b->self.peer, fault.span, fault.way, fault.fault == Fault::kPart);
       if (fault.fault != Fault::kLongPart) continue;
+      if (plan_.replicas > 0) a->dropped = b->dropped = true;  // the master decides which of the two is lost, and that one finds all others gone
       gone(*a);
       gone(*b);
       anyone_gone_ =
-          anyone_gone_ || a->self.is_master || b->self.is_master;  // if the master loses a node, all others drop it
+          anyone_gone_ || plan_.replicas > 0 || a->self.is_master || b->self.is_master;  // if the master loses a node, all others drop it
     }
 }
 
@@ -384,6 +418,7 @@ const SimCluster::Node* SimCluster::master() const {
 
 /// Whether the others can decide that this one is lost, by the newest decided view.
 bool SimCluster::leaves_quorum(const Node& node, const Node& master) const {
+  if (plan_.etcd) return true;
   const cluster::View& view = master.member->cluster().view();
   std::set<Peer> voters;
   for (const auto& other : nodes_)
@@ -463,8 +498,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
       ledgers_[table]->initial_may_be_lost();
   if (fault.fault == Fault::kAbort) node.member->abort("it found a mistake in its data", [] {});
   network_.remove(node.self.peer, fault.fault == Fault::kAbort, fault.fault != Fault::kKillQuietly);
-  node.member.reset();
-  node.script.reset();
+  node.stop();
   if (!comes_back && !server_returns) return;
   ++restarts_open_;
   timeline_.after(fault.restart, [this, place, rank = node.rank] { restart(place, rank); });
@@ -508,14 +542,17 @@ size_t SimCluster::life_at(int64_t rank) const {
   return newest != nodes_.rend() ? (*newest)->life : SIZE_MAX;
 }
 
-bool SimCluster::names_a_lost_process(const std::string& text) const {
-  if (anyone_gone_) return true;
-  // The process that took its tables over may be lost, perhaps while the leaver still waits for the others' goodbyes.
-  const bool names_leaver = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+bool SimCluster::names_a_leaver(const std::string& text) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
     const bool has_left = node->drained || (node->member != nullptr && node->member->drain().has_sealed());
     return has_left && text.find(fmt::format("(rank {},", node->rank)) != std::string::npos;
   });
-  if (servers_may_fail_ && names_leaver) return true;
+}
+
+bool SimCluster::names_a_lost_process(const std::string& text) const {
+  if (anyone_gone_) return true;
+  // The process that took its tables over may be lost, perhaps while the leaver still waits for the others' goodbyes.
+  if (servers_may_fail_ && names_a_leaver(text)) return true;
   return std::any_of(gone_.begin(), gone_.end(),
                      [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/member.hpp"
+#include "etcd.hpp"
 #include "host_memory.hpp"
 #include "network.hpp"
 #include "scenario.hpp"
@@ -38,12 +39,21 @@ class SimCluster final : private Surroundings {
     cluster::Self self;
     std::unique_ptr<SimLink> link;
     std::unique_ptr<SimHostMemory> memory;
+    std::unique_ptr<SimEtcd::Client> keeper;
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Script> script;
     std::vector<Step> steps;
     bool again = false, ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false, dropped = false, drained = false;
     Nanos armed = base::kNever;
     int64_t rank = -1;
+
+    void stop();
+  };
+  /// A process that is cut off from all others, also from those that start meanwhile.
+  struct Isolation {
+    Peer peer;
+    Way way;
+    Nanos until;
   };
 
   Timeline& timeline() override { return timeline_; }
@@ -82,12 +92,15 @@ class SimCluster final : private Surroundings {
   void schedule_faults(bool early);
   void inject(const FaultPlan& fault);
   void part(const FaultPlan& fault);
+  void cut(Peer a, Peer b, Nanos span, Way way, bool breaks);
+  void isolate(const Node& node, const FaultPlan& fault);
   void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);
   void restart(size_t place, int64_t rank);
   void drain(const FaultPlan& fault);
   void drained(Node& node, const FaultPlan& fault, const base::Status& status);
   void keep_own_business(std::vector<Step>& steps) const;
+  bool names_a_leaver(const std::string& text) const;
   void gone(const Node& node);
   bool is_replaceable(const Node& node) const;
   bool has_copies(const Node& node) const;
@@ -106,10 +119,12 @@ class SimCluster final : private Surroundings {
   Random random_;
   Network network_;
   SimMachine machine_;
+  SimEtcd etcd_;
   Quarantine quarantine_;
   Stranger stranger_;
   std::vector<std::unique_ptr<Ledger>> ledgers_;
   std::vector<std::unique_ptr<Node>> nodes_;  ///< in order of creation
+  std::vector<Isolation> isolations_;
   std::vector<bool> clean_;                   ///< by life: left cleanly
   std::set<int64_t> gone_;                    ///< ranks that others may have lost
   std::set<int64_t> unnoticed_;               ///< ranks of lost servers whose tables others serve

@@ -51,7 +51,7 @@ void Network::remove(Peer peer, bool orderly, bool told) {
     const Peer other = ends.first == peer ? ends.second : ends.first;
     const Way& way = connection.way[side(peer, other)];
     if (told)
-      lose(other, peer, std::max({timeline_.now(), way.arrives, connection.silent_until}) + delay(),
+      lose(other, peer, std::max({timeline_.now(), way.arrives, silent_until(peer, other)}) + delay(),
            "its process ended");
   }
 }
@@ -81,7 +81,7 @@ void Network::dial(Peer from, const std::string& address) {
     if (dialer == nullptr) return;
     const auto listener = listeners_.find(address);
     const Peer to = listener != listeners_.end() ? listener->second : base::kNobody;
-    const bool silent = to != base::kNobody && connections_[pair(from, to)].silent_until > timeline_.now();
+    const bool silent = to != base::kNobody && std::max(silent_until(from, to), silent_until(to, from)) > timeline_.now();
     if (to == base::kNobody || silent || dialer->fenced.contains(to) || endpoints_.at(to).fenced.contains(from)) {
       dialer->events->on_dial_failed(address, base::error(MV_EUNREACHABLE, "nobody listens at {}", address));
       return dialer->touched();
@@ -127,9 +127,20 @@ void Network::part(Peer a, Peer b, Nanos span, bool breaks) {
   trace("has lost its connection with", a, b);
   ++connection.life;
   connection.up[0] = connection.up[1] = false;
-  connection.way[0] = connection.way[1] = {};
+  for (Way& way : connection.way) way.departs = way.arrives = Nanos(0);
   schedule_up(a, b, connection.silent_until + delay());
   schedule_up(b, a, connection.silent_until + delay());
+}
+
+void Network::mute(Peer from, Peer to, Nanos span) {
+  if (living(from) != nullptr && living(to) != nullptr) trace("is not heard by", from, to);
+  Nanos& until = connections_[pair(from, to)].way[side(from, to)].silent_until;
+  until = std::max(until, timeline_.now() + span);
+}
+
+Nanos Network::silent_until(Peer from, Peer to) {
+  const Connection& connection = connections_[pair(from, to)];
+  return std::max(connection.silent_until, connection.way[side(from, to)].silent_until);
 }
 
 void Network::close(Peer from, Peer peer) {
@@ -139,7 +150,7 @@ void Network::close(Peer from, Peer peer) {
   if (connection.ended) return;
   connection.ended = true;
   ++connection.life;
-  lose(peer, from, std::max(timeline_.now(), connection.silent_until) + delay(), "it closed the connection");
+  lose(peer, from, std::max(timeline_.now(), silent_until(from, peer)) + delay(), "it closed the connection");
 }
 
 void Network::lose(Peer self, Peer other, Nanos when, const std::string& why) {
@@ -176,14 +187,14 @@ void Network::launch_in_order(const FlightRef& flight, Connection& connection) {
   Way& way = connection.way[side(flight->from, flight->to)];
   const int64_t linger = flight->tail != nullptr ? 2'000'000 : 50'000;
   way.departs = std::max(way.departs, timeline_.now()) + Nanos(random_.between(0, linger));
-  const Nanos arrives = std::max({way.arrives, std::max(way.departs, connection.silent_until) + delay(),
+  const Nanos arrives = std::max({way.arrives, std::max(way.departs, silent_until(flight->from, flight->to)) + delay(),
                                   connection.up_at[side(flight->to, flight->from)]});
   way.arrives = arrives + transfer_time(*flight);
   launch(flight, way.departs, arrives, way.arrives);
 }
 
-bool Network::is_dropped(Way& way, const Connection& connection) {
-  if (connection.silent_until > timeline_.now()) return true;
+bool Network::is_dropped(Way& way, Nanos silent_until) {
+  if (silent_until > timeline_.now()) return true;
   if (!random_.chance(conditions_.drop) || ++way.dropped > kMostDroppedInARow) {
     way.dropped = 0;
     return false;
@@ -195,7 +206,7 @@ void Network::launch_loosely(const FlightRef& flight, Connection& connection) {
   Way& way = connection.way[side(flight->from, flight->to)];
   const int copies = random_.chance(conditions_.duplicate) ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
-    if (is_dropped(way, connection)) continue;
+    if (is_dropped(way, silent_until(flight->from, flight->to))) continue;
     const auto copy = i == 0 ? flight : std::make_shared<Flight>(*flight);
     const Nanos departs = timeline_.now() + Nanos(random_.between(0, 200'000));
     Nanos arrives = departs + delay();

@@ -57,6 +57,8 @@ class Network {
   /// Separates these two for a while. On a reliable network either the connection breaks and is made again, or all messages wait; on a
   /// lossy one, messages sent meanwhile are lost.
   void part(Peer a, Peer b, Nanos span, bool breaks);
+  /// As a firewall that lets one direction through: messages from the one to the other wait, or on a lossy network are lost.
+  void mute(Peer from, Peer to, Nanos span);
 
   /// Pauses this node's process: its messages wait.
   void pause(Peer peer, Nanos span);
@@ -83,6 +85,7 @@ class Network {
   struct Way {
     Nanos departs{0}, arrives{0};  ///< of the newest message
     int dropped = 0;               ///< in a row
+    Nanos silent_until{0};
   };
   struct Connection {
     bool up[2] = {false, false};  ///< as seen by the lower and the higher peer
@@ -94,6 +97,8 @@ class Network {
     Way way[2];
   };
   static std::pair<Peer, Peer> pair(Peer a, Peer b) { return {std::min(a, b), std::max(a, b)}; }
+  /// When messages from the one can reach the other again.
+  Nanos silent_until(Peer from, Peer to);
   /// Which of the two sides of its connection with `other` this peer is.
   static int side(Peer self, Peer other) { return self < other ? 0 : 1; }
   Nanos delay();
@@ -102,7 +107,7 @@ class Network {
   void schedule_up(Peer self, Peer other, Nanos when);
   void come_up(Peer self, Peer other, uint64_t life);
   void lose(Peer self, Peer other, Nanos when, const std::string& why);
-  bool is_dropped(Way& way, const Connection& connection);
+  bool is_dropped(Way& way, Nanos silent_until);
   void launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nanos ends);
   void launch_in_order(const FlightRef& flight, Connection& connection);
   void launch_loosely(const FlightRef& flight, Connection& connection);

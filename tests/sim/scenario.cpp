@@ -15,6 +15,7 @@ constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500, kNoBackups = 0x6e6f'6261'636b'7570;
+constexpr uint64_t kCuts = 0x6f6e'6520'7761'7921, kEtcd = 0x6574'6364'6574'6364;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -244,6 +245,17 @@ void choose_faults_with_masters(Scenario& plan, Random& random) {
     random.chance(0.6) ? add_end_of_master(plan, random, after) : add_end_of_server(plan, random, after);
 }
 
+/// The master is a server that is to end, or it is lost.
+void add_drain_of_master(Scenario& plan, Random& random) {
+  if (plan.nodes.front().role != MV_ROLE_SERVER || random.chance(0.4)) return add_end_of_master(plan, random, 0);
+  FaultPlan fault;
+  fault.of_master = true;
+  fault.fault = Fault::kDrain;
+  fault.when = kMillisecond * random.between(0, random.chance(0.5) ? 100 : 800);
+  fault.side.push_back(0);
+  plan.faults.push_back(fault);
+}
+
 /// Servers that are to end, one after another or at once; now and then a process is killed meanwhile.
 void add_drains(Scenario& plan, Random& random) {
   std::vector<size_t> candidates;
@@ -379,6 +391,20 @@ void choose_leaver(Scenario& plan, Random& random) {
   if (plan.servers() < 2) plan.nodes[0].role |= MV_ROLE_SERVER;
 }
 
+/// Some partitions are of one direction. Some processes that would stop for long are cut off instead: they go on, and nobody hears from them, or they
+/// from nobody.
+void vary_cuts(Scenario& plan, Random& random) {
+  const auto draw_way = [&] { return std::vector{Way::kBoth, Way::kFrom, Way::kTo}[random.pick({2, 1, 1})]; };
+  if (plan.replicas > 0 && random.chance(0.05)) {  // between two processes
+    add_long_partition(plan, random);
+    if (plan.faults.back().other == SIZE_MAX) plan.faults.back().fault = Fault::kIsolate;
+  }
+  for (FaultPlan& fault : plan.faults) {
+    if (fault.fault == Fault::kLongPause && plan.replicas > 0 && random.chance(0.5)) fault.fault = Fault::kIsolate;
+    if (fault.fault == Fault::kPart || fault.fault == Fault::kStall || fault.fault == Fault::kIsolate) fault.way = draw_way();
+  }
+}
+
 void choose_faults(Scenario& plan, Random& random) {
   if (random.chance(0.5))
     add_partitions(plan, random);
@@ -448,6 +474,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (replicas > 1) lengthen_chains(plan);
   if (drains) choose_leaver(plan, random);
   if (masters) choose_voters(plan, random);
+  if (masters && drains && plan.workers() > ((plan.nodes.front().role & MV_ROLE_WORKER) != 0 ? 1 : 0)) plan.nodes.front().role = MV_ROLE_SERVER;
   if (grows) plan.vacancies = 1 + random.below(4);
   plan.elastic = elastic;
   if (elastic) plan.newcomers.resize(1 + random.below(4));
@@ -475,10 +502,14 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   if (elastic) write_scripts_of_newcomers(plan, more);
   if (replicas > 0) plan.direct = false;
+  Random cuts(Random::mix(seed ^ kCuts));
+  if (masters && (drains || grows)) add_drain_of_master(plan, cuts);
+  vary_cuts(plan, cuts);
   // They would lose values in clusters that lose servers.
   Random without(Random::mix(seed ^ kNoBackups));
   for (TablePlan& table : plan.tables)
     if (replicas > 0 && plan.has_drains() && !plan.loses_members() && without.chance(0.5)) table.spec.flags |= MV_NO_BACKUPS;
+  plan.etcd = replicas > 0 && Random(Random::mix(seed ^ kEtcd)).chance(0.4);
   plan.one_machine = replicas > 0 && Random(Random::mix(seed ^ kOneMachine)).chance(0.6);
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
@@ -494,16 +525,18 @@ std::string Scenario::describe() const {
   if (vacancies > 0) text += fmt::format(", {} vacant places", vacancies);
   if (elastic) text += fmt::format(", {} newcomers", newcomers.size());
   if (one_machine) text += ", on one machine";
+  if (etcd) text += ", with an etcd";
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
-                                             "long pause", "kill",  "quiet kill", "abort", "drain", "arrival", "resize"};
+                                             "long pause", "kill",  "quiet kill", "abort", "drain", "arrival", "resize", "isolation"};
     text += fmt::format("; {} of{}", kNames[static_cast<size_t>(fault.fault)], fault.of_master ? " the master, not" : "");
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);
+    if (fault.way != Way::kBoth) text += fault.way == Way::kFrom ? ", which nobody hears," : ", which hears nobody,";
     text += fmt::format(" at {:.1f} ms", static_cast<double>(fault.when.count()) / 1e6);
     if (fault.span.count() > 0) text += fmt::format(" for {:.1f} ms", static_cast<double>(fault.span.count()) / 1e6);
     if (fault.restart != base::kNever)

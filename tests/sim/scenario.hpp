@@ -41,7 +41,9 @@ struct NodePlan {
   int slowness = 1;  ///< factor of its pauses between calls
 };
 
-enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort, kDrain, kCome, kResize };
+enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly, kAbort, kDrain, kCome, kResize, kIsolate };
+/// Whose messages a partition stops: those of both sides, or only those of the nodes that it names, or only those to them.
+enum class Way { kBoth, kFrom, kTo };
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
@@ -49,6 +51,7 @@ struct FaultPlan {
   bool early = false;
   std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops, is killed or aborts
   size_t other = SIZE_MAX;   ///< only from this one
+  Way way = Way::kBoth;
   Nanos span{0};
   bool of_master = false;        ///< of the present master, whoever that is, instead of `side`
   uint32_t servers = 0;          ///< kResize: the wanted number
@@ -60,6 +63,7 @@ struct Scenario {
   bool sync = false;
   uint32_t replicas = 0;
   bool one_machine = false;  ///< with replicas: back-ups have journals
+  bool etcd = false;         ///< with replicas: an etcd keeps the views
   size_t vacancies = 0;  ///< places for servers that may come later: those of kCome, with numbers after the nodes'
   bool elastic = false;  ///< there are places for further workers, too
   std::vector<NodePlan> newcomers;  ///< workers that come later: those of kCome, with numbers from first_newcomer() on
@@ -102,10 +106,10 @@ struct Scenario {
 };
 
 /// @param nodes their number, or 0: 2 to 9
-/// @param replicas if not 0, some servers other than the master's are killed, or stop for longer than the others' patience;
+/// @param replicas if not 0, some servers other than the master's are killed, or stop or are cut off for longer than the others' patience;
 ///                with 2 often two at once
-/// @param drains servers other than the master's are to end, and hand their parts over
-/// @param masters with replicas, the master is among those that end
+/// @param drains servers are to end, and hand their parts over
+/// @param masters with replicas, the master is among those that end, or are to end
 /// @param grows   the cluster has vacant places; servers come, and are to end
 /// @param elastic workers come while others work, and after some have finished
 Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas = 0, bool drains = false, bool masters = false, bool grows = false, bool elastic = false);

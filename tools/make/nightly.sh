@@ -14,6 +14,10 @@ build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
 build/bin/sim_test --replicas 1 --seeds "$first..$((first + seeds))" || failed+=" replicas"
 build/bin/sim_test --replicas 2 --seeds "$first..$((first + seeds))" || failed+=" chains"
 build/bin/sim_test --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" masters"
+build/bin/sim_test --replicas 2 --masters --seeds "$first..$((first + seeds))" || failed+=" masters-of-chains"
+for how in drains grows; do
+  build/bin/sim_test --$how --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" $how-and-masters"
+done
 build/bin/sim_test --elastic --replicas 1 --masters --seeds "$first..$((first + seeds))" || failed+=" elastic-masters"
 for how in drains grows elastic; do
   build/bin/sim_test --$how --seeds "$first..$((first + seeds))" || failed+=" $how"
@@ -26,10 +30,12 @@ for how in "" "--replicas 1 --masters" "--drains --replicas 2" "--grows --replic
   # shellcheck disable=SC2086 # several options
   build/asan/bin/sim_test $how --seeds "$first..$((first + seeds / 40))" || failed+=" asan-seeds$how"
 done
-build/bin/sim_checkpoints --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints"
+for replicas in 0 1 2; do
+  build/bin/sim_checkpoints --replicas $replicas --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints-with-$replicas-replicas"
+  build/bin/sim_rounds --replicas $replicas --seeds "$first..$((first + seeds / 2))" || failed+=" rounds-with-$replicas-replicas"
+done
 build/bin/sim_status --seeds "$first..$((first + seeds / 50))" || failed+=" status"
 build/bin/sim_channel --seeds "$first..$((first + seeds / 50))" || failed+=" channel"
-build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" rounds"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
@@ -62,9 +68,9 @@ done
 echo "== clusters of random members"
 (. build/activate && python3 -B tests/soak/soak.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") || failed+=" soak"
 echo "== servers with back-ups are killed and stopped"
-(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") ||
+(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --gap 0.5 1.5 --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") ||
   failed+=" history"
-(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))") ||
+(. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --gap 0.5 1.5 --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))") ||
   failed+=" returns"
 (. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --etcd --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))")
 case $? in 0 | 77) ;; *) failed+=" history-with-etcd" ;; esac

@@ -21,7 +21,7 @@ extern "C" {
  *  @return MV_OK           other servers have the tables, or all workers have finished
  *          MV_ETIMEOUT     not yet: the drain continues, and this server still serves. The message says what it waits for
  *          MV_EUNREACHABLE there is no other server, or all others are draining too
- *          MV_EINVAL       this process is a worker, or rank 0 (the master), which can't hand over its role
+ *          MV_EINVAL       this process is a worker; or it is rank 0 (the master), and there are no replicas
  *          MV_EPEERLOST    the master, which decides, is lost
  *          MV_EINTR        after a signal: the drain continues, call again
  *          After an error, this server continues to serve. */

@@ -102,7 +102,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
 Member* Cluster::vacancy(View& view, const wire::Join& request) {
   const auto is_free = [&view](const Member& place) {
     if (place.state == State::kFinished) return view.elastic && place.role == MV_ROLE_WORKER && place.peer != view.master;
-    return place.state == State::kLost && (!place.is_server() || view.serving(place) != base::kNobody);
+    return place.state == State::kLost && place.peer != view.master && (!place.is_server() || view.serving(place) != base::kNobody);
   };
   for (Member& member : view.members)
     if (is_free(member) && member.role == request.role() &&
@@ -420,6 +420,13 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
+  if (answer == nullptr && status.code() == MV_EPEERLOST && masters_.size() > 1) {  // another one may know who follows the one that is gone
+    last_dial_ = status;
+    master_ = base::kNobody;
+    asked_master_ = (asked_master_ + 1) % masters_.size();
+    redial_[masters_[asked_master_]] = clock_.now() + kRedialAfter;
+    return;
+  }
   if (!status.ok()) return fail(status);
   const auto* view = answer != nullptr ? answer->body_as_View() : nullptr;
   if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer like a master", self_.master));
@@ -668,8 +675,14 @@ void Cluster::on_view(base::Peer from, const wire::View& header, std::span<const
 bool Cluster::take_own_place(const View& newer) {
   const Member* const self = newer.find(self_.peer);
   if (is_drained_ || (self != nullptr && (self->drained || !self->is_out))) return true;
-  is_deposed_ = true;
-  cut_off(base::error(MV_EPEERLOST, "the other processes have declared this one lost, and go on without it{}", self != nullptr ? ": " + self->why : ""));
+  const auto why = base::error(MV_EPEERLOST, "the other processes have declared this one lost, and go on without it{}", self != nullptr ? ": " + self->why : "");
+  if (cut_off_.ok()) {
+    is_deposed_ = true;
+    cut_off(why);
+  } else if (!is_deposed_) {  // it was cut off before
+    depose();
+    owner_.on_cut_off(why);
+  }
   return false;
 }
 
@@ -678,6 +691,7 @@ bool Cluster::take_own_place(const View& newer) {
 void Cluster::take_view(const View& newer, bool workers_gone) {
   if (is_kept() && !take_own_place(newer)) return;
   if (!cut_off_.ok()) {  // it has waited too short a time for another master
+    if (is_deposed_) return;
     cut_off_ = {};
     barrier_.close({});
   }
@@ -705,10 +719,15 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
       if (begins) owner_.on_member_draining(*known);
     }
     is_drained_ = is_drained_ || (is_self && member.drained);
-    if (member.state == State::kFinished && !is_self) mark_finished(member.peer);
+    if (member.state == State::kFinished && !is_self) {
+      Member* const known = view_.find(member.peer);
+      if (is_kept() && known != nullptr && known->state == State::kLost) known->state = State::kHere;  // only this node had lost it
+      mark_finished(member.peer);
+    }
     if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!is_master() || !member.drained) link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+      if (member.is_worker() && member.state == State::kLost && is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
@@ -758,6 +777,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (member != nullptr && member->state == State::kHere) {
     member->state = State::kLost;
     member->why = why.text();
+    if (member->is_worker() && (!is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
     owner_.on_member_lost(*member, why);
     if (member->is_server()) owner_.on_server_missed(*member, why);
     if (is_master()) decide_loss(*member, member->is_worker(), why);
@@ -766,6 +786,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
     owner_.on_server_missed(*member, why);
     if (is_master()) decide_loss(*member, false, why);  // not all are connected with it
   }
+  if (is_kept() && !cut_off_.ok() && !is_deposed_ && member != nullptr && is_undecided_loss(*member)) depose();
   if (is_kept() && awaits_master()) await_master(master_lost_);
   if (is_kept() && is_undecided() && !decided_.workers_gone() && !can_replace_master())
     cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left that could decide who serves its tables", why.text()));
@@ -820,9 +841,17 @@ void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
 void Cluster::report_unreachable() {
   const Member* const self = view_.find(self_.peer);
   if (is_master() || self == nullptr || (self_.replicas == 0 && !view_.has_departures())) return;
+  // One that does not hear the master either is the one that can't be reached.
+  const Contact* const master = contacts_.find(master_);
+  if (master == nullptr || !master->connected || clock_.now() - master->heard > self_.heartbeat_timeout / 2) return;
+  const auto report = [this](const Member& lost) {
+    link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), lost.peer)));
+  };
   for (const Member* partner : partners(view_, *self))
-    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty())
-      link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), partner->peer)));
+    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty()) report(*partner);
+  // Others may wait here for a worker that goes on elsewhere.
+  for (const Member* worker : view_.workers())
+    if (worker->peer != master_ && is_undecided_loss(*worker)) report(*worker);
 }
 
 void Cluster::mark_finished(base::Peer peer) {
@@ -848,8 +877,15 @@ void Cluster::replace(const Member& member) {
   // This process itself was declared lost. It learns that from the master, which closes the connection.
   if (place == view_.members.end() || place->peer == self_.peer) return;
   // This node missed the view that said so.
-  if (place->role == MV_ROLE_WORKER && member.losses == place->losses) mark_finished(place->peer);
-  if (!place->is_vacant()) mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
+  if (place->role == MV_ROLE_WORKER && member.losses == place->losses) {
+    if (is_kept() && place->state == State::kLost) place->state = State::kHere;  // only this node had lost it
+    mark_finished(place->peer);
+  }
+  if (!place->is_vacant()) {
+    const auto why = base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer));
+    mark_lost(place->peer, why);
+    if (place->is_worker() && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
+  }
   *place = member;
   place->state = State::kHere;
   owner_.on_member_joined(*place);
@@ -1000,6 +1036,9 @@ void Cluster::beat(base::Nanos now) {
     else if (contact.connected)
       send_ping(peer);
   }
+  const bool misses_members = std::ranges::any_of(silent, [this](const auto& entry) { return is_member(entry.first); });
+  if (misses_members && is_master() && is_kept() && cut_off_.ok() && !is_drained_ && !decided_.workers_gone() && !hears_quorum())
+    return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
   for (const auto& [peer, span] : silent) {
     link_.close(peer);
     // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.

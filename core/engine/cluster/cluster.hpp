@@ -51,9 +51,16 @@ class Cluster {
     virtual void on_ready() = 0;
     /// on_ready() will never be called.
     virtual void on_failed(const base::Status& why) = 0;
-    /// Each is called at most once for a member; on_member_finished() also for this node.
+    /// Each is called at most once for a member; on_member_finished() also for this node. A member that only this node had
+    /// lost may finish afterwards.
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
+    /// Nothing of this worker counts from now on. With a keeper, only the master decides that: as long as this node alone
+    /// has lost the worker, the worker may go on elsewhere, and repeat there what this node has not answered. May be called
+    /// again for the same worker.
+    virtual void on_worker_lost(const Member& /*worker*/, const base::Status& /*why*/) {}
+    /// This node is cut off for good, see Cluster::is_deposed(). From now on, nothing that it does may reach its back-ups.
+    virtual void on_deposed() {}
     /// A new process has taken the place of a lost worker or server.
     virtual void on_member_joined(const Member& member) = 0;
     /// This node has lost a server, whose worker may have finished before. The master may then declare the server lost
@@ -85,6 +92,8 @@ class Cluster {
 
   void start();
   const View& view() const { return view_; }
+  /// The view, in which no worker is lost only because this node has noticed that: see Owner::on_worker_lost().
+  View certain_view() const;
   /// Whether this process has come to a cluster that was complete already: the first list of members is number 1.
   bool came_late() const { return joined_epoch_ > 1; }
   base::Peer master() const { return master_; }
@@ -158,7 +167,8 @@ class Cluster {
   bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
   const base::Status& why_cut_off() const { return cut_off_; }
-  /// This process was declared lost, or it is a master without a majority. Other processes serve its parts.
+  /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
+  /// workers that it has lost are lost. Other processes serve its parts, or may do so later.
   bool is_deposed() const { return !cut_off_.ok() && is_deposed_; }
   /// Views are decided through this keeper instead of by the voters. The keeper must outlive this object. Before
   /// start().
@@ -254,6 +264,11 @@ class Cluster {
   void tell_servers();
   void stand_for_master();
   void cut_off(const base::Status& why);
+  base::Status check_master() const;
+  void depose();
+  bool is_undecided_loss(const Member& member) const;
+  void drop_decisions(const base::Status& why);
+  bool hears_quorum();
   bool is_undecided() const { return is_master() && undecided_since_ != base::kNever; }
   base::Nanos tell_undecided_every() const { return self_.heartbeat_timeout / 4; }
   base::Nanos patience_until() const;
@@ -330,6 +345,7 @@ class Cluster {
   uint64_t revision_ = 0;     ///< the keeper's, of decided_
   std::deque<Decision> decisions_;  ///< on the master: not decided yet
   bool is_writing_ = false, is_taking_ = false;
+  size_t writing_ = 0;        ///< the first decisions, which the write in progress has
   base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
   bool master_is_undecided_ = false;  ///< as it has said since the last view
   base::Status master_lost_, cut_off_;

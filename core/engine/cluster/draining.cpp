@@ -11,9 +11,16 @@ namespace mv::cluster {
 
 // ---- on the master
 
+/// A process with a newer view may know earlier than this one that this is the master, or with an older one take it for the master still.
+base::Status Cluster::check_master() const {
+  if (is_master()) return {};
+  return base::error(is_kept() ? MV_EPEERLOST : MV_ESTATE, "this process is not the master");
+}
+
 void Cluster::drain_asked(const rpc::Asked& asked) {
+  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   Member* const member = view_.find(asked.client);
-  if (!is_master() || member == nullptr || member->is_worker() || !member->is_server())
+  if (member == nullptr || member->is_worker() || !member->is_server())
     return server_.fail(asked, base::error(MV_EPROTOCOL, "only a process that is only a server can hand its tables over, and it asks the master"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
   if (is_kept())
@@ -39,7 +46,7 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
 }
 
 void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
-  if (!is_master()) return server_.fail(asked, base::error(MV_ESTATE, "this process is not the master"));
+  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   if (is_kept())
     return decide(
         [servers, replicas = self_.replicas](View& next) {
@@ -104,10 +111,11 @@ void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& n
 }
 
 void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
+  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   Member* const member = view_.find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());
-  if (is_master() && member != nullptr && !member->departs()) return move_asked(asked, parts);
+  if (member != nullptr && !member->departs()) return move_asked(asked, parts);
   const auto check = [parts](const View& view, const Member* leaver) {
     return leaver != nullptr && leaver->draining && leaver->state != State::kLost && can_hand_over(view, *leaver, parts)
                ? base::Status()
@@ -119,7 +127,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
     leaver.state = State::kLost;
     leaver.why = fmt::format("{} has handed its tables over and left", view.name(leaver.peer));
   };
-  if (is_master() && is_kept())
+  if (is_kept())
     return decide(
         [check, depart, peer = asked.client, replicas = self_.replicas](View& next) {
           Member* const leaver = next.find(peer);
@@ -136,8 +144,7 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
           server_.answer(asked, builder_.answer({}));
           server_.flush();  // from now on it is no member
         });
-  if (const base::Status wrong = is_master() ? check(view_, member) : base::error(MV_ESTATE, "this process is not the master"); !wrong.ok())
-    return server_.fail(asked, wrong);
+  if (const base::Status wrong = check(view_, member); !wrong.ok()) return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
   depart(*member, view_);

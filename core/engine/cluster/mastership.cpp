@@ -67,6 +67,10 @@ void Cluster::on_vote(base::Peer from, const wire::Vote& vote) {
 
 /// Lets `change` decide upon the next view, and calls `done` when that view holds, with it, before this node acts on it; or with an error.
 void Cluster::decide(Change change, Decided done) {
+  if (!cut_off_.ok()) {
+    if (done) done(cut_off_, decided_);
+    return;
+  }
   decisions_.push_back({std::move(change), std::move(done)});
   barrier_.hold(true);
   if (undecided_since_ == base::kNever) {
@@ -87,30 +91,27 @@ void Cluster::decide_end(base::Peer worker) {
 }
 
 void Cluster::write_next() {
-  if (is_writing_ || is_taking_ || decisions_.empty() || !is_master() || !cut_off_.ok()) return;
+  if (is_writing_ || is_taking_ || decisions_.empty() || !is_master() || is_drained_ || !cut_off_.ok()) return;
   View next = decided_;
-  size_t writing = 0;
-  for (size_t i = 0; i < decisions_.size(); ++i) {
-    const base::Status refused = decisions_[i].change(next);
-    decisions_[i].refused = refused;
-    ++writing;
-  }
+  for (Decision& decision : decisions_) decision.refused = decision.change(next);
   const bool changes = std::ranges::any_of(decisions_, [](const Decision& decision) { return decision.refused.ok(); });
   if (!changes) {
-    end_decisions(writing, decided_);
+    end_decisions(decisions_.size(), decided_);
     return barrier_.hold(!decisions_.empty());
   }
   ++next.epoch;
   name_voters(next);
   is_writing_ = true;
-  keeper_->write(revision_, to_bytes(next), [this, next, writing](const base::Result<uint64_t>& written) {
+  writing_ = decisions_.size();
+  keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
     is_writing_ = false;
+    const size_t count = std::exchange(writing_, 0);
     if (!written.ok()) {  // another process has written, or nobody knows whether this one has
       read_at_ = clock_.now() + kElectAgain;
       return;
     }
     revision_ = written.value();
-    hold(next, writing);
+    hold(next, count);
   });
 }
 
@@ -185,10 +186,16 @@ void Cluster::change_master(const View& newer) {
     return barrier_.take_over(workers);
   }
   settle_at_ = clock_.now();  // processes that want to join are sent there
-  barrier_.close(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)));
-  for (Decision& decision : std::exchange(decisions_, {}))
-    if (decision.done) decision.done(base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_)), decided_);
+  const auto why = base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_));
+  barrier_.close(why);
+  drop_decisions(why);
   undecided_since_ = tell_undecided_at_ = base::kNever;
+}
+
+void Cluster::drop_decisions(const base::Status& why) {
+  writing_ = 0;
+  for (const Decision& decision : std::exchange(decisions_, {}))
+    if (decision.done) decision.done(why, decided_);
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
@@ -198,7 +205,10 @@ void Cluster::follow_master() {
     for (Member& known : view_.members) {  // what has happened since this node asked to be the master
       const Member* const member = decided_.find(known.peer);
       if (member == nullptr || member->state != State::kHere) continue;
-      if (known.state == State::kFinished) decide_end(known.peer);
+      if (known.state == State::kFinished) {
+        decide_end(known.peer);
+        barrier_.finished(known.peer);
+      }
       if (known.state == State::kLost) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
     }
   } else {
@@ -212,8 +222,8 @@ void Cluster::follow_master() {
 bool Cluster::can_replace_master() const {
   std::set<base::Peer> voters;
   for (const Member& member : decided_.members) {
-    const Member* const here = view_.find(member.peer);
-    if (member.votes && here != nullptr && here->state != State::kLost && !(member.peer == master_ && !is_master())) voters.insert(member.peer);
+    const Member* const here = view_.find(member.peer);  // null: take_view() has not come to it yet
+    if (member.votes && (here == nullptr || here->state != State::kLost) && !(member.peer == master_ && !is_master())) voters.insert(member.peer);
   }
   return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, voters);
 }
@@ -277,19 +287,53 @@ void Cluster::cut_off(const base::Status& why) {
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
   barrier_.close(why);
-  for (Decision& decision : std::exchange(decisions_, {}))
-    if (decision.done) decision.done(why, decided_);
+  drop_decisions(why);
   for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
-  std::vector<base::Peer> others;  // they must not wait for this one
-  for (const auto& [peer, contact] : contacts_)
-    if (is_deposed_ && contact.connected && is_member(peer)) others.push_back(peer);
-  for (const base::Peer peer : others) {
-    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), why.text().c_str())));
-    link_.close(peer);
-    on_lost(peer, why);
-  }
+  if (is_deposed_ || std::ranges::any_of(view_.members, [this](const Member& member) { return is_undecided_loss(member); })) depose();
   owner_.on_cut_off(why);
   owner_.on_news();
+}
+
+/// A master that hears from too few can decide nothing. If the others still hear from it, only its end lets them choose another one.
+bool Cluster::hears_quorum() {
+  std::set<base::Peer> heard{self_.peer};
+  for (const auto& [peer, contact] : contacts_)
+    if (contact.connected && clock_.now() - contact.heard <= self_.heartbeat_timeout - 2 * interval()) heard.insert(peer);
+  return quorum_ == nullptr || QuorumKeeper::is_quorum(decided_, heard);
+}
+
+View Cluster::certain_view() const {
+  View view = view_;
+  if (!is_kept() || !cut_off_.ok()) return view;
+  for (Member& member : view.members) {
+    const Member* const decided = decided_.find(member.peer);
+    if (member.state == State::kLost) member.state = decided != nullptr ? decided->state : State::kHere;  // null: replace() will tell
+  }
+  return view;
+}
+
+/// Only this node, a server, has lost this worker so far.
+bool Cluster::is_undecided_loss(const Member& member) const {
+  const Member* const decided = decided_.find(member.peer);
+  return is_kept() && view_.find(self_.peer)->is_server() && member.is_worker() && member.state == State::kLost && decided != nullptr &&
+         decided->state == State::kHere;
+}
+
+/// This node is cut off for good: the others must not wait for it. Nobody decides any more that the workers which it has lost are lost, and other
+/// calls may wait for them here. So it declares them lost itself, after it has made sure that no other process hears of that.
+void Cluster::depose() {
+  is_deposed_ = true;
+  owner_.on_deposed();
+  std::vector<base::Peer> others;
+  for (const auto& [peer, contact] : contacts_)
+    if (contact.connected && is_member(peer)) others.push_back(peer);
+  for (const base::Peer peer : others) {
+    link_.send(peer, builder_.finish(wire::Body::Abort, wire::CreateAbortDirect(builder_.fbb(), cut_off_.text().c_str())));
+    link_.close(peer);
+  }
+  for (const base::Peer peer : others) on_lost(peer, cut_off_);
+  for (const Member& member : view_.members)
+    if (member.is_worker() && member.state == State::kLost) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
 }
 
 // ---- time

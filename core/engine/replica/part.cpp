@@ -93,7 +93,8 @@ void Part::worker_finished(base::Peer worker) {
 
 void Part::worker_lost(base::Peer worker, const base::Status& why) {
   cluster::Member* const member = is_sealed_ ? nullptr : view_.find(worker);
-  if (member == nullptr || std::exchange(member->state, cluster::State::kLost) == cluster::State::kLost) return;
+  if (member == nullptr || member->state != cluster::State::kHere) return;
+  member->state = cluster::State::kLost;
   send_withheld();
   send_waiting();
   log({.event = ReplicaEvent::Gone, .client = worker, .why = why});

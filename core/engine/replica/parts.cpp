@@ -532,6 +532,7 @@ void Parts::tick() {
   if (compare_at_ <= now) {
     compare_at_ = now + kCompareEvery;
     compare();
+    tell_new_master();  // again: it may not have known yet that it is the master
   }
   for (auto at = missed_.begin(); at != missed_.end();) {
     if (at->second > now) {

@@ -53,6 +53,8 @@ class Parts final : public checkpoint::ServedParts {
   void use(HostMemory& memory) { host_memory_ = &memory; }
   /// The memory that this node keeps for `peer`, which has asked for it by this number; null if there is none.
   std::shared_ptr<base::SharedMemory> memory_for(base::Peer peer, uint64_t number);
+  /// From now on no part of this node has a journal: it is deposed.
+  void drop_journals();
   /// Brings the copies up to date from their servers' journals, as before a take-over, and closes those. For tests.
   void read_journals();
   /// The number of inputs that were acknowledged because they were in a journal.

@@ -71,7 +71,7 @@ void Parts::unseal(const std::vector<uint32_t>& numbers) {
   for (const uint32_t number : numbers) {
     const auto led = led_.find(number);
     if (led == led_.end()) continue;
-    led->second.part->unseal(cluster_.view());
+    led->second.part->unseal(cluster_.certain_view());
     see_to_copy(number, led->second, *server_of(number));
   }
 }

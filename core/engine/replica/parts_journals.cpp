@@ -36,6 +36,11 @@ uint64_t Parts::journaled() const {
   return journaled;
 }
 
+void Parts::drop_journals() {
+  host_memory_ = nullptr;
+  for (auto& [number, led] : led_) led.journal->drop();
+}
+
 void Parts::read_journals() {
   for (auto& [number, copy] : copies_)
     if (copy->arrival == nullptr) process_journals(number, *copy);

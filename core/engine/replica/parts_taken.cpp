@@ -67,8 +67,9 @@ void Parts::take_over(const cluster::Member& server) {
     part.tell({.event = wire::ReplicaEvent::Leads});
   }
   see_to_journal(number, led_.at(number));  // after Leads: a back-up acts upon that only when it comes as a message
-  part.catch_up(cluster_.view());
-  for (const cluster::Member& member : cluster_.view().members)
+  const cluster::View view = cluster_.certain_view();
+  part.catch_up(view);
+  for (const cluster::Member& member : view.members)
     if (member.is_worker() && member.state != cluster::State::kLost) part.streams().ask_again(member.peer);
 }
 

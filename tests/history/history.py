@@ -391,6 +391,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--faults", type=int, default=0, help="kills and stops in each run, one after another, with a fresh process after each")
     parser.add_argument("--etcd", action="store_true", help="with --faults: an etcd is the keeper, and is killed, too; so is rank 0")
+    parser.add_argument("--gap", type=float, nargs=2, metavar=("MEDIAN", "WORST"),
+                        help="fail if the longest calls after a kill take longer than that, in seconds; not if etcd is killed, too")
     parser.add_argument("--verbose", action="store_true", help="a line for each run")
     parser.add_argument("--plot", metavar="FILE", help="draws the calls over time")
     options = parser.parse_args()
@@ -423,6 +425,9 @@ def main():
                 print(f"history: {done} of {len(seeds)} runs, {failed} failed", flush=True)
     for what, spans in sorted(longest.items()):
         print(f"the longest call after a {what!r} ({len(spans)}): {spread(spans)}")
+        if options.gap and "kill" in what and "etcd" not in what and (statistics.median(spans) > options.gap[0] or max(spans) > options.gap[1]):
+            failed += 1
+            print(f"FAILED: longer than {options.gap[0]} s (median) or {options.gap[1]} s")
     if refused:
         print(f"{refused} fresh processes came before the loss of the old ones was noticed, and came again")
     if good:

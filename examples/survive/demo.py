@@ -2,8 +2,7 @@
 
 Four workers in Perl, Python and Lua train one model on three servers with back-ups (replicas=1). Every five seconds a server or a worker,
 in turn, is killed with kill -9, and a fresh process takes its place. At the same time, the same training runs undisturbed. The picture
-has the losses of both over time, the kills, and the calls a second. Rank 0 is spared: it is the process that hands out the steps, and its
-loss is not survived yet.
+has the losses of both over time, the kills, and the calls a second. Rank 0 is spared, because it hands out the steps.
 
 `make survive` runs this script; to run it manually, `source build/activate` first. The exit status is 0 if every acknowledged step of
 either training was counted exactly once in every row of the weights, and both end with the same loss but for 1 %.

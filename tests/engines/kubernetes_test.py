@@ -131,7 +131,8 @@ def wait_until(holds, what):
 
 def line_of(process, expected):
     """Waits for a line of a worker."""
-    line = process.stdout.readline()
+    while " polyverso " in (line := process.stdout.readline()):
+        pass  # the log: the master has changed
     assert line.startswith(expected), line + process.communicate(timeout=PATIENCE)[0]
     return line.strip()
 

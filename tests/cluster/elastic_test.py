@@ -9,14 +9,14 @@ import pytest
 from conftest import COMMAND
 from scale_test import status_of, wait_for
 
-# Adds ones until it is told to stop, then says how many times.
+# Adds ones until it is told to stop, but once at least. Then says how many times.
 ADDER = """
 import select
 node = pv.init()
 table = node.array(1000, name="t", dtype="float64"{options})
 say("up as", node.worker_id, "of", node.num_workers, "with", node.active_workers)
 adds = 0
-while not select.select([sys.stdin], [], [], 0)[0]:
+while adds == 0 or not select.select([sys.stdin], [], [], 0)[0]:
     table.add(np.ones(1000))
     adds += 1
     {each}

@@ -1037,8 +1037,12 @@ void Cluster::beat(base::Nanos now) {
       send_ping(peer);
   }
   const bool misses_members = std::ranges::any_of(silent, [this](const auto& entry) { return is_member(entry.first); });
-  if (misses_members && is_master() && is_kept() && cut_off_.ok() && !is_drained_ && !decided_.workers_gone() && !hears_quorum())
-    return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
+  if (misses_members && is_master() && is_kept() && cut_off_.ok() && !is_drained_ && !decided_.workers_gone() && !hears_quorum()) {
+    const auto longest = std::ranges::max(silent, {}, [](const auto& entry) { return entry.second; }).second;
+    if (longest > self_.heartbeat_timeout + 4 * interval())
+      return cut_off(base::error(MV_EPEERLOST, "this process, the master, does not hear from most of the processes that decide about the members"));
+    silent.clear();  // the others may be slow
+  }
   for (const auto& [peer, span] : silent) {
     link_.close(peer);
     // Not for other losses: at Ctrl-C all processes end at once, and their last words are the launcher's.

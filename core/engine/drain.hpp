@@ -84,7 +84,7 @@ class Drain {
   std::vector<Done> done_;
   base::Status failure_;
   base::Nanos next_look_ = base::kNever;
-  bool asks_again_ = false;       ///< then
+  bool asks_again_ = false;       ///< at next_look_, the master gets the last request again
   base::Nanos busy_until_ = base::kNever;  ///< when it continues in spite of a checkpoint in progress
 };
 

@@ -288,6 +288,7 @@ class Rounds {
   void end(Node& node) {
     if (std::exchange(node.ended, true)) return;
     keeper_.later(node, 1ms, [this, &node] {
+      node.member->parts().read_journals();  // copies of other servers' parts may be behind
       check_part(node);
       network_.remove(node.self.peer, true, true);
       node.member.reset();

@@ -65,15 +65,18 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
   }
 }
 
-/// Under `polyverso run`, the master tells the launcher how many servers are wanted, which starts the missing ones.
+/// Under `polyverso run`, once a number of servers is wanted, the master tells the launcher that number and the ranks of the servers that stay,
+/// after each change of either. The launcher starts the missing ones.
 void Runtime::tell_launcher() {
   const cluster::Cluster& cluster = member_->cluster();
-  const uint32_t wanted = cluster.view().wanted_servers;
-  if (settings_.resizes.empty() || !cluster.is_master() || std::exchange(told_servers_, wanted) == wanted) return;
+  const uint32_t wanted = cluster.decided().wanted_servers;
+  if (settings_.resizes.empty() || !cluster.is_master() || wanted == 0) return;
+  std::string line = fmt::format("servers {}", wanted);
+  for (const cluster::Member* server : cluster.decided().staying_servers()) line += fmt::format(" {}", server->rank);
+  line += '\n';
+  if (line == told_servers_) return;
+  told_servers_ = line;
   const int fd = open(settings_.resizes.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  const auto servers = cluster.view().servers();
-  const auto draining = std::ranges::count_if(servers, [](const cluster::Member* server) { return server->draining; });
-  const std::string line = fmt::format("servers {} {}\n", wanted, draining);
   const bool told = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (fd >= 0) close(fd);
   if (!told) base::log_warn("the launcher can't be told that {} servers are wanted ({})", wanted, settings_.resizes);

@@ -161,7 +161,8 @@ class Runtime final : private transport::Flusher {
   std::atomic<bool> left_{false};
   std::atomic<bool> drained_{false};  ///< others serve the parts of this node
   base::Status left_with_;
-  uint32_t told_servers_ = 0;  ///< by tell_launcher()
+  std::vector<std::function<void()>> when_left_;  ///< called when left_ is set. Loop only
+  std::string told_servers_;  ///< by tell_launcher()
 };
 
 }  // namespace mv::runtime

@@ -109,6 +109,17 @@ def test_a_run_grows_and_shrinks_while_it_trains(training):
     assert end(job) == ""
 
 
+def test_servers_whose_processes_end_late_are_not_counted(training, monkeypatch):
+    """All six ranks are taken by processes when five servers are wanted again, four of them of servers that have left."""
+    begin, end = training
+    monkeypatch.setenv("LD_PRELOAD", os.environ["SLOW_END"])
+    job = begin("--max-servers", "6")
+    for wanted in (6, 2, 5):
+        done = scale(job.process.pid, "--servers", wanted)
+        assert done.returncode == 0, (wanted, done)
+    assert end(job) == ""
+
+
 def test_a_program_changes_the_number_itself(start):
     script = """
 import numpy as np, polyverso as pv

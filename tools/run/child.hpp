@@ -53,6 +53,10 @@ class Child {
   /// Whether it has reported on standard error that another process is gone.
   bool names_lost_peer() const { return streams_[1].source.names_lost_peer; }
 
+  /// Whether the cluster has had it: from the start, or, if it was added, since set_joined().
+  bool has_joined() const { return joined_ || !process_.added; }
+  void set_joined() { joined_ = true; }
+
   const Process& process() const { return process_; }
   pid_t pid() const { return handle_.pid; }
   bool running() const { return started_ && !ending_.has_value(); }
@@ -85,7 +89,7 @@ class Child {
   std::array<Stream, 2> streams_;
   std::array<char, 64 << 10> buffer_;
   std::optional<Ending> ending_;
-  bool started_ = false, finished_ = false;
+  bool started_ = false, finished_ = false, joined_ = false;
 };
 
 }  // namespace mv::tools

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -219,11 +220,7 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  resizes_.emplace(&loop_, [this](int servers, int draining) {
-    wanted_servers_ = servers;
-    draining_servers_ = draining;
-    start_missing_servers();
-  });
+  resizes_.emplace(&loop_, [this](int wanted, const std::vector<int>& staying) { on_servers(wanted, staying); });
   meeting_ = meeting_at(master.port, exits_.path(), resizes_->path(), options_);
   register_run(*meeting_);
   for (Process& process : plan(options_, *meeting_, self_)) {
@@ -254,18 +251,30 @@ int Launcher::start(Process process, int color, const Child::Descriptors& descri
   return 0;
 }
 
-/// The cluster shall have more servers than there are. If it has too many, the cluster itself ends some.
+/// If the cluster has too many servers, it ends some itself. One that it had and that does not stay is on its way out, however long its process
+/// takes to end; one that it has never had is still joining.
+void Launcher::on_servers(int wanted, const std::vector<int>& staying) {
+  int64_t there = 0;
+  for (const auto& child : children_) {
+    if (!child->running() || !(child->process().server || options_.servers == 0)) continue;
+    const bool stays = std::ranges::find(staying, child->process().rank) != staying.end();
+    if (stays) child->set_joined();
+    if (stays || !child->has_joined()) ++there;
+  }
+  if (std::exchange(wanted_servers_, wanted) == wanted) return;
+  missing_servers_ = std::max<int64_t>(0, wanted - there);
+  start_missing_servers();
+}
+
 void Launcher::start_missing_servers() {
-  const auto serves = [this](const auto& child) { return child->running() && (child->process().server || options_.servers == 0); };
   const auto runs = [this](int rank) {
     return std::ranges::any_of(children_, [rank](const auto& child) { return child->running() && child->process().rank == rank; });
   };
-  auto there = std::ranges::count_if(children_, serves) - draining_servers_;
   const int ranks = options_.workers + options_.max_servers - (options_.servers == 0 ? options_.workers : 0);
-  for (int rank = options_.workers; rank < ranks && there < wanted_servers_ && phase_ == Phase::kRunning && workers_running(); ++rank) {
+  for (int rank = options_.workers; rank < ranks && missing_servers_ > 0 && phase_ == Phase::kRunning && workers_running(); ++rank) {
     if (runs(rank)) continue;
     if (start(plan_added_server(options_, *meeting_, self_, rank), rank, {}) != 0) return;
-    ++there;
+    --missing_servers_;
   }
 }
 
@@ -286,13 +295,10 @@ void Launcher::on_exited(Child& child) {
   if (was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   any_failed_ = any_failed_ || (failed && !child.process().added);
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (child.process().server) start_missing_servers();  // its rank may be the one for a new server
   if (failed && child.process().added && phase_ == Phase::kRunning) {
     if (!was_told(child)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
     return;
-  }
-  if (!failed && child.process().server && draining_servers_ > 0) {  // its place may be the one for a new server
-    --draining_servers_;
-    start_missing_servers();
   }
   if (failed) failed_.add(child);
   if (settled_) return follow_failure();

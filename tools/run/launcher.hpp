@@ -46,6 +46,7 @@ class Launcher {
   void start_processes();
   void start_joining();
   int start(Process process, int color, const Child::Descriptors& descriptors);
+  void on_servers(int wanted, const std::vector<int>& staying);
   void start_missing_servers();
   void register_run(const Meeting& meeting);
   void tell_guard(char sign, pid_t group);
@@ -77,8 +78,8 @@ class Launcher {
   Exits exits_;
   std::optional<Meeting> meeting_;
   std::optional<Resizes> resizes_;
-  int wanted_servers_ = 0;    ///< by the last change of their number; 0: there was none
-  int draining_servers_ = 0;  ///< those that were about to leave then, and have not ended yet
+  int wanted_servers_ = 0;     ///< by the last change of their number; 0: there was none
+  int64_t missing_servers_ = 0;  ///< those of them that are to be started as soon as there is a vacant rank
   uv_loop_t loop_{};
   uv_timer_t timer_{};   ///< until the next, harsher step
   uv_timer_t settle_{};  ///< after the first failure: until it is known, then until the others are told to end

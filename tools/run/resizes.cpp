@@ -3,12 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <string_view>
+#include <sstream>
+#include <utility>
 
 #include <fmt/core.h>
 
 namespace mv::tools {
+
+namespace {
+constexpr size_t kLongestLine = 1 << 20;
+}
 
 Resizes::Resizes(uv_loop_t* loop, Wanted wanted) : wanted_(std::move(wanted)) {
   std::array<int, 2> ends;
@@ -42,12 +46,16 @@ void Resizes::close() {
 void Resizes::read(std::string_view text) {
   for (const char c : text) {
     if (c != '\n') {
-      if (line_.size() < buffer_.size()) line_ += c;
+      if (line_.size() < kLongestLine) line_ += c;
       continue;
     }
-    int servers = 0, draining = 0;
-    if (std::sscanf(line_.c_str(), "servers %d %d", &servers, &draining) == 2) wanted_(servers, draining);
-    line_.clear();
+    std::istringstream words(std::exchange(line_, ""));
+    std::string word;
+    int servers = 0;
+    if (!(words >> word >> servers) || word != "servers") continue;
+    std::vector<int> staying;
+    for (int rank = 0; words >> rank;) staying.push_back(rank);
+    wanted_(servers, staying);
   }
 }
 

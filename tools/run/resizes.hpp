@@ -1,21 +1,23 @@
 #pragma once
-// How the launcher learns the number of servers that the cluster shall have: the master writes it into a pipe, which the run's processes open
-// by its path under /proc. The library's side is core/runtime/resize.cpp.
+// How the launcher learns how many servers the cluster shall have, and which it has: the master writes both into a pipe, which the run's
+// processes open by its path under /proc. The library's side is core/runtime/resize.cpp.
 
 #include <uv.h>
 
 #include <array>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace mv::tools {
 
 class Resizes {
  public:
-  /// `draining`: how many of the servers are about to leave.
-  using Wanted = std::function<void(int servers, int draining)>;
+  /// `staying`: the ranks of the cluster's servers, without those that are about to leave.
+  using Wanted = std::function<void(int servers, const std::vector<int>& staying)>;
 
-  /// `wanted` is called by the loop. Without a pipe, path() is empty, and nothing is ever wanted.
+  /// `wanted` is called by the loop, after each change of either. Without a pipe, path() is empty, and nothing is ever wanted.
   Resizes(uv_loop_t* loop, Wanted wanted);
   ~Resizes();
   Resizes(const Resizes&) = delete;

@@ -166,6 +166,8 @@ class Cluster {
   /// those that vote, do not answer. It may decide later, or end: see patience_until().
   bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
   /// MV_OK, or why this node hears of no more decisions about the members.
+  /// The newest view that is decided. view() may be between it and the one before, while owners hear of the changes.
+  const View& decided() const { return is_kept() ? decided_ : view_; }
   const base::Status& why_cut_off() const { return cut_off_; }
   /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
   /// workers that it has lost are lost. Other processes serve its parts, or may do so later.

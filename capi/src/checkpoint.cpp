@@ -22,7 +22,7 @@ base::Status run_on_path(State& state, const char* function, const char* argumen
   plan.lends = false;
   if (path == nullptr || path[0] == '\0')
     return base::error(MV_EINVAL, "{}: {} is {}", function, argument, path == nullptr ? "NULL" : "empty");
-  auto pin = find_node(state, function, node);
+  auto pin = find_working_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   return run_call(state, entry, plan,

@@ -58,7 +58,7 @@ base::Result<Reduction> read_reduction(int32_t reduction) {
 
 base::Status open(State& state, const char* function, mv_node node, mv_group* group, bool here, std::span<const int64_t> workers) {
   if (group == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
-  auto pin = find_node(state, function, node);
+  auto pin = find_working_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   const int64_t handle = state.groups.reserve();  // reserved first: an opened group must get a handle
@@ -274,7 +274,7 @@ base::Status join(State& state, mv_node node, const char* name, const mv_call_op
   if (auto status = plan_blocking("mv_group_join", options, group, &plan); !status.ok()) return status;
   auto text = read_name(name);
   if (!text.ok()) return text.status();
-  auto pin = find_node(state, "mv_group_join", node);
+  auto pin = find_working_node(state, "mv_group_join", node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   const int64_t handle = state.groups.reserve();

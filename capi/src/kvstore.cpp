@@ -50,7 +50,7 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
   known.value().spread_from = spread_from.value();
   NodeRef entry;
   if (known.value().dist) {
-    auto pin = find_node(state, "kv_create", node);
+    auto pin = find_working_node(state, "kv_create", node);
     if (!pin.ok()) return pin.status();
     entry = *pin.value();
     if (entry->node->identity().worker_id < 0)

@@ -37,14 +37,20 @@ void close_handles(State& state, const NodeTable::Pin& pin) {
   close_all(state.requests, entry);
 }
 
-/// Shuts a node down, unless a signal interrupts it.
-base::Status end_node(State& state, const NodeTable::Pin& pin) {
-  NodeEntry& entry = **pin;
-  // Close the groups directly: the node's messages do not cover operations over shared memory, and other ranks would
-  // wait for this one.
+}  // namespace
+
+void close_groups(State& state, const NodeEntry& entry) {
   state.groups.for_each([&](const GroupTable::Pin& group) {
     if (group->node.get() == &entry) static_cast<void>(group->group->close());
   });
+}
+
+namespace {
+
+/// Shuts a node down, unless a signal interrupts it.
+base::Status end_node(State& state, const NodeTable::Pin& pin) {
+  NodeEntry& entry = **pin;
+  close_groups(state, entry);
   auto status = entry.node->shutdown();
   if (status.code() != MV_EINTR) close_handles(state, pin);
   return status;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "boundary.hpp"
+#include "leaving.hpp"
 #include "observation.hpp"
 #include "options.hpp"
 #include "state.hpp"
@@ -63,7 +64,10 @@ mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms) {
     if (auto status = mv::capi::check_timeout("mv_cluster_drain", timeout_ms); !status.ok()) return status;
     auto pin = mv::capi::find_node(state, "mv_cluster_drain", node);
     if (!pin.ok()) return pin.status();
-    return (*pin.value())->node->drain(mv::capi::span_of_ms(timeout_ms));
+    mv::capi::NodeEntry& entry = **pin.value();
+    if (auto status = entry.node->why_never_drain(); !status.ok()) return status;
+    if (entry.node->identity().worker_id >= 0 && !entry.finished.exchange(true)) mv::capi::close_groups(state, entry);
+    return entry.node->drain(mv::capi::span_of_ms(timeout_ms));
   });
 }
 

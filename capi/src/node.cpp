@@ -57,7 +57,7 @@ mv_status mv_barrier(mv_node node, const mv_call_options* options) {
     auto status = mv::capi::plan_call("mv_barrier", options, mv::capi::MayForget::kNo, &plan);
     if (!status.ok()) return status;
     plan.lends = false;
-    auto pin = mv::capi::find_node(state, "mv_barrier", node);
+    auto pin = mv::capi::find_working_node(state, "mv_barrier", node);
     if (!pin.ok()) return pin.status();
     const auto& entry = *pin.value();
     return mv::capi::run_call(state, entry, plan,

@@ -234,12 +234,19 @@ base::Result<Pin> sound(Pin pin, const api::Node& node, const char* function, Br
   return base::error(why->code(), "{}: {}", function, why->text());
 }
 
+base::Status check_working(const NodeEntry& entry, const char* function) {
+  if (!entry.finished.load(std::memory_order_relaxed)) return {};
+  return base::error(MV_ESTATE, "{}: this worker has finished, because mv_cluster_drain() was called", function);
+}
+
 template <typename Table>
 base::Result<typename Table::Pin> find(State& state, Table& table, HandleKind kind, const char* function, int64_t handle, Broken broken) {
   auto pin = table.pin(handle);
   if (!pin) return not_a(state, function, kind, handle);
-  const api::Node& node = *pin->node->node;
-  return sound(std::move(pin), node, function, broken);
+  const NodeEntry& entry = *pin->node;
+  if (broken == Broken::kRefused)
+    if (auto status = check_working(entry, function); !status.ok()) return status;
+  return sound(std::move(pin), *entry.node, function, broken);
 }
 
 }  // namespace
@@ -249,6 +256,13 @@ base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_no
   if (!pin) return handle == 0 ? no_node(state, function) : not_a(state, function, HandleKind::kNode, handle);
   const api::Node& node = *(*pin)->node;
   return sound(std::move(pin), node, function, broken);
+}
+
+base::Result<NodeTable::Pin> find_working_node(State& state, const char* function, mv_node handle) {
+  auto pin = find_node(state, function, handle);
+  if (!pin.ok()) return pin;
+  if (auto status = check_working(**pin.value(), function); !status.ok()) return status;
+  return pin;
 }
 
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken) {

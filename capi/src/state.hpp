@@ -32,6 +32,7 @@ struct NodeEntry {
   SettingsReport sources;   ///< the sources of the settings
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
+  std::atomic<bool> finished{false};  ///< by mv_cluster_drain(): this process works no more, it only serves
   std::atomic<uint64_t> stores{0};  ///< key-value stores that were created on it
   std::mutex controlling;
   std::shared_ptr<Control> control;  ///< executes commands sent to this server; null: none set
@@ -196,10 +197,13 @@ void watch_forks();
 
 /// Starts a node, or continues with one that a signal interrupted while joining, and returns its handle.
 base::Result<int64_t> open_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default);
-/// Whether a lookup finds a node that has broken down (api::Node::defect()): only functions that end it use kFound.
+/// Whether a lookup finds a node that has broken down (api::Node::defect()), and what belongs to one that has finished: only
+/// functions that end it use kFound.
 enum class Broken { kRefused, kFound };
 /// A pin on the node of `handle`, 0 being the default; or an error. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken = Broken::kRefused);
+/// A node whose process has not finished as a worker.
+base::Result<NodeTable::Pin> find_working_node(State& state, const char* function, mv_node handle);
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken = Broken::kRefused);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
 base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle, Broken broken = Broken::kRefused);

@@ -28,7 +28,7 @@ base::Status create_table(State& state, const char* function, mv_node node, base
   }
   if (tensor::dtype_bytes(initial.dtype) == 0)
     return base::error(MV_EINVAL, "{}: {} is not an mv_dtype", function, initial.dtype);
-  auto pin = find_node(state, function, node);
+  auto pin = find_working_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   auto created = entry->node->create_table(std::move(spec).value(), initial);
@@ -41,7 +41,7 @@ base::Status open_table(State& state, mv_node node, const char* name, mv_table* 
   if (name == nullptr) return base::error(MV_EINVAL, "mv_table_open: name is NULL");
   if (table == nullptr) return base::error(MV_EINVAL, "mv_table_open: the pointer for the handle is NULL");
   if (auto status = check_name("mv_table_open", name); !status.ok()) return status;
-  auto pin = find_node(state, "mv_table_open", node);
+  auto pin = find_working_node(state, "mv_table_open", node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   auto opened = entry->node->open_table(name);

@@ -28,10 +28,9 @@ class Drain::Answered final : public rpc::Pending {
   void (Drain::*const next_)(const base::Status&);
 };
 
-base::Status Drain::check() const {
+base::Status Drain::why_never() const {
   const cluster::Self& self = cluster_.self();
-  if (self.role != MV_ROLE_SERVER)
-    return base::error(MV_EINVAL, "only a process that is only a server can hand its tables over: a worker leaves by shutting down");
+  if ((self.role & MV_ROLE_SERVER) == 0) return base::error(MV_EINVAL, "only a server can hand its tables over");
   if (cluster_.is_master() && !cluster_.is_kept())
     return base::error(MV_EINVAL, "without replicas, rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
@@ -41,7 +40,9 @@ base::Status Drain::check() const {
 void Drain::begin(Done done) {
   if (stage_ == Stage::kOver || stage_ == Stage::kFailed) return done(failure_);
   if (stage_ == Stage::kNot) {
-    if (const base::Status wrong = check(); !wrong.ok()) return done(wrong);
+    if (const base::Status wrong = why_never(); !wrong.ok()) return done(wrong);
+    if (const cluster::Member& member = *cluster_.view().find(cluster_.self().peer); member.is_worker() && member.state == cluster::State::kHere)
+      return done(base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
     if (cluster_.all_workers_gone()) return done({});  // nobody needs the tables
     done_.push_back(std::move(done));
     leaves_ = true;

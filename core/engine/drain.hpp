@@ -35,9 +35,11 @@ class Drain {
       : clock_(clock), cluster_(cluster), parts_(parts), participant_(participant), coordinator_(coordinator) {}
 
   /// Begins the drain, unless it has begun. `done` gets MV_OK when the parts are handed over and the other members know
-  /// it. After an error, the node continues to serve: MV_EINVAL for a worker, and for the master without replicas;
+  /// it. After an error, the node continues to serve: that of why_never(); MV_ESTATE for a worker that has not finished;
   /// MV_EUNREACHABLE without another server.
   void begin(Done done);
+  /// MV_EINVAL if this node can never drain: it is no server, or the master without replicas. MV_ESTATE while it is joining.
+  base::Status why_never() const;
   /// The parts are handed over: this node may leave.
   bool is_over() const { return stage_ == Stage::kTelling || stage_ == Stage::kOver; }
   /// This node has stopped serving. It may not know the new servers of its parts yet.
@@ -61,7 +63,6 @@ class Drain {
   /// kFailed: it is unknown whether the copies have taken over, so the parts stay sealed.
   enum class Stage { kNot, kAsking, kMoving, kSealing, kHandingOver, kTelling, kOver, kFailed };
 
-  base::Status check() const;
   void seal_if_copied();
   void hand_over_if_sealed();
   void go_on_serving();

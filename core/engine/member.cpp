@@ -223,7 +223,7 @@ void Member::on_member_finished(const cluster::Member& member) {
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
-  if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
+  if (member.is_worker() && !member.drained) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
   channels_.gone(member.peer);

@@ -441,20 +441,13 @@ base::Status Runtime::shutdown() {
     stop_transports();
     return why;
   }
-  if (!std::exchange(leaving_, true)) {
-    if (identity_.worker_id >= 0)
-      loop_.post([this] {
-        member_->leave([this](const base::Status& status) { note_left(status); });
-      });
-    else
-      left_ = true;
-  }
+  loop_.post([this] { finish_worker(); });
   const auto left = [this] { return left_.load(); };
   transport::Driven leaving = loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout));
   if (leaving == transport::Driven::kTimeout)
     leaving = loop_.drive_until(left, base::kNever, [this] {
-      note_left(base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time"));
       member_->leave_without_flush();
+      note_left(base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time"));
     });
   if (leaving == transport::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal interrupted the shutdown; the node is still serving: call mv_shutdown() again");
@@ -488,11 +481,19 @@ void Runtime::abort(const std::string& why) {
   stop_transports();
 }
 
+/// Ends this process's part as a worker, unless that has begun. Loop thread only.
+void Runtime::finish_worker() {
+  if (std::exchange(leaving_, true)) return;
+  if (identity_.worker_id < 0) return note_left({});
+  member_->leave([this](const base::Status& status) { note_left(status); });
+}
+
 /// The first outcome counts. Loop thread only.
 void Runtime::note_left(const base::Status& status) {
   if (left_) return;
   left_with_ = status;
   left_ = true;
+  for (const auto& call : std::exchange(when_left_, {})) call();
 }
 
 void Runtime::stop_transports() {

@@ -49,6 +49,7 @@ class Runtime final : private transport::Flusher {
   base::Status join();
   base::Status shutdown();
   void abort(const std::string& why);
+  base::Status why_never_drain();
   base::Status drain(base::Nanos timeout);
   base::Status resize(uint32_t servers, base::Nanos timeout);
   void abandon_after_fork() noexcept;
@@ -115,6 +116,7 @@ class Runtime final : private transport::Flusher {
   void rearm();
   void flush() override;
   void stop_transports();
+  void finish_worker();
   void note_left(const base::Status& status);
   void tell_breakdown(const base::Status& why) noexcept;
 

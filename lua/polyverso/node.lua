@@ -219,9 +219,10 @@ function Node:shutdown()
   objects.shut(self.handle)
 end
 
---- Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown() does not
+--- Hands the tables of this process, which must be a server, over to other servers. Afterwards shutdown() does not
 --- wait for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at SIGTERM.
---- After a time-out the drain continues.
+--- A process that is also a worker finishes as a worker first: it can use no tables, stores or groups any more, and no
+--- other worker waits for it. After a time-out the drain continues.
 ---@param timeout? number seconds; default 30; 0: only begin
 function Node:drain(timeout)
   timeout = timeout or 30

@@ -419,9 +419,10 @@ class Node(handles.Handle):
             self._forget()
 
     def drain(self, timeout: float = 30.0) -> None:
-        """Hands the tables of this process, which must be only a server, over to other servers. Afterwards shutdown()
-        does not wait for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it
-        at SIGTERM.
+        """Hands the tables of this process, which must be a server, over to other servers. Afterwards shutdown() does
+        not wait for the workers. Nothing is lost, and workers' calls only take longer. `polyverso server` does it at
+        SIGTERM. A process that is also a worker finishes as a worker first: it can use no tables, stores or groups any
+        more, and no other worker waits for it.
 
         timeout: in seconds; math.inf: no limit; 0: only begin. After a TimeoutError the drain continues, and this
         server still serves."""

@@ -73,8 +73,8 @@ sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view th
 # A worker that joins begins at one point on all servers, and nobody takes the end of its predecessor for a loss.
 polyverso_put_bug(newcomers_tell_no_server_where_they_begin engine/table/client catalogue.cpp "  if (std::ranges::any_of(by_server,"
   "  if (!BUG && std::ranges::any_of(by_server,")
-polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster cluster.cpp "  if (place->role == MV_ROLE_WORKER &&"
-  "  if (!BUG && place->role == MV_ROLE_WORKER &&")
+polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster cluster.cpp "  if (place->is_worker() && !place->drained &&"
+  "  if (!BUG && place->is_worker() && !place->drained &&")
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
 sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --elastic)
 

@@ -223,6 +223,8 @@ void SimCluster::serve_on(Node& node) {
   if ((node.self.role & MV_ROLE_SERVER) == 0 && !node.member->cluster().is_master()) return end(node);
   node.finished = true;
   touch(node);
+  if (plan_.workers_drain && node.script != nullptr && (node.self.role & MV_ROLE_SERVER) != 0)
+    later(node.self.peer, Nanos(random_.between(0, 300'000'000)), [this, &node] { drain(FaultPlan{.side = {node.place}}); });
 }
 
 void SimCluster::end(Node& node) {

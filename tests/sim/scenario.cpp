@@ -15,7 +15,7 @@ constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500, kNoBackups = 0x6e6f'6261'636b'7570;
-constexpr uint64_t kCuts = 0x6f6e'6520'7761'7921, kEtcd = 0x6574'6364'6574'6364;
+constexpr uint64_t kCuts = 0x6f6e'6520'7761'7921, kEtcd = 0x6574'6364'6574'6364, kWorkersDrain = 0x776f'726b'6572'7364;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -510,6 +510,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   for (TablePlan& table : plan.tables)
     if (replicas > 0 && plan.has_drains() && !plan.loses_members() && without.chance(0.5)) table.spec.flags |= MV_NO_BACKUPS;
   plan.etcd = replicas > 0 && Random(Random::mix(seed ^ kEtcd)).chance(0.4);
+  plan.workers_drain = plan.has_drains() && Random(Random::mix(seed ^ kWorkersDrain)).chance(0.5);
   plan.one_machine = replicas > 0 && Random(Random::mix(seed ^ kOneMachine)).chance(0.6);
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
@@ -526,6 +527,7 @@ std::string Scenario::describe() const {
   if (elastic) text += fmt::format(", {} newcomers", newcomers.size());
   if (one_machine) text += ", on one machine";
   if (etcd) text += ", with an etcd";
+  if (workers_drain) text += ", workers that drain";
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);

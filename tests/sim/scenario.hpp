@@ -65,6 +65,7 @@ struct Scenario {
   bool one_machine = false;  ///< with replicas: back-ups have journals
   bool etcd = false;         ///< with replicas: an etcd keeps the views
   size_t vacancies = 0;  ///< places for servers that may come later: those of kCome, with numbers after the nodes'
+  bool workers_drain = false;  ///< processes that are also servers hand their parts over when their workers have finished
   bool elastic = false;  ///< there are places for further workers, too
   std::vector<NodePlan> newcomers;  ///< workers that come later: those of kCome, with numbers from first_newcomer() on
   Conditions conditions;

@@ -11,17 +11,22 @@
 extern "C" {
 #endif
 
-/** Drains this process, which must be only a server: hands its tables over to other servers, so that it can end without
+/** Drains this process, which must be a server: hands its tables over to other servers, so that it can end without
  *  loss, with or without replicas. The other servers get copies while workers continue, and then take over. Workers'
  *  calls only take longer. Afterwards mv_shutdown() does not wait for the workers. `polyverso server` calls this at
  *  SIGTERM.
+ *
+ *  A process that is also a worker finishes as a worker first, as in mv_shutdown(): its adds are flushed, its groups are
+ *  closed, and no call of another worker waits for it any more. From then on, calls on its tables, stores and groups, and
+ *  barriers, return MV_ESTATE, also if the drain fails. No other thread may be inside such a call meanwhile. If not all of
+ *  its adds could be flushed, the tables are handed over, and the result is that of mv_shutdown().
  *
  *  Several calls may wait for the same drain, on any thread, even while another thread serves in mv_shutdown().
  *  @param timeout_ms how long to wait for the end; 0: only begin; -1: for ever
  *  @return MV_OK           other servers have the tables, or all workers have finished
  *          MV_ETIMEOUT     not yet: the drain continues, and this server still serves. The message says what it waits for
  *          MV_EUNREACHABLE there is no other server, or all others are draining too
- *          MV_EINVAL       this process is a worker; or it is rank 0 (the master), and there are no replicas
+ *          MV_EINVAL       this process is no server; or it is rank 0 (the master), and there are no replicas
  *          MV_EPEERLOST    the master, which decides, is lost
  *          MV_EINTR        after a signal: the drain continues, call again
  *          After an error, this server continues to serve. */

@@ -23,6 +23,7 @@ class MemberNode final : public Node {
   base::Status join() override { return runtime_.join(); }
   const runtime::Identity& identity() const override { return runtime_.identity(); }
   base::Status shutdown() override;
+  base::Status why_never_drain() override { return runtime_.why_never_drain(); }
   base::Status drain(base::Nanos timeout) override { return runtime_.drain(timeout); }
   base::Status resize(uint32_t servers, base::Nanos timeout) override { return runtime_.resize(servers, timeout); }
   void abort(const std::string& why) override;

@@ -98,6 +98,8 @@ class Node {
   virtual const runtime::Identity& identity() const = 0;
   /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.
   virtual base::Status shutdown() = 0;
+  /// The error of drain() for a process that can never drain, as long as it has its present role.
+  virtual base::Status why_never_drain() = 0;
   /// See mv_cluster_drain(). MV_EINTR after a signal: the drain continues; call again.
   virtual base::Status drain(base::Nanos timeout) = 0;
   /// See mv_cluster_resize(). MV_EINTR after a signal: the change continues; call again.

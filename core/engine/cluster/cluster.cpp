@@ -719,15 +719,16 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
       if (begins) owner_.on_member_draining(*known);
     }
     is_drained_ = is_drained_ || (is_self && member.drained);
-    if (member.state == State::kFinished && !is_self) {
+    const bool has_finished = member.state == State::kFinished || (member.is_worker() && member.drained);  // workers finish before they drain
+    if (has_finished && !is_self) {
       Member* const known = view_.find(member.peer);
-      if (is_kept() && known != nullptr && known->state == State::kLost) known->state = State::kHere;  // only this node had lost it
+      if (is_kept() && known != nullptr && known->state == State::kLost && !known->is_out) known->state = State::kHere;  // only this node had lost it
       mark_finished(member.peer);
     }
     if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!is_master() || !member.drained) link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
-      if (member.is_worker() && member.state == State::kLost && is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+      if (member.is_worker() && member.state == State::kLost && !member.drained && is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
@@ -799,6 +800,10 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
 }
 
 /// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
+    if (member->drained) {
+      member->state = State::kLost;
+      owner_.on_member_lost(*member, why);
+    }
 /// workers may be using its tables already, since not all members get ready at once.
 bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
   const Member* const self = view_.find(self_.peer);
@@ -877,14 +882,14 @@ void Cluster::replace(const Member& member) {
   // This process itself was declared lost. It learns that from the master, which closes the connection.
   if (place == view_.members.end() || place->peer == self_.peer) return;
   // This node missed the view that said so.
-  if (place->role == MV_ROLE_WORKER && member.losses == place->losses) {
+  if (place->is_worker() && !place->drained && member.losses == place->losses) {
     if (is_kept() && place->state == State::kLost) place->state = State::kHere;  // only this node had lost it
     mark_finished(place->peer);
   }
   if (!place->is_vacant()) {
     const auto why = base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer));
     mark_lost(place->peer, why);
-    if (place->is_worker() && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
+    if (place->is_worker() && !place->drained && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
   }
   *place = member;
   place->state = State::kHere;

@@ -20,8 +20,9 @@ base::Status Cluster::check_master() const {
 void Cluster::drain_asked(const rpc::Asked& asked) {
   if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   Member* const member = view_.find(asked.client);
-  if (member == nullptr || member->is_worker() || !member->is_server())
-    return server_.fail(asked, base::error(MV_EPROTOCOL, "only a process that is only a server can hand its tables over, and it asks the master"));
+  if (member == nullptr || !member->is_server()) return server_.fail(asked, base::error(MV_EPROTOCOL, "only a server can hand its tables over, and it asks the master"));
+  if (member->is_worker() && member->state == State::kHere)
+    return server_.fail(asked, base::error(MV_ESTATE, "a worker finishes before its process hands its tables over"));
   if (member->draining) return server_.answer(asked, builder_.answer({}));
   if (is_kept())
     return decide(

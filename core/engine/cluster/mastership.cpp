@@ -333,7 +333,7 @@ void Cluster::depose() {
   }
   for (const base::Peer peer : others) on_lost(peer, cut_off_);
   for (const Member& member : view_.members)
-    if (member.is_worker() && member.state == State::kLost) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
+    if (member.is_worker() && member.state == State::kLost && !member.drained) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
 }
 
 // ---- time

@@ -124,7 +124,8 @@ void Part::catch_up(const cluster::View& view) {
       worker_joined(member);
     }
     if (member.state == cluster::State::kFinished) worker_finished(member.peer);
-    if (member.state == cluster::State::kLost) worker_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+    if (member.state == cluster::State::kLost && member.drained) worker_finished(member.peer);
+    else if (member.state == cluster::State::kLost) worker_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
   }
 }
 

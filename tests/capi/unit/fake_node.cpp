@@ -100,6 +100,7 @@ class Node final : public api::Node {
     ++seen.shutdowns;
     return script.shutdown ? script.shutdown() : base::Status();
   }
+  base::Status why_never_drain() override { return {}; }
   base::Status drain(base::Nanos) override { return {}; }
   base::Status resize(uint32_t, base::Nanos) override { return {}; }
   base::Result<api::Told> next_membership_event(base::Nanos) override { return base::Status(MV_ETIMEOUT, "nothing has happened"); }

@@ -1,8 +1,9 @@
-/* A worker that saves its large table:  checkpointer BYTES
- * Once the table exists, it writes {"ready": true}. Then each line of standard input is one save,
+/* A worker that saves its large table, or adds to it:  checkpointer BYTES
+ * Once the table exists, it writes {"ready": true}. Then each line of standard input is one command,
  *
  *     save DIRECTORY     {"seconds": s}: until it is complete and on the disk, without other work
  *     train DIRECTORY    {"seconds": s, "call": c, "longest": l, "before": b, "adds": n}: while adding rows
+ *     add FILE           {"longest": l, "adds": n}: adds rows until there is such a file
  *
  * In seconds: "call" is the duration of the save call, after which training may continue; "longest" is the longest add from then to the
  * end of the save; "before" is the longest add in an equally long period before it. */
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "programs/batch.h"
 
@@ -67,6 +69,17 @@ static void train(const char* directory) {
          longest, before, adds);
 }
 
+static void add_until(const char* file) {
+  double longest = 0;
+  unsigned long adds = 0;
+  while (access(file, F_OK) != 0) {
+    const double took = add_once();
+    if (took > longest) longest = took;
+    ++adds;
+  }
+  printf("{\"longest\": %.6g, \"adds\": %lu}\n", longest, adds);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) batch_fail("usage: checkpointer BYTES");
   rows = strtoull(argv[1], NULL, 10) / (kCols * sizeof(float));
@@ -95,8 +108,10 @@ int main(int argc, char** argv) {
       save(line + 5);
     } else if (strncmp(line, "train ", 6) == 0) {
       train(line + 6);
+    } else if (strncmp(line, "add ", 4) == 0) {
+      add_until(line + 4);
     } else {
-      batch_fail("not a save: %s", line);
+      batch_fail("not a command: %s", line);
     }
     fflush(stdout);
   }

@@ -1,11 +1,12 @@
 /* A worker of a history: adds 1 to counters and reads them, one blocking call after the other, and records what it saw.
  *
- *     history_worker FILE SEED CALLS_A_SECOND [late]
+ *     history_worker FILE SEED CALLS_A_SECOND async|merged|sync [late]
  *
- * The counters lie in a dense and in a key-value table, on all servers. The calls are written into FILE, which is mapped, so that they outlive
- * a kill of this process: see `call`. Times are CLOCK_MONOTONIC in nanoseconds, the same for all processes of a machine. The end of standard
- * input ends the calls; rank 0 then reads all counters once more. Calls that fail end the program with status 1. A late worker takes the place
- * of a lost one. */
+ * The counters lie in a dense and in a key-value table of this consistency, on all servers. In merged tables, worker i adds 2^(20 i) instead of
+ * 1. In merged and sync tables, all workers need the same seed: with other calls in another order, each could wait for the other one's next add.
+ * The calls are written into FILE, which is mapped, so that they outlive a kill of this process: see `call`. Times are CLOCK_MONOTONIC in
+ * nanoseconds, the same for all processes of a machine. The end of standard input ends the calls; worker 0 then reads all counters once more.
+ * Calls that fail end the program with status 1. A late worker takes the place of a lost one. */
 #include <polyverso/polyverso.h>
 
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 enum { kCounters = 12, kMost = 200000 };
+enum { kCatchUp = 50 }; /* adds by which worker 0 completes the rounds of the others' last adds */
 
 typedef struct call {      /* history.py reads this */
   uint32_t kind;           /* a, A: an add of 1 to the dense, the key-value table; g, G: a get of all counters; 0: there are no more calls */
@@ -29,6 +31,8 @@ typedef struct call {      /* history.py reads this */
 
 static call* calls; /* kMost of them */
 static uint64_t made;
+static int64_t worker;
+static int64_t one = 1; /* what each add adds */
 
 static uint64_t now(void) {
   struct timespec at;
@@ -50,20 +54,22 @@ static uint64_t draw(uint64_t below) { /* SplitMix64 */
   return (z ^ (z >> 31)) % below;
 }
 
-static mv_table make(const char* name, int32_t kind) {
+static mv_table make(const char* name, int32_t kind, const char* consistency) {
   mv_table_spec spec = MV_TABLE_SPEC_INIT;
   mv_table table;
   spec.name = name;
   spec.kind = kind;
   spec.rows = kind == MV_KEYVALUE ? 0 : kCounters;
   spec.dtype = MV_I64;
+  if (strcmp(consistency, "merged") == 0) spec.flags = MV_MERGE;
+  if (strcmp(consistency, "sync") == 0) spec.staleness = 0;
   must(mv_table_create(0, &spec, NULL, 0, MV_I64, &table), "mv_table_create");
   return table;
 }
 
 static call* begin_call(char kind) {
   call* c = &calls[made++];
-  c->counter = (uint32_t)draw(kCounters);
+  c->counter = (uint32_t)((draw(kCounters) + (uint64_t)worker) % kCounters); /* another one for each worker with this seed */
   c->begin = now();
   c->kind = (uint32_t)kind;
   return c;
@@ -71,7 +77,7 @@ static call* begin_call(char kind) {
 
 static void add(mv_table table, int is_keyed) {
   call* c = begin_call(is_keyed ? 'A' : 'a');
-  const int64_t one = 1, row = c->counter;
+  const int64_t row = c->counter;
   must(mv_table_add_rows(table, &row, 1, &one, 1, MV_I64, NULL), "mv_table_add_rows");
   c->end = now();
 }
@@ -98,30 +104,31 @@ static call* map_calls(const char* path) {
 
 int main(int argc, char **argv) {
   mv_table tables[2];
-  int64_t rank;
   uint64_t pause;
   struct pollfd end_of_input = {.fd = STDIN_FILENO, .events = POLLIN};
-  const int is_late = argc == 5 && strcmp(argv[4], "late") == 0;
-  if (argc != 4 && !is_late) return 2;
+  const int is_late = argc == 6 && strcmp(argv[5], "late") == 0;
+  const int is_merged = argc > 4 && strcmp(argv[4], "merged") == 0;
+  if (argc != 5 && !is_late) return 2;
   calls = map_calls(argv[1]);
   state = strtoull(argv[2], NULL, 10);
   pause = 1000000000u / strtoull(argv[3], NULL, 10);
   must(mv_init(NULL), "mv_init");
-  must(mv_rank(0, &rank), "mv_rank");
-  tables[0] = make("dense", MV_ARRAY);
-  tables[1] = make("keyed", MV_KEYVALUE);
+  must(mv_worker_id(0, &worker), "mv_worker_id");
+  if (is_merged) one = INT64_C(1) << (20 * worker);
+  tables[0] = make("dense", MV_ARRAY, argv[4]);
+  tables[1] = make("keyed", MV_KEYVALUE, argv[4]);
   if (!is_late) must(mv_barrier(0, NULL), "mv_barrier");
   fprintf(stderr, "begin\n");
-  while (made + 2 < kMost && poll(&end_of_input, 1, 0) == 0) {
+  while (made + 2 * kCatchUp + 2 < kMost && poll(&end_of_input, 1, 0) == 0) {
     const uint64_t next = now() + pause;
     const int is_keyed = (int)draw(2);
     draw(4) != 0 ? add(tables[is_keyed], is_keyed) : get(tables[is_keyed], is_keyed);
     while (now() < next) nanosleep(&(struct timespec){0, 100000}, NULL);
   }
   while (poll(&end_of_input, 1, -1) < 0) continue;
-  if (rank == 0) {
-    get(tables[0], 0);
-    get(tables[1], 1);
+  for (int is_keyed = 0; worker == 0 && is_keyed < 2; ++is_keyed) {
+    for (int i = 0; is_merged && i < kCatchUp; ++i) add(tables[is_keyed], is_keyed);
+    get(tables[is_keyed], is_keyed);
   }
   must(mv_shutdown(0), "mv_shutdown");
   return 0;

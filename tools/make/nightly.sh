@@ -74,6 +74,11 @@ echo "== servers with back-ups are killed and stopped"
   failed+=" returns"
 (. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 --etcd --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 5))")
 case $? in 0 | 77) ;; *) failed+=" history-with-etcd" ;; esac
+for how in "--masters" "--consistency merged" "--consistency sync" "--hosts" "--hosts --masters --consistency any"; do
+  # shellcheck disable=SC2086 # several options
+  (. build/activate && HISTORY_WORKER=build/bin/history_worker python3 -B tests/history/history.py --faults 10 $how --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} / 10))")
+  case $? in 0 | 77) ;; *) failed+=" history$how" ;; esac
+done
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

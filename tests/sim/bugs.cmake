@@ -15,7 +15,7 @@ polyverso_put_bug(a_journal_is_not_read engine/replica journals.cpp "for (const 
 sim_finds_bug(sim_test_with_bugs a_journal_is_not_read " shows " --replicas 1)
 
 # A worker that one server has lost may go on at others, and repeat what was not acknowledged.
-polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster cluster.cpp "if (member->is_worker() && (!is_kept() ||" "if (member->is_worker() && (BUG || !is_kept() ||")
+polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster losses.cpp "if (member->is_worker() && (!is_kept() ||" "if (member->is_worker() && (BUG || !is_kept() ||")
 sim_finds_bug(sim_test_with_bugs a_server_alone_declares_a_worker_lost " shows " --replicas 1)
 
 # In a chain, each process has what the ones behind it have, and acknowledges only what they have.
@@ -46,6 +46,10 @@ polyverso_put_bug(a_leaver_serves_on engine/replica parts_given.cpp "    led->se
 sim_finds_bug(sim_test_with_bugs a_backup_takes_over_by_itself "two primaries" --replicas 1)
 sim_finds_bug(sim_test_with_bugs a_leaver_serves_on "two primaries" --drains --replicas 1)
 
+# Nobody is lost because a server has left.
+polyverso_put_bug(a_master_believes_a_leaver engine/cluster losses.cpp "  if (reporter == nullptr || reporter->is_out)" "  if (reporter == nullptr || (!BUG && reporter->is_out))")
+sim_finds_bug(sim_test_with_bugs a_master_believes_a_leaver "is lost" --drains --replicas 2)
+
 # A part moves with all of its tables.
 polyverso_put_bug(a_move_forgets_tables_without_backups engine/replica parts_given.cpp "led.part->has_all() ||" "BUG || led.part->has_all() ||")
 sim_finds_bug(sim_test_with_bugs a_move_forgets_tables_without_backups "has no back-ups" --grows --replicas 1)
@@ -73,7 +77,7 @@ sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view th
 # A worker that joins begins at one point on all servers, and nobody takes the end of its predecessor for a loss.
 polyverso_put_bug(newcomers_tell_no_server_where_they_begin engine/table/client catalogue.cpp "  if (std::ranges::any_of(by_server,"
   "  if (!BUG && std::ranges::any_of(by_server,")
-polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster cluster.cpp "  if (place->is_worker() && !place->drained &&"
+polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster losses.cpp "  if (place->is_worker() && !place->drained &&"
   "  if (!BUG && place->is_worker() && !place->drained &&")
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
 sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --elastic)

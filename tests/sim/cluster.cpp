@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 namespace {
 /// All nodes have ended by then: twice the longest silence and the patience of joining.
 constexpr Nanos kLimit = 300s;
-/// For each back-up, with a window smaller than most messages: the inputs of all parts with one back-up go to it one at a time, each with several
+/// For each back-up, in chains, or with a window smaller than most messages: the inputs of all parts with one back-up go to it one at a time, each with several
 /// tries, and are acknowledged along the whole chain.
 constexpr Nanos kLimitOfSlow = 1200s;
 constexpr size_t kSmallWindow = 4096;
@@ -606,7 +606,7 @@ void SimCluster::check_end() {
 Outcome SimCluster::run() {
   schedule_faults(true);
   if (Random::mix(plan_.seed ^ kStrangers) % 3 == 0) timeline_.after(Nanos(0), [this] { stranger_.start(); });
-  const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && plan_.window_bytes <= kSmallWindow;
+  const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && (plan_.window_bytes <= kSmallWindow || plan_.replicas > 1);
   const Nanos limit = is_slow ? plan_.replicas * kLimitOfSlow : kLimit;
   while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(limit)) {
   }

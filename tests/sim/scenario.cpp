@@ -401,6 +401,7 @@ void vary_cuts(Scenario& plan, Random& random) {
   }
   for (FaultPlan& fault : plan.faults) {
     if (fault.fault == Fault::kLongPause && plan.replicas > 0 && random.chance(0.5)) fault.fault = Fault::kIsolate;
+    if (fault.fault == Fault::kIsolate && random.chance(0.3)) fault.span = kMillisecond * random.between(4'500, 7'000);  // about the others' patience
     if (fault.fault == Fault::kPart || fault.fault == Fault::kStall || fault.fault == Fault::kIsolate) fault.way = draw_way();
   }
 }
@@ -509,8 +510,8 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   Random without(Random::mix(seed ^ kNoBackups));
   for (TablePlan& table : plan.tables)
     if (replicas > 0 && plan.has_drains() && !plan.loses_members() && without.chance(0.5)) table.spec.flags |= MV_NO_BACKUPS;
-  plan.etcd = replicas > 0 && Random(Random::mix(seed ^ kEtcd)).chance(0.4);
   plan.workers_drain = plan.has_drains() && Random(Random::mix(seed ^ kWorkersDrain)).chance(0.5);
+  plan.etcd = replicas > 0 && Random(Random::mix(seed ^ kEtcd)).chance(0.4);
   plan.one_machine = replicas > 0 && Random(Random::mix(seed ^ kOneMachine)).chance(0.6);
   Random gets(Random::mix(seed ^ kKeepsGets));
   if (replicas > 0 || plan.has_drains()) keep_gets(plan, gets);
@@ -526,8 +527,8 @@ std::string Scenario::describe() const {
   if (vacancies > 0) text += fmt::format(", {} vacant places", vacancies);
   if (elastic) text += fmt::format(", {} newcomers", newcomers.size());
   if (one_machine) text += ", on one machine";
-  if (etcd) text += ", with an etcd";
   if (workers_drain) text += ", workers that drain";
+  if (etcd) text += ", with an etcd";
   if (out_of_step) text += ", out of step";
   for (size_t node = 0; node < nodes.size(); ++node)
     if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);

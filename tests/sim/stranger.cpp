@@ -35,6 +35,8 @@ void Stranger::speak(Peer to) {
   for (uint64_t more = 1 + random_.below(4); more > 0; --more) {
     base::Frame frame = any_message();
     const uint64_t seq = random_.chance(0.6) ? ++seq_ : random_.chance(0.5) ? 0 : random_.below(10);
+    const auto written = wire::read_header(std::span<const std::byte>(frame.head).subspan(wire::kPrefixBytes));
+    if (written.ok() && written.value()->body_type() == Body::Join) joins_.insert(seq);
     wire::stamp(frame, seq, random_.chance(0.9) ? 0 : random_.next());
     network_.send(self_, to, frame);
   }
@@ -94,7 +96,7 @@ void Stranger::on_message(Peer from, const wire::Message& message, std::span<con
       return;
     case Body::Reply:
       // A Join that comes again after its answer was acknowledged is confirmed.
-      if (message.status() != MV_OK || message.seq() == 1) return;
+      if (message.status() != MV_OK || joins_.contains(message.seq())) return;
       break;
     case Body::View:  // who the master is
       if (const auto* view = message.body_as_View(); payload.empty() && (view->members() == nullptr || view->members()->size() <= 1)) return;

@@ -37,6 +37,7 @@ class Stranger final : public base::LinkEvents {
   uint64_t seq_ = 0;
   int lives_ = 0;
   wire::FrameBuilder builder_;
+  std::set<uint64_t> joins_;  ///< the numbers of its Joins
 };
 
 }  // namespace mv::sim

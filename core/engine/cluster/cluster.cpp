@@ -134,22 +134,29 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
 void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   const wire::Join& request = *message.body_as_Join();
   const bool is_new = view_.find(asked.client) == nullptr;
+  if (!cut_off_.ok() && is_new) return server_.fail(asked, cut_off_);
   if (!is_master() && is_kept() && phase_ == Phase::kReady && is_new) {  // the new process asks the master then
     if (!awaits_master()) return point_to_master(asked);
-    early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
-    settle_at_ = early_.back().until;
+    keep_early(asked, message);
     return;
   }
   View& places = is_kept() ? decided_ : view_;
   if (is_master() && phase_ == Phase::kReady && is_new && vacancy(places, request) == nullptr && (may_become_vacant(request, false) || !decisions_.empty())) {
-    early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
-    settle_at_ = std::min(settle_at_, early_.back().until);
-    return ask_all();  // those that answer are alive
+    if (keep_early(asked, message)) ask_all();  // those that answer are alive
+    return;
   }
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
   if (phase_ != Phase::kJoining) return rejoin(asked, wire::copy_header(message));
   arrivals_.add(asked, request);
   complete_if_all_here();
+}
+
+/// Answers this Join later. True if it is the first one of its process that waits.
+bool Cluster::keep_early(const rpc::Asked& asked, const wire::Message& message) {
+  const bool is_first = std::erase_if(early_, [&](const Early& early) { return early.asked.client == asked.client; }) == 0;
+  early_.push_back({asked, wire::copy_header(message), clock_.now() + self_.heartbeat_timeout + kLastWord});
+  settle_at_ = std::min(settle_at_, early_.back().until);
+  return is_first;
 }
 
 /// Whether a member with a place that this process could take may be dead: with `asked`, if it has not answered the last question.
@@ -167,6 +174,10 @@ void Cluster::settle_early() {
   settle_at_ = base::kNever;
   for (const Early& early : std::exchange(early_, {})) {
     const auto& request = *flatbuffers::GetRoot<wire::Message>(early.header.data())->body_as_Join();
+    if (!cut_off_.ok()) {
+      server_.fail(early.asked, cut_off_);
+      continue;
+    }
     if (!is_master() && is_kept()) {
       if (!awaits_master()) point_to_master(early.asked);
       else if (now < early.until) settle_at_ = std::min(settle_at_, early.until), early_.push_back(early);
@@ -420,7 +431,7 @@ void Cluster::on_dial_failed(const std::string& address, const base::Status& why
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
-  if (answer == nullptr && status.code() == MV_EPEERLOST && masters_.size() > 1) {  // another one may know who follows the one that is gone
+  if (status.code() == MV_EPEERLOST && masters_.size() > 1) {  // another one may know who follows the one that is gone
     last_dial_ = status;
     master_ = base::kNobody;
     asked_master_ = (asked_master_ + 1) % masters_.size();
@@ -581,8 +592,9 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message, Send
   if (inquire != nullptr && !inquire->whole()) return false;  // observers ask for the whole status only
   switch (sender) {
     case Sender::kAnyone:
-      // Bounds the number and the cost of answers to non-members. The Join of an incarnation is its first request.
-      if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->messages <= kMostOfStranger;
+      // Bounds the number of answers to non-members. A process that was sent to a master which is gone, too, asks again.
+      if (joins) contact->met = clock_.now();
+      if (joins || message.seq() == 0) return ++contact->messages <= kMostOfStranger;
       break;
     case Sender::kAsked:
     case Sender::kMaster:
@@ -720,11 +732,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     }
     is_drained_ = is_drained_ || (is_self && member.drained);
     const bool has_finished = member.state == State::kFinished || (member.is_worker() && member.drained);  // workers finish before they drain
-    if (has_finished && !is_self) {
-      Member* const known = view_.find(member.peer);
-      if (is_kept() && known != nullptr && known->state == State::kLost && !known->is_out) known->state = State::kHere;  // only this node had lost it
-      mark_finished(member.peer);
-    }
+    if (Member* const known = view_.find(member.peer); known != nullptr && has_finished && !is_self) learn_finished(*known);
     if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!is_master() || !member.drained) link_.close(member.peer);
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
@@ -748,159 +756,6 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   welcome();
   owner_.on_news();
   if (is_drained_) owner_.on_drained();
-}
-
-void Cluster::on_lost(base::Peer peer, const base::Status& why) {
-  contacts_.forget(peer);
-  if (aborted_) return abort_if_all_told();
-  if (phase_ == Phase::kJoining) arrivals_.lost(peer);
-  std::erase_if(early_, [&](const Early& early) { return early.asked.client == peer; });
-  const Member* member = view_.find(peer);
-  const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
-  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}{}", name, why.text(), peer == master_ ? lost_before(peer) : ""));
-  if (member == nullptr && peer != master_) client_.forget(peer);
-  if (peer == master_) owner_.on_news();
-}
-
-/// Who was lost before the master: its program has often ended because of that, and then this process's calls fail without another word of it.
-std::string Cluster::lost_before(base::Peer peer) const {
-  const auto first = std::ranges::find_if(view_.members, [&](const Member& member) { return member.peer != peer && member.state == State::kLost; });
-  return first != view_.members.end() && !first->why.empty() ? "; lost before it: " + first->why : "";
-}
-
-void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
-  contacts_.forget(peer);
-  if (!early_.empty()) settle_at_ = clock_.now();
-  if (peer == master_) await_master(why);  // before the requests to it end
-  client_.on_lost(peer, why);
-  Member* member = view_.find(peer);
-  const bool needed = member != nullptr && may_need(*member);
-  if (member != nullptr && member->state == State::kHere) {
-    member->state = State::kLost;
-    member->why = why.text();
-    if (member->is_worker() && (!is_kept() || is_deposed())) owner_.on_worker_lost(*member, why);
-    owner_.on_member_lost(*member, why);
-    if (member->is_server()) owner_.on_server_missed(*member, why);
-    if (is_master()) decide_loss(*member, member->is_worker(), why);
-  } else if (member != nullptr && member->state == State::kFinished && member->is_server() && !member->is_out && !view_.workers_gone()) {
-    member->why = why.text();
-    owner_.on_server_missed(*member, why);
-    if (is_master()) decide_loss(*member, false, why);  // not all are connected with it
-  }
-  if (is_kept() && !cut_off_.ok() && !is_deposed_ && member != nullptr && is_undecided_loss(*member)) depose();
-  if (is_kept() && awaits_master()) await_master(master_lost_);
-  if (is_kept() && is_undecided() && !decided_.workers_gone() && !can_replace_master())
-    cut_off(base::error(MV_EPEERLOST, "{}, and too few processes are left that could decide who serves its tables", why.text()));
-  const bool can_go_on = member != nullptr && goes_on_without(*member, peer);
-  if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
-  if (can_go_on) ready_if_all_ready();
-  server_.on_lost(peer);
-  // Nobody decides about the members any more: each has to notice itself who leaves.
-  if (peer == master_ && self_.replicas == 0 && phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
-}
-
-/// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
-    if (member->drained) {
-      member->state = State::kLost;
-      owner_.on_member_lost(*member, why);
-    }
-/// workers may be using its tables already, since not all members get ready at once.
-bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
-  const Member* const self = view_.find(self_.peer);
-  const bool only_serves = self != nullptr && !self->is_worker();
-  return peer != master_ && (only_serves || member.departs() || (self_.replicas > 0 && member.is_server()));
-}
-
-void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
-  const base::Peer peer = member.peer;
-  if (!is_kept()) {
-    if (declare_out(member) || fails_barriers) barrier_.lost(peer, why);
-    return publish();
-  }
-  const Member* const before = decided_.find(peer);
-  if (before == nullptr || before->is_out || before->drained) return;
-  if (decided_.workers_gone() && !can_replace_master()) return;  // the others end, too
-  barrier_.gone(peer);
-  decide([peer, why, replicas = self_.replicas](View& next) {
-    const Member* const lost = next.find(peer);
-    if (lost == nullptr || lost->is_out || lost->drained) return base::Status(MV_ESTATE, "");
-    (void)lose(next, peer, replicas, why.text());
-    return base::Status();
-  });
-}
-
-/// The master decides who serves the tables of a lost server. True if values are lost.
-bool Cluster::declare_out(Member& member) {
-  const Succession after = succeed(view_, member, self_.replicas);
-  for (const Member* part : after.changed) owner_.on_part_moved(*part);
-  return after.loses_values;
-}
-
-void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
-  const Member* const member = view_.find(note.peer());
-  if (!is_master() || member == nullptr || member->state == State::kLost || member->peer == self_.peer) return;
-  link_.close(note.peer());
-  on_lost(note.peer(), base::error(MV_EPEERLOST, "{} has lost its connection to it", view_.name(from)));
-}
-
-void Cluster::report_unreachable() {
-  const Member* const self = view_.find(self_.peer);
-  if (is_master() || self == nullptr || (self_.replicas == 0 && !view_.has_departures())) return;
-  // One that does not hear the master either is the one that can't be reached.
-  const Contact* const master = contacts_.find(master_);
-  if (master == nullptr || !master->connected || clock_.now() - master->heard > self_.heartbeat_timeout / 2) return;
-  const auto report = [this](const Member& lost) {
-    link_.send(master_, builder_.finish(wire::Body::Unreachable, wire::CreateUnreachable(builder_.fbb(), lost.peer)));
-  };
-  for (const Member* partner : partners(view_, *self))
-    if (!partner->is_out && partner->peer != master_ && !contacts_.is_connected(partner->peer) && !partner->why.empty()) report(*partner);
-  // Others may wait here for a worker that goes on elsewhere.
-  for (const Member* worker : view_.workers())
-    if (worker->peer != master_ && is_undecided_loss(*worker)) report(*worker);
-}
-
-void Cluster::mark_finished(base::Peer peer) {
-  Member* member = view_.find(peer);
-  if (member == nullptr || member->state != State::kHere) return;
-  member->state = State::kFinished;
-  // Requests queued for a connection that will never be made would wait forever, so they fail here.
-  if (ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", view_.name(peer)));
-  owner_.on_member_finished(*member);
-  if (is_master() && is_kept()) {
-    decide_end(peer);
-    barrier_.finished(peer);
-  } else if (is_master()) {
-    barrier_.finished(peer);
-    publish();
-  }
-  ready_if_all_ready();  // it may have been the last member that this node waited for
-}
-
-/// Another process has this rank now.
-void Cluster::replace(const Member& member) {
-  const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
-  // This process itself was declared lost. It learns that from the master, which closes the connection.
-  if (place == view_.members.end() || place->peer == self_.peer) return;
-  // This node missed the view that said so.
-  if (place->is_worker() && !place->drained && member.losses == place->losses) {
-    if (is_kept() && place->state == State::kLost) place->state = State::kHere;  // only this node had lost it
-    mark_finished(place->peer);
-  }
-  if (!place->is_vacant()) {
-    const auto why = base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer));
-    mark_lost(place->peer, why);
-    if (place->is_worker() && !place->drained && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
-  }
-  *place = member;
-  place->state = State::kHere;
-  owner_.on_member_joined(*place);
-  if (place->is_server()) owner_.on_part_moved(*place);
-  if (contacts_.is_connected(member.peer))
-    send_ping(member.peer);
-  else if (needs(*place)) {
-    contacts_[member.peer].heard = clock_.now();  // if the master is lost, too, nobody else tells that this one never came
-    if (view_.find(self_.peer)->rank > member.rank) link_.dial(member.address);
-  }
 }
 
 bool Cluster::all_workers_gone() const {
@@ -1029,11 +884,12 @@ bool Cluster::judges_alone(base::Peer peer) const {
 
 void Cluster::beat(base::Nanos now) {
   // Time in which this node itself did not run does not count as silence.
-  const base::Nanos starved = std::max(base::Nanos(0), now - last_beat_ - 2 * interval());
+  const base::Nanos starved = this->starved(now);
   last_beat_ = now;
   next_beat_ = now + interval();
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
   for (auto& [peer, contact] : contacts_) {
+    if (contact.spoke && now - contact.heard - starved > self_.heartbeat_timeout / 2) contact.silent_until = now;
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
     if (!contact.connected && !judges_alone(peer)) continue;
     if (now - contact.heard > self_.heartbeat_timeout)

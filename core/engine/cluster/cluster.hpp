@@ -1,6 +1,7 @@
 #pragma once
 // Membership: joining, ranks, heartbeat, and the detection of lost members.
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -165,9 +166,9 @@ class Cluster {
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
   /// those that vote, do not answer. It may decide later, or end: see patience_until().
   bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
-  /// MV_OK, or why this node hears of no more decisions about the members.
   /// The newest view that is decided. view() may be between it and the one before, while owners hear of the changes.
   const View& decided() const { return is_kept() ? decided_ : view_; }
+  /// MV_OK, or why this node hears of no more decisions about the members.
   const base::Status& why_cut_off() const { return cut_off_; }
   /// This process was declared lost; or it is a master without a majority; or it is a server that nobody tells whether the
   /// workers that it has lost are lost. Other processes serve its parts, or may do so later.
@@ -269,6 +270,15 @@ class Cluster {
   base::Status check_master() const;
   void depose();
   bool is_undecided_loss(const Member& member) const;
+  struct Accused {
+    base::Peer by;
+    base::Nanos since;
+  };
+  bool keep_early(const rpc::Asked& asked, const wire::Message& message);
+  base::Nanos starved(base::Nanos now) const { return std::max(base::Nanos(0), now - last_beat_ - 2 * interval()); }
+  base::Peer choose_lost(const Member& reporter, const Member& reported);
+  bool was_silent(base::Peer peer) const;
+  bool can_spare(const Member& server) const;
   void drop_decisions(const base::Status& why);
   bool hears_quorum();
   bool is_undecided() const { return is_master() && undecided_since_ != base::kNever; }
@@ -289,6 +299,7 @@ class Cluster {
   void mark_lost(base::Peer peer, const base::Status& why);
   std::string lost_before(base::Peer peer) const;
   void mark_finished(base::Peer peer);
+  void learn_finished(Member& worker);
   void replace(const Member& member);
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   void dial_master();
@@ -354,6 +365,7 @@ class Cluster {
   bool is_deposed_ = false;
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
   base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
+  std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
   uint64_t master_since_ = 0;  ///< the first epoch of this node as the master
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
   std::vector<std::shared_ptr<Visit>> visits_;  ///< barriers that have not ended

@@ -20,6 +20,7 @@ struct Contact {
   std::string waits;      ///< at the master: the call in which the peer waits, by its last Ping
   bool spoke = false;     ///< sent a message since the last beat
   base::Nanos heard{0};
+  base::Nanos silent_until = base::kNever;  ///< when it spoke again after more than half of the heartbeat's time-out; kNever: it has not been silent
   bool spoke_lately = false;  ///< sent a message since note_silence()
   base::Nanos noted{0};       ///< when note_silence() last found such a message
   bool wanted = false;    ///< see Cluster::want()

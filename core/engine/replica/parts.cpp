@@ -484,6 +484,8 @@ void Parts::follow(const cluster::Member& server) {
       why += ", and the process that served them since then is lost";
       if (!lost.empty()) why += fmt::format(" ({})", cluster_.view().names(lost));
     }
+    const cluster::View& view = cluster_.view();
+    if (why.empty() && view.losses > 0) why = view.loss(view.losses - 1).text();  // another process has taken its place in the same view
     return client_.on_lost(stream, base::error(MV_EPEERLOST, "{}", why.empty() ? "the process that served this part of the tables is lost" : why));
   }
   if (std::exchange(followed_[number], by) == by) return;

@@ -46,10 +46,6 @@ polyverso_put_bug(a_leaver_serves_on engine/replica parts_given.cpp "    led->se
 sim_finds_bug(sim_test_with_bugs a_backup_takes_over_by_itself "two primaries" --replicas 1)
 sim_finds_bug(sim_test_with_bugs a_leaver_serves_on "two primaries" --drains --replicas 1)
 
-# Nobody is lost because a server has left.
-polyverso_put_bug(a_master_believes_a_leaver engine/cluster losses.cpp "  if (reporter == nullptr || reporter->is_out)" "  if (reporter == nullptr || (!BUG && reporter->is_out))")
-sim_finds_bug(sim_test_with_bugs a_master_believes_a_leaver "is lost" --drains --replicas 2)
-
 # A part moves with all of its tables.
 polyverso_put_bug(a_move_forgets_tables_without_backups engine/replica parts_given.cpp "led.part->has_all() ||" "BUG || led.part->has_all() ||")
 sim_finds_bug(sim_test_with_bugs a_move_forgets_tables_without_backups "has no back-ups" --grows --replicas 1)

@@ -44,6 +44,8 @@ if(POLYVERSO_SANITIZE)
   set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
   add_compile_options(-fsanitize=${POLYVERSO_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${POLYVERSO_SANITIZE})
+  add_compile_definitions(XXH_NO_INLINE_HINTS=1)  # -Og can't inline all that it wants inlined
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)  # kB: collecting garbage takes a tenth of the time
   # A shell with build/activate has the release libraries on LD_LIBRARY_PATH. DT_RPATH comes before that, DT_RUNPATH
   # does not, and the tests would run on the wrong library.
   add_link_options(-Wl,--disable-new-dtags)

@@ -17,7 +17,7 @@ import numpy as np
 from polyverso import gossip
 
 name, host, port, value = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-model = np.full(300_000, value, np.float32)
+model = np.full(100_000, value, np.float32)
 node = gossip.ArrayAdapter([model], name, {"nodes": [{"name": name, "host": host, "port": port}], "timeout_ms": %d, **json.loads(sys.argv[5])})
 print("listens", node.gossip.state["address"].rsplit(":", 1)[1], flush=True)
 

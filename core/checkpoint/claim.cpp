@@ -55,6 +55,17 @@ base::Result<std::shared_ptr<Claim>> Claim::take(const std::string& path) {
   return claim;
 }
 
+base::Result<std::shared_ptr<Claim>> Claim::take_over(const std::string& path) {
+  unlink((path + "/" + kClaimName).c_str());
+  return take(path);
+}
+
+bool Claim::counts(const std::string& path) const {
+  struct stat ours {}, there {};
+  if (fstat(fd_, &ours) != 0 || ::stat((path + "/" + kClaimName).c_str(), &there) != 0) return false;
+  return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 Claim::~Claim() { close(fd_); }
 
 bool is_abandoned(const std::string& path) {

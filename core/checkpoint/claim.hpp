@@ -18,6 +18,10 @@ class Claim {
   /// Claims a directory that was just made. Without locks in the file system, other jobs judge by the age of the
   /// checkpoint.
   static base::Result<std::shared_ptr<Claim>> take(const std::string& path);
+  /// Claims a directory whose process is lost. If that lives, its claim does not count any more.
+  static base::Result<std::shared_ptr<Claim>> take_over(const std::string& path);
+  /// Whether this claim of the directory still counts.
+  bool counts(const std::string& path) const;
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
   /// Releases the lock. The file stays until the checkpoint is complete or removed.

@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::string_view kPartSuffix = ".part";
 constexpr uint64_t kMostManifestBytes = 64 << 20;
 
 std::optional<uint64_t> number_of(const std::string& name) {
@@ -108,11 +107,22 @@ base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
   return place;
 }
 
+base::Result<CheckpointPath> take_over_checkpoint(const std::string& path) {
+  if (!is_directory(path)) return base::error(MV_ENOTFOUND, "{}: it was removed", path);
+  CheckpointPath place{number_of(name_of(path)).value_or(0), path, has_manifest(path)};
+  if (place.whole) return place;
+  auto claim = Claim::take_over(path);
+  if (!claim.ok()) return claim.status();
+  place.claim = std::move(claim).value();
+  return place;
+}
+
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest) {
   if (auto failed = sync_directory(parent_of(path)); !failed.ok()) return failed;
   if (auto failed = write_file(path + "/" + kManifestName, to_json(manifest)); !failed.ok()) return failed;
+  if (auto failed = sync_directory(path); !failed.ok()) return failed;
   unlink((path + "/" + kClaimName).c_str());  // may fail: a claim is ignored once there is a manifest
-  return sync_directory(path);
+  return {};
 }
 
 base::Status remove_checkpoint(const std::string& path) {

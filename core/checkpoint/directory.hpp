@@ -22,6 +22,8 @@ base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& di
 /// Makes the directory of a new checkpoint, and `directory` itself if it is missing, and claims the new one. Missing directories above it
 /// are made, too, which is logged: the path may be mistyped, or a disk not mounted.
 base::Result<CheckpointPath> begin_checkpoint(const std::string& directory);
+/// Claims an unfinished checkpoint whose process is lost. It is as it was, and may be whole. MV_ENOTFOUND: it was removed.
+base::Result<CheckpointPath> take_over_checkpoint(const std::string& path);
 /// Writes the manifest. The checkpoint is valid from here on.
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest);
 /// Removes all whole checkpoints but the `keep` newest (0: removes none) and number `spared`. Also removes unfinished

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <utility>
 
 namespace mv::checkpoint {
@@ -44,9 +45,24 @@ base::Status write_at(int fd, const std::string& path, uint64_t offset, std::spa
 // ---- writing
 
 base::Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes) {
-  const int fd = retried([&] { return ::open((path + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
+  return create_as(path, fmt::format("{}{}", path, kPartSuffix), bytes);
+}
+
+/// The other process renames its file at the end, under whatever name that is then.
+base::Result<OutputFile> OutputFile::create_instead(const std::string& path, uint64_t bytes) {
+  const size_t slash = path.rfind('/') + 1, dot = path.rfind('.');
+  const std::string directory = path.substr(0, slash), stem = path.substr(slash, dot + 1 - slash);
+  const auto names = names_in(directory);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : names.value())
+    if (name.starts_with(stem) && name.ends_with(kPartSuffix)) unlink((directory + name).c_str());
+  return create_as(path, fmt::format("{}{}{:x}{}{}", directory, stem, std::random_device()(), path.substr(dot), kPartSuffix), bytes);
+}
+
+base::Result<OutputFile> OutputFile::create_as(const std::string& path, std::string part, uint64_t bytes) {
+  const int fd = retried([&] { return ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (fd < 0) return system_error(path, errno);
-  OutputFile file(path, fd);
+  OutputFile file(path, std::move(part), fd);
   if (bytes == 0) return file;
   const int failed = retried([&] { return fallocate(fd, 0, 0, static_cast<off_t>(bytes)); });
   if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return system_error(path, errno);
@@ -54,11 +70,15 @@ base::Result<OutputFile> OutputFile::create(const std::string& path, uint64_t by
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), named_(std::exchange(other.named_, true)), dirty_(other.dirty_) {}
+    : path_(std::move(other.path_)),
+      part_path_(std::move(other.part_path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      named_(std::exchange(other.named_, true)),
+      dirty_(other.dirty_) {}
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) close(fd_);
-  if (!named_) unlink(part_path().c_str());
+  if (!named_) unlink(part_path_.c_str());
 }
 
 base::Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes) {
@@ -74,7 +94,7 @@ base::Status OutputFile::finish() {
   if (retried([&] { return fdatasync(fd_); }) != 0) return system_error(path_, errno);
   // Before the rename, because some network file systems report write errors only on close.
   if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return system_error(path_, errno);
-  if (retried([&] { return rename(part_path().c_str(), path_.c_str()); }) != 0) return system_error(path_, errno);
+  if (retried([&] { return rename(part_path_.c_str(), path_.c_str()); }) != 0) return system_error(path_, errno);
   named_ = true;
   return {};
 }

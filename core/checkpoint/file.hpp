@@ -14,12 +14,17 @@
 
 namespace mv::checkpoint {
 
-/// A file that is written atomically. Until finish() it is named "<path>.part", and the destructor removes it. finish()
+/// The end of the names of unfinished files.
+inline constexpr std::string_view kPartSuffix = ".part";
+
+/// A file that is written atomically. Until finish() its name ends in kPartSuffix, and the destructor removes it. finish()
 /// gives it its name, and replaces an older file of that name.
 class OutputFile {
  public:
   /// Reserves `bytes` on the disk if the file system can, so that a full disk is detected before anything is written.
   static base::Result<OutputFile> create(const std::string& path, uint64_t bytes);
+  /// Another process may still be writing the same file: it won't be able to finish it.
+  static base::Result<OutputFile> create_instead(const std::string& path, uint64_t bytes);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
@@ -30,12 +35,13 @@ class OutputFile {
   base::Status finish();
 
  private:
-  OutputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  std::string part_path() const { return path_ + ".part"; }
+  OutputFile(std::string path, std::string part, int fd) : path_(std::move(path)), part_path_(std::move(part)), fd_(fd) {}
+  static base::Result<OutputFile> create_as(const std::string& path, std::string part, uint64_t bytes);
 
   std::string path_;
+  std::string part_path_;  ///< its name until it is finished
   int fd_;
-  bool named_ = false;  ///< renamed: part_path() does not exist any more
+  bool named_ = false;  ///< renamed: part_path_ does not exist any more
   uint64_t dirty_ = 0;  ///< bytes since write-back was last started
 };
 

@@ -1,5 +1,7 @@
 #include "checkpoint/part_file.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -70,7 +72,7 @@ base::Status write_table(OutputFile& file, const Part& part, PartTable& table, s
 
 }  // namespace
 
-base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers,
+base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers, bool again,
                                    std::span<SavedTable> tables, const std::atomic<bool>& given_up) {
   Part part;
   part.number = number;
@@ -85,7 +87,7 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
     return base::error(MV_EINVAL, "{} tables need a header of {} bytes, the limit is {}: save from more servers", tables.size(),
                        part.data_begin, kMostHeaderBytes);
   FileEntry entry{file_name(server), part.file_bytes(), ""};
-  auto file = OutputFile::create(path + "/" + entry.name, entry.bytes);
+  auto file = (again ? OutputFile::create_instead : OutputFile::create)(path + "/" + entry.name, entry.bytes);
   if (!file.ok()) return file.status();
   for (size_t i = 0; i < tables.size(); ++i) {
     const auto failed = write_table(file.value(), part, part.tables[i], *tables[i].snapshot, given_up);
@@ -95,6 +97,8 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
   const std::string header = write_header(part);
   entry.checksum = checksum_of(std::as_bytes(std::span(header)));
   if (auto failed = file.value().write(0, std::as_bytes(std::span(header))); !failed.ok()) return failed;
+  if (access((path + "/" + kManifestName).c_str(), F_OK) == 0)  // this process was declared lost, and is late
+    return base::error(MV_ECANCELED, "checkpoint {}: another process has written the file of server {}", path, server);
   if (auto failed = file.value().finish(); !failed.ok()) return failed;
   if (auto failed = sync_directory(path); !failed.ok()) return failed;
   return entry;

@@ -21,7 +21,8 @@ struct SavedTable {
 
 /// Writes this server's file into the checkpoint at `path`. Reads each snapshot once and releases it as soon as it is
 /// written. MV_ECANCELED soon after `given_up` becomes true.
-base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers,
+/// @param again  another process has begun to write the same file, and may not have stopped: it won't be able to finish it
+base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers, bool again,
                                    std::span<SavedTable> tables, const std::atomic<bool>& given_up);
 
 /// An existing file of one server, open for reading. Errors name it.

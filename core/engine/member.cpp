@@ -236,7 +236,10 @@ void Member::on_worker_lost(const cluster::Member& worker, const base::Status& w
   parts_.is_by_part() ? parts_.worker_lost(worker.peer, why) : table_server_.worker_lost(worker.peer, why);
 }
 
-void Member::on_deposed() { parts_.drop_journals(); }
+void Member::on_deposed() {
+  parts_.drop_journals();
+  participant_.cut_off();
+}
 
 void Member::on_member_joined(const cluster::Member& member) {
   if (member.is_worker()) parts_.is_by_part() ? parts_.worker_joined(member) : table_server_.worker_joined(member.peer);

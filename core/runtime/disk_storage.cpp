@@ -113,9 +113,19 @@ void DiskStorage::begin(const std::string& directory, Told<checkpoint::Checkpoin
   });
 }
 
+void DiskStorage::take_over(const std::string& path, Told<bool> told) {
+  start(std::move(told), [this, path]() -> base::Result<bool> {
+    auto place = checkpoint::take_over_checkpoint(path);
+    if (!place.ok()) return place.status();
+    claim_ = std::exchange(place.value().claim, nullptr);
+    return place.value().whole;
+  });
+}
+
 void DiskStorage::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) {
   manifest.time = static_cast<int64_t>(std::time(nullptr));
   start(std::move(done), [this, path, manifest = std::move(manifest), keep]() -> base::Status {
+    if (auto failed = check_claim(path); !failed.ok()) return failed;
     if (auto failed = checkpoint::complete_checkpoint(path, manifest); !failed.ok()) return failed;
     claim_.reset();
     // The checkpoint counts now, even if the old ones can't be removed.
@@ -127,9 +137,16 @@ void DiskStorage::complete(const std::string& path, checkpoint::Manifest manifes
 
 void DiskStorage::discard(const std::string& path, Done done) {
   start(std::move(done), [this, path] {
+    if (auto failed = check_claim(path); !failed.ok()) return failed;
     claim_.reset();
     return checkpoint::remove_checkpoint(path);
   });
+}
+
+/// This process may have been declared lost without being so.
+base::Status DiskStorage::check_claim(const std::string& path) const {
+  if (claim_ != nullptr && claim_->counts(path)) return {};
+  return base::error(MV_EPEERLOST, "checkpoint {}: another process has taken it over, as this one was declared lost", path);
 }
 
 void DiskStorage::find(const std::string& path, Told<Found> told) {
@@ -152,7 +169,7 @@ void DiskStorage::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEnt
       writing_ = given_up;
       if (*stopping_) *given_up = true;
     }
-    auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->tables,
+    auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->again, shared->tables,
                                        *given_up);
     shared->tables.clear();  // including tables that were not reached
     std::lock_guard lock(mutex_);

@@ -23,6 +23,7 @@ class DiskStorage final : public checkpoint::Storage {
   void stop();
 
   void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) override;
+  void take_over(const std::string& path, Told<bool> told) override;
   void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) override;
   void discard(const std::string& path, Done done) override;
   void find(const std::string& path, Told<Found> told) override;
@@ -44,6 +45,8 @@ class DiskStorage final : public checkpoint::Storage {
   std::condition_variable work_;
   std::deque<std::function<void()>> jobs_;  ///< under mutex_
   GivenUp writing_;                         ///< under mutex_: of the file being written
+  base::Status check_claim(const std::string& path) const;
+
   std::shared_ptr<checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; used by the thread only
   std::thread thread_;
 };

@@ -3,6 +3,7 @@
 import re
 import signal
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -461,12 +462,12 @@ def test_a_new_process_takes_the_place_of_a_dead_server(cluster):
 # Saves and loads again and again. A checkpoint that was saved holds just what was there; a load brings it back, also in the copies.
 SAVED = """
 node = pv.init()
-dense = node.array(30_000, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
+dense = node.array(SIZE, name="dense", dtype="float64", updater="momentum rate=1 momentum=0.5")
 keyed = node.keyvalue(2, name="keyed", dtype="int64")
 rows = np.arange(1000) + 1000 * node.rank
 where = "WHERE"
 def step():
-    dense.add(np.ones(30_000))
+    dense.add(np.ones(SIZE))
     keyed.add(np.ones((1000, 2), np.int64), keys=rows)
 def values():
     node.barrier()
@@ -478,8 +479,13 @@ say("up")
 turns, wrong = 0, 0
 while wait_for_word() != "end":
     before = values()
-    node.save(where, keep=2)
-    step()
+    if GOES_ON:
+        saving = node.save_async(where, keep=2)
+        step()
+        saving.wait()
+    else:
+        node.save(where, keep=2)
+        step()
     node.load(where)
     after = values()
     wrong += sum(int((b != a).sum()) for b, a in zip(before, after))
@@ -492,10 +498,12 @@ attempt(node.shutdown)
 """
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
-def test_checkpoints_are_saved_and_loaded_while_servers_die(cluster, tmp_path, transport):
+@pytest.mark.parametrize("transport, goes_on", [("auto", False), ("tcp", False), ("auto", True), ("tcp", True)])
+def test_checkpoints_are_saved_and_loaded_while_servers_die(cluster, tmp_path, transport, goes_on):
+    """goes_on: training goes on while the files, which are larger then, are written."""
+    script = SAVED.replace("WHERE", str(tmp_path / "run")).replace("GOES_ON", str(goes_on)).replace("SIZE", "1_000_000" if goes_on else "30_000")
     job = cluster(2, 4, replicas=1, transport=transport)
-    nodes = [job.python(rank, SAVED.replace("WHERE", str(tmp_path / "run"))) for rank in range(2)]
+    nodes = [job.python(rank, script) for rank in range(2)]
     servers = [job.server(number) for number in range(4)]
 
     def turn(kill=None):
@@ -653,3 +661,50 @@ def test_the_launcher_goes_on_without_a_server(run):
             assert out.count("sum 400.0 400.0") == 2, out + err
             assert "server 1" in err and "was killed by SIGKILL" in err, err
             assert (status == 0) == (workers_status == 0), (status, err)
+
+
+# A process that was stopped while it wrote a checkpoint goes on when another process has written it instead.
+LATE = """
+node = pv.init()
+table = node.array(SIZE, name="table", dtype="float64")
+keyed = node.keyvalue(2, name="keyed", dtype="int64")
+keys = np.arange(200_000) + 1_000_000 * node.rank
+def step():
+    table.add(np.ones(SIZE))
+    keyed.add(np.ones((200_000, 2), np.int64), keys=keys)
+step()
+node.barrier()
+saving = node.save_async("WHERE")
+say("saving")
+step()
+saving.wait()
+say("saved")
+wait_for_word()
+node.load("WHERE")
+seen, rows = table.get(), keyed.get(keys=keys)
+say("loaded", seen.min(), seen.max(), rows.min(), rows.max())
+attempt(node.shutdown)
+"""
+
+
+@pytest.mark.parametrize("after", [0, 0.02, 0.06])
+def test_a_stopped_coordinator_leaves_the_checkpoint_to_its_successor(cluster, tmp_path, after):
+    job = cluster(2, 4, replicas=1, heartbeat_timeout_ms=1000)
+    script = LATE.replace("WHERE", str(tmp_path / "run")).replace("SIZE", "8_000_000")
+    nodes = [job.python(rank, script) for rank in range(2)]
+    servers = [job.server(number) for number in range(4)]
+    nodes[0].hear("saving", 60)
+    time.sleep(after)
+    servers[0].kill(signal.SIGSTOP)
+    for node in nodes:
+        node.hear("saved", 60)
+    servers[0].kill(signal.SIGCONT)
+    servers[0].process.wait(30)  # it was declared lost
+    for node in nodes:
+        node.tell("go on")
+    for node in nodes:
+        assert node.hear("loaded", 60) == "loaded 2.0 2.0 1 1"
+        assert node.hear_attempt()[1] == "ok"
+        node.ends()
+    for server in servers[1:]:
+        server.ends(seconds=20)

@@ -58,6 +58,15 @@ sim_finds_bug(sim_test_with_bugs answers_wait_for_a_lost_copy "have not ended" -
 polyverso_put_bug(a_withheld_part_is_acknowledged engine/replica parts_of_rounds.cpp "  withheld.withhold(asked);" "  if (!BUG) withheld.withhold(asked);")
 sim_finds_bug(sim_rounds_with_bugs a_withheld_part_is_acknowledged "has not ended" --replicas 1)
 
+# A part whose server died with the news that a copy has failed gets another back-up.
+polyverso_put_bug(a_lost_refusal_is_not_repeated engine/replica parts_kept.cpp "    if (chain.successor.peer() == base::kNobody) refuse_copy("
+  "    if (!BUG && chain.successor.peer() == base::kNobody) refuse_copy(")
+sim_finds_bug(sim_checkpoints_with_bugs a_lost_refusal_is_not_repeated "have not ended" --replicas 3 --seeds 3600..10000)
+
+# A save that workers do not wait for has the values of its moment, although the server that was to write them is lost.
+polyverso_put_bug(a_backup_takes_no_snapshot engine/replica part.cpp "  if (!save_->lost.ok()) return true;" "  if (BUG || !save_->lost.ok()) return true;")
+sim_finds_bug(sim_checkpoints_with_bugs a_backup_takes_no_snapshot "a background save ended" --replicas 1)
+
 # A master that was cut off decides nothing.
 polyverso_put_bug(a_master_decides_alone engine/cluster quorum_keeper.cpp "return 2 * with > all ||" "return (BUG ? with > 0 : 2 * with > all) ||")
 sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --masters --replicas 1)
@@ -76,13 +85,13 @@ polyverso_put_bug(newcomers_tell_no_server_where_they_begin engine/table/client 
 polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster losses.cpp "  if (place->is_worker() && !place->drained &&"
   "  if (!BUG && place->is_worker() && !place->drained &&")
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
-sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --elastic)
+sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --drains --elastic)
 
 add_sim_objects(sim_bugs)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp
   ${CMAKE_SOURCE_DIR}/core/engine/table/client/*.cpp)
 polyverso_add_bugs(sim_bugs ${sources})
-foreach(simulator sim_test sim_rounds sim_members)
+foreach(simulator sim_test sim_rounds sim_members sim_checkpoints)
   add_executable(${simulator}_with_bugs)
   target_link_libraries(${simulator}_with_bugs PRIVATE ${simulator}_parts sim_bugs sim_network polyverso_testing)
 endforeach()

@@ -133,7 +133,7 @@ std::string save(const std::string& directory, uint64_t servers) {
   manifest.tables = entries();
   for (uint64_t server = 0; server < servers; ++server) {
     auto tables = saved_tables(server, servers);
-    auto file = write_part(place.value().path, manifest.number, server, servers, tables, kNotGivenUp);
+    auto file = write_part(place.value().path, manifest.number, server, servers, false, tables, kNotGivenUp);
     assert_true(file.ok());
     manifest.files.push_back(file.value());
   }
@@ -206,7 +206,7 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
     shard.value()->change(shard::Write::Add, 0, 0, ones.size(), reinterpret_cast<const std::byte*>(ones.data()));
     std::vector<SavedTable> tables;
     tables.push_back({entry, shard.value()->rows(), shard.value()->snapshot().value()});
-    auto file = write_part(place.value().path, manifest.number, server, 2, tables, kNotGivenUp);
+    auto file = write_part(place.value().path, manifest.number, server, 2, false, tables, kNotGivenUp);
     assert_true(file.ok());
     manifest.files.push_back(file.value());
   }
@@ -344,15 +344,15 @@ void tensors_must_not_overlap_or_leave_gaps(void**) {
 
 void rows_that_no_file_has_are_damage(void**) {
   const Scratch scratch;
-  auto place = begin_checkpoint(scratch.path());
   const TableEntry entry = entry_of("m", MV_MATRIX, "add");
   for (const auto& [first, part] : std::map<uint64_t, const char*>{{5, "in two files"}, {7, "in no file"}}) {
+    auto place = begin_checkpoint(scratch.path());
     Manifest manifest{place.value().number, 0, {}, {entry}};
     for (uint64_t server = 0; server < 2; ++server) {
       const Range rows = server == 0 ? Range{0, 6} : Range{first, 11 - first};
       std::vector<SavedTable> tables;
       tables.push_back({entry, rows, std::make_unique<Invented>(rows, 0, false)});
-      auto file = write_part(place.value().path, manifest.number, server, 2, tables, kNotGivenUp);
+      auto file = write_part(place.value().path, manifest.number, server, 2, false, tables, kNotGivenUp);
       manifest.files.push_back(file.value());
     }
     assert_true(complete_checkpoint(place.value().path, manifest).ok());
@@ -469,9 +469,39 @@ void an_abandoned_save_leaves_no_file(void**) {
   const Scratch scratch;
   const std::atomic<bool> given_up{true};
   auto tables = saved_tables(0, 1);
-  const auto file = write_part(scratch.path(), 1, 0, 1, tables, given_up);
+  const auto file = write_part(scratch.path(), 1, 0, 1, false, tables, given_up);
   assert_true(!file.ok() && file.status().code() == MV_ECANCELED);
   assert_true(fs::is_empty(scratch.path()));
+}
+
+void a_file_that_another_process_was_writing_is_written_by_this_one(void**) {
+  const Scratch scratch;
+  const std::string path = scratch.path() + "/server-1.safetensors";
+  auto slow = OutputFile::create(path, 4);
+  auto other = OutputFile::create(scratch.path() + "/server-10.safetensors", 4);
+  auto next = OutputFile::create_instead(path, 4);
+  const auto bytes = [](const char* text) { return std::as_bytes(std::span(text, 4)); };
+  assert_true(slow.value().write(0, bytes("slow")).ok() && next.value().write(0, bytes("next")).ok() && other.value().write(0, bytes("othe")).ok());
+  assert_false(slow.value().finish().ok());
+  assert_true(next.value().finish().ok() && other.value().finish().ok());
+  assert_string_equal(read_file(path, 100).value().c_str(), "next");
+}
+
+void a_checkpoint_whose_process_is_lost_is_taken_over(void**) {
+  const Scratch scratch;
+  auto lost = begin_checkpoint(scratch.path());
+  assert_true(lost.value().claim->counts(lost.value().path));
+  const auto taken = take_over_checkpoint(lost.value().path);
+  assert_true(taken.ok() && !taken.value().whole && taken.value().number == lost.value().number);
+  assert_true(taken.value().claim->counts(lost.value().path));
+  assert_false(lost.value().claim->counts(lost.value().path));
+  lost.value().claim.reset();
+  save(scratch.path(), 1);
+  assert_true(prune_checkpoints(scratch.path(), 0).ok());
+  assert_true(fs::exists(lost.value().path));  // it is claimed again
+  assert_true(complete_checkpoint(lost.value().path, {lost.value().number, 0, {}, {}}).ok());
+  assert_true(take_over_checkpoint(lost.value().path).value().whole);
+  assert_int_equal(take_over_checkpoint(scratch.path() + "/checkpoint-000077").status().code(), MV_ENOTFOUND);
 }
 
 }  // namespace
@@ -492,6 +522,8 @@ int main() {
       cmocka_unit_test(two_jobs_never_take_the_same_number),
       cmocka_unit_test(a_job_that_is_overtaken_keeps_what_it_has_just_saved),
       cmocka_unit_test(an_abandoned_save_leaves_no_file),
+      cmocka_unit_test(a_file_that_another_process_was_writing_is_written_by_this_one),
+      cmocka_unit_test(a_checkpoint_whose_process_is_lost_is_taken_over),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +49,14 @@ shard::Spec spec_of(const std::string& name, uint64_t rows = 4) {
 class SlowDisk final : public checkpoint::Storage {
  public:
   void begin(const std::string&, Told<checkpoint::CheckpointPath>) override {}
+  void take_over(const std::string&, Told<bool>) override {}
   void complete(const std::string&, checkpoint::Manifest, uint64_t, Done) override {}
   void discard(const std::string&, Done) override {}
   void find(const std::string&, Told<Found>) override {}
-  void write(NewFile, GivenUp, Told<checkpoint::FileEntry>) override {}
+  void write(NewFile file, GivenUp, Told<checkpoint::FileEntry> told) override {
+    written.push_back(std::move(file));
+    later.push_back([told] { told(checkpoint::FileEntry{"file", 1, "sum"}); });
+  }
   void check(const std::string&, checkpoint::Share, Told<checkpoint::Manifest> told) override {
     later.push_back([this, told] { told(manifest); });
   }
@@ -79,6 +84,7 @@ class SlowDisk final : public checkpoint::Storage {
   }
   checkpoint::Manifest manifest;
   shard::Mark mark;  ///< of every table
+  std::vector<NewFile> written;
   std::deque<std::function<void()>> later;
 };
 
@@ -101,12 +107,29 @@ class OwnPart final : public checkpoint::ServedParts {
   bool is_leaving() const override { return leaving; }
   void begin_replacing(uint64_t) override {}
   void replaced(uint64_t, std::function<void()> done) override { done(); }
+  base::Status why_cut_off() const override { return cut_off; }
+  void hold(uint64_t, const std::string& path, std::span<const std::byte>) override { save.emplace(checkpoint::HeldSave{path, {}}); }
+  bool is_held(uint64_t) const override { return is_backed_up; }
+  void written(uint64_t, const std::string&, const checkpoint::FileEntry* file) override {
+    save->tables.reset();
+    if (file != nullptr) save->file = *file;
+  }
+  checkpoint::HeldSave* held(uint64_t) override { return save ? &*save : nullptr; }
+  std::optional<checkpoint::HeldSave> save;
+  bool is_backed_up = true;  ///< the back-ups have everything
+  base::Status cut_off;
   uint64_t number = 0;
   bool leaving = false;
   bool elsewhere = false;  ///< another process serves it since
 
  private:
   table::CheckpointTables& tables_;
+};
+
+class SetClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return at; }
+  base::Nanos at{0};
 };
 
 /// A process that is server 0 and sends requests to itself, like server 0 does, and a worker.
@@ -158,6 +181,12 @@ struct Cluster : rpc::Service {
   std::shared_ptr<Heard> restore() {
     return ask(coordinator, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false)));
   }
+  std::shared_ptr<Heard> snapshot(const char* path, bool resumes = false) {
+    return ask(coordinator, builder.finish(wire::Body::Snapshot, wire::CreateSnapshotDirect(builder.fbb(), ++saves, 1, path, 0, resumes)));
+  }
+  std::shared_ptr<Heard> is_written() {
+    return ask(coordinator, builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), saves)));
+  }
   void create(const shard::Spec& spec) {
     auto& fbb = builder.fbb();
     const auto specs = fbb.CreateVector(std::vector{table::write_spec(fbb, spec)});
@@ -178,7 +207,7 @@ struct Cluster : rpc::Service {
     std::vector<std::pair<base::Peer, base::Frame>> sent;
   };
 
-  StillClock time;
+  SetClock time;
   cluster::View view;
   KeepingLink coordinator_link, worker_link;
   ServerLink server_link;
@@ -190,6 +219,7 @@ struct Cluster : rpc::Service {
   OwnPart part{tables.checkpoint_tables()};
   checkpoint::Participant participant{time, server, part, &disk};
   wire::FrameBuilder builder;
+  uint64_t saves = 0;
   uint32_t created = 0;  ///< the number of tables so far, which is the next one's number
 };
 
@@ -304,6 +334,70 @@ void a_part_that_has_moved_is_named_at_once(void**) {
   assert_begins(check()->outcome, "MV_ECANCELED: this part of the tables has moved");
 }
 
+void a_snapshot_is_answered_when_the_backups_have_it(void**) {
+  Cluster cluster;
+  cluster.create(spec_of("a"));
+  cluster.part.is_backed_up = false;
+  const auto taken = cluster.snapshot("c/1");
+  assert_true(taken->outcome.empty());
+  cluster.part.is_backed_up = true;
+  cluster.time.at = cluster.participant.next_deadline();
+  cluster.participant.tick();
+  cluster.carry();
+  assert_string_equal(taken->outcome.c_str(), "MV_OK: ");
+}
+
+void a_backup_that_takes_over_writes_what_it_has_kept(void**) {
+  Cluster cluster;
+  cluster.create(spec_of("a"));
+  cluster.part.save.emplace(checkpoint::HeldSave{"c/1", {}});
+  cluster.part.save->tables = cluster.tables.checkpoint_tables().snapshot({}).value();
+  cluster.part.save->until = base::Nanos(5);
+  assert_string_equal(cluster.snapshot("c/1", true)->outcome.c_str(), "MV_OK: ");
+  assert_true(cluster.part.save->until == base::kNever);  // the save goes on, whatever the coordinator waits for
+  assert_true(cluster.disk.written.empty());
+  cluster.is_written();
+  assert_int_equal(cluster.disk.written.size(), 1);
+  assert_int_equal(cluster.disk.written.front().tables.size(), 1);
+  assert_true(cluster.disk.written.front().again);
+  assert_true(cluster.participant.is_busy());
+  cluster.work();
+  assert_string_equal(cluster.is_written()->outcome.c_str(), "MV_OK: ");
+  assert_false(cluster.participant.is_busy());
+  // Another coordinator hears the same.
+  cluster.participant.lost(kServer);
+  assert_string_equal(cluster.snapshot("c/1", true)->outcome.c_str(), "MV_OK: ");
+  assert_int_equal(cluster.disk.written.size(), 1);
+}
+
+void what_nobody_has_kept_is_an_error(void**) {
+  Cluster cluster;
+  cluster.create(spec_of("a"));
+  assert_begins(cluster.snapshot("c/1", true)->outcome, "MV_EPEERLOST");
+  cluster.part.save.emplace(checkpoint::HeldSave{"c/1", {}});
+  cluster.part.save->lost = base::error(MV_EPEERLOST, "no memory");
+  assert_string_equal(cluster.snapshot("c/1", true)->outcome.c_str(), "MV_EPEERLOST: no memory");
+  assert_true(cluster.disk.written.empty());
+}
+
+void a_process_that_is_cut_off_waits_for_no_backup(void**) {
+  Cluster cluster;
+  cluster.create(spec_of("a"));
+  cluster.part.is_backed_up = false;
+  cluster.part.cut_off = base::error(MV_EPEERLOST, "cut off");
+  assert_string_equal(cluster.snapshot("c/1")->outcome.c_str(), "MV_EPEERLOST: cut off");
+}
+
+/// The snapshot of a save that does not go on, as its workers are gone, is in the way of the next one.
+void another_save_drops_what_was_kept(void**) {
+  Cluster cluster;
+  cluster.create(spec_of("a"));
+  cluster.part.save.emplace(checkpoint::HeldSave{"c/1", {}});
+  cluster.part.save->tables = cluster.tables.checkpoint_tables().snapshot({}).value();
+  assert_string_equal(cluster.snapshot("c/2")->outcome.c_str(), "MV_OK: ");
+  assert_int_equal(cluster.disk.written.size(), 1);
+}
+
 }  // namespace
 
 int main() {
@@ -317,6 +411,11 @@ int main() {
       cmocka_unit_test(a_coordinator_that_leaves_ends_what_it_has_begun),
       cmocka_unit_test(a_part_that_leaves_begins_no_load),
       cmocka_unit_test(a_part_that_has_moved_is_named_at_once),
+      cmocka_unit_test(a_snapshot_is_answered_when_the_backups_have_it),
+      cmocka_unit_test(a_backup_that_takes_over_writes_what_it_has_kept),
+      cmocka_unit_test(what_nobody_has_kept_is_an_error),
+      cmocka_unit_test(a_process_that_is_cut_off_waits_for_no_backup),
+      cmocka_unit_test(another_save_drops_what_was_kept),
   };
   return cmocka_run_group_tests_name("ps/participant", tests, nullptr, nullptr);
 }

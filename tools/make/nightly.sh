@@ -34,6 +34,7 @@ for replicas in 0 1 2; do
   build/bin/sim_checkpoints --replicas $replicas --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints-with-$replicas-replicas"
   build/bin/sim_rounds --replicas $replicas --seeds "$first..$((first + seeds / 2))" || failed+=" rounds-with-$replicas-replicas"
 done
+build/bin/sim_checkpoints --replicas 3 --seeds "$first..$((first + seeds / 2))" || failed+=" checkpoints-of-long-chains"
 build/bin/sim_status --seeds "$first..$((first + seeds / 50))" || failed+=" status"
 build/bin/sim_channel --seeds "$first..$((first + seeds / 50))" || failed+=" channel"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"

@@ -27,7 +27,7 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   if (!path.ok()) return {path.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
   const auto saving = std::make_shared<std::atomic<bool>>(false);
-  checkpoint::Client::Request request{false, path.value(), keep, call, [saving] { *saving = true; }, options.mode == Mode::kBlocking};
+  checkpoint::Client::Request request{false, path.value(), keep, call, [saving] { *saving = true; }};
   transport::Task begin = [this, request] { runtime_.member().checkpoints().begin(request); };
   if (options.mode == Mode::kBlocking) return calls_.start(call, options, std::move(begin));
   // This worker's later changes must not get into the checkpoint, so wait until the servers have their snapshots.
@@ -44,7 +44,7 @@ Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& 
   const auto whole = absolute(path);
   if (!whole.ok()) return {whole.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
-  checkpoint::Client::Request request{true, whole.value(), 0, call, nullptr, true};
+  checkpoint::Client::Request request{true, whole.value(), 0, call, nullptr};
   return calls_.start(call, options, [this, request] { runtime_.member().checkpoints().begin(request); });
 }
 

@@ -48,7 +48,9 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   base::Peer coordinator = base::kNobody;  ///< whom this call has asked last
   base::Status orphaned;                   ///< why there is no coordinator
   uint64_t save = 0;                       ///< the coordinator's number of the save, once it continues in the background
-  std::string path;
+  bool goes_on = false;                    ///< it does, or did at the coordinator before; training may continue
+  std::string path;                        ///< then: of the checkpoint
+  uint64_t checkpoint = 0;                 ///< then: its number
   base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
 
  private:
@@ -89,7 +91,8 @@ void Client::ask(const CallRef& call) {
     rpc_.call(call->coordinator, {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path, call->number, call->again)), call, true, 0, nullptr});
     return;
   }
-  const auto save = wire::CreateSave(fbb, path, call->request.keep, call->alone, call->request.blocks, call->number, call->again);
+  const auto going_on = call->goes_on ? fbb.CreateString(call->path) : 0;
+  const auto save = wire::CreateSave(fbb, path, call->request.keep, call->alone, call->number, call->again, going_on, call->checkpoint);
   rpc_.call(call->coordinator, {builder_.finish(wire::Body::Save, save, clocks.value()), call, true, 0, nullptr});
 }
 
@@ -100,7 +103,13 @@ void Client::ask_whether_saved(const CallRef& call) {
 }
 
 void Client::heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
-  if (call->over()) return;
+  if (call->over()) {
+    if (const auto* saving = call->goes_on && answer != nullptr ? answer->body_as_Saving() : nullptr) {
+      call->save = saving->save();
+      stop_waiting(*call);
+    }
+    return;
+  }
   const bool gave_up = std::exchange(call->stage, Call::Stage::kWaiting) == Call::Stage::kAskedBack;
   const bool unsent = gave_up && status.code() == MV_ECANCELED;
   if (unsent) return end(call, base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(call->coordinator)));
@@ -117,9 +126,10 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
   }
   if (!status.ok()) return end(call, status);
   if (const auto* saving = answer != nullptr ? answer->body_as_Saving() : nullptr) {
-    const bool first = call->save == 0;
+    const bool first = !std::exchange(call->goes_on, true);
     call->save = saving->save();
-    if (first) begun_ = std::max(begun_, call->number = std::max(call->number, saving->call()));  // the place of a lost worker has its calls
+    call->checkpoint = saving->number();
+    if (first && !call->alone) begun_ = std::max(begun_, call->number = std::max(call->number, saving->call()));  // the place of a lost worker has its calls
     if (saving->path() != nullptr) call->path = saving->path()->str();
     call->poll_at = clock_.now() + call->poll_wait;
     call->poll_wait = std::min(call->poll_wait * 2, kLongestPoll);
@@ -148,8 +158,7 @@ void Client::end(const CallRef& call, const base::Status& status) {
 
 /// The loss of another process than the coordinator is an answer of the coordinator.
 bool Client::may_ask_successor(const Call& call, const base::Status& status) const {
-  if (!can_move() || call.alone || status.code() != MV_EPEERLOST || !rpc_.is_lost(call.coordinator)) return false;
-  return call.request.loads || call.save == 0 || call.request.blocks;
+  return can_move() && status.code() == MV_EPEERLOST && rpc_.is_lost(call.coordinator);
 }
 
 void Client::servers_changed() {
@@ -161,8 +170,11 @@ void Client::servers_changed() {
     for (const CallRef& call : calls)  // saves that the lost one can't tell of any more
       if (call->stage == Call::Stage::kWaiting && call->save != 0) ask_whether_saved(call);
     coordinator_ = by;
-    rpc_.call(by, {builder_.finish(wire::Body::CallsEnded, wire::CreateCallsEnded(builder_.fbb(), ended_, how_)), std::make_shared<rpc::Ignored>(), true,
-                   0, nullptr});
+    std::vector<uint64_t> open;
+    for (const CallRef& call : calls_)
+      if (!call->alone) open.push_back(call->number);
+    rpc_.call(by, {builder_.finish(wire::Body::CallsEnded, wire::CreateCallsEndedDirect(builder_.fbb(), ended_, how_, &open)),
+                   std::make_shared<rpc::Ignored>(), true, 0, nullptr});
   }
   const auto calls = calls_;
   for (const CallRef& call : calls) {
@@ -188,18 +200,18 @@ void Client::master_lost(const base::Status& why) {
 
 // ---- giving up
 
-/// Tells the coordinator that this worker will change values, though its save is not complete.
-void Client::go_on(const Call& call) {
-  if (!can_move() || call.save == 0 || !call.request.blocks || rpc_.is_lost(call.coordinator)) return;
+/// Tells the coordinator that this worker will not ask whether its save is complete.
+void Client::stop_waiting(const Call& call) {
+  if (call.save == 0 || rpc_.is_lost(call.coordinator)) return;
   rpc_.call(call.coordinator,
             {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call.save, true)), std::make_shared<rpc::Ignored>(), true, 0, nullptr});
 }
 
 void Client::withdraw(const CallRef& call, mv_status code) {
   const bool asked = call->is_asked();
-  go_on(*call);
+  stop_waiting(*call);
   const base::Status status =
-      call->save != 0 ? base::error(code, "checkpoint {}: waiting was cancelled; saving continues", call->path)
+      call->goes_on ? base::error(code, "checkpoint {}: waiting was cancelled; saving continues", call->path)
       : !asked        ? base::error(code, "{}: cancelled; nothing was done", call->what())
       : call->request.loads
           ? base::error(code, "{}: cancelled; if all workers had already requested it, it continues", call->what())
@@ -214,8 +226,8 @@ void Client::withdraw(const CallRef& call, mv_status code) {
 /// reaches server 0.
 void Client::expire(const CallRef& call) {
   if (call->stage == Call::Stage::kOrphaned) return end(call, base::error(MV_ETIMEOUT, "{}: {}", call->what(), call->orphaned.text()));
-  if (call->save != 0) {
-    go_on(*call);
+  if (call->goes_on) {
+    stop_waiting(*call);
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; saving continues", call->path));
   }
   if (call->stage == Call::Stage::kFlushing)
@@ -252,7 +264,7 @@ void Client::finish(std::function<void()> finished) {
   next_by_clock_ = base::kNever;
   const auto calls = calls_;
   for (const CallRef& call : calls)
-    if (call->save == 0 && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker is leaving the cluster", call->what()));
+    if (!call->goes_on && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker is leaving the cluster", call->what()));
   if (calls_.empty()) return finished();
   finished_ = std::move(finished);
 }

@@ -14,8 +14,7 @@
 namespace mv::checkpoint {
 
 /// Requests saves and loads from the coordinator, the process that serves the part of server 0. With back-ups, a call
-/// whose coordinator is lost asks the next coordinator, unless it is a save whose worker has already continued. Loop
-/// thread only. Completions of operations may call back into this object.
+/// whose coordinator is lost asks the next coordinator. Loop thread only. Completions of operations may call back into this object.
 class Client {
  public:
   /// @param can_move  with back-ups: another process may become the coordinator
@@ -30,7 +29,6 @@ class Client {
     uint64_t keep = 0;
     base::OperationRef operation;
     std::function<void()> saving;  ///< a save: training may continue. Not called if the call ends earlier
-    bool blocks = true;            ///< the worker changes no table before the operation completes
   };
   /// Flushes, then asks the coordinator. A save ends when the checkpoint is complete, a load when the tables have its values.
   void begin(Request request);
@@ -59,7 +57,7 @@ class Client {
   void ask_whether_saved(const CallRef& call);
   void heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void end(const CallRef& call, const base::Status& status);
-  void go_on(const Call& call);
+  void stop_waiting(const Call& call);
   void withdraw(const CallRef& call, mv_status code);
   void expire(const CallRef& call);
   void save_by_clock();

@@ -41,14 +41,14 @@ void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& reque
   if (const auto* save = request.body_as_Save()) {
     auto clocks = read_clocks(payload);
     if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a request to save has a damaged list of clocks"));
-    const bool blocks = save->blocks() || save->alone();  // a save of its own promises nothing about other workers' changes
-    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), blocks, save->call(), save->again(), std::move(*clocks), {}},
+    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), save->call(), save->again(), wire::text_of(save->path()), save->number(),
+                    std::move(*clocks)},
                    save->alone());
   }
   if (const auto* load = request.body_as_Load())
-    return ask_for({asked, true, wire::text_of(load->path()), 0, true, load->call(), load->again(), {}, {}}, false);
+    return ask_for({asked, true, wire::text_of(load->path()), 0, load->call(), load->again()}, false);
   if (const auto* ended = request.body_as_CallsEnded()) {
-    ended_[asked.client] = {ended->last(), static_cast<mv_status>(ended->status())};
+    calls_ended(asked.client, *ended);
     server_.answer(asked, builder_.answer({}));
     return settle();
   }
@@ -62,6 +62,11 @@ void Coordinator::ask_for(Request request, bool alone) {
   const cluster::Member* member = view_->find(worker);
   if (member == nullptr || !member->is_worker() || !is_here(*member))
     return server_.fail(request.asked, base::Status(MV_ESTATE, "only workers can request checkpoints"));
+  if (!request.resumed.empty()) {
+    resumes_.push_back(std::move(request));
+    return settle();
+  }
+  if (request.again && joins(request)) return;
   if (alone) {
     if (job_ != nullptr || !alone_.empty())
       return server_.fail(request.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
@@ -82,6 +87,8 @@ void Coordinator::ask_for(Request request, bool alone) {
 void Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
   const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& request) { return request.asked == asked; });
+  if (std::erase_if(resumes_, [&](const Request& request) { return request.asked == asked; }) > 0)
+    return server_.fail(asked, base::Status(MV_ETIMEOUT, "the save goes on"));
   if (waits != mine.end()) {
     const bool loads = waits->loads;
     mine.erase(waits);
@@ -90,7 +97,7 @@ void Coordinator::on_cancel(const rpc::Asked& asked) {
     return;
   }
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return;
-  const bool goes_on = job_->phase == Phase::kRestoring || (job_->phase == Phase::kAwaitingServers && job_->loads);
+  const bool goes_on = job_->resumes || job_->phase == Phase::kRestoring || (job_->phase == Phase::kAwaitingServers && job_->loads);
   server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
                                   missing_servers(), goes_on ? "continues" : "is cancelled"));
   // Later changes of this worker must not get into a save, and no worker may continue from a load that not all wait
@@ -113,8 +120,7 @@ void Coordinator::worker_finished(base::Peer worker) {
     ending->second.untold.erase(worker);
     ending = ending->second.over && ending->second.untold.empty() ? endings_.erase(ending) : std::next(ending);
   }
-  if (job_ != nullptr && job_->unconfirmed.erase(worker) > 0)
-    give_up(base::error(MV_EPEERLOST, "checkpoint {}: cancelled, because a server and {} were lost", job_->path, view_->name(worker)));
+  std::erase_if(resumes_, [worker](const Request& request) { return request.asked.client == worker; });
   settle();
 }
 
@@ -139,12 +145,13 @@ void Coordinator::end_what_has_ended() {
 }
 
 bool Coordinator::has_ended(const Request& request) {
-  if (!request.again) return false;
+  if (!request.again || request.call == 0) return false;
   const Ended* latest = nullptr;
   for (const auto& [worker, ended] : ended_)
     if (ended.last >= request.call && (latest == nullptr || ended.last < latest->last)) latest = &ended;
   if (latest == nullptr) return false;
   const bool is_known = latest->last == request.call;
+  if (!is_known && !request.resumed.empty()) return false;  // the disk knows how it has ended
   if (!is_known || latest->status != MV_OK) {
     server_.fail(request.asked, base::error(is_known ? latest->status : MV_EPEERLOST, "the checkpoint failed with its coordinator, which was lost"));
   } else if (request.loads) {
@@ -163,6 +170,12 @@ bool Coordinator::has_ended(const Request& request) {
 void Coordinator::settle() {
   if (served_.served(0) != nullptr) end_what_has_ended();
   while (job_ == nullptr && served_.served(0) != nullptr && !served_.is_leaving()) {
+    if (!resumes_.empty()) {
+      const Request request = std::move(resumes_.front());
+      resumes_.pop_front();
+      if (!has_ended(request) && !joins(request)) resume(request);
+      continue;
+    }
     if (!alone_.empty()) {
       std::vector<Request> requests{std::move(alone_.front())};
       alone_.pop_front();
@@ -207,7 +220,6 @@ void Coordinator::begin(std::vector<Request> requests) {
   for (const Request& request : requests) {
     job->askers.push_back(request.asked);
     job->workers.push_back(request.asked.client);
-    job->blocks = job->blocks && request.blocks;
     job->call = std::max(job->call, request.call);
     for (const auto& [name, clock] : request.clocks) {
       const auto [least, is_new] = job->clocks.emplace(name, clock);
@@ -217,13 +229,17 @@ void Coordinator::begin(std::vector<Request> requests) {
   start_job();
 }
 
-void Coordinator::start_job() {
-  job_->path = job_->asked_path;
+void Coordinator::add_parts() {
   for (const cluster::Member* server : view_->servers()) {
     job_->parts.emplace_back();
     const base::Peer by = view_->serving(*server);
     job_->parts.back().server = by != base::kNobody ? by : server->peer;  // a request to the lost one fails with the reason
   }
+}
+
+void Coordinator::start_job() {
+  job_->path = job_->asked_path;
+  add_parts();
   set_phase(job_->loads ? Phase::kFinding : Phase::kPlace);
   if (job_->loads)
     storage_->find(job_->path, [this](base::Result<Storage::Found> found) { check(std::move(found)); });
@@ -231,9 +247,85 @@ void Coordinator::start_job() {
     storage_->begin(job_->path, [this](base::Result<checkpoint::CheckpointPath> place) { take_snapshots(std::move(place)); });
 }
 
+// ---- a save that a lost coordinator has begun
+
+void Coordinator::calls_ended(base::Peer worker, const wire::CallsEnded& message) {
+  Ended& ended = ended_[worker];
+  ended = {message.last(), static_cast<mv_status>(message.status())};
+  if (message.open() != nullptr) ended.open.insert(message.open()->begin(), message.open()->end());
+  for (auto ending = endings_.begin(); ending != endings_.end();) {
+    auto& [id, of] = *ending;
+    if (of.resumed && of.call != 0 && !ended.open.contains(of.call)) of.untold.erase(worker);
+    ending = of.over && of.untold.empty() ? endings_.erase(ending) : std::next(ending);
+  }
+}
+
+/// The save of which the lost coordinator may have told other workers goes on, or has ended, here: this worker takes part in it.
+bool Coordinator::joins(const Request& request) {
+  if (request.loads) return false;
+  const auto is_it = [&](const std::string& path, uint64_t call) {
+    return request.resumed.empty() ? request.call != 0 && call == request.call : path == request.resumed;
+  };
+  for (auto& [id, ending] : endings_) {
+    if (!ending.resumed || !is_it(ending.path, ending.call)) continue;
+    ending.untold.insert(request.asked.client);
+    return answer_saving(request.asked, id, ending), true;
+  }
+  if (job_ == nullptr || !job_->resumes || !is_it(job_->path, job_->call)) return false;
+  job_->askers.push_back(request.asked);
+  return true;
+}
+
+void Coordinator::resume(const Request& request) {
+  const auto job = job_ = std::make_shared<Job>();
+  job->id = ++jobs_;
+  job->resumes = true;
+  job->path = job->asked_path = request.resumed;
+  job->number = request.number;
+  job->keep = request.keep;
+  job->call = request.call;
+  job->askers.push_back(request.asked);
+  job->workers.push_back(request.asked.client);
+  for (const cluster::Member* worker : view_->workers()) {  // they will ask, too, unless this call has ended for them
+    if (job->call == 0 || worker->peer == request.asked.client) continue;
+    const auto known = ended_.find(worker->peer);
+    if (known == ended_.end() || known->second.open.contains(job->call)) job->workers.push_back(worker->peer);
+    for (auto& theirs = waiting_[worker->peer]; !theirs.empty() && theirs.front().again && joins(theirs.front());) theirs.pop_front();
+  }
+  base::log_info("checkpoint {}: goes on, after its coordinator was lost", job->path);
+  add_parts();
+  set_phase(Phase::kSnapshots);
+  // The servers must not wait for this one's disk, which may be busy for long: they keep snapshots only for a while.
+  job->is_taken_over = false;
+  storage_->take_over(job->path, [this, job](const base::Result<bool>& complete) {
+    if (job == job_) taken_over(complete);
+  });
+  ask_all(snapshot_of(nullptr, true), &Coordinator::snapshots_taken);
+}
+
+void Coordinator::taken_over(const base::Result<bool>& complete) {
+  job_->is_taken_over = true;
+  job_->is_complete = complete.ok() && complete.value();
+  if (complete.ok()) return;
+  const bool failed_before = complete.status().code() == MV_ENOTFOUND;
+  job_->error = base::error(failed_before ? MV_EPEERLOST : complete.status().code(), "the checkpoint failed with its coordinator, which was lost: {}",
+                            complete.status().text());
+}
+
 // ---- servers that are lost
 
-bool Coordinator::may_begin_again() const { return job_->lost_server && (job_->loads || job_->blocks || !job_->askers.empty()); }
+bool Coordinator::may_begin_again() const { return job_->lost_server && !job_->resumes && (job_->loads || !job_->askers.empty()); }
+
+/// Whether a save can go on, with its snapshots, at another server than this one, which is lost.
+bool Coordinator::may_follow(size_t server) const {
+  if (job_->loads || !(job_->resumes || job_->phase == Phase::kWriting) || !job_->error.ok() || !served_.can_move() || !no_master_.ok()) return false;
+  return client_.is_lost(job_->parts[server].server) && view_->serving(*view_->servers()[server]) != base::kNobody;
+}
+
+void Coordinator::follow(size_t server, std::function<void()> ask_again) {
+  job_->parts[server].ask_again = std::move(ask_again);
+  follow_moved();
+}
 
 void Coordinator::await_servers() {
   base::log_info("checkpoint {}: begins again: {}", job_->path, job_->error.text());
@@ -252,9 +344,7 @@ void Coordinator::servers_changed() {
   }
   const auto again = std::make_shared<Job>();
   again->id = job_->id;
-  again->is_again = true;
   again->loads = job_->loads;
-  again->blocks = job_->blocks;
   again->asked_path = job_->asked_path;
   again->keep = job_->keep;
   again->call = job_->call;
@@ -267,7 +357,11 @@ void Coordinator::servers_changed() {
 
 void Coordinator::master_lost(const base::Status& why) {
   no_master_ = why;
-  if (job_ != nullptr && job_->phase == Phase::kAwaitingServers) give_up(base::error(MV_EPEERLOST, "{}, and {}", job_->error.text(), why.text()));
+  if (job_ == nullptr) return;
+  if (job_->phase == Phase::kAwaitingServers) return give_up(base::error(MV_EPEERLOST, "{}, and {}", job_->error.text(), why.text()));
+  const auto job = job_;
+  for (ServerPart& part : job->parts)  // the lost ones fail with the reason
+    if (job_ == job && part.ask_again) std::exchange(part.ask_again, nullptr)();
 }
 
 // ---- requests to servers
@@ -285,12 +379,20 @@ void Coordinator::ask(size_t server, const Question& question, Heard heard) {
       [this, job = job_, server, question, heard](const base::Status& status, const wire::Message* answer) {
         if (job != job_) return;
         job->parts[server].asked = false;
+        const auto ask_again = [this, server, question, heard] { ask(server, question, heard); };
+        if (status.code() == MV_EPEERLOST && may_follow(server)) {
+          if (job->phase != Phase::kWriting) return follow(server, ask_again);
+          return follow(server, [this, server] {
+            ask(server, snapshot_of(nullptr, true), [this](size_t from, const base::Status& resumed, const wire::Message*) {
+              if (!resumed.ok()) heard_of_file(from, resumed, nullptr);
+            });
+          });
+        }
         if (status.code() != kMoved) return heard(server, status, answer);
         // Nothing has been done yet in these phases. Later, the job begins again.
         if (job->phase != Phase::kSnapshots && job->phase != Phase::kChecking)
           return heard(server, base::error(MV_EPEERLOST, "{}", status.text()), answer);
-        job->parts[server].ask_again = [this, server, question, heard] { ask(server, question, heard); };
-        follow_moved();
+        follow(server, ask_again);
       });
   client_.call(part.server, {question(builder_, static_cast<uint32_t>(server)), pending, true, 0, nullptr});
 }
@@ -385,31 +487,24 @@ void Coordinator::take_snapshots(base::Result<checkpoint::CheckpointPath> place)
     return end_save();
   }
   set_phase(Phase::kSnapshots);
-  ask_all(
-      [job = job_, clocks = clocks.value()](wire::FrameBuilder& builder, uint32_t part) {
-        const auto path = builder.fbb().CreateString(job->path);
-        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path, part), clocks);
-      },
-      &Coordinator::snapshots_taken);
+  ask_all(snapshot_of(clocks.value(), false), &Coordinator::snapshots_taken);
+}
+
+Coordinator::Question Coordinator::snapshot_of(base::PayloadRef clocks, bool resumes) const {
+  return [id = job_->id, number = job_->number, path = job_->path, clocks = std::move(clocks), resumes](wire::FrameBuilder& builder, uint32_t part) {
+    const auto snapshot = wire::CreateSnapshotDirect(builder.fbb(), id, number, path.c_str(), part, resumes);
+    return builder.finish(wire::Body::Snapshot, snapshot, clocks);
+  };
 }
 
 void Coordinator::snapshots_taken() {
   Job& job = *job_;
-  if (job.error.ok()) {
-    Ending& ending = endings_[job.id];
-    ending.path = job.path;
-    ending.call = job.call;
-    ending.untold.insert(job.workers.begin(), job.workers.end());
-    std::erase_if(ending.untold, [&](base::Peer worker) {
-      const cluster::Member* member = view_->find(worker);
-      return member == nullptr || !is_here(*member);
-    });
-    if (job.is_again && job.blocks)
-      for (const base::Peer worker : ending.untold)
-        if (std::ranges::find(job.askers, worker, &rpc::Asked::client) == job.askers.end()) job.unconfirmed[worker] = 0;
-    for (const rpc::Asked& asked : std::exchange(job.askers, {}))
-      server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str(), job.call)));
-    base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
+  const HeldSave* const held = job.resumes ? served_.held(0) : nullptr;
+  if (held != nullptr && held->path == job.path) job.tables = held->entries;
+  else if (job.resumes && job.error.ok()) job.error = base::error(MV_EPEERLOST, "checkpoint {}: the list of its tables was lost with a server", job.path);
+  if (job.error.ok() || job.resumes) {  // workers of a resumed save have gone on: they hear of the error when they ask
+    tell_saving();
+    if (job.error.ok()) base::log_info("checkpoint {}: all servers have their snapshots; training continues", job.path);
   } else if (!may_begin_again()) {
     fail_askers(job.error);
   }
@@ -418,16 +513,41 @@ void Coordinator::snapshots_taken() {
   poll();
 }
 
+/// The workers may go on, and ask whether the save has ended.
+void Coordinator::tell_saving() {
+  Job& job = *job_;
+  Ending& ending = endings_[job.id];
+  ending.path = job.path;
+  ending.number = job.number;
+  ending.call = job.call;
+  ending.resumed = job.resumes;
+  ending.untold.insert(job.workers.begin(), job.workers.end());
+  for (const rpc::Asked& asked : job.askers) ending.untold.insert(asked.client);
+  std::erase_if(ending.untold, [&](base::Peer worker) {
+    const cluster::Member* member = view_->find(worker);
+    return member == nullptr || !is_here(*member);
+  });
+  for (const rpc::Asked& asked : std::exchange(job.askers, {})) answer_saving(asked, job.id, ending);
+}
+
+void Coordinator::answer_saving(const rpc::Asked& asked, uint64_t save, const Ending& ending) {
+  const auto saving = wire::CreateSavingDirect(builder_.fbb(), save, ending.path.c_str(), ending.call, ending.number);
+  server_.answer(asked, builder_.finish(wire::Body::Saving, saving));
+}
+
 void Coordinator::poll() {
   next_poll_ = clock_.now() + poll_wait_;
   poll_wait_ = std::min(poll_wait_ * 2, kLongestRepeat);
   const auto job = job_;
+  if (!job->is_taken_over) return;
   for (size_t server = 0; server < job->parts.size() && job_ == job; ++server) {
-    if (job->parts[server].over || job->parts[server].asked) continue;
+    ServerPart& part = job->parts[server];
+    if (job->needs_no_file() && std::exchange(part.ask_again, nullptr)) part.over = true;
+    if (part.over || part.asked || part.ask_again) continue;
     ask(
         server,
-        [&](wire::FrameBuilder& builder, uint32_t part) {
-          return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, !job->error.ok(), part));
+        [&](wire::FrameBuilder& builder, uint32_t number) {
+          return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, job->needs_no_file(), number));
         },
         [this](size_t from, const base::Status& status, const wire::Message* answer) { heard_of_file(from, status, answer); });
   }
@@ -437,7 +557,9 @@ void Coordinator::poll() {
 void Coordinator::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
   ServerPart& part = job_->parts[server];
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
-  if (!status.ok()) {
+  if (job_->is_complete) {
+    part.over = true;
+  } else if (!status.ok()) {
     note_failure(server, status);
     poll_wait_ = kFirstRepeat;  // tell the other servers soon to stop
     next_poll_ = clock_.now();
@@ -449,7 +571,6 @@ void Coordinator::heard_of_file(size_t server, const base::Status& status, const
 }
 
 void Coordinator::end_save_if_over() {
-  if (!job_->unconfirmed.empty() && job_->error.ok()) return;
   if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const ServerPart& part) { return part.over; })) end_save();
 }
 
@@ -457,6 +578,8 @@ void Coordinator::end_save() {
   if (job_->phase != Phase::kWriting) return;
   set_phase(Phase::kEnding);
   next_poll_ = base::kNever;
+  if (job_->is_complete) return save_over({});
+  if (!job_->error.ok() && !served_.why_cut_off().ok()) return save_over(job_->error);  // another process may go on with it
   if (!job_->error.ok())
     return storage_->discard(job_->path, [this](const base::Status& failed) {
       if (!failed.ok())
@@ -499,31 +622,10 @@ void Coordinator::saved(const rpc::Asked& asked, const wire::Saved& request) {
   if (found == endings_.end() || !found->second.untold.contains(asked.client))
     return server_.fail(asked, base::Status(MV_ENOTFOUND, "no such checkpoint is being saved"));
   Ending& ending = found->second;
-  if (request.goes_on() && job_ != nullptr && job_->id == request.save()) {
-    job_->blocks = false;
-    // Its later changes must not get into a second attempt.
-    if ((job_->phase != Phase::kWriting && job_->phase != Phase::kEnding) || job_->unconfirmed.contains(asked.client))
-      give_up(base::error(MV_ETIMEOUT, "checkpoint {}: cancelled, because {} stopped waiting", job_->path, view_->name(asked.client)));
-    ending.untold.erase(asked.client);
-    if (ending.over && ending.untold.empty()) endings_.erase(found);
-    return server_.answer(asked, builder_.answer({}));
-  }
-  if (!ending.over) {
-    server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str(), ending.call)));
-    return confirm(asked.client, request.save());
-  }
-  ending.status.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
+  if (!request.gives_up() && !ending.over) return answer_saving(asked, request.save(), ending);
+  ending.status.ok() || request.gives_up() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
   ending.untold.erase(asked.client);
-  if (ending.untold.empty()) endings_.erase(found);
-}
-
-/// This worker waits for the save.
-void Coordinator::confirm(base::Peer worker, uint64_t save) {
-  if (job_ == nullptr || job_->id != save || job_->phase != Phase::kWriting) return;
-  const auto found = job_->unconfirmed.find(worker);
-  if (found == job_->unconfirmed.end() || ++found->second < 2) return;
-  job_->unconfirmed.erase(found);
-  end_save_if_over();
+  if (ending.over && ending.untold.empty()) endings_.erase(found);
 }
 
 // ---- a load

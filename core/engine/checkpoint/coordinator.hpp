@@ -2,7 +2,9 @@
 // The coordinator of checkpoints, on the process that serves the part of server 0: collects the requests of the workers, and directs all
 // servers.
 
+#include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,9 +32,11 @@ namespace mv::checkpoint {
 ///   load   read the manifest; all servers check their parts and read them into memory; then the tables take them
 ///
 /// With back-ups, a job that loses a server starts again with the server that takes over, unless it is a save whose
-/// workers have already continued. When the coordinator is lost, the workers ask its successor (client.hpp). Some may
-/// have received the answer before. Each worker therefore tells the successor which of its calls have ended and how,
-/// and a call that has ended for one worker ends in the same way for all. Loop thread only.
+/// workers have already continued: then the server that takes over writes the file from the snapshot that it has kept
+/// as a back-up (held_save.hpp). When the coordinator is lost, the workers ask its successor (client.hpp), which resumes
+/// a save that has come so far. Some may have received the answer before. Each worker therefore tells the successor
+/// which of its calls have ended and how, and a call that has ended for one worker ends in the same way for all. Loop
+/// thread only.
 class Coordinator {
  public:
   /// @param storage null: this node keeps no checkpoints
@@ -51,7 +55,9 @@ class Coordinator {
   void master_lost(const base::Status& why);
 
   /// A save or a load is in progress, or not all of its workers know that it has ended.
-  bool is_busy() const { return job_ != nullptr || !endings_.empty(); }
+  bool is_busy() const {
+    return job_ != nullptr || std::ranges::any_of(endings_, [](const auto& entry) { return !entry.second.may_be_forgotten(); });
+  }
   /// The workers that wait in a save or load, and the workers or servers that they wait for.
   std::vector<cluster::Wait> waits() const;
 
@@ -65,10 +71,11 @@ class Coordinator {
     bool loads = false;
     std::string path;  ///< the directory to save to, or the checkpoint to load
     uint64_t keep = 0;
-    bool blocks = true;
-    uint64_t call = 0;
+    uint64_t call = 0;  ///< 0: a save of its own
     bool again = false;
-    Clocks clocks;
+    std::string resumed = {};  ///< the path of the checkpoint that a lost coordinator was saving; empty: it had not come so far
+    uint64_t number = 0;       ///< of that checkpoint
+    Clocks clocks = {};
     base::Nanos since{0};
     bool same_as(const Request& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
   };
@@ -76,12 +83,13 @@ class Coordinator {
   struct Ended {
     uint64_t last = 0;
     mv_status status = MV_OK;
+    std::set<uint64_t> open = {};  ///< calls that have not ended
   };
   struct ServerPart {
     base::Peer server = base::kNobody;
     bool over = false;   ///< this server has finished its part, or failed
     bool asked = false;  ///< a request to this server is not answered yet
-    std::function<void()> ask_again = nullptr;  ///< the part has moved, and its new server is to be asked
+    std::function<void()> ask_again = nullptr;  ///< the part has moved, or its server is lost, and its new server is to be asked
     checkpoint::FileEntry file;
   };
   enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring, kAwaitingServers };
@@ -89,7 +97,9 @@ class Coordinator {
     uint64_t id = 0;
     Phase phase = Phase::kPlace;
     bool loads = false;
-    bool blocks = true;        ///< no worker changes values before the end
+    bool resumes = false;      ///< a save of a lost coordinator, whose workers have gone on
+    bool is_taken_over = true;  ///< this process has claimed the checkpoint
+    bool is_complete = false;  ///< it was complete then
     bool lost_server = false;  ///< this is the error
     std::string asked_path;    ///< the directory to save to, or the checkpoint to load
     std::string path;          ///< of the checkpoint
@@ -101,31 +111,37 @@ class Coordinator {
     std::vector<checkpoint::TableEntry> tables;
     std::vector<ServerPart> parts;
     base::Status error;  ///< the first one
-    bool is_again = false;  ///< a server was lost in an earlier attempt
-    /// The workers that may have gone on before the snapshots of this attempt without this node having heard of it, and
-    /// the number of their polls since the snapshots. The second poll shows that a worker still waited after them.
-    std::map<base::Peer, int> unconfirmed;
+    bool needs_no_file() const { return is_complete || !error.ok(); }
   };
   /// The outcome of a save, kept for the workers that have not polled it yet.
   struct Ending {
     std::string path;
-    uint64_t call = 0;
+    uint64_t number = 0, call = 0;
+    bool resumed = false;
     bool over = false;
     base::Status status;
     std::set<base::Peer> untold;
+    /// Its workers can hear of it from another coordinator.
+    bool may_be_forgotten() const { return over && resumed; }
   };
   using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
   using Question = std::function<base::Frame(wire::FrameBuilder&, uint32_t part)>;
 
   void ask_for(Request request, bool alone);
   void saved(const rpc::Asked& asked, const wire::Saved& request);
-  void confirm(base::Peer worker, uint64_t save);
+  void calls_ended(base::Peer worker, const wire::CallsEnded& ended);
+  bool joins(const Request& request);
+  void resume(const Request& request);
+  void taken_over(const base::Result<bool>& complete);
   void settle();
   void end_what_has_ended();
   bool has_ended(const Request& request);
   void begin(std::vector<Request> requests);
   void start_job();
+  void add_parts();
   bool may_begin_again() const;
+  bool may_follow(size_t server) const;
+  void follow(size_t server, std::function<void()> ask_again);
   void await_servers();
   void give_up(const base::Status& why);
   void set_phase(Phase phase);
@@ -141,7 +157,10 @@ class Coordinator {
   bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
   // a save
   void take_snapshots(base::Result<checkpoint::CheckpointPath> place);
+  Question snapshot_of(base::PayloadRef clocks, bool resumes) const;
   void snapshots_taken();
+  void tell_saving();
+  void answer_saving(const rpc::Asked& asked, uint64_t save, const Ending& ending);
   void poll();
   void heard_of_file(size_t server, const base::Status& status, const wire::Message* answer);
   void end_save_if_over();
@@ -166,6 +185,7 @@ class Coordinator {
   std::map<base::Peer, Ended> ended_;
   std::map<base::Peer, std::deque<base::Status>> untold_;     ///< unreported losses; each fails one call
   std::deque<Request> alone_;                                 ///< saves in which no other worker takes part
+  std::deque<Request> resumes_;                               ///< saves that a lost coordinator has begun
   std::shared_ptr<Job> job_;
   uint64_t jobs_ = 0;
   std::map<uint64_t, Ending> endings_;

@@ -46,9 +46,10 @@ bool Participant::execute(const rpc::Asked& asked, const wire::Message& request,
     return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 can make servers write and read files, each its own")), true;
   }
   // While a load of a lost coordinator ends, or a copy is sent: a table has one snapshot at a time.
-  const bool begins = request.body_type() != wire::Body::Written;
+  const bool resumes = request.body_type() == wire::Body::Snapshot && request.body_as_Snapshot()->resumes();  // takes no snapshot
+  const bool begins = request.body_type() != wire::Body::Written && !resumes;
   if (begins && parts_.is_being_copied(part)) return false;
-  const bool is_first = request.body_type() == wire::Body::Snapshot || request.body_type() == wire::Body::Check;
+  const bool is_first = (request.body_type() == wire::Body::Snapshot && !resumes) || request.body_type() == wire::Body::Check;
   if (is_first && parts_.is_leaving() && parts_.served(0) == nullptr) return false;  // the coordinator ends what it has begun
   if (request.body_type() == wire::Body::Snapshot) return snapshot(asked, *request.body_as_Snapshot(), payload);
   if (const auto* of = request.body_as_Written()) written(asked, *of);
@@ -59,53 +60,128 @@ bool Participant::execute(const rpc::Asked& asked, const wire::Message& request,
 
 void Participant::lost(base::Peer peer) {
   for (auto& [part, duty] : duties_) {
-    if (duty.writing != nullptr && duty.writing->by == peer) *duty.writing->given_up = true;
+    if (duty.writing != nullptr && duty.writing->by == peer) {
+      duty.writing->is_orphaned = true;
+      if (!parts_.can_move()) *duty.writing->given_up = true;
+      if (HeldSave* const held = parts_.held(part); held != nullptr && duty.writing->is_kept) held->until = clock_.now() + kKeepsSave;
+    }
     if (duty.prepared != nullptr && duty.prepared->by == peer) duty.prepared.reset();
   }
   std::erase_if(held_, [peer](const Held& held) { return held.asked.client == peer; });
+  std::erase_if(await_backups_, [peer](const AwaitsBackups& of) { return of.asked.client == peer; });
+}
+
+void Participant::cut_off() {
+  for (auto& [part, duty] : duties_)
+    if (duty.writing != nullptr) *duty.writing->given_up = true;
 }
 
 bool Participant::is_busy() const {
   return std::ranges::any_of(duties_, [](const auto& entry) {
     const Duty& duty = entry.second;
-    return duty.prepared != nullptr || (duty.writing != nullptr && !duty.writing->told && !*duty.writing->given_up);
+    const Writing* const writing = duty.writing.get();
+    return duty.prepared != nullptr ||
+           (writing != nullptr && !writing->told && !*writing->given_up && !(writing->is_orphaned && (writing->over || writing->is_kept)));
   });
 }
 
 void Participant::tick() {
   if (clock_.now() < look_at_) return;
   look_at_ = base::kNever;
+  answer_backed_up();
   for (const Held& held : std::exchange(held_, {})) on_request(held.asked, *flatbuffers::GetRoot<wire::Message>(held.header.data()), held.payload);
 }
 
 // ---- saving
 
 bool Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
-  Duty& duty = duties_[request.part()];
-  table::CheckpointTables& tables = *parts_.served(request.part());
-  if (duty.writing != nullptr && !duty.writing->over) {
-    if (*duty.writing->given_up && parts_.can_move()) return false;
+  const uint64_t part = request.part();
+  if (request.resumes()) return resume(asked, request), true;
+  Duty& duty = duties_[part];
+  if (const auto writing = duty.writing; writing != nullptr && !writing->over && !writing->is_kept) {
+    if (writing->is_orphaned) *writing->given_up = true;
+    if (*writing->given_up && parts_.can_move()) return false;
     return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written")), true;
   }
   const auto clocks = read_clocks(payload);
   if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a request for a snapshot has a damaged list of clocks")), true;
-  auto saved = tables.snapshot(*clocks);
+  if (const HeldSave* const held = parts_.held(part); held != nullptr && held->tables) parts_.written(part, held->path, nullptr);  // it does not go on
+  auto saved = parts_.served(part)->snapshot(*clocks);
   if (!saved.ok()) return rpc_.fail(asked, saved.status()), true;
-  const auto writing = std::make_shared<Writing>();
-  writing->save = request.save();
-  writing->by = asked.client;
-  duty.writing = writing;
+  duty.writing = std::make_shared<Writing>(request.save(), request.number(), wire::text_of(request.path()), asked.client);
+  parts_.hold(part, duty.writing->path, payload);
+  await_backups_.push_back({asked, part});
+  answer_backed_up();
+  write(part, duty.writing, std::move(saved).value());
+  return true;
+}
+
+/// The coordinator, or the process that served the part, was lost after the snapshots. A kept one is written when the coordinator asks for the
+/// file: it may be written already.
+void Participant::resume(const rpc::Asked& asked, const wire::Snapshot& request) {
+  const std::string path = wire::text_of(request.path());
+  HeldSave* const known = parts_.held(request.part());
+  HeldSave* const held = known != nullptr && known->path == path ? known : nullptr;
+  auto& writing = duties_[request.part()].writing;
+  if (held != nullptr && !held->lost.ok() && !held->file) return rpc_.fail(asked, held->lost);
+  if (held != nullptr && (held->tables || held->file)) {
+    if (writing != nullptr) *writing->given_up = true;  // of an earlier save
+    writing = std::make_shared<Writing>(request.save(), request.number(), path, asked.client);
+    writing->is_kept = held->tables.has_value();
+    held->until = base::kNever;
+    writing->over = held->file.has_value();
+    if (held->file) writing->file = *held->file;
+  } else if (held != nullptr && writing != nullptr && writing->path == path) {
+    writing->save = request.save();
+    writing->by = asked.client;
+    writing->is_orphaned = writing->told = false;
+  } else {
+    return rpc_.fail(asked, base::error(MV_EPEERLOST, "the server that wrote part {} of it was lost, and no other process has a snapshot", request.part()));
+  }
   rpc_.answer(asked, builder_.answer({}));
-  Storage::NewFile part{wire::text_of(request.path()), request.number(), tables.index(), tables.servers(), std::move(saved).value()};
-  storage_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
+}
+
+void Participant::write(uint64_t part, const std::shared_ptr<Writing>& writing, std::vector<checkpoint::SavedTable> saved) {
+  const table::CheckpointTables& tables = *parts_.served(part);
+  Storage::NewFile file{writing->path, writing->number, tables.index(), tables.servers(), std::exchange(writing->is_kept, false), std::move(saved)};
+  storage_->write(std::move(file), writing->given_up, [this, part, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
     note(file, clock_.now() - begun);
     writing->over = true;
     if (file.ok())
       writing->file = std::move(file).value();
     else
       writing->status = file.status();
+    parts_.written(part, writing->path, writing->status.ok() ? &writing->file : nullptr);
   });
-  return true;
+}
+
+void Participant::write_kept(uint64_t part, const std::shared_ptr<Writing>& writing) {
+  HeldSave* const held = parts_.held(part);
+  const bool is_there = held != nullptr && held->path == writing->path && held->tables && parts_.served(part) != nullptr;
+  if (is_there && !*writing->given_up) {
+    base::log_info("checkpoint {}: this process writes part {} from its back-up", writing->path, part);
+    return write(part, writing, *std::exchange(held->tables, std::nullopt));
+  }
+  writing->is_kept = false;
+  writing->over = true;
+  writing->status = base::error(is_there ? MV_ECANCELED : MV_EPEERLOST, "checkpoint {}: part {} of it is not written", writing->path, part);
+  if (is_there) parts_.written(part, writing->path, nullptr);
+}
+
+/// Answers the requests for snapshots that the back-ups have taken, too.
+void Participant::answer_backed_up() {
+  for (const AwaitsBackups& of : std::exchange(await_backups_, {})) {
+    if (parts_.served(of.part) == nullptr) {
+      rpc_.fail(of.asked, base::error(kMoved, "this part of the tables has moved to another server"));
+    } else if (parts_.is_held(of.part)) {
+      rpc_.answer(of.asked, builder_.answer({}));
+    } else if (const base::Status cut_off = parts_.why_cut_off(); !cut_off.ok()) {
+      rpc_.fail(of.asked, cut_off);
+    } else {
+      await_backups_.push_back(of);
+      look_at_ = std::min(look_at_, clock_.now() + kLookEvery);
+    }
+  }
 }
 
 void Participant::note(const base::Result<checkpoint::FileEntry>& file, base::Nanos took) {
@@ -126,6 +202,7 @@ void Participant::written(const rpc::Asked& asked, const wire::Written& request)
   if (!is_writing(asked, request))
     return rpc_.fail(asked, base::Status(MV_ENOTFOUND, "this checkpoint is not being written here"));
   if (request.forget()) *writing->given_up = true;
+  if (writing->is_kept) write_kept(request.part(), writing);
   writing->told = writing->over;
   if (writing->over && !writing->status.ok()) return rpc_.fail(asked, writing->status);
   auto& fbb = builder_.fbb();

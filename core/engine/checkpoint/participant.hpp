@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/checkpoint/served_parts.hpp"
@@ -25,8 +26,11 @@ class Participant {
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// A peer is lost. If it is the coordinator, its save is abandoned, and its load is dropped.
+  /// A peer is lost. If it is the coordinator, its load is dropped, and its save is abandoned unless another process may
+  /// become the coordinator.
   void lost(base::Peer peer);
+  /// The others may have declared this process lost, and write the files themselves: it gives up those that it is writing.
+  void cut_off();
   /// A file is being written, the coordinator does not know yet that it is complete, or a checkpoint is being loaded.
   bool is_busy() const;
   base::Nanos next_deadline() const { return look_at_; }
@@ -43,8 +47,12 @@ class Participant {
  private:
   /// A file that is being written, or the outcome of the last one.
   struct Writing {
-    uint64_t save = 0;
-    base::Peer by = base::kNobody;
+    Writing(uint64_t save, uint64_t number, std::string path, base::Peer by) : save(save), number(number), path(std::move(path)), by(by) {}
+    uint64_t save, number;
+    std::string path;  ///< of the checkpoint
+    base::Peer by;
+    bool is_orphaned = false;  ///< the coordinator is lost, and there is no other one yet
+    bool is_kept = false;      ///< not begun: the values are kept here since this process was a back-up
     Storage::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
     bool over = false;
     bool told = false;  ///< the coordinator knows that it has ended
@@ -72,9 +80,18 @@ class Participant {
     rpc::Asked asked;
     std::vector<std::byte> header, payload;
   };
+  /// A request for a snapshot that is taken here, and not by the back-ups yet.
+  struct AwaitsBackups {
+    rpc::Asked asked;
+    uint64_t part;
+  };
 
   bool execute(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   bool snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
+  void resume(const rpc::Asked& asked, const wire::Snapshot& request);
+  void write(uint64_t part, const std::shared_ptr<Writing>& writing, std::vector<checkpoint::SavedTable> tables);
+  void write_kept(uint64_t part, const std::shared_ptr<Writing>& writing);
+  void answer_backed_up();
   bool is_writing(const rpc::Asked& asked, const wire::Written& request) const;
   void written(const rpc::Asked& asked, const wire::Written& request);
   void check(const rpc::Asked& asked, const wire::Check& request);
@@ -94,6 +111,7 @@ class Participant {
   wire::FrameBuilder builder_;
   std::map<uint64_t, Duty> duties_;  ///< by part
   std::vector<Held> held_;           ///< requests that can't be executed yet
+  std::vector<AwaitsBackups> await_backups_;
   base::Nanos look_at_ = base::kNever;
   Record record_;
 };

@@ -29,6 +29,7 @@ class Storage {
   struct NewFile {
     std::string path;  ///< of the checkpoint
     uint64_t number = 0, server = 0, servers = 1;
+    bool again = false;  ///< another process has begun to write it, and may not have stopped
     std::vector<checkpoint::SavedTable> tables;
   };
   struct Found {
@@ -50,6 +51,9 @@ class Storage {
 
   /// Makes the directory of a new checkpoint.
   virtual void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) = 0;
+  /// Takes an incomplete checkpoint over from a lost coordinator, which can neither complete nor discard it from now on.
+  /// True if it is complete already. MV_ENOTFOUND: it was removed
+  virtual void take_over(const std::string& path, Told<bool> told) = 0;
   /// Writes the manifest, with the current time, when all files are written: the checkpoint is valid from here on. Then
   /// removes all but the newest `keep` checkpoints (0: removes none).
   virtual void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) = 0;

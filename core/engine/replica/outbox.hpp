@@ -47,6 +47,10 @@ class Outbox final : public base::Link {
   /// The back-up has acknowledged all inputs, or this many of them. It was alive then.
   bool is_acknowledged() const { return is_acknowledged(inputs_); }
   bool is_acknowledged(uint64_t inputs) const { return inputs <= acknowledged_; }
+  /// This many inputs are not lost with this process: they are acknowledged, or in the journal.
+  bool is_held(uint64_t inputs) const {
+    return inputs <= acknowledged_ || (journal_ != nullptr && acknowledged_ + 1 >= journaled_from_ && journal_->is_open());
+  }
   /// While it is sealed, nothing is sent.
   void seal(bool on);
   /// Messages that are sent between begin() and end() may depend on inputs that are added until end().
@@ -64,10 +68,6 @@ class Outbox final : public base::Link {
     base::Frame frame;
   };
 
-  /// This many inputs are not lost with this process.
-  bool is_held(uint64_t inputs) const {
-    return inputs <= acknowledged_ || (journal_ != nullptr && acknowledged_ + 1 >= journaled_from_ && journal_->is_open());
-  }
   void send_held();
 
   base::Link& link_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "engine/checkpoint/clocks.hpp"
 #include "wire/text.hpp"
 
 namespace mv::replica {
@@ -29,8 +30,13 @@ flatbuffers::Offset<wire::Replicate> write_input(flatbuffers::FlatBufferBuilder&
     parts.push_back(wire::CreateRoundPart(fbb, unsent.asked.client, unsent.asked.seq, unsent.done, message));
   }
   const auto of_round = parts.empty() ? flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::RoundPart>>>() : fbb.CreateVector(parts);
+  flatbuffers::Offset<wire::PartOfSave> save;
+  if (input.save != nullptr) {
+    const checkpoint::FileEntry file = input.save->file.value_or(checkpoint::FileEntry());
+    save = wire::CreatePartOfSaveDirect(fbb, input.save->path.c_str(), file.name.c_str(), file.bytes, file.checksum.c_str());
+  }
   return wire::CreateReplicate(fbb, part, input.event, input.client, input.seq, input.request != nullptr ? input.request->done() : 0, header,
-                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round, input.number, input.epoch, input.to);
+                               input.why.code(), text, worker, piece ? &*piece : nullptr, nullptr, of_round, input.number, input.epoch, input.to, save);
 }
 
 void Part::start(const cluster::View& view, const cluster::Member& server, table::Server& tables, bool has_copy) {
@@ -69,6 +75,7 @@ void Part::seal() {
 void Part::unseal(const cluster::View& view) {
   is_sealed_ = false;
   outbox_.seal(false);
+  if (std::exchange(owes_written_, false)) log({.event = ReplicaEvent::Written, .save = &*save_});
   catch_up(view);
   for (const cluster::Member& member : view_.members)
     if (member.is_worker() && member.state != cluster::State::kLost) streams_.ask_again(member.peer);
@@ -168,6 +175,54 @@ void Part::compared_with(const Piece& theirs, base::Peer backup) try {
 } catch (const std::bad_alloc&) {
 }
 
+// ---- saves
+
+void Part::hold(const std::string& path, std::span<const std::byte> clocks) {
+  const table::CheckpointTables& tables = tables_->checkpoint_tables();
+  save_.emplace(checkpoint::HeldSave{path, {}});
+  if (tables.index() == 0) save_->entries = tables.entries(checkpoint::read_clocks(clocks).value_or(checkpoint::Clocks()));
+  log({.event = ReplicaEvent::Snapshot, .payload = clocks, .save = &*save_});
+  save_->inputs = outbox_.inputs();
+}
+
+void Part::written(const checkpoint::FileEntry* file) {
+  if (!save_) return;
+  save_->tables.reset();
+  if (file != nullptr) save_->file = *file;
+  owes_written_ = is_sealed_;
+  if (!is_sealed_) log({.event = ReplicaEvent::Written, .save = &*save_});
+}
+
+/// Of a back-up. False if the input lacks something.
+bool Part::replay_save(const wire::Replicate& input, std::span<const std::byte> clocks) {
+  if (input.save() == nullptr) return false;
+  const std::string path = wire::text_of(input.save()->path());
+  if (input.event() == ReplicaEvent::Written) {
+    if (!save_ || save_->path != path) return true;  // this process became a back-up during the save
+    save_->tables.reset();
+    const auto& file = *input.save();
+    if (const std::string name = wire::text_of(file.name()); !name.empty()) save_->file = {name, file.bytes(), wire::text_of(file.checksum())};
+    return true;
+  }
+  const auto read = checkpoint::read_clocks(clocks);
+  if (!read) return false;
+  save_.reset();  // a shard has one snapshot at a time
+  table::CheckpointTables& tables = tables_->checkpoint_tables();
+  save_.emplace(checkpoint::HeldSave{path, {}});
+  if (tables.index() == 0) save_->entries = tables.entries(*read);
+  for (uint32_t number = 0; number < tables_->numbers(); ++number)
+    if (!has_all_ && tables_->has(number) && tables_->is_without_backups(number))
+      save_->lost = base::error(MV_EPEERLOST, "the values of table \"{}\", which has no back-ups, were lost with {}", tables_->shard(number)->spec().name,
+                                view_.name(server_));
+  if (!save_->lost.ok()) return true;
+  auto taken = tables.snapshot(*read);
+  if (taken.ok())
+    save_->tables = std::move(taken).value();
+  else
+    save_->lost = base::error(MV_EPEERLOST, "a server was lost while it wrote its file, and its back-up has no snapshot: {}", taken.status().text());
+  return true;
+}
+
 // ---- a copy
 
 void Part::calm(bool on) {
@@ -200,7 +255,13 @@ void Part::write_state(const std::function<void(base::PayloadRef)>& send) const 
   const auto of_members = fbb.CreateVector(members);
   const auto streams = fbb.CreateVector(streams_.write_state(fbb));
   const auto losses = fbb.CreateVector(tables_->part_state().write_losses(fbb));
-  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses, 0, inputs_, has_all_)));
+  flatbuffers::Offset<wire::PartOfSave> save;
+  if (save_ && save_->file) {
+    const checkpoint::FileEntry& file = *save_->file;
+    const std::string manifest = save_->entries.empty() ? "" : checkpoint::to_json({0, 0, {file}, save_->entries});
+    save = wire::CreatePartOfSaveDirect(fbb, save_->path.c_str(), file.name.c_str(), file.bytes, file.checksum.c_str(), manifest.c_str());
+  }
+  send(finish_state(fbb, wire::CreatePartState(fbb, view_.sync, of_members, tables_->numbers(), streams, losses, 0, inputs_, has_all_, save)));
   std::vector<flatbuffers::Offset<wire::PartTable>> tables;
   for (uint32_t number = 0; number < tables_->numbers(); ++number) {
     if (tables_->has(number)) tables.push_back(tables_->part_state().write_table(fbb, number));
@@ -225,6 +286,13 @@ base::Status Part::restore(const cluster::Member& server, table::Server& tables,
     start(view, copy, tables);
     inputs_ = state.inputs();
     has_all_ = state.has_all();
+    if (const wire::PartOfSave* const save = state.save()) {
+      const std::string text = wire::text_of(save->manifest());
+      auto manifest = text.empty() ? base::Result<checkpoint::Manifest>(checkpoint::Manifest()) : checkpoint::parse_manifest(text);
+      if (!manifest.ok()) return base::error(MV_EPROTOCOL, "the state of a copied part has a damaged list of saved tables");
+      save_.emplace(checkpoint::HeldSave{wire::text_of(save->path()), std::move(manifest).value().tables});
+      save_->file = {wire::text_of(save->name()), save->bytes(), wire::text_of(save->checksum())};
+    }
     if (state.streams() != nullptr)
       for (const wire::StreamState* stream : *state.streams())
         if (base::Status wrong = streams_.restore(*stream); !wrong.ok()) return wrong;
@@ -331,6 +399,10 @@ base::Status Part::replay(base::Peer self, const wire::Replicate& input, std::sp
       return {};
     case ReplicaEvent::Merged:
       return replay_round(input, payload);
+    case ReplicaEvent::Snapshot:
+    case ReplicaEvent::Written:
+      if (!replay_save(input, payload)) break;
+      return {};
     case ReplicaEvent::Sealed:
     case ReplicaEvent::Copy:
     case ReplicaEvent::Leads:

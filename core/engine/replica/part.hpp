@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/pool.hpp"
+#include "engine/checkpoint/held_save.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/replica/digest.hpp"
 #include "engine/replica/outbox.hpp"
@@ -52,6 +55,7 @@ class Part final : private rpc::Service {
     uint64_t number = 0;                 ///< of the input: log() gives it
     uint64_t epoch = 0;                  ///< Copy: of the primary's view
     base::Peer to = base::kNobody;       ///< Copy: the next back-up, which gets its copy from `client`
+    const checkpoint::HeldSave* save = nullptr;  ///< Snapshot, Written
   };
   using Log = std::function<void(const Input&)>;
 
@@ -99,6 +103,17 @@ class Part final : private rpc::Service {
   /// Ends the seal; clients then repeat their requests. `view`: the cluster's, for changes of workers in the meantime.
   void unseal(const cluster::View& view);
   bool is_sealed() const { return is_sealed_; }
+
+  // saves: see checkpoint::HeldSave
+
+  /// The primary has taken the snapshot of a save. `clocks`: see checkpoint::ServedParts::hold().
+  void hold(const std::string& path, std::span<const std::byte> clocks);
+  /// Whether the back-ups have the snapshot of the last save, too.
+  bool is_held() const { return !save_ || outbox_.is_held(save_->inputs); }
+  /// The primary has written its file of the last save, or (null) will not.
+  void written(const checkpoint::FileEntry* file);
+  /// The last one; null if there was none.
+  checkpoint::HeldSave* save() { return save_ ? &*save_ : nullptr; }
 
   // inputs of the primary
   void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -151,6 +166,7 @@ class Part final : private rpc::Service {
   bool is_round_without_backups(const wire::Replicate& input) const;
   base::Status replay_round(const wire::Replicate& input, std::span<const std::byte> payload);
   void compared_with(const Piece& theirs, base::Peer backup);
+  bool replay_save(const wire::Replicate& input, std::span<const std::byte> clocks);
 
   Outbox outbox_;
   rpc::Server streams_;
@@ -163,6 +179,8 @@ class Part final : private rpc::Service {
   Piece next_;                         ///< to be compared
   uint64_t compared_ = 0;              ///< the number of inputs up to the last comparison
   std::set<uint32_t> differing_;       ///< tables
+  std::optional<checkpoint::HeldSave> save_;
+  bool owes_written_ = false;          ///< the back-ups do not know, because the part was sealed
   Log log_;
   uint64_t inputs_ = 0;
   bool may_withhold_ = true, has_all_ = true;

@@ -16,6 +16,9 @@ constexpr base::Nanos kCompareEvery = 1s;
 /// Inputs that are processed at a stretch when the copy has arrived.
 constexpr size_t kAtAStretch = 64;
 
+/// After this, an input that the successor has refused is sent again.
+constexpr base::Nanos kRepeatRefused = 100ms;
+
 /// How long a worker waits for the others' parts of a round before its own part goes to the back-up without them, and is acknowledged.
 constexpr base::Nanos kLongestWithheld = 2ms;
 
@@ -267,6 +270,18 @@ void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Mem
   chain.successor.replace(follows);
 }
 
+/// The successor may have known an older view, in which this process was not before it.
+void Parts::repeat_refused(base::Nanos now) {
+  for (auto& [number, chain] : chains_) {
+    const bool is_due = chain.repeat_at <= now;
+    if (!chain.successor.has_refused() || chain.transfer != nullptr || is_due)
+      chain.repeat_at = base::kNever;
+    else if (chain.repeat_at == base::kNever)
+      chain.repeat_at = now + kRepeatRefused;
+    if (is_due && chain.successor.has_refused() && chain.transfer == nullptr) chain.successor.replace(chain.successor.peer());
+  }
+}
+
 void Parts::without_successor(uint32_t number, InChain& chain) {
   chain.transfer.reset();
   chain.successor.end();
@@ -294,7 +309,10 @@ void Parts::see_to_copy(uint32_t number, Led& led, const cluster::Member& part) 
   const cluster::View& view = cluster_.view();
   const base::Peer next = view.next_backup_of(part), tail = view.tail_of(part);
   InChain& chain = led.chain;
-  if (chain.to != next || chain.from != tail) chain.from = chain.to = base::kNobody;
+  if (chain.to != next || chain.from != tail) {
+    chain.from = chain.to = base::kNobody;
+    chain.is_inherited = false;
+  }
   if (led.to != next || led.from != tail) drop_offer(led);
   // A sealed part may have another server soon, whose copy has no inputs that come now.
   if (next != base::kNobody && led.to == base::kNobody && chain.to == base::kNobody && clock_.now() >= led.retry_at && !led.part->is_sealed()) {
@@ -362,15 +380,23 @@ void Parts::copy_failed(uint32_t number, InChain& chain) {
     return;
   }
   const base::Peer server = cluster_.view().serving(*server_of(number));
+  refuse_copy(number, server, to);
+  if (chain.led_by != server) refuse_copy(number, chain.led_by, to);
+}
+
+/// @param to  kNobody: this process, the last one in the chain, gives nobody a copy
+void Parts::refuse_copy(uint32_t number, base::Peer server, base::Peer to) {
   base::Frame frame = builder_.finish(wire::Body::Replicate, wire::CreateReplicate(builder_.fbb(), number, wire::ReplicaEvent::Refused, 0, 0, 0, 0, 0, 0, 0, nullptr, nullptr, 0, 0, 0, to));
   if (server != base::kNobody) peers_.call(server, {std::move(frame), std::make_shared<rpc::Ignored>(), false, 0, nullptr});
 }
 
 void Parts::copy_refused(base::Peer by, const wire::Replicate& note) {
   const auto found = led_.find(note.part());
-  if (found == led_.end() || found->second.chain.from != by || found->second.chain.to != note.to()) return;
+  if (found == led_.end() || found->second.chain.from != by) return;
   Led& led = found->second;
+  if (note.to() != base::kNobody ? led.chain.to != note.to() : !led.chain.is_inherited) return;
   led.chain.from = led.chain.to = base::kNobody;
+  led.chain.is_inherited = false;
   led.part->tell({.event = wire::ReplicaEvent::Refused});
   drop_offer(led);
   led.retry_at = clock_.now() + kRetryAfter;
@@ -409,6 +435,10 @@ void Parts::give_up(base::Peer server, const base::Status& why) {
     if (led.chain.successor.peer() == server)
       client_.on_lost(streams_of_.at(number),
                       base::error(MV_EPEERLOST, "this process is cut off from the back-up of its tables, {}", cluster_.view().name(server)));
+  // Nobody needs the tables any more, and those who leave wait for answers.
+  if (cluster_.all_workers_gone())
+    for (auto& [number, chain] : chains_)
+      if (chain.successor.peer() == server) without_successor(number, chain);
   give_up_undecided();
 }
 
@@ -500,10 +530,13 @@ base::Nanos Parts::next_deadline() const {
   for (const auto& [peer, at] : missed_) next = std::min(next, at);
   if (!awaited_.empty()) next = std::min(next, look_at_);
   for (const auto& [number, heir] : heirs_) next = std::min(next, heir->ask_at);
+  for (const auto& [number, chain] : chains_)
+    if (chain.successor.has_refused() && chain.transfer == nullptr) next = std::min(next, chain.repeat_at == base::kNever ? clock_.now() : chain.repeat_at);
   for (const auto& [number, led] : led_) {
     if (led.offer != nullptr && led.content == Led::Content::kUsual) next = std::min(next, led.offer->next_deadline());
     if (led.moment != nullptr && led.content == Led::Content::kNew) next = std::min(next, led.moment->next_deadline());
     if (led.retry_at > base::Nanos(0)) next = std::min(next, led.retry_at);
+    if (const checkpoint::HeldSave* const save = led.part->save(); save != nullptr && save->tables) next = std::min(next, save->until);
     if (const base::Nanos since = led.part->withheld_since(); since != base::kNever) next = std::min(next, since + kLongestWithheld);
     next = std::min(next, led.journal->next_deadline());
   }
@@ -521,11 +554,13 @@ void Parts::tick() {
     led.journal->tick(host_memory_);
     if (const auto offer = led.offer; offer != nullptr && led.content == Led::Content::kUsual && offer->tick() && led.offer == offer) led.offer.reset();
     if (const auto moment = led.moment; moment != nullptr && led.content == Led::Content::kNew && moment->tick() && led.moment == moment) led.moment.reset();
+    if (const checkpoint::HeldSave* const save = led.part->save(); save != nullptr && save->tables && save->until <= now) led.part->written(nullptr);
     if (led.retry_at > base::Nanos(0) && led.retry_at <= now) {
       led.retry_at = base::Nanos(0);
       see_to_copy(number, led, *server_of(number));
     }
   }
+  repeat_refused(now);
   for (auto& [number, copy] : copies_) catch_up(*copy, kAtAStretch);
   for (const auto& [number, stream] : streams_of_)
     if (const auto heir = heirs_.find(number); heir != heirs_.end() && heir->second->ask_at <= now) take_over(*server_of(number));

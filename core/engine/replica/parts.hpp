@@ -115,10 +115,15 @@ class Parts final : public checkpoint::ServedParts {
   table::CheckpointTables* served(uint64_t part) override;
   bool is_elsewhere(uint64_t part) const override;
   bool can_move() const override { return is_replicated() || cluster_.view().has_departures(); }
+  base::Status why_cut_off() const override { return cluster_.why_cut_off(); }
   bool is_being_copied(uint64_t part) const override;
   bool is_leaving() const override { return is_leaving_; }
   void begin_replacing(uint64_t part) override;
   void replaced(uint64_t part, std::function<void()> done) override;
+  void hold(uint64_t part, const std::string& path, std::span<const std::byte> clocks) override;
+  bool is_held(uint64_t part) const override;
+  void written(uint64_t part, const std::string& path, const checkpoint::FileEntry* file) override;
+  checkpoint::HeldSave* held(uint64_t part) override;
 
   /// Compares the next piece of each part with its copy. With replicas, tick() does this once a second.
   void compare() const;
@@ -146,10 +151,13 @@ class Parts final : public checkpoint::ServedParts {
     Successor successor;
     std::deque<std::pair<uint64_t, rpc::Asked>> unanswered;  ///< of a back-up: inputs of its predecessor that the successors do not have yet
     std::shared_ptr<Transfer> transfer = {};                 ///< this process is the last one, and gives the next back-up its copy
+    base::Nanos repeat_at = base::kNever;                    ///< what the successor has refused
+    base::Peer led_by = base::kNobody;                       ///< of a back-up: the server that has taken over, perhaps in a view that is still to come
     /// The copy for the next back-up that has begun, as the server has told the chain: by whom, for whom, and in which
     /// view. kNobody: none.
     base::Peer from = base::kNobody, to = base::kNobody;
     uint64_t epoch = 0;
+    bool is_inherited = false;  ///< of a server that has taken over: the one before may have died with the refusal of that copy
   };
   /// A part that this node serves.
   struct Led {
@@ -195,12 +203,14 @@ class Parts final : public checkpoint::ServedParts {
   bool is_predecessor(base::Peer peer, uint32_t number) const;
   void see_to_successor(uint32_t number, InChain& chain, const cluster::Member& part);
   void without_successor(uint32_t number, InChain& chain);
+  void repeat_refused(base::Nanos now);
   void see_to_copy(uint32_t number, Led& led, const cluster::Member& part);
   void drop_offer(Led& led);
   bool begin_copy(uint32_t number, Led& led);
   bool begin_transfer(uint32_t number, InChain& chain, Part& part, base::Peer to);
   void copy_asked(uint32_t number, InChain& chain, Part& part, const wire::Replicate& input);
   void copy_failed(uint32_t number, InChain& chain);
+  void refuse_copy(uint32_t number, base::Peer server, base::Peer to);
   void copy_refused(base::Peer by, const wire::Replicate& note);
   void tell_master(uint32_t number, base::Peer backup);
   void await_view(const rpc::Asked& asked, const wire::Replicate& offer);

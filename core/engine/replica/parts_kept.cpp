@@ -62,6 +62,8 @@ void Parts::replicate(const rpc::Asked& asked, const wire::Message& message, std
   if (input.event() == wire::ReplicaEvent::Leads) {
     found->second->next.reset();
     if (is_replicated()) part.set_has_all(false);  // its server leaves tables without back-ups out again
+    chain.led_by = input.client();
+    if (chain.successor.peer() == base::kNobody) refuse_copy(number, input.client(), base::kNobody);
   }
   if (input.event() == wire::ReplicaEvent::Refused) chain.from = chain.to = base::kNobody;
   if (chain.successor.peer() != base::kNobody) chain.successor.forward(builder_.copy(message, kept(payload, staged)));

@@ -28,7 +28,7 @@ bool Parts::is_elsewhere(uint64_t part) const {
 
 bool Parts::is_being_copied(uint64_t part) const {
   const Led* const led = led_of(part);
-  return led != nullptr && (led->content != Led::Content::kUsual || led->chain.to != base::kNobody);
+  return led != nullptr && (led->content != Led::Content::kUsual || led->chain.to != base::kNobody || led->part->is_sealed());
 }
 
 void Parts::begin_replacing(uint64_t part) {
@@ -43,6 +43,24 @@ void Parts::replaced(uint64_t part, std::function<void()> done) {
   set_content(*led, Led::Content::kNew);
   led->replaced = std::move(done);
   refill(cluster_.view().servers()[part]->rank + 1, *led);
+}
+
+void Parts::hold(uint64_t part, const std::string& path, std::span<const std::byte> clocks) {
+  if (Led* const led = led_of(part)) led->part->hold(path, clocks);
+}
+
+bool Parts::is_held(uint64_t part) const {
+  const Led* const led = led_of(part);
+  return led == nullptr || led->part->is_held();
+}
+
+void Parts::written(uint64_t part, const std::string& path, const checkpoint::FileEntry* file) {
+  if (const checkpoint::HeldSave* const save = held(part); save != nullptr && save->path == path) led_of(part)->part->written(file);
+}
+
+checkpoint::HeldSave* Parts::held(uint64_t part) {
+  Led* const led = led_of(part);
+  return led != nullptr ? led->part->save() : nullptr;
 }
 
 /// While a load replaces the values, the back-ups get all inputs as they come: they may not get the new values.

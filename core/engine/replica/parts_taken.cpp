@@ -56,15 +56,18 @@ void Parts::take_over(const cluster::Member& server) {
     chain.successor.peer() == base::kNobody ? chain.successor.begin(follows) : chain.successor.replace(follows);
   }
   heirs_.erase(number);
+  if (chain.from == cluster_.self().peer && chain.transfer == nullptr) chain.from = chain.to = base::kNobody;
+  chain.is_inherited = chain.to != base::kNobody;
   Part& part = copy->second->part;
   if (!part.has_all())
     copy->second->tables.lose_without_backups(base::error(MV_EPEERLOST, "{}, which served this part of it, is lost", cluster_.view().name(followed_[number])));
   part.set_has_all(!is_replicated());
   lead(number, part, copy->second->tables);
+  if (checkpoint::HeldSave* const save = part.save(); save != nullptr && save->tables) save->until = clock_.now() + checkpoint::kKeepsSave;
   chain.unanswered.clear();  // the one that waits for these answers is gone
   if (chain.successor.peer() != base::kNobody) {
     pass_on(number, led_.at(number), chain.successor.unacknowledged());
-    part.tell({.event = wire::ReplicaEvent::Leads});
+    part.tell({.event = wire::ReplicaEvent::Leads, .client = cluster_.self().peer});
   }
   see_to_journal(number, led_.at(number));  // after Leads: a back-up acts upon that only when it comes as a message
   const cluster::View view = cluster_.certain_view();

@@ -31,13 +31,34 @@ void DiskInMemory::soon(std::function<void()> work) {
   });
 }
 
+void DiskInMemory::queue(std::function<void()> work) {
+  queue_long([this, work = std::move(work)] {
+    work();
+    next();
+  });
+}
+
+/// `begin` calls next() at the end, which may be later.
+void DiskInMemory::queue_long(std::function<void()> begin) {
+  queued_.push_back(std::move(begin));
+  if (!std::exchange(is_busy_, true)) next();
+}
+
+void DiskInMemory::next() {
+  is_busy_ = !queued_.empty();
+  if (!is_busy_) return;
+  auto work = std::move(queued_.front());
+  queued_.pop_front();
+  soon(std::move(work));
+}
+
 base::Status DiskInMemory::failure(const char* doing) {
   return disk_.random.chance(disk_.failing) ? base::error(MV_ESYSTEM, "the disk failed while {}", doing)
                                             : base::Status();
 }
 
 void DiskInMemory::begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) {
-  soon([this, directory, told] {
+  queue([this, directory, told] {
     if (auto failed = failure("beginning"); !failed.ok()) return told(failed);
     const uint64_t number = disk_.checkpoints.empty() ? 1 : disk_.checkpoints.rbegin()->first + 1;
     disk_.checkpoints[number];
@@ -45,8 +66,17 @@ void DiskInMemory::begin(const std::string& directory, Told<checkpoint::Checkpoi
   });
 }
 
+void DiskInMemory::take_over(const std::string& path, Told<bool> told) {
+  queue([this, path, told] {
+    if (auto failed = failure("taking over"); !failed.ok()) return told(failed);
+    const auto found = disk_.checkpoints.find(number_of(path));
+    if (found == disk_.checkpoints.end()) return told(base::error(MV_ENOTFOUND, "it was removed"));
+    told(found->second.manifest.has_value());
+  });
+}
+
 void DiskInMemory::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t, Done done) {
-  soon([this, path, manifest, done] {
+  queue([this, path, manifest, done] {
     if (auto failed = failure("completing"); !failed.ok()) return done(failed);
     Disk::Checkpoint& checkpoint = disk_.checkpoints[number_of(path)];
     if (checkpoint.files.size() != manifest.files.size())
@@ -57,14 +87,14 @@ void DiskInMemory::complete(const std::string& path, checkpoint::Manifest manife
 }
 
 void DiskInMemory::discard(const std::string& path, Done done) {
-  soon([this, path, done] {
+  queue([this, path, done] {
     disk_.checkpoints.erase(number_of(path));
     done({});
   });
 }
 
 void DiskInMemory::find(const std::string& path, Told<Found> told) {
-  soon([this, path, told] {
+  queue([this, path, told] {
     const Disk::Checkpoint* newest = disk_.newest();
     if (newest == nullptr) return told(base::error(MV_ENOTFOUND, "{}: it contains no complete checkpoint", path));
     told(Found{fmt::format("{}/checkpoint-{}", path, newest->manifest->number), *newest->manifest});
@@ -84,18 +114,15 @@ struct DiskInMemory::Writing {
 void DiskInMemory::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
   const auto writing = std::make_shared<Writing>(Writing{std::move(part), std::move(given_up), std::move(told), {}, 0});
   for (const auto& table : writing->part.tables) writing->tables.push_back({table.entry, {}});
-  soon([this, writing] { write_on(writing); });
+  queue_long([this, writing] { write_on(writing); });
 }
 
 /// Writes a chunk, and later the next one; the values change meanwhile.
 void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
-  if (*writing->given_up) {
+  if (*writing->given_up || writing->at == writing->tables.size()) {
+    auto failed = *writing->given_up ? base::Status(MV_ECANCELED, "given up") : failure("writing");
     writing->part.tables.clear();
-    return writing->told(base::Status(MV_ECANCELED, "given up"));
-  }
-  if (writing->at == writing->tables.size()) {
-    auto failed = failure("writing");
-    writing->part.tables.clear();
+    next();
     if (!failed.ok()) return writing->told(failed);
     disk_.checkpoints[number_of(writing->part.path)].files[writing->part.server] = std::move(writing->tables);
     return writing->told(checkpoint::FileEntry{checkpoint::file_name(writing->part.server), 1, "sim"});
@@ -112,14 +139,14 @@ void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
 }
 
 void DiskInMemory::check(const std::string& path, checkpoint::Share, Told<checkpoint::Manifest> told) {
-  soon([this, path, told] {
+  queue([this, path, told] {
     if (auto failed = failure("checking"); !failed.ok()) return told(failed);
     told(*disk_.checkpoints.at(number_of(path)).manifest);
   });
 }
 
 void DiskInMemory::restore(const std::string& path, std::vector<Target> targets, Done done) {
-  soon([this, path, targets, done] {
+  queue([this, path, targets, done] {
     const Disk::Checkpoint& checkpoint = disk_.checkpoints.at(number_of(path));
     for (const Target& target : targets) {
       if (auto failed = failure("reading"); !failed.ok()) return done(failed);
@@ -135,7 +162,7 @@ void DiskInMemory::restore(const std::string& path, std::vector<Target> targets,
 }
 
 void DiskInMemory::move(std::vector<Move> moves, Done done) {
-  soon([moves, done] {
+  queue([moves, done] {
     for (const Move& move : moves)
       if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok())
         return done(failed);

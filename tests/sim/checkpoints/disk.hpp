@@ -1,6 +1,8 @@
 #pragma once
 // A disk in memory that all servers share, slow and sometimes full; its content outlives the processes.
 
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,7 +43,7 @@ class Disk {
   std::map<uint64_t, Checkpoint> checkpoints;
 };
 
-/// One server's access to it. Ends with its process.
+/// One server's access to it, which does one thing after the other, as DiskStorage does. Ends with its process.
 class DiskInMemory final : public checkpoint::Storage {
  public:
   /// @param later runs work of this process after a while
@@ -49,6 +51,7 @@ class DiskInMemory final : public checkpoint::Storage {
       : disk_(disk), later_(std::move(later)) {}
 
   void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) override;
+  void take_over(const std::string& path, Told<bool> told) override;
   void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) override;
   void discard(const std::string& path, Done done) override;
   void find(const std::string& path, Told<Found> told) override;
@@ -60,11 +63,16 @@ class DiskInMemory final : public checkpoint::Storage {
  private:
   struct Writing;
   void soon(std::function<void()> work);
+  void queue(std::function<void()> work);
+  void queue_long(std::function<void()> begin);
+  void next();
   void write_on(const std::shared_ptr<Writing>& writing);
   base::Status failure(const char* doing);
 
   Disk& disk_;
   const std::function<void(Nanos, std::function<void()>)> later_;
+  std::deque<std::function<void()>> queued_;  ///< each calls next() when it has ended
+  bool is_busy_ = false;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

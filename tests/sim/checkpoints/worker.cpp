@@ -52,17 +52,13 @@ base::OperationRef Worker::on_end(std::function<void(const base::Status&)> then)
 bool Worker::bearable(const base::Status& status, const char* doing) {
   if (status.ok()) return true;
   const bool lost = status.code() == MV_EPEERLOST && around_.anyone_killed();
-  const bool of_disk = status.code() == MV_ESYSTEM && around_.plan().failing > 0;
+  const bool lost_after_failure = status.code() == MV_EPEERLOST && around_.plan().is_harmless();  // its file was not written before
+  const bool of_disk = (status.code() == MV_ESYSTEM || lost_after_failure) && around_.plan().failing > 0;
   if (!lost && !of_disk)
     violated(fmt::format("{} ended with status {}: {}", doing, static_cast<int>(status.code()), status.text()));
   if (of_disk) return true;
   leave();
   return false;
-}
-
-/// A save is lost with a server that writes its file if a worker has gone on meanwhile, as one does that gives up waiting.
-bool Worker::is_lost_save(const base::Status& status) const {
-  return status.code() == MV_EPEERLOST && around_.plan().is_harmless() && (around_.plan().behind > 0 || around_.plan().hasty > 0);
 }
 
 void Worker::start() {
@@ -131,7 +127,6 @@ void Worker::save() {
   around_.promises().at_save[id_].push_back(begun_);
   checkpoint::Client::Request request;
   request.path = "disk";
-  request.blocks = !behind;
   const auto went_on = std::make_shared<bool>(false);
   if (behind)
     request.saving = [weak = weak_from_this(), went_on] {
@@ -141,7 +136,7 @@ void Worker::save() {
   request.operation = on_end([this, hasty, went_on](const base::Status& status) {
     if (!*went_on) return save_over(status);
     const bool late = hasty && status.code() == MV_ETIMEOUT;
-    if (!late && !is_lost_save(status)) bearable(status, "a background save");
+    if (!late) bearable(status, "a background save");
   });
   if (hasty) request.operation->set_deadline(around_.timeline().now() + Nanos(random_.between(0, 60'000'000)));
   member_.checkpoints().begin(std::move(request));
@@ -154,7 +149,7 @@ void Worker::save_over(const base::Status& status) {
     around_.promises().in_step = false;  // the others may have waited for it
     return next_round();
   }
-  if (!is_lost_save(status) && !bearable(status, "a save")) return;
+  if (!bearable(status, "a save")) return;
   if (status.ok()) {
     // It exists, and holds at least its minimum; later ones may exist too.
     bool found = false;

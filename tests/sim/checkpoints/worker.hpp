@@ -48,7 +48,6 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void enter_barrier(Then then);
   void leave();
   /// True if the worker goes on after this error; else it leaves.
-  bool is_lost_save(const base::Status& status) const;
   bool bearable(const base::Status& status, const char* doing);
   base::OperationRef on_end(std::function<void(const base::Status&)> then);
   void state(std::string what);

@@ -106,6 +106,12 @@ void choose_victim(Plan& plan, Random& random) {
   do plan.killed = 1 + random.below(plan.roles.size() - 1);
   while ((plan.roles[plan.killed] & MV_ROLE_SERVER) == 0);
   plan.killed_at = kMillisecond * random.between(0, 400);
+  if (plan.replicas < 2 || random.chance(0.5)) return;
+  while (std::ranges::count_if(plan.roles, [](int role) { return (role & MV_ROLE_SERVER) != 0; }) < 5) plan.roles.push_back(MV_ROLE_SERVER);  // a majority stays
+  do plan.killed_too = 1 + random.below(plan.roles.size() - 1);
+  while ((plan.roles[plan.killed_too] & MV_ROLE_SERVER) == 0 || plan.killed_too == plan.killed);
+  plan.roles[plan.killed_too] = MV_ROLE_SERVER;
+  plan.killed_too_at = plan.killed_at + kMillisecond * random.between(0, 200);
 }
 
 }  // namespace
@@ -166,6 +172,7 @@ std::string Plan::describe() const {
   if (std::find(loads.begin(), loads.end(), true) != loads.end()) text += ", loads";
   if (killed != SIZE_MAX)
     text += fmt::format(", node {} killed at {:.1f} ms", killed, static_cast<double>(killed_at.count()) / 1e6);
+  if (killed_too != SIZE_MAX) text += fmt::format(", node {} at {:.1f} ms", killed_too, static_cast<double>(killed_too_at.count()) / 1e6);
   return text;
 }
 
@@ -317,6 +324,7 @@ class World final : private Around {
                       });
     if (plan_.killed == SIZE_MAX) return;
     timeline_.after(plan_.killed_at, [this] { kill(*nodes_[plan_.killed]); });
+    if (plan_.killed_too != SIZE_MAX) timeline_.after(plan_.killed_too_at, [this] { kill(*nodes_[plan_.killed_too]); });
   }
 
   void kill(Node& node) {

@@ -46,7 +46,8 @@ struct Plan {
   std::vector<bool> loads;   ///< by round: all load the newest one
   size_t parts = 0;          ///< the number of short partitions
   size_t killed = SIZE_MAX;  ///< the node to kill
-  Nanos killed_at{0};
+  size_t killed_too = SIZE_MAX;  ///< with chains of three: another one
+  Nanos killed_at{0}, killed_too_at{0};
   size_t replicas = 0;
   /// The updater of the dense table keeps what each worker last got. It compensates nothing, so values are as with adds of -1.
   bool keeps_gets() const;

@@ -1,4 +1,4 @@
-# Bugs that the simulators must find: see cmake/bugs.cmake.
+# Bugs that the simulators must find: see cmake/bugs.cmake. `--seeds` begins shortly before the seed that finds it, or at it, where the earlier ones take long.
 
 # An acknowledged change is in each copy that lives, once.
 polyverso_put_bug(answers_do_not_wait_for_the_copy engine/replica outbox.cpp "held_.empty() && is_held(inputs_) &&" "held_.empty() && (BUG || is_held(inputs_)) &&")
@@ -16,14 +16,14 @@ sim_finds_bug(sim_test_with_bugs a_journal_is_not_read " shows " --replicas 1)
 
 # A worker that one server has lost may go on at others, and repeat what was not acknowledged.
 polyverso_put_bug(a_server_alone_declares_a_worker_lost engine/cluster losses.cpp "if (member->is_worker() && (!is_kept() ||" "if (member->is_worker() && (BUG || !is_kept() ||")
-sim_finds_bug(sim_test_with_bugs a_server_alone_declares_a_worker_lost " shows " --replicas 1)
+sim_finds_bug(sim_test_with_bugs a_server_alone_declares_a_worker_lost " shows " --replicas 1 --seeds 410..10000)
 
 # In a chain, each process has what the ones behind it have, and acknowledges only what they have.
 polyverso_put_bug(a_backup_does_not_wait_for_the_next engine/replica parts.cpp "part.inputs() - chain.successor.unacknowledged();"
   "part.inputs() - (BUG ? 0 : chain.successor.unacknowledged());")
 polyverso_put_bug(a_chain_is_not_mended engine/replica successor.cpp "  for (const Passed& passed : unacknowledged_) call("
   "  for (const Passed& passed : unacknowledged_) if (!BUG) call(")
-sim_finds_bug(sim_test_with_bugs a_backup_does_not_wait_for_the_next " shows " --replicas 2)
+sim_finds_bug(sim_test_with_bugs a_backup_does_not_wait_for_the_next " shows " --replicas 2 --seeds 135..10000)
 sim_finds_bug(sim_test_with_bugs a_chain_is_not_mended "have not ended" --replicas 2)
 
 # The inputs that come during a copy are not lost: their numbers have a gap.
@@ -34,7 +34,7 @@ sim_finds_bug(sim_test_with_bugs inputs_during_a_copy_are_lost "have not ended" 
 # A process that is to follow knows that, before it gets inputs.
 polyverso_put_bug(a_follower_is_not_asked engine/replica parts_taken.cpp "if (!may_pass_to(follows, number)) return;"
   "if (!BUG && !may_pass_to(follows, number)) return;")
-sim_finds_bug(sim_test_with_bugs a_follower_is_not_asked "have not ended" --grows --replicas 1)
+sim_finds_bug(sim_test_with_bugs a_follower_is_not_asked "have not ended" --grows --replicas 1 --seeds 521..10000)
 
 # Copies have equal bits.
 polyverso_put_bug(a_copy_lacks_what_workers_got engine/replica transfer.cpp "shard::Scope::kAll" "BUG ? shard::Scope::kSaved : shard::Scope::kAll")

@@ -273,12 +273,10 @@ void Parts::see_to_successor(uint32_t number, InChain& chain, const cluster::Mem
 /// The successor may have known an older view, in which this process was not before it.
 void Parts::repeat_refused(base::Nanos now) {
   for (auto& [number, chain] : chains_) {
-    const bool is_due = chain.repeat_at <= now;
-    if (!chain.successor.has_refused() || chain.transfer != nullptr || is_due)
-      chain.repeat_at = base::kNever;
-    else if (chain.repeat_at == base::kNever)
-      chain.repeat_at = now + kRepeatRefused;
-    if (is_due && chain.successor.has_refused() && chain.transfer == nullptr) chain.successor.replace(chain.successor.peer());
+    const bool waits = chain.successor.has_refused() && chain.transfer == nullptr, is_due = chain.repeat_at <= now;
+    if (waits && is_due) chain.successor.replace(chain.successor.peer());
+    if (!waits || is_due) chain.repeat_at = base::kNever;
+    else if (chain.repeat_at == base::kNever) chain.repeat_at = now + kRepeatRefused;
   }
 }
 

@@ -678,6 +678,8 @@ saving = node.save_async("WHERE")
 say("saving")
 step()
 saving.wait()
+while len({part["served_by"] for part in node.status()["parts"]}) == 4:  # the stopped one is not lost yet
+    time.sleep(0.01)
 say("saved")
 wait_for_word()
 node.load("WHERE")

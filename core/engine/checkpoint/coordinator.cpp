@@ -272,7 +272,7 @@ void Coordinator::ask(size_t server, const Question& question, Heard heard) {
           });
         }
         if (status.code() != kMoved) return heard(server, status, answer);
-        // Nothing has been done yet in these phases. Later, the job begins again.
+        // Nothing has been done yet in these phases. In later ones, the part counts as lost.
         if (job->phase != Phase::kSnapshots && job->phase != Phase::kChecking)
           return heard(server, base::error(MV_EPEERLOST, "{}", status.text()), answer);
         follow(server, ask_again);

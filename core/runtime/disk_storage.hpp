@@ -38,6 +38,7 @@ class DiskStorage final : public checkpoint::Storage {
   base::Status enqueue(std::function<void()> job);
   base::Status start_thread();
   void run();
+  base::Status check_claim(const std::string& path) const;
 
   transport::Loop& loop_;
   const GivenUp stopping_ = std::make_shared<std::atomic<bool>>(false);
@@ -45,8 +46,6 @@ class DiskStorage final : public checkpoint::Storage {
   std::condition_variable work_;
   std::deque<std::function<void()>> jobs_;  ///< under mutex_
   GivenUp writing_;                         ///< under mutex_: of the file being written
-  base::Status check_claim(const std::string& path) const;
-
   std::shared_ptr<checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; used by the thread only
   std::thread thread_;
 };

@@ -30,6 +30,7 @@ endforeach()
 add_compile_options(-Wall -Wextra)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)  # kB: collecting garbage takes a tenth of the time
 endif()
 # Equal inputs give equal bits on every machine, so a multiply and an add must not be fused into one rounding.
 add_compile_options(-ffp-contract=off)
@@ -45,7 +46,6 @@ if(POLYVERSO_SANITIZE)
   add_compile_options(-fsanitize=${POLYVERSO_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${POLYVERSO_SANITIZE})
   add_compile_definitions(XXH_NO_INLINE_HINTS=1)  # -Og can't inline all that it wants inlined
-  add_compile_options($<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)  # kB: collecting garbage takes a tenth of the time
   # A shell with build/activate has the release libraries on LD_LIBRARY_PATH. DT_RPATH comes before that, DT_RUNPATH
   # does not, and the tests would run on the wrong library.
   add_link_options(-Wl,--disable-new-dtags)

@@ -8,7 +8,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <x86intrin.h>
 #endif
 
 namespace mv::base {
@@ -21,7 +20,7 @@ class TickClock {
 
   uint64_t read() const {
 #if defined(__x86_64__)
-    if (even_) return __rdtsc();
+    if (even_) return __builtin_ia32_rdtsc();
 #endif
     return static_cast<uint64_t>(steady().count());
   }

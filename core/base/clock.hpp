@@ -18,5 +18,7 @@ class Clock {
 
 /// `now + span`, where a span of kNever stays kNever.
 inline Nanos after(Nanos now, Nanos span) { return span == kNever ? kNever : now + span; }
+/// For texts and rates.
+inline double seconds(Nanos span) { return std::chrono::duration<double>(span).count(); }
 
 }  // namespace mv::base

@@ -40,7 +40,7 @@ base::Status Runtime::drain(base::Nanos timeout) {
   });
   if (drained_) return {};
   return base::error(MV_ETIMEOUT, "the tables of this server are not handed over within {:.3g} s: it waits for {}",
-                     std::chrono::duration<double>(timeout).count(), waits_for.empty() ? "nothing" : waits_for);
+                     base::seconds(timeout), waits_for.empty() ? "nothing" : waits_for);
 }
 
 }  // namespace mv::runtime

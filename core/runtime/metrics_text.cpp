@@ -16,7 +16,6 @@ namespace {
 
 using telemetry::Exposition;
 
-double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 
 void write_node(Exposition& out, const Metrics& metrics) {
   const Identity& self = metrics.identity;
@@ -29,7 +28,7 @@ void write_node(Exposition& out, const Metrics& metrics) {
               {"mode", self.sync ? "sync" : "async"}},
              uint64_t{1});
   out.gauge("uptime_seconds", "Time since this node was started.");
-  out.sample({}, seconds(metrics.uptime));
+  out.sample({}, base::seconds(metrics.uptime));
   out.gauge("members", "Processes of the cluster, by state.");
   constexpr const char* kStates[] = {"here", "finished", "lost", "left"};
   for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
@@ -46,7 +45,7 @@ void write_node(Exposition& out, const Metrics& metrics) {
   }
   if (metrics.busy) {
     out.counter("loop_busy_seconds_total", "Time that the node's loop was awake, including the time it spent spinning.");
-    out.sample({}, seconds(*metrics.busy));
+    out.sample({}, base::seconds(*metrics.busy));
   }
   out.gauge("reported", "The latest of each number that the program has reported: mv_report().");
   for (const status::ReportedNumber& each : metrics.reported) out.sample({{"name", each.name}}, each.value);
@@ -86,7 +85,7 @@ void write_peers(Exposition& out, const Metrics& metrics) {
   }
   out.gauge("peer_silence_seconds", "Time since the last message from a connected peer, including heartbeats.");
   for (const auto& [rank, peer] : metrics.peers)
-    if (peer.silence) out.sample({{"peer", rank}}, seconds(*peer.silence));
+    if (peer.silence) out.sample({{"peer", rank}}, base::seconds(*peer.silence));
   out.counter("peers_refused_total", "Connections to peers that were closed because of an invalid message.");
   out.sample({}, metrics.refused);
   out.counter("strangers_turned_away_total", "Connections that failed to authenticate as part of this cluster.");
@@ -145,7 +144,7 @@ void write_checkpoints(Exposition& out, const Metrics& metrics) {
   out.sample({{"result", "ok"}}, metrics.checkpoints.files);
   out.sample({{"result", "failed"}}, metrics.checkpoints.failed);
   out.gauge("checkpoint_last_seconds", "Time that writing the last checkpoint file took.");
-  out.sample({}, seconds(metrics.checkpoints.last_took));
+  out.sample({}, base::seconds(metrics.checkpoints.last_took));
   out.gauge("checkpoint_last_bytes", "Size of the last checkpoint file.");
   out.sample({}, metrics.checkpoints.last_bytes);
 }

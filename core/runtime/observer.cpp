@@ -82,7 +82,7 @@ base::Result<std::string> observe(const Observation& observation) {
   if (asker.done()) return asker.result();
   if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
   return base::error(MV_ETIMEOUT, "{} has not answered within {:.3g} s", observation.address,
-                     std::chrono::duration<double>(observation.patience).count());
+                     base::seconds(observation.patience));
 }
 
 }  // namespace mv::runtime

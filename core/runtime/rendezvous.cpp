@@ -105,7 +105,7 @@ base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, 
       return base::error(MV_ETIMEOUT,
                          "rank 0 did not publish its address on this machine within {:.3g} s, under the job's name "
                          "({}). Has it called mv_init()?",
-                         std::chrono::duration<double>(patience).count(), name);
+                         base::seconds(patience), name);
     }
     if (!pause_for(-1, kAskAgain)) return interrupted();
   }

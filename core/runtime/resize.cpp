@@ -59,7 +59,7 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
     if (waits_for.empty()) return {};
     const base::Nanos now = loop_.now();
     if (now >= until) return base::error(MV_ETIMEOUT, "the cluster does not have {} servers within {:.3g} s: {}", servers,
-                                         std::chrono::duration<double>(timeout).count(), waits_for);
+                                         base::seconds(timeout), waits_for);
     const transport::Driven waited = loop_.drive_until([] { return false; }, std::min(until, now + kLookForServers));
     if (waited != transport::Driven::kTimeout) return cut_short(waited);
   }

@@ -53,7 +53,7 @@ void MemberNode::save_by_clock() {
   const auto directory = absolute(runtime_.settings().checkpoint);
   if (!directory.ok()) return base::log_error("no checkpoints will be saved: {}", directory.status().text());
   base::log_info("saving a checkpoint to {} every {:.3g} s", directory.value(),
-                 std::chrono::duration<double>(runtime_.settings().checkpoint_every).count());
+                 base::seconds(runtime_.settings().checkpoint_every));
   runtime_.member().checkpoints().save_every(runtime_.settings().checkpoint_every, directory.value(), runtime_.settings().checkpoint_keep);
 }
 

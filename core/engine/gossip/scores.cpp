@@ -5,7 +5,7 @@
 namespace mv::gossip {
 
 double Score::at(base::Nanos now) const {
-  const double seconds = std::chrono::duration<double>(now - when_).count();
+  const double seconds = base::seconds(now - when_);
   return std::clamp(value_ + std::max(seconds, 0.0) * kRecoveryPerSecond, kLeast, kMost);
 }
 

@@ -33,9 +33,7 @@ base::Nanos patience_with_master(const cluster::Self& self) { return self.heartb
 base::Nanos worth_a_warning(const cluster::Self& self) { return std::max<base::Nanos>(3s, 2 * self.heartbeat_timeout / 5 + 1s); }
 
 double rate(uint64_t before, uint64_t now, base::Nanos span) {
-  return now > before && span.count() > 0
-             ? static_cast<double>(now - before) / std::chrono::duration<double>(span).count()
-             : 0;
+  return now > before && span.count() > 0 ? static_cast<double>(now - before) / base::seconds(span) : 0;
 }
 }  // namespace
 
@@ -323,7 +321,7 @@ void Inquirer::note_stuck(const std::set<std::string>& what) {
     if (stuck_told_.insert_or_assign(each, now).second) fresh += (fresh.empty() ? "" : ", ") + each;
   }
   if (fresh.empty()) return;
-  const double limit = std::chrono::duration<double>(cluster_.self().stuck_after).count();
+  const double limit = base::seconds(cluster_.self().stuck_after);
   gather({{}, [fresh, limit](const std::string& text) {
             base::log_warn("{}: no progress for {:g} s\n{}", fresh, limit, text);
           }});
@@ -348,7 +346,7 @@ void Inquirer::tell_of_silence() {
     if (!stuck_told_.insert_or_assign("the silence of " + name, now).second) continue;
     base::log_warn("{} has been silent for {:.1f} s: it is stopped, its machine is overloaded, or the network is interrupted; "
                    "after {:g} s it is lost",
-                   name, std::chrono::duration<double>(*silence).count(), std::chrono::duration<double>(cluster_.self().heartbeat_timeout).count());
+                   name, base::seconds(*silence), base::seconds(cluster_.self().heartbeat_timeout));
   }
 }
 

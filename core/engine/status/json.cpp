@@ -15,7 +15,6 @@ namespace {
 using base::JsonWriter;
 constexpr std::array<const char*, 3> kStateNames = {"here", "finished", "lost"};
 
-double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 
 /// Converts -1 (not a worker, or not a server) to null.
 std::optional<int64_t> number_or_null(int64_t number) { return number < 0 ? std::nullopt : std::optional(number); }
@@ -38,7 +37,7 @@ class Ranks {
 
 std::optional<double> silence_of(const Overview& overview, base::Peer peer) {
   const auto silence = overview.silence.find(peer);
-  return silence != overview.silence.end() ? std::optional(seconds(silence->second)) : std::nullopt;
+  return silence != overview.silence.end() ? std::optional(base::seconds(silence->second)) : std::nullopt;
 }
 
 void write_traffic(JsonWriter& json, const PeerState& state) {
@@ -56,14 +55,14 @@ void write_peers(JsonWriter& json, const Ranks& ranks, const Report& report) {
         json.field("transport", each.path.transport);
         json.field("cipher", each.path.cipher);
         write_traffic(json, each);
-        json.field("silence_seconds", seconds(each.silence));
+        json.field("silence_seconds", base::seconds(each.silence));
       });
   });
 }
 
 void write_report(JsonWriter& json, const Report& report) {
   json.field("phase", report.phase);
-  json.field("uptime_seconds", seconds(report.uptime));
+  json.field("uptime_seconds", base::seconds(report.uptime));
   json.field("metrics", text_or_null(report.metrics));
   json.field("transport_choice", report.choice);
   json.field("keeper", text_or_null(report.keeper));
@@ -76,7 +75,7 @@ void write_report(JsonWriter& json, const Report& report) {
         json.field("name", each.name);
         json.field("value", each.value);
         json.field("count", each.count);
-        json.field("seconds", seconds(each.age));
+        json.field("seconds", base::seconds(each.age));
       });
   });
   json.object("transports", [&] {
@@ -182,7 +181,7 @@ void write_wait(JsonWriter& json, const Overview& overview, const Ranks& ranks, 
   json.field("rank", ranks.of(wait.who));
   json.field("table", text_or_null(wait.table));
   json.field("number", wait.number);
-  json.field("seconds", seconds(wait.age));
+  json.field("seconds", base::seconds(wait.age));
   json.field("text", sentence_of(overview, wait));
   json.array("awaited", [&] {
     for (const auto& [peer, what] : wait.awaited)
@@ -226,7 +225,7 @@ std::string to_json(const Overview& overview) {
       json.field("rank", item.event.rank);
       json.field("epoch", item.event.epoch);
       json.field("reason", item.event.reason);
-      json.field("age_seconds", seconds(item.age));
+      json.field("age_seconds", base::seconds(item.age));
     });
     write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
     write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });

@@ -54,7 +54,7 @@ void LogQuestions::tick() {
   }
   for (const uint64_t number : silent)
     end(number, base::error(MV_ETIMEOUT, "the process of rank {} has not answered within {:g} s", questions_.at(number).rank,
-                            std::chrono::duration<double>(kLogPatience).count()));
+                            base::seconds(kLogPatience)));
 }
 
 }  // namespace mv::status

@@ -31,7 +31,7 @@ void append_lines(std::string& to, std::string_view text) {
   }
 }
 
-std::string in_seconds(base::Nanos span) { return fmt::format("{:.1f} s", std::chrono::duration<double>(span).count()); }
+std::string in_seconds(base::Nanos span) { return fmt::format("{:.1f} s", base::seconds(span)); }
 
 std::string readable(double bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};

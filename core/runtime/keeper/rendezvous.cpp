@@ -44,7 +44,7 @@ SteadyClock::time_point sooner(SteadyClock::time_point deadline, base::Nanos spa
 
 /// Time-outs may be none at all.
 std::string in_words(base::Nanos patience) {
-  return patience > 24h ? "any time" : fmt::format("{:.3g} s", std::chrono::duration<double>(patience).count());
+  return patience > 24h ? "any time" : fmt::format("{:.3g} s", base::seconds(patience));
 }
 
 /// Whether something listens at the address.

@@ -483,7 +483,7 @@ void FabricTransport::tick() {
     Line* line = find(peer);
     if (line == nullptr) continue;
     if (line->state == State::kMaking) {
-      use_tcp(*line, fmt::format("no message of the other process came by UCX within {:g} s", std::chrono::duration<double>(patience_).count()), true);
+      use_tcp(*line, fmt::format("no message of the other process came by UCX within {:g} s", base::seconds(patience_)), true);
     } else if (line->state == State::kClosing) {
       tcp_.close(peer);
       drop(peer);

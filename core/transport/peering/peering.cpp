@@ -54,7 +54,7 @@ void Peering::tick(const DialFailed& failed) {
 }
 
 base::Status Peering::too_slow(const std::string& address) const {
-  const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
+  const double seconds = base::seconds(options_.hello_timeout);
   return base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", address, seconds);
 }
 

@@ -237,7 +237,7 @@ void TcpTransport::on_deciding(Connection& connection) {
 }
 
 bool TcpTransport::TokenBucket::take(Nanos now, double most, double per_second) {
-  left = std::min(most, left + per_second * std::chrono::duration<double>(now - at).count());
+  left = std::min(most, left + per_second * base::seconds(now - at));
   at = now;
   if (left < 1) return false;
   left -= 1;
@@ -641,7 +641,7 @@ void TcpTransport::tick_peers() {
     if (found == peers_.end() || found->second.connection != nullptr) continue;
     Known& known = found->second;
     if (now >= known.give_up_at) {
-      const double seconds = std::chrono::duration<double>(options_.reconnect_grace).count();
+      const double seconds = base::seconds(options_.reconnect_grace);
       lose(peer, base::error(MV_EPEERLOST, "{}, and was not restored within {:g} s", known.why, seconds));
     } else if (!known.trying) {
       try_to_mend(peer, known);

@@ -1,5 +1,6 @@
 #include "engine/drain.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -20,20 +21,27 @@ constexpr base::Nanos kGoodbyes = 2s;
 /// The master's answer to Drain or HandOver.
 class Drain::Answered final : public rpc::Pending {
  public:
-  Answered(Drain& drain, void (Drain::*next)(const base::Status&)) : drain_(drain), next_(next) {}
-  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { (drain_.*next_)(status); }
+  Answered(Drain& drain, void (Drain::*next)(const base::Status&)) : drain_(drain), number_(++drain.requests_), next_(next) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    if (number_ == drain_.requests_) (drain_.*next_)(status);  // else it was repeated since
+  }
 
  private:
   Drain& drain_;
+  const uint64_t number_;
   void (Drain::*const next_)(const base::Status&);
 };
 
 base::Status Drain::why_never() const {
   const cluster::Self& self = cluster_.self();
   if ((self.role & MV_ROLE_SERVER) == 0) return base::error(MV_EINVAL, "only a server can hand its tables over");
-  if (cluster_.is_master() && !cluster_.is_kept())
-    return base::error(MV_EINVAL, "without replicas, rank 0, which admits the members and decides which server serves which tables, can't hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
+  // A worker finishes before its process drains: not in vain.
+  const cluster::Member* const member = cluster_.view().find(self.peer);
+  const auto servers = cluster_.view().staying_servers();
+  const bool has_heir = std::ranges::any_of(servers, [&](const cluster::Member* server) { return server->peer != self.peer; });
+  if (member != nullptr && member->is_worker() && member->state == cluster::State::kHere && !has_heir)
+    return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
   return {};
 }
 
@@ -54,6 +62,7 @@ void Drain::begin(Done done) {
 }
 
 void Drain::ask_new_master() {
+  asks_again_ = false;
   if (stage_ == Stage::kAsking) cluster_.drain(std::make_shared<Answered>(*this, &Drain::asked));
   if (stage_ == Stage::kHandingOver) cluster_.hand_over(given_, std::make_shared<Answered>(*this, &Drain::answered));
 }
@@ -125,7 +134,7 @@ void Drain::hold_checkpoints(bool hold) {
 
 /// The master is lost, or does not know yet that it is the master.
 bool Drain::repeat_later(const base::Status& status) {
-  if (status.code() != MV_EPEERLOST || !cluster_.is_kept() || !cluster_.why_cut_off().ok()) return false;
+  if (status.code() != MV_EPEERLOST || (cluster_.is_kept() ? !cluster_.why_cut_off().ok() : cluster_.has_lost_master())) return false;
   next_look_ = clock_.now() + kAskAgain;
   asks_again_ = true;
   return true;
@@ -182,7 +191,7 @@ std::string Drain::waits_for() const {
     case Stage::kTelling:
       return "the other processes to hear of it";
     default:
-      return "the master (rank 0)";
+      return "the master";
   }
 }
 

@@ -38,7 +38,8 @@ class Drain {
   /// it. After an error, the node continues to serve: that of why_never(); MV_ESTATE for a worker that has not finished;
   /// MV_EUNREACHABLE without another server.
   void begin(Done done);
-  /// MV_EINVAL if this node can never drain: it is no server, or the master without replicas. MV_ESTATE while it is joining.
+  /// MV_EINVAL if this node can never drain: it is no server. MV_ESTATE while it is joining. MV_EUNREACHABLE for a worker,
+  /// if there is no other server.
   base::Status why_never() const;
   /// The parts are handed over: this node may leave.
   bool is_over() const { return stage_ == Stage::kTelling || stage_ == Stage::kOver; }
@@ -85,6 +86,7 @@ class Drain {
   std::vector<Done> done_;
   base::Status failure_;
   base::Nanos next_look_ = base::kNever;
+  uint64_t requests_ = 0;         ///< to the master: only the answer to the last one counts
   bool asks_again_ = false;       ///< at next_look_, the master gets the last request again
   base::Nanos busy_until_ = base::kNever;  ///< when it continues in spite of a checkpoint in progress
 };

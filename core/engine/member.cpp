@@ -303,7 +303,7 @@ void Member::on_cut_off(const base::Status& why) {
 }
 
 void Member::on_news() {
-  const bool has_no_master = cluster_.is_kept() ? !cluster_.why_cut_off().ok() : !cluster_.contacts().is_connected(cluster_.master());
+  const bool has_no_master = cluster_.is_kept() ? !cluster_.why_cut_off().ok() : cluster_.has_lost_master();
   if (!cluster_.is_master() && !cluster_.awaits_master() && has_no_master) {
     const base::Status why = base::error(MV_EPEERLOST, "{}, which would name its stand-in, can't be reached", cluster_.view().name(cluster_.master()));
     checkpoint_client_.master_lost(why);

@@ -39,6 +39,7 @@ while not ended.is_set():
     seen = dense.get(), matrix.get(), keyed.get(keys=rows)
     assert all((values >= adds).all() for values in seen), (adds, [values.min() for values in seen])
     longest = max(longest, time.monotonic() - begun)
+    time.sleep(0.001)  # others start meanwhile
     if adds % 20 == 0:
         say("round", adds)
 say("adds", adds, "longest", f"{longest:.2f}")
@@ -243,8 +244,9 @@ def test_the_only_server_says_that_there_is_no_other(cluster):
     server.ends(-signal.SIGTERM)
 
 
-def test_one_master_after_another_hands_its_tables_over(cluster):
-    job = cluster(0, 4, nodes=6, replicas=1)
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_one_master_after_another_hands_its_tables_over(cluster, replicas):
+    job = cluster(0, 4, nodes=6, replicas=replicas)
     servers = [job.server(number) for number in range(4)]
     nodes = [job.python(rank, WORKER, role="worker") for rank in (4, 5)]
     for node in nodes:
@@ -261,14 +263,76 @@ def test_one_master_after_another_hands_its_tables_over(cluster):
     servers[3].ends(seconds=10)
 
 
-def test_the_master_says_that_it_can_not_without_replicas(cluster):
-    job = cluster(0, 2, nodes=3)
-    server, _ = job.server(0), job.server(1)
-    node = job.python(2, WORKER, role="worker")
-    node.hear("up")
-    server.kill(signal.SIGTERM)
-    assert "rank 0" in server.hear("ends without handing its tables over")
-    server.ends(-signal.SIGTERM)
+# Barriers follow each other closely, so that some are in progress whenever the master leaves.
+BARRIERS = """
+node = pv.init()
+table, flags = node.array(100, name="t", dtype="int64"), node.array(1, name="flags", dtype="int64")
+say("up")
+import threading
+ended = threading.Event()
+def listen():
+    wait_for_word()
+    ended.set()
+threading.Thread(target=listen, daemon=True).start()
+passed = 0
+while True:
+    table.add(np.ones(100, np.int64))
+    node.barrier()
+    passed += 1
+    assert (table.get() >= passed * node.num_workers).all(), (passed, table.get())
+    if passed % 50 == 0:
+        say("round", passed)
+    if passed % 100 == 0:
+        if ended.is_set():
+            flags.add(np.ones(1, np.int64))
+        node.barrier()
+        if flags.get()[0] > 0:
+            break
+say("passed", passed)
+attempt(node.shutdown)
+"""
+
+
+def test_barriers_go_on_with_the_next_master(cluster):
+    job = cluster(0, 3, nodes=6)
+    servers = [job.server(number) for number in range(3)]
+    nodes = [job.python(rank, BARRIERS, role="worker") for rank in (3, 4, 5)]
+    for node in nodes:
+        node.hear("up")
+    for master in servers[:2]:
+        serving(nodes[0])
+        master.kill(signal.SIGTERM)
+        ends_drained(master)
+        for node in nodes:
+            node.forget()
+            serving(node)
+    nodes[1].tell("end")
+    assert len({node.hear("passed") for node in nodes}) == 1
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    servers[2].ends(seconds=10)
+
+
+def test_the_next_master_admits_a_new_server_and_its_loss_is_noticed(cluster):
+    """The new server asks a member that is not the master, and gets the place and the part of the first one."""
+    job = cluster(0, 3, nodes=4)
+    servers = [job.server(number, log_level="info") for number in range(3)]
+    node = job.python(3, WORKER.replace("node.barrier()\nthreading", "say('address', node.status()['members'][2]['address'])\nnode.barrier()\nthreading"),
+                      role="worker", log_level="info")
+    address = node.hear("address ").split()[-1]
+    serving(node)
+    servers[0].kill(signal.SIGTERM)
+    ends_drained(servers[0])
+    node.forget()
+    again = job.server(0, rank=-1, master=address)
+    assert "(rank 0, " in node.hear("serves its own part of the tables")
+    serving(node)
+    servers[1].kill(signal.SIGKILL)  # the master
+    node.hear("PeerLost", 10)
+    node.ends(1, 10)
+    for server in (servers[2], again):
+        server.process.wait(10)  # no worker is left
 
 
 # DC-ASGD's server keeps what each worker last got. Both servers end in turn, and their places are taken: what the workers got goes with the

@@ -72,7 +72,7 @@ void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   if (plan_.elastic) node->self.max_workers = static_cast<uint32_t>(plan_.worker_places());
   node->self.is_master = place == 0 && !again;
   node->self.master = "sim:0";
-  for (size_t other = 1; again && plan_.replicas > 0 && other < plan_.nodes.size(); ++other) node->self.master += fmt::format(",sim:{}", other);
+  for (size_t other = 1; again && other < plan_.nodes.size(); ++other) node->self.master += fmt::format(",sim:{}", other);
   node->again = again;
   node->self.address = again ? fmt::format("sim:{}.{}", place, nodes_.size()) : fmt::format("sim:{}", place);
   node->self.host = "sim";
@@ -390,7 +390,7 @@ void SimCluster::part(const FaultPlan& fault) {
       gone(*a);
       gone(*b);
       anyone_gone_ =
-          anyone_gone_ || plan_.replicas > 0 || a->self.is_master || b->self.is_master;  // if the master loses a node, all others drop it
+          anyone_gone_ || plan_.replicas > 0 || is_present_master(*a) || is_present_master(*b);  // if the master loses a node, all others drop it
     }
 }
 

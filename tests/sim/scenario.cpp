@@ -15,7 +15,7 @@ constexpr uint64_t kChains = 0x6368'6169'6e73'2121;
 constexpr uint64_t kNewcomers = 0x6e65'7763'6f6d'6572;
 constexpr uint64_t kKeepsGets = 0x6b65'6570'7367'6574;
 constexpr uint64_t kOneMachine = 0x6d61'6368'696e'6500, kNoBackups = 0x6e6f'6261'636b'7570;
-constexpr uint64_t kCuts = 0x6f6e'6520'7761'7921, kEtcd = 0x6574'6364'6574'6364, kWorkersDrain = 0x776f'726b'6572'7364;
+constexpr uint64_t kMasterLeaves = 0x6d61'7374'6572'6c76, kCuts = 0x6f6e'6520'7761'7921, kEtcd = 0x6574'6364'6574'6364, kWorkersDrain = 0x776f'726b'6572'7364;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -245,9 +245,8 @@ void choose_faults_with_masters(Scenario& plan, Random& random) {
     random.chance(0.6) ? add_end_of_master(plan, random, after) : add_end_of_server(plan, random, after);
 }
 
-/// The master is a server that is to end, or it is lost.
+/// The master is to end, and the one after it.
 void add_drain_of_master(Scenario& plan, Random& random) {
-  if (plan.nodes.front().role != MV_ROLE_SERVER || random.chance(0.4)) return add_end_of_master(plan, random, 0);
   FaultPlan fault;
   fault.of_master = true;
   fault.fault = Fault::kDrain;
@@ -475,6 +474,9 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (replicas > 1) lengthen_chains(plan);
   if (drains) choose_leaver(plan, random);
   if (masters) choose_voters(plan, random);
+  const bool master_leaves = drains && replicas == 0 && Random(Random::mix(seed ^ kMasterLeaves)).chance(0.6) &&
+                             plan.workers() > ((plan.nodes.front().role & MV_ROLE_WORKER) != 0 ? 1 : 0);
+  if (master_leaves) plan.nodes.front().role = MV_ROLE_SERVER;
   if (masters && drains && plan.workers() > ((plan.nodes.front().role & MV_ROLE_WORKER) != 0 ? 1 : 0)) plan.nodes.front().role = MV_ROLE_SERVER;
   if (grows) plan.vacancies = 1 + random.below(4);
   plan.elastic = elastic;
@@ -504,7 +506,13 @@ Scenario make_scenario(uint64_t seed, size_t nodes, uint32_t replicas, bool drai
   if (elastic) write_scripts_of_newcomers(plan, more);
   if (replicas > 0) plan.direct = false;
   Random cuts(Random::mix(seed ^ kCuts));
-  if (masters && (drains || grows)) add_drain_of_master(plan, cuts);
+  if (masters && (drains || grows)) {
+    if (plan.nodes.front().role != MV_ROLE_SERVER || cuts.chance(0.4)) add_end_of_master(plan, cuts, 0);
+    else add_drain_of_master(plan, cuts);
+  }
+  Random leaving(Random::mix(seed ^ kMasterLeaves));
+  if (master_leaves)
+    for (size_t i = 1 + leaving.below(3); i > 0; --i) add_drain_of_master(plan, leaving);
   vary_cuts(plan, cuts);
   // They would lose values in clusters that lose servers.
   Random without(Random::mix(seed ^ kNoBackups));

@@ -26,7 +26,7 @@ extern "C" {
  *  @return MV_OK           other servers have the tables, or all workers have finished
  *          MV_ETIMEOUT     not yet: the drain continues, and this server still serves. The message says what it waits for
  *          MV_EUNREACHABLE there is no other server, or all others are draining too
- *          MV_EINVAL       this process is no server; or it is rank 0 (the master), and there are no replicas
+ *          MV_EINVAL       this process is no server
  *          MV_EPEERLOST    the master, which decides, is lost
  *          MV_EINTR        after a signal: the drain continues, call again
  *          After an error, this server continues to serve. */
@@ -41,7 +41,7 @@ MV_API mv_status mv_cluster_drain(mv_node node, int64_t timeout_ms);
  *  @param timeout_ms how long to wait until the cluster has them; 0: only for the master's answer; -1: for ever
  *  @return MV_OK           the cluster has this many servers, and no part moves any more; with timeout_ms 0: it is decided
  *          MV_ETIMEOUT     not yet: the change continues. The message says what is missing
- *          MV_EINVAL       there is no room for as many, or too few can leave: rank 0 and workers that are servers stay
+ *          MV_EINVAL       there is no room for as many, or too few can leave: the master and workers that are servers stay
  *          MV_EUNREACHABLE no server can take over the parts of one that would leave
  *          MV_EPEERLOST    the master, which decides, is lost
  *          MV_EINTR        after a signal: the change continues, call again */

@@ -41,8 +41,12 @@ class Barrier {
   void take_over(const std::vector<base::Peer>& workers);
   /// This worker has passed `passed` barriers. `told` others have failed, each of which reported a loss to it.
   void follow(base::Peer worker, uint64_t passed, uint64_t told);
+  /// Whether some of these workers have not called follow() yet: passed() may still grow.
+  bool awaits_followers() const { return !followers_.empty(); }
   /// How many barriers the workers have passed.
   uint64_t passed() const { return passed_; }
+  /// Another node is the master now, and is asked again: what waits here is not answered.
+  void forget() { waiting_.clear(); }
   /// This node is no longer the master, or can't decide anything. All waiting requests fail, and so do later ones.
   void close(const base::Status& why);
 

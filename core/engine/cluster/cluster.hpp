@@ -25,7 +25,7 @@
 
 namespace mv::cluster {
 
-/// The membership protocol of one node. All processes join at the master, rank 0, which answers when all of them have
+/// The membership protocol of one node. All processes join at the master, at first rank 0, which answers when all of them have
 /// arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
 /// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
 /// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
@@ -36,10 +36,11 @@ namespace mv::cluster {
 /// that view asks with a ping, and gets what has changed since its own, or the whole view.
 ///
 /// Without replicas, the master decides about views alone, and after its loss nobody can join or pass a barrier. Workers
-/// and servers connect with each other then, because nobody else tells them who has left. With replicas, all servers are
-/// connected with each other and with all workers from the start, since each may be the master one day. The master
-/// writes each view to a keeper before any process acts on it. When the master is lost, another server takes its place
-/// (mastership.cpp). A member's view is then a decided one, plus the losses that this node itself has noticed since.
+/// and servers connect with each other then, because nobody else tells them who has left. A master that drains first gives
+/// its role to another server. With replicas, all servers are connected with each other and with all workers from the
+/// start, since each may be the master one day. The master writes each view to a keeper before any process acts on it.
+/// When the master is lost, another server takes its place (mastership.cpp). A member's view is then a decided one, plus
+/// the losses that this node itself has noticed since.
 /// Loop thread only.
 class Cluster {
  public:
@@ -125,8 +126,8 @@ class Cluster {
   /// Asks the master to let the copies of these parts (1 + ranks) take over. This node has stopped serving them. If it
   /// is draining, either on_drained() follows, or `pending` ends with an error.
   void hand_over(const std::vector<uint32_t>& parts, rpc::PendingRef pending);
-  /// The parts are handed over. `told` runs when all members except the master know it and have closed their
-  /// connections. From now on losses are not reported to the owner.
+  /// The parts are handed over. `told` runs when all members know it and have closed their connections, except for the
+  /// master that this node has asked. From now on losses are not reported to the owner.
   void await_goodbyes(std::function<void()> told);
   /// Connects this node with a member that is not the master. kHigherRank: both sides call it. kSelf: the other side need
   /// not know that it is wanted.
@@ -163,6 +164,8 @@ class Cluster {
   bool is_kept() const { return keeper_ != nullptr && decided_.epoch > 0; }
   /// The master is lost, and another process may take its place.
   bool awaits_master() const { return awaited_until_ != base::kNever; }
+  /// No process is or will be the master, as far as this node knows: nobody will answer what only the master can.
+  bool has_lost_master() const;
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
   /// those that vote, do not answer. It may decide later, or end: see patience_until().
   bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
@@ -241,7 +244,7 @@ class Cluster {
   void move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& numbers);
   void hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request);
   bool goes_on_without(const Member& member, base::Peer peer) const;
-  // with a keeper: mastership.cpp
+  // changes of the master, and with a keeper its decisions: mastership.cpp
   using Change = std::function<base::Status(View& next)>;
   using Decided = std::function<void(const base::Status& refused, const View& view)>;
   struct Decision {
@@ -261,7 +264,17 @@ class Cluster {
   void take_view(const View& newer, bool workers_gone);
   bool take_own_place(const View& newer);
   void change_master(const View& newer);
+  base::Peer successor() const;
+  void give_role(base::Peer to);
+  void take_role();
+  void meet(base::Peer peer);
+  void keep_request(const rpc::Asked& asked, const wire::Message& request);
+  void drop_requests(const base::Status& why);
+  void fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why);
+  void miss_master(const base::Status& why);
+  base::Status has_left() const;
   void follow_master();
+  void decide_noticed();
   bool can_replace_master() const;
   void await_master(const base::Status& why);
   void tell_servers();
@@ -286,12 +299,17 @@ class Cluster {
   base::Nanos patience_until() const;
   base::Nanos keeping_deadline() const;
   void tick_keeping(base::Nanos now);
-  void enter_barrier(const std::shared_ptr<Visit>& visit);
+  void leave_master(rpc::PendingRef pending);
+  void ask_master(const std::shared_ptr<Visit>& visit);
   void visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer);
   static void end_visit(Visit& visit, const base::Status& status);
   std::shared_ptr<Visit> visit_of(const rpc::Pending* pending) const;
   // on every member
-  void call_master();
+  void ask_to_join();
+  void give_up_joining();
+  base::Peer connected_at(const std::string& address);
+  bool asks_again(const std::string& address);
+  void dial_later(const std::string& address);
   void joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void adopt(View view);
   void ready_if_all_ready();
@@ -339,6 +357,7 @@ class Cluster {
   Contacts contacts_;
   News news_;
   std::vector<Early> early_;  ///< on the master
+  std::vector<std::pair<rpc::Asked, std::vector<std::byte>>> early_requests_;  ///< their headers: see keep_request()
   base::Nanos settle_at_ = base::kNever;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
   std::shared_ptr<JoinPending> joining_;
@@ -348,6 +367,8 @@ class Cluster {
   base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   std::function<void()> aborted_;  ///< see abort() and await_goodbyes()
   bool is_drained_ = false;        ///< this node has handed its parts over
+  bool has_given_role_ = false;    ///< see give_role()
+  bool meets_master_ = false;      ///< without replicas: the role of the master is new, and the two are not connected yet
   // joining
   std::vector<std::string> masters_;  ///< the possible addresses of the master
   size_t asked_master_ = 0;           ///< index of the one in use
@@ -366,9 +387,9 @@ class Cluster {
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
   base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
-  uint64_t master_since_ = 0;  ///< the first epoch of this node as the master
+  uint64_t master_since_ = 0;  ///< the first epoch of the present master; 0: it has been the master from the start
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
-  std::vector<std::shared_ptr<Visit>> visits_;  ///< barriers that have not ended
+  std::vector<std::shared_ptr<Visit>> visits_;  ///< those that have not ended
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

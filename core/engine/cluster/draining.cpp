@@ -12,10 +12,7 @@ namespace mv::cluster {
 // ---- on the master
 
 /// A process with a newer view may know earlier than this one that this is the master, or with an older one take it for the master still.
-base::Status Cluster::check_master() const {
-  if (is_master()) return {};
-  return base::error(is_kept() ? MV_EPEERLOST : MV_ESTATE, "this process is not the master");
-}
+base::Status Cluster::check_master() const { return is_master() ? base::Status() : base::error(MV_EPEERLOST, "this process is not the master"); }
 
 void Cluster::drain_asked(const rpc::Asked& asked) {
   if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
@@ -104,6 +101,7 @@ void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& n
           return base::Status();
         },
         [this, asked](const base::Status& refused, const View&) { refused.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, refused); });
+  if (served_by(view_, asked.client, numbers).empty()) return server_.answer(asked, builder_.answer({}));
   if (const base::Status wrong = move_parts(view_, asked.client, numbers, self_.replicas); !wrong.ok()) return server_.fail(asked, wrong);
   server_.answer(asked, builder_.answer({}));
   for (const uint32_t number : numbers) owner_.on_part_moved(*view_.at(number - 1));
@@ -145,23 +143,26 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
           server_.answer(asked, builder_.answer({}));
           server_.flush();  // from now on it is no member
         });
+  if (member != nullptr && member->drained) return server_.answer(asked, builder_.answer({}));
   if (const base::Status wrong = check(view_, member); !wrong.ok()) return server_.fail(asked, wrong);
+  const bool is_self = member->peer == self_.peer;
+  const base::Peer heir = is_self ? successor() : base::kNobody;
+  if (is_self && heir == base::kNobody) return server_.fail(asked, base::error(MV_ESTATE, "there is no other server that could be the master"));
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
   depart(*member, view_);
   const base::Status why(MV_EPEERLOST, member->why);
   base::log_info("{}", member->why);
-  client_.on_lost(member->peer, why);
-  owner_.on_member_lost(*member, why);
+  if (!is_self) {
+    client_.on_lost(member->peer, why);
+    owner_.on_member_lost(*member, why);
+  }
   declare_out(*member);
-  publish();
+  if (!is_self) return publish();
+  give_role(heir);
+  owner_.on_drained();
 }
 
-// ---- on any member
-
-void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
-  client_.call(master_, {builder_.finish(wire::Body::Resize, wire::CreateResize(builder_.fbb(), servers)), std::move(pending), true, 0, nullptr});
-}
 
 // ---- on the server that is to end
 

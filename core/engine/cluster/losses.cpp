@@ -30,9 +30,10 @@ std::string Cluster::lost_before(base::Peer peer) const {
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.forget(peer);
   accused_.erase(peer);
+  std::erase_if(early_requests_, [peer](const auto& early) { return early.first.client == peer; });
   if (!early_.empty()) settle_at_ = clock_.now();
   if (peer == master_) {
-    master_is_undecided_ = false;
+    meets_master_ = master_is_undecided_ = false;
     await_master(why);  // before the requests to it end
   }
   client_.on_lost(peer, why);
@@ -62,8 +63,13 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (phase_ == Phase::kConnecting && needed && !can_go_on) fail(why);
   if (can_go_on) ready_if_all_ready();
   server_.on_lost(peer);
-  // Nobody decides about the members any more: each has to notice itself who leaves.
-  if (peer == master_ && self_.replicas == 0 && phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
+  if (peer == master_ && !is_kept()) miss_master(why);
+}
+
+/// Without replicas: nobody decides about the members any more, and each has to notice itself who leaves.
+void Cluster::miss_master(const base::Status& why) {
+  drop_requests(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
+  if (phase_ == Phase::kReady && !view_.workers_gone()) connect_with_all();
 }
 
 /// A server with a back-up isn't needed: the master will name who serves its tables. A process that is only a server goes on without the others:
@@ -77,7 +83,11 @@ bool Cluster::goes_on_without(const Member& member, base::Peer peer) const {
 void Cluster::decide_loss(Member& member, bool fails_barriers, const base::Status& why) {
   const base::Peer peer = member.peer;
   if (!is_kept()) {
-    if (declare_out(member) || fails_barriers) barrier_.lost(peer, why);
+    if (is_taking_) return;  // see take_role()
+    if (declare_out(member) || fails_barriers) {
+      note_loss(view_, why.text());
+      barrier_.lost(peer, why);
+    }
     return publish();
   }
   const Member* const before = decided_.find(peer);
@@ -114,7 +124,7 @@ void Cluster::on_unreachable(base::Peer from, const wire::Unreachable& note) {
 
 void Cluster::report_unreachable() {
   const Member* const self = view_.find(self_.peer);
-  if (is_master() || self == nullptr || (self_.replicas == 0 && !view_.has_departures())) return;
+  if (is_master() || self == nullptr || (!is_kept() && !view_.has_departures())) return;
   // One that does not hear the master either is the one that can't be reached.
   const Contact* const master = contacts_.find(master_);
   if (master == nullptr || !master->connected || clock_.now() - master->heard > self_.heartbeat_timeout / 2) return;
@@ -181,7 +191,7 @@ void Cluster::mark_finished(base::Peer peer) {
   if (is_master() && is_kept()) {
     decide_end(peer);
     barrier_.finished(peer);
-  } else if (is_master()) {
+  } else if (is_master() && !is_taking_) {
     barrier_.finished(peer);
     publish();
   }

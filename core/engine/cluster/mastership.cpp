@@ -1,4 +1,5 @@
-// With replicas: the master writes each view to the keeper before anyone acts on it, and another server takes the place of a lost master.
+// With replicas: the master writes each view to the keeper before anyone acts on it, and another server takes the place of a lost master. Without
+// them, a master that drains gives its role to another server.
 
 #include <algorithm>
 #include <tuple>
@@ -176,10 +177,14 @@ void Cluster::change_master(const View& newer) {
   view_.master = decided_.master = master_;
   const bool mine = is_master();
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
+  master_since_ = newer.epoch;
   const Member* const was = view_.find(former);
-  base::log_warn("{} is the master now{}", mine ? "this process" : view_.name(master_), was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
+  base::detail::log_at(is_kept() ? MV_LOG_WARN : MV_LOG_INFO, "{} is the master now{}", mine ? "this process" : view_.name(master_),
+                       was != nullptr ? fmt::format(", in place of {}", view_.name(former)) : "");
+  const Member* const member = view_.find(master_);
+  meets_master_ = !is_kept() && !mine && !contacts_.is_connected(master_) && (member == nullptr || member->state != State::kLost);
+  if (!is_kept()) return;
   if (mine) {
-    master_since_ = newer.epoch;
     std::vector<base::Peer> workers;
     for (const Member* worker : newer.workers())
       if (worker->state == State::kHere) workers.push_back(worker->peer);
@@ -198,25 +203,99 @@ void Cluster::drop_decisions(const base::Status& why) {
     if (decision.done) decision.done(why, decided_);
 }
 
+/// Without replicas: the server that gets this master's role when it has drained. kNobody: there is none.
+base::Peer Cluster::successor() const {
+  std::vector<base::Peer> candidates;
+  for (const Member* server : view_.staying_servers())
+    if (server->peer != self_.peer && contacts_.is_connected(server->peer)) candidates.push_back(server->peer);
+  if (candidates.empty()) return base::kNobody;
+  // One that is silent may be about to be lost, and one that has never spoken of a view is joining still.
+  return *std::ranges::min_element(candidates, {}, [this](base::Peer peer) { return std::pair(was_silent(peer), contacts_.find(peer)->epoch == 0); });
+}
+
+/// Without replicas: this master has drained, and decides no more. What it has not answered is asked again at its successor.
+void Cluster::give_role(base::Peer to) {
+  view_.master = to;
+  publish();
+  if (publish_at_ != base::kNever) send_to_all();
+  master_ = to;
+  master_since_ = view_.epoch;
+  is_drained_ = has_given_role_ = true;
+  barrier_.forget();
+  settle_at_ = clock_.now();
+  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, has_left());
+  base::log_info("{} is the master now", view_.name(to));
+}
+
+base::Status Cluster::has_left() const { return base::error(MV_EPEERLOST, "this process, the former master, has left: {} is the master now", view_.name(master_)); }
+
+/// Without replicas: the former master has named this node. The view is applied.
+void Cluster::take_role() {
+  std::vector<base::Peer> workers;
+  for (const Member* worker : view_.workers())
+    if (worker->state == State::kHere) workers.push_back(worker->peer);
+  barrier_.take_over(workers);
+  ++view_.epoch;  // this node's own view, in which more may have finished than in the one that it got: everybody gets all of it
+  log_.begin(view_);
+  noted_ = view_;
+  for (Member& known : view_.members) {
+    if (known.state == State::kLost && !known.is_out) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
+    if (needs(known)) meet(known.peer);
+  }
+  publish();
+  for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
+}
+
+/// Connects with this member, and gives it time for that.
+void Cluster::meet(base::Peer peer) {
+  want(peer, Dialer::kSelf);
+  if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
+}
+
+/// A request of a member that takes this node for the master, which it is not yet.
+void Cluster::keep_request(const rpc::Asked& asked, const wire::Message& request) {
+  if (has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", view_.name(master_)));
+  early_requests_.emplace_back(asked, wire::copy_header(request));
+}
+
+/// This node will not become the master.
+void Cluster::drop_requests(const base::Status& why) {
+  for (const auto& [asked, header] : std::exchange(early_requests_, {})) fail_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()), why);
+}
+
+/// A server that drains repeats its request after MV_EPEERLOST.
+void Cluster::fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why) {
+  const bool is_of_drain = request.body_type() == wire::Body::Drain || request.body_type() == wire::Body::HandOver;
+  server_.fail(asked, is_of_drain ? base::Status(MV_EUNREACHABLE, why.text()) : why);
+}
+
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
 void Cluster::follow_master() {
   if (is_master()) {
+    if (!is_kept()) take_role();
     barrier_.follow(self_.peer, passed_, told_);
-    for (Member& known : view_.members) {  // what has happened since this node asked to be the master
-      const Member* const member = decided_.find(known.peer);
-      if (member == nullptr || member->state != State::kHere) continue;
-      if (known.state == State::kFinished) {
-        decide_end(known.peer);
-        barrier_.finished(known.peer);
-      }
-      if (known.state == State::kLost) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
-    }
+    if (is_kept()) decide_noticed();
   } else {
+    if (meets_master_) meet(master_);
     send_ping(master_);
   }
-  for (const auto& visit : std::exchange(visits_, {})) enter_barrier(visit);
+  for (const auto& visit : std::exchange(visits_, {})) ask_master(visit);
   owner_.on_new_master();
+  if (!is_kept() && has_lost_master()) miss_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
   if (!is_master() && !contacts_.is_connected(master_)) await_master(base::error(MV_EPEERLOST, "{} can't be reached from here", view_.name(master_)));
+}
+
+/// What has happened since this node asked to be the master.
+void Cluster::decide_noticed() {
+  for (Member& known : view_.members) {
+    const Member* const member = decided_.find(known.peer);
+    if (member == nullptr || member->state != State::kHere) continue;
+    if (known.state == State::kFinished) {
+      decide_end(known.peer);
+      barrier_.finished(known.peer);
+    }
+    if (known.state == State::kLost) decide_loss(known, known.is_worker(), base::Status(MV_EPEERLOST, known.why));
+  }
 }
 
 bool Cluster::can_replace_master() const {
@@ -358,7 +437,7 @@ void Cluster::tick_keeping(base::Nanos now) {
   if (now >= read_at_) read_keeper();
   if (now >= awaited_until_)
     cut_off(base::error(MV_EPEERLOST, "{}, and no other server could take its place as master within {:.3g} s", master_lost_.text(),
-                        std::chrono::duration<double>(2 * self_.heartbeat_timeout + kPatience).count()));
+                        base::seconds(2 * self_.heartbeat_timeout + kPatience)));
   if (now >= tell_undecided_at_) {
     tell_undecided_at_ = now + tell_undecided_every();
     for (const auto& [peer, contact] : contacts_)
@@ -370,35 +449,53 @@ void Cluster::tick_keeping(base::Nanos now) {
 
 // ---- barriers
 
-/// A barrier that this worker has called. It outlives its call, so that none that was released is missed: a new master has to know.
+/// A request that the next master is asked again: a barrier, a wish for more servers, or without replicas a farewell. A barrier outlives its call, so
+/// that none that was released is missed: a new master has to know.
 class Cluster::Visit final : public rpc::Pending, public std::enable_shared_from_this<Visit> {
  public:
-  Visit(Cluster& cluster, rpc::PendingRef inner) : inner(std::move(inner)), cluster_(cluster) {}
+  Visit(Cluster& cluster, wire::Body kind, rpc::PendingRef inner, uint32_t servers = 0)
+      : kind(kind), servers(servers), inner(std::move(inner)), cluster_(cluster) {}
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
     cluster_.visited(shared_from_this(), status, answer);
   }
+  const wire::Body kind;
+  const uint32_t servers;  ///< of a Resize
   rpc::PendingRef inner;  ///< null: the call has ended
   bool is_withdrawn = false;
+  base::Peer asked = base::kNobody;  ///< the master that was asked
 
  private:
   Cluster& cluster_;
 };
 
-void Cluster::barrier(rpc::PendingRef pending) { enter_barrier(std::make_shared<Visit>(*this, std::move(pending))); }
+void Cluster::barrier(rpc::PendingRef pending) { ask_master(std::make_shared<Visit>(*this, wire::Body::Barrier, std::move(pending))); }
 
-void Cluster::enter_barrier(const std::shared_ptr<Visit>& visit) {
-  if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost while this call was withdrawn"));
+void Cluster::leave_master(rpc::PendingRef pending) { ask_master(std::make_shared<Visit>(*this, wire::Body::Leave, std::move(pending))); }
+void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
+  ask_master(std::make_shared<Visit>(*this, wire::Body::Resize, std::move(pending), servers));
+}
+
+void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
+  if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost, or left, while this call was withdrawn"));
   if (is_kept() && !cut_off_.ok()) return end_visit(*visit, cut_off_);
+  if (has_given_role_) return end_visit(*visit, has_left());
   visits_.push_back(visit);
-  auto frame = builder_.finish(wire::Body::Barrier, wire::CreateBarrier(builder_.fbb()));
+  visit->asked = master_;
+  if (visit->kind == wire::Body::Leave) return send_leave(master_, visit);
+  auto& fbb = builder_.fbb();
+  auto frame = visit->kind == wire::Body::Resize ? builder_.finish(visit->kind, wire::CreateResize(fbb, visit->servers))
+                                                 : builder_.finish(visit->kind, wire::CreateBarrier(fbb));
   client_.call(master_, {std::move(frame), visit, true, 0, nullptr});
 }
 
 void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
-  if (answer == nullptr && is_kept() && cut_off_.ok() && !status.ok()) return;  // the master is lost: see follow_master()
+  const bool is_next = visit->asked != master_;
+  const bool is_asked_again = is_kept() ? cut_off_.ok() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
+  if (answer == nullptr && is_asked_again && !status.ok()) return;  // the master is lost: see follow_master()
   std::erase(visits_, visit);
-  if (answer != nullptr && status.ok()) ++passed_;
-  if (answer != nullptr && status.code() == MV_EPEERLOST) ++told_;
+  const bool counts = answer != nullptr && visit->kind == wire::Body::Barrier;
+  if (counts && status.ok()) ++passed_;
+  if (counts && status.code() == MV_EPEERLOST) ++told_;
   end_visit(*visit, status);
 }
 

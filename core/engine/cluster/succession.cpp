@@ -189,10 +189,14 @@ Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::strin
   member->why = why;
   Succession after = succeed(view, *member, replicas);
   if (!after.loses_values && !(was_here && member->is_worker())) return after;
+  note_loss(view, why);
+  return after;
+}
+
+void note_loss(View& view, const std::string& why) {
   ++view.losses;
   view.loss_texts.push_back(why);
   if (view.loss_texts.size() > kLossTexts) view.loss_texts.erase(view.loss_texts.begin());
-  return after;
 }
 
 void name_voters(View& view) {
@@ -233,11 +237,13 @@ base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver,
     note(&part);
   }
   for (const Member* part : name_next_backups(view, replicas)) note(part);
-  for (const Member* part : view.servers())
-    if (view.serving(*part) == leaver.peer && part->backups.empty() && part->next_backup == 0) {
-      view.members = before.members;
-      return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
-    }
+  const bool is_stuck = std::ranges::any_of(view.servers(), [&](const Member* part) {
+    return view.serving(*part) == leaver.peer && part->backups.empty() && part->next_backup == 0;
+  });
+  if (is_stuck || view.staying_servers().empty()) {  // one of them may have to be the master
+    view.members = before.members;
+    return base::error(MV_EUNREACHABLE, "there is no other server that stays and could take over its tables");
+  }
   return changed;
 }
 
@@ -250,7 +256,7 @@ base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t serve
   const size_t count = leavers.size();
   std::erase_if(leavers, [&](const Member* server) { return server->is_worker() || server->peer == view.master; });
   if (count - leavers.size() > servers)
-    return base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: rank 0 and servers that are also workers stay", servers,
+    return base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: the master and servers that are also workers stay", servers,
                        count - leavers.size());
   std::vector<const Member*> changed;
   const View before = view;

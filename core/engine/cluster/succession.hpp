@@ -52,6 +52,9 @@ Succession succeed(View& view, Member& lost, uint32_t replicas);
 /// a barrier of each survivor.
 Succession lose(View& view, base::Peer peer, uint32_t replicas, const std::string& why);
 
+/// Counts a loss that fails a barrier of each survivor.
+void note_loss(View& view, const std::string& why);
+
 /// Begins the drain of `leaver`. Its parts without a copy get a next back-up. Parts whose next back-up was `leaver` get
 /// another one. Returns the parts whose next back-up has changed. MV_EUNREACHABLE if there is no server for a part of
 /// the leaver; then nothing has changed.

@@ -84,6 +84,16 @@ Member* View::at(uint32_t rank) {
   return found != members.end() ? &*found : nullptr;
 }
 
+void View::take_losses(const View& newer) {
+  const auto& told = newer.loss_texts;
+  const uint64_t more = newer.losses - std::min(newer.losses, losses);
+  const size_t missing = std::min<uint64_t>(told.size(), more);
+  if (more > told.size()) loss_texts.clear();  // the last ones follow each other without a gap
+  losses = newer.losses;
+  loss_texts.insert(loss_texts.end(), told.end() - static_cast<ptrdiff_t>(missing), told.end());
+  if (loss_texts.size() > kLossTexts) loss_texts.erase(loss_texts.begin(), loss_texts.end() - kLossTexts);
+}
+
 base::Status View::loss(uint64_t number) const {
   const uint64_t first = losses - loss_texts.size();
   if (number < first || number >= losses) return base::error(MV_EPEERLOST, "a member was lost");

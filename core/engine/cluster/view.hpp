@@ -72,7 +72,7 @@ class View {
   bool sync = false;
   std::vector<Member> members;
   base::Peer master = base::kNobody;       ///< the process that decides about views
-  uint64_t losses = 0;                     ///< with replicas: how many losses fail a barrier of each survivor
+  uint64_t losses = 0;                     ///< how many losses fail a barrier of each survivor
   std::vector<std::string> loss_texts{};  ///< the reasons of the last ones
   bool moved = false;                      ///< see has_departures()
   uint32_t wanted_servers = 0;             ///< the number of servers that was asked for last; 0: none was
@@ -96,6 +96,8 @@ class View {
   int64_t server_id(base::Peer peer) const;
   const Member* at(uint32_t rank) const { return const_cast<View*>(this)->at(rank); }
   Member* at(uint32_t rank);
+  /// Adds the losses that only `newer` has. Of those, it may have reasons that this view has already.
+  void take_losses(const View& newer);
   /// The reason of the `number`-th loss, from 0, which fails a barrier.
   base::Status loss(uint64_t number) const;
   /// The peer that serves the part of this server now; kNobody if it is lost.

@@ -35,12 +35,9 @@ bool apply(const Update& update, View& view) {
   View next = update.view;
   next.members = std::move(view.members);
   for (const Member& member : update.view.members) *next.at(member.rank) = member;
-  // The receiver may know the first of these reasons already.
-  const auto& sent = update.view.loss_texts;
-  const size_t missing = std::min<uint64_t>(sent.size(), next.losses - std::min(next.losses, view.losses));
+  next.losses = view.losses;
   next.loss_texts = std::move(view.loss_texts);
-  next.loss_texts.insert(next.loss_texts.end(), sent.end() - static_cast<ptrdiff_t>(missing), sent.end());
-  if (next.loss_texts.size() > kLossTexts) next.loss_texts.erase(next.loss_texts.begin(), next.loss_texts.end() - kLossTexts);
+  next.take_losses(update.view);
   view = std::move(next);
   return true;
 }

@@ -420,8 +420,7 @@ void Parts::server_missed(const cluster::Member& server, const base::Status& why
     if (led.chain.successor.peer() == server.peer) led.journal->drop();
   if (server.peer == cluster_.master() && !cluster_.awaits_master()) return give_up(server.peer, why);  // nobody can name a stand-in
   // It may have handed its tables over and left, which this node learns from the master, like the loss.
-  const bool master_tells = cluster_.is_master() || cluster_.contacts().is_connected(cluster_.master());
-  if (!is_replicated() && !server.departs() && (server.state == cluster::State::kFinished || !master_tells)) return give_up(server.peer, why);
+  if (!is_replicated() && !server.departs() && (server.state == cluster::State::kFinished || cluster_.has_lost_master())) return give_up(server.peer, why);
   missed_[server.peer] = clock_.now() + cluster_.self().heartbeat_timeout;
 }
 
@@ -459,7 +458,7 @@ void Parts::cut_off(const base::Status& why) {
 void Parts::give_up_undecided() {
   const cluster::View& view = cluster_.view();
   const auto is_gone = [&](base::Peer peer) { return peer != cluster_.self().peer && !cluster_.contacts().is_connected(peer); };
-  if (!is_gone(cluster_.master()) || cluster_.awaits_master()) return;
+  if (!cluster_.has_lost_master() || cluster_.awaits_master()) return;
   for (const auto& [number, stream] : streams_of_) {
     const cluster::Member* const part = server_of(number);
     // While it gets its copy, nothing may be acknowledged without the next back-up either.

@@ -119,6 +119,7 @@ base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, s
 }
 
 void Member::on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) {
+  if (parts_.is_unserved(sink)) return;
   const auto staged = sink.discards() ? base::Sink::nowhere() : base::Sink::into(sink.memory(), sink.keep());
   deliver(from, message, sink.memory(), staged);
 }

@@ -141,7 +141,7 @@ void Parts::on_answer(base::Peer from, const wire::Message& message, std::span<c
 }
 
 base::SinkRef Parts::on_answer_header(base::Peer from, const wire::Message& message, size_t bytes) {
-  if (!is_by_part() || !serves(from, message.part())) return base::Sink::nowhere();
+  if (!is_by_part() || !serves(from, message.part())) return std::make_shared<base::Sink>(std::span<std::byte>(), unserved_);
   return client_.on_answer_header(streams_of_.at(message.part()), message, bytes);
 }
 

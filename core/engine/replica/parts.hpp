@@ -66,6 +66,9 @@ class Parts final : public checkpoint::ServedParts {
   base::SinkRef on_request_header(base::Peer from, const wire::Message& message, size_t bytes);
   void on_answer(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
   base::SinkRef on_answer_header(base::Peer from, const wire::Message& message, size_t bytes);
+  /// The payload belongs to an answer of a process that did not serve the part when its header came, as far as this node
+  /// knew. The view may have come meanwhile, and the request is repeated.
+  bool is_unserved(const base::Sink& payload) const { return payload.keep() == unserved_; }
   /// A Replicate from the primary of a part.
   void replicate(const rpc::Asked& asked, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
 
@@ -241,6 +244,7 @@ class Parts final : public checkpoint::ServedParts {
   wire::FrameBuilder builder_;
   Part own_;
   table::Server* own_tables_ = nullptr;
+  const std::shared_ptr<void> unserved_ = std::make_shared<char>();  ///< marks the destinations of such answers: see is_unserved()
   base::Nanos compare_at_ = base::kNever;
   // by number: see Message.part
   std::map<uint32_t, std::unique_ptr<Copy>> copies_;

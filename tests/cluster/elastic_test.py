@@ -20,6 +20,7 @@ while adds == 0 or not select.select([sys.stdin], [], [], 0)[0]:
     table.add(np.ones(1000))
     adds += 1
     {each}
+    time.sleep(0.001)  # others start meanwhile
 say("added", adds)
 node.shutdown()
 """

@@ -282,6 +282,64 @@ attempt(node.shutdown)
     assert ending.startswith("PeerError") and "server 1" in ending, ending
 
 
+# Two workers read what they write, in the memory of its servers. One of the servers is killed, or stopped: then its memory has old values, and can
+# still be read.
+SURVIVOR = """
+node = pv.init()
+table = node.array(60_000, name="t", dtype="float64")
+node.barrier()
+say("up")
+import re, select
+def mapped():
+    calls = dict(re.findall(r'table_calls_total{[^}]*call="get"[^}]*path="(\\w+)"[^}]*} (\\S+)', node.metrics()))
+    return float(calls.get("mapped", "0"))
+adds = 0
+before = np.zeros(60_000)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    table.add(np.ones(60_000))
+    adds += 1
+    seen = table.get()
+    assert seen.min() >= adds and (seen >= before).all(), (adds, seen.min(), (seen - before).min())
+    before = seen
+    if adds % 50 == 0:
+        say("round", mapped())
+wait_for_word()
+node.barrier()
+totals = node.array(1, name="adds", dtype="float64")
+totals.add(np.full(1, float(adds)))
+node.barrier()
+say("wrong", int((table.get() != totals.get()[0]).sum()))
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("chosen", ["all", "self,tcp"])
+def test_a_server_whose_memory_is_read_is_replaced_by_its_backup(cluster, monkeypatch, chosen, how):
+    monkeypatch.setenv("UCX_TLS", chosen)
+    job = cluster(2, 3, transport="ucx", ucx_gets="yes", replicas=1, heartbeat_timeout_ms=1500)
+    servers = [job.server(number) for number in range(3)]
+    nodes = [job.python(rank, SURVIVOR) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    nodes[0].hear("round")
+    assert float(nodes[0].hear("round").split()[1]) > 3
+    servers[1].kill(how)
+    time.sleep(3)  # adds go on with the back-up while the stopped server's memory is there
+    if how == signal.SIGSTOP:
+        servers[1].kill(signal.SIGCONT)
+    for node in nodes:
+        node.forget()
+        node.hear("round")
+        node.tell("stop")
+        node.tell("go on")
+    for node in nodes:
+        assert node.hear("wrong") == "wrong 0"
+        node.ends()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
 def test_memory_of_destroyed_tables_is_given_back(cluster):
     job = cluster(1, 1, transport="ucx", ucx_gets="yes")
     server = job.server(0)

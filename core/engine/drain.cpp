@@ -36,7 +36,7 @@ base::Status Drain::why_never() const {
   const cluster::Self& self = cluster_.self();
   if ((self.role & MV_ROLE_SERVER) == 0) return base::error(MV_EINVAL, "only a server can hand its tables over");
   if (cluster_.is_joining()) return base::error(MV_ESTATE, "this server has not joined the cluster yet");
-  // A worker finishes before its process drains: not in vain.
+  // A worker finishes before its process drains. Without another server, it would finish for nothing.
   const cluster::Member* const member = cluster_.view().find(self.peer);
   const auto servers = cluster_.view().staying_servers();
   const bool has_heir = std::ranges::any_of(servers, [&](const cluster::Member* server) { return server->peer != self.peer; });

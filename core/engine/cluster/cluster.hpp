@@ -25,8 +25,8 @@
 
 namespace mv::cluster {
 
-/// The membership protocol of one node. All processes join at the master, at first rank 0, which answers when all of them have
-/// arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
+/// The membership protocol of one node. All processes join at the master, at first rank 0, which answers when all of
+/// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
 /// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
 /// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
 /// starts with n connections.
@@ -272,7 +272,7 @@ class Cluster {
   void drop_requests(const base::Status& why);
   void fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why);
   void miss_master(const base::Status& why);
-  base::Status has_left() const;
+  base::Status why_role_is_given() const;
   void follow_master();
   void decide_noticed();
   bool can_replace_master() const;
@@ -389,7 +389,7 @@ class Cluster {
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
   uint64_t master_since_ = 0;  ///< the first epoch of the present master; 0: it has been the master from the start
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
-  std::vector<std::shared_ptr<Visit>> visits_;  ///< those that have not ended
+  std::vector<std::shared_ptr<Visit>> visits_;  ///< requests to the master that have not ended
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

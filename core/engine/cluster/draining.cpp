@@ -146,23 +146,23 @@ void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& req
   if (member != nullptr && member->drained) return server_.answer(asked, builder_.answer({}));
   if (const base::Status wrong = check(view_, member); !wrong.ok()) return server_.fail(asked, wrong);
   const bool is_self = member->peer == self_.peer;
-  const base::Peer heir = is_self ? successor() : base::kNobody;
-  if (is_self && heir == base::kNobody) return server_.fail(asked, base::error(MV_ESTATE, "there is no other server that could be the master"));
+  const base::Peer next_master = is_self ? successor() : master_;
+  if (next_master == base::kNobody) return server_.fail(asked, base::error(MV_ESTATE, "there is no other server that could be the master"));
   server_.answer(asked, builder_.answer({}));
   server_.flush();  // from now on it is no member
   depart(*member, view_);
-  const base::Status why(MV_EPEERLOST, member->why);
   base::log_info("{}", member->why);
-  if (!is_self) {
-    client_.on_lost(member->peer, why);
-    owner_.on_member_lost(*member, why);
+  if (is_self) {
+    declare_out(*member);
+    give_role(next_master);
+    return owner_.on_drained();
   }
+  const base::Status why(MV_EPEERLOST, member->why);
+  client_.on_lost(member->peer, why);
+  owner_.on_member_lost(*member, why);
   declare_out(*member);
-  if (!is_self) return publish();
-  give_role(heir);
-  owner_.on_drained();
+  publish();
 }
-
 
 // ---- on the server that is to end
 

@@ -34,9 +34,8 @@ std::vector<base::Peer> Cluster::leave_targets() const {
 void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
   has_left_ = true;
   const auto targets = leave_targets();
-  for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i) {
+  for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
     targets[i] == master_ && !is_kept() ? leave_master(pendings[i]) : send_leave(targets[i], pendings[i]);
-  }
 }
 
 void Cluster::send_leave(base::Peer to, rpc::PendingRef pending) {

@@ -223,11 +223,11 @@ void Cluster::give_role(base::Peer to) {
   is_drained_ = has_given_role_ = true;
   barrier_.forget();
   settle_at_ = clock_.now();
-  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, has_left());
+  for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why_role_is_given());
   base::log_info("{} is the master now", view_.name(to));
 }
 
-base::Status Cluster::has_left() const { return base::error(MV_EPEERLOST, "this process, the former master, has left: {} is the master now", view_.name(master_)); }
+base::Status Cluster::why_role_is_given() const { return base::error(MV_EPEERLOST, "this process, the former master, has left: {} is the master now", view_.name(master_)); }
 
 /// Without replicas: the former master has named this node. The view is applied.
 void Cluster::take_role() {
@@ -246,7 +246,7 @@ void Cluster::take_role() {
   for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
 }
 
-/// Connects with this member, and gives it time for that.
+/// Connects with this member. Its silence counts from now on.
 void Cluster::meet(base::Peer peer) {
   want(peer, Dialer::kSelf);
   if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
@@ -478,7 +478,7 @@ void Cluster::resize(uint32_t servers, rpc::PendingRef pending) {
 void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
   if (visit->is_withdrawn) return end_visit(*visit, base::error(MV_ETIMEOUT, "barrier: the master was lost, or left, while this call was withdrawn"));
   if (is_kept() && !cut_off_.ok()) return end_visit(*visit, cut_off_);
-  if (has_given_role_) return end_visit(*visit, has_left());
+  if (has_given_role_) return end_visit(*visit, why_role_is_given());
   visits_.push_back(visit);
   visit->asked = master_;
   if (visit->kind == wire::Body::Leave) return send_leave(master_, visit);

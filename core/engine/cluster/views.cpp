@@ -87,6 +87,16 @@ bool Cluster::take_own_place(const View& newer) {
   return false;
 }
 
+namespace {
+/// Who serves this member's part and keeps copies of it. True if that has changed.
+bool take_part(Member& known, const Member& newer) {
+  const auto part = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backups, of.next_backup); };
+  if (part(known) == part(newer)) return false;
+  std::tie(known.is_out, known.stand_in, known.backups, known.next_backup) = part(newer);
+  return true;
+}
+}  // namespace
+
 /// @param newer  without a keeper it may have only the members that have changed: what this node has noticed itself stays as it is
 /// @param workers_gone  View::workers_gone() of the whole view
 void Cluster::take_view(const View& newer, bool workers_gone) {
@@ -107,7 +117,8 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     decided_ = newer;
   }
   if (has_new_master) change_master(newer);
-  const bool takes_role = has_new_master && !is_kept(), was_taking = std::exchange(is_taking_, is_taking_ || takes_role);
+  const bool takes_role = has_new_master && !is_kept();
+  if (takes_role) is_taking_ = true;
   view_.epoch = newer.epoch;
   told_gone_ = workers_gone;
   master_is_undecided_ = false;
@@ -127,18 +138,14 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
       learn_finished(*known);
     }
     if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
-      const bool may_ask = is_master() && member.drained && !takes_role;  // the answer to its HandOver may be lost
-      if (!may_ask) link_.close(member.peer);
+      if (!is_master() || !member.drained || takes_role) link_.close(member.peer);  // else the answer to its HandOver may be lost
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
       if (member.is_worker() && member.state == State::kLost && !member.drained && is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);
     if (known == nullptr || (is_self && member.is_out)) continue;  // the master closes the connection
     known->votes = member.votes;
-    const auto place = [](const Member& of) { return std::tuple(of.is_out, of.stand_in, of.backups, of.next_backup); };
-    if (place(*known) == place(member)) continue;
-    std::tie(known->is_out, known->stand_in, known->backups, known->next_backup) = place(member);
-    if (known->is_server()) moved.push_back(known);
+    if (take_part(*known, member) && known->is_server()) moved.push_back(known);
   }
   for (const Member* part : moved) owner_.on_part_moved(*part);
   if (is_master() && is_kept()) {
@@ -146,7 +153,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     for (const Member& member : view_.members)
       if (member.peer != self_.peer && needs(member) && !contacts_.is_connected(member.peer)) want(member.peer, Dialer::kSelf);
   }
-  is_taking_ = was_taking;
+  if (takes_role) is_taking_ = false;
   if (has_new_master) follow_master();
   welcome();
   owner_.on_news();

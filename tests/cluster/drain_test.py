@@ -324,7 +324,7 @@ def test_the_loss_of_the_next_master_is_noticed(cluster):
     node.forget()
     serving(node)
     servers[1].kill(signal.SIGKILL)  # the master
-    node.hear("PeerLost", 10)
+    node.hear("PeerError", 10)
     node.ends(1, 10)
     servers[2].process.wait(10)  # no worker is left
 

@@ -23,7 +23,8 @@ momentum = node.array(30, name="momentum", dtype="float64", updater="momentum ra
 rows = np.arange(500)
 ended = threading.Event()
 def listen():
-    wait_for_word()
+    while wait_for_word() != "end":
+        say("address of rank 2:", node.status()["members"][2]["address"])
     ended.set()
 node.barrier()
 threading.Thread(target=listen, daemon=True).start()
@@ -261,6 +262,28 @@ def test_one_master_after_another_hands_its_tables_over(cluster, replicas):
     check(nodes)
     assert sum(line.startswith("rank ") and line.endswith("has handed its tables over and left") for line in nodes[0].lines) == 3, nodes[0].lines
     servers[3].ends(seconds=10)
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_any_member_redirects_a_new_process_to_the_next_master(cluster, replicas):
+    """Rank 0 has left. A new server, which knows only the address of another member, takes its place."""
+    job = cluster(0, 3, nodes=4, replicas=replicas)
+    servers = [job.server(number) for number in range(3)]
+    node = job.python(3, WORKER, role="worker")
+    serving(node)
+    servers[0].kill(signal.SIGTERM)
+    ends_drained(servers[0])
+    node.forget()
+    serving(node)
+    node.tell("members")
+    address = node.hear("address of rank 2:").split()[-1]
+    again = job.server(0, rank=None, master=address, log_level="info")
+    assert "(rank 0 of 4, " in again.hear("serving as server 0")
+    node.forget()
+    serving(node)
+    check([node])
+    for server in (again, *servers[1:]):
+        server.ends(seconds=10)
 
 
 # Barriers follow each other closely, so that some are in progress whenever the master leaves.

@@ -3,28 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/collective/cost_text.hpp"
+#include "engine/collective/active.hpp"
 #include "engine/collective/note.hpp"
 #include "engine/collective/shape.hpp"
 #include "engine/collective/transfers.hpp"
 
 namespace mv::collective {
 
-using namespace std::chrono_literals;
-
 namespace {
 /// On the wire, the note of an array is in the bits above its dtype.
 constexpr int kNoteShift = 4;
 constexpr uint8_t kDtypeMask = (1 << kNoteShift) - 1;
 static_assert(kMostNote << kNoteShift <= UINT8_MAX);
-/// After this time without progress, the awaited rank is notified: it may be at another operation.
-constexpr base::Nanos kLookAfter = 100ms;
-/// How long a rank whose deadline has passed waits for the others to answer whether they have begun the operation.
-constexpr base::Nanos kLastWord = 1s;
 /// The number of completed operations whose signatures are kept.
 constexpr size_t kRemembered = 256;
-
-constexpr const char *kHasCome = "has arrived, but has not done its part", *kHasNotCome = "has not arrived";
 
 /// A signal interrupts one rank only; for the others the operation is cancelled.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
@@ -49,43 +41,6 @@ bool is_transfer(const wire::Collect& collect) {
   return collect.signature() != nullptr && static_cast<Kind>(collect.signature()->kind()) == Kind::kSend;
 }
 }  // namespace
-
-/// A running operation. When one of its messages has been taken, it is found again by its number.
-struct Group::Active final : Execution::Owner, base::Work {
-  Active(Group& group, uint64_t op, Operation operation, base::OperationRef call, Handed handed)
-      : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(call), std::move(handed)) {}
-
-  /// Breaks the group, because the other ranks count on this one.
-  void withdraw(mv_status code) override {
-    group.break_group(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
-                                describe(running.signature())), true);
-  }
-
-  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
-    const auto taken = [weak = group.weak_from_this(), op = op, number] {
-      const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
-      if (group == nullptr) return;
-      const auto found = group->numbers_.find(op);
-      if (found != group->numbers_.end() && found->second.active != nullptr) {
-        found->second.active->running.execution().sent(number);
-        group->settle(op);
-      }
-      group->keep_up();
-    };
-    group.send_collect(static_cast<uint32_t>(to), op, range, running.signature(), payload, taken);
-  }
-  void chunk_taken(const rpc::Asked& asked) override {
-    if (!group.forgotten_) group.server_.finish(asked);
-  }
-
-  Group& group;
-  const uint64_t op;
-  const base::Nanos since = group.clock_.now();
-  base::Nanos begun{0}, reduced{0};  ///< reduced: see Execution::reduced(); 0: not yet, or not recorded
-  enum class Handover { kNotYet, kUnderWay, kDone } handover = Handover::kNotYet;  ///< to the Reducer
-  bool busy = false;  ///< against re-entry: a send to a lost peer calls `taken` before it returns
-  Running running;
-};
 
 Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base::Pool& pool, Members members, Setting setting)
     : clock_(clock),
@@ -138,8 +93,7 @@ void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wir
   sender_.send(members_.peers[to], std::move(frame), std::move(taken));
 }
 
-template <typename Fill>
-void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
+void Group::tell(uint32_t to, wire::GroupWord word, const Fill& fill) {
   Note note;
   note.group = members_.id;
   note.word = word;
@@ -148,8 +102,7 @@ void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
   sender_.send(members_.peers[to], frame_of(sender_.builder(), note));
 }
 
-template <typename Fill>
-void Group::tell_all(wire::GroupWord word, Fill fill) {
+void Group::tell_all(wire::GroupWord word, const Fill& fill) {
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
     if (static_cast<int32_t>(rank) != setting_.rank && !lost_.contains(rank) && !closed_.contains(rank)) tell(rank, word, fill);
 }
@@ -379,67 +332,6 @@ void Group::resume(const base::Operation& call, const base::Status& status) {
   }
 }
 
-// ---- draining
-
-void Group::drain(const base::OperationRef& call, Drained drained) {
-  Operation taking_part;
-  taking_part.draining = true;
-  if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
-  if (drain_) return drained(base::Status(MV_ESTATE, "another thread already waits in mv_allreduce_drain()"));
-  const uint64_t op = begun_ + 1;
-  const auto work = std::make_shared<base::WithdrawnBy>([this](mv_status code) {  // the others know that this rank drains: no undo
-    drop_drain(base::Status(code, "withdrawn; this rank is still draining: it can only take part in the others' next all-reduce"));
-  });
-  drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
-  call->begin(work);
-  for (const auto& [rank, last] : closed_)
-    if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
-  if (std::exchange(draining_at_, op) != op) {
-    tell_all(wire::GroupWord::Drains, [&](Note& note) { note.op = op; });
-    const auto told = std::exchange(numbers_[op].told, {});
-    for (const auto& [rank, signature] : told)
-      if (!agrees(op, rank, signature)) return;
-  }
-  check_drained(op);
-}
-
-/// A rank drains at this number: it takes part in the operation of the others.
-void Group::drains(uint64_t op, uint32_t from) {
-  if (op <= begun_ && !numbers_.contains(op)) return;  // ended: other messages report that to the rank
-  Numbered& numbered = numbers_[op];
-  if (numbered.active == nullptr) {
-    numbered.drainers.insert(from);
-    return check_drained(op);
-  }
-  const wire::Signature mine = numbered.active->running.signature();
-  if (can_be_drained(mine)) return tell_shape(from, op, *numbered.active);
-  Operation theirs;
-  theirs.kind = Kind::kDrain;
-  disagree(op, static_cast<uint32_t>(setting_.rank), mine, from, sign(theirs, 0));
-}
-
-/// Ends this rank's drain if the next operation is known or has failed, or if all ranks drain.
-void Group::check_drained(uint64_t op) {
-  if (!drain_ || op != begun_ + 1) return;
-  Numbered& numbered = numbers_[op];
-  const bool finished = numbered.drainers.size() + 1 == members_.peers.size();
-  if (!finished && numbered.failed.ok() && !numbered.shape) return;
-  const Drained drained = std::move(std::exchange(drain_, std::nullopt)->drained);
-  if (numbered.shape && numbered.failed.ok()) return drained(*numbered.shape);
-  const base::Status why = numbered.failed;
-  ++begun_;
-  clear(numbered);
-  numbers_.erase(op);
-  if (!why.ok()) return drained(why);
-  Shape shape;
-  shape.finished = true;
-  drained(shape);
-}
-
-void Group::drop_drain(const base::Status& why) {
-  if (drain_) std::exchange(drain_, std::nullopt)->drained(why);
-}
-
 // ---- messages from other ranks
 
 void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -627,126 +519,6 @@ void Group::close(const base::Status& gave_up) {
 void Group::abort(const std::string& reason) {
   break_group(base::error(MV_EPEERLOST, "{} has left the group: {}", name(static_cast<uint32_t>(setting_.rank)), reason), true);
   close();
-}
-
-// ---- state
-
-std::string Group::tuning() const { return "by costs of messages: " + write_costs(setting_.costs); }
-
-GroupState Group::report() const {
-  const bool by_messages = !watcher_.look;
-  const Elsewhere seen = by_messages ? Elsewhere{} : watcher_.look();
-  const std::string by = reducer_ != nullptr ? "messages, " + reducer_->name() : "messages";
-  return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? by : "shm",
-          by_messages ? begun_ : seen.operations, broken_.text(), by_messages ? tuning() : seen.tuning};
-}
-
-std::vector<cluster::Wait> Group::waits() const {
-  const base::Nanos now = clock_.now();
-  std::vector<cluster::Wait> waits;
-  const auto add = [&](std::string what, uint64_t op, base::Nanos since) -> cluster::Wait& {
-    const base::Nanos age = std::max(base::Nanos{0}, now - since);
-    return waits.emplace_back(cluster::Wait{cluster::WaitKind::kCollective, members_.peers[static_cast<size_t>(setting_.rank)], std::move(what), op, age, age, {}});
-  };
-  const auto await = [&](cluster::Wait& wait, uint32_t rank, const char* what) { wait.awaited.push_back({members_.peers[rank], what}); };
-  for (const auto& [op, numbered] : numbers_) {
-    if (numbered.active == nullptr) continue;
-    cluster::Wait& wait = add(describe(numbered.active->running.signature()), op, numbered.active->since);
-    const int32_t awaited = numbered.active->running.execution().awaited();
-    if (awaited == Step::kNone) continue;
-    const auto reached = reached_.find(static_cast<uint32_t>(awaited));
-    await(wait, static_cast<uint32_t>(awaited), reached != reached_.end() && reached->second >= op ? kHasCome : kHasNotCome);
-  }
-  if (drain_) {
-    cluster::Wait& wait = add("a drain", begun_ + 1, drain_->since);
-    const auto found = numbers_.find(begun_ + 1);
-    for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
-      if (static_cast<int32_t>(rank) != setting_.rank && (found == numbers_.end() || !found->second.drainers.contains(rank))) await(wait, rank, kHasNotCome);
-  }
-  transfers_->add_waits(waits);
-  if (!watcher_.look) return waits;
-  const Elsewhere seen = watcher_.look();
-  if (seen.awaited < 0 || static_cast<size_t>(seen.awaited) >= members_.peers.size()) return waits;
-  await(add(seen.what, seen.operations, seen.since), static_cast<uint32_t>(seen.awaited), seen.has_come ? kHasCome : kHasNotCome);
-  return waits;
-}
-
-// ---- time
-
-base::Nanos Group::next_deadline() const {
-  base::Nanos next = std::min(drain_ ? drain_->deadline : base::kNever, transfers_->next_deadline());
-  for (const auto& [op, numbered] : numbers_) {
-    if (numbered.active == nullptr) continue;
-    const Running& running = numbered.active->running;
-    next = std::min({next, running.deadline, running.told ? base::kNever : running.look_at});
-  }
-  return next;
-}
-
-void Group::tick(base::Nanos now) {
-  std::vector<uint64_t> ops;
-  for (const auto& [op, numbered] : numbers_)
-    if (numbered.active != nullptr) ops.push_back(op);
-  for (const uint64_t op : ops) {
-    const auto found = numbers_.find(op);
-    if (found == numbers_.end()) continue;
-    Active& active = *found->second.active;
-    if (active.running.look_at <= now) look(op, active, now);
-    if (active.running.deadline <= now) expire(op, active, now);
-  }
-  transfers_->tick(now);
-  expire_drain(now);
-}
-
-void Group::look(uint64_t op, Active& active, base::Nanos now) {
-  Running& running = active.running;
-  const int32_t awaited = running.execution().awaited();
-  const uint64_t moves = running.execution().moves();
-  running.look_at = now + kLookAfter;
-  if (std::exchange(running.moves_seen, moves) != moves || running.told || awaited == Step::kNone) return;
-  running.told = true;
-  tell(static_cast<uint32_t>(awaited), wire::GroupWord::Waits, [&](Note& note) {
-    note.op = op;
-    note.signature = running.signature();
-  });
-}
-
-std::string Group::missing(uint64_t op) const {
-  std::string names;
-  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank) {
-    const auto reached = reached_.find(rank);
-    if (static_cast<int32_t>(rank) != setting_.rank && (reached == reached_.end() || reached->second < op))
-      names += (names.empty() ? "" : ", ") + name(rank);
-  }
-  return names;
-}
-
-void Group::expire(uint64_t op, Active& active, base::Nanos now) {
-  Running& running = active.running;
-  if (!std::exchange(running.asked, true)) {
-    running.deadline = now + kLastWord;
-    return tell_all(wire::GroupWord::Asks, [&](Note& note) { note.op = op; });
-  }
-  const std::string names = missing(op);
-  const int32_t awaited = running.execution().awaited();
-  const std::string why = !names.empty()           ? "these have not arrived: " + names
-                          : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
-                          : running.is_handed_over() && reducer_ != nullptr ? reducer_->name() + " has not ended its all-reduce"
-                                                   : "its data was not received";
-  break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
-                        name(static_cast<uint32_t>(setting_.rank)), why), true);
-}
-
-void Group::expire_drain(base::Nanos now) {
-  if (!drain_ || drain_->deadline > now) return;
-  if (!std::exchange(drain_->asked, true)) {
-    drain_->deadline = now + kLastWord;
-    return tell_all(wire::GroupWord::Asks, [&](Note& note) { note.op = begun_ + 1; });
-  }
-  std::string names;
-  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
-    if (static_cast<int32_t>(rank) != setting_.rank && !numbers_[begun_ + 1].drainers.contains(rank)) names += (names.empty() ? "" : ", ") + name(rank);
-  drop_drain(base::error(MV_ETIMEOUT, "the others neither reduce nor drain; this rank waits for {}. Call again: this rank can do nothing else in the group", names));
 }
 
 }  // namespace mv::collective

@@ -24,6 +24,8 @@
 
 namespace mv::collective {
 
+struct Note;
+
 /// The remedy for a broken group, for error messages.
 inline constexpr auto kAfterBreak = "mv_group_shrink() or mv_group_grow() makes a new one";
 
@@ -184,10 +186,9 @@ class Group : public std::enable_shared_from_this<Group> {
 
   void send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
                     std::function<void()> taken);
-  template <typename Fill>
-  void tell(uint32_t to, wire::GroupWord word, Fill fill);
-  template <typename Fill>
-  void tell_all(wire::GroupWord word, Fill fill);
+  using Fill = std::function<void(Note&)>;
+  void tell(uint32_t to, wire::GroupWord word, const Fill& fill);
+  void tell_all(wire::GroupWord word, const Fill& fill);
   void tell_shape(uint32_t to, uint64_t op, const Active& active);
   void tell_agreement(uint32_t to, const Agreement::Word& word);
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/relax.hpp"
 
 namespace mv::transport {
 
@@ -102,9 +100,6 @@ void add_watched_by(int epoll, base::Descriptors& descriptors) {
   while (fgets(line, sizeof line, list.get()) != nullptr)
     if (sscanf(line, "tfd: %d", &fd) == 1) descriptors.add(fd);
 }
-
-/// The number of successful looks at shared memory in a row before libuv and signals get their turn.
-constexpr int kMostLooks = 32;
 
 enum class Woke { kReady, kBell, kTimeout, kSignal };
 
@@ -523,123 +518,6 @@ void Loop::keep_wake_fd(int fd) {
   }
   descriptors_.remove(fd);
   ::close(fd);
-}
-
-// ------------------------------------------------------------ the driver
-
-void Loop::run_tasks() {
-  {
-    Lock lock(mutex_);
-    asleep_ = false;
-    news_.store(false, std::memory_order_relaxed);
-    if (queue_.empty()) return;
-    running_.swap(queue_);
-  }
-  uv_update_time(&uv_);
-  for (Task& task : running_) {
-    guard([&] {
-      task();
-      task = Task();  // destroys its captures now, not at the end of the batch
-    });
-  }
-  running_.clear();
-}
-
-/// Processes all events that have arrived, and sends the answers.
-void Loop::poll_now() {
-  watchers_changed_ = false;
-  poll_by_ = now() + kLongestUnpolled;
-  uv_run(&uv_, UV_RUN_NOWAIT);
-  look();
-  flush();
-  wake_waiters();
-}
-
-void Loop::flush() {
-  for (size_t i = 0; i < flushers_.size(); ++i) guard([&] { flushers_[i]->flush(); });
-}
-
-bool Loop::look() {
-  bool any = false;
-  for (size_t i = 0; i < watched_.size(); ++i) guard([&] { any |= watched_[i]->look(); });
-  return any;
-}
-
-/// Spins for as long as the policy allows. True if there is news; libuv then gets its turn later, but is not starved.
-bool Loop::spin() {
-  constexpr int kLooksPerGlance = 16;  // looks between two reads of the clock
-  if (watched_.empty() || watchers_changed_ || looks_ >= kMostLooks) {
-    looks_ = 0;
-    return false;
-  }
-  auto writers = Watched::Writers::kNone;
-  for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
-  if (writers == Watched::Writers::kNone) return false;
-  const Nanos begin = now(), budget = spin_policy_.budget(begin);
-  if (budget == Nanos{0}) return false;
-  const bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
-  do {
-    for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
-      if (look()) {
-        ++looks_;
-        spin_policy_.hit();
-        return true;
-      }
-      if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
-      yields ? static_cast<void>(sched_yield()) : base::relax();
-    }
-  } while (now() - begin < budget);
-  spin_policy_.failed();
-  looks_ = 0;
-  return false;
-}
-
-/// True if nothing arrived before the peers could know that they must ring from now on.
-bool Loop::is_quiet() {
-  for (size_t i = 0; i < watched_.size(); ++i) {
-    if (watched_[i]->before_sleep()) continue;
-    while (i-- > 0) watched_[i]->after_sleep();
-    return false;
-  }
-  return true;
-}
-
-bool Loop::may_sleep() {
-  Lock lock(mutex_);
-  asleep_ = !news_.load(std::memory_order_relaxed) && !stopping_;
-  return asleep_;
-}
-
-void Loop::after_sleep() {
-  for (Watched* watched : watched_) watched->after_sleep();
-}
-
-void Loop::set_timer(Nanos at, Task fn) {
-  timer_fn_ = std::move(fn);
-  if (at == timer_at_ && (at == kNever || uv_is_active(reinterpret_cast<uv_handle_t*>(&timer_)))) return;
-  timer_at_ = at;
-  if (at == kNever) {
-    uv_timer_stop(&timer_);
-    return;
-  }
-  uv_update_time(&uv_);
-  const auto delay = std::chrono::ceil<std::chrono::milliseconds>(std::max(Nanos{0}, at - now()));
-  uv_timer_start(
-      &timer_, [](uv_timer_t* timer) { static_cast<Loop*>(timer->data)->on_timer(); },
-      static_cast<uint64_t>(delay.count()), 0);
-}
-
-void Loop::on_timer() {
-  if (const Nanos at = timer_at_; now() < at) {  // libuv's clock is up to a millisecond behind ours
-    timer_at_ = kNever;
-    set_timer(at, std::move(timer_fn_));
-    return;
-  }
-  timer_at_ = kNever;
-  guard([&] {
-    Task due = std::move(timer_fn_);
-    if (due) due();
-  });
 }
 
 }  // namespace mv::transport

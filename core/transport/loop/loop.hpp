@@ -239,6 +239,8 @@ class Loop final : public base::Clock {
   // How long a sequence of calls that end at once may leave sockets and timers unpolled. No other thread polls them
   // during the sequence: peers would wait for this process, and declare it dead.
   static constexpr base::Nanos kLongestUnpolled = std::chrono::microseconds(250);
+  // The number of successful looks at shared memory in a row before libuv and signals get their turn.
+  static constexpr int kMostLooks = 32;
 
   uv_loop_t uv_{};
   uv_async_t wake_up_{};

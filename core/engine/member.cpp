@@ -295,6 +295,8 @@ void Member::on_drained() { drain_.handed_over(); }
 void Member::on_new_master() {
   parts_.tell_new_master();
   drain_.ask_new_master();
+  checkpoint_client_.master_found();
+  coordinator_.master_found();
   events_.on_change();
 }
 

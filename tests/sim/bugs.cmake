@@ -78,6 +78,11 @@ sim_finds_bug(sim_test_with_bugs a_master_decides_alone "two primaries" --master
 # Without replicas, a master that leaves has a successor, which is asked again what it has not answered.
 polyverso_put_bug(the_next_master_does_not_begin engine/cluster mastership.cpp "if (!is_kept()) take_role();" "if (!BUG && !is_kept()) take_role();")
 polyverso_put_bug(nobody_asks_the_next_master engine/cluster mastership.cpp "const bool is_next = visit->asked != master_;" "const bool is_next = (is_kept() || !BUG) && visit->asked != master_;")
+# A process with a newer view knows earlier than the next master itself whom to ask.
+polyverso_put_bug(the_next_master_refuses_early_barriers engine/cluster mastership.cpp "  early_requests_.emplace_back(asked, wire::copy_header(request));"
+  "  if (BUG && is_kept()) return server_.fail(asked, base::Status(MV_EPEERLOST, \"\"));
+  early_requests_.emplace_back(asked, wire::copy_header(request));")
+sim_finds_bug(sim_test_with_bugs the_next_master_refuses_early_barriers "have not ended" --drains --replicas 1 --masters --seeds 5420..10000)
 sim_finds_bug(sim_test_with_bugs the_next_master_does_not_begin "have not ended" --drains)
 sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended with status -15" --drains)
 

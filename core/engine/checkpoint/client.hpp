@@ -41,6 +41,7 @@ class Client {
   void servers_changed();
   /// The master is lost, so there will be no other coordinator.
   void master_lost(const base::Status& why);
+  void master_found() { no_master_ = {}; }
 
   base::Nanos next_deadline() const;
   void tick();

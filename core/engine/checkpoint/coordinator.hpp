@@ -53,6 +53,7 @@ class Coordinator {
   void servers_changed();
   /// The master is lost, so nobody decides which server takes over the part of a lost one.
   void master_lost(const base::Status& why);
+  void master_found() { no_master_ = {}; }
 
   /// A save or a load is in progress, or not all of its workers know that it has ended.
   bool is_busy() const {

@@ -39,7 +39,7 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
   const bool is_for_any = request.body_type() == wire::Body::Join || (request.body_type() == wire::Body::Leave && !has_given_role_);
   if (!is_for_any && has_given_role_) return;  // the new master is asked again
-  if (!is_for_any && !is_kept() && !is_master()) return keep_request(asked, request);
+  if (!is_for_any && !is_master()) return keep_request(asked, request);
   switch (request.body_type()) {
     case wire::Body::Join:
       return join(asked, request);
@@ -64,7 +64,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
 void Cluster::copied(const rpc::Asked& asked, const wire::Copied& note) {
   server_.answer(asked, builder_.answer({}));
   const auto part = std::ranges::find_if(view_.members, [&](const Member& member) { return member.rank + 1 == note.part() && member.is_server(); });
-  if (!is_master() || part == view_.members.end()) return;
+  if (part == view_.members.end()) return;
   const auto holds = [client = asked.client, backup = note.backup()](const View& view, const Member& of) {
     return view.tail_of(of) == client && of.next_backup != 0 && view.next_backup_of(of) == backup;  // else one of the two was lost meanwhile
   };

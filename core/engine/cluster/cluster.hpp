@@ -280,7 +280,6 @@ class Cluster {
   void tell_servers();
   void stand_for_master();
   void cut_off(const base::Status& why);
-  base::Status check_master() const;
   void depose();
   bool is_undecided_loss(const Member& member) const;
   struct Accused {

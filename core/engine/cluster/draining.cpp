@@ -11,11 +11,7 @@ namespace mv::cluster {
 
 // ---- on the master
 
-/// A process with a newer view may know earlier than this one that this is the master, or with an older one take it for the master still.
-base::Status Cluster::check_master() const { return is_master() ? base::Status() : base::error(MV_EPEERLOST, "this process is not the master"); }
-
 void Cluster::drain_asked(const rpc::Asked& asked) {
-  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   Member* const member = view_.find(asked.client);
   if (member == nullptr || !member->is_server()) return server_.fail(asked, base::error(MV_EPROTOCOL, "only a server can hand its tables over, and it asks the master"));
   if (member->is_worker() && member->state == State::kHere)
@@ -44,7 +40,6 @@ void Cluster::drain_asked(const rpc::Asked& asked) {
 }
 
 void Cluster::resize_asked(const rpc::Asked& asked, uint32_t servers) {
-  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   if (is_kept())
     return decide(
         [servers, replicas = self_.replicas](View& next) {
@@ -110,7 +105,6 @@ void Cluster::move_asked(const rpc::Asked& asked, const std::vector<uint32_t>& n
 }
 
 void Cluster::hand_over_asked(const rpc::Asked& asked, const wire::HandOver& request) {
-  if (const base::Status wrong = check_master(); !wrong.ok()) return server_.fail(asked, wrong);
   Member* const member = view_.find(asked.client);
   std::vector<uint32_t> parts;
   if (request.parts() != nullptr) parts.assign(request.parts()->begin(), request.parts()->end());

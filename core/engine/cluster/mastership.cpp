@@ -191,6 +191,7 @@ void Cluster::change_master(const View& newer) {
     return barrier_.take_over(workers);
   }
   settle_at_ = clock_.now();  // processes that want to join are sent there
+  drop_requests(base::error(MV_EDISAGREE, "{} is the master now", view_.name(master_)));
   const auto why = base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_));
   barrier_.close(why);
   drop_decisions(why);
@@ -243,7 +244,6 @@ void Cluster::take_role() {
     if (needs(known)) meet(known.peer);
   }
   publish();
-  for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
 }
 
 /// Connects with this member. Its silence counts from now on.
@@ -252,9 +252,10 @@ void Cluster::meet(base::Peer peer) {
   if (!contacts_.is_connected(peer)) contacts_[peer].heard = clock_.now();
 }
 
-/// A request of a member that takes this node for the master, which it is not yet.
+/// A request of a member that takes this node for the master: it has a newer view, and knows earlier than this node itself.
 void Cluster::keep_request(const rpc::Asked& asked, const wire::Message& request) {
-  if (has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", view_.name(master_)));
+  if (!cut_off_.ok()) return fail_request(asked, request, cut_off_);
+  if (!is_kept() && has_lost_master()) return fail_request(asked, request, base::error(MV_EPEERLOST, "this process is not the master, and the one before, {}, is lost", view_.name(master_)));
   early_requests_.emplace_back(asked, wire::copy_header(request));
 }
 
@@ -263,10 +264,11 @@ void Cluster::drop_requests(const base::Status& why) {
   for (const auto& [asked, header] : std::exchange(early_requests_, {})) fail_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()), why);
 }
 
-/// A server that drains repeats its request after MV_EPEERLOST.
+/// @param why  MV_EDISAGREE: another node is the master, and will be asked
 void Cluster::fail_request(const rpc::Asked& asked, const wire::Message& request, const base::Status& why) {
   const bool is_of_drain = request.body_type() == wire::Body::Drain || request.body_type() == wire::Body::HandOver;
-  server_.fail(asked, is_of_drain ? base::Status(MV_EUNREACHABLE, why.text()) : why);
+  if (!is_of_drain) return server_.fail(asked, why);
+  server_.fail(asked, base::Status(is_kept() ? MV_EPEERLOST : MV_EUNREACHABLE, why.text()));  // after MV_EPEERLOST, a server that drains asks again
 }
 
 /// The new master is known, and the view is applied: repeats there what the former one has not answered.
@@ -275,6 +277,7 @@ void Cluster::follow_master() {
     if (!is_kept()) take_role();
     barrier_.follow(self_.peer, passed_, told_);
     if (is_kept()) decide_noticed();
+    for (const auto& [asked, header] : std::exchange(early_requests_, {})) on_request(asked, *flatbuffers::GetRoot<wire::Message>(header.data()));
   } else {
     if (meets_master_) meet(master_);
     send_ping(master_);
@@ -365,7 +368,12 @@ void Cluster::cut_off(const base::Status& why) {
   is_deposed_ |= is_master();
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
+  if (is_deposed_) {  // the others lose this node, and ask the next master: an answer would fail their barriers first
+    barrier_.forget();
+    early_requests_.clear();
+  }
   barrier_.close(why);
+  drop_requests(why);
   drop_decisions(why);
   for (const auto& visit : std::exchange(visits_, {})) end_visit(*visit, why);
   if (is_deposed_ || std::ranges::any_of(view_.members, [this](const Member& member) { return is_undecided_loss(member); })) depose();
@@ -490,6 +498,7 @@ void Cluster::ask_master(const std::shared_ptr<Visit>& visit) {
 
 void Cluster::visited(const std::shared_ptr<Visit>& visit, const base::Status& status, const wire::Message* answer) {
   const bool is_next = visit->asked != master_;
+  if (is_kept() && status.code() == MV_EDISAGREE) return;  // see drop_requests(): a newer view will tell whom to ask
   const bool is_asked_again = is_kept() ? cut_off_.ok() && (visit->kind == wire::Body::Barrier || awaits_master() || is_next) : is_next;
   if (answer == nullptr && is_asked_again && !status.ok()) return;  // the master is lost: see follow_master()
   std::erase(visits_, visit);

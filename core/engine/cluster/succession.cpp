@@ -31,7 +31,7 @@ const Member* candidate(const View& view, const Member& part) {
   const Member* const by = view.find(view.serving(part));
   if (by == nullptr) return nullptr;
   auto ring = view.servers();
-  std::ranges::rotate(ring, std::ranges::find(ring, by));
+  std::rotate(ring.begin(), std::ranges::find(ring, by), ring.end());
   std::set<std::string> hosts;
   for (const Member* server : ring)
     if (has(view, *server, part)) hosts.insert(server->host);

@@ -6,10 +6,7 @@
 
 #include <cxxabi.h>
 
-#include <exception>
-#include <new>
 #include <string>
-#include <system_error>
 
 #include "base/result.hpp"
 #include "state.hpp"
@@ -19,6 +16,8 @@ namespace mv::capi {
 /// Stores the message for mv_last_error() and returns the status. If there is no memory for it, stores a shorter one.
 mv_status fail(mv_status code, const char* function, const char* text) noexcept;
 mv_status finish_failed(const base::Status& status) noexcept;
+/// The status of the exception that is being handled.
+mv_status fail_with_exception(const char* function) noexcept;
 /// Sets mv_last_error() on success: only mv_request_cancel() does.
 void note(std::string text) noexcept;
 
@@ -35,16 +34,10 @@ template <typename Body>
 mv_status guarded(const char* function, Body&& body) {
   try {
     return finish(body());
-  } catch (const std::bad_alloc&) {
-    return fail(MV_ENOMEM, function, "out of memory");
-  } catch (const std::system_error& refused) {
-    return fail(MV_ESYSTEM, function, refused.what());
-  } catch (const std::exception& defect) {
-    return fail(MV_EINTERNAL, function, defect.what());
   } catch (abi::__forced_unwind&) {
     throw;  // pthread_cancel() of the calling thread: glibc aborts the process if it is not rethrown
   } catch (...) {
-    return fail(MV_EINTERNAL, function, "an unknown exception");
+    return fail_with_exception(function);
   }
 }
 

@@ -2,7 +2,10 @@
 
 #include <polyverso/polyverso.h>
 
+#include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "base/log.hpp"
 #include "base/per_thread.hpp"
@@ -42,6 +45,20 @@ mv_status finish_failed(const base::Status& status) noexcept {
     shown = mv_status_message(status.code());
   }
   return status.code();
+}
+
+mv_status fail_with_exception(const char* function) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return fail(MV_ENOMEM, function, "out of memory");
+  } catch (const std::system_error& refused) {
+    return fail(MV_ESYSTEM, function, refused.what());
+  } catch (const std::exception& defect) {
+    return fail(MV_EINTERNAL, function, defect.what());
+  } catch (...) {
+    return fail(MV_EINTERNAL, function, "an unknown exception");
+  }
 }
 
 void note(std::string text) noexcept {

@@ -308,7 +308,7 @@ void write_checkpoint_files() {
     tables.push_back({{spec, spec.updater, 7, {}}, shard->rows(), shard->snapshot().value()});
   }
   const std::atomic<bool> given_up{false};
-  const auto file = checkpoint::write_part(scratch, 7, 0, 1, tables, given_up);
+  const auto file = checkpoint::write_part(scratch, 7, 0, 1, false, tables, given_up);
   Bytes part = content_of(scratch + "/" + file.value().name);
   write("fuzz_checkpoint_file", "part", part);
   part.pop_back();

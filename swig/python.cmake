@@ -47,3 +47,14 @@ else()
   file(REMOVE_RECURSE ${python_tree}/multiverso ${python_tree}/compat)  # of an earlier configuration
 endif()
 install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)
+
+# Where processes write no bytecode (PYTHONDONTWRITEBYTECODE), each would compile the packages again; the tests start thousands.
+if(NOT POLYVERSO_WHEEL)
+  file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/polyverso/*.py ${PROJECT_SOURCE_DIR}/python/compat/*/*/*.py)
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/python/bytecode.stamp)
+  add_custom_command(OUTPUT ${stamp}
+    COMMAND ${Python3_EXECUTABLE} -m compileall -q ${python_tree}
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS polyverso_python ${python_sources} VERBATIM)
+  add_custom_target(polyverso_python_bytecode ALL DEPENDS ${stamp})
+endif()

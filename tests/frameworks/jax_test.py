@@ -11,7 +11,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from conftest import ROOT, run_workers  # noqa: E402
+from conftest import ROOT, run_in_workers  # noqa: E402
 
 import polyverso  # noqa: E402
 import polyverso.jax as pj  # noqa: E402
@@ -36,7 +36,7 @@ with polyverso.init() as node:
 def run(ranks, script):
     """Runs the script in all ranks, with the names node, rank and ranks."""
     body = textwrap.indent(textwrap.dedent(script), "    ")
-    said = run_workers(ranks, f"{BEGIN}\n{body}\n    print('done', flush=True)")
+    said = run_in_workers(ranks, f"{BEGIN}\n{body}\n    print('done', flush=True)")
     assert said.count("done") == ranks, said
 
 

@@ -13,7 +13,10 @@ from conftest import introduce, lone  # noqa: E402
 from polyverso import gossip  # noqa: E402
 from polyverso.gossip.keras import GossipCallback, KerasAdapter  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")  # from Keras to JAX
+pytestmark = [
+    pytest.mark.usefixtures("jax_compiles_fast"),
+    pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword"),  # from Keras to JAX
+]
 
 
 def network(value=None, dtype="float32"):

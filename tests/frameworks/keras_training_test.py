@@ -12,10 +12,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
-from conftest import ROOT, run_workers  # noqa: E402
+from conftest import ROOT, run_in_workers  # noqa: E402
 
 import polyverso  # noqa: E402
 import polyverso.keras as pk  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("jax_compiles_fast")
 
 BEGIN = """
 import keras
@@ -51,7 +53,7 @@ with polyverso.init() as node:
 def run(script, ranks=2):
     """Runs the script in all ranks. Each says the same in lines with SAME. Returns what they have said."""
     body = textwrap.indent(textwrap.dedent(script), "    ")
-    said = run_workers(ranks, f"{BEGIN}\n{body}\n    print('done', flush=True)")
+    said = run_in_workers(ranks, f"{BEGIN}\n{body}\n    print('done', flush=True)")
     assert said.count("done") == ranks, said
     lines = [line.partition("SAME ")[2] for line in said.splitlines() if "SAME" in line]
     assert all(lines.count(line) == ranks for line in lines), said

@@ -16,7 +16,10 @@ from multiverso.theano_ext.keras_ext.callbacks import MVCallback  # noqa: E402
 from multiverso.theano_ext.keras_ext.param_manager import KerasParamManager  # noqa: E402
 from multiverso.theano_ext.param_manager import MVModelParamManager  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword")
+pytestmark = [
+    pytest.mark.usefixtures("jax_compiles_fast"),
+    pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword"),
+]
 
 
 @pytest.fixture(autouse=True)

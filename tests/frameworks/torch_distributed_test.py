@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from conftest import run_workers
+from conftest import run_in_workers, run_workers
 
 import polyverso.torch  # noqa: F401  (registers the backend)
 
@@ -31,7 +31,7 @@ dist.destroy_process_group()
 
 def run(ranks, script):
     """Runs the script in a process group of so many ranks, without torchrun. Returns what was printed."""
-    return run_workers(ranks, BEGIN + textwrap.dedent(script) + END)
+    return run_in_workers(ranks, BEGIN + textwrap.dedent(script) + END)
 
 
 COLLECTIVES = """

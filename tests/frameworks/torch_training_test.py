@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import ROOT, run_workers
+from conftest import ROOT, run_in_workers, run_workers
 
 BEGIN = """
 import torch
@@ -43,7 +43,7 @@ def bits(net):
 
 
 def run(ranks, script):
-    return run_workers(ranks, BEGIN + textwrap.dedent(script))
+    return run_in_workers(ranks, BEGIN + textwrap.dedent(script))
 
 
 @pytest.mark.parametrize("how", ["LocalSGD(net, 4)", "DiLoCo(net, 5)", "DiLoCo(net, 6, fragments=2, overlap=1)"])
@@ -85,7 +85,7 @@ def test_elastic_averaging():
 
 def test_closing_twice_is_closing_once():
     """The second one shut down the program's own node."""
-    assert run(1, """
+    assert run_workers(1, BEGIN + textwrap.dedent("""
     with polyverso.init() as node:
         for make in (polyverso.torch.ParameterServer, polyverso.torch.ServerOptimizer, lambda net: polyverso.torch.LocalSGD(net, 2)):
             made = make(network())
@@ -93,7 +93,7 @@ def test_closing_twice_is_closing_once():
             made.close()
         node.barrier()
         print("open", flush=True)
-    """).count("open") == 1
+    """)).count("open") == 1
 
 
 def test_weights_in_channels_last():

@@ -15,7 +15,7 @@ constexpr Nanos kLimitOfSlow = 1200s;
 constexpr size_t kSmallWindow = 4096;
 /// Where only their comparison shows that copies differ.
 constexpr Nanos kCompareEvery = 20ms;
-constexpr uint64_t kMostSteps = 30'000'000;
+constexpr uint64_t kMostSteps = 2'000'000;  // four times those of 200 nodes, or of the longest of a thousand seeds
 constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
 /// In every third run, a stranger talks to this many of the nodes.
 constexpr uint64_t kStrangers = 0x7374'7261'6e67'6572;

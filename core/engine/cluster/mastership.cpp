@@ -191,8 +191,8 @@ void Cluster::change_master(const View& newer) {
     return barrier_.take_over(workers);
   }
   settle_at_ = clock_.now();  // processes that want to join are sent there
-  drop_requests(base::error(MV_EDISAGREE, "{} is the master now", view_.name(master_)));
   const auto why = base::error(MV_EPEERLOST, "{} is the master now", view_.name(master_));
+  drop_requests(base::Status(MV_EDISAGREE, why.text()));
   barrier_.close(why);
   drop_decisions(why);
   undecided_since_ = tell_undecided_at_ = base::kNever;

@@ -4,8 +4,10 @@ import json
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -129,3 +131,49 @@ class EtcdMembers:
     def end(self):
         for member in self.members:
             member.end()
+
+
+class Road:
+    """The way of one process to an etcd. It can be lost just after the process has written, so that the process never hears of that."""
+
+    def __init__(self, etcd):
+        self.etcd = etcd
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.ends_with_write = threading.Event()  # the next write is the last message that arrives
+        self.is_lost = threading.Event()
+        self.sockets = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def keeper(self, name):
+        return f"etcd://127.0.0.1:{self.listener.getsockname()[1]}/{name}"
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            self.sockets.append(near)
+            if self.is_lost.is_set():
+                continue  # it is never answered
+            far = socket.create_connection((self.etcd.address, self.etcd.port))
+            self.sockets.append(far)
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass, args=(source, sink, source is near), daemon=True).start()
+
+    def _pass(self, source, sink, is_request):
+        try:
+            while data := source.recv(1 << 20):
+                if self.is_lost.is_set():
+                    return
+                if is_request and self.ends_with_write.is_set() and b"request_put" in data:
+                    self.is_lost.set()
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # one of the two has gone
+
+    def end(self):
+        self.listener.close()
+        for each in self.sockets:
+            each.close()

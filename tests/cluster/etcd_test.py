@@ -7,7 +7,7 @@ import time
 import pytest
 from conftest import COMMAND
 from elastic_test import adder, stop, up
-from etcd import Etcd, is_installed
+from etcd import Etcd, Road, is_installed
 from named import JOIN, WORK, Named, end, sums, whole
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="etcd is missing: apt install etcd-server")
@@ -206,6 +206,27 @@ def test_calls_wait_for_an_etcd_that_is_away_while_a_server_dies(named, etcd):
         took, ending = node.hear_attempt()
         assert ending == "ok" and took > 1.5, (took, ending)
     end(others)
+
+
+def test_a_server_that_never_hears_that_it_has_become_the_master(named, etcd):
+    """Its write arrives at etcd, the answer and all that follows is lost: the others take it for the master, and it does not know that it is."""
+    job = named(5, replicas=2, heartbeat_timeout_ms=1000, log_level="info", **PATIENT)
+    road = Road(etcd)
+    servers = [job.start(rank, [COMMAND, "server"], rank=rank, role="server", keeper=(road if rank == 1 else etcd).keeper("job")) for rank in range(3)]
+    workers = [job.python(rank, WORK, rank=rank, role="worker") for rank in (3, 4)]
+    for node in workers:
+        assert node.hear("sum ").split()[1:3] == ["2", "3"]
+    road.ends_with_write.set()
+    servers[0].kill()
+    for node in workers:
+        node.tell("step")
+    assert road.is_lost.wait(10)
+    for node in workers:
+        took, ending = node.hear_attempt(30)
+        assert ending == "ok" and took < 12, (took, ending)
+    step(workers)
+    end(workers)
+    road.end()
 
 
 def test_workers_come_to_a_cluster_that_etcd_keeps(named, etcd):

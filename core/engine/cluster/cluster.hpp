@@ -383,6 +383,7 @@ class Cluster {
   bool master_is_undecided_ = false;  ///< as it has said since the last view
   base::Status master_lost_, cut_off_;
   bool is_deposed_ = false;
+  bool may_be_master_ = false;  ///< this server's write as the next master may be in the keeper, which has not said so
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
   base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server

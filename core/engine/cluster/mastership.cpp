@@ -107,6 +107,7 @@ void Cluster::write_next() {
   keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
     is_writing_ = false;
     const size_t count = std::exchange(writing_, 0);
+    if (!cut_off_.ok()) return;
     if (!written.ok()) {  // another process has written, or nobody knows whether this one has
       read_at_ = clock_.now() + kElectAgain;
       return;
@@ -156,7 +157,10 @@ void Cluster::read_keeper() {
     if (view.value().find(self_.peer) == nullptr && (quorum_ == nullptr || view.value().epoch > decided_.epoch))
       return cut_off(base::error(MV_EPEERLOST, "this process is no member any more: the others have given it up, or another cluster of this name has begun"));
     revision_ = content.value().revision;
-    if (view.value().epoch > decided_.epoch) take_decided(view.value());
+    if (view.value().epoch > decided_.epoch) {
+      take_decided(view.value());
+      if (cut_off_.ok()) tell_members(decided_);  // its writer may not hear from the keeper any more, or not have told all
+    }
     if (is_master()) return write_next();
     if (awaits_master()) stand_for_master();
   });
@@ -166,7 +170,7 @@ void Cluster::read_keeper() {
 
 /// A view is decided that this node has not written, as far as it knows.
 void Cluster::take_decided(const View& view) {
-  if (view.epoch <= decided_.epoch) return;
+  if (view.epoch <= decided_.epoch || is_deposed()) return;
   if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
   if (quorum_ != nullptr) quorum_->learn(view);
   take_view(view, view.workers_gone());
@@ -350,14 +354,18 @@ void Cluster::stand_for_master() {
   ++next.epoch;
   name_voters(next);
   is_writing_ = true;
-  keeper_->write(revision_, to_bytes(next), [this, next](const base::Result<uint64_t>& written) {
+  const bool could_be_master = std::exchange(may_be_master_, true);
+  keeper_->write(revision_, to_bytes(next), [this, next, could_be_master](const base::Result<uint64_t>& written) {
     is_writing_ = false;
+    if (!cut_off_.ok()) return;  // the others lose this node, and ask the next master
     if (!written.ok()) {
+      if (written.status().code() == MV_ESTATE) may_be_master_ = could_be_master;
       read_at_ = clock_.now() + kElectAgain;
       return;
     }
     revision_ = written.value();
-    hold(next, 0);
+    if (next.epoch > decided_.epoch) return hold(next, 0);
+    write_next();  // another server has read it, and told this one earlier
   });
 }
 
@@ -365,7 +373,7 @@ void Cluster::stand_for_master() {
 void Cluster::cut_off(const base::Status& why) {
   if (!cut_off_.ok() || !is_kept()) return;
   cut_off_ = why;
-  is_deposed_ |= is_master();
+  is_deposed_ |= is_master() || may_be_master_;
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
   if (is_deposed_) {  // the others lose this node, and ask the next master: an answer would fail their barriers first

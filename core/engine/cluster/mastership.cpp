@@ -359,7 +359,7 @@ void Cluster::stand_for_master() {
     is_writing_ = false;
     if (!cut_off_.ok()) return;  // the others lose this node, and ask the next master
     if (!written.ok()) {
-      if (written.status().code() == MV_ESTATE) may_be_master_ = could_be_master;
+      if (written.status().code() != MV_EUNREACHABLE && !could_be_master) may_be_master_ = false;
       read_at_ = clock_.now() + kElectAgain;
       return;
     }
@@ -373,7 +373,7 @@ void Cluster::stand_for_master() {
 void Cluster::cut_off(const base::Status& why) {
   if (!cut_off_.ok() || !is_kept()) return;
   cut_off_ = why;
-  is_deposed_ |= is_master() || may_be_master_;
+  is_deposed_ |= is_master() || (may_be_master_ && can_replace_master());
   awaited_until_ = elect_at_ = read_at_ = tell_at_ = base::kNever;
   base::log_error("{}", why.text());
   if (is_deposed_) {  // the others lose this node, and ask the next master: an answer would fail their barriers first

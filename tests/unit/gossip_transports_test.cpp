@@ -81,8 +81,7 @@ struct Server {
       assert_true(own.publish(1, 0.5).ok());
     }
   }
-  /// The version of the answer; 0: it has been superseded.
-  uint64_t ask(base::Peer peer, uint64_t version, uint64_t first) {
+  void request(base::Peer peer, uint64_t version, uint64_t first) {
     wire::FetchBuilder body(builder.fbb());
     body.add_number(++questions);
     body.add_version(version);
@@ -90,6 +89,10 @@ struct Server {
     body.add_count(gossip::kChunkBytes);
     const base::Frame question = builder.finish(wire::Body::Fetch, body.Finish());
     engine->on_message(peer, message_of(question), {});
+  }
+  /// The version of the answer; 0: it has been superseded.
+  uint64_t ask(base::Peer peer, uint64_t version, uint64_t first) {
+    request(peer, version, first);
     const auto answers = kept.take();
     assert_int_equal(answers.size(), 1);
     return message_of(answers.front()).body_as_Fetched()->version();
@@ -169,6 +172,37 @@ void a_larger_model_does_not_take_the_memory_away(void**) {
   assert_int_equal(server.ask(7, 0, 0), 5);
 }
 
+/// The offsets of the answered chunks. From here on, the transport has released them.
+std::vector<uint64_t> answered(Server& server) {
+  std::vector<uint64_t> firsts;
+  for (const base::Frame& frame : server.kept.take()) firsts.push_back(message_of(frame).body_as_Fetched()->first());
+  return firsts;
+}
+
+void a_request_waits_while_the_transport_has_as_many_chunks_as_it_may(void**) {
+  Server server;
+  for (size_t i = 0; i < gossip::kWindow; ++i) server.request(7, 1, kEnd);
+  server.request(7, 1, kEnd);
+  server.request(7, 0, 0);  // the peer has another transport now, and begins again
+  server.request(7, 1, kEnd);
+  assert_true(server.engine->next_deadline() > server.clock.time);
+  assert_int_equal(answered(server).size(), gossip::kWindow);
+  assert_true(server.engine->next_deadline() == server.clock.time);
+  server.engine->tick();
+  assert_true((answered(server) == std::vector<uint64_t>{0, kEnd}));
+  assert_int_equal(server.ask(7, 0, 0), 1);
+}
+
+void more_requests_than_a_peer_may_have_are_ignored(void**) {
+  Server server;
+  for (size_t i = 0; i < 5 * gossip::kWindow; ++i) server.request(7, 1, kEnd);
+  assert_int_equal(answered(server).size(), gossip::kWindow);
+  server.engine->tick();
+  assert_int_equal(answered(server).size(), gossip::kWindow);
+  server.engine->tick();
+  assert_int_equal(answered(server).size(), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -177,6 +211,8 @@ int main() {
       cmocka_unit_test(a_reader_that_falls_silent_holds_nothing),
       cmocka_unit_test(readers_that_follow_each_other_do_not_hold_one_version_for_ever),
       cmocka_unit_test(a_larger_model_does_not_take_the_memory_away),
+      cmocka_unit_test(a_request_waits_while_the_transport_has_as_many_chunks_as_it_may),
+      cmocka_unit_test(more_requests_than_a_peer_may_have_are_ignored),
       cmocka_unit_test(a_request_by_message_yields_to_memory_mapped_meanwhile),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -303,7 +303,7 @@ void Gossip::on_message(base::Peer from, const wire::Message& message, std::span
   if (message.body_type() == wire::Body::Fetch) {
     // A partner that still fetches is not silent.
     if (attempt_ && attempt_->exchange && attempt_->exchange->stage == PairExchange::Stage::kWhole && attempt_->exchange->life == from) attempt_->silent_since = clock_.now();
-    return serving_.on_fetch(from, *message.body_as_Fetch());
+    return serving_.on_fetch(from, message);
   }
   if (message.body_type() == wire::Body::Inquire) return answer_inquire(from, *message.body_as_Inquire());
   if (message.body_type() == wire::Body::Exchange) return on_exchange(from, *message.body_as_Exchange());

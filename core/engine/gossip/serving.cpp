@@ -25,19 +25,31 @@ void Serving::hold_for_exchange(std::shared_ptr<SnapshotReader> reader, uint64_t
 }
 
 base::Nanos Serving::next_deadline() const {
+  const auto is_due = [](const auto& of) { return !of.second.waiting.empty() && of.second.has_room(); };
+  if (std::ranges::any_of(chunks_, is_due)) return clock_.now();
   base::Nanos next = base::kNever;
   for (const auto& [reader, until] : held_.until) next = std::min(next, until);
   return next;
 }
 
 void Serving::tick() {
+  for (auto& [peer, chunks] : chunks_)
+    while (!chunks.waiting.empty() && chunks.has_room()) {
+      const std::vector<std::byte> header = std::move(chunks.waiting.front());
+      chunks.waiting.pop_front();
+      answer(peer, *flatbuffers::GetRoot<wire::Message>(header.data())->body_as_Fetch());
+    }
+  expire_readers();
+}
+
+void Serving::expire_readers() {
   if (held_.version == 0) return;
   std::erase_if(held_.until, [now = clock_.now()](const auto& reader) { return reader.second <= now; });
   if (held_.until.empty()) let_go();
 }
 
 void Serving::on_lost(base::Peer peer) {
-  under_way_.erase(peer);
+  chunks_.erase(peer);
   forget_reader(peer);
 }
 
@@ -57,7 +69,7 @@ Serving::Held Serving::choose(const wire::Fetch& fetch) {
 
 /// Notes that `from` has requested a chunk of this version that is not the last one.
 void Serving::note_reader(base::Peer from, const Held& chosen) {
-  tick();
+  expire_readers();
   const bool too_old = held_.version < chosen.version && clock_.now() >= base::after(held_.since, timeout_);
   if (!is_held(chosen) && (held_.version == 0 || too_old)) hold(chosen.reader, chosen.version);
   if (held_.version == chosen.version) held_.until[from] = base::after(clock_.now(), timeout_);
@@ -74,8 +86,7 @@ void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absenc
 
 /// A payload that counts as in flight to this peer while a transport keeps it.
 base::PayloadRef Serving::counted(base::Peer to, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
-  auto& count = under_way_[to];
-  if (count == nullptr) count = std::make_shared<size_t>(0);
+  const auto count = chunks_[to].under_way;
   ++*count;
   // Transports release payloads on the loop, once they are sent or given up.
   const void* const held = keep.get();
@@ -93,9 +104,16 @@ base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, con
   return counted(to, *encoded, encoded);
 }
 
-void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
-  const auto waiting = under_way_.find(from);
-  if (waiting != under_way_.end() && *waiting->second >= kWindow) return;
+/// The transport may still have chunks that this peer has given up, or has received already.
+void Serving::on_fetch(base::Peer from, const wire::Message& request) {
+  const wire::Fetch& fetch = *request.body_as_Fetch();
+  Chunks& chunks = chunks_[from];
+  if (fetch.first() == 0) chunks.waiting.clear();  // it begins again
+  if (chunks.waiting.empty() && chunks.has_room()) return answer(from, fetch);
+  if (chunks.waiting.size() < kWindow) chunks.waiting.push_back(wire::copy_header(request));
+}
+
+void Serving::answer(base::Peer from, const wire::Fetch& fetch) {
   if (fetch.version() == 0) forget_reader(from);  // it has given up the version that it began before
   const Held chosen = choose(fetch);
   const auto& [reader, version, since, until] = chosen;

@@ -6,8 +6,11 @@
 // time-out: after that, new readers get the newest version, which is then held instead. A reader that is silent for as
 // long no longer counts.
 
+#include <cstddef>
+#include <deque>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/link.hpp"
@@ -23,13 +26,15 @@ inline constexpr uint64_t kChunkBytes = 1 << 20;
 inline constexpr size_t kWindow = 4;
 
 /// Serves snapshots. Chunks are copied out of the snapshot, so slow readers never block publishing. At most kWindow
-/// chunks are kept for a peer that does not take them; its further requests are ignored.
+/// chunks are kept for a peer that does not take them. Its further requests wait; no correct peer has more than kWindow
+/// of them, and more are ignored.
 class Serving {
  public:
   Serving(const base::Clock& clock, base::Link& link, Publisher& own, base::Nanos timeout)
       : clock_(clock), link_(link), own_(own), timeout_(timeout) {}
 
-  void on_fetch(base::Peer from, const wire::Fetch& fetch);
+  /// @param request  a Fetch
+  void on_fetch(base::Peer from, const wire::Message& request);
   void on_lost(base::Peer peer);
   /// Holds this version for an exchange, which needs exactly this one, for at most the time-out.
   void hold_for_exchange(std::shared_ptr<SnapshotReader> reader, uint64_t version);
@@ -50,9 +55,18 @@ class Serving {
     std::unordered_map<base::Peer, base::Nanos> until;  ///< its readers, and when they expire
   };
 
+  /// A peer's chunks.
+  struct Chunks {
+    bool has_room() const { return *under_way < kWindow; }
+    std::shared_ptr<size_t> under_way = std::make_shared<size_t>(0);
+    std::deque<std::vector<std::byte>> waiting;  ///< headers of its requests
+  };
+
+  void answer(base::Peer from, const wire::Fetch& fetch);
   void hold(std::shared_ptr<SnapshotReader> reader, uint64_t version);
   void let_go();
   void forget_reader(base::Peer peer);
+  void expire_readers();
   Held choose(const wire::Fetch& fetch);
   bool is_held(const Held& chosen) const { return held_.version == chosen.version && held_.reader == chosen.reader; }
   void note_reader(base::Peer from, const Held& chosen);
@@ -67,7 +81,7 @@ class Serving {
   const base::Nanos timeout_;
   Held held_;
   wire::FrameBuilder builder_;
-  std::unordered_map<base::Peer, std::shared_ptr<size_t>> under_way_;  ///< chunks in flight
+  std::unordered_map<base::Peer, Chunks> chunks_;
   uint64_t served_bytes_ = 0, served_versions_ = 0;
 };
 

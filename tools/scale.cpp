@@ -18,6 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLookAgain = 200ms;
+/// One of the servers that were there may have died: under `polyverso run`, each request starts the missing ones.
+constexpr auto kRequestAgain = 1s;
 
 /// The servers of a cluster, as its status reports them.
 struct Servers {
@@ -59,10 +61,15 @@ int scale(const ScaleOptions& options) {
   };
   if (const mv_status asked = mv_cluster_resize_at(target.settings.c_str(), static_cast<uint64_t>(options.servers)); asked != MV_OK)
     return fail(mv_last_error() + what_to_do(asked, target));
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.timeout);
+  auto asked_at = std::chrono::steady_clock::now();
+  const auto until = asked_at + std::chrono::duration<double>(options.timeout);
   std::optional<Servers> shown;
   while (options.timeout > 0) {
     const std::optional<Servers> now = look(target);
+    if (now && now->here < options.servers && std::chrono::steady_clock::now() - asked_at >= kRequestAgain) {
+      mv_cluster_resize_at(target.settings.c_str(), static_cast<uint64_t>(options.servers));
+      asked_at = std::chrono::steady_clock::now();
+    }
     if (now && now != shown) fmt::print("{}\n", now->text()), std::fflush(stdout);
     if (now) shown = now;
     if (now && now->here == options.servers && now->draining == 0 && now->moving == 0) return 0;

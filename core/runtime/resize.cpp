@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kLookForServers = 20ms;
+/// One of the servers that were there may have died: under `polyverso run`, each request starts the missing ones.
+constexpr base::Nanos kRequestAgain = 1s;
 
 /// Why a cluster does not have exactly `servers` servers with settled parts yet; "" if it has.
 std::string why_not_resized(const cluster::View& view, uint32_t servers, uint32_t replicas) {
@@ -54,10 +56,17 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
   if (!answered()) return cut_short(driven);
   if (!outcome->status.ok() || timeout == base::Nanos(0)) return outcome->status;
   const base::Nanos until = base::after(begun, timeout);
-  for (std::string waits_for;;) {
-    read_on_loop([&] { waits_for = why_not_resized(member_->cluster().view(), servers, member_->cluster().self().replicas); });
+  std::string waits_for;
+  size_t there = 0;
+  for (base::Nanos asked = begun;;) {
+    read_on_loop([&] {
+      const cluster::View& view = member_->cluster().view();
+      there = view.staying_servers().size();
+      waits_for = why_not_resized(view, servers, member_->cluster().self().replicas);
+    });
     if (waits_for.empty()) return {};
     const base::Nanos now = loop_.now();
+    if (there < servers && now - asked >= kRequestAgain) loop_.post(ask), asked = now;
     if (now >= until) return base::error(MV_ETIMEOUT, "the cluster does not have {} servers within {:.3g} s: {}", servers,
                                          base::seconds(timeout), waits_for);
     const transport::Driven waited = loop_.drive_until([] { return false; }, std::min(until, now + kLookForServers));
@@ -66,16 +75,18 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
 }
 
 /// Under `polyverso run`, once a number of servers is wanted, the master tells the launcher that number and the ranks of the servers that stay,
-/// after each change of either. The launcher starts the missing ones.
+/// after each change of either. The launcher starts the missing ones when the number changes, and after "start", which each request gives.
 void Runtime::tell_launcher() {
   const cluster::Cluster& cluster = member_->cluster();
   const uint32_t wanted = cluster.decided().wanted_servers;
   if (settings_.resizes.empty() || !cluster.is_master() || wanted == 0) return;
+  const bool is_asked = std::exchange(told_resizes_, cluster.resizes()) != cluster.resizes();
   std::string line = fmt::format("servers {}", wanted);
   for (const cluster::Member* server : cluster.decided().staying_servers()) line += fmt::format(" {}", server->rank);
   line += '\n';
-  if (line == told_servers_) return;
+  if (line == told_servers_ && !is_asked) return;
   told_servers_ = line;
+  if (is_asked) line.insert(0, "start ");
   const int fd = open(settings_.resizes.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   const bool told = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (fd >= 0) close(fd);

@@ -164,7 +164,8 @@ class Runtime final : private transport::Flusher {
   std::atomic<bool> drained_{false};  ///< others serve the parts of this node
   base::Status left_with_;
   std::vector<std::function<void()>> when_left_;  ///< called when left_ is set. Loop only
-  std::string told_servers_;  ///< by tell_launcher()
+  std::string told_servers_;   ///< by tell_launcher()
+  uint64_t told_resizes_ = 0;  ///< likewise: Cluster::resizes()
 };
 
 }  // namespace mv::runtime

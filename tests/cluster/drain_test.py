@@ -114,6 +114,23 @@ def test_a_new_process_takes_the_place_and_the_tables_in_turn(cluster):
         server.ends(seconds=10)
 
 
+def test_a_new_process_waits_for_the_place_of_a_server_that_is_draining(cluster):
+    job = cluster(1, 2)
+    node, servers = job.python(0, WORKER), [job.server(number) for number in range(2)]
+    node.hear("up")
+    servers[0].kill(signal.SIGSTOP)  # it is to get the tables, and takes none for now
+    servers[1].kill(signal.SIGTERM)
+    time.sleep(0.3)
+    fresh = job.server(1, log_level="info")
+    time.sleep(1.5)
+    servers[0].kill(signal.SIGCONT)
+    ends_drained(servers[1])
+    fresh.hear("serving as server")
+    check([node])
+    for server in (servers[0], fresh):
+        server.ends(seconds=10)
+
+
 def test_tables_go_back_to_a_server_that_was_replaced(cluster):
     """They are spread over all servers again, while they are in use, in each turn."""
     job = cluster(1, 3)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import COMMAND
+from ports import free_ports
 
 JOIN = """
 node = None
@@ -40,6 +41,20 @@ def test_processes_may_come_late_and_in_any_order(cluster):
         assert node.hear("sum") == "sum 3.0"
         node.ends()
     server.ends()
+
+
+def test_processes_that_start_before_rank_0_may_ask_each_other(cluster):
+    """They have a list of addresses, and do not know which of those is the master's."""
+    job = cluster(1, 2)
+    port = free_ports(2)
+    listed = f"127.0.0.1:{port},127.0.0.1:{port + 1},{job.address}"
+    servers = [job.start(1 + number, [COMMAND, "server"], master=listed, bind=f"127.0.0.1:{port + number}") for number in range(2)]
+    time.sleep(0.7)
+    node = job.python(0, JOIN)
+    assert node.hear_attempt()[1] == "ok"
+    node.ends()
+    for server in servers:
+        server.ends()
 
 
 def test_ranks_are_given_out_when_nobody_asks_for_one(cluster):

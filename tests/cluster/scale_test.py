@@ -251,6 +251,27 @@ def test_with_replicas_servers_come_and_leave(training):
     end(job)
 
 
+@pytest.mark.parametrize("when", ["meanwhile", "before"])
+def test_a_server_that_dies_is_replaced_when_as_many_are_wanted_again(training, when):
+    begin, end = training
+    job = begin("--max-servers", "6", "--replicas", "1", servers=3)
+    pid = job.process.pid
+    victim = next(member["pid"] for member in status_of(pid)["members"] if member["rank"] == 3)
+    if when == "before":
+        assert scale(pid, "--servers", "5").returncode == 0
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: next(member["state"] for member in status_of(pid)["members"] if member["rank"] == 3) == "lost")
+        assert scale(pid, "--servers", "5", "--timeout", "20").returncode == 0
+        assert sum(member["server"] is not None and member["state"] == "here" for member in status_of(pid)["members"]) == 5
+    else:
+        growing = subprocess.Popen([COMMAND, "scale", str(pid), "--servers", "5", "--timeout", "20"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        time.sleep(0.1)
+        os.kill(victim, signal.SIGKILL)
+        said = growing.communicate(timeout=30)[0]
+        assert growing.returncode == 0, said
+    end(job)
+
+
 def test_a_checkpoint_is_saved_while_servers_come_and_loaded_on_another_number(start, tmp_path):
     script = """
 import sys, threading, numpy as np, polyverso as pv

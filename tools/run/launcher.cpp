@@ -220,7 +220,7 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  resizes_.emplace(&loop_, [this](int wanted, const std::vector<int>& staying) { on_servers(wanted, staying); });
+  resizes_.emplace(&loop_, [this](int wanted, const std::vector<int>& staying, bool is_asked) { on_servers(wanted, staying, is_asked); });
   meeting_ = meeting_at(master.port, exits_.path(), resizes_->path(), options_);
   register_run(*meeting_);
   for (Process& process : plan(options_, *meeting_, self_)) {
@@ -253,7 +253,7 @@ int Launcher::start(Process process, int color, const Child::Descriptors& descri
 
 /// If the cluster has too many servers, it ends some itself. One that it had and that does not stay is on its way out, however long its process
 /// takes to end; one that it has never had is still joining.
-void Launcher::on_servers(int wanted, const std::vector<int>& staying) {
+void Launcher::on_servers(int wanted, const std::vector<int>& staying, bool is_asked) {
   int64_t there = 0;
   for (const auto& child : children_) {
     if (!child->running() || !(child->process().server || options_.servers == 0)) continue;
@@ -261,7 +261,7 @@ void Launcher::on_servers(int wanted, const std::vector<int>& staying) {
     if (stays) child->set_joined();
     if (stays || !child->has_joined()) ++there;
   }
-  if (std::exchange(wanted_servers_, wanted) == wanted) return;
+  if (std::exchange(wanted_servers_, wanted) == wanted && !is_asked) return;  // between requests, servers that die are not replaced
   missing_servers_ = std::max<int64_t>(0, wanted - there);
   start_missing_servers();
 }

@@ -46,7 +46,7 @@ class Launcher {
   void start_processes();
   void start_joining();
   int start(Process process, int color, const Child::Descriptors& descriptors);
-  void on_servers(int wanted, const std::vector<int>& staying);
+  void on_servers(int wanted, const std::vector<int>& staying, bool is_asked);
   void start_missing_servers();
   void register_run(const Meeting& meeting);
   void tell_guard(char sign, pid_t group);

@@ -52,10 +52,13 @@ void Resizes::read(std::string_view text) {
     std::istringstream words(std::exchange(line_, ""));
     std::string word;
     int servers = 0;
-    if (!(words >> word >> servers) || word != "servers") continue;
+    words >> word;
+    const bool is_asked = word == "start";
+    if (is_asked) words >> word;
+    if (word != "servers" || !(words >> servers)) continue;
     std::vector<int> staying;
     for (int rank = 0; words >> rank;) staying.push_back(rank);
-    wanted_(servers, staying);
+    wanted_(servers, staying, is_asked);
   }
 }
 

@@ -15,7 +15,8 @@ namespace mv::tools {
 class Resizes {
  public:
   /// `staying`: the ranks of the cluster's servers, without those that are about to leave.
-  using Wanted = std::function<void(int servers, const std::vector<int>& staying)>;
+  /// @param is_asked  after a request, which may be for as many servers as before
+  using Wanted = std::function<void(int servers, const std::vector<int>& staying, bool is_asked)>;
 
   /// `wanted` is called by the loop, after each change of either. Without a pipe, path() is empty, and nothing is ever wanted.
   Resizes(uv_loop_t* loop, Wanted wanted);

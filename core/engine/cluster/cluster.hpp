@@ -186,6 +186,8 @@ class Cluster {
   /// The changes of the membership that this node's owner has reported.
   News& news() { return news_; }
   const News& news() const { return news_; }
+  /// Requests for some number of servers that this node has accepted as the master.
+  uint64_t resizes() const { return resizes_; }
   /// On the master while joining: which processes have not arrived; otherwise "".
   std::string missing_joiners() const;
   /// On the master: the workers that wait in barriers.
@@ -218,6 +220,7 @@ class Cluster {
   };
   void join(const rpc::Asked& asked, const wire::Message& message);
   bool may_become_vacant(const wire::Join& request, bool asked) const;
+  bool is_to_be_vacant(const wire::Join& request) const;
   void settle_early();
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
   static Member* vacancy(View& view, const wire::Join& request);
@@ -387,6 +390,7 @@ class Cluster {
   base::Nanos awaited_until_ = base::kNever, elect_at_ = base::kNever;  ///< without a master: when to give up, and when this server stands for master
   base::Nanos tell_at_ = base::kNever;  ///< and when to tell the servers of the newest view
   std::map<base::Peer, Accused> accused_;  ///< on the master: workers that a server has reported, and the first such server
+  uint64_t resizes_ = 0;
   uint64_t master_since_ = 0;  ///< the first epoch of the present master; 0: it has been the master from the start
   uint64_t passed_ = 0, told_ = 0;  ///< barriers that this worker has passed, and losses that have failed one
   std::vector<std::shared_ptr<Visit>> visits_;  ///< requests to the master that have not ended

@@ -35,7 +35,9 @@ Member* Cluster::vacancy(View& view, const wire::Join& request) {
 }
 
 base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
-  if (!is_master()) return base::error(MV_EDISAGREE, "{} is not the master of this cluster", self_.address);
+  if (!is_master() && phase_ == Phase::kReady) return base::error(MV_EDISAGREE, "{} is not the master of this cluster", self_.address);
+  if (!is_master() && phase_ != Phase::kFailed)  // it is asked again: see joined()
+    return base::error(MV_EUNREACHABLE, "the process at {} has not joined itself, and does not know the master", self_.address);
   const bool joining = phase_ == Phase::kJoining;
   View& places = is_kept() ? decided_ : view_;
   if (view_.find(joiner) != nullptr || arrivals_.has(joiner)) return base::error(MV_EPROTOCOL, "this process has joined already");
@@ -65,7 +67,8 @@ void Cluster::join(const rpc::Asked& asked, const wire::Message& message) {
   }
   View& places = is_kept() ? decided_ : view_;
   if (is_master() && phase_ == Phase::kReady && is_new &&
-      (barrier_.awaits_followers() || (vacancy(places, request) == nullptr && (may_become_vacant(request, false) || !decisions_.empty())))) {
+      (barrier_.awaits_followers() ||
+       (vacancy(places, request) == nullptr && (may_become_vacant(request, false) || is_to_be_vacant(request) || !decisions_.empty())))) {
     if (keep_early(asked, message)) ask_all();  // those that answer are alive
     return;
   }
@@ -93,6 +96,14 @@ bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
   });
 }
 
+/// Whether a server with a place that this process could take is handing its parts over.
+bool Cluster::is_to_be_vacant(const wire::Join& request) const {
+  return std::ranges::any_of(view_.members, [&](const Member& member) {
+    const bool is_wished = request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank);
+    return member.draining && !member.drained && member.state == State::kHere && member.role == request.role() && is_wished;
+  });
+}
+
 void Cluster::settle_early() {
   const base::Nanos now = clock_.now();
   settle_at_ = base::kNever;
@@ -110,8 +121,9 @@ void Cluster::settle_early() {
     }
     View& places = is_kept() ? decided_ : view_;
     const bool may_find_place = vacancy(places, request) == nullptr && !view_.workers_gone() && (may_become_vacant(request, true) || !decisions_.empty());
-    if ((barrier_.awaits_followers() || may_find_place) && now < early.until) {
-      settle_at_ = std::min(settle_at_, early.until);
+    const bool is_draining = vacancy(places, request) == nullptr && !view_.workers_gone() && is_to_be_vacant(request);
+    if (((barrier_.awaits_followers() || may_find_place) && now < early.until) || is_draining) {
+      settle_at_ = std::min(settle_at_, is_draining ? now + interval() : early.until);
       early_.push_back(early);
     } else if (const base::Status wrong = check_joiner(early.asked.client, request); !wrong.ok()) {
       server_.fail(early.asked, wrong);
@@ -282,7 +294,8 @@ bool Cluster::asks_again(const std::string& address) {
 void Cluster::joined(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   joining_.reset();
   if (phase_ != Phase::kJoining) return;
-  if (status.code() == MV_EPEERLOST && masters_.size() > 1) {  // another one may know who follows the one that is gone
+  // Another one may know who follows the one that is gone; and one that is joining itself will know the master.
+  if ((status.code() == MV_EPEERLOST && masters_.size() > 1) || status.code() == MV_EUNREACHABLE) {
     last_dial_ = status;
     master_ = base::kNobody;
     asked_master_ = (asked_master_ + 1) % masters_.size();

@@ -171,6 +171,7 @@ void Cluster::read_keeper() {
 /// A view is decided that this node has not written, as far as it knows.
 void Cluster::take_decided(const View& view) {
   if (view.epoch <= decided_.epoch || is_deposed()) return;
+  may_be_master_ = false;
   if (view.master == self_.peer) return hold(view, 0);  // it was written after all: the decisions are made again, and change nothing
   if (quorum_ != nullptr) quorum_->learn(view);
   take_view(view, view.workers_gone());

@@ -115,7 +115,6 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
   if (is_kept()) {
     if (newer.epoch > log_.last()) log_.follow(decided_, newer);
     decided_ = newer;
-    may_be_master_ = false;
   }
   if (has_new_master) change_master(newer);
   const bool takes_role = has_new_master && !is_kept();

@@ -133,8 +133,8 @@ class EtcdMembers:
             member.end()
 
 
-class Road:
-    """The way of one process to an etcd. It can be lost just after the process has written, so that the process never hears of that."""
+class Proxy:
+    """A TCP proxy between one process and an etcd. It can pass a write on, and then drop the answer and everything that follows."""
 
     def __init__(self, etcd):
         self.etcd = etcd
@@ -155,7 +155,7 @@ class Road:
                 return
             self.sockets.append(near)
             if self.is_lost.is_set():
-                continue  # it is never answered
+                continue  # the connection is never answered
             far = socket.create_connection((self.etcd.address, self.etcd.port))
             self.sockets.append(far)
             for source, sink in ((near, far), (far, near)):
@@ -171,9 +171,9 @@ class Road:
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # one of the two has gone
+            pass  # one of the two has closed its connection
 
-    def end(self):
+    def close(self):
         self.listener.close()
         for each in self.sockets:
             each.close()

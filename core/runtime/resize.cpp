@@ -75,7 +75,8 @@ base::Status Runtime::resize(uint32_t servers, base::Nanos timeout) {
 }
 
 /// Under `polyverso run`, once a number of servers is wanted, the master tells the launcher that number and the ranks of the servers that stay,
-/// after each change of either. The launcher starts the missing ones when the number changes, and after "start", which each request gives.
+/// after each change of either, and after each request. The line of a request begins with "start". The launcher starts the missing servers then,
+/// and when the number changes.
 void Runtime::tell_launcher() {
   const cluster::Cluster& cluster = member_->cluster();
   const uint32_t wanted = cluster.decided().wanted_servers;

@@ -1,5 +1,6 @@
 """keeper=etcd://: clusters whose processes meet by a name in a real etcd, which is killed, stopped and emptied meanwhile."""
 
+import contextlib
 import signal
 import subprocess
 import time
@@ -7,7 +8,7 @@ import time
 import pytest
 from conftest import COMMAND
 from elastic_test import adder, stop, up
-from etcd import Etcd, Road, is_installed
+from etcd import Etcd, Proxy, is_installed
 from named import JOIN, WORK, Named, end, sums, whole
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="etcd is missing: apt install etcd-server")
@@ -208,25 +209,29 @@ def test_calls_wait_for_an_etcd_that_is_away_while_a_server_dies(named, etcd):
     end(others)
 
 
-def test_a_server_that_never_hears_that_it_has_become_the_master(named, etcd):
+@pytest.fixture
+def proxy(etcd):
+    with contextlib.closing(Proxy(etcd)) as between:
+        yield between
+
+
+def test_a_server_that_never_hears_that_it_has_become_the_master(named, etcd, proxy):
     """Its write arrives at etcd, the answer and all that follows is lost: the others take it for the master, and it does not know that it is."""
     job = named(5, replicas=2, heartbeat_timeout_ms=1000, log_level="info", **PATIENT)
-    road = Road(etcd)
-    servers = [job.start(rank, [COMMAND, "server"], rank=rank, role="server", keeper=(road if rank == 1 else etcd).keeper("job")) for rank in range(3)]
+    servers = [job.start(rank, [COMMAND, "server"], rank=rank, role="server", keeper=(proxy if rank == 1 else etcd).keeper("job")) for rank in range(3)]
     workers = [job.python(rank, WORK, rank=rank, role="worker") for rank in (3, 4)]
     for node in workers:
         assert node.hear("sum ").split()[1:3] == ["2", "3"]
-    road.ends_with_write.set()
+    proxy.ends_with_write.set()
     servers[0].kill()
     for node in workers:
         node.tell("step")
-    assert road.is_lost.wait(10)
+    assert proxy.is_lost.wait(10)
     for node in workers:
         took, ending = node.hear_attempt(30)
         assert ending == "ok" and took < 12, (took, ending)
     step(workers)
     end(workers)
-    road.end()
 
 
 def test_workers_come_to_a_cluster_that_etcd_keeps(named, etcd):

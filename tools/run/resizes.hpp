@@ -18,7 +18,7 @@ class Resizes {
   /// @param is_asked  after a request, which may be for as many servers as before
   using Wanted = std::function<void(int servers, const std::vector<int>& staying, bool is_asked)>;
 
-  /// `wanted` is called by the loop, after each change of either. Without a pipe, path() is empty, and nothing is ever wanted.
+  /// `wanted` is called by the loop, after each change of either, and after each request. Without a pipe, path() is empty, and nothing is ever wanted.
   Resizes(uv_loop_t* loop, Wanted wanted);
   ~Resizes();
   Resizes(const Resizes&) = delete;

@@ -16,6 +16,11 @@ namespace {
 /// How long a member waits beyond its own deadline for the master's list of the missing processes.
 constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
+
+/// Whether this process may have this place, by its role and the rank that it asks for.
+bool is_suitable(const Member& place, const wire::Join& request) {
+  return place.role == request.role() && (request.rank() < 0 || request.rank() == static_cast<int64_t>(place.rank));
+}
 }  // namespace
 
 // ---- on the master
@@ -28,9 +33,7 @@ Member* Cluster::vacancy(View& view, const wire::Join& request) {
     return place.state == State::kLost && place.peer != view.master && (!place.is_server() || view.serving(place) != base::kNobody);
   };
   for (Member& member : view.members)
-    if (is_free(member) && member.role == request.role() &&
-        (request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank)))
-      return &member;
+    if (is_free(member) && is_suitable(member, request)) return &member;
   return nullptr;
 }
 
@@ -89,18 +92,16 @@ bool Cluster::keep_early(const rpc::Asked& asked, const wire::Message& message) 
 /// Whether a member with a place that this process could take may be dead: with `asked`, if it has not answered the last question.
 bool Cluster::may_become_vacant(const wire::Join& request, bool asked) const {
   return std::ranges::any_of(view_.members, [&](const Member& member) {
-    if (member.peer == self_.peer || member.is_out || member.state == State::kLost || member.role != request.role()) return false;
-    if (request.rank() >= 0 && request.rank() != static_cast<int64_t>(member.rank)) return false;
+    if (member.peer == self_.peer || member.is_out || member.state == State::kLost || !is_suitable(member, request)) return false;
     const Contact* const contact = contacts_.find(member.peer);
     return contact != nullptr && contact->connected && (!asked || contact->question != 0);
   });
 }
 
-/// Whether a server with a place that this process could take is handing its parts over.
+/// Whether a server with a place that this process could take is draining.
 bool Cluster::is_to_be_vacant(const wire::Join& request) const {
   return std::ranges::any_of(view_.members, [&](const Member& member) {
-    const bool is_wished = request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank);
-    return member.draining && !member.drained && member.state == State::kHere && member.role == request.role() && is_wished;
+    return member.draining && !member.drained && member.state == State::kHere && is_suitable(member, request);
   });
 }
 
@@ -120,8 +121,9 @@ void Cluster::settle_early() {
       continue;
     }
     View& places = is_kept() ? decided_ : view_;
-    const bool may_find_place = vacancy(places, request) == nullptr && !view_.workers_gone() && (may_become_vacant(request, true) || !decisions_.empty());
-    const bool is_draining = vacancy(places, request) == nullptr && !view_.workers_gone() && is_to_be_vacant(request);
+    const bool has_no_place = vacancy(places, request) == nullptr && !view_.workers_gone();
+    const bool may_find_place = has_no_place && (may_become_vacant(request, true) || !decisions_.empty());
+    const bool is_draining = has_no_place && is_to_be_vacant(request);
     if (((barrier_.awaits_followers() || may_find_place) && now < early.until) || is_draining) {
       settle_at_ = std::min(settle_at_, is_draining ? now + interval() : early.until);
       early_.push_back(early);

@@ -206,8 +206,14 @@ if node.worker_id == 1:  # writes until it is told to stop
         adds += 1
     say("added", adds)
 else:
+    import itertools, re, time
+    def paths():
+        return dict(re.findall(r'table_calls_total{{[^}}]*call="get"[^}}]*path="(\\w+)"[^}}]*}} (\\S+)', node.metrics()))
     before = np.zeros({shape}).reshape(-1)
-    for step in range(60):
+    until = time.monotonic() + 30
+    for step in itertools.count():
+        # A get that three writes overlap, or that has to wait for the other's clock, is a message: on a busy machine nearly each one.
+        if step >= 60 and (float(paths().get("mapped", 0)) > 3 or time.monotonic() > until): break
         {tick}
         table.add(np.ones({shape}))
         own = step + 1
@@ -218,9 +224,7 @@ else:
         assert all((stripe == stripe[0]).all() for stripe in stripes), step
         before = flat.copy()
         {more}
-    import re
-    calls = dict(re.findall(r'table_calls_total{{[^}}]*call="get"[^}}]*path="(\\w+)"[^}}]*}} (\\S+)', node.metrics()))
-    say("gets", calls.get("mapped", "0"), "of", calls)
+    say("gets", paths().get("mapped", "0"), "of", paths(), "in", step)
 wait_for_word()
 node.barrier()
 say("sum", table.get().min(), table.get().max())
@@ -250,9 +254,9 @@ def test_tables_are_read_in_their_servers_memory(cluster, monkeypatch, chosen, t
     for node in nodes:
         node.hear("up")
     told = nodes[0].hear("gets", 60)
-    assert float(told.split()[1]) > 3, told  # the others were overlapped by writes three times, and became messages
+    assert float(told.split()[1]) > 3, told
     nodes[1].tell("stop")
-    adds = int(nodes[1].hear("added").split()[1]) + 60
+    adds = int(nodes[1].hear("added").split()[1]) + int(told.split()[-1])
     nodes[0].tell("go on")
     for node in nodes:
         assert node.hear("sum") == f"sum {adds:.1f} {adds:.1f}"

@@ -297,8 +297,11 @@ except pv.Error as error:
 os._exit(0)
 """
     status, out = run(text)
-    assert status == 0 and out.count("error ") == 4, out
-    assert "MPI has been finalized while the node was running; call shutdown first" in out or "closed the connection" in out or "ended without" in out, out
+    if mpi is MPICH and "Assertion failed in file src/mpi/init/mutex.c" in out:  # the node's thread was in a call of MPI: docs/transports.md
+        assert status == 1, out  # and did not hang
+    else:
+        assert status == 0 and out.count("error ") == 4, out
+        assert "MPI has been finalized while the node was running; call shutdown first" in out or "closed the connection" in out or "ended without" in out, out
 
 
 def test_processes_that_do_not_call_init_are_named_in_an_error(mpi, run):

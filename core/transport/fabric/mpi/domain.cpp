@@ -284,6 +284,8 @@ int on_finalize(MPI_Comm, int, void*, void*) {
 void finalize() {
   Domain& in = domain();
   if (getpid() != in.process) return;  // a fork
+  // MPICH ends a process inside of MPI_Finalize() if a thread was in a call when the program began it.
+  if (in.ended) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized == 0) MPI_Finalize();

@@ -11,7 +11,7 @@
 
 namespace mv::engine {
 
-enum class Engine : uint8_t { kNone, kRpc, kCluster, kStatus, kGroups, kChannels, kCoordinator, kParticipant, kCommands, kTables, kReplicas };
+enum class Engine : uint8_t { kNone, kRpc, kCluster, kStatus, kGroups, kChannels, kCoordinator, kParticipant, kCommands, kTables, kReplicas, kEntry };
 
 enum class Delivery : uint8_t {
   kRequest,       ///< through rpc's server, in the order of the sender's requests
@@ -87,6 +87,11 @@ inline constexpr Entry kEntries[] = {
     {States, {Engine::kTables, kRequest, Sender::kMember}},
     {StateRows, {Engine::kTables, kAnswer, Sender::kAsked}},
     {SetStates, {Engine::kTables, kRequest, Sender::kMember}},
+
+    {Enter, {Engine::kEntry, kRequest, Sender::kMember}},
+    {Stopped, {Engine::kEntry, kAnswer, Sender::kAsked}},
+    {GoOn, {Engine::kEntry, kRequest, Sender::kMember}},
+    {Begin, {Engine::kTables, kRequest, Sender::kMember}},
 
     {Replicate, {Engine::kReplicas, kRequest, Sender::kMember}},
 

@@ -156,6 +156,10 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (route.engine == Engine::kCluster) return cluster_.on_request(asked, request);
   if (route.engine == Engine::kGroups) return groups_.on_request(asked, request, payload, staged);
   if (route.engine == Engine::kChannels) return channels_.on_request(asked, request, payload);
+  if (route.engine == Engine::kEntry) {
+    cluster_.want(asked.client);
+    return table_client_.entry().on_request(rpc_server_, asked, request);
+  }
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   switch (route.engine) {
@@ -191,6 +195,8 @@ void Member::on_cancel(const rpc::Asked& asked) {
       return commands_.on_cancel(asked);
     case Engine::kChannels:
       return channels_.on_cancel(asked);
+    case Engine::kEntry:
+      return table_client_.entry().on_cancel(rpc_server_, asked);
     case Engine::kTables:
       return table_server_.on_cancel(asked);
     default:
@@ -203,7 +209,7 @@ void Member::on_cancel(const rpc::Asked& asked) {
 void Member::on_view(const cluster::View& view) {
   parts_.start(view, table_server_);
   commands_.start(view, self_.peer);
-  table_client_.start(view);
+  table_client_.start(view, self_.peer);
   checkpoint_client_.start(view);
   participant_.start(view);
   coordinator_.start(view);
@@ -219,6 +225,7 @@ void Member::on_member_finished(const cluster::Member& member) {
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
   channels_.gone(member.peer);
+  table_client_.entry().gone(member.peer);
   tell(cluster::Change::kLeft, member, "it has finished");
   events_.on_change();
 }
@@ -228,6 +235,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
   channels_.gone(member.peer);
+  table_client_.entry().gone(member.peer);
   inquirer_.on_lost(member.peer);
   tell(member.drained ? cluster::Change::kDrained : cluster::Change::kLost, member, member.drained ? member.why : why.text());
   events_.on_change();

@@ -92,7 +92,7 @@ def test_workers_come_and_leave(cluster, servers, settings):
 
 @pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
 def test_merged_rounds_go_on_while_a_newcomer_starts_and_then_count_it(cluster, servers, settings):
-    """The updater gets the sum of the round: 2, and 3 once the newcomer has opened the table."""
+    """The updater gets the sum of the round: 2, and 3 once the newcomer has begun."""
     options = ', merge=True, updater="momentum rate=1 momentum=0"'
     step = "seen = table.get(); assert (seen == seen[0]).all(); say('value', int(-seen[0]))"
     job = cluster(2, servers, max_workers=3, **settings)
@@ -169,6 +169,58 @@ node.shutdown()
         node.ends()
     assert lists[0] == lists[1] and len(lists[0]) > len(lists[2]) > 0
     assert lists[0][-len(lists[2]):] == lists[2]  # those that it saw, it saw as the others did
+    for server in others:
+        server.ends(seconds=10)
+
+
+# One step after the other on two tables; stops between them when it is told to.
+STEPS = """
+import select
+node = pv.init()
+first, second = (node.array(1000, name=name, dtype="float64"{options}) for name in ("first", "second"))
+say("up as", node.worker_id, "of", node.num_workers, "with", node.active_workers)
+word = ""
+while word != "stop":
+    first.add(np.ones(1000))
+    one = first.get()
+    word = sys.stdin.readline().strip() if select.select([sys.stdin], [], [], 0)[0] else ""
+    if word == "pause":
+        say("between")
+        word = wait_for_word()
+    second.add(np.ones(1000))
+    two = second.get()
+    assert (one == one[0]).all() and (two == one).all(), (one[0], two[0])
+    say("step", int(one[0]))
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
+@pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
+def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, settings, options):
+    """It joins while the others are between two tables: in the middle of a step for them, and it begins with a step."""
+    script = STEPS.format(options=options)
+    job = cluster(2, servers, max_workers=4, **settings)
+    others = [job.server(number) for number in range(servers)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        up(node)
+    for _ in range(2):  # the second one joins three
+        nodes[-1].hear("step")
+        nodes[0].tell("pause")
+        nodes[0].hear("between")  # the others wait for it in `second`
+        nodes.append(late(job, script))
+        up(nodes[-1])
+        time.sleep(0.2)  # its first add is there
+        nodes[0].tell("go on")
+        for node in nodes:
+            node.forget()
+            for _ in range(10):
+                node.hear("step")
+    for node in (*nodes[2:], *reversed(nodes[:2])):
+        node.forget()
+        node.tell("stop")
+        node.ends()
     for server in others:
         server.ends(seconds=10)
 

@@ -99,8 +99,14 @@ polyverso_put_bug(newcomers_tell_no_server_where_they_begin engine/table/client 
   "  if (!BUG && std::ranges::any_of(by_server,")
 polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster losses.cpp "  if (place->is_worker() && !place->drained &&"
   "  if (!BUG && place->is_worker() && !place->drained &&")
+polyverso_put_bug(newcomers_do_not_step_back engine/table/client entry.cpp "  if (!back_.empty()) tell("
+  "  if (!BUG && !back_.empty()) tell(")
+polyverso_put_bug(points_that_others_have_passed_count engine/table/client entry.cpp "  if (status.code() == MV_EDISAGREE)"
+  "  if (!BUG && status.code() == MV_EDISAGREE)")
+sim_finds_bug(sim_test_with_bugs newcomers_do_not_step_back "have not ended" --elastic)
+sim_finds_bug(sim_rounds_with_bugs points_that_others_have_passed_count "round" --seeds 1900..6000)
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
-sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "no member was lost" --drains --elastic --seeds 5715..10000)
+sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "did not wait for a lost worker" --drains --elastic --seeds 300..2000)
 
 add_sim_objects(sim_bugs)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp

@@ -23,8 +23,8 @@ void Script::note_acknowledged() {
 void Script::tick_clock(size_t table) {
   table::TableView& view = *tables_[table];
   const uint64_t clock = view.clock.fetch_add(1) + 1;
-  say(fmt::format("begins iteration {} of \"{}\"", clock, view.spec.name));
-  world_.ledger(table).ticked(life_, clock);
+  say(fmt::format("begins iteration {} of \"{}\"", view.now(), view.spec.name));
+  world_.ledger(table).ticked(life_, view.now());
   if (view.consistency == shard::Consistency::kStale) member_.tables().catalogue().clock(tables_[table], clock);
   world_.touched(member_.self());
 }

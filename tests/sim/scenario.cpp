@@ -352,6 +352,14 @@ void write_scripts_of_newcomers(Scenario& plan, Random& random) {
   std::vector<size_t> workers;
   for (size_t node = 0; node < plan.nodes.size(); ++node)
     if ((plan.nodes[node].role & MV_ROLE_WORKER) != 0) workers.push_back(node);
+  // In sync mode a newcomer waits for the next call of another worker, which a barrier would let wait for the newcomer.
+  // What happens only between barriers goes with them.
+  const auto needs_barriers = [&](const Step& step) {
+    return step.call == Call::kBarrier || step.call == Call::kSetUpdater ||
+           ((step.call == Call::kSet || step.call == Call::kErase) && !plan.tables[step.table].sets_any_time);
+  };
+  if (plan.sync)
+    for (const size_t worker : workers) std::erase_if(plan.nodes[worker].steps, needs_barriers);
   for (NodePlan& newcomer : plan.newcomers) newcomer.steps = plan.nodes[workers[random.below(workers.size())]].steps;
 }
 

@@ -98,8 +98,7 @@ void Script::start() {
 /// Creates some of the next tables in one creation; other workers may split them differently.
 void Script::create_next() {
   const size_t first = tables_.size(), all = world_.scenario().tables.size();
-  if (first == all && world_.scenario().sync && life_ >= world_.scenario().workers()) skip_what_is_over();
-  if (first == all) return go();
+  if (first == all) return enters() ? enter() : go();
   const size_t some = random_.chance(0.5) ? all - first : 1 + random_.below(all - first);
   const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
   std::vector<table::NewTable> tables;
@@ -121,8 +120,7 @@ void Script::create_next() {
     attempts_ = 0;
     for (const table::TableViewRef& table : created.value()) {
       world_.ledger(tables_.size()).created(table->numbers);
-      world_.ledger(tables_.size()).ticked(life_, table->clock);
-      world_.ledger(tables_.size()).joins(life_, table->index);
+      if (!enters()) world_.ledger(tables_.size()).ticked(life_, table->now());
       tables_.push_back(table);
     }
     after(Nanos(0), &Script::create_next);
@@ -130,14 +128,38 @@ void Script::create_next() {
   world_.touched(member_.self());
 }
 
-/// A late worker makes the calls that the others still have to make.
+/// A late worker begins with another worker's next call, of some kind on some table. Then it makes the calls that the others still have to make.
+void Script::enter() {
+  std::vector<table::TableViewRef> there;
+  const auto is_counted = [](const table::TableViewRef& table) { return table->is_newcomer && table->consistency == shard::Consistency::kSync; };
+  std::ranges::copy_if(tables_, std::back_inserter(there), is_counted);
+  const auto entered = [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->say("has begun");
+    for (size_t table = 0; table < self->tables_.size(); ++table) {
+      self->world_.ledger(table).joins(self->life_, self->tables_[table]->index);
+      self->world_.ledger(table).ticked(self->life_, self->tables_[table]->now());
+    }
+    self->skip_what_is_over();
+    self->go();
+  };
+  if (there.empty()) return entered();
+  const table::TableViewRef table = there[random_.below(there.size())];
+  const wire::Counted call = random_.chance(0.5) ? wire::Counted::Get : wire::Counted::Add;
+  say(fmt::format("wants to begin with {} \"{}\"", wire::EnumNameCounted(call), table->spec.name));
+  member_.tables().entry().enter(table, call, entered);
+  world_.touched(member_.self());
+}
+
+/// Makes no call that is over for the others.
 void Script::skip_what_is_over() {
   uint64_t barriers = member_.cluster().barriers_passed();
   std::vector<uint64_t> gets, adds, clocks;
   for (const table::TableViewRef& table : tables_) {
     gets.push_back(table->round);
     adds.push_back(table->index);
-    clocks.push_back(table->clock);
+    clocks.push_back(table->now());
   }
   const auto is_over = [](uint64_t& open) { return open > 0 && open-- > 0; };
   std::erase_if(steps_, [&](const Step& step) {
@@ -188,7 +210,7 @@ void Script::perform(const Step& step) {
   op->self = op;
   op->round = tables_[step.table]->round;
   op->index = tables_[step.table]->index;
-  op->clock = tables_[step.table]->clock;
+  op->clock = tables_[step.table]->now();
   choose_patience(op);
   is_change(step.call) ? change(op) : read(op);
   world_.touched(member_.self());
@@ -367,7 +389,7 @@ void Script::read(const OperationRef& op) {
   request.table = tables_[op->step.table];
   request.kind = table::OpKind::kGet;
   request.gated = gated;
-  request.clock = op->clock;
+  request.clock = request.table->clock;
   request.all = op->reading.rows.empty();
   request.rows = op->reading.rows;
   request.destination = op->memory;
@@ -549,7 +571,7 @@ void Script::look_once_more() {
   ++looked_;
   op->self = op;
   op->round = tables_[op->step.table]->round;
-  op->clock = tables_[op->step.table]->clock;
+  op->clock = tables_[op->step.table]->now();
   read(op);
   world_.touched(member_.self());
 }

@@ -93,6 +93,8 @@ class Script : public std::enable_shared_from_this<Script> {
   using OperationRef = std::shared_ptr<Operation>;
 
   void create_next();
+  bool enters() const { return world_.scenario().sync && life_ >= world_.scenario().workers(); }
+  void enter();
   void skip_what_is_over();
   void after(Nanos span, void (Script::*next)());
   void go();

@@ -55,7 +55,7 @@ struct LateWorker {
     spec.staleness = 1;
     wire::FrameBuilder builder;
     const auto written = table::write_spec(builder.fbb(), spec);
-    const wire::CreatedTable opened(clock, 0, 0, 5, true);
+    const wire::CreatedTable opened(clock, 0, 0, 5, true, false);
     const auto tables = builder.fbb().CreateVectorOfStructs(&opened, 1);
     auto frame = builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), tables, written));
     wire::stamp(frame, 1, 1);

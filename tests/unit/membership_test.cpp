@@ -184,6 +184,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Skip, Fate::kRefused},       {Body::Replicate, Fate::kRefused},   {Body::Copied, Fate::kRefused},     {Body::CallsEnded, Fate::kRefused},
     {Body::Drain, Fate::kRefused},      {Body::HandOver, Fate::kRefused},    {Body::Resize, Fate::kRefused},    {Body::FabricLine, Fate::kRefused}, {Body::Vote, Fate::kRefused},
     {Body::FabricAsk, Fate::kRefused},  {Body::FabricMemory, Fate::kRefused}, {Body::FabricDone, Fate::kRefused},
+    {Body::Enter, Fate::kRefused},      {Body::Stopped, Fate::kDropped},     {Body::GoOn, Fate::kRefused},       {Body::Begin, Fate::kRefused},
 };
 
 void every_message_has_an_expectation(void**) {

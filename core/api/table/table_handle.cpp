@@ -311,7 +311,7 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
 uint64_t TableHandle::clock_needed(bool gated) const {
   if (!gated) return 0;
   if (table_->consistency == shard::Consistency::kStale)
-    return table::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->clock.load(std::memory_order_acquire));
+    return table::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->now());
   if (table_->consistency != shard::Consistency::kMerge) return 0;
   // A merging table's clock counts this worker's adds that have begun. It includes all of them if no change is open.
   return table_->open_changes.load(std::memory_order_acquire) == 0 ? table_->clock.load(std::memory_order_acquire) : UINT64_MAX;

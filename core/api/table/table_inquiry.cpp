@@ -22,7 +22,7 @@ base::Result<TableInfo> TableHandle::info() {
   const table::Used used = uses_.read(spec_);
   info.adds = used.calls(table::Use::kAdd);
   info.gets = used.calls(table::Use::kGet);
-  info.clock = table_->clock;
+  info.clock = table_->now();
   const auto stats = wait_for<table::TableStats>(calls_, [this, until = calls_.deadline({}, false)](auto told) {
     calls_.member().tables().inquiries().stat(table_, until, told);
   });

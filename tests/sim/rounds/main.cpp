@@ -243,19 +243,25 @@ class Rounds {
       }
       node.member->tables().catalogue().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<table::TableViewRef>>& made) {
         if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
-        node.tables = made.value();
-        for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
-        for (const table::TableViewRef& table : node.tables) start_at_common_round(node, table);
-        ++creators_;
-        inject();
-        go(node);
+        const auto begin = [this, &node, tables = made.value()] { begin_with(node, tables); };
+        const table::TableViewRef& first = made.value().front();
+        first->is_newcomer ? node.member->tables().entry().enter(first, wire::Counted::Add, begin) : begin();
       });
       keeper_.touch(node);
     });
   }
 
-  /// A worker that replaces a lost one may find its predecessor's entry in some of the tables only: it takes part in all of them from the
-  /// same round on.
+  void begin_with(Node& node, const std::vector<table::TableViewRef>& tables) {
+    node.tables = tables;
+    for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
+    for (const table::TableViewRef& table : node.tables) start_at_common_round(node, table);
+    ++creators_;
+    inject();
+    go(node);
+  }
+
+  /// A worker that replaces a lost one, and begins when the others have left the rounds, may find its predecessor's entry in some of the
+  /// tables only: it takes part in all of them from the same round on.
   static void start_at_common_round(Node& node, const table::TableViewRef& table) {
     if (table->clock == node.first) return;
     table->clock = node.first;

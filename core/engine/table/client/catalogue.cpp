@@ -25,17 +25,19 @@ void Catalogue::remember(const TableViewRef& table) {
   tables_.try_emplace(table->spec.name, table);
 }
 
-/// Takes over this worker's progress from the servers. A worker that joins starts where the others were when it opened
-/// the table on each server. It begins at the latest of these points, and reports that to all servers. Until then, each
-/// server lets the others go on no further than to its own point, so none of them passes the latest one.
-void Catalogue::take_progress(const TableViewRef& table, const std::vector<Progress>& by_server) {
-  Progress most;
-  for (const Progress& one : by_server)
-    most = {std::max(most.clock, one.clock), std::max(most.gets, one.gets), std::max(most.adds, one.adds)};
+/// Takes over this worker's progress from the servers. A worker that joins a stale-synchronous table starts where the
+/// others were when it opened the table on each server. It begins at the latest of these points, and reports that to all
+/// servers. Until then, each server lets the others go on no further than to its own point, so none of them passes the
+/// latest one. In tables with counted calls it begins later, see Entry.
+void Catalogue::take_progress(const TableViewRef& table, const std::vector<Counts>& by_server) {
+  Counts most;
+  for (const Counts& one : by_server) most = {std::max(most.clock, one.clock), std::max(most.gets, one.gets), std::max(most.adds, one.adds)};
   table->clock = most.clock;
   table->round = most.gets;
   table->index = most.adds;
-  if (std::ranges::any_of(by_server, [&](const Progress& one) { return one != most; })) tell_progress(table, most);
+  table->told_clock = most.clock;
+  table->first = most;
+  if (std::ranges::any_of(by_server, [&](const Counts& one) { return one.clock != most.clock; })) clock(table, most.clock);
 }
 
 // ---- creation
@@ -78,6 +80,7 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
       catalogue_.know(*tables_.back());
     }
     exists_.resize(tables_.size());
+    outside_.resize(tables_.size());
     step([this] { set_large_values(); });
     for (size_t first = 0; first < tables_.size();) {
       size_t end = first, bytes = 0;
@@ -183,8 +186,9 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
       TableView& table = *tables_[first + i];
       table.numbers[server] = one.table();
       if (one.exists()) exists_[first + i] = true;  // this worker has joined later than the others
-      const Progress progress{one.clock(), one.gets(), one.adds()};
-      if (progress != Progress() || !progress_.empty()) progress_.resize(tables_.size());
+      if (one.newcomer()) ++outside_[first + i];
+      const Counts progress{one.clock(), one.gets(), one.adds()};
+      if (progress != Counts() || !progress_.empty()) progress_.resize(tables_.size());
       if (!progress_.empty()) progress_[first + i].resize(servers_.peers.size());
       if (!progress_.empty()) progress_[first + i][server] = progress;
     }
@@ -234,13 +238,15 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
     std::erase(catalogue_.creations_, self);
     if (!error_.ok()) {
       give_up();
+      catalogue_.client_.entry().tables_changed();
       return created_(error_);
     }
     base::expect_names(catalogue_.tables_, tables_.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
       catalogue_.remember(tables_[i]);
-      if (!progress_.empty()) catalogue_.take_progress(tables_[i], progress_[i]);
+      if (!catalogue_.client_.entry().opened(tables_[i], outside_[i]) && !progress_.empty()) catalogue_.take_progress(tables_[i], progress_[i]);
     }
+    catalogue_.client_.entry().tables_changed();
     created_(std::move(tables_));
   }
 
@@ -266,7 +272,8 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
   const base::Nanos deadline_;
   const Created created_;
   std::vector<bool> exists_;
-  std::vector<std::vector<Progress>> progress_;  ///< this worker's, by table and server; empty: all 0
+  std::vector<size_t> outside_;                  ///< by table: on how many servers this worker is a newcomer there
+  std::vector<std::vector<Counts>> progress_;  ///< this worker's, by table and server; empty: all 0
   std::vector<std::weak_ptr<Round>> rounds_;     ///< of the last step
   std::function<void()> next_;
   size_t open_ = 0;  ///< parts of this step
@@ -290,7 +297,8 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
   struct Found {
     explicit Found(size_t servers) : numbers(servers) {}
     std::vector<uint32_t> numbers;
-    std::vector<Progress> progress;
+    std::vector<Counts> progress;
+    size_t outside = 0;  ///< on how many servers this worker is a newcomer there
     shard::Spec spec;
   };
   const auto found = std::make_shared<Found>(servers_.peers.size());
@@ -300,6 +308,7 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
     const wire::CreatedTable& table = *created->tables()->Get(0);
     found->numbers[server] = table.table();
     found->progress.push_back({table.clock(), table.gets(), table.adds()});
+    if (table.newcomer()) ++found->outside;
     found->spec = read_spec(*created->spec());
   };
   const auto done = [this, found, opened, name](const base::Status& status) {
@@ -313,7 +322,8 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
     table->numbers = found->numbers;
     know(*table);
     remember(table);
-    take_progress(table, found->progress);
+    if (!client_.entry().opened(table, found->outside)) take_progress(table, found->progress);
+    client_.entry().tables_changed();
     opened(table);
   };
   std::make_shared<Round>(servers_, servers_.peers, each, done)
@@ -346,6 +356,7 @@ void Catalogue::list(base::Nanos deadline, std::function<void(base::Result<std::
 void Catalogue::destroy(const TableViewRef& table, base::OperationRef operation) {
   const auto known = tables_.find(table->spec.name);
   if (known != tables_.end() && known->second == table) tables_.erase(known);
+  client_.entry().tables_changed();
   std::make_shared<Round>(servers_, table->servers, Round::Each(), [operation](const base::Status& status) { operation->complete(status); })
       ->ask(
           [table](wire::FrameBuilder& builder, size_t server) {
@@ -356,28 +367,47 @@ void Catalogue::destroy(const TableViewRef& table, base::OperationRef operation)
 
 // ---- clocks and updaters
 
-void Catalogue::tell_progress(const TableViewRef& table, Progress progress) {
+void Catalogue::clock(const TableViewRef& table, uint64_t clock) {
+  if (clock != UINT64_MAX) {
+    client_.entry().before(table, wire::Counted::Clock);
+    table->told_clock = clock;
+  }
   const uint64_t id = changes_.begin();
   table->open_changes.fetch_add(1, std::memory_order_relaxed);
+  const auto tell = [this, table, clock, id] {
+    if (clock == UINT64_MAX) {
+      table->has_left = true;
+      client_.entry().tables_changed();
+    }
+    tell_clock(table, clock, id);
+  };
+  client_.entry().keeps(*table) ? client_.entry().keep(table, tell) : tell();
+}
+
+void Catalogue::tell_clock(const TableViewRef& table, uint64_t own, uint64_t id) {
   const auto done = [this, table, id](const base::Status& status) {
     changes_.note(*table, status);
     changes_.over(*table, id);
   };
-  const auto question = [table, progress](wire::FrameBuilder& builder, size_t server) {
-    return builder.finish(wire::Body::Clock, wire::CreateClock(builder.fbb(), table->numbers[server], progress.clock, progress.gets, progress.adds));
+  const uint64_t clock = own == UINT64_MAX ? own : own + table->clock_base;
+  const auto question = [table, clock](wire::FrameBuilder& builder, size_t server) {
+    return builder.finish(wire::Body::Clock, wire::CreateClock(builder.fbb(), table->numbers[server], clock));
   };
   std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question);
 }
 
 std::map<std::string, uint64_t> Catalogue::clocks() const {
   std::map<std::string, uint64_t> clocks;
-  for (const auto& [name, table] : tables_) clocks.emplace(name, table->clock.load(std::memory_order_relaxed));
+  for (const auto& [name, table] : tables_)
+    if (!table->is_newcomer) clocks.emplace(name, table->now());
   return clocks;
 }
 
 void Catalogue::set_clock(const std::string& table, uint64_t clock) {
   const auto known = tables_.find(table);
-  if (known != tables_.end()) known->second->clock.store(clock, std::memory_order_release);
+  if (known == tables_.end() || known->second->is_newcomer) return;  // it takes the others' clock when it begins
+  known->second->clock_base = 0;
+  known->second->clock = known->second->told_clock = clock;
 }
 
 void Catalogue::set_updater(const TableViewRef& table, const shard::UpdaterSpec& updater, size_t skip, base::OperationRef operation) {
@@ -390,7 +420,10 @@ void Catalogue::set_updater(const TableViewRef& table, const shard::UpdaterSpec&
     const auto written = write_updater(builder.fbb(), updater);
     return builder.finish(wire::Body::SetUpdater, wire::CreateSetUpdater(builder.fbb(), table->numbers[server], written));
   };
-  std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question, operation->deadline(), skip);
+  const auto tell = [this, table, done, question, operation, skip] {
+    std::make_shared<Round>(servers_, table->servers, Round::Each(), done)->tell(question, operation->deadline(), skip);
+  };
+  client_.entry().keeps(*table) ? client_.entry().keep(table, tell) : tell();
 }
 
 }  // namespace mv::table

@@ -37,6 +37,7 @@ class Catalogue {
   using Created = std::function<void(base::Result<std::vector<TableViewRef>>)>;
   /// Creates tables collectively, in one operation: all of them or none.
   void create(std::vector<NewTable> tables, base::Nanos deadline, Created created);
+  bool is_creating() const { return !creations_.empty(); }
   /// Ends the creation of this table, as if its deadline had passed.
   void give_up_creation(const std::string& name);
   using Opened = std::function<void(base::Result<TableViewRef>)>;
@@ -44,9 +45,9 @@ class Catalogue {
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::OperationRef operation);
 
-  /// This worker has begun its clock-th iteration. Ordered like a change; flushes wait for it. Errors are reported like
-  /// those of fire-and-forget adds.
-  void clock(const TableViewRef& table, uint64_t clock) { tell_progress(table, {.clock = clock}); }
+  /// This worker has begun its clock-th iteration; UINT64_MAX: it leaves the rounds of a merging table. Ordered like a
+  /// change; flushes wait for it. Errors are reported like those of fire-and-forget adds.
+  void clock(const TableViewRef& table, uint64_t clock);
   /// This worker's clock on each of its tables; set_clock() is for a loaded checkpoint.
   std::map<std::string, uint64_t> clocks() const;
   void set_clock(const std::string& table, uint64_t clock);
@@ -56,16 +57,10 @@ class Catalogue {
  private:
   class Creation;
 
-  /// A worker's clock in a table; in sync mode also the numbers of its next get and add.
-  struct Progress {
-    uint64_t clock = 0, gets = 0, adds = 0;
-    bool operator==(const Progress&) const = default;
-  };
-
   void know(TableView& table) const;
   void remember(const TableViewRef& table);
-  void take_progress(const TableViewRef& table, const std::vector<Progress>& by_server);
-  void tell_progress(const TableViewRef& table, Progress progress);
+  void take_progress(const TableViewRef& table, const std::vector<Counts>& by_server);
+  void tell_clock(const TableViewRef& table, uint64_t own, uint64_t id);
 
   Servers& servers_;
   OpenChanges& changes_;

@@ -26,7 +26,16 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   uint64_t change_id = 0;   ///< changes: its number, for flushes
   bool gated = false;       ///< it may have to wait for other workers
   Counting counting = Counting::kNone;
-  uint64_t round = 0, index = 0;
+  /// The numbers of a call on a table on which this worker is a newcomer are final once it has begun.
+  bool is_provisional = false;
+  Counts numbered;
+  Counts first() const { return is_provisional ? request.table->first : Counts(); }
+  uint64_t round() const { return numbered.gets + first().gets; }
+  uint64_t index() const { return merged() ? numbered.clock + first().clock : numbered.adds + first().adds; }
+  uint64_t clock() const {
+    const TableView& table = *request.table;
+    return request.clock + (table.consistency == shard::Consistency::kStale ? table.clock_base.load(std::memory_order_relaxed) : first().clock);
+  }
   bool is_sent = false;     ///< all chunks have been given to rpc
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
   std::list<TableCallRef>::iterator place;  ///< in Client::waited_for_

@@ -108,10 +108,14 @@ void Client::begin(Request request) {
   op->gated = change ? want.write == wire::Write::Add && table.consistency == shard::Consistency::kSync : want.gated && table.consistency != shard::Consistency::kAsync;
   if (op->gated && table.consistency == shard::Consistency::kSync) op->counting = TableCall::Counting::kSync;
   if (change && want.write == wire::Write::Add && table.consistency == shard::Consistency::kMerge) op->counting = TableCall::Counting::kMerge;
-  op->round = table.round;
-  op->index = op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
+  if (op->counted() || op->merged()) entry_.before(want.table, change ? wire::Counted::Add : wire::Counted::Get);
+  else if (op->gated) entry_.before_read();
+  op->is_provisional = table.is_newcomer;
+  op->numbered = {op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : 0, table.round, table.index};
   if (op->counted()) ++(change ? table.index : table.round);
+  if (op->counted() && !change) table.index_at_get = table.index;
   if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only now it counts all earlier adds
+  for (ManyPart& part : want.many) part.clock = part.table->clock, part.is_provisional = part.table->is_newcomer;
   if (change) {
     op->change_id = changes_.begin();
   }
@@ -147,87 +151,12 @@ void Client::begin(Request request) {
   if (op->open > 0 && !op->error.ok()) tell_loss(op);
 }
 
-/// A fire-and-forget change of one message: no caller waits for it, but flushes count it.
-class Client::SmallChange final : public rpc::Pending {
- public:
-  SmallChange(Client& client, TableViewRef table, uint64_t id, uint64_t reserved)
-      : client_(client), table_(std::move(table)), id_(id), reserved_(reserved) {}
-  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
-    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
-    client_.changes_.note(*table_, status);
-    client_.changes_.over(*table_, id_);
-  }
-
- private:
-  Client& client_;
-  const TableViewRef table_;
-  const uint64_t id_, reserved_;
-};
-
 /// Queues the call behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other workers,
 /// so all calls leave in program order, which is the same on every worker.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
   if (table.consistency == shard::Consistency::kSync) return;
   call.queue = table.queue != 0 ? table.queue : uint64_t{table.numbers[server]} + 1;
   call.priority = priority;
-}
-
-void Client::begin_small(const TableViewRef& table, const SmallForm& form, base::PayloadRef changes, uint64_t reserved) {
-  const auto times = form.bytes == 0 ? 1 : static_cast<uint32_t>(changes->size() / form.bytes);
-  const auto body = wire::CreateChange(servers_.builder.fbb(), table->numbers[form.server], form.write, 0, form.count, form.rows, 0, 0, 1, 0, 0, 0, times);
-  rpc::Call call;
-  call.frame = servers_.builder.finish(wire::Body::Change, body, changes);
-  call.cost = call.frame.bytes();
-  call.pending = std::make_shared<SmallChange>(*this, table, changes_.begin(), reserved);
-  call.wants_answer = false;
-  set_order(call, *table, form.server);
-  servers_.rpc.call(table->servers[form.server], std::move(call));
-}
-
-/// The same for many tables.
-class Client::ManyChange final : public rpc::Pending {
- public:
-  ManyChange(Client& client, std::vector<TableViewRef> tables, uint64_t id, uint64_t reserved)
-      : client_(client), tables_(std::move(tables)), id_(id), reserved_(reserved) {}
-  /// One error for all: it does not say which of the tables have their adds.
-  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
-    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
-    constexpr size_t kAhead = 16;
-    for (size_t i = 0; i < tables_.size(); ++i) {
-      if (i + kAhead < tables_.size()) __builtin_prefetch(&tables_[i + kAhead]->open_changes, 1);
-      const TableViewRef& table = tables_[i];
-      client_.changes_.note(*table, status);
-      table->open_changes.fetch_sub(1, std::memory_order_release);
-    }
-    client_.changes_.over(id_);
-  }
-
- private:
-  Client& client_;
-  const std::vector<TableViewRef> tables_;
-  const uint64_t id_, reserved_;
-};
-
-void Client::add_many(ManyAdds adds) {
-  std::vector<uint32_t> numbers, bytes;
-  std::vector<uint64_t> indexes;
-  numbers.reserve(adds.tables.size());
-  bytes.reserve(adds.tables.size());
-  indexes.reserve(adds.tables.size());
-  for (const TableViewRef& table : adds.tables) {
-    numbers.push_back(table->numbers[adds.server]);
-    bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
-    indexes.push_back(table->consistency == shard::Consistency::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
-  }
-  auto& fbb = servers_.builder.fbb();
-  const auto body = wire::CreateChangeMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(indexes), fbb.CreateVector(bytes));
-  rpc::Call call;
-  call.frame = servers_.builder.finish(wire::Body::ChangeMany, body, adds.values);
-  call.cost = call.frame.bytes();
-  call.wants_answer = false;
-  set_order(call, *adds.tables.front(), adds.server);
-  call.pending = std::make_shared<ManyChange>(*this, std::move(adds.tables), changes_.begin(), adds.reserved);
-  servers_.rpc.call(servers_.peers[adds.server], std::move(call));
 }
 
 base::PayloadRef Client::payload_of(const TableCall& op, const ChunkRange& piece) {
@@ -277,11 +206,27 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
     };
   } else {
     if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
-    call.frame = change_frame(*chunk, offer);
-    call.cost = offer ? 0 : call.frame.bytes();
     if (offer) call.offer = chunk->payload;
+    if (op->is_provisional)
+      call.make = [this, chunk = chunk.get(), offer] { return change_frame(*chunk, offer); };
+    else
+      call.frame = change_frame(*chunk, offer);
+    call.cost = offer ? 0 : !op->is_provisional ? call.frame.bytes() : chunk->payload != nullptr ? chunk->payload->size() : 0;
   }
-  servers_.rpc.call(want.table->servers[piece.server], std::move(call));
+  send(*op, piece.server, std::move(call));
+}
+
+/// Sends a call, or keeps it if calls on its tables wait for the entry of a worker.
+void Client::send(const TableCall& op, size_t server, rpc::Call call) {
+  const Request& want = op.request;
+  const bool is_ordered = want.kind == OpKind::kChange || op.gated;
+  const auto is_kept = [&](const ManyPart& part) { return entry_.keeps(*part.table); };
+  if (!is_ordered || !(want.many.empty() ? entry_.keeps(*want.table) : std::ranges::any_of(want.many, is_kept)))
+    return servers_.rpc.call(servers_.peers[server], std::move(call));
+  std::vector<TableViewRef> tables;
+  for (const ManyPart& part : want.many) tables.push_back(part.table);
+  if (tables.empty()) tables.push_back(want.table);
+  entry_.keep(std::move(tables), servers_.peers[server], std::move(call));
 }
 
 base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
@@ -289,7 +234,7 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const ChunkRange& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
   const auto body = wire::CreateChange(servers_.builder.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
-                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number,
+                                       piece.count, piece.ids.size(), op.round(), op.index(), piece.of, offered, piece.number,
                                        codec::to_wire(servers_.builder.fbb(), op.request.codec.get()));
   return servers_.builder.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
@@ -304,7 +249,7 @@ base::Frame Client::many_frame(const TableCall& op) {
   for (const ManyPart& part : want.many) {
     numbers.push_back(part.table->numbers[want.server]);
     bytes.push_back(static_cast<uint32_t>(part.destination.size()));
-    clocks.push_back(part.table->clock);  // only now it counts all earlier adds
+    clocks.push_back(part.clock + (part.is_provisional ? part.table->first.clock : 0));
   }
   auto& fbb = servers_.builder.fbb();
   const auto body = wire::CreateGetMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(clocks), fbb.CreateVector(bytes), op.gated);
@@ -313,24 +258,28 @@ base::Frame Client::many_frame(const TableCall& op) {
 
 void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk) {
   const Request& want = op->request;
-  const ChunkRange& piece = chunk->piece;
-  if (!want.many.empty()) {
-    rpc::Call call;
-    call.frame = many_frame(*op);
-    call.pending = chunk;
-    call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
-    set_order(call, *want.table, want.server);
-    return servers_.rpc.call(servers_.peers[want.server], std::move(call));
-  }
-  const auto body = wire::CreateGet(servers_.builder.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
-                                    op->gated, op->round, op->index, want.clock, codec::to_wire(servers_.builder.fbb(), want.codec.get()));
-  const auto ids = std::as_bytes(std::span(piece.ids));
+  const size_t server = want.many.empty() ? chunk->piece.server : want.server;
   rpc::Call call;
-  call.frame = servers_.builder.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
   call.pending = chunk;
-  call.cost = std::max<uint64_t>(chunk->wire_bytes(), call.frame.bytes());
-  set_order(call, *want.table, piece.server, want.priority);
-  servers_.rpc.call(want.table->servers[piece.server], std::move(call));
+  call.cost = chunk->wire_bytes();
+  const bool is_provisional = op->is_provisional || std::ranges::any_of(want.many, &ManyPart::is_provisional);
+  if (is_provisional)
+    call.make = [this, chunk = chunk.get()] { return get_frame(*chunk); };
+  else
+    call.frame = get_frame(*chunk), call.cost = std::max<uint64_t>(call.cost, call.frame.bytes());
+  set_order(call, *want.table, server, want.priority);
+  send(*op, server, std::move(call));
+}
+
+base::Frame Client::get_frame(const Chunk& chunk) {
+  const TableCall& op = *chunk.op;
+  const Request& want = op.request;
+  const ChunkRange& piece = chunk.piece;
+  if (!want.many.empty()) return many_frame(op);
+  const auto body = wire::CreateGet(servers_.builder.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
+                                    op.gated, op.round(), op.index(), op.clock(), codec::to_wire(servers_.builder.fbb(), want.codec.get()));
+  const auto ids = std::as_bytes(std::span(piece.ids));
+  return servers_.builder.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
 }
 
 // ---- ending
@@ -382,7 +331,7 @@ void Client::settle(const TableCallRef& op) {
   }
   TableView& table = *op->request.table;
   if (!op->withdrawn.empty()) {
-    const bool newest = table.index == op->index + 1 && table.round == op->round;
+    const bool newest = table.index == op->index() + 1 && table.round == op->round();
     if (op->withdrawn.size() < op->chunks.size() || !newest) {
       // Other servers have applied their part, or later calls count on this one: it must continue.
       op->error = {};
@@ -390,7 +339,7 @@ void Client::settle(const TableCallRef& op) {
       return leave_behind(op, MV_ETIMEOUT);
     }
     op->withdrawn.clear();
-    table.index = op->index;
+    table.index = op->index();
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
     return changes_.over(table, op->change_id);
   }
@@ -430,16 +379,25 @@ void Client::send_got(const TableCall& op) {
   const TableView& table = *op.request.table;
   for (size_t server = 0; server < table.servers.size(); ++server) {
     if (!shard::has_part(table.spec, table.servers.size(), server)) continue;
-    auto frame = servers_.builder.finish(wire::Body::Got, wire::CreateGot(servers_.builder.fbb(), table.numbers[server], op.round));
-    // Adds of other workers wait for this, and a get of this worker that fills the window may wait for those adds.
-    servers_.rpc.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(servers_.pool, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
+    const auto frame = [this, server](const TableCall& of) {
+      return servers_.builder.finish(wire::Body::Got, wire::CreateGot(servers_.builder.fbb(), of.request.table->numbers[server], of.round()));
+    };
+    rpc::Call call;
+    if (op.is_provisional)
+      call.make = [frame, op = op.shared_from_this()] { return frame(*op); };
+    else
+      call.frame = frame(op);
+    call.pending = std::make_shared<rpc::Ignored>();
+    call.wants_answer = false;
+    call.overtakes = true;  // adds of other workers wait for this, and a get of this worker that fills the window may wait for those adds
+    send(op, server, std::move(call));
   }
 }
 
 void Client::revert_counts(TableCall& op) {
   TableView& table = *op.request.table;
-  if (table.round == op.round + 1 && table.index == op.index)
-    table.round = op.round;
+  if (table.round == op.round() + 1 && table.index == op.index())
+    table.round = op.round();
   else
     send_got(op);  // later calls carry counts that include it, so it counts as made
 }
@@ -465,7 +423,7 @@ void Client::expire(const TableCallRef& op) {
     });
     op->has_timer = true;
     for (const auto& weak : op->chunks)
-      if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over)
+      if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over && !entry_.expire(chunk.get()))
         servers_.rpc.cancel(op->request.table->servers[chunk->piece.server], chunk.get());
     return;
   }
@@ -492,6 +450,7 @@ void Client::drop_get(const TableCallRef& op, const base::Status& status) {
     const auto chunk = weak.lock();
     if (chunk == nullptr || std::exchange(chunk->over, true)) continue;
     chunk->let_go();
+    if (entry_.drop(chunk.get())) continue;
     const base::Peer server = op->request.table->servers[chunk->piece.server];
     servers_.rpc.cancel(server, chunk.get());
     servers_.rpc.abandon(server, chunk.get(), status);
@@ -512,21 +471,25 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
       open.push_back(chunk);
   }
   TableView& table = *op->request.table;
-  const bool newest = op->merged() ? table.clock == op->index + 1
-                                 : !op->counted() || (table.index == op->index + 1 && table.round == op->round);
+  const bool newest = op->merged() ? table.clock == op->index() + 1
+                                 : !op->counted() || (table.index == op->index() + 1 && table.round == op->round());
   if (any_left || !newest) {
     send_withdrawn_again(op);  // now: the caller's next calls must come after it
     return leave_behind(op, code);
   }
-  const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
+  std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
   for (const auto& chunk : open) {
     chunk->over = true;
     chunk->let_go();
+    if (const std::string reason = entry_.reason(); entry_.drop(chunk.get())) {
+      if (code == MV_ETIMEOUT) who = reason;
+      continue;
+    }
     servers_.rpc.cancel(table.servers[chunk->piece.server], chunk.get());
   }
   op->open = 0;
-  if (op->counted()) table.index = op->index;
-  if (op->merged()) table.clock = op->index;
+  if (op->counted()) table.index = op->index();
+  if (op->merged()) table.clock = op->index();
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
   changes_.over(table, op->change_id);
 }

@@ -11,6 +11,7 @@
 #include "base/histogram.hpp"
 #include "base/trace.hpp"
 #include "engine/table/client/catalogue.hpp"
+#include "engine/table/client/entry.hpp"
 #include "engine/table/client/inquiries.hpp"
 #include "engine/table/client/open_changes.hpp"
 #include "engine/table/client/operation.hpp"
@@ -39,7 +40,10 @@ class Client {
   ~Client();
 
   /// To be called once, when the ranks are known. The cluster engine owns the view.
-  void start(const cluster::View& view) { servers_.start(view); }
+  void start(const cluster::View& view, base::Peer self = base::kNobody) {
+    servers_.start(view);
+    entry_.start(self);
+  }
 
   void begin(Request request);
   /// Sends fire-and-forget changes of one form in one message. Releases `reserved` at the end of the message. The
@@ -62,6 +66,7 @@ class Client {
   const Catalogue& catalogue() const { return catalogue_; }
   Inquiries& inquiries() { return inquiries_; }
   OpenChanges& changes() { return changes_; }
+  Entry& entry() { return entry_; }
   /// The durations of calls other than fire-and-forget ones, by Use, since take_times().
   const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
   /// Also records them in `trace`.
@@ -82,9 +87,11 @@ class Client {
   class ManyChange;
   using TableCallRef = std::shared_ptr<TableCall>;
 
+  void send(const TableCall& op, size_t server, rpc::Call call);
   void send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk);
   base::Frame many_frame(const TableCall& op);
+  base::Frame get_frame(const Chunk& chunk);
   base::Frame change_frame(const Chunk& chunk, bool offer);
   base::PayloadRef payload_of(const TableCall& op, const ChunkRange& piece);
   static void set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority = 0);
@@ -109,6 +116,7 @@ class Client {
   Catalogue catalogue_{servers_, changes_, *this};
   OpenChanges changes_{catalogue_.tables()};
   Inquiries inquiries_{servers_};
+  Entry entry_{servers_, catalogue_.tables(), [this] { return catalogue_.is_creating(); }};
   std::list<TableCallRef> waited_for_;
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;

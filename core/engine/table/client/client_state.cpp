@@ -17,7 +17,10 @@ std::vector<cluster::Wait> Client::waits(base::Peer self) const {
       const auto chunk = weak.lock();
       if (chunk == nullptr || chunk->over || named[chunk->piece.server]) continue;
       named[chunk->piece.server] = true;
-      wait.awaited.push_back({op->request.table->servers[chunk->piece.server], "has not answered"});
+      const base::Peer host = entry_.keeps(*op->request.table) ? entry_.awaited() : base::kNobody;
+      if (host != base::kNobody) named.assign(named.size(), true);
+      wait.awaited.push_back(host != base::kNobody ? cluster::Awaited{host, "has not made the call with which this worker begins"}
+                                                   : cluster::Awaited{op->request.table->servers[chunk->piece.server], "has not answered"});
     }
     waits.push_back(std::move(wait));
   }
@@ -32,7 +35,7 @@ std::vector<TableState> Client::states(uint32_t worker) const {
                          table->spec.describe(),
                          table->consistency,
                          true,
-                         {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
+                         {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->now()}}});
   }
   std::ranges::sort(states, {}, &TableState::name);
   return states;

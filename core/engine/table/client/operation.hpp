@@ -18,6 +18,13 @@
 
 namespace mv::table {
 
+/// A worker's counts of its calls on a table, see Clock and Begin in wire/polyverso.fbs.
+struct Counts {
+  uint64_t clock = 0;
+  uint64_t gets = 0, adds = 0;  ///< sync
+  bool operator==(const Counts&) const = default;
+};
+
 /// A table as its clients know it. All handles of this node on the table share it. `spec`, `consistency`, `servers` and
 /// `numbers` are fixed. Atomic members are for any thread, all others for the loop thread.
 struct TableView {
@@ -31,6 +38,7 @@ struct TableView {
   /// contains all that this worker has done.
   std::atomic<uint64_t> open_changes{0};
   std::atomic<bool> has_untold{false};  ///< any thread
+  bool is_newcomer = false;         ///< this worker has joined later, and has not begun on this table: its counts begin with 0
   shard::Consistency consistency = shard::Consistency::kAsync;
   std::vector<uint32_t> numbers;    ///< the table's number on each server; kNoNumber: not known yet
   const shard::SpecRef shared_spec;
@@ -40,6 +48,13 @@ struct TableView {
   uint64_t queue = 0;                ///< small keys of one store share a queue, which keeps the order of their calls; 0: only this table's
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
+  uint64_t index_at_get = 0;        ///< sync: `index` at the last get
+  /// This worker's clock. Callers' threads count `clock`; where a newcomer begins is only known later.
+  uint64_t now() const { return clock.load(std::memory_order_acquire) + clock_base.load(std::memory_order_acquire); }
+  bool has_left = false;            ///< this worker has left the rounds
+  Counts first;                     ///< where this worker has begun
+  std::atomic<uint64_t> clock_base{0};  ///< stale-synchronous: see now()
+  uint64_t told_clock = 0;          ///< stale-synchronous: the last value of `clock` that the loop has seen
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by OpenChanges::take_untold()
   TableUses uses;
 };
@@ -75,6 +90,8 @@ struct TableStats {
 struct ManyPart {
   TableViewRef table;
   std::span<std::byte> destination;
+  uint64_t clock = 0;           ///< set by the engine
+  bool is_provisional = false;  ///< see TableCall::is_provisional
 };
 
 /// A caller's request.

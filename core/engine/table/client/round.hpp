@@ -29,6 +29,8 @@ class Round : public std::enable_shared_from_this<Round> {
   /// Sends a message that each server except `skip` acknowledges.
   void tell(const Ask& news, base::Nanos deadline = base::kNever, size_t skip = kNoServer) { send(news, deadline, skip, false); }
 
+  /// Its messages do not wait behind calls for which there is no room. To be called first.
+  void overtake() { overtakes_ = true; }
   /// Keeps `work` until the round has ended.
   void keep(std::shared_ptr<base::Work> work) { work_ = std::move(work); }
   /// Asks the servers to withdraw the request; their errors name the missing workers. Ends without their answers 1 s
@@ -57,7 +59,7 @@ class Round : public std::enable_shared_from_this<Round> {
     pendings_.assign(pendings.begin(), pendings.end());  // answers may come at once
     for (size_t server = 0; server < servers_.size(); ++server)
       if (pendings[server] != nullptr)
-        rpc_.call(servers_[server], {question(all_.builder, server), pendings[server], wants_answer, 0, nullptr});
+        rpc_.call(servers_[server], {question(all_.builder, server), pendings[server], wants_answer, 0, nullptr, overtakes_});
   }
 
   void heard(size_t server, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
@@ -98,7 +100,7 @@ class Round : public std::enable_shared_from_this<Round> {
   std::vector<std::weak_ptr<Gather>> pendings_;  ///< owned by rpc; they own this object
   size_t open_ = 0;
   base::Status error_;
-  bool asked_back_ = false;
+  bool asked_back_ = false, overtakes_ = false;
   bool has_timer_ = false;
   Servers::Timers::iterator timer_;
 };

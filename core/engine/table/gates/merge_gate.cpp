@@ -65,6 +65,13 @@ void MergeGate::begins(size_t worker, uint64_t round) {
   advance();
 }
 
+bool MergeGate::can_begin(size_t worker, uint64_t round) const {
+  if (round < merged_) return false;
+  for (uint64_t ahead = round - merged_; ahead < open_; ++ahead)
+    if (rounds_[ahead].shares[worker].here > 0) return false;
+  return true;
+}
+
 std::vector<base::Peer> MergeGate::lost(size_t worker, const base::Status& why) {
   std::vector<base::Peer> told;
   if (!counts_on(worker)) return told;

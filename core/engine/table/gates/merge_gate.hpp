@@ -62,6 +62,8 @@ class MergeGate {
 
   /// The gate waits for the worker from this round on; UINT64_MAX: never again.
   void begins(size_t worker, uint64_t round);
+  /// Whether the worker's parts from this round on can still be merged, and an earlier process of its place has none.
+  bool can_begin(size_t worker, uint64_t round) const;
   /// The gate no longer waits for the worker.
   void finished(size_t worker) { begins(worker, UINT64_MAX); }
   /// Fails the gets that wait for the worker, and returns their workers. Later gets do not wait for it.

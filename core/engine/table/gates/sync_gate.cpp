@@ -103,10 +103,8 @@ void SyncGate::joined(size_t worker) {
 
 void SyncGate::begins(size_t worker, Count count) {
   Worker& w = workers_[worker];
-  if (count.round < w.got || count.index < w.applied) return;
-  w.got = count.round;
-  w.applied = count.index;
-  w.latest = count;
+  if (w.active && (count.round < w.got || count.index < w.applied)) return;
+  static_cast<Progress&>(w) = {.got = count.round, .got_early = {}, .applied = count.index, .closed = {}, .latest = count};
   advance();
 }
 

@@ -69,8 +69,10 @@ class SyncGate {
   /// A process takes the place of a worker that has finished. Its first get is the one that follows the last one that
   /// was served here, and its first add follows the adds that this one contained.
   void joined(size_t worker);
-  /// A joined worker begins later than here, with these numbers: another server has served more gets.
+  /// It begins with these numbers, those of another worker's next get and add. One that takes part already never goes back.
   void begins(size_t worker, Count count);
+  /// Whether no get was served that needed a later add of a worker that begins so.
+  bool can_begin(Count count) const { return count.index >= next_.index && count.round + 1 >= next_.round; }
   /// The numbers of the worker's next get and add.
   Count count_of(size_t worker) const { return {workers_[worker].got, workers_[worker].applied}; }
 

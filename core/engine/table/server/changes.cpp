@@ -138,7 +138,7 @@ void Changes::clock(const rpc::Asked& asked, const wire::Clock& request) {
   rpc_.finish(asked);
   const int64_t worker = roster_.worker_id(asked.client);
   if (worker < 0) return;
-  table->begin_clock(static_cast<size_t>(worker), request.clock(), {request.gets(), request.adds()});
+  table->begin_clock(static_cast<size_t>(worker), request.clock());
   table->moved = clock_.now();
 }
 

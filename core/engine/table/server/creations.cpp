@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/similar.hpp"
+#include "engine/table/server/beginnings.hpp"
 #include "engine/table/spec_wire.hpp"
 
 namespace mv::table {
@@ -105,16 +106,8 @@ void Creations::give_up(base::Peer client, std::span<const uint32_t> numbers, co
 
 void Creations::answer_created(const rpc::Asked& asked, std::span<const uint32_t> numbers, const shard::Spec* opened) {
   auto& fbb = builder_.fbb();
-  const int64_t worker = roster_.worker_id(asked.client);
-  std::vector<wire::CreatedTable> created;
-  created.reserve(numbers.size());
-  for (const uint32_t number : numbers) {
-    const Table& table = *registry_.at(number);
-    const SyncGate::Count next = worker >= 0 ? table.count_of(static_cast<size_t>(worker)) : SyncGate::Count();
-    created.emplace_back(worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0, next.round, next.index, number, table.complete);
-  }
   const auto spec = opened != nullptr ? write_spec(fbb, *opened) : flatbuffers::Offset<wire::TableSpec>();
-  const auto tables = fbb.CreateVectorOfStructs(created);
+  const auto tables = fbb.CreateVectorOfStructs(created_tables(registry_, numbers, roster_.worker_id(asked.client)));
   rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, tables, spec)));
 }
 

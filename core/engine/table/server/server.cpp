@@ -18,6 +18,7 @@ Server::Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, boo
       gets_(rpc, roster_, registry_, held_, losses_, answers_),
       many_requests_(rpc, clock_, roster_, registry_, held_, losses_, changes_, answers_),
       creations_(rpc, clock_, roster_, registry_, held_),
+      beginnings_(rpc, clock_, roster_, registry_),
       queries_(rpc, pool, registry_),
       state_transfers_(rpc, registry_),
       part_state_(roster_, registry_, held_, creations_, answers_, state_transfers_, losses_),
@@ -187,6 +188,8 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
       return creations_.open(asked, *request.body_as_Open());
     case wire::Body::List:
       return queries_.list(asked);
+    case wire::Body::Begin:
+      return beginnings_.begin(asked, *request.body_as_Begin());
     case wire::Body::Destroy:
       return creations_.destroy(asked, *request.body_as_Destroy());
     case wire::Body::Change:

@@ -10,6 +10,7 @@
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/server.hpp"
 #include "engine/table/server/answers.hpp"
+#include "engine/table/server/beginnings.hpp"
 #include "engine/table/server/applier.hpp"
 #include "engine/table/server/changes.hpp"
 #include "engine/table/server/checkpoint_tables.hpp"
@@ -122,6 +123,7 @@ class Server {
   Gets gets_;
   ManyRequests many_requests_;
   Creations creations_;
+  Beginnings beginnings_;
   Queries queries_;
   StateTransfers state_transfers_;
   PartState part_state_;

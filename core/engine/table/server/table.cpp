@@ -91,10 +91,28 @@ void Table::show_clock(bool on) {
   publish_clock();
 }
 
-void Table::opened(size_t worker) {
+void Table::begins_here(size_t worker) {
   if (newcomers_.erase(worker) == 0) return;
   if (sync_ != nullptr) sync_->joined(worker);
   has_clocks() ? stale_->joined(worker) : merge_gate_.joined(worker);
+  publish_clock();
+}
+
+bool Table::can_begin(size_t worker, uint64_t clock, SyncGate::Count first) const {
+  return sync_ != nullptr ? sync_->can_begin(first) : has_clocks() || merge_gate_.can_begin(worker, clock);
+}
+
+void Table::begins(size_t worker, uint64_t clock, SyncGate::Count first) {
+  newcomers_.erase(worker);
+  if (sync_ != nullptr) sync_->begins(worker, first);
+  if (has_clocks()) stale_->joined(worker);
+  begin_clock(worker, clock);
+}
+
+void Table::steps_back(size_t worker) {
+  if (!newcomers_.insert(worker).second) return;
+  if (sync_ != nullptr) sync_->finished(worker);
+  has_clocks() ? stale_->finished(worker) : merge_gate_.finished(worker);
   publish_clock();
 }
 
@@ -105,8 +123,7 @@ void Table::restart(uint64_t clock) {
   publish_clock();
 }
 
-void Table::begin_clock(size_t worker, uint64_t clock, SyncGate::Count first) {
-  if (sync_ != nullptr) sync_->begins(worker, first);
+void Table::begin_clock(size_t worker, uint64_t clock) {
   has_clocks() ? stale_->clock(worker, clock) : merge_gate_.begins(worker, clock);
   publish_clock();
 }

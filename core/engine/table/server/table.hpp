@@ -61,14 +61,25 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   bool counts_on(size_t worker) const { return !has_clocks() && merge_gate_.counts_on(worker); }
   /// Shows a merging table's clock to readers, or hides it from them.
   void show_clock(bool on);
-  /// A process has taken the place of a worker that has finished or is lost. The gate waits for it once it has opened
-  /// the table, so the others go on while it starts.
+  /// A process has taken the place of a worker that has finished or is lost. The gate waits for it once it has begun,
+  /// so the others go on while it starts.
   void joined(size_t worker, const WorkerNames& names) {
     set_workers(names);
     newcomers_.insert(worker);
   }
-  /// The worker creates or opens the table.
-  void opened(size_t worker);
+  /// The worker creates or opens the table. Begins, unless its calls are counted: see Begin in wire/polyverso.fbs.
+  void opened(size_t worker) {
+    if (!counts_calls()) begins_here(worker);
+  }
+  bool is_newcomer(size_t worker) const { return newcomers_.contains(worker); }
+  /// A newcomer begins where the gate is.
+  void begins_here(size_t worker);
+  /// A newcomer begins with these numbers, if it can; false: others have passed them, or an earlier process of its place
+  /// has its part there already.
+  bool can_begin(size_t worker, uint64_t clock, SyncGate::Count first) const;
+  void begins(size_t worker, uint64_t clock, SyncGate::Count first);
+  /// A newcomer that has begun does not take part yet.
+  void steps_back(size_t worker);
   /// Sets the clock of all workers, after a checkpoint was loaded.
   void restart(uint64_t clock);
 
@@ -99,8 +110,8 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   void got(int64_t worker, uint64_t round) {
     if (consistency == shard::Consistency::kSync && worker >= 0) sync_->got(static_cast<size_t>(worker), round);
   }
-  /// The worker has begun its clock-th iteration. `first`: in sync mode, its first get and add, if it has joined.
-  void begin_clock(size_t worker, uint64_t clock, SyncGate::Count first);
+  /// The worker has begun its clock-th iteration. Merging: it takes part from this round on.
+  void begin_clock(size_t worker, uint64_t clock);
   /// Gives up a held request. True: it is withdrawn, and `missing` names the workers that it waited for.
   bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
 
@@ -177,6 +188,8 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   static void fetch(const void* from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
   }
+  /// Whether calls of all workers form rounds.
+  bool counts_calls() const { return consistency == shard::Consistency::kMerge || consistency == shard::Consistency::kSync; }
   bool has_clocks() const { return consistency != shard::Consistency::kMerge; }
   /// The size of the fields that requests for many tables use. They lie together at the beginning.
   size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }
@@ -186,7 +199,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   std::map<base::Peer, base::Status> lost_rounds_;  ///< by worker
   bool hides_clock_ = false;
   Creating creating_;
-  std::set<size_t> newcomers_;  ///< workers that have joined, and have not opened the table yet
+  std::set<size_t> newcomers_;  ///< workers that have joined, and have not begun yet
   // Only the gate of the table's consistency is allocated, since stores have very many tables. Merging needs neither.
   std::unique_ptr<SyncGate> sync_;    ///< Consistency::kSync
   std::unique_ptr<StaleGate> stale_;  ///< Consistency::kStale and kAsync

@@ -3,6 +3,7 @@
 #include <polyverso/polyverso.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <sstream>
 
@@ -148,6 +149,17 @@ constexpr const char* kTraceFooter = R"(examples:
 Processes with the metrics setting keep their last 16,384 events (trace_events) and serve them. Open the file at https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
 )";
 
+/// Accepts whole numbers in this range.
+CLI::Validator whole(int64_t least, int64_t most) {
+  const auto check = [least, most](const std::string& text) {
+    int64_t value = 0;
+    const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool fits = wrong == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+    return fits ? std::string() : fmt::format("\"{}\" is not a whole number in {} .. {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -167,14 +179,15 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("-n,--workers", options.workers_wished, "Number of workers (default: the number of commands)")
       ->type_name("N");
   run.add_option("-s,--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
-      ->type_name("M");
-  run.add_option("--max-servers", options.max_servers, "Room for this many servers, for `polyverso scale` (default: no room for more)")->type_name("M");
-  run.add_option("--max-workers", options.max_workers, "Room for this many workers, for --join (default: no room for more)")->type_name("N");
+      ->type_name("M")
+      ->check(whole(0, 65535));
+  run.add_option("--max-servers", options.max_servers, "Room for this many servers, for `polyverso scale` (default: no room for more)")->type_name("M")->check(whole(0, 65535));
+  run.add_option("--max-workers", options.max_workers, "Room for this many workers, for --join (default: no room for more)")->type_name("N")->check(whole(0, 65535));
   run.add_option("--join", options.joins, "Add the workers to a run that has room for them: your only one, or the one with this process id")
       ->type_name("PID")
       ->expected(0, 1)
       ->default_str("0")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole(0, INT32_MAX));
   run.add_option_function<std::string>("--server-command", [&options](const std::string& text) { options.server_command = server_command(text); },
                                        "The servers' program and its arguments, as one quoted word (default: polyverso server)")
       ->type_name("COMMAND");
@@ -182,7 +195,7 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("--replicas", options.replicas, "Number of other servers that keep a copy of each server's tables, and take over if it dies (default: 0). "
                                                  "Implies --keep-going")
       ->type_name("R")
-      ->check(CLI::Range(0, 15));
+      ->check(whole(0, 15));
   run.add_option("--tls", options.tls, "Encryption over TCP: off, auto, psk or mutual, as --set tls=MODE (default: auto, which is psk beyond loopback)")
       ->type_name("MODE")
       ->check(CLI::IsMember({"off", "auto", "psk", "mutual"}));
@@ -194,12 +207,12 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
       "No colours (default if NO_COLOR is set, or without a terminal)");
   run.add_option("--metrics", options.metrics, "Metrics over HTTP on loopback: rank r at PORT + r; 0: any free ports, which are logged")
       ->type_name("PORT")
-      ->check(CLI::Range(0, 65535));
+      ->check(whole(0, 65535));
   run.add_option("--dashboard", options.dashboard, "Show the state in a browser: start `polyverso dashboard`, and print its link (default: any free port)")
       ->type_name("PORT")
       ->expected(0, 1)
       ->default_str("0")
-      ->check(CLI::Range(0, 65535));
+      ->check(whole(0, 65535));
   run.add_flag("--keep-going", options.keep_going, "Do not end the other processes when one fails, for programs that continue after mv_group_shrink()");
   run.add_flag("-v,--verbose", options.verbose, "Print which processes are started, and how each ends");
   run.footer(kRunFooter);
@@ -234,7 +247,7 @@ void describe_checkpoint(CLI::App& checkpoint, InspectOptions& options) {
 void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
   doctor.add_flag("--json", options.json, "Print JSON, for programs");
   CLI::Option* tune = doctor.add_flag("--tune", options.tune, "Measure what messages cost, for the choice of collective algorithms: between the workers of a launcher, else between workers started for it");
-  doctor.add_option("--workers", options.workers, "Number of workers started for --tune (default: 2)")->type_name("N")->needs(tune)->check(CLI::Range(2, 64));
+  doctor.add_option("--workers", options.workers, "Number of workers started for --tune (default: 2)")->type_name("N")->needs(tune)->check(whole(2, 64));
   doctor.add_option("-o,--output", options.output, "With --tune: write the line that sets the costs to a file, for a shell's `.`")->type_name("FILE")->needs(tune);
   doctor.add_option("--report", options.report)->group("")->needs(tune);
   CLI::Option* join = doctor.add_flag("--join", options.join, "Join the cluster with all its processes, and examine the connections to them")->excludes(tune);
@@ -283,7 +296,7 @@ void describe_status(CLI::App& status, StatusOptions& options) {
   status.add_option_function<int64_t>("--log", [&options](const int64_t& rank) { options.log_of = rank; },
                                       "Show only the last lines of the log of this process")
       ->type_name("RANK")
-      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
+      ->check(whole(0, UINT32_MAX))
       ->excludes(gossip);
   status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Repeat at this interval (default: 2 s)")
       ->type_name("SECONDS")
@@ -297,7 +310,7 @@ void describe_dashboard(CLI::App& dashboard, DashboardOptions& options) {
   CLI::Option* gossip =
       dashboard.add_option("--gossip", options.gossip, "A YAML file with gossip nodes: show all of them instead of a cluster")->type_name("FILE");
   describe_cluster(dashboard, options.cluster, false, {gossip});
-  dashboard.add_option("--port", options.port, "Where to listen (default: any free port)")->type_name("PORT")->check(CLI::Range(0, 65535));
+  dashboard.add_option("--port", options.port, "Where to listen (default: any free port)")->type_name("PORT")->check(whole(0, 65535));
   dashboard.add_option("--bind", options.bind, "The address to listen at (default: loopback)")->type_name("HOST");
   dashboard.add_option("--from", options.from)->group("");
   dashboard.footer(kDashboardFooter);
@@ -326,7 +339,7 @@ void describe_export(CLI::App& command, ExportOptions& options) {
 
 void describe_scale(CLI::App& scale, ScaleOptions& options) {
   describe_cluster(scale, options.cluster, false, {});
-  scale.add_option("-s,--servers", options.servers, "The number of servers that it shall have")->type_name("M")->required()->check(CLI::Range(1, 65535));
+  scale.add_option("-s,--servers", options.servers, "The number of servers that it shall have")->type_name("M")->required()->check(whole(1, 65535));
   scale.add_option("--timeout", options.timeout, "How long to wait until it has them; 0: only ask the master (default: 60)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 86400.0));

@@ -210,6 +210,8 @@ class Node(handles.Handle):
     def on_membership(self, callback: Optional[Callable[[Dict[str, Any]], Any]]) -> None:
         """Calls `callback` with each event, as next_event() returns it, inside poll() or while asyncio waits for a
         request. None: no longer."""
+        if callback is not None and not callable(callback):
+            raise TypeError(f"on_membership() takes a function or None, not {callback!r}")
         membership.news_of(self._handle).callback = callback
         membership.hand_out(self._handle)
 

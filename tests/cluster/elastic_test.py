@@ -225,6 +225,89 @@ def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, set
         server.ends(seconds=10)
 
 
+# Does what it is told to, once for each word.
+TOLD = """
+node = pv.init()
+table = node.matrix(10, 4, name="t", dtype="float64", merge=True)
+other = node.array(10, name="other", merge=True)
+spare = node.array(10, name="spare", merge=True)
+say("up as", node.worker_id, "of", node.num_workers, "with", node.active_workers)
+def add():
+    table.add(np.ones((2, 4)), rows=[0, 1])
+    other.add(np.ones(10))
+words = dict(
+    add=add,
+    soon=lambda: attempt(lambda: table.add(np.ones((2, 4)), rows=[0, 1], timeout=0.5)),
+    get=lambda: say("row", table.get(rows=[1])[0].tolist()),
+    destroy=lambda: (attempt(lambda: spare.add(np.ones(10), timeout=0.5)), spare.destroy()),
+    save=lambda: node.save({folder!r}),
+    load=lambda: node.load({folder!r}),
+)
+while (word := wait_for_word()) in words:
+    words[word]()
+    say("done", word)
+node.shutdown()
+"""
+
+
+def test_a_newcomer_that_waits_for_the_others_may_do_other_things(cluster, tmp_path):
+    """Give up, destroy a table, load a checkpoint: then it begins with the next call of another worker, as if it had waited for nothing."""
+    script = TOLD.format(folder=str(tmp_path / "saved"))
+    job = cluster(2, 2, max_workers=4)
+    servers = [job.server(number) for number in range(2)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+
+    def all_do(word):
+        for node in nodes:
+            node.tell(word)
+        for node in nodes:
+            node.hear(f"done {word}")
+
+    def row(expected):
+        for node in nodes:
+            node.tell("get")
+        for node in nodes:
+            assert node.hear("row") == f"row [{expected}, {expected}, {expected}, {expected}]"
+            node.hear("done get")
+
+    for node in nodes:
+        up(node)
+    all_do("add")
+    all_do("save")
+    all_do("add")
+    row(4.0)
+    newcomer = late(job, script)
+    up(newcomer)
+    for word, table in (("destroy", "spare"), ("soon", "t")):  # to the first one nobody adds
+        newcomer.tell(word)
+        told = newcomer.hear("after")
+        assert f'TimeoutError: MV_ETIMEOUT: table "{table}": this worker has joined later, and begins with the next add of worker 0' in told, told
+        newcomer.hear(f"done {word}")
+    nodes.append(newcomer)
+    all_do("load")
+    row(2.0)
+    all_do("add")
+    row(5.0)
+    second = late(job, script.replace('spare = node.array(10, name="spare", merge=True)', "spare = None"))
+    up(second)
+    nodes.append(second)
+    second.tell("add")  # a newcomer's first add is by row
+    time.sleep(0.3)
+    for node in nodes[:-1]:
+        node.tell("add")
+    for node in nodes:
+        node.hear("done add")
+    row(9.0)
+    all_do("load")
+    all_do("add")
+    row(6.0)
+    for node in (*nodes[2:], *reversed(nodes[:2])):
+        node.tell("end")
+        node.ends()
+    for server in servers:
+        server.ends(seconds=10)
+
+
 @pytest.mark.parametrize("kind, settings", [("dist_sync", {}), ("dist_async", {}), ("dist_sync", {"replicas": 1})])
 def test_a_store_gets_another_worker(cluster, kind, settings):
     """It initialises the keys as the others did, and does not wait for them, as they may wait for its pushes."""

@@ -167,7 +167,7 @@ def test_the_log_of_each_process_can_be_read(cluster):
     assert (status, out) == (1, "") and "the process of rank 1 has not answered within 1 s" in err, (status, out, err)
     for wrong in ("-1", "x"):
         status, out, err = ask(job, "--log", wrong)
-        assert status == 2 and "not in range 0 to 4294967295" in err, (wrong, err)
+        assert status == 2 and f'"{wrong}" is not a whole number in 0 .. 4294967295' in err, (wrong, err)
     for node in (*nodes, server):
         node.kill()
 

@@ -1,5 +1,6 @@
 // engine/table: a worker that replaces a lost one whose loss the servers noticed at different moments.
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -99,10 +100,172 @@ void servers_that_agree_get_no_message(void**) {
   assert_int_equal(worker.table->open_changes, 0);
 }
 
+// ---- the entry into rounds
+
+constexpr base::Peer kElders[] = {8, 9};
+constexpr uint32_t kNumber = 5;
+
+/// A worker that has opened a merging table of two servers while two other workers use it.
+struct Newcomer {
+  Newcomer() {
+    for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
+    for (const base::Peer worker : kElders) unit::join(view, worker, MV_ROLE_WORKER);
+    unit::join(view, kSelf, MV_ROLE_WORKER);
+    for (const cluster::Member& member : view.members) rpc.on_connected(member.peer);
+    client.start(view, kSelf);
+    client.catalogue().open("t", base::kNever, [this](auto opened) { table = opened.value(); });
+    shard::Spec spec;
+    spec.name = "t";
+    spec.rows = 10;
+    spec.flags = MV_MERGE;
+    const wire::CreatedTable opened(0, 0, 0, kNumber, true, true);
+    for (const base::Peer server : kServers) {
+      const auto written = table::write_spec(builder.fbb(), spec);
+      const auto tables = builder.fbb().CreateVectorOfStructs(&opened, 1);
+      answer(server, builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), tables, written)));
+    }
+  }
+
+  /// An add of all rows, or of one.
+  void add(std::vector<int64_t> rows = {}) {
+    table::Request request;
+    request.table = table;
+    request.kind = table::OpKind::kChange;
+    request.all = rows.empty();
+    request.rows = std::move(rows);
+    request.source = base::Payload::lent(std::as_bytes(std::span(values).first(request.all ? 10 : 1)));
+    table->open_changes.fetch_add(1);
+    client.begin(std::move(request));
+  }
+  /// Answers the last request to this peer.
+  void answer(base::Peer peer, base::Frame frame, std::span<const std::byte> payload = {}) {
+    const uint64_t seq = message_of(link.sent[peer].back()).seq();
+    wire::stamp(frame, seq, seq);
+    rpc.on_answer(peer, message_of(frame), payload);
+  }
+  void answer(base::Peer peer, mv_status code) { answer(peer, builder.answer(base::Status(code, code != MV_OK ? "no" : ""))); }
+  /// The host stops: it has made so many adds.
+  void stop(base::Peer host, uint64_t adds) {
+    const std::pair<std::array<uint32_t, 2>, table::Counts> point{{kNumber, kNumber}, {adds, 0, 0}};
+    answer(host, builder.finish(wire::Body::Stopped, wire::CreateStopped(builder.fbb())), std::as_bytes(std::span(&point, 1)));
+  }
+  /// The requests to this peer since the last call, with the numbers that they name: "Begin 7, Change 7".
+  void expect(base::Peer peer, const char* text) {
+    const std::vector<base::Frame>& all = link.sent[peer];
+    std::string news;
+    for (size_t i = std::exchange(seen[peer], all.size()); i < all.size(); ++i) {
+      const wire::Message& message = message_of(all[i]);
+      if (message.seq() == 0) continue;
+      news += fmt::format("{}{}", news.empty() ? "" : ", ", wire::EnumNameBody(message.body_type()));
+      if (const auto* begin = message.body_as_Begin(); begin != nullptr && begin->clocks() != nullptr)
+        news += begin->clocks()->Get(0) == UINT64_MAX ? " never" : fmt::format(" {}", begin->clocks()->Get(0));
+      if (const auto* change = message.body_as_Change()) news += fmt::format(" {}", change->index());
+    }
+    assert_string_equal(news.c_str(), text);
+  }
+
+  const std::array<float, 10> values{};
+  StillClock time;
+  KeepingLink link;
+  rpc::Client rpc{time, link, {}};
+  base::Pool pool{4096, 1};
+  cluster::View view;
+  wire::FrameBuilder builder;
+  table::TableViewRef table;
+  table::Client client{time, rpc, rpc, pool};
+  std::map<base::Peer, size_t> seen;
+};
+
+void expect_servers(Newcomer& newcomer, const char* text) {
+  for (const base::Peer server : kServers) newcomer.expect(server, text);
+}
+void answer_servers(Newcomer& newcomer) {
+  for (const base::Peer server : kServers) newcomer.answer(server, MV_OK);
+}
+
+void a_newcomer_begins_where_another_worker_stops(void**) {
+  Newcomer newcomer;
+  expect_servers(newcomer, "Open");
+  newcomer.add();
+  newcomer.add({0});  // has a message for each server, too
+  newcomer.expect(kElders[0], "Enter");
+  newcomer.stop(kElders[0], 7);
+  expect_servers(newcomer, "Begin 7");
+  newcomer.answer(kServers[0], MV_OK);
+  newcomer.expect(kElders[0], "");
+  newcomer.answer(kServers[1], MV_OK);
+  newcomer.expect(kElders[0], "GoOn");
+  expect_servers(newcomer, "Change 7, Change 8");
+  newcomer.add();
+  expect_servers(newcomer, "Change 9");
+  newcomer.expect(kElders[1], "");
+}
+
+void a_newcomer_whom_nobody_helps_begins_where_the_servers_are(void**) {
+  Newcomer newcomer;
+  expect_servers(newcomer, "Open");
+  newcomer.add();
+  for (const base::Peer elder : kElders) {
+    newcomer.expect(elder, "Enter");
+    newcomer.answer(elder, MV_ENOTFOUND);
+  }
+  expect_servers(newcomer, "Begin");
+  for (const base::Peer server : kServers) {
+    const wire::CreatedTable here(server + 2, 0, 0, kNumber, true, false);
+    const auto tables = newcomer.builder.fbb().CreateVectorOfStructs(&here, 1);
+    newcomer.answer(server, newcomer.builder.finish(wire::Body::Created, wire::CreateCreated(newcomer.builder.fbb(), tables)));
+  }
+  expect_servers(newcomer, "Begin 4");  // the latest of 3 and 4
+  answer_servers(newcomer);
+  expect_servers(newcomer, "Change 4");
+}
+
+void a_newcomer_that_comes_too_late_asks_again(void**) {
+  Newcomer newcomer;
+  expect_servers(newcomer, "Open");
+  newcomer.add();
+  newcomer.stop(kElders[0], 7);
+  newcomer.answer(kServers[0], MV_OK);
+  newcomer.answer(kServers[1], MV_EDISAGREE);
+  expect_servers(newcomer, "Begin 7, Begin never");
+  answer_servers(newcomer);
+  newcomer.expect(kElders[0], "Enter, GoOn, Enter");
+  newcomer.stop(kElders[0], 8);
+  answer_servers(newcomer);
+  expect_servers(newcomer, "Begin 8, Change 8");
+}
+
+void a_host_that_leaves_is_replaced(void**) {
+  Newcomer newcomer;
+  newcomer.add();
+  newcomer.client.entry().gone(kElders[0]);
+  newcomer.expect(kElders[1], "Enter");
+  newcomer.stop(kElders[0], 7);  // it had stopped nevertheless
+  newcomer.expect(kElders[0], "Enter, GoOn");
+  newcomer.stop(kElders[1], 9);
+  answer_servers(newcomer);
+  newcomer.expect(kElders[1], "GoOn");
+  expect_servers(newcomer, "Open, Begin 9, Change 9");
+}
+
+void a_host_that_says_nothing_goes_on(void**) {
+  Newcomer newcomer;
+  newcomer.add();
+  newcomer.answer(kElders[0], newcomer.builder.finish(wire::Body::Stopped, wire::CreateStopped(newcomer.builder.fbb())),
+                  std::as_bytes(std::span("not the size of a point")));
+  newcomer.expect(kElders[0], "Enter, GoOn");
+  newcomer.expect(kElders[1], "Enter");
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(a_newcomer_begins_where_another_worker_stops),
+      cmocka_unit_test(a_newcomer_whom_nobody_helps_begins_where_the_servers_are),
+      cmocka_unit_test(a_newcomer_that_comes_too_late_asks_again),
+      cmocka_unit_test(a_host_that_leaves_is_replaced),
+      cmocka_unit_test(a_host_that_says_nothing_goes_on),
       cmocka_unit_test(it_begins_at_the_latest_clock_and_all_servers_know),
       cmocka_unit_test(servers_that_agree_get_no_message),
   };

@@ -247,16 +247,20 @@ base::Result<std::vector<const Member*>> begin_drain(View& view, Member& leaver,
   return changed;
 }
 
+namespace {
+std::string so_many(uint32_t servers) { return fmt::format("{} {}", servers, servers == 1 ? "server is" : "servers are"); }
+}  // namespace
+
 base::Result<std::vector<const Member*>> begin_resize(View& view, uint32_t servers, uint32_t replicas) {
   const size_t places = view.servers().size();
   if (servers > places)
-    return base::error(MV_EINVAL, "{} servers are wanted, but this cluster has room for {}: set max_servers when it is started", servers, places);
-  if (servers < 1 + replicas) return base::error(MV_EINVAL, "{} servers are wanted, but this cluster needs at least {}", servers, 1 + replicas);
+    return base::error(MV_EINVAL, "{} wanted, but this cluster has room for {}: set max_servers when it is started", so_many(servers), places);
+  if (servers < 1 + replicas) return base::error(MV_EINVAL, "{} wanted, but this cluster needs at least {}", so_many(servers), 1 + replicas);
   auto leavers = view.staying_servers();
   const size_t count = leavers.size();
   std::erase_if(leavers, [&](const Member* server) { return server->is_worker() || server->peer == view.master; });
   if (count - leavers.size() > servers)
-    return base::error(MV_EINVAL, "{} servers are wanted, but {} can't leave: the master and servers that are also workers stay", servers,
+    return base::error(MV_EINVAL, "{} wanted, but {} can't leave: the master and servers that are also workers stay", so_many(servers),
                        count - leavers.size());
   std::vector<const Member*> changed;
   const View before = view;

@@ -219,9 +219,10 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
 /// Sends a call, or keeps it if calls on its tables wait for the entry of a worker.
 void Client::send(const TableCall& op, size_t server, rpc::Call call) {
   const Request& want = op.request;
-  const bool is_ordered = want.kind == OpKind::kChange || op.gated;
-  const auto is_kept = [&](const ManyPart& part) { return entry_.keeps(*part.table); };
-  if (!is_ordered || !(want.many.empty() ? entry_.keeps(*want.table) : std::ranges::any_of(want.many, is_kept)))
+  const bool is_ordered = want.kind == OpKind::kChange || op.counted();
+  const auto is_kept = [&](const TableView& table) { return is_ordered ? entry_.keeps(table) : op.gated && entry_.has_kept(table); };
+  const auto part_is_kept = [&](const ManyPart& part) { return is_kept(*part.table); };
+  if (!(want.many.empty() ? is_kept(*want.table) : std::ranges::any_of(want.many, part_is_kept)))
     return servers_.rpc.call(servers_.peers[server], std::move(call));
   std::vector<TableViewRef> tables;
   for (const ManyPart& part : want.many) tables.push_back(part.table);

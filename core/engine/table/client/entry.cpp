@@ -29,15 +29,16 @@ bool Entry::expire(const rpc::Pending* pending) {
   const auto found = std::ranges::find_if(kept_, [&](const Kept& kept) { return kept.call.pending.get() == pending; });
   if (found == kept_.end()) return false;
   const rpc::PendingRef ended = std::move(found->call.pending);
+  const std::string name = found->tables.front()->spec.name;
   kept_.erase(found);
-  ended->finish(base::Status(MV_ETIMEOUT, reason()), nullptr, {});
+  ended->finish(base::error(MV_ETIMEOUT, "table \"{}\": {}", name, reason()), nullptr, {});
   return true;
 }
 
 std::string Entry::reason() const {
   if (is_waiting_ && host_ != base::kNobody)
-    return fmt::format("table \"{}\": this worker has joined later, and begins with the next {} of {}, which has not come", wanted_->spec.name,
-                       kCallNames[static_cast<size_t>(wants_)], servers_.name(host_));
+    return fmt::format("this worker has joined later, and begins with the next {} of {} on table \"{}\", which has not come",
+                       kCallNames[static_cast<size_t>(wants_)], servers_.name(host_), wanted_->spec.name);
   return fmt::format("{} has not begun", stopped_for_ != base::kNobody ? servers_.name(stopped_for_) : "this worker");
 }
 
@@ -68,7 +69,8 @@ void Entry::look(const TableViewRef& table, wire::Counted call) {
 }
 
 /// Whether the call can be the first one of a program's step, as the newcomer's is: a step may add to a table several
-/// times before it reads it or goes on to another one.
+/// times before it reads it or goes on to another one. A host that only reads the table from its memory is noticed with
+/// its second add.
 bool Entry::begins_step(const TableView& table, wire::Counted call, Ask& ask) const {
   if (call != wire::Counted::Add) return true;
   if (table.consistency == shard::Consistency::kSync) return table.index == table.index_at_get;
@@ -133,7 +135,27 @@ void Entry::refuse() {
   }
 }
 
+bool Entry::is_destroyed(const TableViewRef& table) const {
+  const auto known = tables_.find(table->spec.name);
+  return known == tables_.end() || known->second != table;
+}
+
+/// The table with whose next call this worker wanted to begin is destroyed: it begins with one of another table.
+void Entry::want_another() {
+  ++attempt_;
+  wanted_->is_newcomer = is_waiting_ = false;
+  host_ = base::kNobody;
+  for (const Kept& kept : kept_) {
+    const auto next = std::ranges::find_if(kept.tables, [this](const TableViewRef& table) { return table->is_newcomer && !is_destroyed(table); });
+    if (next == kept.tables.end()) continue;
+    enter(*next, kept.call.wants_answer ? wire::Counted::Get : wire::Counted::Add, std::exchange(entered_, nullptr));
+    break;
+  }
+  release();
+}
+
 void Entry::tables_changed() {
+  if (is_waiting_ && points_.empty() && is_destroyed(wanted_)) want_another();
   if (!back_.empty()) tell(std::exchange(back_, {}), false, [](const base::Status&) {});
   if (!asks_.empty()) refuse();
 }
@@ -169,9 +191,10 @@ void Entry::ask_next() {
     const auto each = [this, attempt](size_t, const wire::Message& answer, std::span<const std::byte> payload) {
       if (attempt == attempt_ && answer.body_type() == wire::Body::Stopped) read_points(payload);
     };
-    const auto done = [this, attempt](const base::Status& status) {
-      if (attempt != attempt_) return;
-      if (status.ok() && points_.empty()) tell_go_on();
+    const auto done = [this, attempt, host = host_](const base::Status& status) {
+      const bool is_over = attempt != attempt_;
+      if (status.ok() && (is_over || points_.empty())) tell_go_on(host);
+      if (is_over) return;
       if (!status.ok() || points_.empty()) return ask_next();
       leave_out_others();
       tell(points_, true, [this](const base::Status& begun) { begin_as_host(begun); });
@@ -259,8 +282,7 @@ void Entry::begin_as_host(const base::Status& status) {
     if (known != by_number.end()) by_number.erase(known);
   }
   for (const auto& [number, counts] : by_number) begun_[number] = *counts;
-  const auto known = tables_.find(wanted_->spec.name);
-  if (known == tables_.end() || known->second != wanted_) wanted_->is_newcomer = false;  // destroyed: its calls fail
+  if (is_destroyed(wanted_)) wanted_->is_newcomer = false;  // its calls fail
   others.empty() ? over() : begin_here(std::move(others));
 }
 
@@ -342,8 +364,8 @@ bool Entry::opened(const TableViewRef& table, size_t outside) {
 /// The others do not wait for this worker on the table: it begins on all tables together.
 void Entry::step_back(const TableViewRef& table) { back_.push_back({table->numbers, {}}); }
 
-void Entry::tell_go_on() {
-  const auto round = std::make_shared<Round>(servers_, servers_.processes, std::vector{host_}, Round::Each(), [](const base::Status&) {});
+void Entry::tell_go_on(base::Peer host) {
+  const auto round = std::make_shared<Round>(servers_, servers_.processes, std::vector{host}, Round::Each(), [](const base::Status&) {});
   round->overtake();
   round->ask([](wire::FrameBuilder& builder, size_t) { return builder.finish(wire::Body::GoOn, wire::CreateGoOn(builder.fbb())); }, base::kNever);
 }
@@ -351,7 +373,7 @@ void Entry::tell_go_on() {
 /// The host goes on, and so does this worker, unless it has to ask again.
 void Entry::over() {
   points_.clear();
-  if (host_ != base::kNobody) tell_go_on();
+  if (host_ != base::kNobody) tell_go_on(host_);
   if (wanted_->is_newcomer) return ask_next();
   host_ = base::kNobody;
   is_waiting_ = is_outside_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 // How a worker that has joined later enters the rounds of the others.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -53,6 +54,10 @@ class Entry {
   bool keeps(const TableView& table) const {
     return (is_waiting_ && table.is_newcomer) || (stopped_for_ != base::kNobody && counts_calls(table));
   }
+  /// Whether a get, which sees this worker's own changes, has to wait for those that wait here.
+  bool has_kept(const TableView& table) const {
+    return keeps(table) && std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.call.pending != nullptr && !kept.call.wants_answer && is_on(kept, table); });
+  }
   /// Keeps a call, on these tables, until it may be sent.
   void keep(std::vector<TableViewRef> tables, base::Peer server, rpc::Call call) { kept_.push_back({std::move(tables), server, std::move(call), nullptr}); }
   /// Removes a kept call, without finishing it. False if there is none.
@@ -97,6 +102,7 @@ class Entry {
     Counts counts;
   };
 
+  static bool is_on(const Kept& kept, const TableView& table) { return std::ranges::find(kept.tables, &table, &TableViewRef::get) != kept.tables.end(); }
   static bool counts_calls(const TableView& table) {
     return table.consistency == shard::Consistency::kMerge || table.consistency == shard::Consistency::kSync;
   }
@@ -111,8 +117,10 @@ class Entry {
 
   void ask_next();
   void read_points(std::span<const std::byte> payload);
+  bool is_destroyed(const TableViewRef& table) const;
+  void want_another();
   void leave_out_others();
-  void tell_go_on();
+  void tell_go_on(base::Peer host);
   void step_back(const TableViewRef& table);
   void tell(const std::vector<Point>& points, bool begin, const Then& then);
   void begin_as_host(const base::Status& status);

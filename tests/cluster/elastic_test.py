@@ -308,6 +308,65 @@ def test_a_newcomer_that_waits_for_the_others_may_do_other_things(cluster, tmp_p
         server.ends(seconds=10)
 
 
+def test_a_newcomer_that_only_reads_delays_nobody(cluster):
+    """Neither those that work nor the next newcomer."""
+    job = cluster(2, 2, max_workers=3)
+    servers = [job.server(number) for number in range(2)]
+    options, step = ", merge=True", "say('value', int(table.get()[0]))"
+    first, second = (job.python(rank, adder(options, step)) for rank in range(2))
+    for node in (first, second):
+        up(node)
+    stop(second)
+    reader = late(job, PEEK.replace('dtype="float64"', 'dtype="float64", merge=True').replace("table.peek()", "table.get()"))
+    reader.hear("up")  # as worker 1
+    assert look(reader) > 0
+    newcomer = late(job, adder(options, step))
+    assert up(newcomer)[0] == 2
+    for node in (first, newcomer):
+        for _ in range(10):
+            node.hear("value")
+    reader.tell("end")
+    reader.ends()
+    for node in (newcomer, first):
+        stop(node)
+    for server in servers:
+        server.ends(seconds=10)
+
+
+def test_a_newcomer_destroys_the_table_of_its_first_call(cluster):
+    """It then begins with its next call, on another table."""
+    script = """
+node = pv.init()
+first, second = (node.array(10, name=name, merge=True) for name in ("first", "second"))
+say("up")
+if node.worker_id == 1:
+    sent = [table.add_async(np.ones(10)) for table in (first, second)]
+    time.sleep(0.2)
+    first.destroy()
+    attempt(sent[0].wait)
+    sent[1].wait()
+    say("row", second.get()[0])
+else:
+    wait_for_word()
+    second.add(np.ones(10))
+    say("row", second.get()[0])
+node.shutdown()
+"""
+    job = cluster(1, 2, max_workers=2)
+    servers = [job.server(number) for number in range(2)]
+    nodes = [job.python(0, script)]
+    nodes[0].hear("up")
+    nodes.append(late(job, script))
+    nodes[1].hear("after")
+    nodes[0].tell("go")
+    for node in nodes:
+        assert node.hear("row") == "row 2.0"
+    for node in reversed(nodes):
+        node.ends()
+    for server in servers:
+        server.ends(seconds=10)
+
+
 @pytest.mark.parametrize("kind, settings", [("dist_sync", {}), ("dist_async", {}), ("dist_sync", {"replicas": 1})])
 def test_a_store_gets_another_worker(cluster, kind, settings):
     """It initialises the keys as the others did, and does not wait for them, as they may wait for its pushes."""

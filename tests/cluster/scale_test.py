@@ -262,7 +262,8 @@ def test_a_server_that_dies_is_replaced_when_as_many_are_wanted_again(training, 
         os.kill(victim, signal.SIGKILL)
         wait_for(lambda: next(member["state"] for member in status_of(pid)["members"] if member["rank"] == 3) == "lost")
         assert scale(pid, "--servers", "5", "--timeout", "20").returncode == 0
-        assert sum(member["server"] is not None and member["state"] == "here" for member in status_of(pid)["members"]) == 5
+        # The process that answers hears of the newcomer a moment after the master.
+        wait_for(lambda: sum(member["server"] is not None and member["state"] == "here" for member in status_of(pid)["members"]) == 5)
     else:
         growing = subprocess.Popen([COMMAND, "scale", str(pid), "--servers", "5", "--timeout", "20"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         time.sleep(0.1)

@@ -313,7 +313,10 @@ void Catalogue::open(const std::string& name, base::Nanos deadline, Opened opene
   };
   const auto done = [this, found, opened, name](const base::Status& status) {
     if (!status.ok()) {
-      tables_.erase(name);
+      if (status.code() == MV_ENOTFOUND) {
+        tables_.erase(name);
+        client_.entry().tables_changed();
+      }
       return opened(status);
     }
     const auto known = tables_.find(name);
@@ -381,7 +384,8 @@ void Catalogue::clock(const TableViewRef& table, uint64_t clock) {
     }
     tell_clock(table, clock, id);
   };
-  client_.entry().keeps(*table) ? client_.entry().keep(table, tell) : tell();
+  if (!client_.entry().keeps(*table)) return tell();
+  client_.entry().keep(table, tell, clock != UINT64_MAX ? std::optional(wire::Counted::Clock) : std::nullopt);
 }
 
 void Catalogue::tell_clock(const TableViewRef& table, uint64_t own, uint64_t id) {

@@ -227,7 +227,9 @@ void Client::send(const TableCall& op, size_t server, rpc::Call call) {
   std::vector<TableViewRef> tables;
   for (const ManyPart& part : want.many) tables.push_back(part.table);
   if (tables.empty()) tables.push_back(want.table);
-  entry_.keep(std::move(tables), servers_.peers[server], std::move(call));
+  std::optional<wire::Counted> counted;
+  if (op.counted() || op.merged()) counted = want.kind == OpKind::kChange ? wire::Counted::Add : wire::Counted::Get;
+  entry_.keep(std::move(tables), servers_.peers[server], std::move(call), counted);
 }
 
 base::Frame Client::change_frame(const Chunk& chunk, bool offer) {

@@ -57,6 +57,10 @@ void Entry::release() {
 // ---- the host
 
 void Entry::look(const TableViewRef& table, wire::Counted call) {
+  if (table->is_newcomer && is_destroyed(table)) {
+    table->is_newcomer = false;  // the call fails
+    return;
+  }
   if (table->is_newcomer) return is_waiting_ ? void() : enter(table, call, nullptr);
   if (stopped_for_ != base::kNobody) return;
   const auto ask = std::ranges::find_if(asks_, [&](Ask& one) {
@@ -110,7 +114,11 @@ void Entry::on_request(rpc::Server& by, const rpc::Asked& asked, const wire::Mes
     return;
   }
   const auto* enter = request.body_as_Enter();
-  std::erase_if(asks_, [&](const Ask& ask) { return ask.asked.client == asked.client; });
+  const auto older = std::ranges::find_if(asks_, [&](const Ask& ask) { return ask.asked.client == asked.client; });
+  if (older != asks_.end()) {
+    by.fail(older->asked, base::Status(MV_ECANCELED, "the same worker has asked again"));
+    asks_.erase(older);
+  }
   asks_.push_back({asked, enter->table(), enter->call()});
   refuse();
 }
@@ -121,8 +129,8 @@ base::Status Entry::why_not(const Ask& ask) const {
   if (known == tables_.end()) return is_creating_() ? base::Status() : base::Status(MV_ENOTFOUND, "it has not opened this table");
   const TableView& table = *known->second;
   if (!has_rounds(table) || table.has_left) return base::Status(MV_ENOTFOUND, "it makes no counted calls on this table");
-  // Of two newcomers the one with the smaller id goes first.
-  const bool goes_later = servers_.view->worker_id(self_) > servers_.view->worker_id(ask.asked.client);
+  // Of two newcomers that want to begin, the one with the smaller id goes first.
+  const bool goes_later = !is_waiting_ || servers_.view->worker_id(self_) > servers_.view->worker_id(ask.asked.client);
   return table.is_newcomer && goes_later ? base::Status(MV_EDISAGREE, "it has not begun either") : base::Status();
 }
 
@@ -140,22 +148,30 @@ bool Entry::is_destroyed(const TableViewRef& table) const {
   return known == tables_.end() || known->second != table;
 }
 
-/// The table with whose next call this worker wanted to begin is destroyed: it begins with one of another table.
+/// This worker does not begin with a call on `wanted_`, which is destroyed.
 void Entry::want_another() {
   ++attempt_;
-  wanted_->is_newcomer = is_waiting_ = false;
+  wanted_->is_newcomer = is_waiting_ = is_asking_ = false;
   host_ = base::kNobody;
+  if (!enter_with_kept()) release();
+}
+
+/// Enters with the first call here that is on a table where this worker has not begun. False if there is none.
+bool Entry::enter_with_kept() {
   for (const Kept& kept : kept_) {
+    if (!kept.counted) continue;
     const auto next = std::ranges::find_if(kept.tables, [this](const TableViewRef& table) { return table->is_newcomer && !is_destroyed(table); });
     if (next == kept.tables.end()) continue;
-    enter(*next, kept.call.wants_answer ? wire::Counted::Get : wire::Counted::Add, std::exchange(entered_, nullptr));
-    break;
+    const TableViewRef table = *next;
+    enter(table, *kept.counted, std::exchange(entered_, nullptr));
+    release();  // calls on other tables
+    return true;
   }
-  release();
+  return false;
 }
 
 void Entry::tables_changed() {
-  if (is_waiting_ && points_.empty() && is_destroyed(wanted_)) want_another();
+  if (is_asking_ && is_destroyed(wanted_)) want_another();
   if (!back_.empty()) tell(std::exchange(back_, {}), false, [](const base::Status&) {});
   if (!asks_.empty()) refuse();
 }
@@ -167,7 +183,7 @@ void Entry::on_cancel(rpc::Server& by, const rpc::Asked& asked) {
 void Entry::gone(base::Peer peer) {
   std::erase_if(asks_, [&](const Ask& ask) { return ask.asked.client == peer; });
   if (stopped_for_ == peer) go_on();
-  if (is_waiting_ && host_ == peer && points_.empty()) ask_next();
+  if (is_asking_ && host_ == peer) ask_next();
 }
 
 // ---- the newcomer
@@ -185,14 +201,17 @@ void Entry::enter(const TableViewRef& table, wire::Counted call, std::function<v
 void Entry::ask_next() {
   const uint64_t attempt = ++attempt_;
   points_.clear();
+  is_asking_ = false;
   for (const cluster::Member* worker : servers_.view->workers()) {
     if (worker->peer == self_ || worker->state != cluster::State::kHere || worker->is_out || !asked_.insert(worker->peer).second) continue;
     host_ = worker->peer;
+    is_asking_ = true;
     const auto each = [this, attempt](size_t, const wire::Message& answer, std::span<const std::byte> payload) {
       if (attempt == attempt_ && answer.body_type() == wire::Body::Stopped) read_points(payload);
     };
     const auto done = [this, attempt, host = host_](const base::Status& status) {
       const bool is_over = attempt != attempt_;
+      if (!is_over) is_asking_ = false;
       if (status.ok() && (is_over || points_.empty())) tell_go_on(host);
       if (is_over) return;
       if (!status.ok() || points_.empty()) return ask_next();
@@ -292,9 +311,9 @@ void Entry::begin_here(std::vector<TableViewRef> tables) {
   std::vector<TableViewRef> rest(tables.begin() + static_cast<ptrdiff_t>(std::min(tables.size(), kTablesAtOnce)), tables.end());
   tables.resize(tables.size() - rest.size());
   const auto found = std::make_shared<std::vector<Point>>(tables.size());
-  const auto differs = std::make_shared<bool>(false);
+  const auto here = std::make_shared<std::vector<std::vector<Counts>>>(tables.size());  // as the servers tell
   for (size_t i = 0; i < tables.size(); ++i) (*found)[i].numbers = tables[i]->numbers;
-  const auto each = [found, differs](size_t server, const wire::Message& answer, std::span<const std::byte>) {
+  const auto each = [found, here](size_t server, const wire::Message& answer, std::span<const std::byte>) {
     const auto* created = answer.body_as_Created();
     if (created == nullptr || created->tables() == nullptr) return;
     std::unordered_map<uint32_t, Point*> by_number;
@@ -303,16 +322,20 @@ void Entry::begin_here(std::vector<TableViewRef> tables) {
       const auto known = by_number.find(one->table());
       if (known == by_number.end()) continue;
       Counts& most = known->second->counts;
-      const Counts here{one->clock(), one->gets(), one->adds()};
-      *differs = *differs || (server > 0 && here != most);
-      most = {std::max(most.clock, here.clock), std::max(most.gets, here.gets), std::max(most.adds, here.adds)};
+      const Counts& counts = (*here)[static_cast<size_t>(known->second - found->data())].emplace_back(Counts{one->clock(), one->gets(), one->adds()});
+      most = {std::max(most.clock, counts.clock), std::max(most.gets, counts.gets), std::max(most.adds, counts.adds)};
     }
   };
   const auto begun = [this, found, tables, rest](const base::Status&) {
     for (size_t i = 0; i < tables.size(); ++i) begin_at(*tables[i], (*found)[i].counts);
     rest.empty() ? over() : begin_here(rest);
   };
-  const auto done = [this, found, differs, begun](const base::Status& status) { *differs && status.ok() ? tell(*found, true, begun) : begun(status); };
+  const auto done = [this, found, here, begun](const base::Status& status) {
+    bool agree = true;
+    for (size_t i = 0; i < found->size(); ++i)
+      agree = agree && std::ranges::all_of((*here)[i], [&](const Counts& counts) { return counts == (*found)[i].counts; });
+    agree || !status.ok() ? begun(status) : tell(*found, true, begun);
+  };
   const auto question = [tables](wire::FrameBuilder& builder, size_t server) {
     std::vector<uint32_t> numbers;
     for (const TableViewRef& table : tables)
@@ -347,7 +370,8 @@ bool Entry::opened(const TableViewRef& table, size_t outside) {
   if (outside == 0 && !is_outside_) return false;
   if (has_begun_ && !counts_calls(*table)) return false;
   table->is_newcomer = true;
-  if (outside < servers_.peers.size()) step_back(table);  // a table that was created while this worker joined, or later
+  const bool begins_now = std::ranges::any_of(points_, [&](const Point& point) { return point.numbers.front() == table->numbers.front(); });
+  if (outside < servers_.peers.size() && !begins_now) step_back(table);  // a table that was created while this worker joined, or later
   if (has_begun_ || std::exchange(is_outside_, true)) return true;
   for (const auto& [name, known] : tables_) {
     if (!has_rounds(*known) || known->is_newcomer || Counts{known->clock, known->round, known->index} != known->first) continue;
@@ -374,13 +398,13 @@ void Entry::tell_go_on(base::Peer host) {
 void Entry::over() {
   points_.clear();
   if (host_ != base::kNobody) tell_go_on(host_);
-  if (wanted_->is_newcomer) return ask_next();
+  if (wanted_->is_newcomer) return is_destroyed(wanted_) ? want_another() : ask_next();
   host_ = base::kNobody;
   is_waiting_ = is_outside_ = false;
   has_begun_ = true;
   wanted_.reset();
   if (const auto entered = std::exchange(entered_, nullptr)) entered();
-  release();
+  if (!enter_with_kept()) release();  // a table was opened meanwhile
 }
 
 }  // namespace mv::table

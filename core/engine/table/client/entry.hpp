@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -58,14 +59,18 @@ class Entry {
   bool has_kept(const TableView& table) const {
     return keeps(table) && std::ranges::any_of(kept_, [&](const Kept& kept) { return kept.call.pending != nullptr && !kept.call.wants_answer && is_on(kept, table); });
   }
-  /// Keeps a call, on these tables, until it may be sent.
-  void keep(std::vector<TableViewRef> tables, base::Peer server, rpc::Call call) { kept_.push_back({std::move(tables), server, std::move(call), nullptr}); }
+  /// Keeps a call, on these tables, until it may be sent. `counted`: which counted call it is, if it is one.
+  void keep(std::vector<TableViewRef> tables, base::Peer server, rpc::Call call, std::optional<wire::Counted> counted = {}) {
+    kept_.push_back({std::move(tables), server, std::move(call), nullptr, counted});
+  }
+  /// The same for what is not one call.
+  void keep(const TableViewRef& table, std::function<void()> send, std::optional<wire::Counted> counted = {}) {
+    kept_.push_back({{table}, base::kNobody, {}, std::move(send), counted});
+  }
   /// Removes a kept call, without finishing it. False if there is none.
   bool drop(const rpc::Pending* pending);
   /// The same, and finishes it with MV_ETIMEOUT and the reason.
   bool expire(const rpc::Pending* pending);
-  /// The same for what is not one call.
-  void keep(const TableViewRef& table, std::function<void()> send) { kept_.push_back({{table}, base::kNobody, {}, std::move(send)}); }
   /// The worker for which kept calls wait.
   base::Peer awaited() const { return is_waiting_ ? host_ : stopped_for_; }
   std::string reason() const;
@@ -95,6 +100,7 @@ class Entry {
     base::Peer server;
     rpc::Call call;
     std::function<void()> send;  ///< if not null: instead of the call
+    std::optional<wire::Counted> counted = {};
   };
   /// A table, by its numbers on all servers, and where to begin.
   struct Point {
@@ -119,6 +125,7 @@ class Entry {
   void read_points(std::span<const std::byte> payload);
   bool is_destroyed(const TableViewRef& table) const;
   void want_another();
+  bool enter_with_kept();
   void leave_out_others();
   void tell_go_on(base::Peer host);
   void step_back(const TableViewRef& table);
@@ -145,6 +152,7 @@ class Entry {
   bool is_outside_ = false;  ///< it has not begun yet, and knows tables on which it is a newcomer
   bool has_begun_ = false;
   bool is_waiting_ = false;  ///< from its first counted call until it begins
+  bool is_asking_ = false;   ///< the host has not answered yet
   TableViewRef wanted_;
   wire::Counted wants_ = wire::Counted::Add;
   std::function<void()> entered_;

@@ -100,7 +100,7 @@ void Client::add_many(ManyAdds adds) {
   call.pending = change;
   if (is_kept) {
     call.make = [this, change = change.get(), server = adds.server, values = adds.values] { return change->frame(servers_.builder, server, values); };
-    return entry_.keep(change->tables(), servers_.peers[adds.server], std::move(call));
+    return entry_.keep(change->tables(), servers_.peers[adds.server], std::move(call), wire::Counted::Add);
   }
   call.frame = change->frame(servers_.builder, adds.server, adds.values);
   call.cost = call.frame.bytes();

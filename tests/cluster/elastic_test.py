@@ -225,6 +225,36 @@ def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, set
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
+@pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
+def test_a_newcomer_that_is_killed_before_it_begins_costs_the_others_nothing(cluster, servers, settings, options):
+    """It has asked a host, which has not made the call yet. The next newcomer begins as if there had been no other."""
+    script = STEPS.format(options=options)
+    job = cluster(2, servers, max_workers=3, **settings)
+    others = [job.server(number) for number in range(servers)]
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        up(node)
+    nodes[0].tell("pause")
+    nodes[0].hear("between")
+    killed = late(job, script)
+    up(killed)
+    time.sleep(0.2)  # its first add is there
+    killed.kill()
+    nodes[0].tell("go on")
+    nodes.append(late(job, script))
+    up(nodes[-1])
+    for node in nodes:
+        node.forget()
+        for _ in range(10):
+            node.hear("step")
+    for node in reversed(nodes):
+        node.tell("stop")
+        node.ends()
+    for server in others:
+        server.ends(seconds=10)
+
+
 # Does what it is told to, once for each word.
 TOLD = """
 node = pv.init()

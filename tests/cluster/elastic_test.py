@@ -347,7 +347,8 @@ def test_a_newcomer_that_only_reads_delays_nobody(cluster):
     for node in (first, second):
         up(node)
     stop(second)
-    reader = late(job, PEEK.replace('dtype="float64"', 'dtype="float64", merge=True').replace("table.peek()", "table.get()"))
+    peek = PEEK.replace("    assert (values == values[0]).all()\n", "")  # a reader isn't counted: servers may be a round apart
+    reader = late(job, peek.replace('dtype="float64"', 'dtype="float64", merge=True').replace("table.peek()", "table.get()"))
     reader.hear("up")  # as worker 1
     assert look(reader) > 0
     newcomer = late(job, adder(options, step))

@@ -135,7 +135,7 @@ local node = pv.init()
 local t = node:array{size = 2, name = 'sums'}
 t:add({1 + node:worker_id(), 0})
 node:barrier()
-io.write('lua has ', string.format('%d', t:get()[1]), '\\n')
+io.write('lua has ' .. string.format('%d', t:get()[1]) .. '\\n')
 io.flush()
 node:barrier()
 node:shutdown()

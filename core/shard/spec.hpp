@@ -33,6 +33,8 @@ inline constexpr uint32_t kLibraryFlags = kSliced | kRowSparse | kStoreKey;
 
 /// The consistency mode of a table: how workers' calls wait for each other.
 enum class Consistency { kAsync, kSync, kStale, kMerge };
+/// Whether the calls of all workers form rounds: adds to merging tables, adds and gets in sync mode.
+inline bool counts_calls(Consistency consistency) { return consistency == Consistency::kMerge || consistency == Consistency::kSync; }
 
 struct Spec {
   std::string name;

@@ -264,7 +264,7 @@ table::Request TableHandle::change_request(wire::Write write, const CallOptions&
 }
 
 Started TableHandle::start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work) {
-  const bool in_step = table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge;
+  const bool in_step = counts_calls(table_->consistency);
   const CallRef call = options.mode == Mode::kOneWay ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
   const table::OpenChange open(*table_);
   if (call == nullptr) calls_.forget(std::move(request), own_work);
@@ -278,7 +278,7 @@ Started TableHandle::start_change(table::Request request, const CallOptions& opt
 bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
   const size_t servers = table_->servers.size();
-  if (table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge) return false;
+  if (counts_calls(table_->consistency)) return false;
   if (rows.all ? servers > 1 && spec_.home == 0 : rows.count == 0) return false;
   // Every server must receive an add to a store's key: it counts them, and may hold rows that this add replaces.
   if (!rows.all && servers > 1 && spec_.updater.name == shard::kReplacing) return false;

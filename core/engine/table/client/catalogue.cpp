@@ -31,7 +31,7 @@ void Catalogue::remember(const TableViewRef& table) {
 /// latest one. In tables with counted calls it begins later, see Entry.
 void Catalogue::take_progress(const TableViewRef& table, const std::vector<Counts>& by_server) {
   Counts most;
-  for (const Counts& one : by_server) most = {std::max(most.clock, one.clock), std::max(most.gets, one.gets), std::max(most.adds, one.adds)};
+  for (const Counts& one : by_server) most = later(most, one);
   table->clock = most.clock;
   table->round = most.gets;
   table->index = most.adds;

@@ -323,7 +323,7 @@ void Entry::begin_here(std::vector<TableViewRef> tables) {
       if (known == by_number.end()) continue;
       Counts& most = known->second->counts;
       const Counts& counts = (*here)[static_cast<size_t>(known->second - found->data())].emplace_back(Counts{one->clock(), one->gets(), one->adds()});
-      most = {std::max(most.clock, counts.clock), std::max(most.gets, counts.gets), std::max(most.adds, counts.adds)};
+      most = later(most, counts);
     }
   };
   const auto begun = [this, found, tables, rest](const base::Status&) {
@@ -350,7 +350,7 @@ void Entry::begin_here(std::vector<TableViewRef> tables) {
 /// From now on the calls on the table have their true numbers.
 void Entry::begin_at(TableView& table, const Counts& counts) {
   table.is_newcomer = false;
-  if (!counts_calls(table)) {
+  if (!counts_calls(table.consistency)) {
     table.clock_base = counts.clock - table.first.clock;
     return;
   }
@@ -368,7 +368,7 @@ bool Entry::opened(const TableViewRef& table, size_t outside) {
     return true;
   }
   if (outside == 0 && !is_outside_) return false;
-  if (has_begun_ && !counts_calls(*table)) return false;
+  if (has_begun_ && !counts_calls(table->consistency)) return false;
   table->is_newcomer = true;
   const bool begins_now = std::ranges::any_of(points_, [&](const Point& point) { return point.numbers.front() == table->numbers.front(); });
   if (outside < servers_.peers.size() && !begins_now) step_back(table);  // a table that was created while this worker joined, or later
@@ -376,7 +376,7 @@ bool Entry::opened(const TableViewRef& table, size_t outside) {
   for (const auto& [name, known] : tables_) {
     if (!has_rounds(*known) || known->is_newcomer || Counts{known->clock, known->round, known->index} != known->first) continue;
     known->is_newcomer = true;
-    if (counts_calls(*known)) {  // from 0 on, and from the host's counts when it begins
+    if (counts_calls(known->consistency)) {  // from 0 on, and from the host's counts when it begins
       known->clock = known->round = known->index = known->index_at_get = 0;
       known->first = {};
     }

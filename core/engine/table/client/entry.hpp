@@ -53,7 +53,7 @@ class Entry {
   void before_read() { last_added_ = nullptr; }
   /// Whether calls that come in the order of the table's counted calls wait here.
   bool keeps(const TableView& table) const {
-    return (is_waiting_ && table.is_newcomer) || (stopped_for_ != base::kNobody && counts_calls(table));
+    return (is_waiting_ && table.is_newcomer) || (stopped_for_ != base::kNobody && counts_calls(table.consistency));
   }
   /// Whether a get, which sees this worker's own changes, has to wait for those that wait here.
   bool has_kept(const TableView& table) const {
@@ -109,10 +109,7 @@ class Entry {
   };
 
   static bool is_on(const Kept& kept, const TableView& table) { return std::ranges::find(kept.tables, &table, &TableViewRef::get) != kept.tables.end(); }
-  static bool counts_calls(const TableView& table) {
-    return table.consistency == shard::Consistency::kMerge || table.consistency == shard::Consistency::kSync;
-  }
-  static bool has_rounds(const TableView& table) { return counts_calls(table) || table.consistency == shard::Consistency::kStale; }
+  static bool has_rounds(const TableView& table) { return counts_calls(table.consistency) || table.consistency == shard::Consistency::kStale; }
   void look(const TableViewRef& table, wire::Counted call);
   bool begins_step(const TableView& table, wire::Counted call, Ask& ask) const;
   base::Status why_not(const Ask& ask) const;

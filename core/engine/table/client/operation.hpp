@@ -1,6 +1,7 @@
 #pragma once
 // A caller's request, as the engine executes it.
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -23,6 +24,8 @@ struct Counts {
   uint64_t clock = 0;
   uint64_t gets = 0, adds = 0;  ///< sync
   bool operator==(const Counts&) const = default;
+  /// The later point of two.
+  friend Counts later(const Counts& a, const Counts& b) { return {std::max(a.clock, b.clock), std::max(a.gets, b.gets), std::max(a.adds, b.adds)}; }
 };
 
 /// A table as its clients know it. All handles of this node on the table share it. `spec`, `consistency`, `servers` and

@@ -54,7 +54,7 @@ void Changes::change(const rpc::Asked& asked, const wire::Change& request, std::
 /// `bytes`: of one of the changes.
 base::Status Changes::check_times(const Table& table, const wire::Change& request, uint64_t bytes) const {
   if (request.times() == 1) return {};
-  const bool waits = table.consistency == shard::Consistency::kSync || table.consistency == shard::Consistency::kMerge;
+  const bool waits = counts_calls(table.consistency);
   // A change without bytes would cost the sender nothing, however often it is repeated.
   if (request.times() == 0 || bytes == 0 || bytes > wire::kMaxPayloadBytes / request.times() || waits || request.codec() != nullptr || request.offered() != 0)
     return base::error(MV_EPROTOCOL, "table \"{}\": a message with {} changes of {} bytes is not allowed", table.spec.name, request.times(), bytes);

@@ -69,7 +69,7 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   }
   /// The worker creates or opens the table. Begins, unless its calls are counted: see Begin in wire/polyverso.fbs.
   void opened(size_t worker) {
-    if (!counts_calls()) begins_here(worker);
+    if (!counts_calls(consistency)) begins_here(worker);
   }
   bool is_newcomer(size_t worker) const { return newcomers_.contains(worker); }
   /// A newcomer begins where the gate is.
@@ -188,8 +188,6 @@ class Table final : public SyncGate::Owner, public StaleGate::Owner, public Merg
   static void fetch(const void* from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
   }
-  /// Whether calls of all workers form rounds.
-  bool counts_calls() const { return consistency == shard::Consistency::kMerge || consistency == shard::Consistency::kSync; }
   bool has_clocks() const { return consistency != shard::Consistency::kMerge; }
   /// The size of the fields that requests for many tables use. They lie together at the beginning.
   size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creating_) - reinterpret_cast<const std::byte*>(this)); }

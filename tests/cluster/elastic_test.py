@@ -364,6 +364,54 @@ def test_a_newcomer_that_only_reads_delays_nobody(cluster):
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
+@pytest.mark.parametrize("how", ["second.add(np.ones(10), timeout=0.2)", "cancelled(second.add_async(np.ones(10)))"])
+def test_a_newcomer_gives_up_its_first_call_and_begins_with_another_table(cluster, options, how):
+    script = """
+import select
+node = pv.init()
+first, second = (node.array(10, name=name OPTIONS) for name in ("first", "second"))
+def cancelled(request):
+    time.sleep(0.2)
+    request.cancel()
+    request.wait()
+if node.worker_id == 2:
+    attempt(lambda: HOW)
+word = ""
+while word != "stop":
+    if select.select([sys.stdin], [], [], 0)[0]:
+        word = wait_for_word()
+    first.add(np.ones(10))
+    one = first.get()
+    if word == "pause":
+        say("between")
+        word = wait_for_word()
+    second.add(np.ones(10))
+    two = second.get()
+    assert (one == one[0]).all() and (two == one).all(), (one[0], two[0])
+    say("step", int(one[0]))
+node.shutdown()
+""".replace("OPTIONS", options).replace("HOW", how)
+    job = cluster(2, 2, max_workers=3)
+    for number in range(2):
+        job.server(number)
+    first, second = (job.python(rank, script) for rank in range(2))
+    for node in (first, second):
+        node.hear("step")
+    first.tell("pause")
+    first.hear("between")
+    newcomer = late(job, script)
+    assert "MV_ETIMEOUT" in (ending := newcomer.hear_attempt()[1]) or "MV_ECANCELED" in ending
+    time.sleep(0.2)  # it waits for the others on the first table
+    first.tell("go on")
+    for node in (first, second, newcomer):
+        node.forget()
+        for _ in range(10):
+            node.hear("step")
+    for node in (first, second, newcomer):
+        node.kill()
+
+
 def test_a_newcomer_destroys_the_table_of_its_first_call(cluster):
     """It then begins with its next call, on another table."""
     script = """

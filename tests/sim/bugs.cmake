@@ -101,8 +101,8 @@ polyverso_put_bug(a_replaced_worker_is_always_lost engine/cluster losses.cpp "  
   "  if (!BUG && place->is_worker() && !place->drained &&")
 polyverso_put_bug(newcomers_do_not_step_back engine/table/client entry.cpp "  if (!back_.empty()) tell("
   "  if (!BUG && !back_.empty()) tell(")
-polyverso_put_bug(points_that_others_have_passed_count engine/table/client entry.cpp "  if (status.code() == MV_EDISAGREE)"
-  "  if (!BUG && status.code() == MV_EDISAGREE)")
+polyverso_put_bug(points_that_others_have_passed_count engine/table/client entry.cpp "const bool is_passed = status.code() == MV_EDISAGREE;"
+  "const bool is_passed = !BUG && status.code() == MV_EDISAGREE;")
 sim_finds_bug(sim_test_with_bugs newcomers_do_not_step_back "have not ended" --elastic)
 sim_finds_bug(sim_rounds_with_bugs points_that_others_have_passed_count "round" --seeds 1900..6000)
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)

@@ -105,6 +105,13 @@ void servers_that_agree_get_no_message(void**) {
 constexpr base::Peer kElders[] = {8, 9};
 constexpr uint32_t kNumber = 5;
 
+class Ending final : public base::Operation {
+  void ended(const base::Status& status) override { code = status.code(); }
+
+ public:
+  mv_status code = MV_OK;
+};
+
 /// A worker that has opened a merging table of two servers while two other workers use it.
 struct Newcomer {
   Newcomer() {
@@ -127,9 +134,10 @@ struct Newcomer {
   }
 
   /// An add of all rows, or of one.
-  void add(std::vector<int64_t> rows = {}) {
+  void add(std::vector<int64_t> rows = {}, std::shared_ptr<base::Operation> operation = nullptr) {
     table::Request request;
     request.table = table;
+    request.operation = std::move(operation);
     request.kind = table::OpKind::kChange;
     request.all = rows.empty();
     request.rows = std::move(rows);
@@ -257,6 +265,51 @@ void a_host_that_says_nothing_goes_on(void**) {
   newcomer.expect(kElders[1], "Enter");
 }
 
+void a_newcomer_gives_its_first_call_up_while_it_asks(void**) {
+  Newcomer newcomer;
+  const auto ending = std::make_shared<Ending>();
+  newcomer.add({}, ending);
+  ending->withdraw(MV_ETIMEOUT);
+  assert_int_equal(ending->code, MV_ETIMEOUT);
+  newcomer.expect(kElders[0], "Enter");
+  newcomer.stop(kElders[0], 7);
+  newcomer.expect(kElders[0], "GoOn");
+  expect_servers(newcomer, "Open");
+  newcomer.add();
+  newcomer.expect(kElders[0], "Enter");
+  newcomer.stop(kElders[0], 9);
+  answer_servers(newcomer);
+  expect_servers(newcomer, "Begin 9, Change 9");
+}
+
+void a_newcomer_gives_its_first_call_up_while_it_begins(void**) {
+  Newcomer newcomer;
+  const auto ending = std::make_shared<Ending>();
+  newcomer.add({}, ending);
+  newcomer.stop(kElders[0], 7);
+  ending->withdraw(MV_ECANCELED);
+  assert_int_equal(ending->code, MV_ECANCELED);
+  answer_servers(newcomer);
+  expect_servers(newcomer, "Open, Begin 7, Begin never");
+  newcomer.expect(kElders[0], "Enter");
+  answer_servers(newcomer);
+  newcomer.expect(kElders[0], "GoOn");
+  newcomer.add();
+  newcomer.expect(kElders[0], "Enter");
+}
+
+void of_two_calls_that_wait_the_other_one_enters(void**) {
+  Newcomer newcomer;
+  const auto ending = std::make_shared<Ending>();
+  newcomer.add();
+  newcomer.add({}, ending);
+  ending->withdraw(MV_ETIMEOUT);
+  newcomer.stop(kElders[0], 7);
+  answer_servers(newcomer);
+  expect_servers(newcomer, "Open, Begin 7, Change 7");
+  newcomer.expect(kElders[0], "Enter, GoOn");
+}
+
 }  // namespace
 
 int main() {
@@ -266,6 +319,9 @@ int main() {
       cmocka_unit_test(a_newcomer_that_comes_too_late_asks_again),
       cmocka_unit_test(a_host_that_leaves_is_replaced),
       cmocka_unit_test(a_host_that_says_nothing_goes_on),
+      cmocka_unit_test(a_newcomer_gives_its_first_call_up_while_it_asks),
+      cmocka_unit_test(a_newcomer_gives_its_first_call_up_while_it_begins),
+      cmocka_unit_test(of_two_calls_that_wait_the_other_one_enters),
       cmocka_unit_test(it_begins_at_the_latest_clock_and_all_servers_know),
       cmocka_unit_test(servers_that_agree_get_no_message),
   };

@@ -22,7 +22,9 @@ constexpr std::array<const char*, 3> kCallNames = {"add", "get", "clock"};  // b
 // ---- calls that wait
 
 bool Entry::drop(const rpc::Pending* pending) {
-  return std::erase_if(kept_, [&](const Kept& kept) { return kept.call.pending.get() == pending; }) > 0;
+  const bool was_kept = std::erase_if(kept_, [&](const Kept& kept) { return kept.call.pending.get() == pending; }) > 0;
+  if (was_kept) check_wanted();
+  return was_kept;
 }
 
 bool Entry::expire(const rpc::Pending* pending) {
@@ -32,7 +34,19 @@ bool Entry::expire(const rpc::Pending* pending) {
   const std::string name = found->tables.front()->spec.name;
   kept_.erase(found);
   ended->finish(base::error(MV_ETIMEOUT, "table \"{}\": {}", name, reason()), nullptr, {});
+  check_wanted();
   return true;
+}
+
+/// A kept call was given up. If it was the one with which this worker wanted to begin, it must not begin there: the
+/// program may go on with another table.
+void Entry::check_wanted() {
+  if (!is_waiting_ || !wanted_->is_newcomer || entered_ != nullptr) return;
+  const auto first = std::ranges::find_if(kept_, [](const Kept& kept) {
+    return kept.counted.has_value() && std::ranges::any_of(kept.tables, [](const TableViewRef& table) { return table->is_newcomer; });
+  });
+  if (first != kept_.end() && first->counted == wants_ && is_on(*first, *wanted_)) return;
+  is_asking_ ? want_another() : void(is_withdrawn_ = true);
 }
 
 std::string Entry::reason() const {
@@ -148,10 +162,11 @@ bool Entry::is_destroyed(const TableViewRef& table) const {
   return known == tables_.end() || known->second != table;
 }
 
-/// This worker does not begin with a call on `wanted_`, which is destroyed.
+/// This worker does not begin with that call on `wanted_`, which is destroyed or was given up.
 void Entry::want_another() {
   ++attempt_;
-  wanted_->is_newcomer = is_waiting_ = is_asking_ = false;
+  if (is_destroyed(wanted_)) wanted_->is_newcomer = false;
+  is_waiting_ = is_asking_ = false;
   host_ = base::kNobody;
   if (!enter_with_kept()) release();
 }
@@ -193,6 +208,7 @@ void Entry::enter(const TableViewRef& table, wire::Counted call, std::function<v
   wanted_ = table;
   wants_ = call;
   entered_ = std::move(entered);
+  is_withdrawn_ = false;
   asked_.clear();
   ask_next();
 }
@@ -285,7 +301,8 @@ void Entry::tell(const std::vector<Point>& points, bool begin, const Then& then)
 
 /// All servers know where this worker begins, or one of them refuses.
 void Entry::begin_as_host(const base::Status& status) {
-  if (status.code() == MV_EDISAGREE)
+  const bool is_passed = status.code() == MV_EDISAGREE;
+  if (is_passed || (is_withdrawn_ && host_ != base::kNobody))
     return tell(points_, false, [this](const base::Status&) {
       asked_.erase(host_);
       over();
@@ -398,7 +415,7 @@ void Entry::tell_go_on(base::Peer host) {
 void Entry::over() {
   points_.clear();
   if (host_ != base::kNobody) tell_go_on(host_);
-  if (wanted_->is_newcomer) return is_destroyed(wanted_) ? want_another() : ask_next();
+  if (wanted_->is_newcomer) return is_destroyed(wanted_) || is_withdrawn_ ? want_another() : ask_next();
   host_ = base::kNobody;
   is_waiting_ = is_outside_ = false;
   has_begun_ = true;

@@ -118,6 +118,7 @@ class Entry {
   void go_on();
   void release();
 
+  void check_wanted();
   void ask_next();
   void read_points(std::span<const std::byte> payload);
   bool is_destroyed(const TableViewRef& table) const;
@@ -150,6 +151,7 @@ class Entry {
   bool has_begun_ = false;
   bool is_waiting_ = false;  ///< from its first counted call until it begins
   bool is_asking_ = false;   ///< the host has not answered yet
+  bool is_withdrawn_ = false;  ///< the call with which it wanted to begin was given up after that
   TableViewRef wanted_;
   wire::Counted wants_ = wire::Counted::Add;
   std::function<void()> entered_;

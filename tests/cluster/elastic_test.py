@@ -225,6 +225,30 @@ def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, set
         server.ends(seconds=10)
 
 
+@pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
+def test_newcomers_that_come_at_once_begin_before_several_adds_in_a_row(cluster, options):
+    script = STEPS.format(options=options)
+    for name in ("first", "second"):
+        script = script.replace(f"    {name}.add(np.ones(1000))\n", f"    for _ in range(3):\n        {name}.add(np.ones(1000))\n        time.sleep(0.005)\n")
+    job = cluster(1, 2, max_workers=4)
+    others = [job.server(number) for number in range(2)]
+    nodes = [job.python(0, script)]
+    nodes[0].hear("step")
+    nodes += [late(job, script) for _ in range(3)]
+    for node in nodes[1:]:
+        node.hear("step")
+    for node in nodes:
+        node.forget()
+        for _ in range(5):
+            node.hear("step")
+    for node in (*nodes[1:], nodes[0]):
+        node.forget()
+        node.tell("stop")
+        node.ends()
+    for server in others:
+        server.ends(seconds=10)
+
+
 @pytest.mark.parametrize("servers, settings", [(2, {}), (3, {"replicas": 1})])
 @pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
 def test_a_newcomer_that_is_killed_before_it_begins_costs_the_others_nothing(cluster, servers, settings, options):

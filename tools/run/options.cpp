@@ -102,9 +102,7 @@ void check(RunOptions& options) {
   options.outlives_servers = options.replicas > 0 || (set != options.settings.end() && set->second != "0");
   if (options.outlives_servers) options.keep_going = true;
   const int commands = static_cast<int>(options.commands.size());
-  if (options.servers < 0) throw UsageError{fmt::format("--servers {}: must be 0 or more", options.servers)};
   options.workers = options.workers_wished.value_or(commands);
-  if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
   if (!options.server_command.empty() && options.servers == 0)
     throw UsageError{"--server-command is for servers, and there are none: give their number with --servers"};
   if (options.workers > kMostProcesses || options.servers > kMostProcesses) {

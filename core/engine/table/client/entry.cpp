@@ -76,13 +76,14 @@ void Entry::look(const TableViewRef& table, wire::Counted call) {
     return;
   }
   if (table->is_newcomer) return is_waiting_ ? void() : enter(table, call, nullptr);
-  if (stopped_for_ != base::kNobody) return;
-  const auto ask = std::ranges::find_if(asks_, [&](Ask& one) {
-    return one.table == table->numbers.front() && one.call == call && begins_step(*table, call, one);
-  });
-  if (ask == asks_.end()) return;
-  const Ask one = *ask;
-  asks_.erase(ask);
+  auto first = asks_.end();
+  for (auto ask = asks_.begin(); ask != asks_.end(); ++ask) {
+    const bool is_meant = ask->table == table->numbers.front() && ask->call == call;
+    if (is_meant && begins_step(*table, call, *ask) && first == asks_.end()) first = ask;  // all of them count this call
+  }
+  if (first == asks_.end() || stopped_for_ != base::kNobody) return;
+  const Ask one = *first;
+  asks_.erase(first);
   stop_for(one);
 }
 

@@ -226,10 +226,21 @@ def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, set
 
 
 @pytest.mark.parametrize("options", [", merge=True", ", staleness=0"])
-def test_newcomers_that_come_at_once_begin_before_several_adds_in_a_row(cluster, options):
-    script = STEPS.format(options=options)
-    for name in ("first", "second"):
-        script = script.replace(f"    {name}.add(np.ones(1000))\n", f"    for _ in range(3):\n        {name}.add(np.ones(1000))\n        time.sleep(0.005)\n")
+def test_newcomers_that_come_at_once_begin_with_the_first_of_several_adds(cluster, options):
+    """A step adds to one table in a row, then to the other one, then to the first one again, before it reads them."""
+    script = """
+import select
+node = pv.init()
+first, second = (node.array(1000, name=name, dtype="float64"OPTIONS) for name in ("first", "second"))
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for table in (first, first, second, second, first):
+        table.add(np.ones(1000))
+        time.sleep(0.005)
+    one, two = first.get(), second.get()
+    assert (one * 2 == two * 3).all(), (one[0], two[0])
+    say("step", int(two[0]))
+node.shutdown()
+""".replace("OPTIONS", options)
     job = cluster(1, 2, max_workers=4)
     others = [job.server(number) for number in range(2)]
     nodes = [job.python(0, script)]
@@ -305,7 +316,7 @@ node.shutdown()
 
 
 def test_a_newcomer_that_waits_for_the_others_may_do_other_things(cluster, tmp_path):
-    """Give up, destroy a table, load a checkpoint: then it begins with the next call of another worker, as if it had waited for nothing."""
+    """Give up, destroy a table, load a checkpoint: then it begins with its next call and that of another worker."""
     script = TOLD.format(folder=str(tmp_path / "saved"))
     job = cluster(2, 2, max_workers=4)
     servers = [job.server(number) for number in range(2)]
@@ -316,6 +327,14 @@ def test_a_newcomer_that_waits_for_the_others_may_do_other_things(cluster, tmp_p
             node.tell(word)
         for node in nodes:
             node.hear(f"done {word}")
+
+    def newcomer_adds():
+        nodes[-1].tell("add")
+        time.sleep(0.3)
+        for node in nodes[:-1]:
+            node.tell("add")
+        for node in nodes:
+            node.hear("done add")
 
     def row(expected):
         for node in nodes:
@@ -340,17 +359,12 @@ def test_a_newcomer_that_waits_for_the_others_may_do_other_things(cluster, tmp_p
     nodes.append(newcomer)
     all_do("load")
     row(2.0)
-    all_do("add")
+    newcomer_adds()
     row(5.0)
     second = late(job, script.replace('spare = node.array(10, name="spare", merge=True)', "spare = None"))
     up(second)
     nodes.append(second)
-    second.tell("add")  # a newcomer's first add is by row
-    time.sleep(0.3)
-    for node in nodes[:-1]:
-        node.tell("add")
-    for node in nodes:
-        node.hear("done add")
+    newcomer_adds()  # by row
     row(9.0)
     all_do("load")
     all_do("add")

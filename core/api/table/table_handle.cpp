@@ -160,14 +160,14 @@ bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* statu
   if (!status->ok()) return true;
   const uint64_t needed = clock_needed(true);
   if (all_own_ && own_is_open(needed)) {
-    count(table::Use::kGet, table::Path::kHere, {});
+    count_read(table::Use::kGet, table::Path::kHere, {}, needed);
     own_->read_each(calls_.identity().worker_id, outs);
     return true;
   }
   CallOptions at_once;
   at_once.mode = Mode::kAsync;
   if (!fetch_mapped(needed, {}, outs.front(), at_once, status)) return false;
-  count(table::Use::kGet, table::Path::kMapped, {});
+  count_read(table::Use::kGet, table::Path::kMapped, {}, needed);
   for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), spec_.bytes());
   return true;
 }
@@ -379,12 +379,12 @@ base::Status TableHandle::wait_for_turn(const CallOptions& options) {
 bool TableHandle::fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
   const uint64_t needed = clock_needed(use == table::Use::kGet);
   if (all_own_ && own_is_open(needed)) {
-    count(use, table::Path::kHere, rows);
+    count_read(use, table::Path::kHere, rows, needed);
     read_own(rows, out);
     return true;
   }
   if (!fetch_mapped(needed, rows, out, options, status)) return false;
-  count(use, table::Path::kMapped, rows);
+  count_read(use, table::Path::kMapped, rows, needed);
   return true;
 }
 

@@ -74,6 +74,11 @@ class TableHandle final : public Table {
   Started start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
   void count(table::Use use, table::Path path, const Rows& rows) { uses_.count(use, path, rows.all, rows.count); }
+  /// A read of memory, after `needed` adds of this worker to a merging table.
+  void count_read(table::Use use, table::Path path, const Rows& rows, uint64_t needed) {
+    count(use, path, rows);
+    if (use == table::Use::kGet && table_->consistency == shard::Consistency::kMerge) table_->adds_at_get.store(needed, std::memory_order_relaxed);
+  }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
   base::Status check_rows(const Rows& rows) const;

@@ -109,13 +109,18 @@ void Client::begin(Request request) {
   if (op->gated && table.consistency == shard::Consistency::kSync) op->counting = TableCall::Counting::kSync;
   if (change && want.write == wire::Write::Add && table.consistency == shard::Consistency::kMerge) op->counting = TableCall::Counting::kMerge;
   if (op->counted() || op->merged()) entry_.before(want.table, change ? wire::Counted::Add : wire::Counted::Get);
-  else if (op->gated) entry_.before_read();
   op->is_provisional = table.is_newcomer;
   op->numbered = {op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : 0, table.round, table.index};
   if (op->counted()) ++(change ? table.index : table.round);
-  if (op->counted() && !change) table.index_at_get = table.index;
-  if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only now it counts all earlier adds
-  for (ManyPart& part : want.many) part.clock = part.table->clock, part.is_provisional = part.table->is_newcomer;
+  if (op->counted() && !change) table.adds_at_get = table.index;
+  if (!change && table.consistency == shard::Consistency::kMerge) {
+    want.clock = table.clock;  // only now it counts all earlier adds
+    if (want.gated) table.adds_at_get = want.clock;
+  }
+  for (ManyPart& part : want.many) {
+    part.clock = part.table->adds_at_get = part.table->clock.load();
+    part.is_provisional = part.table->is_newcomer;
+  }
   if (change) {
     op->change_id = changes_.begin();
   }

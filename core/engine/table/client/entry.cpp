@@ -14,8 +14,9 @@ namespace {
 constexpr size_t kTablesAtOnce = 16 << 10;
 /// Of all tables of a host in one message.
 constexpr size_t kMostBytes = 8 << 20;
-/// Adds of a host that never reads the table all seem to belong to one step.
-constexpr int kMostPassed = 64;
+/// Adds of a host that never reads the table all seem to belong to one step: at most so many in a row, and so many with
+/// adds to other tables between them.
+constexpr int kMostInARow = 64, kMostPassed = 8;
 constexpr std::array<const char*, 3> kCallNames = {"add", "get", "clock"};  // by wire::Counted
 }  // namespace
 
@@ -88,15 +89,11 @@ void Entry::look(const TableViewRef& table, wire::Counted call) {
 }
 
 /// Whether the call can be the first one of a program's step, as the newcomer's is: a step may add to a table several
-/// times before it reads it or goes on to another one. A host that only reads the table from its memory is noticed with
-/// its second add.
+/// times before it reads it.
 bool Entry::begins_step(const TableView& table, wire::Counted call, Ask& ask) const {
   if (call != wire::Counted::Add) return true;
-  if (table.consistency == shard::Consistency::kSync) return table.index == table.index_at_get;
-  const uint64_t gets = table.uses.total(table.spec).calls(Use::kGet);  // also those from memory
-  const bool has_read = ask.passed > 0 && gets > ask.gets;
-  ask.gets = gets;
-  return last_added_ != &table || has_read || ++ask.passed > kMostPassed;
+  const uint64_t adds = table.consistency == shard::Consistency::kSync ? table.index : table.clock.load();
+  return adds == table.adds_at_get || ++ask.passed > (last_added_ == &table ? kMostInARow : kMostPassed);
 }
 
 void Entry::stop_for(const Ask& ask) {
@@ -376,7 +373,7 @@ void Entry::begin_at(TableView& table, const Counts& counts) {
   table.clock += counts.clock;
   table.round += counts.gets;
   table.index += counts.adds;
-  table.index_at_get += counts.adds;
+  table.adds_at_get += table.consistency == shard::Consistency::kSync ? counts.adds : counts.clock;
 }
 
 bool Entry::opened(const TableViewRef& table, size_t outside) {
@@ -395,7 +392,7 @@ bool Entry::opened(const TableViewRef& table, size_t outside) {
     if (!has_rounds(*known) || known->is_newcomer || Counts{known->clock, known->round, known->index} != known->first) continue;
     known->is_newcomer = true;
     if (counts_calls(known->consistency)) {  // from 0 on, and from the host's counts when it begins
-      known->clock = known->round = known->index = known->index_at_get = 0;
+      known->clock = known->adds_at_get = known->round = known->index = 0;
       known->first = {};
     }
     step_back(known);

@@ -49,8 +49,6 @@ class Entry {
   /// Begins on all tables, with another worker's next call of this kind. before() does so for a program; after this, the
   /// tables have the counts with which its next calls begin. Calls `entered` at the end.
   void enter(const TableViewRef& table, wire::Counted call, std::function<void()> entered);
-  /// This worker reads values, in a call that is not counted.
-  void before_read() { last_added_ = nullptr; }
   /// Whether calls that come in the order of the table's counted calls wait here.
   bool keeps(const TableView& table) const {
     return (is_waiting_ && table.is_newcomer) || (stopped_for_ != base::kNobody && counts_calls(table.consistency));
@@ -92,8 +90,7 @@ class Entry {
     rpc::Asked asked;
     uint32_t table;  ///< its number on server 0
     wire::Counted call;
-    int passed = 0;     ///< calls of this kind that were not the first of their step
-    uint64_t gets = 0;  ///< from the table, by this worker, at the last of them
+    int passed = 0;  ///< calls of this kind that were not the first of their step
   };
   struct Kept {
     std::vector<TableViewRef> tables;

@@ -178,10 +178,10 @@ Command server_command(const std::string& text) {
 void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& settings) {
   run.add_option("-n,--workers", options.workers_wished, "Number of workers (default: the number of commands)")
       ->type_name("N")
-      ->check(whole(1, 4096));
+      ->check(whole(1, kMostProcesses));
   run.add_option("-s,--servers", options.servers, "Number of additional processes that are only servers (default: 0, every worker is also a server)")
       ->type_name("M")
-      ->check(whole(0, 4096));
+      ->check(whole(0, kMostProcesses));
   run.add_option("--max-servers", options.max_servers, "Room for this many servers, for `polyverso scale` (default: no room for more)")->type_name("M")->check(whole(0, 65535));
   run.add_option("--max-workers", options.max_workers, "Room for this many workers, for --join (default: no room for more)")->type_name("N")->check(whole(0, 65535));
   run.add_option("--join", options.joins, "Add the workers to a run that has room for them: your only one, or the one with this process id")

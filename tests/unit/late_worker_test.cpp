@@ -112,27 +112,42 @@ class Ending final : public base::Operation {
   mv_status code = MV_OK;
 };
 
-/// A worker that has opened a merging table of two servers while two other workers use it.
+/// A worker that has opened a merging table, or one in sync mode, of two servers while two other workers use it.
 struct Newcomer {
-  Newcomer() {
+  explicit Newcomer(uint32_t flags = MV_MERGE, int64_t staleness = -1) {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
     for (const base::Peer worker : kElders) unit::join(view, worker, MV_ROLE_WORKER);
     unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const cluster::Member& member : view.members) rpc.on_connected(member.peer);
     client.start(view, kSelf);
-    client.catalogue().open("t", base::kNever, [this](auto opened) { table = opened.value(); });
+    table = open("t", kNumber, flags, staleness);
+  }
+  table::TableViewRef open(const char* name, uint32_t number, uint32_t flags, int64_t staleness) {
+    table::TableViewRef known;
+    client.catalogue().open(name, base::kNever, [&known](auto opened) { known = opened.value(); });
     shard::Spec spec;
-    spec.name = "t";
+    spec.name = name;
     spec.rows = 10;
-    spec.flags = MV_MERGE;
-    const wire::CreatedTable opened(0, 0, 0, kNumber, true, true);
+    spec.flags = flags;
+    spec.staleness = staleness;
+    const wire::CreatedTable opened(0, 0, 0, number, true, true);
     for (const base::Peer server : kServers) {
       const auto written = table::write_spec(builder.fbb(), spec);
       const auto tables = builder.fbb().CreateVectorOfStructs(&opened, 1);
       answer(server, builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), tables, written)));
     }
+    return known;
   }
 
+  void get(std::shared_ptr<base::Operation> operation) {
+    table::Request request;
+    request.table = table;
+    request.operation = std::move(operation);
+    request.kind = table::OpKind::kGet;
+    request.all = true;
+    request.destination = std::as_writable_bytes(std::span(got));
+    client.begin(std::move(request));
+  }
   /// An add of all rows, or of one.
   void add(std::vector<int64_t> rows = {}, std::shared_ptr<base::Operation> operation = nullptr) {
     table::Request request;
@@ -173,6 +188,7 @@ struct Newcomer {
   }
 
   const std::array<float, 10> values{};
+  std::array<float, 10> got{};
   StillClock time;
   KeepingLink link;
   rpc::Client rpc{time, link, {}};
@@ -298,7 +314,29 @@ void a_newcomer_gives_its_first_call_up_while_it_begins(void**) {
   newcomer.expect(kElders[0], "Enter");
 }
 
-void of_two_calls_that_wait_the_other_one_enters(void**) {
+void with_the_next_table_it_asks_again(void**) {
+  Newcomer newcomer;
+  const auto ending = std::make_shared<Ending>();
+  newcomer.add({}, ending);
+  newcomer.expect(kElders[0], "Enter");
+  newcomer.table = newcomer.open("u", kNumber + 1, MV_MERGE, -1);
+  newcomer.add();
+  newcomer.expect(kElders[0], "");
+  ending->withdraw(MV_ETIMEOUT);
+  newcomer.expect(kElders[0], "Enter");
+}
+
+void a_get_that_an_add_follows_counts_as_made(void**) {
+  Newcomer newcomer(0, 0);
+  const auto ending = std::make_shared<Ending>();
+  newcomer.get(ending);
+  newcomer.add();
+  ending->withdraw(MV_ETIMEOUT);
+  assert_int_equal(ending->code, MV_ETIMEOUT);
+  newcomer.expect(kElders[0], "Enter");  // it still begins with the get
+}
+
+void the_second_one_of_two_calls_is_not_missed(void**) {
   Newcomer newcomer;
   const auto ending = std::make_shared<Ending>();
   newcomer.add();
@@ -321,7 +359,9 @@ int main() {
       cmocka_unit_test(a_host_that_says_nothing_goes_on),
       cmocka_unit_test(a_newcomer_gives_its_first_call_up_while_it_asks),
       cmocka_unit_test(a_newcomer_gives_its_first_call_up_while_it_begins),
-      cmocka_unit_test(of_two_calls_that_wait_the_other_one_enters),
+      cmocka_unit_test(with_the_next_table_it_asks_again),
+      cmocka_unit_test(a_get_that_an_add_follows_counts_as_made),
+      cmocka_unit_test(the_second_one_of_two_calls_is_not_missed),
       cmocka_unit_test(it_begins_at_the_latest_clock_and_all_servers_know),
       cmocka_unit_test(servers_that_agree_get_no_message),
   };

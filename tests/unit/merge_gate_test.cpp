@@ -77,8 +77,13 @@ void two_adds_of_one_worker_are_two_rounds(void**) {
   Written w(2);
   w.add(0, 1, 0);
   w.add(0, 2, 1);
+  w.add(0, 3, 2);
   expect(w, "");
   assert_int_equal(w.accepted, 1);  // the second one waits for its round
+  const auto waits = w.gate.waits();
+  assert_int_equal(waits.size(), 1);
+  assert_true(waits[0].kind == cluster::WaitKind::kAdd && waits[0].asked.seq == 2 && waits[0].number == 2 && waits[0].missing.size() == 1);
+  assert_string_equal(waits[0].missing[0].what.c_str(), "has not made add #1");
   w.add(1, 1, 0);
   expect(w, "merge 0.1 1.1");
   assert_int_equal(w.accepted, 3);

@@ -16,7 +16,6 @@
 namespace mv::tools {
 namespace {
 
-constexpr int kMostProcesses = 4096;
 constexpr int kMostPort = 65535;
 
 /// Fields of mv_init_options that make sense for all processes of a run alike.

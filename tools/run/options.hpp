@@ -8,6 +8,9 @@
 
 namespace mv::tools {
 
+/// Workers, and servers, of one run.
+inline constexpr int kMostProcesses = 4096;
+
 using Command = std::vector<std::string>;
 
 struct RunOptions {

@@ -77,7 +77,8 @@ class TableHandle final : public Table {
   /// A read of memory, after `needed` adds of this worker to a merging table.
   void count_read(table::Use use, table::Path path, const Rows& rows, uint64_t needed) {
     count(use, path, rows);
-    if (use == table::Use::kGet && table_->consistency == shard::Consistency::kMerge) table_->adds_at_get.store(needed, std::memory_order_relaxed);
+    const bool matters = use == table::Use::kGet && table_->consistency == shard::Consistency::kMerge;
+    if (matters && table_->adds_at_get.load(std::memory_order_relaxed) != needed) table_->adds_at_get.store(needed, std::memory_order_relaxed);
   }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);

@@ -36,6 +36,7 @@ void Catalogue::take_progress(const TableViewRef& table, const std::vector<Count
   table->round = most.gets;
   table->index = most.adds;
   table->told_clock = most.clock;
+  table->adds_at_get = table->consistency == shard::Consistency::kSync ? most.adds : most.clock;
   table->first = most;
   if (std::ranges::any_of(by_server, [&](const Counts& one) { return one.clock != most.clock; })) clock(table, most.clock);
 }
@@ -412,6 +413,7 @@ void Catalogue::set_clock(const std::string& table, uint64_t clock) {
   if (known == tables_.end() || known->second->is_newcomer) return;  // it takes the others' clock when it begins
   known->second->clock_base = 0;
   known->second->clock = known->second->told_clock = clock;
+  if (known->second->consistency == shard::Consistency::kMerge) known->second->adds_at_get = clock;
 }
 
 void Catalogue::set_updater(const TableViewRef& table, const shard::UpdaterSpec& updater, size_t skip, base::OperationRef operation) {

@@ -115,10 +115,11 @@ void Client::begin(Request request) {
   if (op->counted() && !change) table.adds_at_get = table.index;
   if (!change && table.consistency == shard::Consistency::kMerge) {
     want.clock = table.clock;  // only now it counts all earlier adds
-    if (want.gated) table.adds_at_get = want.clock;
+    if (want.gated) table.adds_at_get.store(want.clock, std::memory_order_relaxed);
   }
   for (ManyPart& part : want.many) {
-    part.clock = part.table->adds_at_get = part.table->clock.load();
+    part.clock = part.table->clock;
+    if (part.table->consistency == shard::Consistency::kMerge) part.table->adds_at_get.store(part.clock, std::memory_order_relaxed);
     part.is_provisional = part.table->is_newcomer;
   }
   if (change) {
@@ -349,7 +350,8 @@ void Client::settle(const TableCallRef& op) {
     op->withdrawn.clear();
     table.index = op->index();
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
-    return changes_.over(table, op->change_id);
+    changes_.over(table, op->change_id);
+    return entry_.given_up();
   }
   if (const auto refused = std::exchange(op->refused, {}); !refused.empty() && op->error.code() == MV_ENOMEM) {
     const bool any_applied = refused.size() < op->chunks.size() || op->request.skip != kNoServer || op->refusals > 0;
@@ -404,10 +406,9 @@ void Client::send_got(const TableCall& op) {
 
 void Client::revert_counts(TableCall& op) {
   TableView& table = *op.request.table;
-  if (table.round == op.round() + 1 && table.index == op.index())
-    table.round = op.round();
-  else
-    send_got(op);  // later calls carry counts that include it, so it counts as made
+  if (table.round != op.round() + 1 || table.index != op.index()) return send_got(op);  // later calls carry counts that include it, so it counts as made
+  table.round = op.round();
+  entry_.given_up();
 }
 
 // ---- giving up
@@ -497,9 +498,13 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   }
   op->open = 0;
   if (op->counted()) table.index = op->index();
-  if (op->merged()) table.clock = op->index();
+  if (op->merged()) {
+    table.clock = op->index();
+    if (table.adds_at_get > op->index()) table.adds_at_get = op->index();
+  }
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
   changes_.over(table, op->change_id);
+  entry_.given_up();
 }
 
 void Client::send_withdrawn_again(const TableCallRef& op) {

@@ -14,18 +14,16 @@ namespace {
 constexpr size_t kTablesAtOnce = 16 << 10;
 /// Of all tables of a host in one message.
 constexpr size_t kMostBytes = 8 << 20;
-/// Adds of a host that never reads the table all seem to belong to one step: at most so many in a row, and so many with
-/// adds to other tables between them.
-constexpr int kMostInARow = 64, kMostPassed = 8;
+/// Adds of a host that has never read the table all seem to belong to one step: at most so many in a row, and so many
+/// with adds to other tables between them. kMostUnread: of one that has read it before.
+constexpr int kMostInARow = 64, kMostPassed = 8, kMostUnread = 4096;
 constexpr std::array<const char*, 3> kCallNames = {"add", "get", "clock"};  // by wire::Counted
 }  // namespace
 
 // ---- calls that wait
 
 bool Entry::drop(const rpc::Pending* pending) {
-  const bool was_kept = std::erase_if(kept_, [&](const Kept& kept) { return kept.call.pending.get() == pending; }) > 0;
-  if (was_kept) check_wanted();
-  return was_kept;
+  return std::erase_if(kept_, [&](const Kept& kept) { return kept.call.pending.get() == pending; }) > 0;
 }
 
 bool Entry::expire(const rpc::Pending* pending) {
@@ -35,13 +33,10 @@ bool Entry::expire(const rpc::Pending* pending) {
   const std::string name = found->tables.front()->spec.name;
   kept_.erase(found);
   ended->finish(base::error(MV_ETIMEOUT, "table \"{}\": {}", name, reason()), nullptr, {});
-  check_wanted();
   return true;
 }
 
-/// A kept call was given up. If it was the one with which this worker wanted to begin, it must not begin there: the
-/// program may go on with another table.
-void Entry::check_wanted() {
+void Entry::given_up() {
   if (!is_waiting_ || !wanted_->is_newcomer || entered_ != nullptr) return;
   const auto first = std::ranges::find_if(kept_, [](const Kept& kept) {
     return kept.counted.has_value() && std::ranges::any_of(kept.tables, [](const TableViewRef& table) { return table->is_newcomer; });
@@ -92,8 +87,11 @@ void Entry::look(const TableViewRef& table, wire::Counted call) {
 /// times before it reads it.
 bool Entry::begins_step(const TableView& table, wire::Counted call, Ask& ask) const {
   if (call != wire::Counted::Add) return true;
-  const uint64_t adds = table.consistency == shard::Consistency::kSync ? table.index : table.clock.load();
-  return adds == table.adds_at_get || ++ask.passed > (last_added_ == &table ? kMostInARow : kMostPassed);
+  const bool is_sync = table.consistency == shard::Consistency::kSync;
+  const uint64_t adds = is_sync ? table.index : table.clock.load(), at_get = table.adds_at_get;
+  if (adds == at_get) return true;
+  const bool has_read = at_get != (is_sync ? table.first.adds : table.first.clock);
+  return ++ask.passed > (has_read ? kMostUnread : last_added_ == &table ? kMostInARow : kMostPassed);
 }
 
 void Entry::stop_for(const Ask& ask) {
@@ -126,12 +124,14 @@ void Entry::on_request(rpc::Server& by, const rpc::Asked& asked, const wire::Mes
     return;
   }
   const auto* enter = request.body_as_Enter();
-  const auto older = std::ranges::find_if(asks_, [&](const Ask& ask) { return ask.asked.client == asked.client; });
+  Ask ask{asked, enter->table(), enter->call()};
+  const auto older = std::ranges::find_if(asks_, [&](const Ask& one) { return one.asked.client == asked.client; });
   if (older != asks_.end()) {
     by.fail(older->asked, base::Status(MV_ECANCELED, "the same worker has asked again"));
+    if (older->table == ask.table && older->call == ask.call) ask.passed = older->passed;
     asks_.erase(older);
   }
-  asks_.push_back({asked, enter->table(), enter->call()});
+  asks_.push_back(ask);
   refuse();
 }
 
@@ -167,6 +167,7 @@ void Entry::want_another() {
   is_waiting_ = is_asking_ = false;
   host_ = base::kNobody;
   if (!enter_with_kept()) release();
+  if (!asks_.empty()) refuse();  // newcomers that expected this one to go first
 }
 
 /// Enters with the first call here that is on a table where this worker has not begun. False if there is none.
@@ -300,24 +301,38 @@ void Entry::tell(const std::vector<Point>& points, bool begin, const Then& then)
 /// All servers know where this worker begins, or one of them refuses.
 void Entry::begin_as_host(const base::Status& status) {
   const bool is_passed = status.code() == MV_EDISAGREE;
-  if (is_passed || (is_withdrawn_ && host_ != base::kNobody))
-    return tell(points_, false, [this](const base::Status&) {
-      asked_.erase(host_);
-      over();
-    });
+  if (is_passed || is_withdrawn_) return begin_nowhere();
+  std::set<uint32_t> numbers;
+  for (const Point& point : points_) numbers.insert(point.numbers.front());
+  std::vector<TableViewRef> others;
+  for (const auto& [name, table] : tables_)
+    if (table->is_newcomer && !table->has_left && !numbers.contains(table->numbers.front())) others.push_back(table);
+  others.empty() ? begin_everywhere() : begin_here(std::move(others));
+}
+
+/// All servers have been told.
+void Entry::begin_everywhere() {
+  if (is_withdrawn_) return begin_nowhere();
   std::unordered_map<uint32_t, const Counts*> by_number;
   for (const Point& point : points_) by_number[point.numbers.front()] = &point.counts;
-  std::vector<TableViewRef> others;
   for (const auto& [name, table] : tables_) {
     const auto known = by_number.find(table->numbers.front());
     if (table->has_left) table->is_newcomer = false;  // nobody waits for it there
-    if (table->is_newcomer && known == by_number.end()) others.push_back(table);
-    if (table->is_newcomer && known != by_number.end()) begin_at(*table, *known->second);
-    if (known != by_number.end()) by_number.erase(known);
+    if (known == by_number.end()) continue;
+    if (table->is_newcomer) begin_at(*table, *known->second);
+    by_number.erase(known);
   }
   for (const auto& [number, counts] : by_number) begun_[number] = *counts;
   if (is_destroyed(wanted_)) wanted_->is_newcomer = false;  // its calls fail
-  others.empty() ? over() : begin_here(std::move(others));
+  over();
+}
+
+/// Steps back on all tables for which servers have been told where it begins.
+void Entry::begin_nowhere() {
+  tell(points_, false, [this](const base::Status&) {
+    asked_.erase(host_);
+    over();
+  });
 }
 
 /// Begins where the servers are: at the latest of their points. Until then, each server lets the others go on no further
@@ -341,9 +356,9 @@ void Entry::begin_here(std::vector<TableViewRef> tables) {
       most = later(most, counts);
     }
   };
-  const auto begun = [this, found, tables, rest](const base::Status&) {
-    for (size_t i = 0; i < tables.size(); ++i) begin_at(*tables[i], (*found)[i].counts);
-    rest.empty() ? over() : begin_here(rest);
+  const auto begun = [this, found, rest](const base::Status&) {
+    points_.insert(points_.end(), found->begin(), found->end());
+    rest.empty() ? begin_everywhere() : begin_here(rest);
   };
   const auto done = [this, found, here, begun](const base::Status& status) {
     bool agree = true;

@@ -25,7 +25,8 @@ namespace mv::table {
 /// begins at once, with the clock of the slowest worker.)
 ///
 /// So before its first counted call the newcomer asks another worker, its host. The host stops just before its own next
-/// call of this kind on the same table (of several adds in a row, before the first), and tells its counts of all tables.
+/// call of this kind on the same table (of several adds before a get of it, before the first), and tells its counts of
+/// all tables.
 /// No round beyond them can end without the host, so the newcomer can begin there on all servers; then the host goes on.
 /// If there is no such worker, the newcomer begins where the servers are.
 ///
@@ -69,6 +70,9 @@ class Entry {
   bool drop(const rpc::Pending* pending);
   /// The same, and finishes it with MV_ETIMEOUT and the reason.
   bool expire(const rpc::Pending* pending);
+  /// To be called after that, if the call counts as not made. If this worker wanted to begin with it, it doesn't: the
+  /// program may go on with another table.
+  void given_up();
   /// The worker for which kept calls wait.
   base::Peer awaited() const { return is_waiting_ ? host_ : stopped_for_; }
   std::string reason() const;
@@ -115,7 +119,6 @@ class Entry {
   void go_on();
   void release();
 
-  void check_wanted();
   void ask_next();
   void read_points(std::span<const std::byte> payload);
   bool is_destroyed(const TableViewRef& table) const;
@@ -126,6 +129,8 @@ class Entry {
   void step_back(const TableViewRef& table);
   void tell(const std::vector<Point>& points, bool begin, const Then& then);
   void begin_as_host(const base::Status& status);
+  void begin_everywhere();
+  void begin_nowhere();
   void begin_here(std::vector<TableViewRef> tables);
   void begin_at(TableView& table, const Counts& counts);
   void over();
@@ -148,7 +153,7 @@ class Entry {
   bool has_begun_ = false;
   bool is_waiting_ = false;  ///< from its first counted call until it begins
   bool is_asking_ = false;   ///< the host has not answered yet
-  bool is_withdrawn_ = false;  ///< the call with which it wanted to begin was given up after that
+  bool is_withdrawn_ = false;  ///< the call with which it wanted to begin was given up while servers are told where it begins
   TableViewRef wanted_;
   wire::Counted wants_ = wire::Counted::Add;
   std::function<void()> entered_;

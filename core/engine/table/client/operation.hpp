@@ -37,6 +37,7 @@ struct TableView {
   static constexpr uint32_t kNoNumber = UINT32_MAX;
   // The fields that calls on many tables use come first, and together.
   std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock(); in a merging table, its adds that have begun
+  std::atomic<uint64_t> adds_at_get{0};  ///< sync: `index` at the last get; in a merging table, `clock`
   /// Changes that callers have started and servers have not acknowledged. While there are none, the servers' state
   /// contains all that this worker has done.
   std::atomic<uint64_t> open_changes{0};
@@ -51,7 +52,6 @@ struct TableView {
   uint64_t queue = 0;                ///< small keys of one store share a queue, which keeps the order of their calls; 0: only this table's
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
-  std::atomic<uint64_t> adds_at_get{0};  ///< sync: `index` at the last get; in a merging table, `clock`
   /// This worker's clock. Callers' threads count `clock`; where a newcomer begins is only known later.
   uint64_t now() const { return clock.load(std::memory_order_acquire) + clock_base.load(std::memory_order_acquire); }
   bool has_left = false;            ///< this worker has left the rounds

@@ -1,6 +1,7 @@
 #include "engine/table/gates/merge_gate.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/per_thread.hpp"
@@ -194,7 +195,13 @@ void MergeGate::serve() {
 
 std::vector<GateWait> MergeGate::waits() const {
   std::vector<GateWait> waits;
-  for (const WaitingGets::Get& get : gets_.all()) waits.push_back({cluster::WaitKind::kMergedGet, get.asked, get.needs, missing()});
+  const std::vector<GateWait::Missing> missing = this->missing();
+  for (const WaitingGets::Get& get : gets_.all()) waits.push_back({cluster::WaitKind::kMergedGet, get.asked, get.needs, missing});
+  std::set<size_t> workers;
+  for (size_t i = 1; i < open_ && workers.size() < first_.size(); ++i)  // of each worker, the first message that is not for the oldest round
+    for (const Stripe& stripe : rounds_[i].stripes)
+      for (const Contribution& part : stripe.parts)
+        if (workers.insert(part.worker).second) waits.push_back({cluster::WaitKind::kAdd, part.asked, merged_ + i + 1, missing});
   return waits;
 }
 

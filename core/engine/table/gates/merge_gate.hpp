@@ -100,7 +100,7 @@ class MergeGate {
 
   /// The number of rounds that are merged completely.
   uint64_t merged() const { return merged_; }
-  /// The gets that wait here.
+  /// The gets that wait here, and of each worker the first add for a later round.
   std::vector<GateWait> waits() const;
 
   /// All parts that have arrived are merged.

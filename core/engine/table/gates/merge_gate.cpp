@@ -48,11 +48,6 @@ void MergeGate::change(size_t worker, const rpc::Asked& asked, uint64_t number, 
   advance();
 }
 
-void MergeGate::get(const rpc::Asked& asked, uint64_t adds) {
-  gets_.add(asked, adds);
-  serve();
-}
-
 bool MergeGate::withdraw(const rpc::Asked& asked, std::string* missing) {
   if (!gets_.withdraw(asked)) return false;
   std::string names;
@@ -107,8 +102,7 @@ void MergeGate::restart(uint64_t round) {
 uint64_t MergeGate::next_round(size_t worker) const {
   uint64_t next = merged_;
   while (next - merged_ < open_ && rounds_[next - merged_].shares[worker].here > 0) ++next;
-  const uint64_t first = first_[worker];
-  return first == UINT64_MAX ? next : std::max(first, next);
+  return first_[worker] == UINT64_MAX ? next : std::max(first_[worker], next);
 }
 
 /// Whether every worker that the gate waits for has given its part of the stripe, or will give none.

@@ -55,7 +55,10 @@ class MergeGate {
   /// row), or none.
   void change(size_t worker, const rpc::Asked& asked, uint64_t round, uint64_t stripe, uint32_t of);
   /// Serves a get of a worker that has made `adds` adds, now or later.
-  void get(const rpc::Asked& asked, uint64_t adds);
+  void get(const rpc::Asked& asked, uint64_t adds) {
+    gets_.add(asked, adds);
+    serve();
+  }
   /// Gives up a get. True: it is withdrawn, and `missing` names the workers that it waited for. False: it does not wait
   /// here.
   bool withdraw(const rpc::Asked& asked, std::string* missing);
@@ -71,9 +74,7 @@ class MergeGate {
   /// Whether later rounds wait for the worker: it has neither finished nor left the rounds, and is not lost.
   bool counts_on(size_t worker) const { return first_[worker] != UINT64_MAX; }
   /// Whether the oldest round waits for more than one worker.
-  bool awaits_several() const {
-    return std::ranges::count_if(first_, [this](uint64_t first) { return first <= merged_; }) > 1;
-  }
+  bool awaits_several() const { return std::ranges::count_if(first_, [this](uint64_t first) { return first <= merged_; }) > 1; }
   /// A process replaces a lost worker: it begins with the first round in which the lost one has no part.
   void joined(size_t worker);
   /// Sets the round of all workers, after a checkpoint was loaded. Fails the adds that wait here.
@@ -133,9 +134,7 @@ class MergeGate {
   struct Round {
     std::vector<Share> shares;  ///< by worker
     std::vector<Stripe> stripes;    ///< ascending
-    bool is_merged() const {
-      return std::ranges::all_of(stripes, [](const Stripe& stripe) { return stripe.parts.empty(); });
-    }
+    bool is_merged() const { return std::ranges::all_of(stripes, [](const Stripe& stripe) { return stripe.parts.empty(); }); }
   };
 
   Round& round_at(uint64_t number);

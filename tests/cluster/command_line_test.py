@@ -17,6 +17,7 @@ def polyverso(*words):
     [
         (["run", "--join", "abc", "--", "true"], '--join: "abc" is not a whole number in 0 .. '),
         (["run", "--replicas", "1.5", "--", "true"], '--replicas: "1.5" is not a whole number in 0 .. 15'),
+        (["run", "--servers", "many", "--", "true"], '--servers: "many" is not a whole number in 0 .. 4096'),
         (["scale", "--servers", "0"], '--servers: "0" is not a whole number in 1 .. 65535'),
         (["rnu", "-n", "2", "--", "true"], 'there is no command "rnu"; did you mean "run"?'),
         (["sever"], 'did you mean "server"?'),

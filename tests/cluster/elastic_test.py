@@ -59,6 +59,14 @@ def stop(node):
     return adds
 
 
+def go_on(nodes, steps):
+    """Each of them says so many new ones."""
+    for node in nodes:
+        node.forget()
+        for _ in range(steps):
+            node.hear("step")
+
+
 def look(node):
     node.tell("look")
     return int(node.hear("sum").split()[1])
@@ -213,10 +221,7 @@ def test_a_newcomer_begins_at_the_same_point_on_all_tables(cluster, servers, set
         up(nodes[-1])
         time.sleep(0.2)  # its first add is there
         nodes[0].tell("go on")
-        for node in nodes:
-            node.forget()
-            for _ in range(10):
-                node.hear("step")
+        go_on(nodes, 10)
     for node in (*nodes[2:], *reversed(nodes[:2])):
         node.forget()
         node.tell("stop")
@@ -248,10 +253,7 @@ node.shutdown()
     nodes += [late(job, script) for _ in range(3)]
     for node in nodes[1:]:
         node.hear("step")
-    for node in nodes:
-        node.forget()
-        for _ in range(5):
-            node.hear("step")
+    go_on(nodes, 5)
     for node in (*nodes[1:], nodes[0]):
         node.forget()
         node.tell("stop")
@@ -279,10 +281,7 @@ def test_a_newcomer_that_is_killed_before_it_begins_costs_the_others_nothing(clu
     nodes[0].tell("go on")
     nodes.append(late(job, script))
     up(nodes[-1])
-    for node in nodes:
-        node.forget()
-        for _ in range(10):
-            node.hear("step")
+    go_on(nodes, 10)
     for node in reversed(nodes):
         node.tell("stop")
         node.ends()
@@ -442,10 +441,7 @@ node.shutdown()
     assert "MV_ETIMEOUT" in (ending := newcomer.hear_attempt()[1]) or "MV_ECANCELED" in ending
     time.sleep(0.2)  # it waits for the others on the first table
     first.tell("go on")
-    for node in (first, second, newcomer):
-        node.forget()
-        for _ in range(10):
-            node.hear("step")
+    go_on((first, second, newcomer), 10)
     for node in (first, second, newcomer):
         node.kill()
 

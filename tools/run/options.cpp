@@ -104,10 +104,7 @@ void check(RunOptions& options) {
   options.workers = options.workers_wished.value_or(commands);
   if (!options.server_command.empty() && options.servers == 0)
     throw UsageError{"--server-command is for servers, and there are none: give their number with --servers"};
-  if (options.workers > kMostProcesses || options.servers > kMostProcesses) {
-    throw UsageError{
-        fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
-  }
+  if (options.workers > kMostProcesses) throw UsageError{fmt::format("at most {} workers can be started on one machine", kMostProcesses)};
   const int at_start = options.servers > 0 ? options.servers : options.workers;
   if (options.max_servers != 0 && (options.max_servers < at_start || options.max_servers > kMostProcesses))
     throw UsageError{fmt::format("--max-servers {}: must be at least {}, the number of servers at the start, and at most {}", options.max_servers, at_start, kMostProcesses)};

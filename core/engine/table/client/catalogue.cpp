@@ -36,7 +36,7 @@ void Catalogue::take_progress(const TableViewRef& table, const std::vector<Count
   table->round = most.gets;
   table->index = most.adds;
   table->told_clock = most.clock;
-  table->adds_at_get = table->consistency == shard::Consistency::kSync ? most.adds : most.clock;
+  table->adds_at_get = table->adds(most);
   table->first = most;
   if (std::ranges::any_of(by_server, [&](const Counts& one) { return one.clock != most.clock; })) clock(table, most.clock);
 }

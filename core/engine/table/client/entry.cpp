@@ -87,10 +87,9 @@ void Entry::look(const TableViewRef& table, wire::Counted call) {
 /// times before it reads it.
 bool Entry::begins_step(const TableView& table, wire::Counted call, Ask& ask) const {
   if (call != wire::Counted::Add) return true;
-  const bool is_sync = table.consistency == shard::Consistency::kSync;
-  const uint64_t adds = is_sync ? table.index : table.clock.load(), at_get = table.adds_at_get;
-  if (adds == at_get) return true;
-  const bool has_read = at_get != (is_sync ? table.first.adds : table.first.clock);
+  const uint64_t at_get = table.adds_at_get;
+  if (table.adds({table.clock, table.round, table.index}) == at_get) return true;
+  const bool has_read = at_get != table.adds(table.first);
   return ++ask.passed > (has_read ? kMostUnread : last_added_ == &table ? kMostInARow : kMostPassed);
 }
 
@@ -388,7 +387,7 @@ void Entry::begin_at(TableView& table, const Counts& counts) {
   table.clock += counts.clock;
   table.round += counts.gets;
   table.index += counts.adds;
-  table.adds_at_get += table.consistency == shard::Consistency::kSync ? counts.adds : counts.clock;
+  table.adds_at_get += table.adds(counts);
 }
 
 bool Entry::opened(const TableViewRef& table, size_t outside) {

@@ -52,6 +52,8 @@ struct TableView {
   uint64_t queue = 0;                ///< small keys of one store share a queue, which keeps the order of their calls; 0: only this table's
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
+  /// The adds in these counts of a table with counted calls. A merging table's clock counts them.
+  uint64_t adds(const Counts& counts) const { return consistency == shard::Consistency::kSync ? counts.adds : counts.clock; }
   /// This worker's clock. Callers' threads count `clock`; where a newcomer begins is only known later.
   uint64_t now() const { return clock.load(std::memory_order_acquire) + clock_base.load(std::memory_order_acquire); }
   bool has_left = false;            ///< this worker has left the rounds

@@ -222,8 +222,7 @@ void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 void Member::on_member_finished(const cluster::Member& member) {
   parts_.is_by_part() ? parts_.worker_finished(member.peer) : table_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
-  // It has left its groups, and will open no others.
-  groups_.lost(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
+  groups_.finished(member.peer, base::error(MV_EPEERLOST, "{} has finished", cluster_.view().name(member.peer)));
   channels_.gone(member.peer);
   table_client_.entry().gone(member.peer);
   tell(cluster::Change::kLeft, member, "it has finished");
@@ -233,7 +232,7 @@ void Member::on_member_finished(const cluster::Member& member) {
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
   if (member.is_worker() && !member.drained) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
-  groups_.lost(member.peer, why);
+  groups_.lost(member.peer, why, cluster_.all_hear());
   channels_.gone(member.peer);
   table_client_.entry().gone(member.peer);
   inquirer_.on_lost(member.peer);

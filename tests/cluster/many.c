@@ -57,6 +57,7 @@ static void meet(int64_t rank) {
     must(mv_allreduce(group, NULL, values, kValues, MV_F32, MV_REDUCE_SUM, NULL), "allreduce");
   }
   if (rank == 0) printf("barrier_us=%.0f allreduce_us=%.0f\n", barrier * 1e6, (now() - from) / kRounds * 1e6);
+  if (rank == 1) printf("descriptors_in_group=%d\n", count_descriptors());
   must(mv_group_close(group), "close");
 }
 

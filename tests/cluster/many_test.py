@@ -41,9 +41,13 @@ def test_all_add_to_all():
     assert said.count("ended") == 24
 
 
-def test_all_reduce_of_many_ranks():
-    status, _, said = run(24, "meet")
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_all_reduce_of_many_ranks(transport):
+    """More ranks than share memory in a group. Each is connected with those that its all-reduce takes, and with rank 0."""
+    status, _, said = run(80, "meet", "--set", f"transport={transport}")
     assert status == 0 and "allreduce_us" in said, said
+    each = 5 if transport == "auto" else 1
+    assert int(re.search(r"descriptors_in_group=(\d+)", said)[1]) < 20 + 2 * 7 * each, said  # seven steps
 
 
 def test_workers_connect_with_servers_that_they_use():

@@ -108,11 +108,18 @@ sim_finds_bug(sim_rounds_with_bugs points_that_others_have_passed_count "round" 
 sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
 sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "did not wait for a lost worker" --drains --elastic --seeds 300..2000)
 
+# A group goes on without those that its members have lost, and with those that have done their part.
+polyverso_put_bug(only_the_first_lost_rank_counts engine/collective groups.cpp "    if (!is_here || quitters.contains(peer))"
+  "    if ((!is_here || quitters.contains(peer)) && !(BUG && !group->counters().broken.ok()))")
+polyverso_put_bug(a_rank_that_has_finished_breaks_its_groups engine/collective group.cpp "    if (awaits(rank)) break_group(" "    if (BUG || awaits(rank)) break_group(")
+sim_finds_bug(sim_collective_with_bugs only_the_first_lost_rank_counts "not shrunk the group" --seeds 5250..10000)
+sim_finds_bug(sim_collective_with_bugs a_rank_that_has_finished_breaks_its_groups "has finished" --seeds 700..5000)
+
 add_sim_objects(sim_bugs)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/engine/replica/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/cluster/*.cpp
-  ${CMAKE_SOURCE_DIR}/core/engine/table/client/*.cpp)
+  ${CMAKE_SOURCE_DIR}/core/engine/table/client/*.cpp ${CMAKE_SOURCE_DIR}/core/engine/collective/*.cpp)
 polyverso_add_bugs(sim_bugs ${sources})
-foreach(simulator sim_test sim_rounds sim_members sim_checkpoints)
+foreach(simulator sim_test sim_rounds sim_members sim_checkpoints sim_collective)
   add_executable(${simulator}_with_bugs)
   target_link_libraries(${simulator}_with_bugs PRIVATE ${simulator}_parts sim_bugs sim_network polyverso_testing)
 endforeach()

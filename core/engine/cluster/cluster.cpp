@@ -176,6 +176,8 @@ bool Cluster::ended_unmet(const Member& member) const {
 }
 
 void Cluster::want(base::Peer peer, Dialer dialer) {
+  const Contact* const known = contacts_.find(peer);
+  if (known != nullptr && known->wanted && known->connected) return;
   const Member* member = view_.find(peer);
   if (member == nullptr || peer == self_.peer || member->state == State::kLost || ended_unmet(*member)) return;
   Contact& contact = contacts_[peer];

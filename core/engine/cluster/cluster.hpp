@@ -166,6 +166,8 @@ class Cluster {
   bool awaits_master() const { return awaited_until_ != base::kNever; }
   /// No process is or will be the master, as far as this node knows: nobody will answer what only the master can.
   bool has_lost_master() const;
+  /// While a loss is reported to the owner: the master has declared it, so all other members hear of it, too.
+  bool all_hear() const { return is_master() || is_declared_; }
   /// With a keeper: the master is lost and awaited, or it can't decide about the members now, because the keeper, or most of
   /// those that vote, do not answer. It may decide later, or end: see patience_until().
   bool awaits_decision() const { return awaits_master() || master_is_undecided_ || is_undecided(); }
@@ -317,6 +319,7 @@ class Cluster {
   void ready_if_all_ready();
   void fail(const base::Status& why);
   void mark_lost(base::Peer peer, const base::Status& why);
+  void declare_lost(base::Peer peer, const base::Status& why);
   std::string lost_before(base::Peer peer) const;
   void mark_finished(base::Peer peer);
   void learn_finished(Member& worker);
@@ -381,6 +384,7 @@ class Cluster {
   uint64_t revision_ = 0;     ///< the keeper's, of decided_
   std::deque<Decision> decisions_;  ///< on the master: not decided yet
   bool is_writing_ = false, is_taking_ = false;
+  bool is_declared_ = false;  ///< see all_hear()
   size_t writing_ = 0;        ///< the first decisions, which the write in progress has
   base::Nanos undecided_since_ = base::kNever, tell_undecided_at_ = base::kNever, read_at_ = base::kNever;
   bool master_is_undecided_ = false;  ///< as it has said since the last view

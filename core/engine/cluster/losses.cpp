@@ -66,6 +66,13 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   if (peer == master_ && !is_kept()) miss_master(why);
 }
 
+/// A view says so.
+void Cluster::declare_lost(base::Peer peer, const base::Status& why) {
+  is_declared_ = true;
+  mark_lost(peer, why);
+  is_declared_ = false;
+}
+
 /// Without replicas: nobody decides about the members any more, and each has to notice itself who leaves.
 void Cluster::miss_master(const base::Status& why) {
   drop_requests(base::error(MV_EPEERLOST, "the master of this cluster is lost: {}", why.text()));
@@ -213,7 +220,7 @@ void Cluster::replace(const Member& member) {
   if (place->is_worker() && !place->drained && member.losses == place->losses) learn_finished(*place);
   if (!place->is_vacant()) {
     const auto why = base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer));
-    mark_lost(place->peer, why);
+    declare_lost(place->peer, why);
     if (place->is_worker() && !place->drained && place->state == State::kLost && is_kept()) owner_.on_worker_lost(*place, why);
   }
   *place = member;

@@ -139,7 +139,7 @@ void Cluster::take_view(const View& newer, bool workers_gone) {
     }
     if ((member.state == State::kLost || member.is_out) && !is_self && !member.is_vacant()) {
       if (!is_master() || !member.drained || takes_role) link_.close(member.peer);  // else the answer to its HandOver may be lost
-      mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+      declare_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
       if (member.is_worker() && member.state == State::kLost && !member.drained && is_kept()) owner_.on_worker_lost(member, base::Status(MV_EPEERLOST, member.why));
     }
     Member* const known = view_.find(member.peer);

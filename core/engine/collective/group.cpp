@@ -52,7 +52,11 @@ Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base
       setting_(std::move(setting)),
       agreement_(static_cast<uint32_t>(setting_.rank), static_cast<uint32_t>(setting_.size),
                  [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }),
-      transfers_(std::make_unique<Transfers>(*this)) {}
+      transfers_(std::make_unique<Transfers>(*this)),
+      met_(members_.peers.size()) {
+  met_[0] = true;  // since the opening
+  if (setting_.rank == 0) met_.assign(met_.size(), true);
+}
 
 Group::~Group() { forget(); }
 
@@ -90,6 +94,7 @@ void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wir
       wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), range.first, range.count, &signature);
   base::Frame frame = builder.finish(wire::Body::Collect, collect, payload);
   sent_ += payload->size();
+  met_[to] = true;
   sender_.send(members_.peers[to], std::move(frame), std::move(taken));
 }
 
@@ -99,13 +104,17 @@ void Group::tell(uint32_t to, wire::GroupWord word, const Fill& fill) {
   note.word = word;
   note.from = static_cast<uint32_t>(setting_.rank);
   fill(note);
+  met_[to] = true;
   sender_.send(members_.peers[to], frame_of(sender_.builder(), note));
 }
 
 void Group::tell_all(wire::GroupWord word, const Fill& fill) {
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
-    if (static_cast<int32_t>(rank) != setting_.rank && !lost_.contains(rank) && !closed_.contains(rank)) tell(rank, word, fill);
+    if (is_other(rank)) tell(rank, word, fill);
 }
+
+/// Another rank that has not left.
+bool Group::is_other(uint32_t rank) const { return static_cast<int32_t>(rank) != setting_.rank && !lost_.contains(rank) && !closed_.contains(rank); }
 
 void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
   tell(to, wire::GroupWord::Comes, [&](Note& note) {
@@ -337,6 +346,7 @@ void Group::resume(const base::Operation& call, const base::Status& status) {
 void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const uint64_t op = collect.op();
   const uint32_t from = collect.from();
+  met_[from] = true;
   if (is_transfer(collect)) {
     if (!broken_.ok() || is_closed_) return server_.finish(asked);
     return transfers_->on_chunk(asked, collect, payload, staged);
@@ -388,6 +398,7 @@ base::SinkRef Group::place(const wire::Collect& collect, size_t bytes) {
 void Group::on_note(const wire::GroupNote& note) {
   const uint32_t from = note.from();
   const uint64_t op = note.op();
+  met_[from] = true;
   const auto ranks = [](const flatbuffers::Vector<uint32_t>* list) { return list != nullptr ? Agreement::Ranks(list->begin(), list->end()) : Agreement::Ranks(); };
   const auto status = [&] {
     const auto code = note.status() < 0 ? static_cast<mv_status>(note.status()) : MV_EPROTOCOL;
@@ -464,10 +475,29 @@ bool Group::waits_beyond(uint64_t op) const {
 
 // ---- losses and closing
 
-void Group::lost(uint32_t rank, const base::Status& why) {
+void Group::lost(uint32_t rank, const base::Status& why, bool all_hear) {
   if (!lost_.insert(rank).second) return;
-  if (!closed_.contains(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group is lost: {}", rank, why.text()), true);
+  if (!closed_.contains(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group is lost: {}", rank, why.text()), !all_hear);
   agreement_.gone(rank);
+}
+
+/// A rank that this one has met has told its last operation before. Another one has ended after all its messages were taken: only what waits for it
+/// itself can't be done any more.
+void Group::finished(uint32_t rank, const base::Status& why) {
+  if (!lost_.insert(rank).second) return;
+  if (closed_.try_emplace(rank, kUnknown).second) {
+    if (watcher_.left) watcher_.left(rank);
+    if (awaits(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group: {}", rank, why.text()), true);
+  }
+  agreement_.gone(rank);
+}
+
+bool Group::awaits(uint32_t rank) const {
+  const auto waits = [rank](const auto& entry) {
+    const auto& active = entry.second.active;
+    return active != nullptr && active->running.execution().awaited() == static_cast<int32_t>(rank);
+  };
+  return drain_ || transfers_->await(rank) || std::ranges::any_of(numbers_, waits);
 }
 
 void Group::break_group(const base::Status& why, bool tell) {
@@ -500,17 +530,27 @@ void Group::watch(Watcher watcher) {
   if (!broken_.ok()) watcher_.broken(broken_);
 }
 
-void Group::close(const base::Status& gave_up) {
+Note Group::closing(const base::Status& gave_up) const {
+  Note note;
+  note.group = members_.id;
+  note.word = wire::GroupWord::Closed;
+  note.from = static_cast<uint32_t>(setting_.rank);
+  note.op = begun_;
+  note.status = gave_up.code();
+  note.text = gave_up.text();
+  note.generation = members_.generation;
+  if (const auto& decided = agreement_.decided()) {
+    note.decided = decided->ranks;
+    write_newcomers(note, decided->joined);
+  }
+  return note;
+}
+
+void Group::close(Tell to, const base::Status& gave_up) {
   if (is_closed_) return;
-  tell_all(wire::GroupWord::Closed, [&](Note& note) {
-    note.op = begun_;
-    note.status = gave_up.code();
-    note.text = gave_up.text();
-    if (const auto& decided = agreement_.decided()) {
-      note.decided = decided->ranks;
-      write_newcomers(note, decided->joined);
-    }
-  });
+  const Note note = closing(gave_up);
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+    if (is_other(rank) && (to == Tell::kAll || (to == Tell::kMet && met_[rank]))) sender_.send(members_.peers[rank], frame_of(sender_.builder(), note));
   break_group(base::Status(MV_ESTATE, "this rank has closed the group"), false);
   is_closed_ = true;
   agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
@@ -518,7 +558,7 @@ void Group::close(const base::Status& gave_up) {
 
 void Group::abort(const std::string& reason) {
   break_group(base::error(MV_EPEERLOST, "{} has left the group: {}", name(static_cast<uint32_t>(setting_.rank)), reason), true);
-  close();
+  close(Tell::kMet);
 }
 
 }  // namespace mv::collective

@@ -98,8 +98,10 @@ class Group : public std::enable_shared_from_this<Group> {
   void on_note(const wire::GroupNote& note);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
 
-  /// The process of a rank is gone; `why` names it.
-  void lost(uint32_t rank, const base::Status& why);
+  /// The process of a rank is gone; `why` names it. `all_hear`: the other ranks hear of it, too, without this one.
+  void lost(uint32_t rank, const base::Status& why, bool all_hear);
+  /// The process of a rank has ended properly. The group goes on if this rank waits for nothing of it.
+  void finished(uint32_t rank, const base::Status& why);
   /// Breaks the group: operations that are running or begin later fail. `tell` notifies the other ranks.
   void break_group(const base::Status& why, bool tell);
   /// The progress of operations through shared memory, as far as it is visible here.
@@ -120,8 +122,11 @@ class Group : public std::enable_shared_from_this<Group> {
   /// breaks, and `left` each rank that leaves; both are called at once for past events. `look` returns its progress.
   void watch(Watcher watcher);
   /// This rank begins no further operations. With an error, the group was never open here: this rank has given up
-  /// opening it.
-  void close(const base::Status& gave_up = {});
+  /// opening it. kMet: it tells the ranks that have exchanged messages with it; Groups tells others when they ask.
+  enum class Tell { kNobody, kMet, kAll };
+  void close(Tell to, const base::Status& gave_up = {});
+  /// What it says then.
+  Note closing(const base::Status& gave_up) const;
   /// Breaks the group for all ranks, with this reason in their errors, and closes it.
   void abort(const std::string& reason);
   /// Drops everything without notifying the peers, because the node ends.
@@ -140,6 +145,7 @@ class Group : public std::enable_shared_from_this<Group> {
  private:
   class Transfers;
   struct Active;
+  static constexpr uint64_t kUnknown = UINT64_MAX;
   struct Early {
     uint32_t from;
     Chunk chunk;
@@ -179,6 +185,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void look(uint64_t op, Active& active, base::Nanos now);
   void on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up);
   bool waits_beyond(uint64_t op) const;
+  bool awaits(uint32_t rank) const;
+  bool is_other(uint32_t rank) const;
   std::string missing(uint64_t op) const;
   std::string name(uint32_t rank) const;
   void keep_up();
@@ -208,7 +216,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::unique_ptr<Reducer> reducer_;  ///< null: operations are not handed over, or the group is broken
   std::map<uint64_t, wire::Signature> done_;  ///< the newest kRemembered ones
   std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
-  std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations
+  std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations; kUnknown: not heard
+  std::vector<bool> met_;                 ///< by rank: it has exchanged messages with this one
   std::set<uint32_t> lost_;
   uint64_t draining_at_ = 0;              ///< the others were notified that this rank drains at this number
   std::optional<Drain> drain_;

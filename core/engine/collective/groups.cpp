@@ -4,11 +4,15 @@
 #include <utility>
 
 #include "base/mix.hpp"
-#include "engine/collective/note.hpp"
 
 namespace mv::collective {
 
 namespace {
+/// Missing ranks in a message.
+constexpr size_t kNamed = 16;
+/// Closed groups about which others may ask.
+constexpr size_t kMostPast = 1024;
+
 uint64_t group_number(const std::vector<base::Peer>& peers, uint64_t salt) {
   uint64_t number = base::mix(salt + 1);
   for (const base::Peer peer : peers) number = base::mix(number ^ peer) + 1;
@@ -84,10 +88,7 @@ Members Groups::members_after(const Group& group, const Agreement::Decision& dec
 
 GroupRef Groups::add(Members members) {
   const uint64_t id = members.id;
-  for (const base::Peer peer : members.peers) {
-    members.names.push_back(cluster_.view().name(peer));
-    cluster_.want(peer);
-  }
+  for (const base::Peer peer : members.peers) members.names.push_back(cluster_.view().name(peer));
   Setting setting = setting_of(cluster_.view(), members.peers, cluster_.self().peer);
   auto group = std::make_shared<Group>(clock_, sender_, server_, pool_, std::move(members), std::move(setting));
   group->trace_to(trace_);
@@ -95,6 +96,7 @@ GroupRef Groups::add(Members members) {
   return groups_[id] = std::move(group);
 }
 
+/// To rank 0, or from it to all.
 void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
   Note note;
   note.group = id;
@@ -134,9 +136,8 @@ void Groups::begin_opening(Opening opening) {
   const uint64_t id = members.id;
   const auto rank = static_cast<uint32_t>(opening.group->setting().rank);
   here_[id][cluster_.self().peer] = basis_;
+  if (rank != 0) tell_opened(members.peers.front(), id, rank);
   openings_.emplace(id, std::move(opening));
-  for (const base::Peer peer : members.peers)
-    if (peer != cluster_.self().peer) tell_opened(peer, id, rank);
   check_opened(id);
 }
 
@@ -149,7 +150,12 @@ void Groups::check_opened(uint64_t id) {
     const bool was_given_up = broken.code() != MV_EPEERLOST && group->agreement().all_here();
     return was_given_up && found->second.is_first() ? reopen(id) : fail_opening(id, broken);
   }
-  if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
+  const auto& here = here_[id];
+  const bool tells = group->setting().rank == 0;
+  if (tells ? !std::ranges::all_of(peers, [&](base::Peer peer) { return here.contains(peer); }) : !here.contains(peers.front())) return;
+  if (tells)
+    for (const base::Peer peer : peers)
+      if (peer != cluster_.self().peer) tell_opened(peer, id, 0);
   const Opened opened = std::move(found->second.opened);
   if (const GroupRef& shrunk = found->second.shrunk)
     shrunk->lineage().was_shrunk = true;
@@ -167,7 +173,7 @@ void Groups::reopen(uint64_t id) {
   const std::vector<base::Peer> peers = opening.group->members().peers;
   here_.erase(id);
   ++tried_[peers];
-  close(opening.group, base::Status(MV_ECANCELED, "another rank gave up opening the group"));
+  end(opening.group, Group::Tell::kNobody, base::Status(MV_ECANCELED, "another rank gave up opening the group"));  // it has told all
   Members members = all_of(peers);
   members.id = next_number(peers);
   opening.group = add(std::move(members));
@@ -195,11 +201,43 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
 }
 
 std::string Groups::missing(const Opening& opening) const {
+  const std::vector<base::Peer> missing = missing_peers(opening);
+  const size_t more = opening.missing_count > missing.size() ? opening.missing_count - missing.size() : 0;
+  return cluster_.view().names(missing) + (more > 0 ? fmt::format(", and {} more", more) : "");
+}
+
+/// The members that have not opened the group, as far as this rank knows. It knows of the others what rank 0 has told.
+std::vector<base::Peer> Groups::missing_peers(const Opening& opening, size_t most) const {
+  const auto& peers = opening.group->members().peers;
+  if (opening.group->setting().rank != 0) return opening.missing.empty() ? std::vector{peers.front()} : opening.missing;
   std::vector<base::Peer> missing;
   const auto here = here_.find(opening.group->members().id);
-  for (const base::Peer peer : opening.group->members().peers)
-    if (here == here_.end() || !here->second.contains(peer)) missing.push_back(peer);
-  return cluster_.view().names(missing);
+  for (auto peer = peers.begin(); peer != peers.end() && missing.size() < most; ++peer)
+    if (here == here_.end() || !here->second.contains(*peer)) missing.push_back(*peer);
+  return missing;
+}
+
+void Groups::tell_missing(const Opening& opening, base::Peer to) {
+  const Members& members = opening.group->members();
+  Note note;
+  note.group = members.id;
+  note.word = wire::GroupWord::Awaits;
+  note.size = static_cast<uint32_t>(members.peers.size() - std::min(here_.at(members.id).size(), members.peers.size()));
+  for (const base::Peer peer : missing_peers(opening, kNamed))
+    note.ranks.push_back(static_cast<uint32_t>(std::ranges::find(members.peers, peer) - members.peers.begin()));
+  sender_.send(to, frame_of(sender_.builder(), note));
+}
+
+/// As rank 0.
+void Groups::tell_missing_to_all(base::Nanos now) {
+  for (auto& [id, opening] : openings_) {
+    const auto& here = here_[id];
+    if (opening.group->setting().rank != 0 || here.size() == opening.here_told || now < opening.told + kTellMissing) continue;
+    opening.here_told = here.size();
+    opening.told = now;
+    for (const auto& [peer, basis] : here)
+      if (peer != cluster_.self().peer) tell_missing(opening, peer);
+  }
 }
 
 // ---- shrinking
@@ -238,20 +276,22 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::De
   begin_opening({caller, add(members), opened, group});
   const std::set<base::Peer> quitters = std::exchange(quitters_[id], {});
   quitters_.erase(id);
-  for (const base::Peer peer : members.peers) {
-    const cluster::Member* member = cluster_.view().find(peer);
-    if (member == nullptr || member->state != cluster::State::kHere) return lost_in(id, peer, base::error(MV_EPEERLOST, "{} was lost meanwhile", cluster_.view().name(peer)));
-    if (quitters.contains(peer)) return lost_in(id, peer, base::error(MV_EPEERLOST, "{} has given up joining", cluster_.view().name(peer)));
-  }
+  look_for_lost(id, quitters);
 }
 
-/// This rank of an opened group will never open it.
-void Groups::lost_in(uint64_t id, base::Peer peer, const base::Status& why) {
+/// Some ranks of a group that begins to open may never open it.
+void Groups::look_for_lost(uint64_t id, const std::set<base::Peer>& quitters) {
   const auto found = groups_.find(id);
   if (found == groups_.end()) return;
   const GroupRef group = found->second;
-  const auto& peers = group->members().peers;
-  group->lost(static_cast<uint32_t>(std::ranges::find(peers, peer) - peers.begin()), why);
+  uint32_t rank = 0;
+  for (const base::Peer peer : group->members().peers) {
+    const cluster::Member* const member = cluster_.view().find(peer);
+    const bool is_here = member != nullptr && member->state == cluster::State::kHere;
+    if (!is_here || quitters.contains(peer))
+      group->lost(rank, base::error(MV_EPEERLOST, "{} {}", cluster_.view().name(peer), is_here ? "has given up joining" : "was lost meanwhile"), false);
+    ++rank;
+  }
   check_opened(id);
 }
 
@@ -276,11 +316,18 @@ base::Status Groups::missing(const Shrinking& shrinking) const {
 
 // ---- closing and losses
 
-void Groups::close(const GroupRef& group, const base::Status& gave_up) {
+void Groups::close(const GroupRef& group, const base::Status& gave_up) { end(group, gave_up.ok() ? Group::Tell::kMet : Group::Tell::kAll, gave_up); }
+
+void Groups::end(const GroupRef& group, Group::Tell tell, const base::Status& gave_up) {
   const uint64_t id = group->members().id;
   if (groups_.erase(id) == 0) return;
-  if (const auto& decided = group->agreement().decided()) past_[id] = {static_cast<uint32_t>(group->setting().rank), *decided};
-  group->close(gave_up);
+  past_[id] = group->closing(gave_up);
+  past_order_.push_back(id);
+  if (past_order_.size() > kMostPast) {
+    past_.erase(past_order_.front());
+    past_order_.pop_front();
+  }
+  group->close(tell, gave_up);
   if (const GroupRef next = survivors_of(*group); next != nullptr && next->lineage().abandoned) close(next);
 }
 
@@ -325,45 +372,72 @@ void Groups::leave(std::function<void()> left) {
   sender_.when_all_taken(std::move(left));
 }
 
-void Groups::lost(base::Peer peer, const base::Status& why) {
+void Groups::forget_wishes(base::Peer peer) {
   for (auto& [name, wishes] : wishes_)
     if (wishes.erase(peer) > 0) wishes_changed(name);
   std::erase_if(wishes_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [id, quitters] : quitters_) quitters.erase(peer);
   std::erase_if(quitters_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Groups::lost(base::Peer peer, const base::Status& why, bool all_hear) {
+  forget_wishes(peer);
   const auto groups = groups_;
   for (const auto& [id, group] : groups) {
     const auto& peers = group->members().peers;
     const auto found = std::find(peers.begin(), peers.end(), peer);
-    if (found != peers.end()) group->lost(static_cast<uint32_t>(found - peers.begin()), why);
+    if (found != peers.end()) group->lost(static_cast<uint32_t>(found - peers.begin()), why, all_hear);
+  }
+  for (const auto& [id, group] : groups) check_opened(id);
+}
+
+/// It has left its groups, and will open no others. This node waits for it if it is to open one.
+void Groups::finished(base::Peer peer, const base::Status& why) {
+  forget_wishes(peer);
+  const auto groups = groups_;
+  for (const auto& [id, group] : groups) {
+    const auto& peers = group->members().peers;
+    const auto found = std::find(peers.begin(), peers.end(), peer);
+    if (found == peers.end()) continue;
+    const bool awaited = openings_.contains(id) && !here_[id].contains(peer) && (group->setting().rank == 0 || found == peers.begin());
+    const auto rank = static_cast<uint32_t>(found - peers.begin());
+    awaited ? group->lost(rank, why, false) : group->finished(rank, why);
   }
   for (const auto& [id, group] : groups) check_opened(id);
 }
 
 // ---- messages
 
+/// A note of a group that is not open here.
 void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
-  if (const auto basis = basis_of(note); note.word() == wire::GroupWord::Opened && basis.ok()) here_[note.group()][from] = basis.value();
-  if (gives_up(note)) {
-    const auto here = here_.find(note.group());
-    if (here != here_.end() && here->second.erase(from) > 0) {
-      given_up_.insert(note.group());
-      if (here->second.empty()) here_.erase(here);
-    }
-    if (note.status() == MV_EPEERLOST) quitters_[note.group()].insert(from);
-  }
   const auto past = past_.find(note.group());
-  if (note.word() != wire::GroupWord::Shrinks || past == past_.end()) return;
-  Note answer;
-  answer.group = note.group();
-  answer.word = wire::GroupWord::Decides;
-  answer.from = past->second.rank;
-  answer.decided = past->second.decided.ranks;
-  for (const auto& [peer, place] : past->second.decided.joined) {
-    answer.peers.push_back(peer);
-    answer.places.push_back(place);
+  switch (note.word()) {
+    case wire::GroupWord::Opened:
+      if (past != past_.end() && past->second.status == MV_OK) return on_late(from, note.group());
+      if (const auto basis = basis_of(note); basis.ok()) here_[note.group()][from] = basis.value();
+      return;
+    case wire::GroupWord::Closed: {
+      if (!gives_up(note)) return;
+      const auto here = here_.find(note.group());
+      if (here != here_.end() && here->second.erase(from) > 0 && here->second.empty()) here_.erase(here);
+      if (past == past_.end() && note.generation() == 0) given_up_.insert(note.group());
+      if (note.status() == MV_EPEERLOST) quitters_[note.group()].insert(from);
+      return;
+    }
+    case wire::GroupWord::Waits:
+    case wire::GroupWord::Asks:
+    case wire::GroupWord::Drains:
+    case wire::GroupWord::Comes:
+    case wire::GroupWord::Shrinks:
+      return on_late(from, note.group());
+    default:
+      return;
   }
-  sender_.send(from, frame_of(sender_.builder(), answer));
+}
+
+/// A rank goes on with a group that this node may have closed.
+void Groups::on_late(base::Peer from, uint64_t id) {
+  if (const auto past = past_.find(id); past != past_.end()) sender_.send(from, frame_of(sender_.builder(), past->second));
 }
 
 void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -376,8 +450,9 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
     note->word() == wire::GroupWord::Wishes ? on_wish(asked.client, *note) : on_invitation(asked.client, *note);
     return server_.finish(asked);
   }
+  cluster_.want(asked.client);  // each notices if it loses the other one
   if (found == groups_.end()) {
-    if (note != nullptr) on_stranger(asked.client, *note);
+    note != nullptr ? on_stranger(asked.client, *note) : on_late(asked.client, id);
     return server_.finish(asked);
   }
   const GroupRef group = found->second;
@@ -393,11 +468,25 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (given_up && opening->second.is_first()) return reopen(id);
   if (note->word() == wire::GroupWord::Opened)
     here_[id][asked.client] = basis.value();
+  else if (note->word() == wire::GroupWord::Awaits)
+    return hear_missing(opening->second, *note);
   else if (given_up && note->status() != MV_EPEERLOST)
     here_[id].erase(asked.client);
   else
     group->on_note(*note);
+  if (note->word() == wire::GroupWord::Closed && !given_up) here_[id].try_emplace(asked.client, basis_);  // it was open there
   check_opened(id);
+  if (const auto still = openings_.find(id); still != openings_.end() && note->word() == wire::GroupWord::Opened && group->setting().rank == 0)
+    tell_missing(still->second, asked.client);
+}
+
+void Groups::hear_missing(Opening& opening, const wire::GroupNote& note) const {
+  const auto& peers = opening.group->members().peers;
+  if (note.ranks() == nullptr || note.from() != 0) return;
+  opening.missing.clear();
+  opening.missing_count = note.size();
+  for (const uint32_t rank : *note.ranks())
+    if (rank < peers.size()) opening.missing.push_back(peers[rank]);
 }
 
 base::SinkRef Groups::place(const wire::Collect& collect, size_t bytes) {
@@ -424,9 +513,7 @@ std::vector<cluster::Wait> Groups::waits() const {
   for (const auto& [id, opening] : openings_) {
     const base::Nanos age = clock_.now() - opening.group->made();
     cluster::Wait& wait = waits.emplace_back(cluster::Wait{cluster::WaitKind::kCollective, cluster_.self().peer, "the opening of a group", 0, age, age, {}});
-    const auto here = here_.find(id);
-    for (const base::Peer peer : opening.group->members().peers)
-      if (here == here_.end() || !here->second.contains(peer)) wait.awaited.push_back({peer, "has not opened it"});
+    for (const base::Peer peer : missing_peers(opening)) wait.awaited.push_back({peer, "has not opened it"});
   }
   return waits;
 }
@@ -436,7 +523,10 @@ std::vector<cluster::Wait> Groups::waits() const {
 base::Nanos Groups::next_deadline() const {
   base::Nanos next = base::kNever;
   for (const auto& [id, group] : groups_) next = std::min(next, group->next_deadline());
-  for (const auto& [id, opening] : openings_) next = std::min(next, opening.deadline());
+  for (const auto& [id, opening] : openings_) {
+    next = std::min(next, opening.deadline());
+    if (opening.group->setting().rank == 0 && here_.at(id).size() != opening.here_told) next = std::min(next, opening.told + kTellMissing);
+  }
   for (const auto& [id, shrinking] : shrinkings_) next = std::min(next, shrinking.caller.call->deadline());
   for (const auto& [name, joining] : joinings_) next = std::min(next, joining.invited ? clock_.now() + kLookAgain : joining.caller.call->deadline());
   return next;
@@ -446,6 +536,7 @@ void Groups::tick() {
   const base::Nanos now = clock_.now();
   const auto groups = groups_;
   for (const auto& [id, group] : groups) group->tick(now);
+  tell_missing_to_all(now);
   const auto opens_late = [&](const auto& entry) { return entry.second.deadline() <= now; };
   for (auto late = std::find_if(openings_.begin(), openings_.end(), opens_late); late != openings_.end();
        late = std::find_if(openings_.begin(), openings_.end(), opens_late))

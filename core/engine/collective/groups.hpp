@@ -3,6 +3,7 @@
 // number. groups.cpp has the common part, growth.cpp the newcomers.
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/group.hpp"
+#include "engine/collective/note.hpp"
 
 namespace mv::collective {
 
@@ -22,11 +24,15 @@ using GroupRef = std::shared_ptr<Group>;
 inline constexpr base::Nanos kLookAgain = std::chrono::milliseconds(10);
 /// The shortest time-out for the opening of a group on which its members have agreed.
 inline constexpr base::Nanos kTimeToOpen = std::chrono::seconds(2);
+/// How often rank 0 of a group that is opening tells the others who is missing, if that has changed.
+inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 
 /// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,
-/// so all members know it without a message. A group is open when all members have reported that they opened it. If a
-/// member gives up before, all continue with the next number. Members connect to each other from then on, and each
-/// detects the loss of another one independently, also that of the cluster's master. Loop thread only.
+/// so all members know it without a message. Each member tells the group's rank 0 that it opens the group. Once all have,
+/// rank 0 tells them that it is open. If a member gives up before, all continue with the next number. Two members connect
+/// when one of them first has a message for the other, so a group of n ranks has some n log n connections. A member notices
+/// the loss of another one by its connection with it, and tells all; rank 0 is connected with all. The master tells of each
+/// loss, too. One that waits in vain soon has a message for the rank that it waits for (Group::look()). Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;
@@ -77,7 +83,10 @@ class Groups {
 
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
-  void lost(base::Peer peer, const base::Status& why);
+  /// The process is gone. `all_hear`: all members hear of it without this node.
+  void lost(base::Peer peer, const base::Status& why, bool all_hear);
+  /// The process has ended properly.
+  void finished(base::Peer peer, const base::Status& why);
 
   /// The groups of which this node is a member, or which it is opening.
   std::vector<GroupState> reports() const;
@@ -99,6 +108,12 @@ class Groups {
     Opened opened;
     GroupRef shrunk;  ///< the group whose survivors these are, or null. It is shrunk again if one is lost meanwhile
     bool joins = false;  ///< this node is a newcomer. The group is shrunk if a rank is lost meanwhile
+    // on another rank than 0: whom rank 0 waits for, and how many these are; not all have to be listed
+    std::vector<base::Peer> missing = {};
+    size_t missing_count = 0;
+    // on rank 0: how many had opened it when it told the others, and when that was
+    size_t here_told = 0;
+    base::Nanos told{0};
     /// A group on which the members have agreed opens soon. Its time-out does not depend on how long they have waited
     /// before.
     base::Nanos deadline() const {
@@ -127,11 +142,6 @@ class Groups {
     /// others knew it. The first group that opens counts.
     std::vector<GroupRef> tried;
   };
-  /// A closed group. Other ranks may still ask for its decision about the survivors.
-  struct Past {
-    uint32_t rank = 0;
-    Agreement::Decision decided;
-  };
 
   GroupRef add(Members members);
   Members all_of(const std::vector<base::Peer>& peers) const;
@@ -146,11 +156,18 @@ class Groups {
   void check_opened(uint64_t id);
   void reopen(uint64_t id);
   void fail_opening(uint64_t id, const base::Status& why);
-  void lost_in(uint64_t id, base::Peer peer, const base::Status& why);
+  void look_for_lost(uint64_t id, const std::set<base::Peer>& quitters = {});
   std::string missing(const Opening& opening) const;
+  std::vector<base::Peer> missing_peers(const Opening& opening, size_t most = SIZE_MAX) const;
+  void tell_missing(const Opening& opening, base::Peer to);
+  void tell_missing_to_all(base::Nanos now);
+  void end(const GroupRef& group, Group::Tell tell, const base::Status& gave_up);
   GroupRef survivors_of(Group& group) const;
   void tell_opened(base::Peer to, uint64_t id, uint32_t rank);
   void on_stranger(base::Peer from, const wire::GroupNote& note);
+  void on_late(base::Peer from, uint64_t id);
+  void hear_missing(Opening& opening, const wire::GroupNote& note) const;
+  void forget_wishes(base::Peer peer);
 
   // newcomers, seen by the members
   Agreement::Wish wish_of(const Group& group, const Growth& growth) const;
@@ -178,7 +195,8 @@ class Groups {
   std::map<std::vector<base::Peer>, uint64_t> tried_;       ///< by members: groups tried so far
   std::set<uint64_t> given_up_;                             ///< by other members, before this node opened them
   std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: the costs of each member that has opened it
-  std::map<uint64_t, Past> past_;
+  std::map<uint64_t, Note> past_;   ///< what this node said when it closed a group: the newest ones
+  std::deque<uint64_t> past_order_;
   std::map<std::string, std::map<base::Peer, uint32_t>> wishes_;  ///< by name: newcomers, with their ranks in the cluster
   std::map<std::string, Joining> joinings_;                       ///< by name
   std::map<uint64_t, std::set<base::Peer>> quitters_;             ///< by group: newcomers that have given up before this node opened it

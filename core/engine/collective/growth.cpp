@@ -138,13 +138,7 @@ bool Groups::try_invitation(const std::string& name) {
     if (result.ok() || found->second.tried.empty()) end_join(name, result);
   };
   begin_opening({joining.caller, group, ended, nullptr, true});
-  for (const base::Peer peer : members.peers) {
-    const cluster::Member* member = cluster_.view().find(peer);
-    if (member == nullptr || member->state != cluster::State::kHere) {
-      lost_in(members.id, peer, base::error(MV_EPEERLOST, "{} was lost meanwhile", cluster_.view().name(peer)));
-      break;
-    }
-  }
+  look_for_lost(members.id);
   return true;
 }
 

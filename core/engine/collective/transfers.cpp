@@ -65,7 +65,7 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
   if (transfer->operation.kind == Kind::kRecv) {
     receives_.push_back(transfer);
     if (const auto found = first_for(*transfer); found != messages_.end()) return attach(found, transfer);
-    if (transfer->peer == kAnyRank ? !all_left() : !group_.closed_.contains(static_cast<uint32_t>(transfer->peer))) return;
+    if (transfer->peer == kAnyRank ? !all_left() : !group_.closed_.contains(static_cast<uint32_t>(transfer->peer))) return meet(*transfer);
     const char* const who = transfer->peer == kAnyRank ? "all other ranks have" : "it has";
     return group_.break_group(base::error(MV_EPEERLOST, "{}: {} left the group", describe(*transfer), who), true);
   }
@@ -81,6 +81,13 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
   if (transfer->all().count == 0)  // the receiver waits for it nevertheless
     group_.send_collect(to, transfer->number, {}, transfer->signature, base::Payload::copy({}), [] {});
   settle_send(transfer->number);
+}
+
+/// The ranks that this receive waits for tell this one when they leave, once they have heard of it.
+void Group::Transfers::meet(const Transfer& receive) {
+  for (uint32_t rank = 0; rank < group_.members_.peers.size(); ++rank)
+    if ((receive.peer == kAnyRank || receive.peer == rank) && !group_.met_[rank] && group_.is_other(rank))
+      group_.tell(rank, wire::GroupWord::Waits, [](Note&) {});
 }
 
 /// The first message that this receive can take.

@@ -48,6 +48,7 @@ class Group::Transfers {
   using Messages = std::map<Key, Message>;
 
   Messages::iterator first_for(const Transfer& receive);
+  void meet(const Transfer& receive);
   void attach(Messages::iterator found, const TransferRef& receive);
   void settle_send(uint64_t number);
   void settle_receive(const TransferRef& receive);

@@ -86,6 +86,9 @@ void Group::look(uint64_t op, Active& active, base::Nanos now) {
   running.look_at = now + kLookAfter;
   if (std::exchange(running.moves_seen, moves) != moves || running.told || awaited == Step::kNone) return;
   running.told = true;
+  const auto closed = closed_.find(static_cast<uint32_t>(awaited));
+  if (closed != closed_.end() && closed->second == kUnknown)
+    return break_group(base::error(MV_EPEERLOST, "{} has finished", name(static_cast<uint32_t>(awaited))), true);
   tell(static_cast<uint32_t>(awaited), wire::GroupWord::Waits, [&](Note& note) {
     note.op = op;
     note.signature = running.signature();

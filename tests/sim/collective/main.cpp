@@ -44,6 +44,12 @@ class Swarm {
     impatient_ = !may_lose() && gives_up_ == SIZE_MAX && random_.chance(0.4);
     if (!impatient_ && gives_up_ == SIZE_MAX && random_.chance(0.5)) let_grow();
     if (Random more(Random::mix(seed) + 1); more.chance(0.3)) hands_over_from_ = more.chance(0.5) ? 0 : 10'000;
+    Random ends(Random::mix(seed) + 2);
+    ends_evenly_ = ends.chance(0.4);
+    if (!grows_ && !impatient_ && ends.chance(0.3)) {
+      leaves_early_ = ends.below(nodes_.size());
+      leaves_at_ = ends.below(3);
+    }
   }
 
   /// Workers only can come back: most nodes are, and several of them are killed.
@@ -71,6 +77,8 @@ class Swarm {
     if (cuts_off_ < nodes_.size()) text += fmt::format(", node {} cut off", cuts_off_);
     if (gives_up_ < nodes_.size()) text += fmt::format(", node {} gives up", gives_up_);
     if (impatient_) text += ", impatient openings";
+    if (ends_evenly_) text += ", without drains";
+    if (leaves_early_ < nodes_.size()) text += fmt::format(", node {} leaves early", leaves_early_);
     if (grows_) text += ", a group that grows";
     if (hands_over_from_ != UINT64_MAX) text += ", a library that reduces";
     return text;
@@ -253,10 +261,20 @@ class Swarm {
 
   bool may_lose() const { return kills_ > 0 || cuts_off_ < nodes_.size(); }
 
+  /// Closes the group, or leaves with it open, without a word to the others.
+  void part(Node& node) {
+    node.doing = "parting";
+    if (random_.chance(0.5)) return leave(node);
+    node.member->groups().close(std::exchange(node.group, nullptr));
+    keeper_.touch(node);
+    const Nanos stays = random_.chance(0.5) ? Nanos(random_.between(0, 400'000'000)) : kPatience + kPatience / 2;
+    keeper_.later(node, stays, [this, &node] { leave(node); });
+  }
+
   /// Expects an error that the end of a member, or its giving up, explains.
   void expect_loss(Node& node, const base::Status& why) {
     const bool lost =
-        why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size()) &&
+        why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size() || leaves_early_ < nodes_.size()) &&
         (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
     const bool given_up = why.code() == MV_ECANCELED && gives_up_ < nodes_.size() && why.text().find("withdrawn") != std::string::npos;
     if (!lost && !given_up) timeline_.violated(fmt::format("{}, {} {}: {} {}", name(node), node.doing, node.at, why.code(), why.text()));
@@ -284,6 +302,8 @@ class Swarm {
     const Script script(seed_ ^ node.group->members().id, node.ranks.size());
     const auto rank = static_cast<size_t>(node.group->setting().rank);
     if (grows_ && node.at == std::min<size_t>(2, script.common()) && node.group->members().generation < kMostGrowths) return agree_to_grow(node);
+    if (index(node) == leaves_early_ && node.at == leaves_at_) return part(node);
+    if (ends_evenly_ && node.at >= script.common()) return part(node);
     if (node.at >= script.common() + script.steps(rank)) return drain(node);
     reduce(node, std::make_unique<Work>(script, rank, node.at, false));
   }
@@ -417,6 +437,8 @@ class Swarm {
   bool grows_ = false;      ///< workers grow their group at its second operation and after a loss; killed workers come back
   bool keeps_size_ = false;
   bool impatient_ = false;  ///< workers may give up opening the group, and try again
+  bool ends_evenly_ = false;  ///< workers leave after equally many operations
+  size_t leaves_early_ = SIZE_MAX, leaves_at_ = 0;
   size_t ready_ = 0;
   std::map<uint64_t, std::vector<size_t>> members_of_;  ///< of groups, as their first opener named them
 };

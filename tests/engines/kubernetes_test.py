@@ -21,21 +21,36 @@ HAS_SCHEMAS = bool(PYTHON) and subprocess.run([PYTHON, "-c", "import kubernetes_
 VERSIONS = ("1.28", "1.34")
 
 
-def rendered():
+def rendered(folder=FOLDER):
     """All resources, in one text: by kubectl, or by hand what kustomization.yaml needs of it."""
     if shutil.which("kubectl"):
-        return subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True, timeout=60).stdout
-    customization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+        return subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=60).stdout
+    customization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     (settings,) = customization["configMapGenerator"]
     data = dict(literal.split("=", 1) for literal in settings["literals"])
     made = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": settings["name"]}, "data": data})
-    return "---\n".join([made, *((FOLDER / name).read_text() for name in customization["resources"])])
+    return "---\n".join([made, *((folder / name).read_text() for name in customization["resources"])])
+
+
+def by_name(text):
+    """{(kind, name): resource}"""
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
 
 
 @pytest.fixture(scope="module")
 def resources():
-    """{(kind, name): resource}"""
-    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(rendered())}
+    return by_name(rendered())
+
+
+@pytest.fixture(scope="module")
+def jobset():
+    """The JobSet's jobs, which Kubernetes' schemas know, and its settings. They do not know the JobSet itself, which is an extension."""
+    given = by_name(rendered(FOLDER / "jobset"))
+    jobs = {
+        ("Job", job["name"]): {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, "spec": job["template"]["spec"]}
+        for job in given["JobSet", "polyverso"]["spec"]["replicatedJobs"]
+    }
+    return {**jobs, ("ConfigMap", "polyverso"): given["ConfigMap", "polyverso-jobset"]}
 
 
 def validate(version, text, file):
@@ -52,6 +67,21 @@ def test_the_schemas_accept_it_and_nothing_misspelt(version, resources, tmp_path
     assert status == 0 and out.count(" passed ") == len(resources) == 6, out
     status, out = validate(version, rendered().replace("terminationGracePeriodSeconds", "terminationGraceSeconds"), tmp_path / "misspelt.yaml")
     assert status != 0 and "terminationGraceSeconds" in out, out
+
+
+@pytest.mark.skipif(not HAS_SCHEMAS, reason="kubernetes-validate is missing: tools/make/engines.sh installs PyPI's, and sets ENGINES_PYTHON")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_accept_the_jobs_of_the_jobset(version, jobset, tmp_path):
+    status, out = validate(version, yaml.safe_dump_all(jobset.values()), tmp_path / "jobs.yaml")
+    assert status == 0 and out.count(" passed ") == len(jobset) == 3, out
+
+
+def test_the_numbers_of_the_jobset_agree(jobset):
+    servers, workers = jobset["Job", "servers"]["spec"], jobset["Job", "workers"]["spec"]
+    assert all(job["completions"] == job["parallelism"] for job in (servers, workers))
+    assert int(jobset["ConfigMap", "polyverso"]["data"]["POLYVERSO_NODES"]) == servers["completions"] + workers["completions"]
+    given = by_name(rendered(FOLDER / "jobset"))["JobSet", "polyverso"]["spec"]
+    assert jobset["ConfigMap", "polyverso"]["data"]["POLYVERSO_MASTER"] == f"polyverso-servers-0-0.{given['network']['subdomain']}:7000"
 
 
 def test_the_numbers_agree(resources):
@@ -84,12 +114,12 @@ with pv.init() as node:
 class Pods:
     """Containers as processes. Each pod has an address of its own in 127.0.0.0/8, and one port stands for 7000."""
 
-    def __init__(self, engine, resources):
+    def __init__(self, engine, resources, server="polyverso-server"):
         self.engine = engine
         self.resources = resources
         self.port = str(free_ports())
         self.pods = 0
-        self.servers = {f"polyverso-server-{index}.polyverso": f"127.0.0.{10 + index}" for index in range(3)}
+        self.servers = {f"{server}-{index}.polyverso": f"127.0.0.{10 + index}" for index in range(3)}
 
     def start(self, kind, name, pod):
         """(process, readiness probe's command and environment) of a pod."""
@@ -104,6 +134,7 @@ class Pods:
                 one["value"] if "value" in one else fields[source["fieldRef"]["fieldPath"]] if "fieldRef" in source else "a secret of sixteen or more"
             )
         values["POLYVERSO_INIT_TIMEOUT_MS"] = str(int(PATIENCE * 1000))
+        values["JOB_COMPLETION_INDEX"] = pod.rpartition("-")[2]  # as an Indexed Job sets it
 
         def here(text):
             for name, address_of in self.servers.items():
@@ -160,3 +191,18 @@ def test_the_commands_make_a_cluster_that_gets_ready_and_outlives_an_evicted_ser
     assert [line_of(worker, "sums") for worker in workers] == ["sums [8.0]"] * 4
     assert [worker.wait(PATIENCE) for worker in workers] == [0] * 4
     assert [server.wait(PATIENCE) for server in (servers[0][0], servers[1][0], replacement)] == [0] * 3
+
+
+def test_the_commands_of_the_jobset_make_a_cluster(engine, jobset):
+    pods = Pods(engine, jobset, "polyverso-servers-0")
+    servers = [pods.start("Job", "servers", "polyverso-servers-0-0")]
+    wait_until(lambda: pods.is_ready(servers[0][1]), "ready")
+    servers += [pods.start("Job", "servers", f"polyverso-servers-0-{index}") for index in (1, 2)]
+    workers = [pods.start("Job", "workers", f"polyverso-workers-0-{index}")[0] for index in range(4)]
+    for worker in workers:
+        line_of(worker, "added")
+    for _, probe in servers:
+        wait_until(lambda probe=probe: pods.is_ready(probe), "ready")
+    (engine.folder / "go on").touch()
+    assert [line_of(worker, "sums") for worker in workers] == ["sums [8.0]"] * 4
+    assert [process.wait(PATIENCE) for process in (*workers, *(server for server, _ in servers))] == [0] * 7

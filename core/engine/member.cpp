@@ -376,6 +376,7 @@ void Member::leave(std::function<void(const base::Status&)> left) {
 }
 
 void Member::leave_without_flush() {
+  groups_.close_all();
   tell_all([](const base::Status&) {}, {});
 }
 

@@ -8,12 +8,14 @@ VALUE = 4 * COUNT  # bytes of a value
 # Packets, messages and encryption have headers; heartbeats and acknowledgements cross too.
 MORE = 1.05
 
+KIND = 'KIND = "%s"\n'  # of the table
 WORK = """
 import hashlib
 from polyverso.group import Group
 node = pv.init()
 count, value = %d, np.ones(%d, np.float32)
-table = node.array(count, name="weights") if node.num_servers == 1 else None
+kind = {"async": {}, "merged": {"merge": True}, "sync": {"staleness": 0}}[KIND]
+table = node.array(count, name="weights", **kind) if node.num_servers == 1 else None
 group = Group(node)
 say("up")
 while word := wait_for_word():
@@ -36,11 +38,15 @@ while word := wait_for_word():
             change = host.reduce(value.copy())
             if host.rank == 0:
                 table.add(change)
+            elif KIND != "async":
+                table.add(np.empty(0, np.float32), rows=[])
             host.barrier()
-        assert (table.peek(rows=[0, count - 1]) >= 2 * group.size).all()
+        assert KIND != "async" or (table.peek(rows=[0, count - 1]) >= 2 * group.size).all()
     elif word == "get by host":
         with Group.of_host(node) as host:
             got = table.get() if host.rank == 0 else value.copy()
+            if host.rank != 0 and KIND == "sync":
+                table.get(rows=[])
             assert (host.broadcast(got) == 2 * group.size).all()
     say("done")
 node.shutdown()
@@ -66,11 +72,11 @@ def end(nodes):
 
 
 @pytest.fixture
-def four_and_one(cluster, network):
-    """(the hosts, four workers on the first of them); the table's only server is on the second."""
+def four_and_one(cluster, network, request):
+    """(the hosts, four workers on the first of them); the table's only server is on the second. The parameter: the kind of table."""
     hosts = network(HOSTS)
     job = cluster(EACH, 1, network=hosts, place=lambda rank: rank // EACH)
-    nodes = [job.python(rank, WORK) for rank in range(EACH)]
+    nodes = [job.python(rank, KIND % request.param + WORK) for rank in range(EACH)]
     job.server(0)
     for node in nodes:
         node.hear("up", 60)
@@ -81,7 +87,7 @@ def four_and_one(cluster, network):
 def test_an_allreduce_crosses_the_line_once_each_way(cluster, network):
     hosts = network(HOSTS)
     job = cluster(HOSTS * EACH, network=hosts)
-    nodes = [job.python(rank, WORK) for rank in range(HOSTS * EACH)]
+    nodes = [job.python(rank, KIND % "async" + WORK) for rank in range(HOSTS * EACH)]
     for node in nodes:
         node.hear("up", 60)
     for sent, received in crossing(hosts, nodes, "allreduce"):
@@ -92,6 +98,7 @@ def test_an_allreduce_crosses_the_line_once_each_way(cluster, network):
     end(nodes)
 
 
+@pytest.mark.parametrize("four_and_one", ["async"], indirect=True)
 def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
     hosts, nodes = four_and_one
     sent, received = crossing(hosts, nodes, "add")[0]
@@ -100,6 +107,7 @@ def test_each_workers_add_and_get_cross_the_line_once(four_and_one):
     assert sent < 0.1 and EACH <= received < EACH * MORE, (sent, received)
 
 
+@pytest.mark.parametrize("four_and_one", ["async", "merged", "sync"], indirect=True)
 def test_adds_and_gets_of_a_hosts_group_cross_the_line_once_for_all(four_and_one):
     hosts, nodes = four_and_one
     crossing(hosts, nodes, "add")

@@ -13,9 +13,9 @@ from polyverso.group import Group
 node = pv.init()
 group = None
 
-def open_group():
+def open_group(workers):
     global group
-    group = Group(node)
+    group = Group(node, workers)
 
 def total():
     say("sum", group.allreduce(np.array([1.0]))[0])
@@ -29,7 +29,7 @@ say("up")
 while True:
     word, *more = wait_for_word().split()
     if word == "open":
-        attempt(open_group)
+        attempt(open_group, list(map(int, more[1:])) or None)
     elif word == "sum":
         attempt(total)
     elif word == "close":
@@ -89,7 +89,7 @@ def end(nodes):
 
 @pytest.mark.parametrize("missing", [0, 3, 5])
 def test_all_name_the_rank_that_has_not_opened(cluster, missing):
-    nodes = begin(cluster, gate_timeout_ms=2000)
+    nodes = begin(cluster, gate_timeout_ms=5000)
     others = nodes[:missing] + nodes[missing + 1:]
     tell(others, "open")
     for node in others:
@@ -102,17 +102,43 @@ def test_all_name_the_rank_that_has_not_opened(cluster, missing):
     end(nodes)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_member_that_ends_before_it_has_opened_is_named(cluster, first):
+    nodes = begin(cluster)
+    waits, comes = (nodes[1:5], nodes[:1]) if first else (nodes[:1], nodes[1:5])
+    tell(waits, "open")
+    nodes[5].tell("end")
+    nodes[5].ends(0)
+    tell(comes, "open")
+    for node in nodes[:5]:
+        took, told = node.hear_attempt(SECONDS)
+        assert took < 30 and "MV_EPEERLOST" in told and "worker 5 " in told, told
+    end(nodes[:5])
+
+
+def test_without_a_master_a_killed_member_that_has_not_opened_is_named(cluster):
+    nodes = begin(cluster)
+    nodes[0].kill()
+    tell(nodes[1:5], "open of 1 2 3 4 5")
+    nodes[5].kill()
+    for node in nodes[1:5]:
+        took, told = node.hear_attempt(SECONDS)
+        assert took < 30 and "MV_EPEERLOST" in told and "worker 5 " in told, told
+    for node in nodes[1:5]:
+        node.kill()
+
+
 def test_a_receive_from_a_rank_that_has_closed_the_group_fails(nodes):
     expect([nodes[5]], "close", "ok")
-    assert max(expect([nodes[4]], "receive 5", "MV_EPEERLOST", "left the group")) < 20
+    assert max(expect([nodes[3]], "receive 5", "MV_EPEERLOST", "left the group")) < 20
     end(nodes)
 
 
 def test_a_receive_from_a_rank_that_closes_the_group_later_fails(nodes):
-    nodes[3].tell("receive 4")
+    nodes[2].tell("receive 4")
     expect([nodes[5]], "close", "ok")  # nobody waits for this one
     expect([nodes[4]], "close", "ok")
-    took, told = nodes[3].hear_attempt(SECONDS)
+    took, told = nodes[2].hear_attempt(SECONDS)
     assert took < 20 and "left the group" in told, told
     end(nodes)
 

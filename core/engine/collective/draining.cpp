@@ -19,7 +19,7 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
   call->begin(work);
   for (const auto& [rank, last] : closed_)
-    if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
+    if (last < op || last == kUnknown) return break_group(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
   if (std::exchange(draining_at_, op) != op) {
     tell_all(wire::GroupWord::Drains, [&](Note& note) { note.op = op; });
     const auto told = std::exchange(numbers_[op].told, {});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/mix.hpp"
+#include "wire/text.hpp"
 
 namespace mv::collective {
 
@@ -111,16 +112,22 @@ void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
 // ---- opening
 
 void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened) {
-  for (const base::Peer peer : peers) {
-    const cluster::Member* member = cluster_.view().find(peer);
-    if (member == nullptr || member->state == cluster::State::kHere) continue;
-    return opened(base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
-                              member->state == cluster::State::kLost ? "is lost" : "has finished"));
-  }
+  if (const base::Status gone = gone_of(peers); !gone.ok()) return opened(gone);
   Members members = all_of(peers);
   members.id = next_number(peers);
   if (groups_.contains(members.id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
   begin_opening({begin(call), add(std::move(members)), std::move(opened), nullptr});
+}
+
+/// Why these workers can't open a group, if one of them is gone.
+base::Status Groups::gone_of(const std::vector<base::Peer>& peers) const {
+  for (const base::Peer peer : peers) {
+    const cluster::Member* member = cluster_.view().find(peer);
+    if (member == nullptr || member->state == cluster::State::kHere) continue;
+    return base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
+                       member->state == cluster::State::kLost ? "is lost" : "has finished");
+  }
+  return {};
 }
 
 /// Skips numbers that other members have given up before this node opened them.
@@ -137,7 +144,7 @@ void Groups::begin_opening(Opening opening) {
   const auto rank = static_cast<uint32_t>(opening.group->setting().rank);
   here_[id][cluster_.self().peer] = basis_;
   if (rank != 0) tell_opened(members.peers.front(), id, rank);
-  openings_.emplace(id, std::move(opening));
+  meet_missing(openings_.emplace(id, std::move(opening)).first->second);
   check_opened(id);
 }
 
@@ -174,9 +181,12 @@ void Groups::reopen(uint64_t id) {
   here_.erase(id);
   ++tried_[peers];
   end(opening.group, Group::Tell::kNobody, base::Status(MV_ECANCELED, "another rank gave up opening the group"));  // it has told all
+  if (const base::Status gone = gone_of(peers); !gone.ok()) return opening.opened(gone);
   Members members = all_of(peers);
   members.id = next_number(peers);
   opening.group = add(std::move(members));
+  opening.here_told = 0;
+  opening.told = opening.group->made();
   begin_opening(std::move(opening));
 }
 
@@ -226,6 +236,12 @@ void Groups::tell_missing(const Opening& opening, base::Peer to) {
   for (const base::Peer peer : missing_peers(opening, kNamed))
     note.ranks.push_back(static_cast<uint32_t>(std::ranges::find(members.peers, peer) - members.peers.begin()));
   sender_.send(to, frame_of(sender_.builder(), note));
+}
+
+/// As rank 0: without a master, nobody tells this node of the end of a member that it is not connected with.
+void Groups::meet_missing(const Opening& opening) {
+  if (opening.group->setting().rank != 0 || !cluster_.has_lost_master() || cluster_.is_kept()) return;
+  for (const base::Peer peer : missing_peers(opening)) cluster_.want(peer, cluster::Cluster::Dialer::kSelf);
 }
 
 /// As rank 0.
@@ -322,6 +338,7 @@ void Groups::end(const GroupRef& group, Group::Tell tell, const base::Status& ga
   const uint64_t id = group->members().id;
   if (groups_.erase(id) == 0) return;
   past_[id] = group->closing(gave_up);
+  std::erase(past_order_, id);
   past_order_.push_back(id);
   if (past_order_.size() > kMostPast) {
     past_.erase(past_order_.front());
@@ -366,9 +383,14 @@ void Groups::withdraw(const base::Operation& call, mv_status code) {
     if (shrinking.caller.call.get() == &call) return shrinking.group->agreement().give_up(base::Status(code, "withdrawn"));
 }
 
-void Groups::leave(std::function<void()> left) {
+void Groups::close_all() {
+  while (!openings_.empty()) fail_opening(openings_.begin()->first, base::Status(MV_ECANCELED, "this process leaves the cluster"));
   const auto groups = groups_;
   for (const auto& [id, group] : groups) close(group);
+}
+
+void Groups::leave(std::function<void()> left) {
+  close_all();
   sender_.when_all_taken(std::move(left));
 }
 
@@ -389,9 +411,10 @@ void Groups::lost(base::Peer peer, const base::Status& why, bool all_hear) {
     if (found != peers.end()) group->lost(static_cast<uint32_t>(found - peers.begin()), why, all_hear);
   }
   for (const auto& [id, group] : groups) check_opened(id);
+  for (const auto& [id, opening] : openings_) meet_missing(opening);
 }
 
-/// It has left its groups, and will open no others. This node waits for it if it is to open one.
+/// It has left its groups, and will open no others. If it is to open one, rank 0 knows whether it has, and tells the others soon.
 void Groups::finished(base::Peer peer, const base::Status& why) {
   forget_wishes(peer);
   const auto groups = groups_;
@@ -399,9 +422,17 @@ void Groups::finished(base::Peer peer, const base::Status& why) {
     const auto& peers = group->members().peers;
     const auto found = std::find(peers.begin(), peers.end(), peer);
     if (found == peers.end()) continue;
-    const bool awaited = openings_.contains(id) && !here_[id].contains(peer) && (group->setting().rank == 0 || found == peers.begin());
+    const auto opening = openings_.find(id);
     const auto rank = static_cast<uint32_t>(found - peers.begin());
-    awaited ? group->lost(rank, why, false) : group->finished(rank, why);
+    const bool awaited = opening != openings_.end() && !here_[id].contains(peer) && (group->setting().rank == 0 || rank == 0);
+    if (awaited) {
+      group->lost(rank, why, false);
+      continue;
+    }
+    group->finished(rank, why);
+    if (opening == openings_.end() || opening->second.left_deadline != base::kNever) continue;
+    opening->second.left = why;
+    opening->second.left_deadline = clock_.now() + kTimeToOpen;
   }
   for (const auto& [id, group] : groups) check_opened(id);
 }
@@ -414,6 +445,7 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
   switch (note.word()) {
     case wire::GroupWord::Opened:
       if (past != past_.end() && past->second.status == MV_OK) return on_late(from, note.group());
+      if (past != past_.end() && past->second.generation == 0) return;  // its number is not tried again
       if (const auto basis = basis_of(note); basis.ok()) here_[note.group()][from] = basis.value();
       return;
     case wire::GroupWord::Closed: {
@@ -465,7 +497,10 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   const auto opening = openings_.find(id);
   if (opening == openings_.end()) return group->on_note(*note);
   const bool given_up = gives_up(*note);
-  if (given_up && opening->second.is_first()) return reopen(id);
+  if (given_up && opening->second.is_first()) {
+    if (note->status() != MV_EPEERLOST) return reopen(id);
+    return fail_opening(id, base::error(MV_EPEERLOST, "{} has given up: {}", cluster_.view().name(asked.client), wire::text_of(note->text())));
+  }
   if (note->word() == wire::GroupWord::Opened)
     here_[id][asked.client] = basis.value();
   else if (note->word() == wire::GroupWord::Awaits)
@@ -540,7 +575,7 @@ void Groups::tick() {
   const auto opens_late = [&](const auto& entry) { return entry.second.deadline() <= now; };
   for (auto late = std::find_if(openings_.begin(), openings_.end(), opens_late); late != openings_.end();
        late = std::find_if(openings_.begin(), openings_.end(), opens_late))
-    fail_opening(late->first, base::error(MV_ETIMEOUT, "these have not opened the group: {}", missing(late->second)));
+    fail_opening(late->first, !late->second.left.ok() ? late->second.left : base::error(MV_ETIMEOUT, "these have not opened the group: {}", missing(late->second)));
   const auto is_late = [&](const auto& entry) { return entry.second.caller.call->deadline() <= now; };
   for (auto late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late); late != shrinkings_.end();
        late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late)) {

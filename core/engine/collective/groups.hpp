@@ -31,8 +31,8 @@ inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 /// so all members know it without a message. Each member tells the group's rank 0 that it opens the group. Once all have,
 /// rank 0 tells them that it is open. If a member gives up before, all continue with the next number. Two members connect
 /// when one of them first has a message for the other, so a group of n ranks has some n log n connections. A member notices
-/// the loss of another one by its connection with it, and tells all; rank 0 is connected with all. The master tells of each
-/// loss, too. One that waits in vain soon has a message for the rank that it waits for (Group::look()). Loop thread only.
+/// the loss of another one by its connection with it, and tells all; rank 0 of an open group is connected with all. The
+/// master tells of each loss, too, and what it has told is not repeated. One that waits in vain soon has a message for the rank that it waits for (Group::look()). Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;
@@ -78,6 +78,7 @@ class Groups {
   void close(const GroupRef& group, const base::Status& gave_up = {});
   /// Breaks a group for all ranks, with this reason, and closes it.
   void abort(const GroupRef& group, const std::string& reason);
+  void close_all();
   /// Closes all groups. `left` runs once all sent messages have been taken.
   void leave(std::function<void()> left);
 
@@ -114,11 +115,13 @@ class Groups {
     // on rank 0: how many had opened it when it told the others, and when that was
     size_t here_told = 0;
     base::Nanos told{0};
+    base::Status left{};                    ///< a member that has ended: it has opened the group before, or will never open it
+    base::Nanos left_deadline = base::kNever;
     /// A group on which the members have agreed opens soon. Its time-out does not depend on how long they have waited
     /// before.
     base::Nanos deadline() const {
       const base::Nanos given = caller.call->deadline();
-      return is_first() ? given : std::max(given, group->made() + kTimeToOpen);
+      return std::min(left_deadline, is_first() ? given : std::max(given, group->made() + kTimeToOpen));
     }
     bool is_first() const { return shrunk == nullptr && !joins; }
   };
@@ -161,6 +164,8 @@ class Groups {
   std::vector<base::Peer> missing_peers(const Opening& opening, size_t most = SIZE_MAX) const;
   void tell_missing(const Opening& opening, base::Peer to);
   void tell_missing_to_all(base::Nanos now);
+  void meet_missing(const Opening& opening);
+  base::Status gone_of(const std::vector<base::Peer>& peers) const;
   void end(const GroupRef& group, Group::Tell tell, const base::Status& gave_up);
   GroupRef survivors_of(Group& group) const;
   void tell_opened(base::Peer to, uint64_t id, uint32_t rank);

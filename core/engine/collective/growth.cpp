@@ -112,6 +112,7 @@ void Groups::on_invitation(base::Peer from, const wire::GroupNote& note) {
     answer.word = wire::GroupWord::Closed;
     answer.from = static_cast<uint32_t>(self - invitation.members.peers.begin());
     answer.status = MV_EPEERLOST;
+    answer.generation = note.generation();
     answer.text = "it has given up joining";
     return sender_.send(from, frame_of(sender_.builder(), answer));
   }

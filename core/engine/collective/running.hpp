@@ -41,7 +41,7 @@ class Running {
   bool asked = false;              ///< the deadline has passed, and the other ranks were asked whether they have begun
   base::Nanos look_at;             ///< when to check for progress
   uint64_t moves_seen = 0;
-  bool told = false;               ///< the awaited rank was notified
+  int32_t told = Step::kNone;      ///< the awaited rank that was notified last
 
  private:
   Value lay_out();

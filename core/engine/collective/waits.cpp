@@ -59,7 +59,8 @@ base::Nanos Group::next_deadline() const {
   for (const auto& [op, numbered] : numbers_) {
     if (numbered.active == nullptr) continue;
     const Running& running = numbered.active->running;
-    next = std::min({next, running.deadline, running.told ? base::kNever : running.look_at});
+    const int32_t awaited = numbered.active->running.execution().awaited();
+    next = std::min({next, running.deadline, awaited == Step::kNone || awaited == running.told ? base::kNever : running.look_at});
   }
   return next;
 }
@@ -84,8 +85,8 @@ void Group::look(uint64_t op, Active& active, base::Nanos now) {
   const int32_t awaited = running.execution().awaited();
   const uint64_t moves = running.execution().moves();
   running.look_at = now + kLookAfter;
-  if (std::exchange(running.moves_seen, moves) != moves || running.told || awaited == Step::kNone) return;
-  running.told = true;
+  if (std::exchange(running.moves_seen, moves) != moves || running.told == awaited || awaited == Step::kNone) return;
+  running.told = awaited;
   const auto closed = closed_.find(static_cast<uint32_t>(awaited));
   if (closed != closed_.end() && closed->second == kUnknown)
     return break_group(base::error(MV_EPEERLOST, "{} has finished", name(static_cast<uint32_t>(awaited))), true);

@@ -275,7 +275,8 @@ class Swarm {
   void expect_loss(Node& node, const base::Status& why) {
     const bool lost =
         why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size() || leaves_early_ < nodes_.size()) &&
-        (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
+        (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos ||
+         why.text().find("all other ranks have left") != std::string::npos);
     const bool given_up = why.code() == MV_ECANCELED && gives_up_ < nodes_.size() && why.text().find("withdrawn") != std::string::npos;
     if (!lost && !given_up) timeline_.violated(fmt::format("{}, {} {}: {} {}", name(node), node.doing, node.at, why.code(), why.text()));
   }

@@ -319,6 +319,7 @@ void Member::on_news() {
     checkpoint_client_.master_lost(why);
     coordinator_.master_lost(why);
     drain_.master_lost(why);
+    groups_.master_lost();
   }
   events_.on_change();
 }

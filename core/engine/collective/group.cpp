@@ -485,10 +485,9 @@ void Group::lost(uint32_t rank, const base::Status& why, bool all_hear) {
 /// itself can't be done any more.
 void Group::finished(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
-  if (closed_.try_emplace(rank, kUnknown).second) {
-    if (watcher_.left) watcher_.left(rank);
-    if (awaits(rank)) break_group(base::error(MV_EPEERLOST, "rank {} of the group: {}", rank, why.text()), true);
-  }
+  const bool is_silent = closed_.try_emplace(rank, kUnknown).second;
+  if (is_silent && watcher_.left) watcher_.left(rank);
+  if (awaits(rank) || (is_silent && drain_)) break_group(base::error(MV_EPEERLOST, "rank {} of the group: {}", rank, why.text()), true);
   agreement_.gone(rank);
 }
 
@@ -497,7 +496,7 @@ bool Group::awaits(uint32_t rank) const {
     const auto& active = entry.second.active;
     return active != nullptr && active->running.execution().awaited() == static_cast<int32_t>(rank);
   };
-  return drain_ || transfers_->await(rank) || std::ranges::any_of(numbers_, waits);
+  return transfers_->await(rank) || std::ranges::any_of(numbers_, waits);
 }
 
 void Group::break_group(const base::Status& why, bool tell) {

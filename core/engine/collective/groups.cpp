@@ -112,9 +112,15 @@ void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
 // ---- opening
 
 void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened) {
-  if (const base::Status gone = gone_of(peers); !gone.ok()) return opened(gone);
+  base::Status gone = gone_of(peers);
+  if (!gone.ok()) {
+    if (peers.front() == cluster_.self().peer) tell_gone(peers, gone);
+    return opened(gone);
+  }
+  const uint64_t id = next_number(peers, gone);
+  if (!gone.ok()) return opened(gone);
   Members members = all_of(peers);
-  members.id = next_number(peers);
+  members.id = id;
   if (groups_.contains(members.id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
   begin_opening({begin(call), add(std::move(members)), std::move(opened), nullptr});
 }
@@ -123,19 +129,40 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
 base::Status Groups::gone_of(const std::vector<base::Peer>& peers) const {
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
-    if (member == nullptr || member->state == cluster::State::kHere) continue;
+    if (member != nullptr && member->state == cluster::State::kHere) continue;
     return base::error(MV_EPEERLOST, "{} {}: list the workers of the group, or use mv_group_shrink()", cluster_.view().name(peer),
-                       member->state == cluster::State::kLost ? "is lost" : "has finished");
+                       member != nullptr && member->state == cluster::State::kLost ? "is lost" : "has finished");
   }
   return {};
 }
 
-/// Skips numbers that other members have given up before this node opened them.
-uint64_t Groups::next_number(const std::vector<base::Peer>& peers) {
+/// As rank 0, which others may wait for: they may not know that a member is gone.
+void Groups::tell_gone(const std::vector<base::Peer>& peers, const base::Status& why) {
+  base::Status given_up;
+  Note note;
+  note.group = next_number(peers, given_up);
+  note.word = wire::GroupWord::Closed;
+  note.status = why.code();
+  note.text = why.text();
+  if (given_up.ok()) ++tried_[peers];
+  for (const base::Peer peer : peers)
+    if (peer != cluster_.self().peer) sender_.send(peer, frame_of(sender_.builder(), note));
+}
+
+/// Skips numbers that other members have given up before this node opened them. `gone`: why one of them was given up, if
+/// that was because of a loss: then the others do not try the next number.
+uint64_t Groups::next_number(const std::vector<base::Peer>& peers, base::Status& gone) {
   uint64_t& tried = tried_[peers];
-  uint64_t id = group_number(peers, tried);
-  for (; given_up_.erase(id) > 0; id = group_number(peers, ++tried)) here_.erase(id);
-  return id;
+  while (true) {
+    const uint64_t id = group_number(peers, tried);
+    const auto given_up = given_up_.find(id);
+    if (given_up == given_up_.end()) return id;
+    gone = given_up->second;
+    given_up_.erase(given_up);
+    here_.erase(id);
+    ++tried;
+    if (!gone.ok()) return id;
+  }
 }
 
 void Groups::begin_opening(Opening opening) {
@@ -181,9 +208,11 @@ void Groups::reopen(uint64_t id) {
   here_.erase(id);
   ++tried_[peers];
   end(opening.group, Group::Tell::kNobody, base::Status(MV_ECANCELED, "another rank gave up opening the group"));  // it has told all
-  if (const base::Status gone = gone_of(peers); !gone.ok()) return opening.opened(gone);
+  base::Status gone = gone_of(peers);
+  const uint64_t next = gone.ok() ? next_number(peers, gone) : id;
+  if (!gone.ok()) return opening.opened(gone);
   Members members = all_of(peers);
-  members.id = next_number(peers);
+  members.id = next;
   opening.group = add(std::move(members));
   opening.here_told = 0;
   opening.told = opening.group->made();
@@ -205,8 +234,11 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
     here_.erase(id);
     if (opening.is_first()) ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
   }
-  // A newcomer that gives up is as good as lost: the others continue without it.
-  close(opening.group, opening.joins ? base::error(MV_EPEERLOST, "it has given up joining: {}", why.text()) : why);
+  // All hear of a loss, and rank 0 tells those that open the group later. A newcomer that gives up is as good as lost: the
+  // others continue without it.
+  const bool is_told = opening.is_first() && why.code() == MV_EPEERLOST && opening.group->setting().rank != 0;
+  end(opening.group, is_told ? Group::Tell::kNobody : Group::Tell::kAll,
+      opening.joins ? base::error(MV_EPEERLOST, "it has given up joining: {}", why.text()) : why);
   opening.opened(why);
 }
 
@@ -411,10 +443,14 @@ void Groups::lost(base::Peer peer, const base::Status& why, bool all_hear) {
     if (found != peers.end()) group->lost(static_cast<uint32_t>(found - peers.begin()), why, all_hear);
   }
   for (const auto& [id, group] : groups) check_opened(id);
+}
+
+void Groups::master_lost() {
   for (const auto& [id, opening] : openings_) meet_missing(opening);
 }
 
-/// It has left its groups, and will open no others. If it is to open one, rank 0 knows whether it has, and tells the others soon.
+/// It has left its groups, and will open no others. If it is to open one, rank 0 knows whether it has: the others hear that
+/// soon, or it has not.
 void Groups::finished(base::Peer peer, const base::Status& why) {
   forget_wishes(peer);
   const auto groups = groups_;
@@ -432,7 +468,7 @@ void Groups::finished(base::Peer peer, const base::Status& why) {
     group->finished(rank, why);
     if (opening == openings_.end() || opening->second.left_deadline != base::kNever) continue;
     opening->second.left = why;
-    opening->second.left_deadline = clock_.now() + kTimeToOpen;
+    opening->second.left_deadline = clock_.now() + kTimeToHear;
   }
   for (const auto& [id, group] : groups) check_opened(id);
 }
@@ -452,8 +488,9 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
       if (!gives_up(note)) return;
       const auto here = here_.find(note.group());
       if (here != here_.end() && here->second.erase(from) > 0 && here->second.empty()) here_.erase(here);
-      if (past == past_.end() && note.generation() == 0) given_up_.insert(note.group());
-      if (note.status() == MV_EPEERLOST) quitters_[note.group()].insert(from);
+      if (past == past_.end() && note.generation() == 0)
+        given_up_[note.group()] = note.status() == MV_EPEERLOST ? base::Status(MV_EPEERLOST, wire::text_of(note.text())) : base::Status();
+      if (note.status() == MV_EPEERLOST && note.generation() != 0) quitters_[note.group()].insert(from);
       return;
     }
     case wire::GroupWord::Waits:

@@ -24,15 +24,18 @@ using GroupRef = std::shared_ptr<Group>;
 inline constexpr base::Nanos kLookAgain = std::chrono::milliseconds(10);
 /// The shortest time-out for the opening of a group on which its members have agreed.
 inline constexpr base::Nanos kTimeToOpen = std::chrono::seconds(2);
+/// After a member has ended, how long one that opens a group with it waits for rank 0's word that it had opened it.
+inline constexpr base::Nanos kTimeToHear = std::chrono::seconds(10);
 /// How often rank 0 of a group that is opening tells the others who is missing, if that has changed.
 inline constexpr base::Nanos kTellMissing = std::chrono::milliseconds(250);
 
 /// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,
 /// so all members know it without a message. Each member tells the group's rank 0 that it opens the group. Once all have,
-/// rank 0 tells them that it is open. If a member gives up before, all continue with the next number. Two members connect
-/// when one of them first has a message for the other, so a group of n ranks has some n log n connections. A member notices
-/// the loss of another one by its connection with it, and tells all; rank 0 of an open group is connected with all. The
-/// master tells of each loss, too, and what it has told is not repeated. One that waits in vain soon has a message for the rank that it waits for (Group::look()). Loop thread only.
+/// rank 0 tells them that it is open. If a member gives up before, all continue with the next number; if one is gone, all
+/// fail. Two members connect when one of them first has a message for the other, so a group of n ranks has some n log n
+/// connections. A member notices the loss of another one by its connection with it, and tells all; rank 0 of an open group
+/// is connected with all. The master tells of each loss, too, and what it has told is not repeated. One that waits in vain
+/// soon has a message for the rank that it waits for (Group::look()). Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;
@@ -86,6 +89,8 @@ class Groups {
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   /// The process is gone. `all_hear`: all members hear of it without this node.
   void lost(base::Peer peer, const base::Status& why, bool all_hear);
+  /// No process is the master any more.
+  void master_lost();
   /// The process has ended properly.
   void finished(base::Peer peer, const base::Status& why);
 
@@ -155,7 +160,8 @@ class Groups {
   void begin_opening(Opening opening);
   void shrunk(const Shrinking& shrinking, const base::Result<Agreement::Decision>& decided);
   base::Status missing(const Shrinking& shrinking) const;
-  uint64_t next_number(const std::vector<base::Peer>& peers);
+  uint64_t next_number(const std::vector<base::Peer>& peers, base::Status& gone);
+  void tell_gone(const std::vector<base::Peer>& peers, const base::Status& why);
   void check_opened(uint64_t id);
   void reopen(uint64_t id);
   void fail_opening(uint64_t id, const base::Status& why);
@@ -198,7 +204,7 @@ class Groups {
   std::map<uint64_t, Opening> openings_;
   std::map<uint64_t, Shrinking> shrinkings_;
   std::map<std::vector<base::Peer>, uint64_t> tried_;       ///< by members: groups tried so far
-  std::set<uint64_t> given_up_;                             ///< by other members, before this node opened them
+  std::map<uint64_t, base::Status> given_up_;               ///< by other members, before this node opened them. An error: because of this loss
   std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: the costs of each member that has opened it
   std::map<uint64_t, Note> past_;   ///< what this node said when it closed a group: the newest ones
   std::deque<uint64_t> past_order_;

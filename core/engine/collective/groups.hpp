@@ -1,6 +1,6 @@
 #pragma once
 // The groups of a node: opens, shrinks, grows and closes them together with their other members, and finds them by
-// number. groups.cpp has the common part, growth.cpp the newcomers.
+// number. opening.cpp has the openings, growth.cpp the newcomers, groups.cpp the rest.
 
 #include <algorithm>
 #include <deque>
@@ -152,6 +152,7 @@ class Groups {
   };
 
   GroupRef add(Members members);
+  static uint64_t number_of(const std::vector<base::Peer>& peers, uint64_t salt);
   Members all_of(const std::vector<base::Peer>& peers) const;
   static Members members_after(const Group& group, const Agreement::Decision& decided);
   void agree(const base::OperationRef& call, const GroupRef& group, std::optional<Growth> growth, Opened opened);

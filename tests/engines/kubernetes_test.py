@@ -168,18 +168,24 @@ def line_of(process, expected):
     return line.strip()
 
 
+def form(pods, server, worker):
+    """(three servers with their probes, four workers), all of them ready. server, worker: kind, name, and what the names of the pods begin with."""
+    servers = [pods.start(*server[:2], f"{server[2]}-0")]
+    # On one machine every process could take the master's address; in Kubernetes only this one has it.
+    wait_until(lambda: pods.is_ready(servers[0][1]), "ready")
+    servers += [pods.start(*server[:2], f"{server[2]}-{index}") for index in (1, 2)]
+    workers = [pods.start(*worker[:2], f"{worker[2]}-{index}")[0] for index in range(4)]
+    for process in workers:
+        line_of(process, "added")
+    for _, probe in servers:
+        wait_until(lambda probe=probe: pods.is_ready(probe), "ready")
+    return servers, workers
+
+
 @pytest.mark.parametrize("victim", [2, 0])
 def test_the_commands_make_a_cluster_that_gets_ready_and_outlives_an_evicted_server(engine, resources, victim):
     pods = Pods(engine, resources)
-    servers = [pods.start("StatefulSet", "polyverso-server", "polyverso-server-0")]
-    # On one machine every process could take the master's address; in Kubernetes only this one has it.
-    wait_until(lambda: pods.is_ready(servers[0][1]), "ready")
-    servers += [pods.start("StatefulSet", "polyverso-server", f"polyverso-server-{index}") for index in (1, 2)]
-    workers = [pods.start("Job", "polyverso-worker", f"polyverso-worker-{index}")[0] for index in range(4)]
-    for worker in workers:
-        line_of(worker, "added")
-    for _, probe in servers:
-        wait_until(lambda probe=probe: pods.is_ready(probe), "ready")
+    servers, workers = form(pods, ("StatefulSet", "polyverso-server", "polyverso-server"), ("Job", "polyverso-worker", "polyverso-worker"))
 
     evicted, probe = servers.pop(victim)
     evicted.send_signal(signal.SIGTERM)
@@ -195,14 +201,7 @@ def test_the_commands_make_a_cluster_that_gets_ready_and_outlives_an_evicted_ser
 
 def test_the_commands_of_the_jobset_make_a_cluster(engine, jobset):
     pods = Pods(engine, jobset, "polyverso-servers-0")
-    servers = [pods.start("Job", "servers", "polyverso-servers-0-0")]
-    wait_until(lambda: pods.is_ready(servers[0][1]), "ready")
-    servers += [pods.start("Job", "servers", f"polyverso-servers-0-{index}") for index in (1, 2)]
-    workers = [pods.start("Job", "workers", f"polyverso-workers-0-{index}")[0] for index in range(4)]
-    for worker in workers:
-        line_of(worker, "added")
-    for _, probe in servers:
-        wait_until(lambda probe=probe: pods.is_ready(probe), "ready")
+    servers, workers = form(pods, ("Job", "servers", "polyverso-servers-0"), ("Job", "workers", "polyverso-workers-0"))
     (engine.folder / "go on").touch()
     assert [line_of(worker, "sums") for worker in workers] == ["sums [8.0]"] * 4
     assert [process.wait(PATIENCE) for process in (*workers, *(server for server, _ in servers))] == [0] * 7

@@ -147,10 +147,10 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
     here_.erase(id);
     if (opening.is_first()) ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
   }
-  // All hear of a loss, and rank 0 tells those that open the group later. A newcomer that gives up is as good as lost: the
-  // others continue without it.
+  // Of a loss, whoever has noticed it tells all; the others tell rank 0, which may open the group later. A newcomer that gives
+  // up is as good as lost: the others continue without it.
   const bool is_told = opening.is_first() && why.code() == MV_EPEERLOST && opening.group->setting().rank != 0;
-  end(opening.group, is_told ? Group::Tell::kNobody : Group::Tell::kAll,
+  end(opening.group, is_told ? Group::Tell::kMet : Group::Tell::kAll,
       opening.joins ? base::error(MV_EPEERLOST, "it has given up joining: {}", why.text()) : why);
   opening.opened(why);
 }

@@ -20,13 +20,17 @@ constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
 constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
 constexpr int kInTheWay = 2, kApart = 256;
-/// Crowded ranks spin for a shorter time: the work of the others takes longer than more yielding is worth.
-constexpr int kCrowd = 5;
 
 size_t processors() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
   return static_cast<size_t>(CPU_COUNT(&allowed));
+}
+
+/// The most ranks that share a processor.
+size_t sharing(size_t ranks) {
+  const size_t all = processors();
+  return (ranks + all - 1) / all;
 }
 
 /// const_cast: FUTEX_WAIT_BITSET only reads the word, FUTEX_WAKE does not access it.
@@ -37,9 +41,10 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-SpinPolicy::SpinPolicy(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
+SpinPolicy::SpinPolicy(size_t ranks, base::Nanos look) : crowded_(sharing(ranks) > 1), look_(look * sharing(ranks)) {}
 
 base::Nanos SpinPolicy::budget() {
+  if (crowded_) return look_;
   looked_ = false;
   if (apart_ > 0) {
     --apart_;

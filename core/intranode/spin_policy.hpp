@@ -14,8 +14,11 @@ namespace mv::intranode {
 /// Decides how long a wait spins before it sleeps. Waking a processor takes about 50 microseconds; a change in shared
 /// memory is visible after a tenth of that. Waiters therefore spin for a while, and less often when spinning rarely
 /// succeeds. They do not spin if the awaited event arrives as soon as they sleep, because on a busy machine the two
-/// ranks may share a processor for a while. If ranks outnumber the processors that they may use, a waiter yields its
-/// own between two checks; otherwise it would hold up the rank that it waits for.
+/// ranks may share a processor for a while.
+///
+/// If ranks outnumber the processors that they may use, a waiter yields its own between two checks. The rank that it
+/// waits for then goes on at once, which takes a twentieth of a sleep and a wake-up. Such waiters always spin, and for
+/// longer the more ranks share a processor: yielding takes next to nothing from those that have work.
 class SpinPolicy {
  public:
   SpinPolicy(size_t ranks, base::Nanos look);

@@ -159,6 +159,19 @@ void a_wait_that_shares_a_processor_does_not_spin(void**) {
   assert_true(wait(microseconds(100)));
 }
 
+/// Yielding to the other ranks of a processor is far cheaper than a sleep and a wake-up, so failures do not end it.
+void ranks_that_outnumber_processors_always_spin(void**) {
+  constexpr std::chrono::microseconds kLook(50);
+  mv::intranode::SpinPolicy policy(100'000, kLook);
+  assert_true(policy.is_crowded());
+  for (int i = 0; i < 100; ++i) {
+    assert_true(policy.budget() > kLook);
+    policy.failed();
+    policy.slept(std::chrono::microseconds(i % 2 == 0 ? 5 : 1000));
+  }
+  assert_true(mv::intranode::SpinPolicy(100'000, std::chrono::microseconds(0)).budget().count() == 0);
+}
+
 void roots_reduce_and_broadcast(void**) {
   for (const Case& each : cases()) {
     Ring ring(each.ranks);
@@ -489,6 +502,7 @@ int main() {
       cmocka_unit_test(no_rank_continues_while_others_read_its_tensor),
       cmocka_unit_test(the_faster_way_to_the_other_is_taken),
       cmocka_unit_test(a_wait_that_shares_a_processor_does_not_spin),
+      cmocka_unit_test(ranks_that_outnumber_processors_always_spin),
       cmocka_unit_test(roots_reduce_and_broadcast),
       cmocka_unit_test(parts_are_gathered_and_scattered),
       cmocka_unit_test(many_arrays_go_together),

@@ -63,7 +63,7 @@ bool Loop::spin() {
   if (writers == Watched::Writers::kNone) return false;
   const Nanos begin = now(), budget = spin_policy_.budget(begin);
   if (budget == Nanos{0}) return false;
-  const bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
+  const bool yields = writers == Watched::Writers::kHere || spin_policy_.is_crowded();  // they can't run while we spin
   do {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {

@@ -41,7 +41,8 @@ base::Nanos SpinPolicy::budget(base::Nanos now) {
     --skip_;
     return base::Nanos{0};
   }
-  return is_crowded(now) ? base::Nanos{0} : limit_;
+  look_at_load(now);
+  return limit_;
 }
 
 void SpinPolicy::failed() {
@@ -49,13 +50,11 @@ void SpinPolicy::failed() {
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }
 
-/// Whether runnable threads outnumber processors: spinning would then take processor time from threads that have work.
-bool SpinPolicy::is_crowded(base::Nanos now) {
-  if (now < look_again_) return crowded_;
+void SpinPolicy::look_at_load(base::Nanos now) {
+  if (now < look_again_) return;
   static const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   crowded_ = runnable_threads() > processors;
   look_again_ = now + kLoadEvery;
-  return crowded_;
 }
 
 }  // namespace mv::transport

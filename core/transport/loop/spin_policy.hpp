@@ -2,7 +2,8 @@
 // The policy for spinning: whether a waiter polls before it sleeps, and for how long.
 //
 // Waking a processor takes about 50 microseconds, an answer through shared memory one or two. A waiter therefore spins
-// for a while, but less often when spinning rarely succeeds, and never while other threads need the processor.
+// for a while, but less often when spinning rarely succeeds. While other threads need the processor it yields between two
+// polls: the process that it waits for may be one of them, and then goes on without a wake-up.
 
 #include "base/clock.hpp"
 
@@ -17,12 +18,14 @@ class SpinPolicy {
 
   /// How long to spin now; 0: sleep at once.
   base::Nanos budget(base::Nanos now);
+  /// Whether runnable threads outnumbered processors at the last budget().
+  bool is_crowded() const { return crowded_; }
   /// The result of a spin.
   void hit() { failures_ = 0; }
   void failed();
 
  private:
-  bool is_crowded(base::Nanos now);
+  void look_at_load(base::Nanos now);
 
   base::Nanos limit_;
   int failures_ = 0;  ///< in a row

@@ -176,7 +176,7 @@ proctype Background() {
       baton = background;
       unlock;
       run_tasks();
-      sleep();
+      if :: sleep() :: skip fi;  /* the code skips it if it has woken a caller; here it may at any time */
       lock;
       baton = nobody; asleep = false;
       unlock

@@ -275,9 +275,9 @@ void Loop::run_background() {
     begin_work();
     run_tasks();
     flush();
-    wake_waiters();
+    const bool served = wake_waiters();  // then the next call will come soon, and its caller shall drive
     if (watchers_changed_) poll_now();
-    if (!spin()) {
+    if (!served && !spin()) {
       sleep(kNever, none);
       flush();
       wake_waiters();
@@ -476,20 +476,21 @@ void Loop::hand_on() {
   }
 }
 
-void Loop::wake_waiters() noexcept {
+bool Loop::wake_waiters() noexcept {
   const bool off_the_loop = !driven_by_me();
   // A read-modify-write: either it follows the waiter's own and sees it, or the waiter sees all that was done before.
-  if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0 && !off_the_loop) return;
+  if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0 && !off_the_loop) return false;
   Lock lock(mutex_);
-  wake_line(/*all=*/false);
-  if (!off_the_loop || baton_ != Baton::kCaller) return;
+  const bool any = wake_line(/*all=*/false);
+  if (!off_the_loop || baton_ != Baton::kCaller) return any;
   news_.store(true, std::memory_order_relaxed);  // the driver may have checked done() too early, and not be asleep yet
   if (std::exchange(asleep_, false)) uv_async_send(&wake_up_);
+  return any;
 }
 
 /// Wakes the waiters that are done, or all. Removes them from the line here, so that the background thread steps back
 /// at once.
-void Loop::wake_line(bool all) noexcept {
+bool Loop::wake_line(bool all) noexcept {
   int left = 0;
   for (Waiter* next = line_.empty() ? nullptr : &line_.first(); next != nullptr;) {
     Waiter& waiter = *std::exchange(next, next->behind);
@@ -499,9 +500,10 @@ void Loop::wake_line(bool all) noexcept {
     waiter.woken = true;
     if (waiter.wake_fd >= 0) eventfd_write(waiter.wake_fd, 1);
   }
-  if (left == 0) return;
+  if (left == 0) return false;
   waiting_.fetch_sub(left, std::memory_order_acq_rel);
   hot_until_ = now() + patience_;
+  return true;
 }
 
 int Loop::take_wake_fd() {

@@ -114,8 +114,8 @@ class Loop final : public base::Clock {
   /// other threads call `done`, which must neither lock nor throw. May throw std::bad_alloc; `first` then never runs.
   Driven drive_until(const std::function<bool()>& done, base::Nanos deadline, Task first = {});
   /// Wakes the callers in drive_until() that are done. Any thread. On the loop it costs nothing while no caller waits
-  /// in line; off the loop it must be called after every completion.
-  void wake_waiters() noexcept;
+  /// in line; off the loop it must be called after every completion. Returns whether there were any.
+  bool wake_waiters() noexcept;
   /// Whether the calling thread holds this loop's baton.
   bool driven_by_me() const noexcept;
   /// Whether the calling thread holds any loop's baton.
@@ -210,7 +210,7 @@ class Loop final : public base::Clock {
   void step_back(Lock& lock);
   void leave_baton();
   void hand_on();
-  void wake_line(bool all) noexcept;
+  bool wake_line(bool all) noexcept;
   uint64_t queue(Task task);
   void run_tasks();
   void poll_now();

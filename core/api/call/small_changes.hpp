@@ -2,9 +2,9 @@
 // Collects small fire-and-forget changes, so that those of a burst travel in few messages.
 //
 // The first change of a burst posts a task, as any call does. Until the loop runs the task, later changes of the same
-// form only append their bytes. No change waits for later ones: a message contains the changes that were made while the
-// loop was busy or waking up. A thread's calls keep their order: if anything was posted after the task, the next change
-// posts a task of its own.
+// form only append their bytes. A message contains the changes that were made while the loop was busy or waking up; in a
+// burst, the loop also waits until 3 microseconds have passed since the last message. A thread's calls keep their order:
+// if anything was posted after the task, the next change posts a task of its own.
 
 #include <memory>
 #include <mutex>
@@ -34,6 +34,7 @@ class SmallChanges {
   void begin(table::Client& client, const std::shared_ptr<Batch>& batch);
 
   transport::Loop& loop_;
+  base::Nanos sent_at_{0};  ///< when the last message was queued; on the loop
   std::mutex mutex_;
   // Under mutex_.
   std::shared_ptr<Batch> open_;  ///< its task has not run yet

@@ -6,7 +6,6 @@
 
 #include "doctor/machine.hpp"
 #include "doctor/system.hpp"
-#include "transport/loop/spin_policy.hpp"
 
 namespace mv::doctor {
 
@@ -36,6 +35,14 @@ std::optional<double> granted_processors() {
   return static_cast<double>(*leading_number(*quota)) / static_cast<double>(*leading_number(*period));
 }
 
+/// The number of runnable threads on the whole machine; 0 if the kernel does not report it.
+uint64_t runnable_threads() {
+  const auto text = read_text("/proc/loadavg");  // "0.10 0.20 0.30 2/345 6789"
+  const size_t slash = text ? text->find('/') : std::string::npos;
+  const size_t blank = slash == std::string::npos ? slash : text->rfind(' ', slash);
+  return blank == std::string::npos ? 0 : leading_number(text->substr(blank + 1)).value_or(0);
+}
+
 }  // namespace
 
 Findings examine_processors(const runtime::Settings& settings) {
@@ -53,18 +60,17 @@ Findings examine_processors(const runtime::Settings& settings) {
     findings.ok("processors", std::move(text));
   }
 
-  const int busy = transport::runnable_threads();
+  const uint64_t busy = runnable_threads();
   if (settings.spin_us == 0) {
     findings.note("spin", "off (spin_us=0): waiters sleep at once, and wake about 50 us late",
                   "leave spin_us unset for low latency");
-  } else if (usable < 2) {
+  } else if (granted && usable < 2) {
     findings.note("spin",
-                  fmt::format("up to {} us, but this process has the time of only one processor: spinning does not help",
-                              settings.spin_us),
-                  "set spin_us=0 (POLYVERSO_SPIN_US) if several processes of a cluster share this processor");
-  } else if (busy > online) {
+                  fmt::format("up to {} us, which uses up the control group's time of {:.3g} processors", settings.spin_us, usable),
+                  "set spin_us=0 (POLYVERSO_SPIN_US) if the group often runs out of processor time");
+  } else if (busy > static_cast<uint64_t>(online)) {
     findings.note("spin",
-                  fmt::format("up to {} us, but not now: {} threads are ready to run on {} processors", settings.spin_us,
+                  fmt::format("up to {} us, and waiters yield: {} threads are ready to run on {} processors", settings.spin_us,
                               busy, online),
                   "for low latency, run fewer processes on this machine, and no other programs");
   } else {

@@ -150,7 +150,7 @@ def test_the_text_says_the_same_as_the_json():
     assert out.endswith("\nthere are problems: see the lines with ->\n")
 
 
-def test_one_processor_makes_spinning_a_matter_to_note():
+def test_spinning_is_no_problem_on_one_processor_and_none_at_all_is_a_matter_to_note():
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     try:
@@ -158,7 +158,8 @@ def test_one_processor_makes_spinning_a_matter_to_note():
     finally:
         os.sched_setaffinity(0, allowed)
     assert "1 for this process" in finding(report, "processors", "processors")["text"]
-    assert "POLYVERSO_SPIN_US" in finding(report, "processors", "spin")["todo"]
+    assert "up to 50 us" in finding(report, "processors", "spin")["text"]
+    assert "leave spin_us unset" in finding(examine(POLYVERSO_SPIN_US="0"), "processors", "spin")["todo"]
 
 
 def test_too_few_descriptors_for_the_cluster_are_a_problem():

@@ -61,9 +61,10 @@ bool Loop::spin() {
   auto writers = Watched::Writers::kNone;
   for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
   if (writers == Watched::Writers::kNone) return false;
-  const Nanos begin = now(), budget = spin_policy_.budget(begin);
+  const Nanos budget = spin_policy_.budget();
   if (budget == Nanos{0}) return false;
-  const bool yields = writers == Watched::Writers::kHere || spin_policy_.is_crowded();  // they can't run while we spin
+  const Nanos begin = now();
+  bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
   do {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {
@@ -74,6 +75,7 @@ bool Loop::spin() {
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }
+    yields |= now() - begin >= SpinPolicy::kWithoutYielding;
   } while (now() - begin < budget);
   spin_policy_.failed();
   looks_ = 0;

@@ -1,5 +1,5 @@
 #include "doctor/machine.hpp"
-#include "runtime/transports.hpp"
+#include "runtime/transport_choice.hpp"
 #include "transport/fabric/mpi.hpp"
 
 namespace mv::doctor {

@@ -11,7 +11,7 @@
 #include "base/trace.hpp"
 #include "base/traffic.hpp"
 #include "runtime/settings.hpp"
-#include "runtime/transports.hpp"
+#include "runtime/transport_choice.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
 
@@ -25,7 +25,7 @@ namespace mv::runtime {
 
 /// The node itself and "inproc:" addresses are reached within the process, other peers over TCP. If a peer turns out to
 /// be on this machine (its node answers in shared memory), messages take that path, and the TCP connection reports the
-/// peer's end. If the path breaks, TCP takes over again. runtime/transports.hpp decides about shared memory, and about
+/// peer's end. If the path breaks, TCP takes over again. runtime/transport_choice.hpp decides about shared memory, and about
 /// UCX or MPI, which take the place of TCP (transport/fabric). With faults (Settings::faults), everything except a node's
 /// path to itself goes through transport/faulty. Loop thread only; make() and listen(): before the loop starts.
 class Router final : public base::Link {

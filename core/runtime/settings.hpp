@@ -35,7 +35,7 @@ struct Settings {
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
   std::string advertise;           ///< "host" or "host:port" to advertise; empty: the listening address
   std::string secret;
-  std::string transport = "auto";  ///< auto, shm, tcp, ucx, mpi, inproc: see runtime/transports.hpp
+  std::string transport = "auto";  ///< auto, shm, tcp, ucx, mpi, inproc: see runtime/transport_choice.hpp
   std::string tls = "auto";        ///< auto, off, psk, mutual: see transport::TlsMode
   std::string tls_cert, tls_key, tls_ca;  ///< files, for tls=mutual
   std::string faults;              ///< text for transport/faulty; empty: none

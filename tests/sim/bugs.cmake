@@ -89,7 +89,7 @@ sim_finds_bug(sim_test_with_bugs nobody_asks_the_next_master "a barrier ended wi
 # Members have the master's view in the end.
 polyverso_put_bug(changes_are_taken_without_their_base engine/cluster views.cpp "if (header.base() > view_.epoch) return send_ping(from);"
   "if (!BUG && header.base() > view_.epoch) return send_ping(from);")
-polyverso_put_bug(nobody_repeats_lost_changes engine/cluster cluster.cpp "log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch())"
+polyverso_put_bug(nobody_repeats_lost_changes engine/cluster heartbeat.cpp "log_.write(builder_, is_kept() ? decided_ : view_, ping.epoch())"
   "log_.write(builder_, is_kept() ? decided_ : view_, BUG ? view_.epoch : ping.epoch())")
 sim_finds_bug(sim_members_with_bugs changes_are_taken_without_their_base "another view than the master")
 sim_finds_bug(sim_members_with_bugs nobody_repeats_lost_changes "another view than the master")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/kvstore/compression.hpp"
+#include "api/kvstore/residuals.hpp"
 #include "api/node/node.hpp"
 #include "tensor/tensor.hpp"
 

@@ -29,7 +29,7 @@ namespace mv::cluster {
 /// them have arrived. Each stays connected with the master, and they confirm to each other with a Ping that they know the view.
 /// After that, the protocol handles heartbeats, losses, departures, and new processes that take the places of lost ones.
 /// Other members connect when one of them first has a request for the other (see want()), so a cluster of n processes
-/// starts with n connections.
+/// starts with n - 1 connections.
 ///
 /// A change of the membership is sent as the members that have changed since the view that the receiver has: see ViewLog.
 /// The master knows that view from the receiver's pings and from what it has sent on this connection. A member that lacks

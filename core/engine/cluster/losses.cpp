@@ -164,14 +164,6 @@ base::Peer Cluster::choose_lost(const Member& reporter, const Member& reported) 
   return spares_worker ? reporter.peer : reported.peer;
 }
 
-bool Cluster::was_silent(base::Peer peer) const {
-  const Contact* const contact = contacts_.find(peer);
-  if (contact == nullptr) return false;
-  const base::Nanos now = clock_.now();
-  if (now - contact->heard - starved(now) > self_.heartbeat_timeout / 2) return true;  // the next beat will note it
-  return contact->silent_until != base::kNever && now - contact->silent_until < 2 * self_.heartbeat_timeout;
-}
-
 /// Whether the others can go on without this server, and without any loss.
 bool Cluster::can_spare(const Member& server) const {
   if (!server.is_server() || server.peer == master_) return false;

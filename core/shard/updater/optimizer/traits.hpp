@@ -8,7 +8,7 @@
 
 namespace mv::shard::optimizer {
 
-/// The common parameters, in their order; names, defaults and ranges are in common.cpp.
+/// The common parameters, in their order; names, defaults and ranges are in schedule.cpp.
 enum Common : size_t {
   kWd,
   kRescaleGrad,

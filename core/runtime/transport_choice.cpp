@@ -1,4 +1,4 @@
-#include "runtime/transports.hpp"
+#include "runtime/transport_choice.hpp"
 
 #include "transport/fabric/mpi.hpp"
 

@@ -1,6 +1,6 @@
 // runtime/transports: the transports that each setting leads to, and the reason that is told.
 
-#include "runtime/transports.hpp"
+#include "runtime/transport_choice.hpp"
 
 #include <cstring>
 #include <optional>

@@ -65,20 +65,15 @@ end
 -- Whether the value is a tensor of Torch, whose module takes long to ask.
 local function is_foreign(value) return type(value) ~= "cdata" and not tensor.is_tensor(value) and foreign.is_tensor(value) end
 
--- The tensor of a tensor, or FFI memory with its dimensions; nil for anything else.
-local function packed(value, needed, what)
+-- The value, of which a tensor and FFI memory know their dimensions.
+local function measured(value, needed, what)
+  if needed.is_flat then return value end
   if tensor.is_tensor(value) then
-    if needed.is_flat then return value end
     local dims, first, second = capi.tensor_lengths(value.mv_tensor)
     if dims > 1 and not (dims == 2 and first == needed.rows and second == needed.cols) then data.check_shape(value:shape(), needed, what) end
     return value
   end
-  if is_foreign(value) then
-    local made = arrays.one(value)
-    data.check_shape(made:shape(), needed, what)
-    return converted(made, needed.dtype)
-  end
-  if not arrays.is_memory(value) then return nil end
+  if not arrays.is_memory(value) then return value end
   local shape = type(value) == "table" and value.shape or arrays.shape_of_memory(value)
   if shape then data.check_shape(shape, needed, what) end
   return value
@@ -99,21 +94,26 @@ function data.given(value, needed, what)
     refuse(capi.MV_EDTYPE, what, "a table of numbers, a tensor or FFI memory is needed, not %s", article)
   end
   if value == nil or not needed.rows then return foreign.is_tensor(value) and converted(arrays.one(value), needed.dtype) or value end
-  return packed(value, needed, what) or value
+  if not is_foreign(value) then return measured(value, needed, what) end
+  local made = arrays.one(value)
+  data.check_shape(made:shape(), needed, what)
+  return converted(made, needed.dtype)
 end
 
---- Memory for a call that writes results; a Torch tensor of another type gets them from `copies`, arrays.copy_back()'s.
-function data.taken(value, needed, what, copies)
-  local of_torch = is_foreign(value)
-  if type(value) ~= "table" and type(value) ~= "cdata" and not of_torch then
-    refuse(capi.MV_EDTYPE, what, "`out` must be a table, a tensor or FFI memory, not a %s", type(value))
+--- Memory for a call that writes results, and for Torch's tensors what arrays.copy_back() needs after it, or nil.
+function data.taken(value, needed, what)
+  if not is_foreign(value) then
+    if type(value) ~= "table" and type(value) ~= "cdata" then
+      refuse(capi.MV_EDTYPE, what, "`out` must be a table, a tensor or FFI memory, not a %s", type(value))
+    end
+    return measured(value, needed, what)
   end
-  if not of_torch then return packed(value, needed, what) or value end
+  local copies = {}
   local made = arrays.one(value, copies)
   data.check_shape(made:shape(), needed, what)
   local wanted = converted(made, needed.dtype)
   if wanted ~= made then table.insert(copies, 1, {from = wanted, to = made}) end
-  return wanted
+  return wanted, copies
 end
 
 --- Row ids, or keys: a table of integers, a tensor or FFI memory of them.

@@ -82,7 +82,7 @@ local function flags_of(how) return how.async and capi.MV_ASYNC or how.wait == f
 -- The result of a get: `given`, the caller's, or else `out` in the table's form.
 local function received(self, out, count, given, copies)
   if given then
-    arrays.copy_back(copies)
+    if copies then arrays.copy_back(copies) end
     return given
   end
   out.n, out.dtype = nil, nil
@@ -94,8 +94,7 @@ local function read(self, how, whole, some)
   local ids, given = ids_of(how), how.out
   local count, copies, out = ids and data.count(ids) or self.rows, nil, nil
   if given then
-    copies = {}
-    out = data.taken(given, needed(self, count), self, copies)
+    out, copies = data.taken(given, needed(self, count), self)
   else
     out = {n = count * self.cols, dtype = self.dtype}
   end

@@ -62,8 +62,12 @@ local function converted(made, dtype)
   return made:cast(wanted)
 end
 
+local loaded = package.loaded
+
 -- Whether the value is a tensor of Torch, whose module takes long to ask.
-local function is_foreign(value) return type(value) ~= "cdata" and not tensor.is_tensor(value) and foreign.is_tensor(value) end
+local function is_foreign(value)
+  return loaded.torch ~= nil and type(value) ~= "cdata" and not tensor.is_tensor(value) and foreign.is_tensor(value)
+end
 
 -- The value, of which a tensor and FFI memory know their dimensions.
 local function measured(value, needed, what)

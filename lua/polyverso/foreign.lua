@@ -3,14 +3,16 @@
 -- Torch is never loaded here: a script that uses its tensors has loaded it.
 
 local foreign = {}
+local loaded = package.loaded
 
 --- The torch module that the script has loaded, or nil.
 function foreign.torch()
-  local torch = package.loaded.torch
+  local torch = loaded.torch
   return type(torch) == "table" and torch.isTensor and torch or nil
 end
 
 function foreign.is_tensor(value)
+  if not loaded.torch then return false end
   local torch = foreign.torch()
   return torch ~= nil and torch.isTensor(value)
 end

@@ -59,12 +59,14 @@ local checked = values.checked
 
 -- The ids of a call; nil for the whole table.
 local function ids_of(how)
-  if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
-  local ids = how.rows or how.keys
-  if how.keys and type(ids) == "table" and type(ids[1]) == "string" then
+  local rows, keys = how.rows, how.keys
+  local ids = rows or keys
+  if not ids then return ids end
+  if rows and keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
+  if keys and type(ids) == "table" and type(ids[1]) == "string" then
     capi.raise(capi.MV_EDTYPE, ('keys are integers, not strings such as "%s": number or hash them'):format(ids[1]))
   end
-  return ids and data.ids(ids)
+  return data.ids(ids)
 end
 
 --- How messages name the table.

@@ -44,8 +44,9 @@ function values.checked(how, known)
   if type(how) ~= "table" then
     capi.raise(capi.MV_EINVAL, ("options must be a table, such as {timeout = 5}, not a %s; known: %s"):format(type(how), known.names))
   end
-  for name in pairs(how) do
-    if not known.set[name] then
+  local set = known.set
+  for name in next, how do
+    if not set[name] then
       local similar = names.did_you_mean(name, names.words(known.names))
       capi.raise(capi.MV_EINVAL, ("unknown option %s%s%s; known: %s%s"):format(known.quote, tostring(name), known.quote, known.names, similar))
     end

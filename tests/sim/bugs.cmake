@@ -105,7 +105,7 @@ polyverso_put_bug(points_that_others_have_passed_count engine/table/client entry
   "const bool is_passed = !BUG && status.code() == MV_EDISAGREE;")
 sim_finds_bug(sim_test_with_bugs newcomers_do_not_step_back "have not ended" --elastic)
 sim_finds_bug(sim_rounds_with_bugs points_that_others_have_passed_count "round" --seeds 1900..6000)
-sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic)
+sim_finds_bug(sim_test_with_bugs newcomers_tell_no_server_where_they_begin "have not ended" --elastic --seeds 1700..10000)
 sim_finds_bug(sim_test_with_bugs a_replaced_worker_is_always_lost "did not wait for a lost worker" --drains --elastic --seeds 300..2000)
 
 # A group goes on without those that its members have lost, and with those that have done their part.

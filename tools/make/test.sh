@@ -20,8 +20,8 @@ run_tests() { # PRESET [OPTION OF CTEST...]
   shift
   case $preset in
     # The release tests run in the activated environment, as a user would.
-    # Many of them wait for other processes, so three share two processors.
-    release) (. build/activate && ctest --preset release -j $((jobs + jobs / 2)) "$@") ;;
+    # Many of them wait for other processes, so four share two processors.
+    release) (. build/activate && ctest --preset release -j $((2 * jobs)) "$@") ;;
     *) "${steady[@]}" ctest --preset "$preset" -j "$jobs" "$@" ;;
   esac
 }

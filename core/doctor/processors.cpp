@@ -64,7 +64,7 @@ Findings examine_processors(const runtime::Settings& settings) {
   if (settings.spin_us == 0) {
     findings.note("spin", "off (spin_us=0): waiters sleep at once, and wake about 50 us late",
                   "leave spin_us unset for low latency");
-  } else if (granted && usable < 2) {
+  } else if (granted && *granted <= usable && usable < 2) {
     findings.note("spin",
                   fmt::format("up to {} us, which uses up the control group's time of {:.3g} processors", settings.spin_us, usable),
                   "set spin_us=0 (POLYVERSO_SPIN_US) if the group often runs out of processor time");

@@ -20,17 +20,24 @@ constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
 constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
 constexpr int kInTheWay = 2, kApart = 256;
+/// For ranks that outnumber processors: the longest budget, as a multiple of `look`, and the shortest, as a part of it. The
+/// budget is halved for each failure in a row.
+constexpr size_t kMostSharing = 8;
+constexpr int kLeastPart = 4;
 
 size_t processors() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return static_cast<size_t>(CPU_COUNT(&allowed));
+  constexpr int kMost = 8192;
+  cpu_set_t* const allowed = CPU_ALLOC(kMost);
+  const size_t bytes = CPU_ALLOC_SIZE(kMost);
+  const int count = allowed != nullptr && sched_getaffinity(0, bytes, allowed) == 0 ? CPU_COUNT_S(bytes, allowed) : 1;
+  CPU_FREE(allowed);
+  return static_cast<size_t>(std::max(count, 1));
 }
 
-/// The most ranks that share a processor.
+/// The most ranks that share a processor, as far as it matters.
 size_t sharing(size_t ranks) {
   const size_t all = processors();
-  return (ranks + all - 1) / all;
+  return std::min((ranks + all - 1) / all, kMostSharing);
 }
 
 /// const_cast: FUTEX_WAIT_BITSET only reads the word, FUTEX_WAKE does not access it.
@@ -44,7 +51,7 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 SpinPolicy::SpinPolicy(size_t ranks, base::Nanos look) : crowded_(sharing(ranks) > 1), look_(look * sharing(ranks)) {}
 
 base::Nanos SpinPolicy::budget() {
-  if (crowded_) return look_;
+  if (crowded_) return std::max(look_ / (1 << std::clamp(failures_ - kFreeFailures, 0, 16)), look_ / kLeastPart);
   looked_ = false;
   if (apart_ > 0) {
     --apart_;

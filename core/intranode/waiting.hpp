@@ -41,7 +41,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   }
   settle();
   if (const base::Nanos budget = spin_policy_.budget(); budget > base::Nanos{0}) {
-    const base::Nanos until = now() + budget;
+    const base::Nanos until = std::min(deadline, now() + budget);
     do {
       if (spin_policy_.look(ready)) {
         spin_policy_.hit();

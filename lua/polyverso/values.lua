@@ -44,8 +44,9 @@ function values.checked(how, known)
   if type(how) ~= "table" then
     capi.raise(capi.MV_EINVAL, ("options must be a table, such as {timeout = 5}, not a %s; known: %s"):format(type(how), known.names))
   end
-  local set = known.set
-  for name in next, how do
+  local set, step, state, first = known.set, next, how, nil
+  if getmetatable(how) then step, state, first = pairs(how) end
+  for name in step, state, first do
     if not set[name] then
       local similar = names.did_you_mean(name, names.words(known.names))
       capi.raise(capi.MV_EINVAL, ("unknown option %s%s%s; known: %s%s"):format(known.quote, tostring(name), known.quote, known.names, similar))

@@ -104,6 +104,18 @@ describe("tables", function()
     assert.equal("MV_EINVAL", failure_of(array:scan()).name)
   end)
 
+  it("check the options that a proxy shows", function()
+    local t = node:matrix{rows = 2, cols = 1}
+    local function proxy(of)
+      return setmetatable({}, {__index = of, __pairs = function() return next, of, nil end})
+    end
+    t:add({{1}}, proxy{rows = {1}})
+    assert.same({{0}, {1}}, t:get())
+    if not math.type then return end -- Lua 5.1 and LuaJIT know no __pairs
+    assert.matches('unknown option "row"', failure_of(t.add, t, {{1}, {1}}, proxy{row = {1}}).text)
+    assert.same({{0}, {1}}, t:get())
+  end)
+
   it("may have a capacity", function()
     local t = node:keyvalue{cols = 2, capacity = 10}
     for key = 1, 100 do t:add({{1, 2}}, {keys = {key}}) end

@@ -159,16 +159,23 @@ void a_wait_that_shares_a_processor_does_not_spin(void**) {
   assert_true(wait(microseconds(100)));
 }
 
-/// Yielding to the other ranks of a processor is far cheaper than a sleep and a wake-up, so failures do not end it.
+/// Yielding to the other ranks of a processor is far cheaper than a sleep and a wake-up, so failures do not end it. They
+/// shorten it, until a wait is short again.
 void ranks_that_outnumber_processors_always_spin(void**) {
   constexpr std::chrono::microseconds kLook(50);
   mv::intranode::SpinPolicy policy(100'000, kLook);
   assert_true(policy.is_crowded());
+  const auto most = policy.budget();
+  assert_true(most == 8 * kLook);
   for (int i = 0; i < 100; ++i) {
-    assert_true(policy.budget() > kLook);
     policy.failed();
-    policy.slept(std::chrono::microseconds(i % 2 == 0 ? 5 : 1000));
+    policy.slept(std::chrono::microseconds(1000));
+    assert_true(policy.budget() >= most / 4);
   }
+  assert_true(policy.budget() == most / 4);
+  policy.failed();
+  policy.slept(std::chrono::microseconds(5));
+  assert_true(policy.budget() == most);
   assert_true(mv::intranode::SpinPolicy(100'000, std::chrono::microseconds(0)).budget().count() == 0);
 }
 

@@ -1,4 +1,4 @@
-// runtime/transports: the transports that each setting leads to, and the reason that is told.
+// runtime/transport_choice: the transports that each setting leads to, and the reason that is told.
 
 #include "runtime/transport_choice.hpp"
 

@@ -150,7 +150,8 @@ typedef struct mv_init_options {
   uint64_t inflight_bytes;      /**< payload of unfinished asynchronous adds beyond which a call blocks; default 256
                                      MiB */
   int64_t spin_us;              /**< microseconds that a waiting thread spins before it sleeps, at most 50; default
-                                     50, but none where all processors of the machine are busy; 0 = never */
+                                     50, and up to 8 times that in groups whose ranks outnumber the machine's
+                                     processors, where waiters yield meanwhile; 0 = never */
   const char *checkpoint;       /**< directory of the checkpoints that worker 0 saves automatically, every
                                      checkpoint_every_ms */
   int64_t checkpoint_every_ms;  /**< default 60,000 if `checkpoint` is set */

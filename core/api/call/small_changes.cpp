@@ -33,9 +33,15 @@ void SmallChanges::add(table::Client& client, const table::TableViewRef& table, 
   open_ = std::move(batch);
 }
 
+/// Whether the next change may still join: none other has been made, and nothing else was posted.
+bool SmallChanges::may_grow(const std::shared_ptr<Batch>& batch) {
+  const std::lock_guard lock(mutex_);
+  return open_ == batch && posts_ == loop_.posts();
+}
+
 /// On the loop.
 void SmallChanges::begin(table::Client& client, const std::shared_ptr<Batch>& batch) {
-  while (loop_.now() - sent_at_ < kBetween) sched_yield();  // the thread that makes the changes may share this processor
+  while (loop_.now() - sent_at_ < kBetween && may_grow(batch)) sched_yield();  // the caller may share this processor
   {
     const std::lock_guard lock(mutex_);
     if (open_ == batch) open_ = nullptr;

@@ -64,6 +64,7 @@ bool Loop::spin() {
   const Nanos budget = spin_policy_.budget();
   if (budget == Nanos{0}) return false;
   const Nanos begin = now();
+  Nanos spun{0};
   bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
   do {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
@@ -75,9 +76,10 @@ bool Loop::spin() {
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }
-    yields |= now() - begin >= SpinPolicy::kWithoutYielding;
-  } while (now() - begin < budget);
-  spin_policy_.failed();
+    spun = now() - begin;
+    yields |= spun >= SpinPolicy::kWithoutYielding;
+  } while (spun < budget);
+  spin_policy_.failed(spun);
   looks_ = 0;
   return false;
 }

@@ -276,7 +276,7 @@ void Loop::run_background() {
     run_tasks();
     flush();
     const bool served = wake_waiters();  // then the next call will come soon, and its caller shall drive
-    if (watchers_changed_) poll_now();
+    if (watchers_changed_ || (served && now() >= poll_by_)) poll_now();
     if (!served && !spin()) {
       sleep(kNever, none);
       flush();

@@ -9,6 +9,9 @@ namespace {
 /// The largest number of sleeps without a spin, after failures in a row.
 constexpr int kMostSkipped = 256;
 constexpr int kFreeFailures = 4;
+/// A spin that took so many times its limit has yielded to a thread that computes. A sleeper would have been woken beside
+/// that thread, so the next 16 waits sleep at once.
+constexpr int kOverrun = 4;
 
 }  // namespace
 
@@ -18,8 +21,10 @@ base::Nanos SpinPolicy::budget() {
   return base::Nanos{0};
 }
 
-void SpinPolicy::failed() {
-  if (++failures_ <= kFreeFailures) return;
+void SpinPolicy::failed(base::Nanos spun) {
+  ++failures_;
+  if (spun > kOverrun * limit_) failures_ = std::max(failures_, kFreeFailures + kOverrun);
+  if (failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }
 

@@ -23,7 +23,7 @@ class SpinPolicy {
   base::Nanos budget();
   /// The result of a spin.
   void hit() { failures_ = 0; }
-  void failed();
+  void failed(base::Nanos spun);
 
  private:
   base::Nanos limit_;

@@ -18,6 +18,7 @@ from harness.units import microseconds
 KIB, MIB = 1 << 10, 1 << 20
 # Bytes, and the number of calls timed together: requesting them from the ranks takes a message.
 SIZES = {1 * KIB: 1000, 64 * KIB: 100, MIB: 10, 16 * MIB: 2, 256 * MIB: 1}
+LARGEST_QUICK = MIB
 WHERE = {"out": "out of place", "in": "in place"}
 NO_SINGLE_COPY = ["--mca", "btl_vader_single_copy_mechanism", "none"]
 
@@ -65,6 +66,10 @@ def size_name(size):
     return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
 
 
+def sizes(bench):
+    return {size: block for size, block in SIZES.items() if size <= LARGEST_QUICK or not bench.quick}
+
+
 def efforts(bench, size):
     # Filling and checking the largest arrays takes most of the time.
     return bench.effort.less(rounds=1 if size > 16 * MIB else 2, pairs=3, seconds=0.6 if size > 16 * MIB else 0.15)
@@ -72,7 +77,7 @@ def efforts(bench, size):
 
 def beside_mpi(bench, ranks):
     sides = {"ours": ours(bench, ranks), "default": open_mpi(bench, ranks), "no single copy": open_mpi(bench, ranks, NO_SINGLE_COPY)}
-    for size, block in SIZES.items():
+    for size, block in sizes(bench).items():
         cases = {}
         for memory, prefix in (("tensors", "tensor-"), ("private memory", "")):
             for place in ("out", "in"):
@@ -117,7 +122,7 @@ def allreduce_over_tcp(bench):
     """all-reduce over TCP on the loopback device, compared with Gloo"""
     for ranks in (2, 4):
         sides = {"ours": ours(bench, ranks, "tcp"), "Gloo": gloo(bench, ranks)}
-        for size, block in SIZES.items():
+        for size, block in sizes(bench).items():
             cases = {place: dict.fromkeys(sides, Batch(place, size, max(1, block // 10))) for place in ("out", "in")}
             for place, comparison in bench.compare(sides, cases, efforts(bench, size)).items():
                 title = f"all-reduce of {size_name(size)} over TCP, {ranks} ranks, {WHERE[place]}"

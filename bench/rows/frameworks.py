@@ -57,7 +57,7 @@ def torch_ranks(bench, python, ranks):
 def torch_ddp_step(bench):
     """the communication in a DDP step of 10 million parameters, compared with Gloo's"""
     python = python_of(bench, "torch", "torch")
-    for ranks in (2, 4):
+    for ranks in (2,) if bench.quick else (2, 4):
         name, target = f"communication in a DDP step, 10 M parameters, {ranks} ranks", ratio_at_most(0.7)
         if python is None:
             yield without(name, "ms", target)

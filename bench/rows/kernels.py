@@ -93,14 +93,14 @@ def codecs(samples, copies):
 
 def run(bench):
     """Returns {kernel: {bytes: [bytes per second]}}."""
-    repetitions = 2 if bench.quick else REPETITIONS
+    repetitions = 1 if bench.quick else REPETITIONS
     command = [
         *prefix(bench.parties.one_cpu.client),
         bench.parties.programs / "bench_kernels",
         "--benchmark_format=json",
         f"--benchmark_repetitions={repetitions}",
         "--benchmark_enable_random_interleaving=true",
-        f"--benchmark_min_time={0.05 if bench.quick else 0.1}",
+        f"--benchmark_min_time={0.02 if bench.quick else 0.1}",
     ]
     bench.progress("Google Benchmark")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
 import hosts  # noqa: E402
 
 MIB = 1 << 20
-SIZE = 64 * MIB
+SIZE, QUICK_SIZE = 64 * MIB, 8 * MIB
 HERE, THERE = 0, 1  # the hosts of the measuring process and of its peer
 FIRST_PORT = 7100
 # Our program, its operation, and the operation of the raw socket that takes the same bytes over the line.
@@ -70,13 +70,13 @@ def raw_socket(bench, network):
     return started(lambda: Process("raw_socket client", command, cpus), [server])
 
 
-def sides(bench, network, tls):
+def sides(bench, network, tls, size):
     def cluster(number):
         return Cluster(bench, network, FIRST_PORT + number, tls)
 
     def store(number, case):
         program = bench.sources / "programs" / "kv_worker.py"
-        return cluster(number).worker(f"kv_worker {case}", [sys.executable, "-B", program, "polyverso", "dist_sync", case, SIZE])
+        return cluster(number).worker(f"kv_worker {case}", [sys.executable, "-B", program, "polyverso", "dist_sync", case, size])
 
     return {
         "table": lambda: cluster(0).worker("table_worker", [bench.parties.programs / "table_worker"]),
@@ -88,20 +88,20 @@ def sides(bench, network, tls):
 
 
 def rows(bench, gigabits, over, tls, limit):
+    size = QUICK_SIZE if bench.quick else SIZE
     with contextlib.ExitStack() as stack:
         network = hosts.Hosts(2, gigabits * 1e9 / 8)
         stack.callback(network.end)
-        cases = {title: {side: Batch(ours, SIZE), "raw": Batch(theirs, SIZE)} for title, (side, ours, theirs) in CASES.items()}
-        found = bench.compare(sides(bench, network, tls), cases, bench.effort if bench.quick else EFFORT)
+        cases = {title: {side: Batch(ours, size), "raw": Batch(theirs, size)} for title, (side, ours, theirs) in CASES.items()}
+        found = bench.compare(sides(bench, network, tls, size), cases, bench.effort if bench.quick else EFFORT)
     for title, comparison in found.items():
-        yield row(f"{title} of {SIZE // MIB} MiB over {over}", comparison, CASES[title][0], limit)
+        yield row(f"{title} of {size // MIB} MiB over {over}", comparison, CASES[title][0], size, limit)
 
 
-def megabytes_per_second(seconds):
-    return SIZE / seconds / 1e6
+def row(title, comparison, side, size, limit):
+    def megabytes_per_second(seconds):
+        return size / seconds / 1e6
 
-
-def row(title, comparison, side, limit):
     return Row(
         name=title,
         ours=comparison.of(side).map(megabytes_per_second),

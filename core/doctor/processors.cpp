@@ -1,24 +1,15 @@
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "base/processors.hpp"
 #include "doctor/machine.hpp"
 #include "doctor/system.hpp"
 
 namespace mv::doctor {
 
 namespace {
-
-/// Number of processors on which the scheduler may run this process; 0 if unknown.
-int allowed_processors() {
-  cpu_set_t* set = CPU_ALLOC(4096);
-  const size_t bytes = CPU_ALLOC_SIZE(4096);
-  const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-  CPU_FREE(set);
-  return count;
-}
 
 /// Processor time that the control group grants, in processors; nullopt if it sets no limit.
 std::optional<double> granted_processors() {
@@ -48,7 +39,7 @@ uint64_t runnable_threads() {
 Findings examine_processors(const runtime::Settings& settings) {
   Findings findings("processors");
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  const int allowed = allowed_processors();
+  const int allowed = base::allowed_processors();
   const auto granted = granted_processors();
   double usable = static_cast<double>(allowed > 0 ? allowed : online);
   std::string text = fmt::format("{} on this machine, {} for this process", online, usable);

@@ -1,7 +1,6 @@
 #include "intranode/spin_policy.hpp"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,6 +8,8 @@
 #include <cerrno>
 #include <climits>
 #include <ctime>
+
+#include "base/processors.hpp"
 
 namespace mv::intranode {
 
@@ -25,18 +26,9 @@ constexpr int kInTheWay = 2, kApart = 256;
 constexpr size_t kMostSharing = 8;
 constexpr int kLeastPart = 4;
 
-size_t processors() {
-  constexpr int kMost = 8192;
-  cpu_set_t* const allowed = CPU_ALLOC(kMost);
-  const size_t bytes = CPU_ALLOC_SIZE(kMost);
-  const int count = allowed != nullptr && sched_getaffinity(0, bytes, allowed) == 0 ? CPU_COUNT_S(bytes, allowed) : 1;
-  CPU_FREE(allowed);
-  return static_cast<size_t>(std::max(count, 1));
-}
-
 /// The most ranks that share a processor, as far as it matters.
 size_t sharing(size_t ranks) {
-  const size_t all = processors();
+  const auto all = static_cast<size_t>(std::max(base::allowed_processors(), 1));
   return std::min((ranks + all - 1) / all, kMostSharing);
 }
 

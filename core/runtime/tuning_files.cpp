@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 
 #include "base/log.hpp"
 #include "base/mix.hpp"
+#include "base/processors.hpp"
 #include "base/version.hpp"
 
 namespace mv::runtime {
@@ -40,10 +40,8 @@ std::string processor_name() {
 std::string this_machine() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  cpu_set_t allowed;
-  const int processors = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
   return fmt::format("version {}; host {}; processor {}; caches {} {} {}; processors {}", base::version_text(), host, processor_name(),
-                     sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE), processors);
+                     sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE), base::allowed_processors());
 }
 
 /// A relative path in XDG_CACHE_HOME must be ignored, as its specification says.

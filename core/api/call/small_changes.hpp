@@ -3,8 +3,8 @@
 //
 // The first change of a burst posts a task, as any call does. Until the loop runs the task, later changes of the same
 // form only append their bytes. A message contains the changes that were made while the loop was busy or waking up; in a
-// burst, the loop also waits until 3 microseconds have passed since the last message, if nothing else waits. A thread's calls keep their order:
-// if anything was posted after the task, the next change posts a task of its own.
+// burst, the loop also waits until 3 microseconds have passed since the last message, if nothing else waits. A thread's
+// calls keep their order: if anything was posted after the task, the next change posts a task of its own.
 
 #include <memory>
 #include <mutex>

@@ -10,8 +10,8 @@ namespace {
 constexpr int kMostSkipped = 256;
 constexpr int kFreeFailures = 4;
 /// A spin that took so many times its limit has yielded to a thread that computes. A sleeper would have been woken beside
-/// that thread, so the next 16 waits sleep at once.
-constexpr int kOverrun = 4;
+/// that thread, so the next 16 waits sleep at once, as after so many failures more.
+constexpr int kOverrun = 4, kFailuresOfOverrun = 4;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ base::Nanos SpinPolicy::budget() {
 
 void SpinPolicy::failed(base::Nanos spun) {
   ++failures_;
-  if (spun > kOverrun * limit_) failures_ = std::max(failures_, kFreeFailures + kOverrun);
+  if (spun > kOverrun * limit_) failures_ = std::max(failures_, kFreeFailures + kFailuresOfOverrun);
   if (failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }

@@ -255,6 +255,24 @@ void requests_lost_in_a_break_are_sent_again_once(void**) {
   assert_int_equal(second->times, 1);
 }
 
+/// As when two nodes connect with each other at once: the second event finds requests of the first under way.
+void what_was_sent_after_a_probe_is_not_sent_again(void**) {
+  Pair pair;
+  const auto first = pair.call(7);
+  pair.client.on_connected(kServer);
+  const auto second = pair.call(8);
+  const auto sent = pair.link.take();
+  assert_int_equal(sent.size(), 3);  // the second one is the probe
+  pair.to_server(sent[0]);
+  pair.to_server(sent[1]);
+  pair.answers_arrive();  // while the last one is under way
+  assert_int_equal(pair.client.repeated(), 0);
+  pair.to_server(sent[2]);
+  pair.answers_arrive();
+  assert_int_equal(first->times, 1);
+  assert_int_equal(second->times, 1);
+}
+
 /// A former back-up has not seen reads that its primary had answered. A request that waits for them goes on when the client has their answers.
 void a_request_that_came_early_starts_when_those_before_it_are_skipped(void**) {
   Pair::Serving server;
@@ -266,7 +284,7 @@ void a_request_that_came_early_starts_when_those_before_it_are_skipped(void**) {
   };
   hear(builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), 3)), 3, 0);
   assert_string_equal(server.service.started.c_str(), "");
-  hear(builder.finish(wire::Body::Probe, wire::CreateProbe(builder.fbb())), 0, 2);
+  hear(builder.finish(wire::Body::Probe, wire::CreateProbe(builder.fbb(), 3)), 0, 2);
   assert_string_equal(server.service.started.c_str(), "3");
 }
 
@@ -318,6 +336,7 @@ int main() {
       cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(requests_lost_in_a_break_are_sent_again_once),
+      cmocka_unit_test(what_was_sent_after_a_probe_is_not_sent_again),
       cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),

@@ -75,10 +75,10 @@ void Client::send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent) {
   send(server, stream, 0, frame);
 }
 
-void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq target) {
+void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq seq) {
   auto& fbb = builder_.fbb();
-  base::Frame frame = kind == wire::Body::Cancel  ? builder_.finish(kind, wire::CreateCancel(fbb, target))
-                      : kind == wire::Body::Probe ? builder_.finish(kind, wire::CreateProbe(fbb))
+  base::Frame frame = kind == wire::Body::Cancel  ? builder_.finish(kind, wire::CreateCancel(fbb, seq))
+                      : kind == wire::Body::Probe ? builder_.finish(kind, wire::CreateProbe(fbb, seq))
                                                   : builder_.finish(kind, wire::CreateSeen(fbb));
   send(server, stream, 0, frame);
 }
@@ -155,7 +155,7 @@ void Client::on_lost(base::Peer server, const base::Status& why) {
 }
 
 void Client::probe(base::Peer server, Stream& stream) {
-  send_bare(server, stream, wire::Body::Probe, 0);
+  send_bare(server, stream, wire::Body::Probe, stream.first + stream.window.size() - 1);
   if (options_.probe_after == base::kNever) return;
   stream.probe_wait = std::min(stream.probe_wait * 2, options_.probe_after * 16);
   stream.probe_at = clock_.now() + stream.probe_wait;

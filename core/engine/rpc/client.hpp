@@ -93,7 +93,7 @@ class Client {
   void send(base::Peer server, const Stream& stream, Seq seq, base::Frame& frame);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent);
-  void send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq target);
+  void send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq seq);
   void probe(base::Peer server, Stream& stream);
   void heard(Stream& stream);
   void finish(Stream& stream, Sent& sent, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);

@@ -28,7 +28,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
     case wire::Body::Seen:
       return;
     case wire::Body::Probe:
-      return send_progress(client, stream, UINT64_MAX);
+      return send_progress(client, stream, message.body_as_Probe()->sent());
     case wire::Body::Cancel: {
       const Asked target{client, message.body_as_Cancel()->target()};
       if (find_running(stream, target.seq) != nullptr) service_.on_cancel(target);

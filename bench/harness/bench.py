@@ -38,10 +38,10 @@ class Bench:
         self.curves = {}  # for plots: {file: (title, {label: [(bytes, bytes per second)]})}
         self.pictures = {}  # other plots: {file: function of its path and a caption}
 
-    def compare(self, sides, cases, effort=None):
+    def compare(self, sides, cases, effort=None, figure="median"):
         """Calls compare.compare() with this run's effort. sides: {side: function without arguments that starts its
         Party}"""
-        return compare(sides, cases, effort or self.effort, self.progress)
+        return compare(sides, cases, effort or self.effort, self.progress, figure)
 
     @functools.cached_property
     def mxnet_python(self):

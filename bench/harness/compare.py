@@ -88,11 +88,12 @@ def settled(comparison, sides, pairs):
     return all(spread.most - spread.least <= AGREEMENT * spread.median for spread in spreads)
 
 
-def compare(sides, cases, effort, progress):
+def compare(sides, cases, effort, progress, figure="median"):
     """Measures each case on each side.
 
     sides: {side: function that starts its Party}
     cases: {case: {side: Batch}}; a side may be missing from a case
+    figure: of a batch's answer: "median", "p99"
     Returns {case: Comparison}. Each round starts fresh processes, so that lucky addresses do not look like speed. A case is
     over for a round once its samples agree.
     """
@@ -109,5 +110,5 @@ def compare(sides, cases, effort, progress):
                         break
                     progress(f"round {round_number + 1}/{effort.rounds}, {case}, pair {pair + 1}/{effort.pairs}")
                     for side, batch in batches.items():
-                        comparisons[case].note(side, parties[side].do(batch, effort.seconds)["median"])
+                        comparisons[case].note(side, parties[side].do(batch, effort.seconds)[figure])
     return comparisons

@@ -75,6 +75,14 @@ def system():
     return f"Linux {os.uname().release}"
 
 
+def available_memory():
+    """The bytes that new processes can take without swapping."""
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def memory(pid, name):
     """A field of /proc/PID/status in bytes: VmRSS, or VmHWM, its peak."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
@@ -94,6 +102,12 @@ def proportional_memory(pid):
 def forget_peak(pid):
     """Resets VmHWM, the peak, to the resident size."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def processor_seconds(pid):
+    """The processor time of all threads of a process."""
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
 
 def children(pid):

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { kMostSamples = 1 << 20, kFewestSamples = 3 };
 static const double kWarmUp = 0.1; /* of the batch's seconds */
+static const char kEach[] = "each-";
 
 double batch_now(void) {
   struct timespec now;
@@ -35,6 +37,14 @@ void *batch_memory(uint64_t bytes) {
   memset(memory, 1, bytes);
   return memory;
 }
+
+void *batch_fresh_memory(uint64_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) batch_fail("no addresses for %llu bytes", (unsigned long long)bytes);
+  return memory;
+}
+
+void batch_free_fresh(void *memory, uint64_t bytes) { munmap(memory, bytes); }
 
 static int compare(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;
@@ -68,6 +78,17 @@ static void run(const batch_program *program, double *samples, double seconds, u
   answer(samples, count, block);
 }
 
+static void run_each(const batch_program *program, double *samples, double seconds, uint64_t block) {
+  size_t count = 0;
+  program->repeat_each(program->self, block, samples);
+  const double end = batch_now() + seconds;
+  for (; count + block <= kMostSamples && (count == 0 || batch_now() < end); count += block) {
+    program->repeat_each(program->self, block, samples + count);
+  }
+  if (program->check) program->check(program->self);
+  answer(samples, count, 1);
+}
+
 void batch_serve(const batch_program *program) {
   double *samples = batch_memory(kMostSamples * sizeof(double));
   printf("{\"ready\": true}\n");
@@ -79,8 +100,10 @@ void batch_serve(const batch_program *program) {
     if (sscanf(line, "%63s %llu %lf %llu", operation, &bytes, &seconds, &block) != 4 || block == 0) {
       batch_fail("not a batch: %s", line);
     }
-    program->prepare(program->self, operation, bytes);
-    run(program, samples, seconds, block);
+    const int each = strncmp(operation, kEach, strlen(kEach)) == 0;
+    if (each && program->repeat_each == NULL) batch_fail("can't time single calls: %s", line);
+    program->prepare(program->self, each ? operation + strlen(kEach) : operation, bytes);
+    (each ? run_each : run)(program, samples, seconds, block);
   }
   free(samples);
 }

@@ -11,6 +11,8 @@
  *
  *     {"median": 1.2e-05, "mean": 1.3e-05, "least": 1.1e-05, "p99": 2.0e-05, "count": 8000}
  *
+ * In a batch of "each-OPERATION", every repetition counts by itself: the program reads the clock around each one.
+ *
  * The end of standard input ends the program. A program that cannot continue writes {"error": "..."} and exits with 1. */
 
 #include <stdint.h>
@@ -23,6 +25,8 @@ typedef struct batch_program {
   /** Checks the results of the batch. NULL if that is not possible. */
   void (*check)(void *self);
   void *self;
+  /** Repeats it likewise, and writes the seconds of each repetition, for "each-OPERATION". NULL if that is not possible. */
+  void (*repeat_each)(void *self, uint64_t times, double *seconds);
 } batch_program;
 
 /** Serves batches until standard input ends. */
@@ -36,5 +40,9 @@ double batch_now(void);
 
 /** `bytes` of memory, with every page touched, aligned to a cache line. Never NULL. */
 void *batch_memory(uint64_t bytes);
+
+/** `bytes` of memory of which no page exists yet; batch_free_fresh() gives them back to the kernel. */
+void *batch_fresh_memory(uint64_t bytes);
+void batch_free_fresh(void *memory, uint64_t bytes);
 
 #endif

@@ -64,15 +64,15 @@ void check(void* self) {
 int main(int argc, char** argv) {
   if (argc != 4) batch_fail("usage: gloo_worker FOLDER RANK RANKS");
   try {
-    const int rank = std::atoi(argv[2]);
+    const int rank = std::atoi(argv[2]), ranks = std::atoi(argv[3]);
     gloo::transport::tcp::attr address;
     address.hostname = "127.0.0.1";
     gloo::rendezvous::FileStore store(argv[1]);
     Worker worker;
-    worker.context = std::make_shared<gloo::rendezvous::Context>(rank, std::atoi(argv[3]));
+    worker.context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
     auto device = gloo::transport::tcp::CreateDevice(address);
     worker.context->connectFullMesh(store, device);
-    const ranks_program program = {rank, tell, prepare, repeat, check, &worker};
+    const ranks_program program = {rank, ranks, tell, prepare, repeat, check, &worker};
     ranks_serve(&program);
   } catch (const std::exception& error) {
     batch_fail("%s", error.what());

@@ -96,7 +96,7 @@ int main(void) {
   expect_ok(mv_group_open(0, NULL, 0, &self.group), "mv_group_open");
   expect_ok(mv_group_describe(self.group, &about), "mv_group_describe");
   self.ranks = about.ranks;
-  ranks_serve(&(ranks_program){(int)about.rank, tell, prepare, repeat, check, &self});
+  ranks_serve(&(ranks_program){(int)about.rank, (int)about.ranks, tell, prepare, repeat, check, &self});
   drop(&self);
   expect_ok(mv_group_close(self.group), "mv_group_close");
   expect_ok(mv_shutdown(0), "mv_shutdown");

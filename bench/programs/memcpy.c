@@ -1,4 +1,4 @@
-/* glibc's memcpy between two warm, distinct buffers. Operation: copy. */
+/* glibc's memcpy between two warm, distinct buffers. Operations: copy; fresh: to memory that the kernel has just given. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,11 +7,13 @@
 typedef struct copier {
   void *from, *to;
   uint64_t bytes;
+  int fresh;
 } copier;
 
 static void prepare(void *self, const char *operation, uint64_t bytes) {
   copier *c = self;
-  if (strcmp(operation, "copy") != 0) batch_fail("memcpy: unknown operation %s", operation);
+  c->fresh = strcmp(operation, "fresh") == 0;
+  if (!c->fresh && strcmp(operation, "copy") != 0) batch_fail("memcpy: unknown operation %s", operation);
   if (bytes == c->bytes) return;
   free(c->from);
   free(c->to);
@@ -23,8 +25,10 @@ static void prepare(void *self, const char *operation, uint64_t bytes) {
 static void repeat(void *self, uint64_t times) {
   const copier *c = self;
   for (uint64_t i = 0; i < times; ++i) {
-    memcpy(c->to, c->from, c->bytes);
-    __asm__ volatile("" : : "r"(c->to) : "memory"); /* keeps the compiler from removing the copy */
+    void *const to = c->fresh ? batch_fresh_memory(c->bytes) : c->to;
+    memcpy(to, c->from, c->bytes);
+    __asm__ volatile("" : : "r"(to) : "memory"); /* keeps the compiler from removing the copy */
+    if (c->fresh) batch_free_fresh(to, c->bytes);
   }
 }
 

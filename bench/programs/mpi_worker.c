@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &self.ranks);
-  ranks_serve(&(ranks_program){rank, tell, prepare, repeat, check, &self});
+  ranks_serve(&(ranks_program){rank, self.ranks, tell, prepare, repeat, check, &self});
   expect_ok(MPI_Finalize(), "MPI_Finalize");
   return 0;
 }

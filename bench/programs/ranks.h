@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 typedef struct ranks_program {
-  int rank;
+  int rank, ranks;
   /** Broadcasts rank 0's bytes. */
   void (*tell)(void *self, void *message, uint64_t bytes);
   /** As in batch_program, on every rank. */
@@ -16,7 +16,8 @@ typedef struct ranks_program {
 } ranks_program;
 
 /** Runs until rank 0's standard input ends. Each block is timed as a whole, including the message that starts it, so request long
- * blocks. */
+ * blocks; or "each-OPERATION", which times each call on rank 0. In "paused-OPERATION" some rank, chosen at random, pauses for a millisecond
+ * before one call in twenty. */
 void ranks_serve(const ranks_program *program);
 
 /** The input of an f32 allreduce; ranks_check() expects its first sum. Ones: a sum in place grows by the number of ranks each time and

@@ -1,6 +1,6 @@
 /* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`). Operations: add, get,
  * add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, and at the end of each BLOCK the wait until
- * the last is applied; sync: Multiverso's scheme, which adds what has changed in private values since the last sync, and copies the table
+ * the last is applied; get_fresh, get_tensor: get into memory that the kernel has just given, and into a new tensor; sync: Multiverso's scheme, which adds what has changed in private values since the last sync, and copies the table
  * to them. After every batch the table is compared with its expected content. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 #include "programs/batch.h"
 
-enum operation { kAdd, kGet, kAddGet, kOneWay, kSync };
-static const char *const kNames[] = {"add", "get", "add_get", "forget", "sync"};
+enum operation { kAdd, kGet, kAddGet, kOneWay, kSync, kGetFresh, kGetTensor, kOperations };
+static const char *const kNames[] = {"add", "get", "add_get", "forget", "sync", "get_fresh", "get_tensor"};
 
 /* Numbers of both signs whose magnitudes differ by ten orders: their sum in floats depends on the order. */
 enum { kWild = 4096 };
@@ -47,8 +47,8 @@ static void make_table(worker *w, uint64_t bytes) {
 static void prepare(void *self, const char *operation, uint64_t bytes) {
   worker *w = self;
   size_t found = 0;
-  while (found <= kSync && strcmp(operation, kNames[found]) != 0) ++found;
-  if (found > kSync) batch_fail("table_worker: unknown operation %s", operation);
+  while (found < kOperations && strcmp(operation, kNames[found]) != 0) ++found;
+  if (found == kOperations) batch_fail("table_worker: unknown operation %s", operation);
   w->operation = (enum operation)found;
   make_table(w, bytes);
   memset(w->values, 0, bytes);
@@ -66,6 +66,22 @@ static void add(worker *w) {
 }
 
 static void get(worker *w) { expect_ok(mv_table_get(w->table, w->values, w->count, MV_F32, NULL), "mv_table_get"); }
+
+static void get_fresh(worker *w) {
+  float *fresh = batch_fresh_memory(w->bytes);
+  expect_ok(mv_table_get(w->table, fresh, w->count, MV_F32, NULL), "mv_table_get");
+  batch_free_fresh(fresh, w->bytes);
+}
+
+static void get_tensor(worker *w) {
+  const int64_t shape[] = {(int64_t)w->count};
+  mv_tensor tensor;
+  void *data;
+  expect_ok(mv_tensor_create(MV_F32, shape, 1, &tensor), "mv_tensor_create");
+  expect_ok(mv_tensor_data(tensor, &data, NULL, NULL), "mv_tensor_data");
+  expect_ok(mv_table_get(w->table, data, w->count, MV_F32, NULL), "mv_table_get");
+  expect_ok(mv_tensor_free(tensor), "mv_tensor_free");
+}
 
 /* With a change of the first element. */
 static void synchronize(worker *w) {
@@ -94,12 +110,11 @@ static void repeat(void *self, uint64_t times) {
     return;
   }
   for (uint64_t i = 0; i < times; ++i) {
-    if (w->operation == kSync) {
-      synchronize(w);
-      continue;
-    }
-    if (w->operation != kGet) add(w);
-    if (w->operation != kAdd) get(w);
+    if (w->operation == kSync) synchronize(w);
+    if (w->operation == kGetFresh) get_fresh(w);
+    if (w->operation == kGetTensor) get_tensor(w);
+    if (w->operation == kAdd || w->operation == kAddGet) add(w);
+    if (w->operation == kGet || w->operation == kAddGet) get(w);
   }
 }
 

@@ -36,10 +36,6 @@ polyverso_put_bug(a_follower_is_not_asked engine/replica parts_taken.cpp "if (!m
   "if (!BUG && !may_pass_to(follows, number)) return;")
 sim_finds_bug(sim_test_with_bugs a_follower_is_not_asked "have not ended" --grows --replicas 1 --seeds 521..10000)
 
-# A part of an answer that went nowhere is not taken for the answer.
-polyverso_put_bug(an_answer_without_its_values_is_taken engine/replica parts.cpp "std::make_shared<base::Sink>(std::span<std::byte>(), unserved_)" "std::make_shared<base::Sink>(std::span<std::byte>(), BUG ? nullptr : unserved_)")
-sim_finds_bug(sim_test_with_bugs an_answer_without_its_values_is_taken "0 bytes received" --drains --seeds 1490..10000)
-
 # Copies have equal bits.
 polyverso_put_bug(a_copy_lacks_what_workers_got engine/replica transfer.cpp "shard::Scope::kAll" "BUG ? shard::Scope::kSaved : shard::Scope::kAll")
 sim_finds_bug(sim_test_with_bugs a_copy_lacks_what_workers_got "a copy that differs" --drains --replicas 1)
@@ -59,7 +55,7 @@ polyverso_put_bug(answers_wait_for_a_lost_copy engine/replica parts.cpp "  led.p
 sim_finds_bug(sim_test_with_bugs answers_wait_for_a_lost_copy "have not ended" --replicas 1)
 
 # A part of a round is acknowledged when the back-up has it.
-polyverso_put_bug(a_withheld_part_is_acknowledged engine/replica parts_of_rounds.cpp "  withheld.withhold(asked);" "  if (!BUG) withheld.withhold(asked);")
+polyverso_put_bug(a_withheld_part_is_acknowledged engine/replica part_rounds.cpp "  withheld.withhold(asked);" "  if (!BUG) withheld.withhold(asked);")
 sim_finds_bug(sim_rounds_with_bugs a_withheld_part_is_acknowledged "has not ended" --replicas 1)
 
 # A part whose server died with the news that a copy has failed gets another back-up.

@@ -18,7 +18,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "dashboard/guard.hpp"
+#include "dashboard/request_check.hpp"
 #include "dashboard/history.hpp"
 #include "dashboard/page.hpp"
 #include "library_text.hpp"
@@ -264,16 +264,16 @@ void set_headers(httplib::Response& response) {
   response.set_header("Cache-Control", "no-store");
 }
 
-void handle(const httplib::Request& request, httplib::Response& response, const Guard& guard, const Poller& poller, Logs& logs) {
+void handle(const httplib::Request& request, httplib::Response& response, const RequestCheck& check, const Poller& poller, Logs& logs) {
   set_headers(response);
-  const Verdict verdict = guard.check({request.method, request.get_header_value("Host"), request.get_header_value("Origin"),
+  const Verdict verdict = check.judge({request.method, request.get_header_value("Host"), request.get_header_value("Origin"),
                                        request.get_header_value("Cookie"), request.get_param_value("token"),
                                        request.get_header_value_count("Host") != 1});
   if (verdict.status != 200) {
     response.status = verdict.status;
     return response.set_content(verdict.text, "text/plain; charset=utf-8");
   }
-  if (verdict.set_cookie) response.set_header("Set-Cookie", guard.cookie());
+  if (verdict.set_cookie) response.set_header("Set-Cookie", check.cookie());
   answer(request, response, poller, logs);
 }
 
@@ -300,9 +300,9 @@ int serve_dashboard(const DashboardOptions& options) {
                options.bind, options.port);
     return 1;
   }
-  const Guard guard(options.bind, port);
+  const RequestCheck check(options.bind, port);
   server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
-    handle(request, response, guard, poller, logs);
+    handle(request, response, check, poller, logs);
     return httplib::Server::HandlerResponse::Handled;
   });
   if (!is_loopback(options.bind))
@@ -310,7 +310,7 @@ int serve_dashboard(const DashboardOptions& options) {
                options.bind);
   poller.start();
   const bool ipv6 = options.bind.find(':') != std::string::npos;
-  fmt::print("http://{}{}{}:{}/?token={}\n", ipv6 ? "[" : "", options.bind, ipv6 ? "]" : "", port, guard.token());
+  fmt::print("http://{}{}{}:{}/?token={}\n", ipv6 ? "[" : "", options.bind, ipv6 ? "]" : "", port, check.token());
   std::fflush(stdout);
   return server.listen_after_bind() ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 
 #include <uv.h>
 
+#include <array>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@
 #include "run/resizes.hpp"
 
 namespace mv::tools {
+
+/// Signals that are passed on to the workers, which may have a use for them.
+inline constexpr std::array kPassedSignals = {SIGUSR1, SIGUSR2};
 
 class Launcher {
  public:

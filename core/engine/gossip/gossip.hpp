@@ -20,7 +20,7 @@
 #include "engine/gossip/coding.hpp"
 #include "engine/gossip/config.hpp"
 #include "engine/gossip/pair_exchange.hpp"
-#include "engine/gossip/peers.hpp"
+#include "engine/gossip/peer_book.hpp"
 #include "engine/gossip/receive_buffer.hpp"
 #include "engine/gossip/serving.hpp"
 #include "engine/gossip/snapshot.hpp"

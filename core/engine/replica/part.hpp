@@ -28,7 +28,7 @@ namespace mv::replica {
 /// takes effect once.
 ///
 /// Gets that change nothing are not inputs. The parts of a merging table's round are one input together, with their sum
-/// in place of their values. Until then they are withheld from the back-up, and not acknowledged (parts_of_rounds.cpp).
+/// in place of their values. Until then they are withheld from the back-up, and not acknowledged (part_rounds.cpp).
 /// If one of the two has no memory for an input, its process ends: see table::Roster::has_copy(). Loop thread only.
 class Part final : private rpc::Service {
  public:

@@ -6,7 +6,7 @@
 #include "engine/rpc/server.hpp"
 #include "engine/table/server/answers.hpp"
 #include "engine/table/server/held_requests.hpp"
-#include "engine/table/server/losses.hpp"
+#include "engine/table/server/untold_losses.hpp"
 #include "engine/table/server/registry.hpp"
 
 namespace mv::table {
@@ -14,7 +14,7 @@ namespace mv::table {
 /// Loop thread only.
 class Gets {
  public:
-  Gets(rpc::Server& rpc, const Roster& roster, const Registry& registry, HeldRequests& held, Losses& losses, Answers& answers)
+  Gets(rpc::Server& rpc, const Roster& roster, const Registry& registry, HeldRequests& held, UntoldLosses& losses, Answers& answers)
       : rpc_(rpc), roster_(roster), registry_(registry), held_(held), losses_(losses), answers_(answers) {}
 
   void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
@@ -26,7 +26,7 @@ class Gets {
   const Roster& roster_;
   const Registry& registry_;
   HeldRequests& held_;
-  Losses& losses_;
+  UntoldLosses& losses_;
   Answers& answers_;
 };
 

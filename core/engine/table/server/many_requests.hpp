@@ -7,7 +7,7 @@
 #include "engine/table/server/answers.hpp"
 #include "engine/table/server/changes.hpp"
 #include "engine/table/server/held_requests.hpp"
-#include "engine/table/server/losses.hpp"
+#include "engine/table/server/untold_losses.hpp"
 #include "engine/table/server/registry.hpp"
 
 namespace mv::table {
@@ -15,7 +15,7 @@ namespace mv::table {
 /// Each part of such a request waits at the gate of its table like any other request. Loop thread only.
 class ManyRequests {
  public:
-  ManyRequests(rpc::Server& rpc, RequestClock& clock, const Roster& roster, const Registry& registry, HeldRequests& held, Losses& losses,
+  ManyRequests(rpc::Server& rpc, RequestClock& clock, const Roster& roster, const Registry& registry, HeldRequests& held, UntoldLosses& losses,
                Changes& changes, Answers& answers)
       : rpc_(rpc), clock_(clock), roster_(roster), registry_(registry), held_(held), losses_(losses), changes_(changes), answers_(answers) {}
 
@@ -30,7 +30,7 @@ class ManyRequests {
   const Roster& roster_;
   const Registry& registry_;
   HeldRequests& held_;
-  Losses& losses_;
+  UntoldLosses& losses_;
   Changes& changes_;
   Answers& answers_;
 };

@@ -7,7 +7,7 @@
 #include "engine/table/server/answers.hpp"
 #include "engine/table/server/creations.hpp"
 #include "engine/table/server/held_requests.hpp"
-#include "engine/table/server/losses.hpp"
+#include "engine/table/server/untold_losses.hpp"
 #include "engine/table/server/registry.hpp"
 #include "engine/table/server/state_transfers.hpp"
 
@@ -19,7 +19,7 @@ namespace mv::table {
 class PartState {
  public:
   PartState(const Roster& roster, Registry& registry, const HeldRequests& held, const Creations& creations, const Answers& answers,
-            const StateTransfers& transfers, Losses& losses)
+            const StateTransfers& transfers, UntoldLosses& losses)
       : roster_(roster), registry_(registry), held_(held), creations_(creations), answers_(answers), transfers_(transfers), losses_(losses) {}
 
   /// Nothing waits, so write() writes the complete state.
@@ -42,7 +42,7 @@ class PartState {
   const Creations& creations_;
   const Answers& answers_;
   const StateTransfers& transfers_;
-  Losses& losses_;
+  UntoldLosses& losses_;
 };
 
 }  // namespace mv::table

@@ -119,7 +119,7 @@ class Server {
   GateDecisions decisions_;
   Registry registry_;
   Changes changes_;
-  Losses losses_;
+  UntoldLosses losses_;
   Gets gets_;
   ManyRequests many_requests_;
   Creations creations_;

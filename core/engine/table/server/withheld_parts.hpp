@@ -13,7 +13,7 @@
 namespace mv::table {
 
 /// A server with a back-up withholds the parts of a round until the round is merged, and then sends their sum once: see
-/// engine/replica/parts_of_rounds.cpp. Until then they wait at the gate like other parts, but are not acknowledged. The
+/// engine/replica/part_rounds.cpp. Until then they wait at the gate like other parts, but are not acknowledged. The
 /// copy receives one input with the parts without their values, and with the sum that replaces these values. Loop
 /// thread only.
 class WithheldParts {

@@ -7,7 +7,7 @@
 namespace mv::tools {
 
 /// What the decision depends on. A header that was not sent is empty.
-struct GuardedRequest {
+struct CheckedRequest {
   std::string method, host, origin, cookie, token;
   bool several_hosts = false;  ///< more than one Host header
 };
@@ -19,12 +19,12 @@ struct Verdict {
 };
 
 /// Thread-safe after construction.
-class Guard {
+class RequestCheck {
  public:
   /// `bind`, `port`: where the server listens. Throws std::runtime_error if the system gives no random numbers.
-  Guard(const std::string& bind, int port);
+  RequestCheck(const std::string& bind, int port);
 
-  Verdict check(const GuardedRequest& request) const;
+  Verdict judge(const CheckedRequest& request) const;
   const std::string& token() const { return token_; }
   /// The value of the header Set-Cookie.
   std::string cookie() const;

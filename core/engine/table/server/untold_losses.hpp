@@ -11,9 +11,9 @@ namespace mv::table {
 /// After a loss, the rounds of merging tables continue without the lost worker. Every other worker gets one error, from
 /// its first get of a merging table that includes such a round. So no worker gets a sum without the lost worker's part
 /// unless it has seen the error. Loop thread only.
-class Losses {
+class UntoldLosses {
  public:
-  explicit Losses(const Registry& registry) : registry_(registry) {}
+  explicit UntoldLosses(const Registry& registry) : registry_(registry) {}
 
   /// A worker is lost for which merging tables wait. To be called before their gates continue.
   void note(const std::set<base::Peer>& others, const base::Status& why);

@@ -1,4 +1,4 @@
-#include "dashboard/guard.hpp"
+#include "dashboard/request_check.hpp"
 
 #include <arpa/inet.h>
 #include <sys/random.h>
@@ -55,11 +55,11 @@ std::string_view cookie_of(std::string_view cookies, std::string_view name) {
 
 bool is_loopback(std::string_view host) { return host == "localhost" || host == "::1" || (host.starts_with("127.") && is_number(host)); }
 
-Guard::Guard(const std::string& bind, int port)
+RequestCheck::RequestCheck(const std::string& bind, int port)
     : bind_(bind), port_(std::to_string(port)), token_(random_text()), session_(random_text()), cookie_name_("polyverso_" + port_) {}
 
 /// A page whose name was rebound to our address still sends its own name as the host. It can't be a number, nor this machine's name.
-bool Guard::host_allowed(std::string_view host) const {
+bool RequestCheck::host_allowed(std::string_view host) const {
   if (!host.ends_with(":" + port_)) return false;
   host.remove_suffix(port_.size() + 1);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -68,7 +68,7 @@ bool Guard::host_allowed(std::string_view host) const {
   return everywhere && (is_number(host) || host == machine());
 }
 
-Verdict Guard::check(const GuardedRequest& request) const {
+Verdict RequestCheck::judge(const CheckedRequest& request) const {
   if (request.several_hosts || !host_allowed(request.host)) return {403, "The Host header is not this dashboard's address. Open the printed link.\n"};
   if (!request.origin.empty() && request.origin != "http://" + request.host) return {403, "Requests of other web pages are refused.\n"};
   if (request.method != "GET") return {405, "Only GET is supported.\n"};
@@ -77,6 +77,6 @@ Verdict Guard::check(const GuardedRequest& request) const {
   return {403, "Open the link that `polyverso dashboard` has printed: it has the token that this page needs.\n"};
 }
 
-std::string Guard::cookie() const { return fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_name_, session_); }
+std::string RequestCheck::cookie() const { return fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie_name_, session_); }
 
 }  // namespace mv::tools

@@ -1,4 +1,4 @@
-#include "engine/gossip/peers.hpp"
+#include "engine/gossip/peer_book.hpp"
 
 #include <algorithm>
 

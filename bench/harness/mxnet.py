@@ -1,47 +1,12 @@
 """MXNet 1.9.1, which contains ps-lite, in an environment of its own, because it needs an old NumPy."""
 
 import os
-import shutil
 import socket
-import subprocess
-import sys
 
+from .environments import Environment
 from .process import Broken, Process, started
 
-REQUIREMENTS = ["mxnet==1.9.1", "numpy<1.24"]
-LIMIT_S = 300  # limit of the installation
-
-
-class Unavailable(Exception):
-    """MXNet is not available here; the text says why."""
-
-
-def interpreter(folder, progress):
-    """Returns the environment's interpreter. Makes the environment if it is missing."""
-    python = folder / "bin" / "python3"
-    stamp = folder / "complete"
-    if stamp.exists():
-        return python
-    progress("MXNet: installing it into " + str(folder))
-    shutil.rmtree(folder, ignore_errors=True)
-    base = getattr(sys, "_base_executable", sys.executable)  # not this environment, which may see other packages
-    try:
-        run([base, "-m", "venv", str(folder)])
-        run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *REQUIREMENTS])
-        run([str(python), "-c", "import mxnet"])
-    except (subprocess.SubprocessError, OSError) as error:
-        raise Unavailable(f"MXNet can't be installed: {last_line(error)}") from error
-    stamp.write_text("\n".join(REQUIREMENTS) + "\n", encoding="utf-8")
-    return python
-
-
-def run(command):
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
-
-
-def last_line(error):
-    lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
+MXNET = Environment("MXNet", "mxnet-venv", ("mxnet==1.9.1", "numpy<1.24"), "import mxnet")
 
 
 def free_port():

@@ -58,9 +58,17 @@ class Parties:
         """A worker in a cluster of one process."""
         return self._alone("a cluster of one", [self.programs / "table_worker"])
 
+    def keys_alone(self):
+        """Like table_alone(), with a key-value table."""
+        return self._alone("a cluster of one", [self.programs / "key_worker"])
+
     def dtype_adder(self):
         """Like table_alone(), with arrays of every dtype."""
         return self._alone("a cluster of one", [self.programs / "dtype_worker"])
+
+    def small_calls(self):
+        """Calls on four rows or keys in C, for those of caller()."""
+        return self._alone("small_calls", [self.programs / "small_calls"])
 
     def caller(self, interpreter):
         """Like table_alone(), from another language. Python is the one that runs this: the module was built for it."""
@@ -94,13 +102,17 @@ class Parties:
         """A loop over rows of a matrix in the process's own memory."""
         return self._alone("row_loop", [self.programs / "row_loop"])
 
-    def redis(self, pinning):
-        """A Redis server without persistence, and its client, on a unix socket."""
+    def absl_map(self):
+        """Like keys_alone(), with an absl::flat_hash_map."""
+        return self._alone("absl_map", [self.programs / "absl_map"])
+
+    def redis(self, pinning, program=REDIS, name="redis-server"):
+        """A server of Redis or Valkey without persistence, and its client, on a unix socket."""
         folder = tempfile.TemporaryDirectory(prefix="polyverso-bench-")
-        socket, program = pathlib.Path(folder.name) / "socket", pathlib.Path(folder.name) / "redis-server"
-        program.symlink_to(REDIS)
-        words = [program, "--port", 0, "--unixsocket", socket, "--dir", folder.name, "--save", "", "--appendonly", "no"]
-        server = Process("redis-server", words, pinning.server)
+        socket, link = pathlib.Path(folder.name) / "socket", pathlib.Path(folder.name) / name
+        link.symlink_to(program)
+        words = [link, "--port", 0, "--unixsocket", socket, "--dir", folder.name, "--save", "", "--appendonly", "no"]
+        server = Process(name, words, pinning.server)
         client = [self.programs / "redis_worker", socket]
         return started(lambda: Process("redis_worker", client, pinning.client), [server, Folder(folder)])
 

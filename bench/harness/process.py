@@ -1,8 +1,11 @@
 """Processes that answer with lines of JSON."""
 
+import contextlib
 import json
+import os
 import queue
 import shutil
+import signal
 import subprocess
 import threading
 
@@ -83,6 +86,8 @@ class Process:
                 break
             except subprocess.TimeoutExpired:
                 harsher()
+        with contextlib.suppress(ProcessLookupError):  # there are none
+            os.killpg(self._process.pid, signal.SIGKILL)  # processes that it has left behind
         self._reader.join(seconds)
         return status
 

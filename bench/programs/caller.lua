@@ -26,6 +26,9 @@ end
 
 local node = polyverso.init()
 local count, shared, data, out = 0, nil, nil, nil
+local matrix, keyvalue = node:matrix{rows = 1000, cols = 4}, node:keyvalue{cols = 4}
+local ids = tensor.copy_of({7, 300, 12, 999}, "i64")
+local block, received = tensor.ones{4, 4}, tensor.zeros{4, 4}
 
 local function make(wanted)
   if shared then shared:destroy() end
@@ -63,6 +66,49 @@ local operations = {
   end,
 }
 
+-- On four rows or keys.
+local some = {
+  rows_add = function(times)
+    local how = {rows = ids}
+    for _ = 1, times do matrix:add(block, how) end
+  end,
+  rows_get = function(times)
+    local how = {rows = ids, out = received}
+    for _ = 1, times do matrix:get(how) end
+  end,
+  keys_add = function(times)
+    local how = {keys = ids}
+    for _ = 1, times do keyvalue:add(block, how) end
+  end,
+  keys_get = function(times)
+    local how = {keys = ids, out = received}
+    for _ = 1, times do keyvalue:get(how) end
+  end,
+}
+
+-- Returns the operation, and a function that checks the values after so many repetitions.
+local function prepare_some(operation)
+  local adds, of = operation:find("add"), operation:find("rows") and matrix or keyvalue
+  of:set(block, {rows = ids})
+  received:fill(0)
+  return some[operation], function(done)
+    if adds then of:get{rows = ids, out = received} end
+    local want = 1 + (adds and done or 0)
+    if received:min():item() ~= want or received:max():item() ~= want then
+      fail(("%s: %s after %d adds of 1 to 1"):format(operation, tostring(received), done))
+    end
+  end
+end
+
+local function prepare_whole(operation, bytes)
+  if count ~= bytes / 4 then make(math.floor(bytes / 4)) end
+  shared:set({0}, {rows = {count - 1}})
+  return operations[operation] or fail("unknown operation " .. operation), function(done)
+    local last = shared:get({rows = {count - 1}})[1]
+    if operation:find("add") and last ~= done then fail(("%s: %s after %d adds of 1"):format(operation, last, done)) end
+  end
+end
+
 local function measure(repeat_it, seconds, block)
   local done, samples, begun = 0, {}, clock()
   repeat
@@ -94,12 +140,9 @@ io.stdout:setvbuf("line")
 print('{"ready": true}')
 for line in io.lines() do
   local operation, bytes, seconds, block = line:match("(%S+) (%S+) (%S+) (%S+)")
-  if count ~= bytes / 4 then make(math.floor(bytes / 4)) end
-  shared:set({0}, {rows = {count - 1}})
-  local repeat_it = operations[operation] or fail("unknown operation " .. operation)
+  local repeat_it, check = (some[operation] and prepare_some or prepare_whole)(operation, bytes)
   local done, samples = measure(repeat_it, tonumber(seconds), tonumber(block))
-  local last = shared:get({rows = {count - 1}})[1]
-  if operation:find("add") and last ~= done then fail(("%s: %s after %d adds of 1"):format(operation, last, done)) end
+  check(done)
   answer(samples, tonumber(block))
 end
 node:shutdown()

@@ -11,11 +11,22 @@ my ($WARM_UP, $FEWEST_SAMPLES) = (0.1, 3);
 
 my $node = Polyverso->init;
 my ($count, $table, $data, $out) = (0);
+my ($matrix, $keyvalue) = ($node->matrix(rows => 1000, cols => 4), $node->keyvalue(cols => 4));
+my $ids = PDL->pdl(PDL::longlong(), [7, 300, 12, 999]);
+my ($block, $received) = map { PDL->$_(PDL::float(), 4, 4) } qw(ones zeroes);
 
 sub fail { my ($text) = @_; $text =~ tr/"\\\n/'''/; print qq({"error": "$text"}\n); exit 1 }
 
+my %some = (
+    rows_add => sub { $matrix->add($block, rows => $ids) for 1 .. $_[0] },
+    rows_get => sub { $matrix->get(rows => $ids, out => $received) for 1 .. $_[0] },
+    keys_add => sub { $keyvalue->add($block, keys => $ids) for 1 .. $_[0] },
+    keys_get => sub { $keyvalue->get(keys => $ids, out => $received) for 1 .. $_[0] },
+);
+
 sub prepare {
     my ($operation, $bytes) = @_;
+    return prepare_some($operation) if $some{$operation};
     if ($count != $bytes / 4) {
         $table->destroy if $table;
         $count = $bytes / 4;
@@ -36,6 +47,14 @@ sub prepare {
     return $repeat{$operation} // fail("unknown operation $operation");
 }
 
+# The four rows or keys, and what gets receive, hold ones.
+sub prepare_some {
+    my ($operation) = @_;
+    $_->set($block, rows => $ids) for $matrix, $keyvalue;
+    $received .= 0;
+    return $some{$operation};
+}
+
 sub measure {
     my ($repeat, $seconds, $block) = @_;
     my ($done, $begun, @samples) = (0, clock_gettime(CLOCK_MONOTONIC));
@@ -52,8 +71,16 @@ sub measure {
     return ($done, sort { $a <=> $b } @samples);
 }
 
+sub check_some {
+    my ($operation, $done) = @_;
+    my $adds = $operation =~ /add/;
+    my $values = $adds ? ($operation =~ /rows/ ? $matrix : $keyvalue)->get(rows => $ids) : $received;
+    fail("$operation: $values after $done adds of 1 to 1") if PDL::any($values != 1 + ($adds ? $done : 0));
+}
+
 sub check {
     my ($operation, $done) = @_;
+    return check_some($operation, $done) if $some{$operation};
     my $sum = $table->get(rows => [$count - 1], as => 'array')->[0];
     fail("$operation: $sum after $done adds of 1") if $operation =~ /add/ && $sum != $done;
 }

@@ -2,6 +2,8 @@
 
 add, get                 the C functions under their own names
 method_add, method_get   the table's methods
+rows_add, rows_get       these on four rows of a matrix with four columns, whose ids are an array
+keys_add, keys_get       the same on four keys of a key-value table
 """
 
 import batch
@@ -11,6 +13,9 @@ from polyverso import capi
 
 node = polyverso.init()
 tables = {}  # by size
+matrix, keyvalue = node.matrix(1000, 4), node.keyvalue(4)
+ids = np.array([7, 300, 12, 999])
+block, received = np.ones((4, 4), np.float32), np.zeros((4, 4), np.float32)
 
 
 def make(count):
@@ -40,23 +45,62 @@ def calls(operation, table, data, out):
     return repeat
 
 
-def prepare(operation, size):
+def rows_add(times):
+    for _ in range(times):
+        matrix.add(block, rows=ids)
+
+
+def rows_get(times):
+    for _ in range(times):
+        matrix.get(rows=ids, out=received)
+
+
+def keys_add(times):
+    for _ in range(times):
+        keyvalue.add(block, keys=ids)
+
+
+def keys_get(times):
+    for _ in range(times):
+        keyvalue.get(keys=ids, out=received)
+
+
+SOME = {"rows_add": (matrix, rows_add), "rows_get": (matrix, rows_get), "keys_add": (keyvalue, keys_add), "keys_get": (keyvalue, keys_get)}
+
+
+def whole_table(operation, size):
+    """repeat(times) of a call on a whole table, and look(), which returns what the table then holds."""
     count = size // 4
     if count not in tables:
         make(count)
     table, data, out = tables[count]
     table.set([0], rows=[count - 1])
-    repeat = calls(operation, table, data, out)
-    done = 0
+    return calls(operation, table, data, out), lambda: table.get(rows=[count - 1])
+
+
+def some_rows(operation):
+    """The same for calls on four rows or keys."""
+    table, repeat = SOME[operation]
+    table.set(0 * block, rows=ids)
+    if operation.endswith("get"):
+        table.set(block, rows=ids)
+        received.fill(0)
+        return repeat, lambda: received - 1
+    return repeat, lambda: table.get(rows=ids)
+
+
+def prepare(operation, size):
+    repeat, look = some_rows(operation) if operation in SOME else whole_table(operation, size)
+    adds, done = operation.endswith("add"), 0
 
     def counted(times):
         nonlocal done
         repeat(times)
-        done += times
+        done += times if adds else 0
 
     def check():
-        if operation.endswith("add") and table.get(rows=[count - 1])[0] != done:
-            batch.fail(f"{operation}: {table.get(rows=[count - 1])[0]} after {done} adds of 1")
+        if (look() != done).any():
+            batch.fail(f"{operation}: {look()} after {done} adds of 1")
 
     return counted, check
 

@@ -3,11 +3,12 @@
     gossip_worker.py ours|dpwa|plain CASE BYTES
 
 cycle   publish, fetch from the peer, average
+mutual  a cycle in both processes at once
 fetch   only fetch from the peer
 send    only publish
 step    a training step with a cycle around it; plain: without the cycle
 
-The other process is a child of this program. It has published once, and serves.
+The other process is a child of this program. It has published once, and serves; of mutual, it also does what this one does.
 """
 
 import os
@@ -39,8 +40,8 @@ class Ours:
     def port(self):
         return int(self.node.state["address"].rsplit(":", 1)[1])
 
-    def meet(self, port):
-        self.node.add_peer("other", "127.0.0.1", port)
+    def meet(self, name, port):
+        self.node.add_peer(name, "127.0.0.1", port)
 
     def send(self):
         self.node.publish([self.values], 1)
@@ -77,7 +78,7 @@ class Dpwa:
             with self.lock:
                 connection.sendall(struct.pack("<q", len(self.blob)) + self.blob)
 
-    def meet(self, port):
+    def meet(self, _, port):
         self.peer = socket.create_connection(("127.0.0.1", port))
 
     def send(self):
@@ -131,11 +132,22 @@ def trainer(values):
 SIDES = {"ours": Ours, "dpwa": Dpwa, "plain": Plain}
 
 
+def cycle(node):
+    node.send()
+    node.fetch()
+    node.average()
+
+
 def be_the_other(side, size, pipe):
     node = SIDES[side]("other", np.full(size // 4, OTHER, np.float32))
     node.send()
     pipe.send(node.port())
-    pipe.recv()  # until the parent ends
+    while (said := pipe.recv()) != "end":
+        if said == "cycle":
+            cycle(node)
+            pipe.send("done")
+        else:
+            node.meet("measured", said)
 
 
 def main(side, case, size):
@@ -145,12 +157,14 @@ def main(side, case, size):
     other.start()
     node = SIDES[side]("measured", np.full(size // 4, OWN, np.float32))
     node.send()
-    node.meet(here.recv())
+    node.meet("other", here.recv())
+    if case == "mutual":
+        here.send(node.port())
 
-    def cycle():
-        node.send()
-        node.fetch()
-        node.average()
+    def mutual():
+        here.send("cycle")
+        cycle(node)
+        here.recv()
 
     train = trainer(node.values)
 
@@ -161,14 +175,14 @@ def main(side, case, size):
         node.end_fetch()
         node.average()
 
-    once = {"cycle": cycle, "fetch": getattr(node, "fetch", None), "send": node.send, "step": step}[case]
+    once = {"cycle": lambda: cycle(node), "mutual": mutual, "fetch": getattr(node, "fetch", None), "send": node.send, "step": step}[case]
 
     def repeat(times):
         for _ in range(times):
             once()
 
     def check():
-        if case == "cycle" and not (OWN < node.values[0] <= OTHER and (node.values == node.values[0]).all()):
+        if case in ("cycle", "mutual") and not (OWN < node.values[0] <= OTHER and (node.values == node.values[0]).all()):
             batch.fail(f"the average is wrong: {node.values[0]}")
 
     batch.serve(lambda *_: (repeat, check))

@@ -73,7 +73,8 @@ def sizes(bench):
 
 def efforts(bench, size):
     # Filling and checking the largest arrays takes most of the time.
-    return bench.effort.less(rounds=1 if size > 16 * MIB else 2, pairs=3, seconds=0.6 if size > 16 * MIB else 0.15)
+    large = size > 16 * MIB
+    return bench.effort.less(rounds=1 if large else 2, pairs=2 if large else 3, seconds=0.1)
 
 
 def beside_mpi(bench, ranks):

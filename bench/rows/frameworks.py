@@ -63,14 +63,14 @@ def torch_ddp_step(bench):
             yield without(name, "ms", target)
             continue
         comparison = Comparison()
-        effort = bench.effort.less(rounds=2)
+        effort = bench.effort.less(rounds=1)
         for round_number in range(effort.rounds):
             bench.progress(f"{ranks} ranks, round {round_number + 1}/{effort.rounds}: starting")
             with torch_ranks(bench, python, ranks)() as party:
                 for pair in range(effort.pairs):
                     for side in ("alone", "polyverso", "gloo"):
                         bench.progress(f"{ranks} ranks, round {round_number + 1}/{effort.rounds}, pair {pair + 1}/{effort.pairs}, {side}")
-                        comparison.note(side, party.do(Batch(side, 0), 12 * effort.seconds)["median"])
+                        comparison.note(side, party.do(Batch(side, 0), 6 * effort.seconds)["median"])
         ours, theirs = (comparison.difference(side, "alone") for side in ("polyverso", "gloo"))
         pairs = zip(*(comparison.seconds[side] for side in ("polyverso", "gloo", "alone")))
         steps = {side: comparison.of(side).map(milliseconds).median for side in comparison.seconds}

@@ -1,16 +1,19 @@
-"""Gossip between two processes of one machine, compared with dpwa's scheme in plain Python and with memcpy."""
+"""Gossip between two processes of one machine, compared with dpwa's scheme in plain Python, with memcpy and with hivemind."""
 
 import sys
 
 from harness import machine
 from harness.bench import measurement
 from harness.compare import Batch
+from harness.environments import Environment
 from harness.process import Process, started
 from harness.result import Row, ratio_at_most
 from harness.units import microseconds
 
 SIZE = 64 << 20
 STEP_SIZE = 4 << 20
+# On Debian's PyTorch: PyPI's brings gigabytes for graphics cards.
+HIVEMIND = Environment("hivemind", "hivemind-venv", ("hivemind==1.1.12",), "import hivemind", debian="import torch")
 
 
 def party(bench, side, case, size=SIZE):
@@ -18,9 +21,10 @@ def party(bench, side, case, size=SIZE):
     return lambda: started(lambda: Process(f"{side}, {case}", words, ",".join(map(str, machine.cpus())), bench.environment))
 
 
-def compared(bench, title, case, peer, start, operation, limit):
+def compared(bench, title, case, peer, start, operation, limit, note="two processes; any CPU", rounds=2):
     sides = {"ours": party(bench, "ours", case), peer: start}
-    comparison = bench.compare(sides, {case: {"ours": Batch(case, SIZE), peer: Batch(operation, SIZE)}}, bench.effort.less(rounds=2, pairs=3))[case]
+    batches = {"ours": Batch(case, SIZE), peer: Batch(operation, SIZE)}
+    comparison = bench.compare(sides, {case: batches}, bench.effort.less(rounds=rounds, pairs=3))[case]
     return Row(
         name=title,
         ours=comparison.of("ours").map(microseconds),
@@ -30,7 +34,7 @@ def compared(bench, title, case, peer, start, operation, limit):
         ratio=comparison.ratio("ours", peer),
         target=ratio_at_most(limit),
         runs=comparison.runs,
-        note="two processes; any CPU",
+        note=note,
     )
 
 
@@ -64,3 +68,17 @@ def gossip_step(bench):
         runs=comparison.runs,
         note="two processes; one thread of BLAS",
     )
+
+
+@measurement
+def gossip_beside_hivemind(bench):
+    """two processes that average 64 MiB with each other at once, compared with a step of hivemind's averager"""
+    title, limit, missing = "gossip: both of two processes average 64 MiB", 0.2, bench.why_no(HIVEMIND)
+    if missing:
+        yield Row(name=title, ours=None, unit="µs", target=ratio_at_most(limit), runs=0, note=missing)
+        return
+    words = [bench.python_of(HIVEMIND), "-B", bench.sources / "programs" / "hivemind_worker.py", SIZE]
+    cpus = ",".join(map(str, machine.cpus()))
+    start = lambda: started(lambda: Process("hivemind", words, cpus))  # noqa: E731
+    note = "publish, fetch and average; hivemind, without compression, also finds its group anew for each step; any CPU"
+    yield compared(bench, title, "mutual", "hivemind", start, "mutual", limit, note, rounds=1)

@@ -220,6 +220,8 @@ MV_RESUMES(function)
 static SV *fresh_pdl(int32_t dtype, int64_t rows, int64_t cols) { return pv_fresh_pdl(dtype, rows, cols); }
 /* Whether a PDL needs no conversion for a table of this dtype. */
 static int is_plain_pdl(SV *value, int32_t dtype) { return pv_is_plain_pdl(value, dtype); }
+/* The same of ids and of the values of so many columns. */
+static int are_plain_rows(SV *ids, SV *values, int32_t dtype, int64_t cols) { return pv_are_plain_rows(ids, values, dtype, cols); }
 /* Converts packed doubles to MV_F16 or MV_BF16, and back, to packed floats. */
 static SV *pack_halves(int32_t dtype, SV *doubles) { return pv_pack_halves(dtype, doubles); }
 static SV *unpack_halves(int32_t dtype, SV *halves) { return pv_unpack_halves(dtype, halves); }

@@ -104,7 +104,11 @@ static int pv_number(SV *sv, const char *function, int position, double *value) 
 /* ------------------------------------------------------------------ PDLs */
 
 #ifdef POLYVERSO_HAVE_PDL
-static int pv_is_pdl(SV *sv) { return SvROK(sv) && sv_derived_from(sv, "PDL"); }
+static int pv_is_pdl(SV *sv) {
+  if (!SvROK(sv) || !SvOBJECT(SvRV(sv))) return 0;
+  const char *name = HvNAME_get(SvSTASH(SvRV(sv)));
+  return (name && strcmp(name, "PDL") == 0) || sv_derived_from(sv, "PDL"); /* most are no subclass; the search takes longer */
+}
 
 /* Whether PDL is loaded, in the version of this build; else $@ is set. */
 static int pv_have_pdl(const char *function) {
@@ -533,6 +537,19 @@ static int pv_is_plain_pdl(SV *value, mv_dtype dtype) {
   return (piddle->state & PDL_BADVAL) == 0 && pv_dtype_of_pdl(piddle) == dtype;
 #else
   (void)value, (void)dtype;
+  return 0;
+#endif
+}
+
+/* Whether PDLs of ids and of their rows' values, of `cols` columns, are taken as they are; cols 0: of any dimensions. */
+static int pv_are_plain_rows(SV *ids, SV *values, mv_dtype dtype, int64_t cols) {
+#ifdef POLYVERSO_HAVE_PDL
+  if (!pv_is_plain_pdl(ids, MV_I64) || !pv_is_plain_pdl(values, dtype)) return 0;
+  const pdl *numbers = PDL->SvPDLV(ids), *data = PDL->SvPDLV(values);
+  if (((numbers->state | data->state) & PDL_PARENTDIMSCHANGED) != 0 || numbers->ndims != 1) return 0;
+  return cols == 0 || data->ndims < 2 || (data->ndims == 2 && data->dims[0] == cols && data->dims[1] == numbers->dims[0]);
+#else
+  (void)ids, (void)values, (void)dtype, (void)cols;
   return 0;
 #endif
 }

@@ -63,7 +63,7 @@ local function ids_of(how)
   local ids = rows or keys
   if not ids then return ids end
   if rows and keys then capi.raise(capi.MV_EINVAL, "rows and keys mean the same: pass only one of them") end
-  if keys and type(ids) == "table" and type(ids[1]) == "string" then
+  if keys and type(ids) == "table" and type(rawget(ids, 1)) == "string" then  -- rawget: a tensor would read a value
     capi.raise(capi.MV_EDTYPE, ('keys are integers, not strings such as "%s": number or hash them'):format(ids[1]))
   end
   return data.ids(ids)

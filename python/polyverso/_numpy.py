@@ -14,8 +14,10 @@ class _Later(types.ModuleType):
     """Stands for numpy, and keeps what was asked of it."""
 
     def __getattr__(self, name: str) -> Any:
+        global ndarray
         try:
             value = getattr(importlib.import_module("numpy"), name)
+            ndarray = importlib.import_module("numpy").ndarray
         except ModuleNotFoundError as missing:
             if missing.name != "numpy" or name.startswith("__"):
                 raise
@@ -40,12 +42,12 @@ def has_numpy() -> bool:
     return "numpy" in sys.modules or importlib.util.find_spec("numpy") is not None
 
 
-_ndarray: Any = ()  # numpy.ndarray once numpy is imported: every get and add asks
+ndarray: Any = ()  # numpy.ndarray, once this package has used numpy: every get and add asks, and np.ndarray takes longer
 
 
 def is_ndarray(value: Any) -> bool:
     """Whether it is a numpy array. Doesn't import numpy for that: without numpy there is none."""
-    global _ndarray
-    if not _ndarray and "numpy" in sys.modules:
-        _ndarray = np.ndarray
-    return isinstance(value, _ndarray)
+    global ndarray
+    if not ndarray and "numpy" in sys.modules:
+        ndarray = np.ndarray
+    return isinstance(value, ndarray)

@@ -9,7 +9,7 @@ import numbers
 import zlib
 from typing import Any, Optional, Sequence, Tuple
 
-from . import capi, dtypes, plain
+from . import _numpy, capi, dtypes, plain
 from ._numpy import has_numpy, is_ndarray, np
 from .errors import ArgumentError
 from .foreign import memory_of, readable
@@ -59,7 +59,7 @@ def code_of(dtype: Any) -> int:
 def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
     """`data` as a C-contiguous array of the dtype, without a copy if it is one already. Floats are never truncated to
     integers: ArgumentError."""
-    if type(data) is np.ndarray and data.dtype == dtype and data.flags.c_contiguous:
+    if type(data) is _numpy.ndarray and (data.dtype is dtype or data.dtype == dtype) and data.flags.c_contiguous:
         return data
     if data is None:
         raise ArgumentError(capi.MV_ESHAPE, "no data given")
@@ -176,6 +176,8 @@ def in_place(array: Any) -> Any:
 
 def as_rows(rows: Any) -> Any:
     """Row ids or keys as int64: an array, or a memoryview without numpy. Floats and boolean masks are refused: ArgumentError."""
+    if type(rows) is _numpy.ndarray and rows.dtype is dtypes.DTYPES[capi.MV_I64] and rows.ndim == 1 and rows.flags.c_contiguous:
+        return rows
     if not has_numpy():
         return plain.as_rows(rows)
     ids = np.atleast_1d(np.asarray(readable(rows)))

@@ -240,6 +240,8 @@ class Table(handles.Handle):
     def _check_shape(self, shape: Tuple[int, ...], ids: Any) -> None:
         """ArgumentError if values of this shape would be reordered on their way to the table or from it."""
         if ids is not None:
+            if shape == (len(ids), *self._row):  # the most frequent, before a text is made
+                return
             check_shape(f'table "{self._name}"', shape, (math.prod(ids.shape), *self._row), (*ids.shape, *self._row))
         elif self._kind != capi.MV_KEYVALUE:
             check_shape(f'table "{self._name}"', shape, self._shape)

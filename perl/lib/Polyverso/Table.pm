@@ -119,12 +119,20 @@ sub _read {
         sub { Polyverso::Values::result($dtype, $flat, $rows, $cols, $as, $memory) });
 }
 
+my %NAMES_IDS = (rows => 1, keys => 1);
+
 # get() and add() begin with the most frequent calls, which are short enough that the checks of others would dominate them.
 
 sub get {
     if (@_ == 3 && $_[0]{is_array} && ref $_[2] eq 'PDL' && $_[1] eq 'out') {
         Polyverso::CAPI::mv_table_get($_[0]{handle}, $_[2], 0);
         return $_[2];
+    }
+    if (@_ == 5 && ref $_[4] eq 'PDL' && $_[3] eq 'out' && $NAMES_IDS{ $_[1] }
+        && Polyverso::CAPI::are_plain_rows($_[2], $_[4], $_[0]{dtype}, $_[0]{row_size} // 0))
+    {
+        Polyverso::CAPI::mv_table_get_rows($_[0]{handle}, $_[2], $_[4], 0);
+        return $_[4];
     }
     Polyverso::Values::named('$table->get', @_[1 .. $#_]) unless @_ % 2;    # throws
     my ($self, %how) = @_;
@@ -176,6 +184,10 @@ sub _write {
 sub add {
     if (@_ == 2 && $_[0]{is_array} && ref $_[1] eq 'PDL' && Polyverso::CAPI::is_plain_pdl($_[1], $_[0]{dtype})) {
         Polyverso::CAPI::mv_table_add($_[0]{handle}, $_[1], 0);
+        return;
+    }
+    if (@_ == 4 && $NAMES_IDS{ $_[2] } && Polyverso::CAPI::are_plain_rows($_[3], $_[1], $_[0]{dtype}, $_[0]{row_size} // 0)) {
+        Polyverso::CAPI::mv_table_add_rows($_[0]{handle}, $_[3], $_[1], 0);
         return;
     }
     Polyverso::Values::named('$table->add', @_[2 .. $#_]) if @_ % 2;    # throws

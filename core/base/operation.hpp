@@ -23,6 +23,9 @@ class Work {
   virtual void withdraw(mv_status code) = 0;
   /// Whether withdraw() must run on the loop; if not, any thread may call it.
   virtual bool is_on_loop() const { return true; }
+  /// The caller is about to wait for the end. Work that a thread of its own would do may be done here, on the caller's
+  /// thread. MV_EINTR: a signal interrupted it, and the work continues elsewhere.
+  virtual mv_status help() { return MV_OK; }
 };
 
 /// Work that consists of a function that withdraws it.
@@ -62,6 +65,11 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// left.
   void withdraw(mv_status code) {
     if (const auto work = this->work(); work != nullptr && !done()) work->withdraw(code);
+  }
+  /// On a caller's thread that will wait: see Work::help().
+  mv_status help() {
+    const auto work = this->work();
+    return work != nullptr ? work->help() : MV_OK;
   }
   /// The engine's record; null before begin() and after the end. Any thread: begin() publishes it with the state.
   std::shared_ptr<Work> work() const { return state() == State::kNew ? nullptr : work_.lock(); }

@@ -1,4 +1,4 @@
-// Two ranks, each with a queue of operations that two threads use, either blocking with a turn of their own or through the queue's thread.
+// Two ranks, each with a queue of operations that two threads use, either blocking with a turn of their own, or through the queue's thread, which a caller that waits may precede.
 // A call may be withdrawn, and a rank may leave, at any time; each call then ends at once, with the sum or with an error.
 
 #include <thread>
@@ -109,6 +109,7 @@ class Queues {
           call->withdraw(MV_ECANCELED);
           EXPECT(call->done());
         }
+        if (one_in(2)) EXPECT(call->help() == MV_OK);  // the caller's own thread carries it out if it is the next one
         EXPECT(rank.loop.drive_until([&] { return call->done(); }, base::kNever) == transport::Driven::kDone);
         status = call->status();
       }

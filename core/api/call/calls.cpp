@@ -117,6 +117,11 @@ Started Calls::start(const CallRef& call, const CallOptions& options, transport:
 
 base::Status Calls::wait(const CallRef& call, base::Nanos timeout, bool* alive) {
   const base::Nanos until = timeout.count() == 0 ? base::kNever : base::after(loop_.now(), timeout);
+  const bool helps = until >= call->deadline();  // a shorter wait must end in time
+  if (helps && call->help() == MV_EINTR) {
+    *alive = !call->done();
+    return *alive ? base::Status(MV_EINTR, "a signal interrupted the wait; the request continues") : result(call);
+  }
   const transport::Driven driven = drive_until([&] { return call->done(); }, until);
   *alive = !call->done() && driven != transport::Driven::kBroken;
   if (!*alive) return result(call);

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -25,6 +26,19 @@ class SignalsBlocked {
  private:
   sigset_t before_;
 };
+
+/// If callers have waited so many times in a row, each time within so long after the start, the thread looks for operations
+/// at intervals instead of being woken for each one; after so many looks in vain it sleeps again. Guesses: a wake-up takes 5
+/// to 50 us. It takes no time worth mentioning of a large operation, which may go on while its caller computes.
+constexpr int kPromptInARow = 4, kLooksInVain = 10;
+constexpr base::Nanos kPrompt = std::chrono::microseconds(200), kLookEvery = std::chrono::microseconds(500);
+constexpr uint64_t kLarge = 64 << 10;
+
+bool is_large(const collective::Operation& operation) {
+  uint64_t bytes = 0;
+  for (const collective::Array& array : operation.out) bytes += array.bytes();
+  return bytes > kLarge;
+}
 
 /// Short enough to be copied without an allocation.
 base::Status no_memory() { return base::Status(MV_ENOMEM, "out of memory"); }
@@ -96,6 +110,7 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
 void SharedQueue::end_turn() {
   std::unique_lock lock(mutex_);
   taken_ = false;
+  ++ended_;
   count(lock);
 }
 
@@ -104,23 +119,40 @@ void SharedQueue::end_turn() {
 void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
   pending_.store(pending, std::memory_order_release);
-  const bool has_job = !taken_ && !jobs_.empty(), is_awaited = waiting_ > 0, is_ending = ends_ || withdrawing_ > 0;
+  const bool has_job = !taken_ && !jobs_.empty() && !looks_, is_awaited = waiting_ > 0, is_ending = ends_ || withdrawing_ > 0;
   lock.unlock();
   if (has_job || is_ending) changed_.notify_all();
   if (pending == 0 && is_awaited) loop_.wake_waiters();
 }
 
+/// A queued operation. Only its call uses it.
+class SharedQueue::Queued final : public base::Work {
+ public:
+  Queued(std::weak_ptr<SharedQueue> queue, Call& call, base::Nanos since) : queue_(std::move(queue)), call_(call), since_(since) {}
+  void withdraw(mv_status code) override {
+    if (const auto queue = queue_.lock()) queue->withdraw(call_, code);  // else no operation is left
+  }
+  bool is_on_loop() const override { return false; }
+  mv_status help() override {
+    const auto queue = queue_.lock();
+    return queue != nullptr ? queue->help(call_, since_) : MV_OK;
+  }
+
+ private:
+  const std::weak_ptr<SharedQueue> queue_;
+  Call& call_;
+  const base::Nanos since_;
+};
+
 void SharedQueue::push(Job job) {
-  const auto end = [queue = weak_from_this(), call = job.call.get()](mv_status code) {  // only the call runs this
-    if (const auto self = queue.lock()) self->withdraw(*call, code);  // else no operation is left
-  };
-  job.work = std::make_shared<base::WithdrawnBy>(end, base::WithdrawnBy::On::kAnyThread);
+  job.work = std::make_shared<Queued>(weak_from_this(), *job.call, loop_.now());
   job.call->begin(job.work);
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { serve(); });
   }
+  if (is_large(job.operation)) prompt_in_a_row_ = 0, looks_ = false;
   job.begun ? jobs_.push_front(std::move(job)) : jobs_.push_back(std::move(job));
   count(lock);
 }
@@ -128,27 +160,86 @@ void SharedQueue::push(Job job) {
 void SharedQueue::serve() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty()); });
+    wait_for_job(lock);
     if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    taken_ = true;  // before the job leaves the queue: other callers see one or the other
-    jobs_.pop_front();
-    lock.unlock();
-    try {
-      base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
-      while (status.code() == MV_EINTR && context_->broken().ok()) status = context_->finish(job.call->deadline());
-      status = settle(std::move(status));
-      if (status.ok() && collective::is_by_messages(job.operation.kind)) status = by_messages_(job.operation, job.call->deadline());
-      job.call->complete(status);
-    } catch (...) {
-      give_up(no_memory());
-      job.call->complete(no_memory());
-    }
-    lock.lock();
-    taken_ = false;
-    count(lock);
+    run(next_job(), lock);
     lock.lock();
   }
+}
+
+/// Or for the end. While it looks at intervals, it leaves a job to its caller until the second look.
+void SharedQueue::wait_for_job(std::unique_lock<std::mutex>& lock) {
+  int in_vain = 0;
+  while (true) {
+    const bool is_due = (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty());
+    if (in_vain > kLooksInVain || (in_vain > 1 && is_due)) prompt_in_a_row_ = 0;
+    if (prompt_in_a_row_ < kPromptInARow || ends_) {
+      if (is_due) return;
+      changed_.wait(lock);
+      in_vain = 0;
+    } else {
+      const uint64_t ended = ended_;
+      looks_ = true;
+      changed_.wait_for(lock, kLookEvery);
+      looks_ = false;
+      in_vain = ended_ == ended ? in_vain + 1 : 0;
+    }
+  }
+}
+
+/// Under the lock. Takes the turn before the job leaves the queue: other callers see one or the other.
+SharedQueue::Job SharedQueue::next_job() {
+  taken_ = true;
+  Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  return job;
+}
+
+/// Unlocks `lock`.
+void SharedQueue::run(Job job, std::unique_lock<std::mutex>& lock) noexcept {
+  lock.unlock();
+  try {
+    base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
+    while (status.code() == MV_EINTR && context_->broken().ok()) status = context_->finish(job.call->deadline());
+    status = settle(std::move(status));
+    if (status.ok() && collective::is_by_messages(job.operation.kind)) status = by_messages_(job.operation, job.call->deadline());
+    job.call->complete(status);
+  } catch (...) {
+    give_up(no_memory());
+    job.call->complete(no_memory());
+  }
+  lock.lock();
+  taken_ = false;
+  ++ended_;
+  count(lock);
+}
+
+/// The caller of the next operation waits for it. On its own thread, the operation begins without a wake-up of the queue's
+/// thread, which takes longer than most. After a signal, that thread continues it.
+mv_status SharedQueue::help(const Call& call, base::Nanos since) noexcept {
+  const bool is_prompt = loop_.now() - since < kPrompt;
+  std::unique_lock lock(mutex_);
+  prompt_in_a_row_ = is_prompt ? std::min(prompt_in_a_row_ + 1, kPromptInARow) : 0;
+  if (taken_ || jobs_.empty() || jobs_.front().call.get() != &call || collective::is_by_messages(jobs_.front().operation.kind)) return MV_OK;
+  taken_ = true;
+  Job& job = jobs_.front();  // stays there: nothing has to be put back
+  lock.unlock();
+  bool goes_on = false;
+  try {
+    base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
+    goes_on = status.code() == MV_EINTR && context_->broken().ok();
+    if (!goes_on) job.call->complete(settle(std::move(status)));
+  } catch (...) {
+    give_up(no_memory());
+    job.call->complete(no_memory());
+  }
+  lock.lock();
+  job.begun = true;
+  const Job ended = goes_on ? Job{} : next_job();
+  taken_ = false;
+  ++ended_;
+  count(lock);
+  return goes_on ? MV_EINTR : MV_OK;
 }
 
 // ------------------------------------------------------------ operations

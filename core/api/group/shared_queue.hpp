@@ -1,6 +1,7 @@
 #pragma once
 // SharedQueue: runs one rank's operations on a shared-memory group, one at a time, in the order of the calls. A
-// blocking operation runs on the caller's thread if the group is free; the others run on the queue's own thread.
+// blocking operation runs on the caller's thread if the group is free; so does the next one of the queue if its caller
+// waits for it. The others run on the queue's own thread.
 
 #include <atomic>
 #include <condition_variable>
@@ -57,6 +58,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
     bool begun;  ///< by a caller that a signal interrupted; it goes first
     std::shared_ptr<base::Work> work;  ///< set by the queue
   };
+  class Queued;
   /// Queues the job for the thread. If it throws std::bad_alloc or std::system_error, nothing has changed.
   void push(Job job);
 
@@ -74,6 +76,10 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   Turn try_turn(std::unique_lock<std::mutex>& lock);
   void end_turn();
   void serve() noexcept;
+  void wait_for_job(std::unique_lock<std::mutex>& lock);
+  Job next_job();
+  void run(Job job, std::unique_lock<std::mutex>& lock) noexcept;
+  mv_status help(const Call& call, base::Nanos since) noexcept;
   void count(std::unique_lock<std::mutex>& lock);
   void withdraw(const Call& call, mv_status code);
   base::Status carry_out_noting(const collective::Operation& operation, base::Nanos deadline);
@@ -88,6 +94,9 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   std::condition_variable changed_;
   bool taken_ = false;  ///< an operation is in progress
   bool ends_ = false;
+  uint64_t ended_ = 0;       ///< operations
+  int prompt_in_a_row_ = 0;  ///< calls whose callers waited at once
+  bool looks_ = false;  ///< the thread looks at the jobs by itself before long
   size_t waiting_ = 0;  ///< threads in turn() to wake when nothing is pending
   size_t withdrawing_ = 0;  ///< threads in withdraw() to wake when an operation has ended
   std::deque<Job> jobs_;  ///< for the thread, in order

@@ -273,6 +273,24 @@ void what_was_sent_after_a_probe_is_not_sent_again(void**) {
   assert_int_equal(second->times, 1);
 }
 
+/// Without the first one, the server could not keep the payload of the second, which was sent after the probe.
+void what_came_too_early_after_a_probe_is_sent_again(void**) {
+  Pair pair;
+  const auto first = pair.call(7);
+  pair.link.take();  // lost
+  pair.client.on_connected(kServer);
+  const auto second = pair.call(8);
+  const auto sent = pair.link.take();
+  assert_int_equal(sent.size(), 2);
+  pair.to_server(sent[0]);  // the probe
+  pair.server->engine.on_message(pair.self, message_of(sent[1]), {}, base::Sink::nowhere());
+  pair.answers_arrive();
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "7 8");
+  assert_int_equal(first->times, 1);
+  assert_int_equal(second->times, 1);
+}
+
 /// A former back-up has not seen reads that its primary had answered. A request that waits for them goes on when the client has their answers.
 void a_request_that_came_early_starts_when_those_before_it_are_skipped(void**) {
   Pair::Serving server;
@@ -337,6 +355,7 @@ int main() {
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(requests_lost_in_a_break_are_sent_again_once),
       cmocka_unit_test(what_was_sent_after_a_probe_is_not_sent_again),
+      cmocka_unit_test(what_came_too_early_after_a_probe_is_sent_again),
       cmocka_unit_test(a_request_that_came_early_starts_when_those_before_it_are_skipped),
       cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_client_may_be_lost_by_its_own_request),

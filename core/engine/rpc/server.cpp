@@ -27,8 +27,11 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   switch (message.body_type()) {
     case wire::Body::Seen:
       return;
-    case wire::Body::Probe:
-      return send_progress(client, stream, message.body_as_Probe()->sent());
+    case wire::Body::Probe: {
+      // If one of those up to `sent` is missing, later ones came too early, and large ones were not kept.
+      const Seq sent = message.body_as_Probe()->sent();
+      return send_progress(client, stream, sent > 0 && sent < stream.next ? sent : UINT64_MAX);
+    }
     case wire::Body::Cancel: {
       const Asked target{client, message.body_as_Cancel()->target()};
       if (find_running(stream, target.seq) != nullptr) service_.on_cancel(target);

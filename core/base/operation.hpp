@@ -24,7 +24,8 @@ class Work {
   /// Whether withdraw() must run on the loop; if not, any thread may call it.
   virtual bool is_on_loop() const { return true; }
   /// The caller is about to wait for the end. Work that a thread of its own would do may be done here, on the caller's
-  /// thread. MV_EINTR: a signal interrupted it, and the work continues elsewhere.
+  /// thread, if the operation began with MayHelp::kYes. MV_EINTR: a signal interrupted it, and the work continues
+  /// elsewhere.
   virtual mv_status help() { return MV_OK; }
 };
 
@@ -46,6 +47,7 @@ class WithdrawnBy final : public Work {
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   enum class State : uint8_t { kNew, kRunning, kOver };
+  enum class MayHelp : uint8_t { kNo, kYes };
 
   Operation() = default;
   virtual ~Operation() = default;
@@ -57,8 +59,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Nanos deadline() const { return deadline_; }
 
   /// The engine starts the operation. On the engine's thread, or before other threads know the operation.
-  void begin(const std::shared_ptr<Work>& work) {
+  void begin(const std::shared_ptr<Work>& work, MayHelp may_help = MayHelp::kNo) {
     work_ = work;
+    may_help_ = may_help;
     set_state(State::kRunning);
   }
   /// On the thread that the work requires. No effect on an operation that has not begun, has ended, or has no work
@@ -68,6 +71,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   }
   /// On a caller's thread that will wait: see Work::help().
   mv_status help() {
+    if (state() != State::kRunning || may_help_ == MayHelp::kNo) return MV_OK;
     const auto work = this->work();
     return work != nullptr ? work->help() : MV_OK;
   }
@@ -95,6 +99,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   Nanos deadline_ = kNever;
   std::weak_ptr<Work> work_;  ///< weak, because the engine's record owns the operation
+  MayHelp may_help_ = MayHelp::kNo;
   Status status_;
   std::atomic<State> state_{State::kNew};
 };

@@ -240,7 +240,7 @@ class Table(handles.Handle):
     def _check_shape(self, shape: Tuple[int, ...], ids: Any) -> None:
         """ArgumentError if values of this shape would be reordered on their way to the table or from it."""
         if ids is not None:
-            if shape == (len(ids), *self._row):  # the most frequent, before a text is made
+            if shape == (*ids.shape, *self._row):  # the most frequent, before a text is made
                 return
             check_shape(f'table "{self._name}"', shape, (math.prod(ids.shape), *self._row), (*ids.shape, *self._row))
         elif self._kind != capi.MV_KEYVALUE:

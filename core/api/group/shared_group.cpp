@@ -208,12 +208,12 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
       if (!options.keep_on_interrupt) return {interrupted(), nullptr};
       begun = true;
       const auto call = calls_.make_call(options, true);
-      queue_->push({std::move(operation), call, begun, nullptr});  // the queue's thread continues it after this turn
+      queue_->push({std::move(operation), call, begun, nullptr}, SharedQueue::Awaited::kYes);  // the queue's thread continues it after this turn
       return {std::move(status), call};
     }
   }
   const auto call = calls_.make_call(options, true);
-  queue_->push({std::move(operation), call, begun, nullptr});
+  queue_->push({std::move(operation), call, begun, nullptr}, options.mode == Mode::kBlocking ? SharedQueue::Awaited::kYes : SharedQueue::Awaited::kNo);
   if (options.mode != Mode::kBlocking) return {{}, call};
   return await(call, options);
 }
@@ -227,7 +227,9 @@ base::Status SharedGroup::by_messages(const Operation& operation, base::Nanos de
 
 /// Waits for a call that is queued behind others.
 Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
-  const transport::Driven driven = calls_.drive_until([&] { return call->done(); }, call->deadline());
+  const bool is_interrupted = call->help() == MV_EINTR && !call->done();
+  const transport::Driven driven =
+      is_interrupted ? transport::Driven::kInterrupted : calls_.drive_until([&] { return call->done(); }, call->deadline());
   if (driven == transport::Driven::kInterrupted && options.keep_on_interrupt)
     return {base::Status(MV_EINTR, "a signal interrupted the wait; the call continues"), call};
   if (driven != transport::Driven::kDone) call->withdraw(driven == transport::Driven::kInterrupted ? MV_EINTR : driven == transport::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);

@@ -1,5 +1,6 @@
 #include "api/group/shared_queue.hpp"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -88,7 +89,9 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
   std::unique_lock lock(mutex_);
   if (Turn mine = try_turn(lock)) return mine;
   ++waiting_;  // before unlocking: the operation that ends next then wakes this thread
+  look_no_more();
   lock.unlock();
+  changed_.notify_all();
   const Waiter waiter{*this};
   while (true) {
     switch (loop_.drive_until([this] { return pending_.load(std::memory_order_acquire) == 0; }, until)) {
@@ -110,7 +113,6 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
 void SharedQueue::end_turn() {
   std::unique_lock lock(mutex_);
   taken_ = false;
-  ++ended_;
   count(lock);
 }
 
@@ -123,6 +125,17 @@ void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   if (has_job || is_ending) changed_.notify_all();
   if (pending == 0 && is_awaited) loop_.wake_waiters();
+}
+
+void SharedQueue::note_wait(bool is_prompt) {
+  was_awaited_ = true;
+  prompt_in_a_row_ = is_prompt ? std::min(prompt_in_a_row_ + 1, kPromptInARow) : 0;
+}
+
+/// From now on the thread is woken for each operation. Under the lock.
+void SharedQueue::look_no_more() {
+  prompt_in_a_row_ = 0;
+  looks_ = false;
 }
 
 /// A queued operation. Only its call uses it.
@@ -144,15 +157,16 @@ class SharedQueue::Queued final : public base::Work {
   const base::Nanos since_;
 };
 
-void SharedQueue::push(Job job) {
+void SharedQueue::push(Job job, Awaited is_awaited) {
   job.work = std::make_shared<Queued>(weak_from_this(), *job.call, loop_.now());
-  job.call->begin(job.work);
+  job.call->begin(job.work, is_large(job.operation) ? Call::MayHelp::kNo : Call::MayHelp::kYes);
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { serve(); });
   }
-  if (is_large(job.operation)) prompt_in_a_row_ = 0, looks_ = false;
+  const bool is_of_thread = is_awaited == Awaited::kYes || is_large(job.operation) || collective::is_by_messages(job.operation.kind);
+  if (is_of_thread || !std::exchange(was_awaited_, false)) look_no_more();
   job.begun ? jobs_.push_front(std::move(job)) : jobs_.push_back(std::move(job));
   count(lock);
 }
@@ -217,10 +231,23 @@ void SharedQueue::run(Job job, std::unique_lock<std::mutex>& lock) noexcept {
 /// The caller of the next operation waits for it. On its own thread, the operation begins without a wake-up of the queue's
 /// thread, which takes longer than most. After a signal, that thread continues it.
 mv_status SharedQueue::help(const Call& call, base::Nanos since) noexcept {
+  int before = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);  // the thread must not end while it has the turn
+  const mv_status done = help_here(call, since);
+  pthread_setcancelstate(before, nullptr);
+  return done;
+}
+
+mv_status SharedQueue::help_here(const Call& call, base::Nanos since) noexcept {
   const bool is_prompt = loop_.now() - since < kPrompt;
   std::unique_lock lock(mutex_);
-  prompt_in_a_row_ = is_prompt ? std::min(prompt_in_a_row_ + 1, kPromptInARow) : 0;
-  if (taken_ || jobs_.empty() || jobs_.front().call.get() != &call || collective::is_by_messages(jobs_.front().operation.kind)) return MV_OK;
+  if (taken_ || jobs_.empty() || jobs_.front().call.get() != &call || collective::is_by_messages(jobs_.front().operation.kind)) {
+    if (jobs_.empty()) return note_wait(is_prompt), MV_OK;  // the thread was faster
+    look_no_more();  // there are some that their callers do not carry out
+    count(lock);
+    return MV_OK;
+  }
+  note_wait(is_prompt);
   taken_ = true;
   Job& job = jobs_.front();  // stays there: nothing has to be put back
   lock.unlock();
@@ -228,6 +255,7 @@ mv_status SharedQueue::help(const Call& call, base::Nanos since) noexcept {
   try {
     base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
     goes_on = status.code() == MV_EINTR && context_->broken().ok();
+    if (!goes_on && status.code() == MV_EINTR) status = context_->broken();  // it broke while the signal's handler ran
     if (!goes_on) job.call->complete(settle(std::move(status)));
   } catch (...) {
     give_up(no_memory());
@@ -235,6 +263,7 @@ mv_status SharedQueue::help(const Call& call, base::Nanos since) noexcept {
   }
   lock.lock();
   job.begun = true;
+  if (goes_on) look_no_more();
   const Job ended = goes_on ? Job{} : next_job();
   taken_ = false;
   ++ended_;
@@ -295,6 +324,8 @@ void SharedQueue::withdraw(const Call& call, mv_status code) {
   give_up(base::error(code, "an operation of the group was withdrawn, which broke the group"));
   std::unique_lock lock(mutex_);
   ++withdrawing_;
+  look_no_more();
+  changed_.notify_all();
   changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
   --withdrawing_;
 }

@@ -59,8 +59,10 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
     std::shared_ptr<base::Work> work;  ///< set by the queue
   };
   class Queued;
-  /// Queues the job for the thread. If it throws std::bad_alloc or std::system_error, nothing has changed.
-  void push(Job job);
+  enum class Awaited { kNo, kYes };
+  /// Queues the job for the thread, or for its caller if that waits for it first. kYes: a blocking call, which does not carry
+  /// it out. If it throws std::bad_alloc or std::system_error, nothing has changed.
+  void push(Job job, Awaited is_awaited = Awaited::kNo);
 
   /// Requires the turn. MV_EINTR after a signal: finish() continues it. Never throws: out of memory gives up the group.
   base::Status carry_out(const collective::Operation& operation, base::Nanos deadline) noexcept;
@@ -76,10 +78,13 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   Turn try_turn(std::unique_lock<std::mutex>& lock);
   void end_turn();
   void serve() noexcept;
+  void note_wait(bool is_prompt);
+  void look_no_more();
   void wait_for_job(std::unique_lock<std::mutex>& lock);
   Job next_job();
   void run(Job job, std::unique_lock<std::mutex>& lock) noexcept;
   mv_status help(const Call& call, base::Nanos since) noexcept;
+  mv_status help_here(const Call& call, base::Nanos since) noexcept;
   void count(std::unique_lock<std::mutex>& lock);
   void withdraw(const Call& call, mv_status code);
   base::Status carry_out_noting(const collective::Operation& operation, base::Nanos deadline);
@@ -96,6 +101,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   bool ends_ = false;
   uint64_t ended_ = 0;       ///< operations
   int prompt_in_a_row_ = 0;  ///< calls whose callers waited at once
+  bool was_awaited_ = false;  ///< the caller of the last one has waited before it ended
   bool looks_ = false;  ///< the thread looks at the jobs by itself before long
   size_t waiting_ = 0;  ///< threads in turn() to wake when nothing is pending
   size_t withdrawing_ = 0;  ///< threads in withdraw() to wake when an operation has ended

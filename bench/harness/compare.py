@@ -31,7 +31,7 @@ class Effort:
         )
 
 
-FULL = Effort(rounds=2, pairs=4, seconds=0.1)
+FULL = Effort(rounds=2, pairs=3, seconds=0.08)
 QUICK = Effort(rounds=1, pairs=2, seconds=0.03)
 
 

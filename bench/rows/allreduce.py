@@ -74,7 +74,7 @@ def sizes(bench):
 def efforts(bench, size):
     # Filling and checking the largest arrays takes most of the time.
     large = size > 16 * MIB
-    return bench.effort.less(rounds=1 if large else 2, pairs=2 if large else 3, seconds=0.1)
+    return bench.effort.less(rounds=1 if large else 2, pairs=1 if large else 3, seconds=0.08)
 
 
 def beside_mpi(bench, ranks):

@@ -8,7 +8,7 @@ from harness.compare import Spread
 from harness.process import Broken, prefix
 from harness.result import Row, ratio_at_least
 
-REPETITIONS = 3
+REPETITIONS = 2
 
 
 @measurement

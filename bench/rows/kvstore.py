@@ -41,7 +41,7 @@ def beside_mxnet(bench, title, kind, case, size, limit, workers=1, tuned=None, l
     if tuned:
         sides[TUNED] = theirs(bench, kind, case, size, workers, KEEPING)
     batch = Batch(case, size)
-    effort = bench.effort.less(**(less or {"rounds": 2, "pairs": 3}))
+    effort = bench.effort.less(**(less or {"rounds": 2, "pairs": 2}))
     comparison = bench.compare(sides, {case: dict.fromkeys(sides, batch)}, effort)[case]
     for peer, reach in ((PEER, limit), (TUNED, tuned)):
         if peer in sides:

@@ -33,7 +33,7 @@ class Found:
 @measurement
 def staleness_with_one_slow_worker(bench):
     """iterations and observed staleness of 4 workers, one of them slow: async, ssp 4, 2, 1, sync"""
-    seconds = 0.5 if bench.quick else 1.5
+    seconds = 0.5 if bench.quick else 0.8
     pictures = {}
     for slow, turn in SLOW.items():
         found = {setting: Found() for setting in SETTINGS}

@@ -67,7 +67,7 @@ class Queues {
   void work() {
     begin_here();
     std::vector<std::thread> threads;
-    const uint64_t each = 1 + random_below(3), users = 1 + random_below(2);
+    const uint64_t each = 1 + random_below(waits_at_once_ ? 12 : 3), users = waits_at_once_ ? 1 : 1 + random_below(2);
     for (auto& rank : ranks_)
       for (uint64_t user = 0; user < users; ++user) threads.emplace_back([this, &rank, each] { use(*rank, each); });
     if (ends_) {
@@ -94,7 +94,8 @@ class Queues {
       operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32});
       const base::Nanos until = rank.loop.now() + 1h;
       base::Status status;
-      if (one_in(2)) {
+      const bool is_prompt = waits_at_once_ && !one_in(6);
+      if (!is_prompt && one_in(2)) {
         auto turn = rank.queue->turn(until);
         EXPECT(turn.ok());
         status = rank.queue->settle(rank.queue->carry_out(operation, until));
@@ -109,7 +110,7 @@ class Queues {
           call->withdraw(MV_ECANCELED);
           EXPECT(call->done());
         }
-        if (one_in(2)) EXPECT(call->help() == MV_OK);  // the caller's own thread carries it out if it is the next one
+        if (is_prompt || one_in(2)) EXPECT(call->help() == MV_OK);  // the caller's own thread carries it out if it is the next one
         EXPECT(rank.loop.drive_until([&] { return call->done(); }, base::kNever) == transport::Driven::kDone);
         status = call->status();
       }
@@ -128,6 +129,7 @@ class Queues {
     return made;
   }();
   const bool ends_ = one_in(2);
+  const bool waits_at_once_ = one_in(3);  ///< then the queue's thread soon looks at intervals
 };
 
 }  // namespace

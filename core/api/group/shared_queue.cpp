@@ -209,12 +209,15 @@ SharedQueue::Job SharedQueue::next_job() {
   return job;
 }
 
-/// Unlocks `lock`.
-void SharedQueue::run(Job job, std::unique_lock<std::mutex>& lock) noexcept {
-  lock.unlock();
+/// Requires the turn. False if a signal interrupted the operation, which goes on.
+bool SharedQueue::attempt(Job& job) noexcept {
   try {
     base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
-    while (status.code() == MV_EINTR && context_->broken().ok()) status = context_->finish(job.call->deadline());
+    if (status.code() == MV_EINTR && context_->broken().ok()) {
+      job.begun = true;
+      return false;
+    }
+    if (status.code() == MV_EINTR) status = context_->broken();  // it broke while the signal's handler ran
     status = settle(std::move(status));
     if (status.ok() && collective::is_by_messages(job.operation.kind)) status = by_messages_(job.operation, job.call->deadline());
     job.call->complete(status);
@@ -222,6 +225,13 @@ void SharedQueue::run(Job job, std::unique_lock<std::mutex>& lock) noexcept {
     give_up(no_memory());
     job.call->complete(no_memory());
   }
+  return true;
+}
+
+/// Unlocks `lock`.
+void SharedQueue::run(Job job, std::unique_lock<std::mutex>& lock) noexcept {
+  lock.unlock();
+  while (!attempt(job)) continue;
   lock.lock();
   taken_ = false;
   ++ended_;
@@ -251,18 +261,8 @@ mv_status SharedQueue::help_here(const Call& call, base::Nanos since) noexcept {
   taken_ = true;
   Job& job = jobs_.front();  // stays there: nothing has to be put back
   lock.unlock();
-  bool goes_on = false;
-  try {
-    base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
-    goes_on = status.code() == MV_EINTR && context_->broken().ok();
-    if (!goes_on && status.code() == MV_EINTR) status = context_->broken();  // it broke while the signal's handler ran
-    if (!goes_on) job.call->complete(settle(std::move(status)));
-  } catch (...) {
-    give_up(no_memory());
-    job.call->complete(no_memory());
-  }
+  const bool goes_on = !attempt(job);
   lock.lock();
-  job.begun = true;
   if (goes_on) look_no_more();
   const Job ended = goes_on ? Job{} : next_job();
   taken_ = false;

@@ -82,6 +82,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void look_no_more();
   void wait_for_job(std::unique_lock<std::mutex>& lock);
   Job next_job();
+  bool attempt(Job& job) noexcept;
   void run(Job job, std::unique_lock<std::mutex>& lock) noexcept;
   mv_status help(const Call& call, base::Nanos since) noexcept;
   mv_status help_here(const Call& call, base::Nanos since) noexcept;

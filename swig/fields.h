@@ -87,6 +87,7 @@ static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, initial_range, PV_FIELD_REAL, NULL),
     PV_FIELD(mv_table_spec, seed, PV_FIELD_I64, NULL), /* the 64 bits; no language has wider integers */
     PV_FIELD(mv_table_spec, capacity, PV_FIELD_U64, NULL),
+    PV_FIELD(mv_table_spec, device, PV_FIELD_I64, NULL),
     {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0, 0}, /* an array's, as in mv_table_create_text() */
     {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE, 0},
     {"merge", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_MERGE, 0},

@@ -183,7 +183,7 @@ static int pv_lend_memory(lua_State *L, int index, const char *function, int wri
   lua_pushliteral(L, "mv_tensor"); /* a polyverso.tensor: its handle */
   lua_rawget(L, index);
   if (lua_type(L, -1) == LUA_TNUMBER) {
-    const mv_status status = mv_tensor_data((mv_tensor)lua_tonumber(L, -1), data, count, dtype);
+    const mv_status status = pv_data_of((mv_tensor)lua_tonumber(L, -1), pv_takes_devices(function), data, count, dtype);
     lua_pop(L, 1);
     if (status != MV_OK) pv_raise(L, status);
     return status == MV_OK;

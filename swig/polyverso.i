@@ -31,6 +31,7 @@
 #include <polyverso/polyverso.h>
 
 #include "deadline.h"
+#include "devices.h"
 #include "dtypes.h"
 #include "fields.h"
 

@@ -51,7 +51,7 @@ static int pv_hold_views(PyObject *holder, int64_t handle, PyObject *object) {
   PyObject *const key = views ? PyLong_FromLongLong(handle) : NULL;
   int held = key != NULL;
   for (Py_ssize_t i = 0; held && i < PyList_Size(views); ++i) {
-    PyObject *const view = PyMemoryView_FromObject(PyList_GetItem(views, i));
+    PyObject *const view = pv_memoryview(PyList_GetItem(views, i));
     held = view && PyList_SetItem(views, i, view) == 0; /* this steals the reference to the view */
   }
   held = held && PyDict_SetItem(holder, key, views) == 0;

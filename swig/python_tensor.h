@@ -78,7 +78,7 @@ static int pv_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags) {
   void *data = NULL;
   view->obj = NULL;
   mv_status status = mv_tensor_describe(handle, &info);
-  if (status == MV_OK) status = mv_tensor_data(handle, &data, NULL, NULL);
+  if (status == MV_OK) status = pv_data_of(handle, pv_lends_devices, &data, NULL, NULL);
   if (status != MV_OK) {
     pv_raise(status);
     return -1;

@@ -3,6 +3,9 @@
 #ifndef POLYVERSO_SWIG_PYTHON_VALUES_H
 #define POLYVERSO_SWIG_PYTHON_VALUES_H
 
+/* Whether a tensor on a device exports its memory, which nothing but a C function that takes it may access. */
+static _Thread_local int pv_lends_devices;
+
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
 /* Buffers that unfinished asynchronous gets write into: {request: memoryview}, so that they are not freed or
@@ -104,12 +107,20 @@ static mv_status pv_resume(const mv_call_options *options) {
 
 static void pv_sweep(void);
 
+/* A memoryview of memory that a C function has taken, also of a device's. */
+static PyObject *pv_memoryview(PyObject *object) {
+  pv_lends_devices = 1;
+  PyObject *const view = PyMemoryView_FromObject(object);
+  pv_lends_devices = 0;
+  return view;
+}
+
 /* Keeps the buffer alive and in place until its request is settled. */
 static int pv_hold(mv_request request, PyObject *object) {
   pv_sweep();
   if (object == Py_None) return 1;
   PyObject *key = PyLong_FromLongLong(request);
-  PyObject *view = key ? PyMemoryView_FromObject(object) : NULL;
+  PyObject *view = key ? pv_memoryview(object) : NULL;
   int held = view && PyDict_SetItem(pv_held, key, view) == 0;
   if (!held) mv_request_cancel(request);
   Py_XDECREF(view);
@@ -220,7 +231,10 @@ static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
 
 /* Fills the view, or reports what is wrong with the object's memory and how to fix it. */
 static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
-  if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0) return 1;
+  pv_lends_devices = pv_takes_devices(function) && strcmp(what, "source") != 0;
+  const int lent = PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0;
+  pv_lends_devices = 0;
+  if (lent) return 1;
   PyErr_Clear();
   const char *type = pv_type_name(object);
   if (!PyObject_CheckBuffer(object))

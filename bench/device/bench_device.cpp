@@ -14,11 +14,13 @@
 
 #include "codec/codec.hpp"
 #include "device/operations.hpp"
+#include "device/shard.hpp"
 
 namespace {
 
 using namespace mv;
 using device::Memory;
+using tensor::Tensor;
 
 template <typename T>
 T must(base::Result<T> result) {
@@ -153,7 +155,72 @@ class Bench {
     }
   }
 
+  /// What pushes and pulls of tensors on the device do with keys that are there, and a server with rows of its table. Rows come from the host and
+  /// go there.
+  void tables(device::TensorDevice& on) {
+    const auto one = key(count_, "mx.sgd momentum=0.9");
+    std::vector<Tensor> values;
+    for (size_t i = 0; i < 4; ++i) values.push_back(lent(on, array(i), count_));
+    const auto push = [&](std::span<const shard::OnDevice::Addition> additions) { must(additions.front().shard->add_together(0, additions)); };
+    const shard::OnDevice::Addition first{one->on_device(), std::span(values).first(1)}, all{one->on_device(), values};
+    row("push of one key, momentum", 5, 0.85, [&] { push({&first, 1}); });
+    row("push of 4 arrays to it", 10, 0.85, [&] { push({&all, 1}); });
+    row("pull of one key", 2, 0.85, [&] { must(one->on_device()->read_into(0, std::span(values).last(1))); });
+
+    std::vector<std::shared_ptr<shard::Shard>> keys;
+    std::vector<shard::OnDevice::Addition> additions;
+    double elements = 0;
+    for (const uint64_t size : resnet50()) {
+      keys.push_back(key(size, "mx.sgd momentum=0.9"));
+      values.push_back(lent(on, array(0), size));
+      elements += static_cast<double>(size);
+    }
+    for (size_t i = 0; i < keys.size(); ++i) additions.push_back({keys[i]->on_device(), std::span(&values[4 + i], 1)});
+    if (elements <= static_cast<double>(count_))
+      row(fmt::format("push of {} keys of ResNet-50, momentum", keys.size()), 5 * elements / static_cast<double>(count_), 0, [&] { push(additions); });
+
+    constexpr uint64_t kColumns = 64, kRows = 100'000;
+    const uint64_t rows = std::max<uint64_t>(count_ / kColumns, 1);
+    const auto table = must(shard::Shard::make({.name = "rows", .kind = MV_MATRIX, .rows = rows, .cols = kColumns, .updater = must(shard::parse_updater("adagrad")), .device = 0}, {}));
+    std::vector<int64_t> ids(std::min(rows, kRows));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * (rows / ids.size()));
+    std::vector<float> host(ids.size() * kColumns, 0.5F);
+    auto* const bytes = reinterpret_cast<std::byte*>(host.data());
+    const double moved = static_cast<double>(host.size()) / static_cast<double>(count_);
+    row(fmt::format("get of {} rows of 64, to the host", ids.size()), moved, 0, [&] { table->read_rows(0, ids, bytes); });
+    row(fmt::format("add of {} rows of 64 from the host, adagrad", ids.size()), moved, 0, [&] { table->change_rows(shard::Write::Add, 0, ids, bytes); });
+  }
+
  private:
+  static std::shared_ptr<shard::Shard> key(uint64_t elements, const char* updater) {
+    return must(shard::Shard::make({.name = "kv-0/key", .rows = elements, .flags = shard::kStoreKey, .updater = must(shard::parse_updater(updater)), .device = 0}, {}));
+  }
+  static Tensor lent(device::TensorDevice& on, float* data, uint64_t count) {
+    const auto length = static_cast<int64_t>(count);
+    Tensor tensor;
+    tensor.shape = must(tensor::make_shape("bench", &length, 1));
+    tensor.data = reinterpret_cast<std::byte*>(data);
+    tensor.block = on.lend(tensor.data, count * sizeof(float));
+    return tensor;
+  }
+  /// The sizes of its 161 parameters.
+  static std::vector<uint64_t> resnet50() {
+    std::vector<uint64_t> sizes{64 * 3 * 7 * 7, 64, 64};
+    uint64_t in = 64;
+    const auto convolution = [&](uint64_t from, uint64_t to, uint64_t area) { sizes.insert(sizes.end(), {from * to * area, to, to}); };
+    for (const auto& [width, blocks] : {std::pair(64, 3), std::pair(128, 4), std::pair(256, 6), std::pair(512, 3)}) {
+      const auto w = static_cast<uint64_t>(width);
+      for (int block = 0; block < blocks; ++block, in = 4 * w) {
+        if (block == 0) convolution(in, 4 * w, 1);
+        convolution(in, w, 1);
+        convolution(w, w, 9);
+        convolution(w, 4 * w, 1);
+      }
+    }
+    sizes.insert(sizes.end(), {2048 * 1000, 1000});
+    return sizes;
+  }
+
   static constexpr size_t kArrays = 6;
   const device::Stream& stream_;
   const uint64_t count_;
@@ -175,10 +242,15 @@ int main(int argc, char** argv) {
   const mv_device_about about = must(on.describe());
   fmt::print("{}: {}, {}, driver {}; arrays of {} MiB of f32\n\n", on.name(), about.name, about.runtime, about.driver, mebibytes);
   fmt::print("| kernel | ms | GB/s | of the copy | goal |\n|---|---|---|---|---|\n");
-  const device::Stream stream = must(device::Stream::make(on));
-  Bench bench(stream, (mebibytes << 20) / sizeof(float));
+  static tensor::Heap heap;  // tensors may outlive everything else
+  static device::TensorDevices devices(heap);
+  static device::TableDevices tables(devices);
+  shard::DeviceShards::use(tables);
+  device::TensorDevice& tensors = *must(devices.get(0));
+  Bench bench(tensors.current(), (mebibytes << 20) / sizeof(float));
   bench.kernels();
   bench.optimizers();
+  bench.tables(tensors);
   bench.copies_of_the_host();
   return bench.has_missed() ? 1 : 0;
 }

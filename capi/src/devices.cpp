@@ -9,29 +9,37 @@
 
 #include "device/tensors.hpp"
 #include "options.hpp"
+#include "spec.hpp"
 #include "tensor/device.hpp"
 #include "tensor_calls.hpp"
 
 namespace mv::capi {
+
+base::Result<int32_t> find_device(std::string_view name) {
+  std::string_view rest = name;
+  if (rest == "cpu" || rest == "host") return MV_HOST;
+  for (const std::string_view kind : {"cuda", "gpu"}) {
+    if (!rest.starts_with(kind)) continue;
+    rest.remove_prefix(kind.size());
+    int32_t device = 0;
+    if (rest.empty()) return device;
+    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), device);
+    if (rest.front() == ':' && error == std::errc() && end == rest.data() + rest.size() && device >= 0) return device;
+    break;
+  }
+  return base::error(MV_EINVAL, "\"{}\" is not a device: \"cpu\", \"cuda:0\" or \"gpu:0\" are", name);
+}
+
 namespace {
 
 constexpr uint32_t kFirstDeviceInfo = sizeof(mv_device_info);
 
 base::Status find(const char* name, int32_t* device) {
   if (name == nullptr || device == nullptr) return base::error(MV_EINVAL, "mv_device_find: name or device is NULL");
-  std::string_view rest(name);
-  *device = MV_HOST;
-  if (rest == "cpu" || rest == "host") return {};
-  for (const std::string_view kind : {"cuda", "gpu"}) {
-    if (!rest.starts_with(kind)) continue;
-    rest.remove_prefix(kind.size());
-    *device = 0;
-    if (rest.empty()) return {};
-    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), *device);
-    if (rest.front() == ':' && error == std::errc() && end == rest.data() + rest.size() && *device >= 0) return {};
-    break;
-  }
-  return base::error(MV_EINVAL, "mv_device_find: \"{}\" is not a device: \"cpu\", \"cuda:0\" or \"gpu:0\" are", name);
+  const auto found = find_device(name);
+  if (!found.ok()) return base::error(found.status().code(), "mv_device_find: {}", found.status().text());
+  *device = found.value();
+  return {};
 }
 
 base::Status describe(device::TensorDevice& device, mv_device_info* about) {

@@ -2,12 +2,14 @@
 
 #include <polyverso/distlearn.h>
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "api/distlearn/settings.hpp"
+#include "base/undo.hpp"
 #include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
@@ -51,25 +53,55 @@ mv_status with_any(const char* function, mv_strategy handle, Work work) {
 }
 
 template <typename T, typename Work>
-mv_status with(const char* function, mv_strategy handle, Work work) {
+mv_status with_whole(const char* function, mv_strategy handle, Work work) {
   return with_any(function, handle, [&](Strategy& strategy) -> base::Status {
-    if (auto* found = std::get_if<std::unique_ptr<T>>(&strategy.of)) return work(**found);
+    if (auto* found = std::get_if<std::unique_ptr<T>>(&strategy.of)) return work(strategy, **found);
     const char* other = std::visit([](auto& of) { return kStrategyName<std::remove_reference_t<decltype(*of)>>; }, strategy.of);
     return base::error(MV_EHANDLE, "{} is {}, not {}", handle, other, kStrategyName<T>);
   });
 }
 
+template <typename T, typename Work>
+mv_status with(const char* function, mv_strategy handle, Work work) {
+  return with_whole<T>(function, handle, [&](Strategy&, T& of) { return work(of); });
+}
+
+/// Runs work(arrays) on arrays in the host's memory: the caller's, or copies of those on devices. A call that a signal has interrupted
+/// continues with its copies, which stay until it has ended: any other call meanwhile is MV_ESTATE.
+template <typename Work>
+base::Status on_host(Interrupted& interrupted, Arrays arrays, const Work& work) {
+  const auto same = [](const collective::Array& a, const collective::Array& b) { return a.data == b.data && a.count == b.count && a.dtype == b.dtype; };
+  const bool continues = interrupted.staging != nullptr && std::ranges::equal(interrupted.given, arrays, same);
+  Interrupted now;
+  if (continues) {
+    now = interrupted;
+  } else {
+    now.given = arrays;
+    auto staging = api::Staging::of_arrays(arrays, find_device_of);
+    if (!staging.ok()) return staging.status();
+    now.staging = std::move(staging).value();
+    now.staged = std::move(arrays);
+  }
+  base::Undo keep([&] { std::swap(interrupted, now); });  // after an exception, an operation may still use the copies
+  base::Status status = work(now.staged);
+  keep.keep();
+  if (status.code() == MV_EINTR && now.staging != nullptr) interrupted = now;
+  if (status.code() == MV_EINTR || status.code() == MV_ESTATE) return status;
+  interrupted = {};
+  return status.ok() && now.staging != nullptr ? now.staging->finish() : status;
+}
+
 /// Runs work(T&, arrays, time-out) of a blocking function.
 template <typename T, typename Work>
 mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work) {
-  return with<T>(function, handle, [&](T& strategy) -> base::Status {
+  return with_whole<T>(function, handle, [&](Strategy& whole, T& strategy) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, options, MayForget::kNo, &plan, MayLabel::kYes); !status.ok()) return status;
     if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "MV_ASYNC is not supported: the call blocks");
     auto arrays = read_arrays(given, count);
     if (!arrays.ok()) return arrays.status();
     if constexpr (!std::is_same_v<T, AsyncEa>) strategy.peers().set_label(plan.options.label);
-    return work(strategy, arrays.value(), plan.options.timeout);
+    return on_host(whole.interrupted, std::move(arrays).value(), [&](const Arrays& here) { return work(strategy, here, plan.options.timeout); });
   });
 }
 
@@ -162,6 +194,7 @@ mv_status mv_strategy_cancel(mv_strategy strategy) {
             of->peers().withdraw();
         },
         found.of);
+    found.interrupted = {};
     return Status();
   });
 }

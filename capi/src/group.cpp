@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/group/group.hpp"
+#include "api/staging/staging.hpp"
 #include "base/undo.hpp"
 #include "boundary.hpp"
 #include "calls.hpp"
@@ -39,6 +40,8 @@ base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t co
   }
   return read;
 }
+
+base::Result<tensor::Device*> find_device_of(const void* memory) { return tensor_space().devices.find(memory); }
 
 base::Status check_group_flags(uint32_t flags) {
   if ((flags & ~uint32_t{MV_DRAINING}) == 0) return {};
@@ -86,6 +89,18 @@ mv_status with_group(const char* function, mv_group group, Work work) {
   });
 }
 
+/// Copies of the operation's arrays that are on devices; null if there are none. Without them this rank can't do what the others expect.
+base::Result<std::shared_ptr<api::Staging>> stage(const GroupEntry& entry, Operation& operation) {
+  if (!tensor_space().devices.any_opened()) return std::shared_ptr<api::Staging>();
+  const std::vector<int64_t>& members = entry.group->members();
+  const auto rank = std::ranges::find(members, entry.node->node->identity().worker_id) - members.begin();
+  const auto ranks = static_cast<int64_t>(members.size());
+  if (auto status = api::check_operation(operation, rank, ranks); !status.ok()) return status;
+  auto staging = api::Staging::of_operation(operation, static_cast<uint64_t>(rank), members.size(), find_device_of);
+  if (!staging.ok()) entry.group->give_up(staging.status());
+  return staging;
+}
+
 /// Carries out the operation of make(const GroupEntry&) -> Result<Operation>, according to the options.
 template <typename Make>
 mv_status operate(const char* function, mv_group group, const mv_call_options* options, Make make) {
@@ -95,8 +110,11 @@ mv_status operate(const char* function, mv_group group, const mv_call_options* o
     base::Result<Operation> operation = make(entry);
     if (!operation.ok()) return operation.status();
     operation.value().label = plan.options.label;
-    return run_call(state, entry.node, plan,
-                    [&](const api::CallOptions& how) { return entry.group->run(std::move(operation).value(), how); });
+    auto staging = stage(entry, operation.value());
+    if (!staging.ok()) return staging.status();
+    return run_call(state, entry.node, plan, [&](const api::CallOptions& how) {
+      return api::run_staged(*entry.node->node, *entry.group, std::move(operation).value(), staging.value(), how);
+    });
   });
 }
 

@@ -24,6 +24,11 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
   if (!read.ok()) return read.status();
+  for (const collective::Array& array : read.value()) {
+    const auto device = find_device_of(array.data);
+    if (!device.ok()) return device.status();
+    if (device.value() != nullptr) return base::error(MV_EINVAL, "a custom reduction needs arrays in the host's memory, not on {}", device.value()->name());
+  }
   collective::Operation operation;
   operation.kind = collective::Kind::kCustom;
   operation.draining = (flags & MV_DRAINING) != 0;

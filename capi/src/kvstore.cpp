@@ -137,8 +137,8 @@ Tensor borrowed(const OpenTensor& open) {
   return tensor;
 }
 
-/// Whether a call reads the values, which are then in the host's memory, or copies of a device's; or fills them.
-enum class Use { kRead, kFilled };
+/// Whether a call reads the values in the host's memory, where those of devices are copied; takes them where they are; or fills them.
+enum class Use { kRead, kTaken, kFilled };
 
 base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Use use, Given* values) {
   if (given == nullptr) return base::error(MV_EINVAL, "{}: values is NULL", function);
@@ -220,7 +220,7 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
     call.timeout = plan.value().timeout;
     if (plan.value().mode == api::Mode::kOneWay) call.wait = kvstore::Updates::Wait::kNo;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
-    if (auto status = read_values(state, function, call.keys, values, Use::kRead, &call.values); !status.ok()) return status;
+    if (auto status = read_values(state, function, call.keys, values, Use::kTaken, &call.values); !status.ok()) return status;
     return named(function, work(*pin.value()->store, call));
   });
 }
@@ -254,7 +254,7 @@ base::Status plan_pull(const char* function, const mv_call_options* given, CallP
 /// Runs begin(Store&, Pulling, api::CallOptions) -> Started of an exported function. `values` may be NULL.
 template <typename Begin>
 mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
-                    const mv_call_options* options, Begin begin) {
+                    const mv_call_options* options, Begin begin, Use use = Use::kRead) {
   return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
@@ -263,13 +263,13 @@ mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, c
     if (auto status = plan_pull(function, options, &plan, &call.sparse); !status.ok()) return status;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (values != nullptr)
-      if (auto status = read_values(state, function, call.keys, values, Use::kRead, &call.values); !status.ok()) return status;
+      if (auto status = read_values(state, function, call.keys, values, use, &call.values); !status.ok()) return status;
     Given given;
     if (auto status = read_values(state, function, call.keys, out, Use::kFilled, &given); !status.ok()) return status;
     call.outs = {given.by_key, [open = given.open, &heap = state.heap](size_t place, const Tensor& made) {
                    OpenTensor& out = *(*open)[place];
                    const Tensor now = out.now();
-                   auto moved = tensor::device_of(now) != nullptr ? tensor::move_to(tensor::home_of(now, heap), made) : base::Result<Tensor>(made);
+                   auto moved = tensor::device_of(now) != tensor::device_of(made) ? tensor::move_to(tensor::home_of(now, heap), made) : base::Result<Tensor>(made);
                    if (!moved.ok()) return moved.status();
                    out.replace(std::move(moved).value());
                    return base::Status();
@@ -328,14 +328,16 @@ mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* valu
                                  return {mv::base::Status(MV_ESTATE, "this thread runs updates manually: call kv_push(), then kv_next_update() until none waits, then kv_pull()"), nullptr};
                                auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
                                return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
-                             });
+                             },
+                             mv::capi::Use::kTaken);
 }
 mv_status kv_broadcast(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out) {
   return mv::capi::with_pull("kv_broadcast", store, keys, values, out != nullptr ? out : values, nullptr,
                              [](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
                                auto status = known.init(call.keys, call.values.by_key);
                                return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
-                             });
+                             },
+                             mv::capi::Use::kTaken);
 }
 mv_status kv_set_reject_nonfinite(kv_store store, int32_t on) {
   return mv::capi::with_store("kv_set_reject_nonfinite", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {

@@ -156,6 +156,11 @@ void watch_exit() {
   if (kFailure != 0) base::log_warn("no memory for an exit handler: call mv_shutdown() before the process ends");
 }
 
+// Handlers run in the reverse order: this one before the destructors of a library that was loaded before. It leaves nothing to do for the first one.
+void watch_exit_again() {
+  if (on_exit(at_exit, nullptr) != 0) base::log_warn("no memory for an exit handler: call mv_shutdown() before the process ends");
+}
+
 }  // namespace mv::capi
 
 using namespace mv::capi;

@@ -1,5 +1,6 @@
 #include "spec.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -45,6 +46,7 @@ constexpr SettingInfo kRange{.key = "initial_range", .type = SettingType::kReal,
 constexpr SettingInfo kSeed{.key = "seed", .type = SettingType::kInteger, .help = "seed for initial_range", .least = INT64_MIN};
 constexpr SettingInfo kCapacity{
     .key = "capacity", .type = SettingType::kInteger, .help = "number of keys to keep; 0 = all", .least = 0};
+constexpr SettingInfo kDevice{.key = "device", .type = SettingType::kText, .help = "the device of each server that keeps the values, by name or number"};
 
 enum Field : size_t {
   kNameField,
@@ -61,10 +63,11 @@ enum Field : size_t {
   kSeedField,
   kCapacityField,
   kMergeField,
-  kNoBackupsField
+  kNoBackupsField,
+  kDeviceField
 };
 constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kRows,  &kCols, &kSize,    &kFinite,
-                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity, &kMerge, &kNoBackups};
+                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity, &kMerge, &kNoBackups, &kDevice};
 
 constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
@@ -142,6 +145,8 @@ base::Status check_shape(const char* function, const shard::Spec& spec) {
 }
 
 base::Status check_keyed(const char* function, const shard::Spec& spec) {
+  if (spec.is_on_device() && spec.is_keyed())
+    return base::error(MV_EINVAL, "{}: sparse and key-value tables are in the host's memory: use kind=matrix on a device, or no device", function);
   if (spec.capacity != 0 && spec.kind != MV_KEYVALUE)
     return base::error(MV_EINVAL, "{}: capacity is for key-value tables", function);
   if ((spec.initial != 0 || spec.initial_range != 0 || spec.seed != 0) && !spec.is_keyed())
@@ -185,6 +190,28 @@ base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* 
   return updater;
 }
 
+namespace {
+
+base::Status set_device(const char* function, int64_t device, shard::Spec& spec) {
+  if (device < MV_HOST || device > std::numeric_limits<int32_t>::max())
+    return base::error(MV_EINVAL, "{}: device is {}: expected the number of a device, or MV_HOST", function, device);
+  spec.device = static_cast<int32_t>(device);
+  return {};
+}
+
+/// "cuda:0", or a number.
+base::Status set_device(const char* function, const std::string& text, shard::Spec& spec) {
+  int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem == std::errc() && end == text.data() + text.size()) return set_device(function, number, spec);
+  const auto named = find_device(text);
+  if (!named.ok()) return base::error(named.status().code(), "{}: {}", function, named.status().text());
+  spec.device = named.value();
+  return {};
+}
+
+}  // namespace
+
 base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* given) {
   if (given == nullptr) return base::error(MV_EINVAL, "{}: spec is NULL", function);
   auto read = read_struct(function, "mv_table_spec", given, mv_table_spec MV_TABLE_SPEC_INIT, kFirstTableSpec);
@@ -196,6 +223,7 @@ base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* g
   if (!updater.ok()) return updater.status();
   shard::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags, std::move(updater).value(), from.staleness,
                    from.initial, from.initial_range, from.seed, from.capacity};
+  if (auto status = set_device(function, from.device, spec); !status.ok()) return status;
   if (from.name != nullptr) {
     if (auto status = check_name(function, from.name); !status.ok()) return status;
     spec.name = from.name;
@@ -231,6 +259,8 @@ base::Result<shard::Spec> parse_spec(const char* function, std::string_view text
   spec.initial_range = base::real_of(number(kRangeField, 0));
   spec.seed = static_cast<uint64_t>(number(kSeedField, 0));
   spec.capacity = static_cast<uint64_t>(number(kCapacityField, 0));
+  if (const auto* device = said.find(kDeviceField))
+    if (status = set_device(function, device->value.text, spec); !status.ok()) return status;
   const auto* how = said.find(kUpdaterField);
   auto updater = read_updater(function, how != nullptr ? how->value.text.c_str() : nullptr);
   if (!updater.ok()) return updater.status();

@@ -18,6 +18,8 @@ base::Result<shard::Spec> parse_spec(const char* function, std::string_view text
 base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* text);
 /// Checks a specification; the message names the invalid field.
 base::Status check_spec(const char* function, const shard::Spec& spec);
+/// The number of a device by its name, "cuda:0". MV_EINVAL.
+base::Result<int32_t> find_device(std::string_view name);
 /// Checks a table's name: UTF-8, 1 .. 255 bytes.
 base::Status check_name(const char* function, std::string_view name, std::string_view what = "the table's name");
 

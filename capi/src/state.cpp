@@ -13,7 +13,11 @@
 namespace mv::capi {
 
 TensorSpace& tensor_space() {
-  static auto* const kSpace = new TensorSpace;  // never destroyed, like the first life
+  static auto* const kSpace = [] {
+    auto* const made = new TensorSpace;  // never destroyed, like the first life
+    shard::DeviceShards::use(made->table_devices);
+    return made;
+  }();
   return *kSpace;
 }
 

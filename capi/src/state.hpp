@@ -15,6 +15,7 @@
 #include "api/kvstore/store.hpp"
 #include "api/node/node.hpp"
 #include "base/result.hpp"
+#include "device/shard.hpp"
 #include "device/tensors.hpp"
 #include "handles.hpp"
 #include "runtime/settings.hpp"
@@ -149,10 +150,14 @@ class Joining {
 };
 
 /// The process's tensors. They need no node and outlive all nodes. A forked child keeps them: its writes are its own.
+/// Lets nodes leave at the exit of the process before what has been loaded until now ends, such as a plug-in for devices.
+void watch_exit_again();
+
 struct TensorSpace {
   tensor::Heap heap;
   TensorTable tensors{HandleKind::kTensor, 1};
-  device::TensorDevices devices{heap};
+  device::TensorDevices devices{heap, watch_exit_again};
+  device::TableDevices table_devices{devices};
   std::mutex replacing;  ///< guards the values of row-sparse tensors
 };
 

@@ -11,6 +11,7 @@
 #include "base/per_thread.hpp"
 #include "boundary.hpp"
 #include "settings.hpp"
+#include "shard/on_device.hpp"
 
 namespace mv::capi {
 namespace {
@@ -52,6 +53,8 @@ mv_status fail_with_exception(const char* function) noexcept {
     throw;
   } catch (const std::bad_alloc&) {
     return fail(MV_ENOMEM, function, "out of memory");
+  } catch (const shard::DeviceFailure& failure) {
+    return fail(failure.status().code(), function, failure.what());
   } catch (const std::system_error& refused) {
     return fail(MV_ESYSTEM, function, refused.what());
   } catch (const std::exception& defect) {

@@ -10,10 +10,18 @@
 #include "api/distlearn/async_ea.hpp"
 #include "api/distlearn/compressor.hpp"
 #include "api/distlearn/local_sgd.hpp"
+#include "api/staging/staging.hpp"
 
 namespace mv::capi {
 
+/// A strategy's call with arrays on devices that a signal has interrupted: what it was given, and the copies with which it continues.
+struct Interrupted {
+  distlearn::Arrays given, staged;
+  std::shared_ptr<api::Staging> staging;
+};
+
 struct Strategy {
+  Interrupted interrupted;  ///< before `of`, whose end withdraws an operation that uses the copies
   std::variant<std::unique_ptr<distlearn::AllReduceSgd>, std::unique_ptr<distlearn::AllReduceEa>, std::unique_ptr<distlearn::AsyncEa>,
                std::unique_ptr<distlearn::LocalSgd>, std::unique_ptr<distlearn::Compressor>>
       of;

@@ -51,6 +51,7 @@ void write_table(JsonWriter& json, const TableEntry& table) {
   json.field("seed", spec.seed);
   json.field("capacity", spec.capacity);
   if (spec.home != 0) json.field("home", spec.home);
+  if (spec.is_on_device()) json.field("device", spec.device);
   json.field("clock", table.clock);
   if (table.mark.updates > 0) json.field("updates", table.mark.updates);
   if (!table.mark.shared.empty()) json.field("shared", table.mark.shared);
@@ -97,6 +98,9 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   const uint64_t home = json.find_count("home").value_or(0);
   if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("invalid home");
   spec.home = static_cast<uint32_t>(home);
+  const int64_t device = json.find_integer("device").value_or(shard::kHost);
+  if (device < shard::kHost || device > INT32_MAX || (device != shard::kHost && spec.is_keyed())) return wrong("invalid device");
+  spec.device = static_cast<int32_t>(device);
   table.clock = *clock;
   table.mark.updates = json.find_count("updates").value_or(0);
   if (const auto shared = json.find("shared")) {

@@ -22,7 +22,7 @@ mv_status refuse(Arguments...) {
 const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-                                        refuse};
+                                        refuse, refuse};
 
 }  // namespace
 
@@ -114,7 +114,9 @@ base::Status Stream::copy(void* to, const void* from, size_t bytes) const {
 
 base::Status Stream::copy_staged(void* to, const void* from, size_t bytes) const {
   if (bytes == 0) return {};
-  return staging_->copy(*this, to, from, bytes) ? base::Status() : copy(to, from, bytes);
+  if (staging_->copy(*this, to, from, bytes)) return {};
+  if (auto status = copy(to, from, bytes); !status.ok()) return status;
+  return wait();  // the caller's memory may be pinned: then only the stream tells when it was read
 }
 
 base::Status Stream::wait() const { return device_.check(device_.plugin().stream_wait(device_.number(), handle_), "wait"); }

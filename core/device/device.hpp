@@ -98,7 +98,7 @@ class Stream {
   mv_device_stream handle() const { return handle_; }
 
   base::Status copy(void* to, const void* from, size_t bytes) const;
-  /// Copies from memory of the host that is not pinned, which may be used again on return. Does not wait for the stream if `bytes` are few.
+  /// Copies from memory of the host, which may be used again on return. Does not wait for the stream if `bytes` are few.
   base::Status copy_staged(void* to, const void* from, size_t bytes) const;
   /// Waits for the work, and returns its errors.
   base::Status wait() const;

@@ -163,6 +163,12 @@ base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void
   return stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = out, .count = extent.outer * extent.inner, .value = {}, .dtype = MV_I64});
 }
 
+base::Status cast(const Stream& stream, mv_dtype to, void* out, mv_dtype from, const void* in, uint64_t count) {
+  if (count == 0) return {};
+  if (to == from) return stream.copy(out, in, count * tensor::dtype_bytes(to));
+  return stream.launch(MV_DEVICE_CAST, mv_device_cast{out, in, count, to, from});
+}
+
 bool has_formula(const shard::UpdaterSpec& spec) { return find_formula(spec) != nullptr; }
 
 size_t update_launches(const shard::UpdaterSpec& spec) {

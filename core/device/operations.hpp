@@ -19,6 +19,9 @@ struct Extent {
 /// bits. MV_MEAN and MV_SUM of halves give f32; those of integers f64 and i64.
 base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void* in, const Extent& extent, void* out);
 
+/// out[i] = in[i], converted.
+base::Status cast(const Stream& stream, mv_dtype to, void* out, mv_dtype from, const void* in, uint64_t count);
+
 /// A tensor to update. `states` are updater.states() arrays of the storage dtype, as `values` is.
 struct Target {
   void* values = nullptr;

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 3
+#define MV_DEVICE_INTERFACE 4
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;
@@ -83,6 +83,8 @@ typedef struct mv_device_plugin {
   /** Memory of the host that devices copy from and to at full speed. */
   mv_status (*pin)(uint64_t bytes, void** memory);
   mv_status (*unpin)(void* memory);
+  /** The number of the device in whose memory the address is, or MV_HOST: it is memory of the host, or of nobody known. */
+  mv_status (*locate)(const void* memory, int32_t* device);
   /** Copies between any two of: memory of the host, of this device, and of another one. Memory of the host that is not
    *  pinned may be used again, or read, on return. */
   mv_status (*copy)(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes);

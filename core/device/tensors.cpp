@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "device/operations.hpp"
+#include "device/scratch.hpp"
+#include "device/sum.hpp"
 #include "tensor/cast.hpp"
 
 namespace mv::device {
@@ -15,38 +17,6 @@ using tensor::Source;
 using tensor::Tensor;
 
 namespace {
-
-/// Memory for intermediate results. It is released in the order of the stream, so it may be dropped as soon as the work
-/// that uses it has been launched.
-class Scratch {
- public:
-  explicit Scratch(const Stream& stream) : stream_(stream) {}
-  base::Result<void*> make(size_t bytes) {
-    auto made = Memory::make(stream_, bytes);
-    if (!made.ok()) return made.status();
-    kept_.push_back(std::move(made).value());
-    return kept_.back().as();
-  }
-  /// With a copy of the host's values.
-  template <typename T>
-  base::Result<const T*> of(std::span<const T> values) {
-    auto made = Memory::of(stream_, values.data(), values.size_bytes());
-    if (!made.ok()) return made.status();
-    kept_.push_back(std::move(made).value());
-    return kept_.back().template as<const T>();
-  }
-
- private:
-  const Stream& stream_;
-  std::vector<Memory> kept_;
-};
-
-/// out[i] = in[i], converted.
-base::Status launch_cast(const Stream& stream, mv_dtype to, void* out, mv_dtype from, const void* in, size_t count) {
-  if (count == 0) return {};
-  if (to == from) return stream.copy(out, in, count * tensor::dtype_bytes(to));
-  return stream.launch(MV_DEVICE_CAST, mv_device_cast{out, in, count, to, from});
-}
 
 /// Repeats elements of one shape along the dimensions of another, to which it broadcasts.
 base::Status launch_broadcast(const Stream& stream, mv_dtype dtype, void* out, const Shape& whole, const void* in, const Shape& shape) {
@@ -81,7 +51,7 @@ base::Result<mv_device_operand> operand_of(const Stream& stream, Scratch& scratc
   if (source.dtype != dtype && count > 0) {
     auto made = scratch.make(count * tensor::dtype_bytes(dtype));
     if (!made.ok()) return made.status();
-    if (auto status = launch_cast(stream, dtype, made.value(), source.dtype, source.data, count); !status.ok()) return status;
+    if (auto status = device::cast(stream, dtype, made.value(), source.dtype, source.data, count); !status.ok()) return status;
     operand.data = made.value();
   }
   if (count == 1 || count == whole.count()) return operand;
@@ -198,7 +168,7 @@ base::Status TensorDevice::draw(const Tensor& out, const tensor::Draw& numbers) 
 }
 
 base::Status TensorDevice::cast(mv_dtype to, void* out, mv_dtype from, const void* in, size_t count) {
-  return launch_cast(current(), to, out, from, in, count);
+  return device::cast(current(), to, out, from, in, count);
 }
 
 base::Status TensorDevice::transpose(const Tensor& from, const Tensor& out) {
@@ -247,7 +217,7 @@ base::Status TensorDevice::compute(const Elementwise& what, std::span<const Sour
     status = stream.copy(to, operands[0].data, out.stored_bytes());
   }
   if (!status.ok() || made == out.dtype) return status;
-  return launch_cast(stream, out.dtype, out.data, made, to, out.stored());
+  return device::cast(stream, out.dtype, out.data, made, to, out.stored());
 }
 
 base::Status TensorDevice::axpy(mv_dtype computed, double alpha, const Tensor& x, const Tensor& y) {
@@ -260,7 +230,7 @@ base::Status TensorDevice::axpy(mv_dtype computed, double alpha, const Tensor& x
   if (x.dtype != computed && !widens) {
     auto made = scratch.make(count * tensor::dtype_bytes(computed));
     if (!made.ok()) return made.status();
-    if (auto status = launch_cast(stream, computed, made.value(), x.dtype, x.data, count); !status.ok()) return status;
+    if (auto status = device::cast(stream, computed, made.value(), x.dtype, x.data, count); !status.ok()) return status;
     added = made.value();
   }
   void* sums = y.data;
@@ -268,11 +238,18 @@ base::Status TensorDevice::axpy(mv_dtype computed, double alpha, const Tensor& x
     auto made = scratch.make(count * tensor::dtype_bytes(computed));
     if (!made.ok()) return made.status();
     sums = made.value();
-    if (auto status = launch_cast(stream, computed, sums, y.dtype, y.data, count); !status.ok()) return status;
+    if (auto status = device::cast(stream, computed, sums, y.dtype, y.data, count); !status.ok()) return status;
   }
   auto status = stream.launch(MV_DEVICE_AXPY, mv_device_axpy{sums, added, count, alpha, computed, widens ? x.dtype : computed});
   if (!status.ok() || y.dtype == computed) return status;
-  return launch_cast(stream, y.dtype, y.data, computed, sums, count);
+  return device::cast(stream, y.dtype, y.data, computed, sums, count);
+}
+
+base::Status TensorDevice::merge(const Tensor& out, std::span<const Tensor> values) {
+  const Stream& stream = current();
+  Scratch scratch(stream);
+  const auto made = sum_on(*this, stream, scratch, values, out.data);
+  return made.ok() ? base::Status() : made.status();
 }
 
 base::Status TensorDevice::reduce(int op, const Tensor& of, const tensor::Split& split, const Tensor& result) {
@@ -292,7 +269,7 @@ base::Result<double> TensorDevice::dot(const Tensor& a, const Tensor& b) {
     if (of->dtype == MV_F64) continue;
     auto wide = scratch.make(count * sizeof(double));
     if (!wide.ok()) return wide.status();
-    if (auto status = launch_cast(stream, MV_F64, wide.value(), of->dtype, of->data, count); !status.ok()) return status;
+    if (auto status = device::cast(stream, MV_F64, wide.value(), of->dtype, of->data, count); !status.ok()) return status;
     operands[i] = wide.value();
   }
   mv_device_binary work{products.value(), {operands[0], {}, 0}, {operands[1], {}, 0}, count, MV_MUL, MV_F64};
@@ -381,7 +358,20 @@ base::Result<TensorDevice*> TensorDevices::get(int32_t number) {
   if (!made.ok()) return made.status();
   auto& slot = opened_[static_cast<size_t>(number)];
   if (slot.load(std::memory_order_acquire) == nullptr) slot.store(made.value().release(), std::memory_order_release);
+  if (!any_opened_.exchange(true, std::memory_order_acq_rel) && opened_first_ != nullptr) opened_first_();
   return slot.load(std::memory_order_acquire);
+}
+
+base::Result<tensor::Device*> TensorDevices::find(const void* memory) {
+  tensor::Device* none = nullptr;
+  if (!any_opened()) return none;
+  const auto plugin = the_plugin();
+  if (!plugin.ok()) return none;  // in a forked child, which has no memory of devices
+  int32_t number = MV_HOST;
+  if (plugin.value()->locate(memory, &number) != MV_OK || number == MV_HOST) return none;  // after an error of a device the host goes on
+  const auto device = get(number);
+  if (!device.ok()) return device.status();
+  return static_cast<tensor::Device*>(device.value());
 }
 
 base::Result<int32_t> TensorDevices::count() {

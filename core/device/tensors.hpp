@@ -33,7 +33,6 @@ class TensorDevice final : public tensor::Device {
   std::shared_ptr<tensor::Block> lend(std::byte* data, size_t bytes);
   /// The stream for further computations; see operations.hpp. It stays valid.
   const Stream& current() const { return *current_.load(std::memory_order_acquire); }
-
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
   tensor::Heap& host() override { return heap_; }
   tensor::Allocator& staging() override { return *pinned_; }
@@ -49,6 +48,7 @@ class TensorDevice final : public tensor::Device {
   base::Status transpose(const tensor::Tensor& from, const tensor::Tensor& out) override;
   base::Status compute(const tensor::Elementwise& what, std::span<const tensor::Source> sources, const tensor::Tensor& out) override;
   base::Status axpy(mv_dtype computed, double alpha, const tensor::Tensor& x, const tensor::Tensor& y) override;
+  base::Status merge(const tensor::Tensor& out, std::span<const tensor::Tensor> values) override;
   base::Status reduce(int op, const tensor::Tensor& of, const tensor::Split& split, const tensor::Tensor& result) override;
   base::Result<double> dot(const tensor::Tensor& a, const tensor::Tensor& b) override;
   base::Status matmul(const tensor::Tensor& a, const tensor::Tensor& b, int flags, const tensor::Tensor& c) override;
@@ -60,7 +60,6 @@ class TensorDevice final : public tensor::Device {
  private:
   class DeviceBlock;
   TensorDevice(Stream own, tensor::Heap& heap);
-
   Stream own_;
   tensor::Heap& heap_;
   const std::string name_;
@@ -74,17 +73,23 @@ class TensorDevice final : public tensor::Device {
 /// everything else. Any thread.
 class TensorDevices {
  public:
-  explicit TensorDevices(tensor::Heap& heap) : heap_(heap) {}
+  static constexpr int32_t kMost = 64;
+  /// @param opened  called when the first device is opened, by the thread that does so; may be null
+  explicit TensorDevices(tensor::Heap& heap, void (*opened)() = nullptr) : heap_(heap), opened_first_(opened) {}
   /// The device of this number. MV_ENOSYS without a plug-in, a driver or a device; MV_ENOTFOUND for another number.
   base::Result<TensorDevice*> get(int32_t number);
+  bool any_opened() const { return any_opened_.load(std::memory_order_acquire); }
+  /// The device in whose memory an address is; null: the host's, or no device has been opened here.
+  base::Result<tensor::Device*> find(const void* memory);
   /// How many devices there are; an error says why there is none.
   static base::Result<int32_t> count();
 
  private:
-  static constexpr int32_t kMost = 64;
   tensor::Heap& heap_;
+  void (*const opened_first_)();
   std::mutex opening_;
   std::array<std::atomic<TensorDevice*>, kMost> opened_{};
+  std::atomic<bool> any_opened_{false};
 };
 
 }  // namespace mv::device

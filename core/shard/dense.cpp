@@ -422,27 +422,14 @@ std::shared_ptr<PlainModels> make_plain_models() { return std::make_shared<Plain
 base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& updater) const {
   if (plain_models_ != nullptr)
     if (ModelRef plain = plain_models_->find(updater, spec_.dtype)) return plain;
-  if (auto status = check_updater(updater, spec_.dtype); !status.ok())
-    return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  if (auto status = check_dense(updater, stripes_.size()); !status.ok()) return status;
   auto model = std::make_shared<Model>();
   model->spec = updater;
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
-  const bool wants_whole = model->updater->sums() > 0;
-  const bool is_key = (spec_.flags & kStoreKey) != 0;
-  if (wants_whole && is_key && rows_.count > 0 && rows_.count != spec_.rows)
-    return base::error(MV_EINVAL,
-                       "table \"{}\", updater {} needs norms of the whole tensor, which is spread over several servers", spec_.name,
-                       updater.name);
-  if (wants_whole && !is_key && (rows_.count != spec_.rows || stripes_.size() > 1))
-    return base::error(
-        MV_EINVAL,
-        "table \"{}\", updater {} needs norms of the whole tensor, which must be on one server and have at "
-        "most {} elements; for larger tensors, use keys of a key-value store",
-        spec_.name, updater.name, stripe_elements_);
   const size_t states = model->updater->states();
   const bool same = model_ != nullptr && model_->spec.name == updater.name;
-  if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater);
+  if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater, families_.get());
   if (same && model_->beside->states.size() == states) {
     model->beside = model_->beside;
     return ModelRef(std::move(model));
@@ -456,11 +443,6 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   }
   if (plain_models_ != nullptr) plain_models_->add(model, spec_.dtype);
   return ModelRef(std::move(model));
-}
-
-std::shared_ptr<Progress> DenseShard::make_progress(const std::string& name, const Updater& updater) const {
-  const bool has_family = families_ != nullptr && !spec_.store().empty() && !updater.shared().empty();
-  return std::make_shared<Progress>(updater, has_family ? families_->of(spec_.store(), name, updater) : nullptr);
 }
 
 base::Status DenseShard::set_updater(const UpdaterSpec& updater) {

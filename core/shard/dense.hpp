@@ -93,7 +93,6 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   DenseShard(SpecRef spec, Range rows, base::Memory memory, std::unique_ptr<Segment> segment, const Position& place);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
-  std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 
   std::byte* at(std::byte* array, uint64_t element) const { return array + element * stored_bytes_; }
   /// The worker's backups, made if `wanted`; null if there are none.

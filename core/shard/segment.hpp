@@ -29,7 +29,7 @@ namespace mv::shard {
 /// Whether servers keep the table's values in memory that other processes can map. Small keys are excluded: there can
 /// be very many, each would take a descriptor and two pages, and most of their pulls follow a push and therefore are
 /// sent as messages, after it.
-inline bool is_mapped(const Spec& spec) { return !spec.is_keyed() && !is_small_key(spec); }
+inline bool is_mapped(const Spec& spec) { return !spec.is_keyed() && !is_small_key(spec) && !spec.is_on_device(); }
 
 struct SegmentHead {
   static constexpr uint64_t kMagic = 0x4d56'5345'474d'0001;

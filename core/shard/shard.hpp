@@ -21,6 +21,8 @@ namespace mv::shard {
 
 using wire::Write;
 
+class OnDevice;
+
 /// The updater models that tables with stateless updaters share.
 class PlainModels;
 std::shared_ptr<PlainModels> make_plain_models();
@@ -72,6 +74,8 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
 
   const Spec& spec() const { return spec_; }
+  /// This shard, if it is in the memory of a device; otherwise null.
+  virtual OnDevice* on_device() { return nullptr; }
   /// Dense: the table's rows that this shard holds. Keyed: empty.
   const Range& rows() const { return rows_; }
   uint64_t elements() const { return rows_.count * spec_.cols; }
@@ -154,6 +158,11 @@ class Shard {
 
  protected:
   Shard(SpecRef spec, Range rows) : shared_spec_(std::move(spec)), spec_(*shared_spec_), rows_(rows) {}
+  /// MV_EINVAL unless a dense shard can have this updater.
+  base::Status check_dense(const UpdaterSpec& updater, uint64_t stripes) const;
+  /// For an updater that counts. Keys of a store share what their updater shares.
+  std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater, Families* families) const;
+
   const SpecRef shared_spec_;
   const Spec& spec_;
   const Range rows_;

@@ -16,7 +16,8 @@ Consistency Spec::consistency(bool node_is_sync, size_t workers) const {
 bool Spec::same_shape(const Spec& other) const {
   return kind == other.kind && dtype == other.dtype && rows == other.rows && cols == other.cols && flags == other.flags &&
          updater == other.updater && staleness == other.staleness && initial == other.initial &&
-         initial_range == other.initial_range && seed == other.seed && capacity == other.capacity && home == other.home;
+         initial_range == other.initial_range && seed == other.seed && capacity == other.capacity && home == other.home &&
+         device == other.device;
 }
 
 bool Spec::same_but_for_parameters(const Spec& other) const {
@@ -42,6 +43,7 @@ std::string Spec::describe() const {
   if (initial != 0 || initial_range != 0) text += fmt::format(", initially {}", initial);
   if (initial_range != 0) text += fmt::format(" +- {} by seed {}", initial_range, seed);
   if (home != 0) text += fmt::format(", on one server by {}", home);
+  if (is_on_device()) text += fmt::format(", on device {}", device);
   if (capacity != 0) text += fmt::format(", at most {} keys", capacity);
   return text;
 }

@@ -29,6 +29,8 @@ inline constexpr uint32_t kSliced = UINT32_C(1) << 31;
 inline constexpr uint32_t kRowSparse = UINT32_C(1) << 30;
 /// Internal table flag: a key of a store. The tables of one store share the part of their names up to the first slash.
 inline constexpr uint32_t kStoreKey = UINT32_C(1) << 29;
+/// The place of a table that is in the host's memory; others are in that of a device of each server, by its number.
+inline constexpr int32_t kHost = -1;
 inline constexpr uint32_t kLibraryFlags = kSliced | kRowSparse | kStoreKey;
 
 /// The consistency mode of a table: how workers' calls wait for each other.
@@ -49,6 +51,7 @@ struct Spec {
   uint64_t seed = 0;
   uint64_t capacity = 0;
   uint32_t home = 0;  ///< dense: 0: spread over all servers; n: all rows are on server (n - 1) modulo servers
+  int32_t device = kHost;  ///< dense: the device whose memory holds each server's part
 
   uint64_t elements() const { return rows * cols; }
   uint64_t element_bytes() const { return tensor::dtype_bytes(dtype); }
@@ -58,6 +61,7 @@ struct Spec {
   bool is_keyed() const { return kind == MV_SPARSE || kind == MV_KEYVALUE; }
   /// Whether the table has this row. In a key-value table any number is a key.
   bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
+  bool is_on_device() const { return device != kHost; }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
   /// Whether back-ups keep the table in a cluster with replicas.
   bool has_backups() const { return (flags & MV_NO_BACKUPS) == 0; }

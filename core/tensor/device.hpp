@@ -71,6 +71,8 @@ class Device : public Allocator {
   virtual base::Status compute(const Elementwise& what, std::span<const Source> sources, const Tensor& out) = 0;
   /// y += alpha * x for dense tensors of one shape, computed in `computed`.
   virtual base::Status axpy(mv_dtype computed, double alpha, const Tensor& x, const Tensor& y) = 0;
+  /// out = the sum of dense tensors of its shape and dtype, wherever they are, in their order. Halves are summed as floats and rounded once.
+  virtual base::Status merge(const Tensor& out, std::span<const Tensor> values) = 0;
   virtual base::Status reduce(int op, const Tensor& of, const Split& split, const Tensor& result) = 0;
   virtual base::Result<double> dot(const Tensor& a, const Tensor& b) = 0;
   /// c = op(a) op(b) for matrices of f32 or f64, row-major: (rows, inner) and (inner, cols), or their transposes.

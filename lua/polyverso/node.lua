@@ -116,7 +116,7 @@ local function create(self, kind, spec)
   end
   local passed = {kind = KINDS[kind], dtype = values.dtype(spec.dtype)}
   for key, value in pairs(spec) do
-    if key ~= "init" and key ~= "dtype" then passed[key] = key == "updater" and tostring(value) or value end
+    if key ~= "init" and key ~= "dtype" then passed[key] = key == "updater" and tostring(value) or key == "device" and values.place(value) or value end
   end
   local updater, class = spec.updater, type(spec.updater) == "table" and getmetatable(spec.updater)
   if updater ~= nil and type(updater) ~= "string" and not (class and class.__tostring) then

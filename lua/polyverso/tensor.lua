@@ -13,6 +13,7 @@
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
+local place = require("polyverso.values").place
 
 local Tensor = {}
 
@@ -43,11 +44,6 @@ local function new(handle)
 end
 
 local function is_tensor(value) return getmetatable(value) == Tensor end
-
--- The number of a device by its name, "cuda:0", or nil for the host's memory.
-local function place(device)
-  return type(device) == "number" and device or device and capi.mv_device_find(device) or capi.MV_HOST
-end
 
 -- An operand as a tensor; numbers are copied into one, on the device of `like`.
 local function operand(value, dtype, like)

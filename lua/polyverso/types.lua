@@ -65,11 +65,13 @@
 
 ---@class polyverso.ArraySpec: polyverso.TableSpec
 ---@field size integer elements
+---@field device? string "cuda:0": each server's part is in the memory of its device of this number; default: the host's
 ---@field init? polyverso.Values initial values; those of worker 0 count
 
 ---@class polyverso.MatrixSpec: polyverso.TableSpec
 ---@field rows integer
 ---@field cols integer
+---@field device? string as an array's
 ---@field init? polyverso.Values initial values; those of worker 0 count
 
 ---@class polyverso.SparseSpec: polyverso.TableSpec

@@ -55,6 +55,11 @@ function values.checked(how, known)
   return how
 end
 
+-- The number of a device by its name, "cuda:0", or nil for the host's memory.
+function values.place(device)
+  return type(device) == "number" and device or device and capi.mv_device_find(device) or capi.MV_HOST
+end
+
 --- The mv_dtype of a name; nil is MV_F32.
 function values.dtype(name)
   local dtype = DTYPES[name or "f32"]

@@ -85,11 +85,20 @@ like(failure(sub { $there->pdl }), qr/is on cuda:0/, 'no PDL');
 like(failure(sub { $there->to('cuda:9') }), qr/there is no cuda:9/, 'no such device');
 like(failure(sub { $there->to('tpu') }), qr/"tpu" is not a device/, 'no name of a device');
 
-my $kv = Polyverso::KVStore->create('local');
-my @values = map { $class->ones([2, 2], undef, "cuda:$_") } 0, 1;
-$kv->init(w => $class->zeros([2, 2]));
-$kv->push(w => \@values);
-$kv->pull(w => \@values);
-is_deeply($_->to_list, [[2, 2], [2, 2]], 'from a store, with the sum of both devices') for @values;
+for my $type (qw(local device)) {
+    my $kv = Polyverso::KVStore->create($type);
+    my @values = map { $class->ones([2, 2], undef, "cuda:$_") } 0, 1;
+    $kv->init(w => $class->zeros([2, 2], undef, 'cuda:1'));
+    $kv->push(w => \@values);
+    $kv->pull(w => \@values);
+    is_deeply($_->to_list, [[2, 2], [2, 2]], "from a $type store, with the sum of both devices") for @values;
+}
+
+my $node  = Polyverso->init;
+my $table = $node->matrix(rows => 3, cols => 2, device => 'cuda:1', updater => 'sgd rate=1');
+$table->add([[1, 2], [3, 4]], rows => [2, 0]);
+is_deeply($table->get(as => 'array'), [[-3, -4], [0, 0], [-1, -2]], 'a table on a device');
+like(failure(sub { $node->array(size => 2, device => 'cuda:9') }), qr/no cuda:9/, 'no such device for a table');
+$node->shutdown;
 
 done_testing;

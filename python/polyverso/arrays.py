@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence, Tuple
 from . import _numpy, capi, dtypes, plain
 from ._numpy import has_numpy, is_ndarray, np
 from .errors import ArgumentError
-from .foreign import memory_of, readable
+from .foreign import device_of, memory_of, readable
 from .names import did_you_mean
 
 # The dtype names of polyverso.h. numpy gives some of them another meaning: its "u8" and "i8" have eight bytes.
@@ -163,9 +163,21 @@ def as_bits(out: Any) -> Any:
     return memory
 
 
+def on_device(array: Any) -> Any:
+    """A tensor over an array in the memory of a CUDA device, for the functions of groups and strategies, which take it in
+    place; None for an array in the host's memory."""
+    if is_ndarray(array) or device_of(array) is None:
+        return None
+    from .tensor import Tensor  # which imports this module
+
+    return array if isinstance(array, Tensor) else Tensor.view(array)
+
+
 def in_place(array: Any) -> Any:
     """A caller's memory as the C functions take it, if only its own dtype identifies it. uint16 is refused: the C
     functions would take the integers for the bits of bfloat16."""
+    if (tensor := on_device(array)) is not None:
+        return tensor
     if (hasattr(array, "dtype") and has_numpy() and array.dtype == dtypes.BITS) or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
         raise ArgumentError(
             capi.MV_EDTYPE,

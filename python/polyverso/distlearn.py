@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from . import capi
 from ._numpy import np
-from .arrays import in_place, label_of, milliseconds
+from .arrays import in_place, label_of, milliseconds, on_device
 from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .group import Group
@@ -61,6 +61,8 @@ def _named(values: Any, name: str = "") -> Iterator[Tuple[str, np.ndarray]]:
     elif isinstance(values, dict):
         for key in _sorted_keys(values):
             yield from _named(values[key], _name_below(name, str(key)))
+    elif (tensor := on_device(values)) is not None:
+        yield name, tensor
     elif isinstance(values, Tensor) or hasattr(values, "detach"):
         yield name, np.asarray(memory_of(values))
     elif not isinstance(values, np.generic) and (_is_array(values) or isinstance(values, memoryview)):

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import capi, handles, leaving, membership
 from .arrays import as_table_values, check_shape, code_of, milliseconds
+from .devices import Device
 from .errors import ArgumentError, Error
 from .names import suggests
 from .optimizer import Optimizer, updater_text
@@ -236,6 +237,7 @@ class Node(handles.Handle):
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
         no_backups: bool = False,
+        device: Any = None,
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker makes the same call.
 
@@ -249,9 +251,12 @@ class Node(handles.Handle):
         for this table; None = the node's mode.
         no_backups: replicas=0 for this table: in a cluster with replicas its calls cost as without them, and if one of
         its servers is lost, calls on that part fail until the table is loaded, or destroyed and created again.
+        device: "cuda:0": each server keeps its part in the memory of its device of this number, and applies adds there;
+        None = the host's memory.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
         """
         spec = {"kind": capi.MV_ARRAY, "size": _length(size), "name": name, "updater": updater, "staleness": staleness}
+        spec["device"] = Device(device).number
         return self._create(spec, dtype, init, reject_nonfinite, merge, no_backups)
 
     @suggests
@@ -268,11 +273,12 @@ class Node(handles.Handle):
         updater: Union[str, Optimizer, None] = None,
         staleness: Optional[int] = None,
         no_backups: bool = False,
+        device: Any = None,
     ) -> Table:
         """Creates a matrix of shape (rows, cols); otherwise like array()."""
         rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name, "updater": updater}
-        spec["staleness"] = staleness
+        spec.update(staleness=staleness, device=Device(device).number)
         return self._create(spec, dtype, init, reject_nonfinite, merge, no_backups)
 
     @suggests

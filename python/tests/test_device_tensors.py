@@ -257,8 +257,9 @@ def test_devices_and_their_streams():
 
 
 @two_devices
-def test_stores_take_and_fill_tensors_of_devices():
-    with polyverso.kvstore.create("local") as kv:
+@pytest.mark.parametrize("kind", ["local", "device"])
+def test_stores_take_and_fill_tensors_of_devices(kind):
+    with polyverso.kvstore.create(kind) as kv:
         kv.init("w", Tensor.zeros((2, 2), device="cuda:0"))
         values = [Tensor.full((2, 2), 1, device="cuda:0"), Foreign(Tensor.full((2, 2), 2, device="cuda:1")), Tensor.ones((2, 2))]
         kv.push("w", values)
@@ -269,6 +270,35 @@ def test_stores_take_and_fill_tensors_of_devices():
         out = Tensor.sparse([1], Tensor.ones((1, 2)), 4).to("cuda:1")
         kv.row_sparse_pull("rows", out=out, row_ids=Tensor.range(3, dtype="i64", device="cuda:0"))
         assert out.device == "cuda:1" and out.to_dense().to_list() == [[1, 1], [0, 0], [1, 1], [0, 0]]
+
+
+@two_devices
+def test_updaters_of_device_stores_compute_on_the_device():
+    with polyverso.kvstore.create("device") as kv:
+        kv.init("w", Tensor.ones(3, device="cuda:1"))
+        places = []
+
+        def update(key, merged, stored):
+            places.append((merged.device, stored.device))
+            stored += merged * 2
+
+        kv.set_updater(update)
+        kv.push("w", [Tensor.ones(3, device="cuda:0"), np.ones(3, np.float32)])
+        out = np.zeros(3, np.float32)
+        kv.pull("w", out=out)
+        assert out.tolist() == [5, 5, 5] and places == [("cuda:1", "cuda:1")]
+
+
+def test_tables_on_a_device_are_used_from_the_host(node):
+    table = node.matrix(4, 3, updater="sgd rate=1", device="cuda:0", init=np.ones((4, 3), np.float32))
+    table.add(np.ones((2, 3), np.float32), rows=[2, 0])
+    assert table.get().tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 1]]
+    assert table.get(rows=[3, 0]).tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert node.array(2, device="cpu").get().tolist() == [0, 0]
+    with pytest.raises(polyverso.Error, match="node.array.*no cuda:9"):
+        node.array(2, device="cuda:9")
+    with pytest.raises(TypeError):
+        node.sparse(2, 2, device="cuda:0")
 
 
 def test_tables_take_the_hosts_memory_only(node):

@@ -268,6 +268,293 @@ static void stores_take_and_give_tensors_of_devices(void **state) {
   expect_ok(kv_free(store));
 }
 
+/* ---- stores whose keys stay on devices */
+
+static const int64_t kMatrix[2] = {40, 30};
+enum { kElements = 1200, kRounds = 4 };
+
+static mv_tensor drawn(int32_t device, mv_dtype dtype, int64_t seed) {
+  mv_tensor made = 0;
+  expect_ok(mv_tensor_create_on(device, dtype, kMatrix, 2, &made));
+  expect_ok(mv_tensor_uniform(made, seed, -1, 1));
+  return made;
+}
+
+static kv_store store_of(const char *type, const char *optimizer, const char *codec, const kv_keys *keys, const mv_tensor *first, uint64_t count) {
+  kv_store store = 0;
+  kv_values values = KV_VALUES_INIT;
+  values.tensors = first;
+  values.count = count;
+  expect_ok(kv_create(0, type, &store));
+  expect_ok(kv_init(store, keys, &values));
+  if (optimizer != NULL) expect_ok(kv_set_optimizer(store, optimizer));
+  expect_ok(kv_set_gradient_compression(store, codec));
+  return store;
+}
+
+/** Pushes from both devices and the host, and pulls into all of them; the bytes of all pulled values go to `out`. */
+static unsigned char *train(kv_store store, const kv_keys *keys, mv_dtype dtype, int round, int end, unsigned char *out) {
+  for (; round < end; ++round) {
+    mv_tensor tensors[6], here = 0;
+    kv_values values = KV_VALUES_INIT;
+    for (int i = 0; i < 6; ++i) tensors[i] = drawn((i + round) % 3 - 1, dtype, 10 * round + i);
+    values.tensors = tensors;
+    values.count = 6; /* three for each key */
+    expect_ok(kv_push(store, keys, &values, NULL));
+    expect_ok(kv_pull(store, keys, &values, NULL));
+    for (int i = 0; i < 6; ++i) {
+      void *data = NULL;
+      uint64_t count = 0;
+      expect_ok(mv_tensor_to(tensors[i], MV_HOST, &here));
+      expect_ok(mv_tensor_data(here, &data, &count, NULL));
+      const uint64_t bytes = count * (dtype == MV_F64 ? 8 : dtype == MV_F32 ? 4 : 2);
+      memcpy(out, data, bytes);
+      out += bytes;
+      expect_ok(mv_tensor_free(here));
+      expect_ok(mv_tensor_free(tensors[i]));
+    }
+  }
+  return out;
+}
+
+/** Whether the keys are on a device or on the host, and whether states are saved and loaded between, the values are the same. */
+static void keys_on_devices_have_the_bits_of_the_host(void **state) {
+  (void)state;
+  static unsigned char host[kRounds * 6 * kElements * 8], device[sizeof host];
+  const char *const optimizers[] = {NULL, "mx.sgd learning_rate=0.1 momentum=0.9", "mx.adam", "mx.sgld", "mx.lbsgd momentum=0.5"};
+  const char *const codecs[] = {"none", "2bit threshold=0.5", "fp16"};
+  const char *const names[] = {"w", "v"};
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = 2;
+  char path[] = "/tmp/pv-device-XXXXXX";
+  assert_true(close(mkstemp(path)) == 0);
+  for (size_t i = 0; i < COUNT_OF(optimizers) * COUNT_OF(codecs) * 3; ++i) {
+    const char *const optimizer = optimizers[i % COUNT_OF(optimizers)], *const codec = codecs[i / COUNT_OF(optimizers) % COUNT_OF(codecs)];
+    const mv_dtype dtype = (const mv_dtype[]){MV_F32, MV_F16, MV_F64}[i / COUNT_OF(optimizers) / COUNT_OF(codecs)];
+    const mv_tensor first[] = {drawn(0, dtype, 1), drawn(1, dtype, 2)};
+    const kv_store one = store_of("local", optimizer, codec, &keys, first, 2), other = store_of("device", optimizer, codec, &keys, first, 2);
+    memset(host, 0, sizeof host);
+    memset(device, 0, sizeof device);
+    train(one, &keys, dtype, 0, kRounds, host);
+    unsigned char *const half = train(other, &keys, dtype, 0, kRounds / 2, device);
+    if (optimizer != NULL) {
+      expect_ok(kv_save_optimizer_states(other, path, KV_DUMP_OPTIMIZER));
+      expect_ok(kv_load_optimizer_states(other, path));
+    }
+    train(other, &keys, dtype, kRounds / 2, kRounds, half);
+    if (memcmp(host, device, sizeof host) != 0) fail_msg("%s with %s of dtype %d", optimizer != NULL ? optimizer : "no optimizer", codec, (int)dtype);
+    for (int k = 0; k < 2; ++k) expect_ok(mv_tensor_free(first[k]));
+    expect_ok(kv_free(one));
+    expect_ok(kv_free(other));
+  }
+  assert_true(unlink(path) == 0);
+}
+
+static uint64_t unused_of(int32_t device) {
+  mv_device_info info = MV_DEVICE_INFO_INIT;
+  expect_ok(mv_device_describe(device, &info));
+  return info.unused;
+}
+
+static mv_status add_there(void *user, const char *key, mv_tensor merged, mv_tensor stored) {
+  *(int *)user += 1;
+  assert_string_equal(key, "w");
+  assert_int_equal(place_of(merged), 0);
+  assert_int_equal(place_of(stored), 0);
+  return mv_tensor_axpy(1, merged, stored);
+}
+
+static void keys_of_device_stores_are_on_their_device(void **state) {
+  (void)state;
+  const char *const types[] = {"device", "local_allreduce_device", "nccl", "local"}, *const name = "w";
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = &name;
+  keys.count = 1;
+  for (size_t i = 0; i < COUNT_OF(types); ++i) {
+    const mv_tensor value = drawn(0, MV_F32, 1);
+    const uint64_t before = unused_of(0);
+    const kv_store store = store_of(types[i], "mx.adam", "none", &keys, &value, 1); /* with two states */
+    assert_int_equal(before - unused_of(0), strcmp(types[i], "local") == 0 ? 0 : 3 * kElements * 4);
+    expect_ok(kv_free(store));
+    assert_int_equal(before, unused_of(0));
+    expect_ok(mv_tensor_free(value));
+  }
+  /* An updater's tensors are there, too. */
+  const mv_tensor value = range_on(0, MV_F32, DIMS(3));
+  kv_store store = store_of("device", NULL, "none", &keys, &value, 1);
+  int calls = 0;
+  kv_values values = KV_VALUES_INIT;
+  values.tensors = &value;
+  values.count = 1;
+  expect_ok(kv_set_updater(store, add_there, &calls));
+  expect_ok(kv_push(store, &keys, &values, NULL));
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  EXPECT_F32(value, 0, 2, 4);
+  assert_int_equal(calls, 1);
+  expect_ok(kv_free(store));
+  /* What an updater, a device or a value is not fit for is refused, and changes nothing. */
+  store = store_of("device", "sgd rate=1", "none", &keys, &value, 1);
+  expect_error(kv_set_optimizer(store, "dcasgd"), MV_ENOSYS, "keep the table on the host");
+  mv_tensor wrong = range_on(0, MV_F32, DIMS(4));
+  values.tensors = &wrong;
+  expect_error(kv_push(store, &keys, &values, NULL), MV_ESHAPE, "key \"w\" holds f32 (3,)");
+  values.tensors = &value;
+  expect_ok(kv_push(store, &keys, &values, NULL)); /* 1 - 1 */
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  EXPECT_F32(value, 0, 0, 0);
+  expect_ok(kv_free(store));
+  expect_ok(kv_create(0, "device", &store));
+  expect_ok(kv_set_reject_nonfinite(store, 1));
+  expect_ok(kv_init(store, &keys, &values));
+  expect_ok(mv_tensor_fill(value, 1.0 / 0.0));
+  expect_error(kv_push(store, &keys, &values, NULL), MV_ENONFINITE, "key \"w\"");
+  expect_ok(mv_tensor_fill(value, 5));
+  expect_ok(kv_push(store, &keys, &values, NULL));
+  expect_ok(mv_tensor_fill(value, 1));
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  EXPECT_F32(value, 5, 5, 5);
+  expect_ok(kv_free(store));
+  expect_ok(mv_tensor_free(value));
+  expect_ok(mv_tensor_free(wrong));
+}
+
+/** Row-sparse keys on a device have the values of those on the host, whatever comes from wherever. */
+static void row_sparse_keys_have_the_bits_of_the_host(void **state) {
+  (void)state;
+  const char *const optimizers[] = {NULL, "mx.sgd learning_rate=0.1 momentum=0.9", "mx.adam", "mx.sgld", "adagrad", "mx.lamb"}, *const name = "w";
+  const mv_dtype dtypes[] = {MV_F32, MV_F64, MV_F16};
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = &name;
+  keys.count = 1;
+  for (size_t i = 0; i < COUNT_OF(optimizers) * COUNT_OF(dtypes); ++i) {
+    const char *const optimizer = optimizers[i / COUNT_OF(dtypes)];
+    const mv_dtype dtype = dtypes[i % COUNT_OF(dtypes)];
+    const double tolerance = optimizer != NULL && strcmp(optimizer, "mx.lamb") == 0 ? 1e-3 : 0; /* norms are summed in another order */
+    mv_tensor first = 0, value = drawn(0, dtype, 3);
+    expect_ok(mv_tensor_to_sparse(value, &first));
+    const kv_store stores[] = {store_of("local", optimizer, "none", &keys, &first, 1), store_of("device", optimizer, "none", &keys, &first, 1)};
+    for (int round = 0; round < 5; ++round) {
+      mv_tensor some[2], rows[2], outs[2][2], dense[2], ids = 0, expected = 0, difference = 0, norm = 0;
+      for (int k = 0; k < 2; ++k) { /* two tensors in the last round; on the key's device, on another one, and on the host */
+        const int64_t shape[] = {3, 30}, numbers[] = {2 * round + k, 20, 39 - round};
+        expect_ok(mv_tensor_create_on(round % 3 - 1, dtype, shape, 2, &some[k]));
+        expect_ok(mv_tensor_uniform(some[k], 10 * round + k, -1, 1));
+        expect_ok(mv_tensor_sparse(numbers, 3, some[k], 40, &rows[k]));
+      }
+      for (int s = 0; s < 2; ++s) {
+        kv_values values = KV_VALUES_INIT, out = KV_VALUES_INIT, wanted = KV_VALUES_INIT;
+        values.tensors = rows;
+        values.count = round == 4 ? 2 : 1;
+        expect_ok(kv_push(stores[s], &keys, &values, NULL));
+        for (int k = 0; k < 2; ++k) expect_ok(mv_tensor_copy(rows[k], 0, &outs[s][k]));
+        expect_ok(mv_tensor_create_on(0, MV_I64, (const int64_t[]){25}, 1, &ids));
+        expect_ok(mv_tensor_range(ids, 15, 1));
+        out.tensors = outs[s];
+        out.count = 2;
+        wanted.tensors = &ids;
+        wanted.count = 1;
+        expect_ok(kv_row_sparse_pull(stores[s], &keys, &out, &wanted, NULL));
+        for (int k = 0; k < 2; ++k) assert_int_equal(place_of(outs[s][k]), round % 3 - 1);
+        dense[s] = drawn(0, dtype, 1);
+        out.tensors = &dense[s];
+        out.count = 1;
+        expect_ok(kv_pull(stores[s], &keys, &out, NULL));
+        expect_ok(mv_tensor_free(ids));
+      }
+      const mv_tensor pairs[3][2] = {{dense[0], dense[1]}, {outs[0][0], outs[1][0]}, {outs[0][1], outs[1][1]}};
+      for (int p = 0; p < 3; ++p) {
+        double far = 1;
+        int64_t whole = 0;
+        expect_ok(mv_tensor_binary(MV_SUB, pairs[p][0], pairs[p][1], 0, &difference));
+        expect_ok(mv_tensor_to_dense(difference, &expected));
+        expect_ok(mv_tensor_reduce(MV_NORM, expected, MV_ALL_AXES, &norm));
+        expect_ok(mv_tensor_get(norm, NULL, 0, &far, &whole));
+        if (!(far <= tolerance)) fail_msg("%s of dtype %d, round %d: %g", optimizer != NULL ? optimizer : "no optimizer", (int)dtype, round, far);
+        expect_ok(mv_tensor_free(difference));
+        expect_ok(mv_tensor_free(expected));
+        expect_ok(mv_tensor_free(norm));
+      }
+      for (int k = 0; k < 2; ++k) {
+        const mv_tensor all[] = {some[k], rows[k], outs[0][k], outs[1][k], dense[k]};
+        for (size_t t = 0; t < COUNT_OF(all); ++t) expect_ok(mv_tensor_free(all[t]));
+      }
+    }
+    for (int s = 0; s < 2; ++s) expect_ok(kv_free(stores[s]));
+    expect_ok(mv_tensor_free(first));
+    expect_ok(mv_tensor_free(value));
+  }
+}
+
+/** Row-sparse values go to a dense key on a device. */
+static void rows_are_pushed_to_keys_on_a_device(void **state) {
+  (void)state;
+  const char *const name = "w";
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = &name;
+  keys.count = 1;
+  const mv_tensor value = range_on(0, MV_F32, DIMS(3, 2)), some = range_on(0, MV_F32, DIMS(2, 2));
+  mv_tensor rows = 0;
+  expect_ok(mv_tensor_sparse((const int64_t[]){2, 0}, 2, some, 3, &rows));
+  kv_values values = KV_VALUES_INIT;
+  values.count = 1;
+  const kv_store store = store_of("device", "sgd rate=1", "none", &keys, &value, 1);
+  values.tensors = &rows;
+  expect_ok(kv_push(store, &keys, &values, NULL));
+  values.tensors = &value;
+  expect_ok(kv_pull(store, &keys, &values, NULL));
+  EXPECT_F32(value, -2, -2, 2, 3, 4, 4);
+  const mv_tensor all[] = {value, some, rows};
+  for (size_t i = 0; i < COUNT_OF(all); ++i) expect_ok(mv_tensor_free(all[i]));
+  expect_ok(kv_free(store));
+}
+
+/* ---- tables */
+
+static void tables_are_on_devices(void **state) {
+  (void)state;
+  const uint64_t before = unused_of(1);
+  float values[12] = {0}, got[12];
+  for (int i = 0; i < 12; ++i) values[i] = (float)i;
+  mv_table table = 0, same = 0;
+  expect_ok(mv_table_create_text(0, "kind=matrix rows=4 cols=3 device=cuda:1 updater=\"adagrad rate=1\" name=there", values, 12, MV_F32, &table));
+  assert_int_equal(before - unused_of(1), 2 * sizeof values);
+  expect_ok(mv_table_create_text(0, "kind=matrix rows=4 cols=3 updater=\"adagrad rate=1\" name=here", values, 12, MV_F32, &same));
+  const int64_t rows[] = {3, 1};
+  for (int i = 0; i < 3; ++i) {
+    expect_ok(mv_table_add(table, values, 12, MV_F32, NULL));
+    expect_ok(mv_table_add(same, values, 12, MV_F32, NULL));
+    expect_ok(mv_table_add_rows(table, rows, 2, values, 6, MV_F32, NULL));
+    expect_ok(mv_table_add_rows(same, rows, 2, values, 6, MV_F32, NULL));
+  }
+  float expected[12];
+  expect_ok(mv_table_get(table, got, 12, MV_F32, NULL));
+  expect_ok(mv_table_get(same, expected, 12, MV_F32, NULL));
+  assert_memory_equal(got, expected, sizeof got);
+  expect_ok(mv_table_get_rows(table, rows, 2, got, 6, MV_F32, NULL));
+  assert_memory_equal(got, expected + 9, 3 * sizeof(float));
+  assert_memory_equal(got + 3, expected + 3, 3 * sizeof(float));
+  expect_ok(mv_table_destroy(table));
+  expect_ok(mv_table_destroy(same));
+  assert_int_equal(before, unused_of(1));
+  mv_table_spec spec = MV_TABLE_SPEC_INIT;
+  spec.rows = 5;
+  spec.device = 0;
+  expect_ok(mv_table_create(0, &spec, NULL, 0, MV_F32, &table));
+  expect_ok(mv_table_get(table, got, 5, MV_F32, NULL));
+  for (int i = 0; i < 5; ++i) assert_true(got[i] == 0);
+  expect_ok(mv_table_destroy(table));
+  spec.device = 77;
+  expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_ENOTFOUND, "no cuda:77");
+  spec.device = -2;
+  expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_EINVAL, "device is -2");
+  spec.device = INT64_C(1) << 33;
+  expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_EINVAL, "device is 8589934592");
+  expect_error(mv_table_create_text(0, "kind=sparse rows=4 cols=3 device=0", NULL, 0, MV_F32, &table), MV_EINVAL, "kind=matrix on a device");
+  expect_error(mv_table_create_text(0, "size=4 device=tpu:0", NULL, 0, MV_F32, &table), MV_EINVAL, "\"tpu:0\" is not a device");
+  expect_error(mv_table_create_text(0, "size=4 device=0 updater=dcasgd", NULL, 0, MV_F32, &table), MV_ENOSYS, "keep the table on the host");
+}
+
 /** Three steps with the same gradients on the host and on the device, where only sums of whole tensors may differ a little. */
 static void step_in_both_places(const char *optimizer, mv_dtype gradient_dtype, int rows, double tolerance) {
   int64_t count = 0, shared = 0;
@@ -393,6 +680,19 @@ static void fail_with_a_lost_device(void) {
   CHILD_CHECK(mv_tensor_free(made) == MV_OK);
   CHILD_CHECK(mv_tensor_create(MV_F32, DIMS(2), &here) == MV_OK && mv_tensor_fill(here, 1) == MV_OK);
 }
+/** Calls on what is on the device fail; what is on the host goes on. */
+static void fail_with_a_device_lost_by_a_table(void) {
+  mv_table there = 0, here = 0;
+  float values[4] = {1, 2, 3, 4};
+  CHILD_CHECK(devices_here() == 2 && mv_init(NULL) == MV_OK);
+  CHILD_CHECK(mv_table_create_text(0, "size=4", NULL, 0, MV_F32, &here) == MV_OK);
+  CHILD_CHECK(mv_table_create_text(0, "size=4 device=0", NULL, 0, MV_F32, &there) == MV_OK);
+  CHILD_CHECK(mv_table_add(there, values, 4, MV_F32, NULL) == MV_OK);
+  CHILD_FAILS(mv_table_add(there, values, 4, MV_F32, NULL), MV_ESYSTEM, "restart");
+  CHILD_FAILS(mv_table_get(there, values, 4, MV_F32, NULL), MV_ESYSTEM, "restart");
+  CHILD_CHECK(mv_table_add(here, values, 4, MV_F32, NULL) == MV_OK && mv_table_get(here, values, 4, MV_F32, NULL) == MV_OK);
+  CHILD_CHECK(mv_table_destroy(there) == MV_OK && mv_shutdown(0) == MV_OK);
+}
 
 /** The first test: this process has not loaded a plug-in yet. */
 static void what_is_missing_is_told(void **state) {
@@ -407,6 +707,8 @@ static void what_is_missing_is_told(void **state) {
   in_child(fail_without_a_device);
   emulation = "launches=1";
   in_child(fail_with_a_lost_device);
+  emulation = "launches=2"; /* zeros, and an add */
+  in_child(fail_with_a_device_lost_by_a_table);
 }
 
 int main(void) {
@@ -420,6 +722,11 @@ int main(void) {
       cmocka_unit_test(a_device_without_memory_goes_on),
       cmocka_unit_test(an_optimizer_steps_tensors_of_a_device),
       TEST_ALONE(stores_take_and_give_tensors_of_devices),
+      cmocka_unit_test(keys_on_devices_have_the_bits_of_the_host),
+      cmocka_unit_test(keys_of_device_stores_are_on_their_device),
+      cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
+      cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),
+      TEST_ALONE(tables_are_on_devices),
       cmocka_unit_test(a_forked_child_is_told),
   };
   setenv("POLYVERSO_DEVICE_PLUGIN", EMULATION, 0);

@@ -62,13 +62,16 @@ CANT = {
 SKIPPED = re.compile("accelerator|cuda|gpu|nccl|github.com/pytorch/pytorch/(issues|pull)|torchvision", re.IGNORECASE)
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """What came of each test for each backend: [what torch_own_ranks.py has printed in all ranks]."""
+@pytest.fixture(scope="module", params=["in place", "copied"])
+def outcomes(tmp_path_factory, request):
+    """What came of each test for each backend: [what torch_own_ranks.py has printed in all ranks]. "copied": as tensors
+    of CUDA devices are."""
     folder = tmp_path_factory.mktemp("ranks")
     plan = folder / "plan"
     plan.write_text(json.dumps({backend: [f"test_{name}" for name in names.split()] for backend, names in MUST_PASS.items()}))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("POLYVERSO_")}
+    if request.param == "copied":
+        clean["ELSEWHERE"] = "1"
     processes = [
         subprocess.Popen(
             [sys.executable, "-B", str(PROGRAM), str(rank), str(RANKS), str(folder), str(plan)], env={**clean, "OMP_NUM_THREADS": "1"},

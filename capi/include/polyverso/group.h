@@ -20,7 +20,11 @@
  *
  *  After any of the last four the group is broken: operations fail at once on every rank. mv_group_shrink() makes a new
  *  group of the survivors, mv_group_grow() one of survivors and newcomers.
- *  A failed operation leaves its outputs undefined. */
+ *  A failed operation leaves its outputs undefined.
+ *
+ *  Arrays may be in the memory of devices that this process uses (mv_tensor_address()): they are copied to pinned memory
+ *  of the host first, in the order of the device's work so far (mv_device_set_stream()), and results are copied back
+ *  before the call, or its request, ends. Custom reductions take memory of the host only: MV_EINVAL. */
 #ifndef POLYVERSO_GROUP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif

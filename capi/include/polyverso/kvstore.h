@@ -64,6 +64,8 @@ typedef struct kv_values {
  *               (every push updates at once)
  *  MXNET_KVSTORE_BIGARRAY_BOUND in the environment, the same for all workers, is the number of elements from which a
  *  key is spread over all servers; without it, keys are spread from 4 MB on.
+ *  In a device, local_allreduce_device or nccl store, a key whose first value is a tensor of a device stays there and is
+ *  updated there. All other keys are in the memory of hosts.
  *  @return MV_EINVAL for another type, with the known ones listed */
 MV_API mv_status kv_create(mv_node node, const char *type, kv_store *store);
 /** Closes the handle, after this worker's earlier calls. The keys of a dist store stay on the servers. */

@@ -396,10 +396,14 @@ typedef struct mv_table_spec {
   uint64_t seed;        /**< see initial_range */
   uint64_t capacity;    /**< key-value: keys kept on all servers together; beyond that, each server drops its least
                              recently used. 0 = no limit */
+  int64_t device;       /**< array, matrix: the number of a device whose memory holds each server's part, with the states
+                             of its updater; adds are applied there. Every server needs a device of this number, or the
+                             table is MV_ENOSYS or MV_ENOTFOUND. The updater dcasgd is MV_ENOSYS on devices. MV_HOST, the
+                             default: the host's memory. mv_device_find() finds the number of a name */
 } mv_table_spec;
 
 #define MV_TABLE_SPEC_INIT \
-  { sizeof(mv_table_spec), MV_STRUCT_VERSION, NULL, MV_ARRAY, MV_F32, 0, 1, 0, 0, NULL, MV_UNSET, 0, 0, 0, 0 }
+  { sizeof(mv_table_spec), MV_STRUCT_VERSION, NULL, MV_ARRAY, MV_F32, 0, 1, 0, 0, NULL, MV_UNSET, 0, 0, 0, 0, MV_HOST }
 
 /** Creates a table. Collective: every worker calls it with the same spec, and it returns on all of them when the table
  *  holds its initial value on every server.
@@ -412,7 +416,8 @@ typedef struct mv_table_spec {
 MV_API mv_status mv_table_create(mv_node node, const mv_table_spec *spec, const void *data, uint64_t count, mv_dtype dtype,
                                  mv_table *table);
 /** mv_table_create() with the spec as text; keys are the names of the fields: "kind=matrix rows=10 cols=64 dtype=f64
- *  name=weights reject_nonfinite=1 updater=\"adagrad rate=0.1\"". `size=100` is short for kind=array rows=100. */
+ *  name=weights reject_nonfinite=1 updater=\"adagrad rate=0.1\"". `size=100` is short for kind=array rows=100, and
+ *  `device` may be a name, as in device=cuda:0. */
 MV_API mv_status mv_table_create_text(mv_node node, const char *spec, const void *data, uint64_t count, mv_dtype dtype,
                                       mv_table *table);
 /** Opens an existing table by name. Not collective. MV_ENOTFOUND if there is none. */

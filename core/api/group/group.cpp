@@ -4,15 +4,7 @@
 
 namespace mv::api {
 
-namespace {
 using collective::Kind;
-
-bool reduces(Kind kind) { return kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter; }
-
-/// The bytes of out[i] and in[i] on this rank. If one of the two has a part for each rank, `part` is its size; else 0.
-struct Sizes {
-  uint64_t out = 0, in = 0, part = 0;
-};
 
 Sizes sizes_of(const collective::Operation& operation, size_t i, uint64_t rank, uint64_t ranks) {
   const uint64_t bytes = operation.out[i].bytes();
@@ -35,6 +27,10 @@ Sizes sizes_of(const collective::Operation& operation, size_t i, uint64_t rank, 
       return {bytes, bytes, 0};
   }
 }
+
+namespace {
+
+bool reduces(Kind kind) { return kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter; }
 
 /// Whether an output overlaps an input that is still to be read. The same address is allowed, except in an alltoall. If
 /// one side has a part for each rank, the other side may be any of these parts.

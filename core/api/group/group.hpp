@@ -32,6 +32,11 @@ struct Growth {
   uint32_t size = 0;  ///< the least number of ranks
 };
 
+/// The bytes of out[i] and in[i] on this rank. If one of the two has a part for each rank, `part` is its size; else 0.
+struct Sizes {
+  uint64_t out = 0, in = 0, part = 0;
+};
+Sizes sizes_of(const collective::Operation& operation, size_t i, uint64_t rank, uint64_t ranks);
 /// MV_EINVAL or MV_EDTYPE if rank `rank` of a group of `size` ranks cannot carry out the operation.
 base::Status check_operation(const collective::Operation& operation, int64_t rank, int64_t size);
 

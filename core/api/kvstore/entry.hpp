@@ -12,6 +12,7 @@
 #include "api/kvstore/compression.hpp"
 #include "api/kvstore/residuals.hpp"
 #include "api/node/node.hpp"
+#include "tensor/device.hpp"
 #include "tensor/tensor.hpp"
 
 namespace mv::kvstore {
@@ -30,6 +31,7 @@ struct Entry : std::enable_shared_from_this<Entry> {
   std::atomic<bool> has_left{false};  ///< a codec, of this run or an earlier one, may have left residuals
   tensor::Shape shape;
   shard::SpecRef spec;               ///< the table's, as it was created
+  tensor::Device* device = nullptr;  ///< whose memory has the values; null: the host's, or that of the servers
   std::mutex merging;                ///< guards merged and residuals
   std::vector<std::byte> merged;     ///< buffer for the sum over devices
   Residuals residuals;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shard/on_device.hpp"
 #include "tensor/device.hpp"
 #include "tensor/sparse.hpp"
 
@@ -15,19 +16,29 @@ bool is_simple_out(const Tensor& out) { return !out.is_row_sparse() && tensor::d
 
 }  // namespace
 
+/// A key on a device, read into tensors of devices.
+bool Pull::read_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+  if (entry.device == nullptr || std::ranges::all_of(outs, is_simple_out) || std::ranges::any_of(outs, &Tensor::is_row_sparse)) return false;
+  shard::OnDevice* const shard = entry.table->on_device_here(false, status);
+  if (shard == nullptr) return !status->ok();
+  *status = shard->read_into(node_.identity().worker_id, outs);
+  return true;
+}
+
 bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+  if (read_on_device(entry, outs, status)) return true;
   places_.clear();
   for (const Tensor& out : outs) {
     if (!is_simple_out(out)) return false;
     if (std::ranges::find(places_, out.data) == places_.end()) places_.push_back(out.data);
   }
   if (!entry.table->get_here(places_, status)) return false;
-  if (!status->ok()) *status = base::error(status->code(), "key \"{}\": {}", entry.name, status->text());
   return true;
 }
 
 base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
-  if (base::Status status; codec == nullptr && read_here(*entry, outs, &status)) return status;
+  if (base::Status status; codec == nullptr && read_here(*entry, outs, &status))
+    return status.ok() ? status : base::error(status.code(), "key \"{}\": {}", entry->name, status.text());
   if (codec == nullptr && outs.size() == 1 && is_simple_out(outs.front()) && entry->table->joins_many()) {
     small_.push_back({entry.get(), outs.front().data});
     return {};
@@ -56,14 +67,27 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
 }
 
 base::Status Pull::add_rows(EntryRef entry, std::vector<int64_t> rows, std::vector<size_t> places) {
-  auto room = tensor::make_rows(heap_, entry->dtype, entry->shape, rows);
+  const bool is_on_device = entry->device != nullptr && !entry->rejects_nonfinite;
+  tensor::Allocator& memory = is_on_device ? static_cast<tensor::Allocator&>(*entry->device) : heap_;
+  auto room = tensor::make_rows(memory, entry->dtype, entry->shape, rows);
   if (!room.ok()) return room.status();
   fetches_.push_back({std::move(entry), std::move(room).value(), {}, std::move(places), nullptr});
   return {};
 }
 
-api::Started Pull::begin(const Fetch& fetch, const api::CallOptions& options) {
+/// Rows of a key on a device are read at once.
+base::Status Pull::read_rows_on_device(const Entry& entry, const Tensor& into) const {
+  base::Status status;
+  if (shard::OnDevice* const shard = entry.table->on_device_here(false, &status); shard != nullptr) return shard->read_held(node_.identity().worker_id, into);
+  return status.ok() ? base::Status(MV_EINTERNAL, "rows on a device can't be read") : status;
+}
+
+api::Started Pull::begin(const Fetch& fetch, const api::CallOptions& options) const {
   const Tensor& into = fetch.into;
+  if (into.is_row_sparse() && tensor::device_of(into) != nullptr) {
+    const base::Status status = read_rows_on_device(*fetch.entry, into);
+    return {status.ok() ? status : base::error(status.code(), "key \"{}\": {}", fetch.entry->name, status.text()), nullptr};
+  }
   const api::Rows rows = into.is_row_sparse() ? api::Rows{into.held.ids, into.held.count, false} : api::Rows{};
   const api::MutableData data{into.data, into.stored(), into.dtype};
   api::Table& table = *fetch.entry->table;

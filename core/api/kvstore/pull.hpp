@@ -38,7 +38,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
   /// One read of one table, and the tensors that get its values.
   struct Fetch {
     EntryRef entry;
-    Tensor into;                 ///< in the host's memory; row-sparse: these rows; dense: all
+    Tensor into;                 ///< row-sparse: these rows, in the host's memory or on the key's device; dense: all, in the host's memory
     std::vector<Tensor> copies;  ///< dense tensors that get the same values, also those of devices
     std::vector<size_t> places;  ///< of row-sparse tensors
     codec::CodecRef codec;
@@ -51,9 +51,11 @@ class Pull : public std::enable_shared_from_this<Pull> {
     std::byte* out;
   };
 
+  bool read_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status);
   /// False: nothing was read.
   bool read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status);
-  static api::Started begin(const Fetch& fetch, const api::CallOptions& options);
+  base::Status read_rows_on_device(const Entry& entry, const Tensor& into) const;
+  api::Started begin(const Fetch& fetch, const api::CallOptions& options) const;
   static api::Started begin(const Small& small, const api::CallOptions& options);
   base::Status begin_small(const api::CallOptions& options);
   base::Status finish();

@@ -39,14 +39,17 @@ bool goes_by_rows(const Entry& entry, std::span<const Tensor> values) {
   return entry.row_sparse || std::ranges::any_of(values, &Tensor::is_row_sparse);
 }
 
+base::Status check_held(const Entry& entry, const Tensor& value) {
+  if (!value.is_row_sparse()) return {};
+  const int64_t* const end = value.held.ids + value.held.count;
+  const int64_t* const bad = std::find_if(value.held.ids, end, [&](int64_t id) { return id < 0 || id >= entry.shape.lengths[0]; });
+  return bad == end ? base::Status() : base::error(MV_ERANGE, "{} holds an invalid row {}", value.text(), *bad);
+}
+
 base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values) {
   PushedRows rows;
   for (const Tensor& value : values) {
-    const int64_t* bad = value.is_row_sparse() ? std::find_if(value.held.ids, value.held.ids + value.held.count,
-                                                              [&](int64_t id) { return id < 0 || id >= entry.shape.lengths[0]; })
-                                               : nullptr;
-    if (bad != nullptr && bad != value.held.ids + value.held.count)  // the ids were overwritten
-      return base::error(MV_ERANGE, "{} holds an invalid row {}", value.text(), *bad);
+    if (const base::Status wrong = check_held(entry, value); !wrong.ok()) return wrong;
     add_ids(entry, value, rows.ids);
     if (values.size() > 1) rows.joined.insert(rows.joined.end(), value.data, value.data + value.stored_bytes());
   }

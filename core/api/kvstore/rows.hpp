@@ -18,6 +18,8 @@ struct PushedRows {
 
 /// Whether a push must name the rows that it changes.
 bool goes_by_rows(const Entry& entry, std::span<const Tensor> values);
+/// MV_ERANGE for a row-sparse tensor with a row that the key does not have: its ids were overwritten.
+base::Status check_held(const Entry& entry, const Tensor& value);
 /// The rows of all tensors, one tensor after another; all rows of dense tensors.
 base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values);
 

@@ -6,6 +6,7 @@
 
 #include "api/kvstore/store.hpp"
 #include "checkpoint/states_file.hpp"
+#include "shard/on_device.hpp"
 #include "shard/updater/updater.hpp"
 
 namespace mv::kvstore {
@@ -72,6 +73,9 @@ base::Result<shard::UpdaterSpec> Store::optimizer_of(const std::string& key) {
 base::Status Store::check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const {
   if (const base::Status wrong = shard::check_updater(optimizer, entry.dtype); !wrong.ok())
     return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
+  if (entry.device != nullptr)
+    if (const base::Status wrong = shard::DeviceShards::used()->check(optimizer); !wrong.ok())
+      return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
   if (!type_.dist || shard::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
   if (entry.spec->home == 0 && node_.identity().num_parts > 1)
     return base::error(MV_EINVAL,

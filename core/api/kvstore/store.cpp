@@ -11,6 +11,7 @@
 #include "api/kvstore/placement.hpp"
 #include "api/kvstore/rows.hpp"
 #include "math/kernels.hpp"
+#include "shard/on_device.hpp"
 #include "tensor/sparse.hpp"
 
 namespace mv::kvstore {
@@ -53,14 +54,22 @@ void expect_form(const Entries& entries, size_t at) {
   __builtin_prefetch(&entry.shape);
 }
 
-/// Checks that each tensor may be pushed to its key.
-base::Status check_values(const Entries& entries, const Values& values) {
-  for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
-    for (const Tensor& value : values[i]) {
-      base::Status wrong = check_form(*entries[i], value);
-      if (wrong.ok() && entries[i]->rejects_nonfinite) wrong = check_finite(entries[i]->name, value);
-      if (!wrong.ok()) return wrong;
-    }
+/// Checks that each tensor has the form of its key. `reject`: whether any key rejects NaN and infinity.
+base::Status check_forms(const Entries& entries, const Values& values, bool* reject) {
+  for (size_t i = 0; i < entries.size(); expect_form(entries, i++)) {
+    *reject = *reject || entries[i]->rejects_nonfinite;
+    for (const Tensor& value : values[i])
+      if (const base::Status wrong = check_form(*entries[i], value); !wrong.ok()) return wrong;
+  }
+  return {};
+}
+
+/// Checks the values of keys that reject NaN and infinity.
+base::Status check_finite(const Entries& entries, const Values& values) {
+  for (size_t i = 0; i < entries.size(); ++i)
+    for (const Tensor& value : values[i])
+      if (entries[i]->rejects_nonfinite)
+        if (const base::Status wrong = check_finite(entries[i]->name, value); !wrong.ok()) return wrong;
   return {};
 }
 
@@ -114,9 +123,12 @@ base::Status Store::check_kind(const Keys& keys) const {
   return {};
 }
 
-base::Status Store::init(const Keys& keys, const Values& values) {
+base::Status Store::init(const Keys& keys, const Values& given) {
   if (keys.names.empty()) return {};
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
+  const auto host = HostValues::make(given, [](size_t) { return false; }, HostValues::Sum::kNever);
+  if (!host.ok()) return host.status();
+  const Values& values = host.value().values();
   const auto found = std::make_shared<Entries>(keys.names.size());
   Entries& entries = *found;
   auto names = keys.names;  // copied here: after the other workers have gone on, nothing may allocate
@@ -135,7 +147,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
     entries[i] = known->second;
   }
-  if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
+  if (base::Status failed = make(keys, values, given, entries); !failed.ok()) return failed;
   if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
   // If only one worker has set an optimizer, the pushes of the others must find it. A worker that joins later finds the keys in use: the others have
   // passed this barrier, and their next pushes may wait for its own.
@@ -150,14 +162,14 @@ base::Status Store::init(const Keys& keys, const Values& values) {
 }
 
 /// Creates the null entries in one operation. An earlier call that a signal interrupted has made the others.
-base::Status Store::make(const Keys& keys, const Values& values, Entries& entries) {
+base::Status Store::make(const Keys& keys, const Values& values, const Values& given, Entries& entries) {
   std::deque<Tensor> filled;  // row-sparse values as dense ones
   std::vector<api::NewTable> tables;
   tables.reserve(keys.names.size());
   for (size_t i = 0; i < keys.names.size(); ++i) {
     if (entries[i] != nullptr) continue;
     const Tensor* value = &values[i].front();
-    auto entry = prepare(keys.names[i], *value);
+    auto entry = prepare(keys.names[i], *value, given[i].front());
     if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
     // Only worker 0's values count, so only worker 0 needs all rows.
     if (value->is_row_sparse() && rank() == 0) {
@@ -198,8 +210,8 @@ base::Status Store::naming_key(const base::Status& status) const {
   return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), rest);
 }
 
-/// A key without its table.
-base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value) {
+/// A key without its table. `given` is the value where the caller has it.
+base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value, const Tensor& given) {
   auto entry = std::make_shared<Entry>();
   entry->name = key;
   entry->dtype = value.dtype;
@@ -208,7 +220,10 @@ base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& valu
   const auto optimizer = optimizer_of(key);
   if (!optimizer.ok()) return optimizer.status();
   const uint32_t flags = (type_.sync ? MV_MERGE : 0) | (type_.sliced ? shard::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0);
-  entry->spec = std::make_shared<const shard::Spec>(spec_of(prefix_ + key, value, flags, type_.spread_from));
+  shard::Spec spec = spec_of(prefix_ + key, value, flags, type_.spread_from);
+  if (type_.on_devices) entry->device = tensor::device_of(given);
+  if (entry->device != nullptr) spec.device = entry->device->number();
+  entry->spec = std::make_shared<const shard::Spec>(std::move(spec));
   entry->rejects_nonfinite = entry->spec->rejects_nonfinite();
   if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before its table exists
   return entry;
@@ -262,13 +277,14 @@ base::Result<EntriesRef> Store::find(const Keys& keys) {
   return recent_;
 }
 
-base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
+base::Status Store::push(const Keys& keys, const Values& given, const How& how) {
   has_begun_.store(true, std::memory_order_relaxed);
   if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
   const auto found = find(keys);
   if (!found.ok()) return found.status();
   const Entries& entries = *found.value();
-  if (const base::Status wrong = check_values(entries, values); !wrong.ok()) return wrong;
+  bool reject = false;
+  if (const base::Status wrong = check_forms(entries, given, &reject); !wrong.ok()) return wrong;
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries)
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
@@ -278,15 +294,36 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   path.options.priority = how.priority;
   path.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
   Updates::Pushing pushing;
-  if (updates_.is_on()) {
-    if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
-    path.updater = &pushing;
+  if (updates_.is_on()) path.updater = &pushing;
+  HostValues host;
+  const Values* values = &given;
+  std::vector<bool> stays;
+  if (any_on_device(given)) {
+    for (size_t i = 0; i < entries.size(); ++i) stays.push_back(stays_on_device(*entries[i], given[i], path));
+    auto made = HostValues::make(given, [&](size_t key) { return stays[key]; }, type_.dist ? HostValues::Sum::kOnDevices : HostValues::Sum::kNever);
+    if (!made.ok()) return made.status();
+    host = std::move(made).value();
+    values = &host.values();
   }
+  if (reject)
+    if (const base::Status wrong = check_finite(entries, *values); !wrong.ok()) return wrong;
+  if (path.updater != nullptr)
+    if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
+  base::Status failed = push_checked(keys, entries, *values, stays, path);
+  if (failed.ok() && !stays.empty()) failed = push_on_devices(entries, given, stays);
+  if (path.updater == nullptr) return failed;
+  const base::Status updated = updates_.finish(pushing);
+  return failed.ok() ? updated : failed;
+}
+
+/// Pushes to the keys that are not in `stays`.
+base::Status Store::push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<bool>& stays, PushPath& path) {
   base::Status failed;
   std::vector<api::ManyAdd> many;
   many.reserve(values.size());
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
+    if (!stays.empty() && stays[i]) continue;
     if (values.size() > 1 && joins_many(*entries[i], values[i], path)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
       many.push_back({entries[i]->table.get(), values[i].front().data});
@@ -303,9 +340,37 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
     if (failed.code() != MV_EINTR || many.size() == values.size()) break;
     failed = {};
   }
-  if (path.updater == nullptr) return failed;
-  const base::Status updated = updates_.finish(pushing);
-  return failed.ok() ? updated : failed;
+  return failed;
+}
+
+/// Whether a push reaches its key without the host: both are on devices, and nothing is done with the values before.
+bool Store::stays_on_device(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
+  if (entry.device == nullptr || entry.rejects_nonfinite || path.updater != nullptr) return false;
+  if (goes_by_rows(entry, values))  // rows of several tensors are joined on the host
+    return values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device && entry.spec->cols == entry.shape.row_count();
+  return (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+}
+
+/// Keys of one device together.
+base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<bool>& stays) {
+  std::map<tensor::Device*, std::vector<shard::OnDevice::Addition>> by_device;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!stays[i]) continue;
+    base::Status status;
+    shard::OnDevice* const shard = entries[i]->table->on_device_here(true, &status);
+    if (shard == nullptr) return base::error(status.ok() ? MV_EINTERNAL : status.code(), "key \"{}\": {}", entries[i]->name, status.text());
+    if (!goes_by_rows(*entries[i], values[i])) {
+      by_device[entries[i]->device].push_back({shard, values[i]});
+      entries[i]->pushed = true;
+      continue;
+    }
+    status = check_held(*entries[i], values[i].front());
+    if (status.ok()) status = shard->add_held(rank(), values[i].front());
+    if (!status.ok()) return base::error(status.code(), "key \"{}\": {}", entries[i]->name, status.text());
+  }
+  for (const auto& [device, additions] : by_device)
+    if (base::Status failed = additions.front().shard->add_together(rank(), additions); !failed.ok()) return failed;
+  return {};
 }
 
 /// Whether a push may share a message with others: its value needs no processing here.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kvstore/devices.hpp"
 #include "api/kvstore/entry.hpp"
 #include "api/kvstore/key_parameters.hpp"
 #include "api/kvstore/pull.hpp"
@@ -23,8 +24,6 @@ struct Keys {
   bool are_numbers = false;
   std::vector<std::string> names;
 };
-/// The tensors of each key of a call, one for each device.
-using Values = std::vector<std::span<const Tensor>>;
 
 /// How long a call waits, and its priority among waiting calls.
 struct How {
@@ -55,6 +54,7 @@ class Store {
 
   /// Sets whether new keys refuse NaN and infinity.
   void reject_nonfinite(bool on) { rejects_nonfinite_ = on; }
+  /// Values may be on devices.
   base::Status init(const Keys& keys, const Values& values);
   base::Status push(const Keys& keys, const Values& values, const How& how);
   api::Started pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options);
@@ -81,8 +81,8 @@ class Store {
 
  private:
   base::Status check_keys(const Keys& keys);
-  base::Status make(const Keys& keys, const Values& values, Entries& entries);
-  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value);
+  base::Status make(const Keys& keys, const Values& values, const Values& given, Entries& entries);
+  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value, const Tensor& given);
   base::Status set_first_optimizers(const Entries& entries);
   base::Status set_optimizers(const Entries& entries);
   base::Status naming_key(const base::Status& status) const;
@@ -98,6 +98,9 @@ class Store {
     Updates::Pushing* updater = nullptr;
     codec::CodecRef codec;
   };
+  bool stays_on_device(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
+  base::Status push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<bool>& stays, PushPath& path);
+  base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<bool>& stays);
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path);

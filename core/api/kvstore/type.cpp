@@ -15,19 +15,19 @@ namespace {
 
 struct Known {
   std::string_view name;
-  bool dist, sync;
+  bool dist, sync, on_devices = false;
 };
 
 constexpr std::string_view kSlicing = "p3";
 
-// MXNet's names. Names that differ only in how MXNet uses devices mean the same here.
+// MXNet's names. dist types that differ only in how MXNet uses devices mean the same here.
 constexpr std::array kKnown{
     Known{"local", false, false},
     Known{"local_update_cpu", false, false},
     Known{"local_allreduce_cpu", false, false},
-    Known{"local_allreduce_device", false, false},
-    Known{"device", false, false},
-    Known{"nccl", false, false},
+    Known{"local_allreduce_device", false, false, true},
+    Known{"device", false, false, true},
+    Known{"nccl", false, false, true},
     Known{"row_sparse", false, false},
     Known{"dist", true, true},
     Known{"dist_sync", true, true},
@@ -56,7 +56,7 @@ base::Result<Type> parse_type(std::string_view text, std::string_view van) {
   const auto* known = std::ranges::find(kKnown, name, &Known::name);
   if (known != kKnown.end()) {
     const bool sliced = known->sync && (name == kSlicing || van == kSlicing);
-    return Type{std::move(name), known->dist, known->sync, sliced, 0};
+    return Type{std::move(name), known->dist, known->sync, known->on_devices, sliced, 0};
   }
   std::string all;
   for (const Known& one : kKnown) all += fmt::format("{}{}", all.empty() ? "" : ", ", one.name);

@@ -13,6 +13,7 @@ struct Type {
   std::string name;   ///< as given, in lower case
   bool dist = false;  ///< all workers of a cluster; otherwise this process's devices
   bool sync = false;  ///< dist: updated in rounds
+  bool on_devices = false;  ///< not dist: keys whose first value is on a device stay there, and are updated there
   bool sliced = false;  ///< dist: values are sent in slices, so that keys of higher priority overtake large ones
   uint64_t spread_from = 0;  ///< elements from which a key is spread over all servers; 0: by bytes, see placement.hpp
 };

@@ -147,6 +147,12 @@ bool Updates::begin_next(base::Status* failed) {
   auto stored = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
   if (stored.ok()) *failed = entry.table->get({}, {stored.value().data, stored.value().shape.count(), entry.dtype}, {}).status;
   if (stored.ok() && failed->ok() && entry.row_sparse) stored = tensor::to_sparse("updater", heap_, stored.value());
+  if (stored.ok() && entry.device != nullptr) {  // the callback computes on the device
+    stored = tensor::move_to(*entry.device, stored.value());
+    auto merged = tensor::move_to(*entry.device, active_->update.merged);
+    if (merged.ok()) active_->update.merged = std::move(merged).value();
+    if (!merged.ok()) stored = merged.status();
+  }
   if (stored.ok())
     active_->stored = std::move(stored).value();
   else
@@ -157,7 +163,10 @@ bool Updates::begin_next(base::Status* failed) {
 /// Stores what the callback has made of the value.
 base::Status Updates::store(const Active& active) {
   const Entry& entry = *active.update.entry;
-  const auto dense = active.stored.is_row_sparse() ? tensor::to_dense("updater", heap_, active.stored) : base::Result<Tensor>(active.stored);
+  const auto here = tensor::on_host(active.stored);
+  if (!here.ok()) return here.status();
+  const Tensor& stored = here.value();
+  const auto dense = stored.is_row_sparse() ? tensor::to_dense("updater", heap_, stored) : base::Result<Tensor>(stored);
   if (!dense.ok()) return dense.status();
   return entry.table->set({}, {dense.value().data, dense.value().shape.count(), entry.dtype}, {}).status;
 }

@@ -60,8 +60,10 @@ Started TableHandle::add_encoded(const ConstData& gradient, std::byte* residual,
   uint64_t elements = 0;
   for (const table::ChunkRange& piece : pieces) elements += piece.count;
   uses_.count_encoded(elements * spec_.element_bytes(), bytes);
+  const bool may_fail = own_ != nullptr && own_->on_device() != nullptr;
+  if (changes_own_ && may_fail) change_own_encoded(values, residual, *codec);  // before anything is under way
   std::function<void()> own_work;
-  if (changes_own_) own_work = [&] { change_own_encoded(values, residual, *codec); };
+  if (changes_own_ && !may_fail) own_work = [&] { change_own_encoded(values, residual, *codec); };
   return start_change(std::move(request), options, own_work);
 }
 

@@ -10,6 +10,7 @@
 #include "engine/table/gates/stale_gate.hpp"
 #include "math/kernels.hpp"
 #include "shard/combine.hpp"
+#include "shard/on_device.hpp"
 #include "shard/updater/updater.hpp"
 
 namespace mv::api {
@@ -137,6 +138,14 @@ bool TableHandle::add_here(const std::byte* values, base::Status* status) {
   if (status->ok()) own_->change(wire::Write::Add, calls_.identity().worker_id, 0, own_->elements(), values);
   return true;
 }
+shard::OnDevice* TableHandle::on_device_here(bool adds, base::Status* status) {
+  shard::OnDevice* const shard = is_simple_ ? own_->on_device() : nullptr;
+  if (shard == nullptr) return nullptr;
+  if (own_->destroyed) *status = usable();
+  if (!status->ok()) return nullptr;
+  count(adds ? table::Use::kAdd : table::Use::kGet, table::Path::kHere, {});
+  return shard;
+}
 base::Status TableHandle::join_many(table::Use use) {
   base::Status status = usable();
   if (status.ok()) count(use, table::Path::kMessage, {});
@@ -240,12 +249,14 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.source = calls_.begin_snapshot(bytes, ranges_of_servers(spec_, table_->servers.size()), &filling);
   if (request.source == nullptr) request.source = calls_.snapshot(bytes);
   request.filling = filling;
+  const bool may_fail = own_ != nullptr && own_->on_device() != nullptr;
+  if (changes_own_ && may_fail) change_own(write, rows, values.bytes);  // before anything is under way
   std::function<void()> own_work;
-  if (changes_own_ || filling != nullptr)
+  if ((changes_own_ && !may_fail) || filling != nullptr)
     own_work = [&] {
       while (filling != nullptr && filling->copy_some()) {
       }
-      if (changes_own_) change_own(write, rows, values.bytes);
+      if (changes_own_ && !may_fail) change_own(write, rows, values.bytes);
     };
   const Started started = start_change(std::move(request), options, own_work);
   give_back.keep();
@@ -361,6 +372,7 @@ Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> 
   request.priority = options.priority;
   std::function<void()> own_work;
   if (own_open) own_work = [&] { read_own(rows, out.data()); };
+  if (own_open && own_->on_device() != nullptr) std::exchange(own_work, nullptr)();  // a device may fail: before anything is under way
   return calls_.run(calls_.make_call(options, gated && table_->consistency != shard::Consistency::kAsync), options, std::move(request), own_work);
 }
 
@@ -489,9 +501,10 @@ void TableHandle::change_own_part(wire::Write write, const Rows& rows, const std
     return;
   }
   if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
-  for (size_t i = 0; i < ids.size(); ++i)
-    own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),
-                      i == 0 ? shard::ChangePart::kFirst : shard::ChangePart::kFurther);
+  const size_t row_bytes = spec_.row_bytes();
+  std::vector<std::byte> mine(ids.size() * row_bytes);
+  for (size_t i = 0; i < ids.size(); ++i) std::memcpy(&mine[i * row_bytes], values + from[i] * row_bytes, row_bytes);
+  own_->change_rows(write, worker, ids, mine.data());
 }
 
 void TableHandle::read_own(const Rows& rows, std::byte* out) const {
@@ -501,7 +514,10 @@ void TableHandle::read_own(const Rows& rows, std::byte* out) const {
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  for (size_t i = 0; i < ids.size(); ++i) own_->read_rows(worker, {&ids[i], 1}, out + from[i] * spec_.row_bytes());
+  const size_t row_bytes = spec_.row_bytes();
+  std::vector<std::byte> mine(ids.size() * row_bytes);
+  own_->read_rows(worker, ids, mine.data());
+  for (size_t i = 0; i < ids.size(); ++i) std::memcpy(out + from[i] * row_bytes, &mine[i * row_bytes], row_bytes);
 }
 
 base::Status TableHandle::close() { return {}; }

@@ -34,6 +34,7 @@ class TableHandle final : public Table {
   Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) override;
   bool add_here(const shard::Shard::Make& make, base::Status* status) override;
   bool add_here(const std::byte* values, base::Status* status) override;
+  shard::OnDevice* on_device_here(bool adds, base::Status* status) override;
   void expect(bool soon) const override;
   bool joins_many() const override { return joins_many_; }
   /// The server that holds all of a table that joins_many().

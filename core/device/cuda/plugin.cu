@@ -218,6 +218,14 @@ mv_status unpin(void* memory) {
   const cudaError_t error = cudaFreeHost(memory);
   return error == cudaSuccess ? MV_OK : tell(0, error, "cudaFreeHost");
 }
+/// Managed memory is the host's, too.
+mv_status locate(const void* memory, int32_t* device) {
+  cudaPointerAttributes known{};
+  *device = MV_HOST;
+  if (const cudaError_t error = cudaPointerGetAttributes(&known, memory); error != cudaSuccess) return tell(0, error, "cudaPointerGetAttributes");
+  if (known.type == cudaMemoryTypeDevice) *device = known.device;
+  return MV_OK;
+}
 /// Unified addressing tells CUDA where the two are.
 mv_status copy(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes) {
   return on(device, "cudaMemcpyAsync", [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, of(stream)); });
@@ -298,6 +306,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       release,
                                       pin,
                                       unpin,
+                                      locate,
                                       copy,
                                       launch,
                                       blas};

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "shard/on_device.hpp"
 
 namespace mv::replica {
 
@@ -84,6 +85,8 @@ void Transfer::pump() try {
     }
 } catch (const std::bad_alloc&) {  // see try_to_start()
   refused(base::Status(MV_ENOMEM, "this process has no memory for it"));
+} catch (const shard::DeviceFailure& failure) {
+  refused(failure.status());
 }
 
 /// Takes the next rows of the snapshots. False if there are none.

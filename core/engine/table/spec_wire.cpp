@@ -31,6 +31,7 @@ shard::Spec read_spec(const wire::TableSpec& wire) {
   spec.seed = wire.seed();
   spec.capacity = wire.capacity();
   spec.home = wire.home();
+  spec.device = wire.device();
   return spec;
 }
 
@@ -39,7 +40,7 @@ flatbuffers::Offset<wire::TableSpec> SpecWriter::write(const shard::Spec& spec) 
   last_ = &spec.updater;
   return wire::CreateTableSpecDirect(fbb_, spec.name.c_str(), static_cast<wire::TableKind>(spec.kind), static_cast<wire::DType>(spec.dtype),
                                      spec.rows, spec.cols, spec.flags, updater_, spec.staleness, spec.initial, spec.initial_range, spec.seed,
-                                     spec.capacity, spec.home);
+                                     spec.capacity, spec.home, spec.device);
 }
 
 flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const shard::Spec& spec) { return SpecWriter(fbb).write(spec); }
@@ -51,6 +52,7 @@ base::Status check_spec(const shard::Spec& spec) {
   if ((spec.rows == 0) != (spec.kind == MV_KEYVALUE) || spec.staleness < MV_UNSET) return refuse();
   if (spec.cols > kMost / spec.element_bytes() || spec.rows > kMost / spec.row_bytes()) return refuse();
   if (spec.is_keyed() && (spec.row_bytes() > shard::kStripeBytes || spec.home != 0)) return refuse();
+  if (spec.device < shard::kHost || (spec.is_on_device() && spec.is_keyed())) return refuse();
   return shard::check_updater(spec.updater, spec.dtype);
 }
 

@@ -92,4 +92,21 @@ subtest 'an optimizer of a device' => sub {
     }, $x, $y);
 };
 
+# Data parallel training as MXNet's module does it: a part of the batch on each device, gradients pushed as a list, weights pulled to all.
+for my $type (qw(local device)) {
+    my $kv      = mx->kv->create($type);
+    my @places  = map { mx->gpu($_) } 0, 1;
+    my @weights = map { mx->nd->zeros([3], ctx => $_) } @places;
+    $kv->init(0, $weights[0]);
+    $kv->set_optimizer(mx->optimizer->create('sgd', learning_rate => 0.5, momentum => 0.5, rescale_grad => 0.5));
+    my $truth = mx->nd->array([1, -2, 3]);
+    for (1 .. 60) {
+        my @gradients = map { $_ - $truth->as_in_context($_->context) } @weights;
+        $kv->push(0, \@gradients, priority => 0);
+        $kv->pull(0, out => \@weights, priority => 0);
+    }
+    is(device($weights[1]), 'cuda:1', "$type: weights stay on their device");
+    is_deeply([map { sprintf '%.3f', $_ } $_->aspdl->list], ['1.000', '-2.000', '3.000'], "$type: trained on two devices") for @weights;
+}
+
 done_testing;

@@ -159,8 +159,8 @@ my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix spar
 my @SPEC = qw(name dtype updater staleness reject_nonfinite merge no_backups);
 my @INITIAL = qw(initial initial_range seed);
 my %SPEC = (
-    array    => [qw(size init),      @SPEC],
-    matrix   => [qw(rows cols init), @SPEC],
+    array    => [qw(size init device),      @SPEC],
+    matrix   => [qw(rows cols init device), @SPEC],
     sparse   => [qw(rows cols),      @INITIAL, @SPEC],
     keyvalue => [qw(cols capacity),  @INITIAL, @SPEC],
 );
@@ -172,6 +172,7 @@ sub _create {
     my ($required) = @{ $SPEC{$kind} };
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, "$required is missing: pass $required => \$number")
         unless defined $spec{$required} || $kind eq 'keyvalue';
+    $spec{device} = Polyverso::Values::place($spec{device}) if defined $spec{device};
     my $init   = delete $spec{init};
     my $dtype  = Polyverso::Values::dtype($spec{dtype});
     my $rows   = $spec{ $kind eq 'array' ? 'size' : 'rows' };

@@ -59,9 +59,6 @@ sub _name { return $NAME{ $_[0] } }
 
 sub _new { my ($class, $handle) = @_; return bless \$handle, ref $class || $class }
 
-# The number of a device by its name, 'cuda:0'; undef is the host's memory.
-sub _place { return !defined $_[0] ? $Polyverso::CAPI::MV_HOST : $_[0] =~ /\A-?[0-9]+\z/ ? $_[0] : Polyverso::CAPI::mv_device_find($_[0]) }
-
 # An operand: a tensor, or numbers, which are copied to the device of $like.
 sub _tensor {
     my ($value, $dtype, $like) = @_;
@@ -102,7 +99,7 @@ sub zeros {
     my ($class, $shape, $dtype, $device) = @_;
     Polyverso::Error->_refuse($Polyverso::CAPI::MV_EINVAL, 'the shape is missing: pass a number, or several as [2, 3]') unless defined $shape;
     return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape)) unless defined $device;
-    return $class->_new(Polyverso::CAPI::mv_tensor_create_on(_place($device), _code($dtype), $shape));
+    return $class->_new(Polyverso::CAPI::mv_tensor_create_on(Polyverso::Values::place($device), _code($dtype), $shape));
 }
 
 sub full { my ($class, $shape, $value, $dtype, $device) = @_; return $class->zeros($shape, $dtype, $device)->fill($value) }
@@ -225,7 +222,7 @@ sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_te
 sub reshape   { my ($self, @shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, @shape > 1 ? \@shape : $shape[0])) }
 sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
 sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }
-sub to        { my ($self, $device) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_to($self, _place($device))) }
+sub to        { my ($self, $device) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_to($self, Polyverso::Values::place($device))) }
 sub cast      { my ($self, $dtype) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_cast($self, _code($dtype))) }
 sub transpose { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_transpose($self)) }
 sub parts     { my ($self) = @_; return map { $self->_new($_) } Polyverso::CAPI::mv_tensor_parts($self) }

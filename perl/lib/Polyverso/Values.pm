@@ -381,6 +381,9 @@ sub ids {
     return result($Polyverso::CAPI::MV_I64, 1, $count, 1, $as, $packed);
 }
 
+# The number of a device by its name, 'cuda:0'; undef is the host's memory.
+sub place { return !defined $_[0] ? $Polyverso::CAPI::MV_HOST : $_[0] =~ /\A-?[0-9]+\z/ ? $_[0] : Polyverso::CAPI::mv_device_find($_[0]) }
+
 1;
 
 __END__

@@ -25,7 +25,7 @@ from .training import CompressedGradients, DiLoCo, ElasticAveraging, LocalSGD, P
 __all__ = ["CompressedGradients", "DiLoCo", "ElasticAveraging", "LocalSGD", "ParameterServer", "ProcessGroup", "ServerOptimizer"]
 
 # Earlier versions know no devices.
-_for_devices = {"devices": ["cpu"]} if "devices" in _inspect.signature(_dist.Backend.register_backend).parameters else {}
+_for_devices = {"devices": ["cpu", "cuda"]} if "devices" in _inspect.signature(_dist.Backend.register_backend).parameters else {}
 _dist.Backend.register_backend("polyverso", _create, **_for_devices)
 _rendezvous.set_variables()
 _rendezvous.accept_clusters()

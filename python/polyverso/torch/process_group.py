@@ -30,8 +30,8 @@ _CPP_FORGETS_WORKS = tuple(int(number) for number in torch.__version__.split("."
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """torch.distributed's operations for tensors on the CPU. They are carried out one by one, in the order of the calls.
-    Tensors that are not contiguous are copied. Errors are polyverso's, PeerError for a lost rank, and name the rank."""
+    """torch.distributed's operations for tensors on the CPU, and on CUDA devices by copies in the host's memory. They are
+    carried out one by one, in the order of the calls. Tensors that are not contiguous are copied. Errors are polyverso's, PeerError for a lost rank, and name the rank."""
 
     def __init__(self, group: Group, timeout: datetime.timedelta, leave: Callable[[], None]) -> None:
         super().__init__(group.rank, group.size)
@@ -126,9 +126,10 @@ class ProcessGroup(dist.ProcessGroup):
         theirs = torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype)
 
         def finish(_: Any = None) -> None:
-            tensor.detach().copy_(theirs[0])
+            combined = theirs[0]
             for rank in range(1, self.size()):
-                tensor.detach().copy_(function(tensor.detach(), theirs[rank]))
+                combined = function(combined, theirs[rank])
+            tensor.detach().copy_(combined)
 
         return self._gather_into(theirs, tensor, opts, [tensor], finish)
 
@@ -342,16 +343,26 @@ class _Requests:
             raise error
 
 
+def _is_here(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
+def _copied_here(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in the host's memory, pinned for CUDA."""
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.device.type == "cuda")
+    return copy.copy_(tensor)
+
+
 class _Place:
-    """A tensor's elements as contiguous memory: its own, or a copy that write_back() copies back."""
+    """A tensor's elements as contiguous memory of the host: its own, or a copy that write_back() copies back."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        if tensor.device.type not in ("cpu", "cuda") or tensor.layout != torch.strided:
             what = "sparse" if tensor.layout != torch.strided else f"on {tensor.device}"
-            raise NotImplementedError(f'backend "polyverso": dense tensors on the CPU only; this one is {what}')
+            raise NotImplementedError(f'backend "polyverso": dense tensors on the CPU or on CUDA devices only; this one is {what}')
         self._tensor = tensor.detach() if tensor.requires_grad else tensor
-        self._is_copy = not tensor.is_contiguous()
-        flat = self._tensor.contiguous() if self._is_copy else self._tensor
+        self._is_copy = not _is_here(tensor) or not tensor.is_contiguous()
+        flat = _copied_here(self._tensor) if self._is_copy else self._tensor
         self.flat = flat if tensor.dim() == 1 else flat.view(-1)
 
     @property

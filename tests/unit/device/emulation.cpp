@@ -7,6 +7,9 @@
 //   memory=BYTES  of each device
 //   launches=N    the next launch after N fails, and so does every later call: a sticky error
 //   blas=0        the library for matrix products is missing
+//   guard=1       memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
+
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdio>
@@ -15,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "device/dispatch.hpp"
 
@@ -42,7 +46,45 @@ struct Block {
   int32_t device;
 };
 std::mutex mutex;
-std::map<const char*, Block> blocks;
+std::map<const char*, Block>& blocks = *new std::map<const char*, Block>;  // never destroyed: other threads may still call
+
+/// Copies from pinned memory of the host that the device has not read yet: it does so at the last moment at which it may.
+struct Pending {
+  void* to;
+  const void* from;
+  uint64_t bytes;
+};
+std::map<const char*, uint64_t>& pinned = *new std::map<const char*, uint64_t>;
+std::vector<Pending>& pending = *new std::vector<Pending>;
+
+bool guards() {
+  static const bool kGuards = setting("guard", 0) != 0;
+  return kGuards;
+}
+constexpr uint64_t kPage = 4096;
+/// Requires the mutex.
+void protect(const char* block, uint64_t bytes, int access) { mprotect(const_cast<char*>(block), parts(bytes, kPage) * kPage, access); }
+/// Lets the calling thread, and with it all others, access the memory of all devices.
+class Access {
+ public:
+  Access() {
+    if (!guards()) return;
+    const std::lock_guard lock(mutex);
+    if (users++ == 0)
+      for (const auto& [at, block] : blocks) protect(at, block.bytes, PROT_READ | PROT_WRITE);
+  }
+  ~Access() {
+    if (!guards()) return;
+    const std::lock_guard lock(mutex);
+    if (--users == 0)
+      for (const auto& [at, block] : blocks) protect(at, block.bytes, PROT_NONE);
+  }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+ private:
+  static inline int users = 0;
+};
 std::atomic<int64_t> launches{0};
 
 bool is_broken() { return setting("launches", INT64_MAX) < launches; }
@@ -50,6 +92,18 @@ mv_status check(int32_t device) {
   if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed, and the device is lost for this process: restart it; the CPU goes on");
   if (device < 0 || device >= setting("devices", 2)) return fail(MV_EINVAL, "no such device");
   return MV_OK;
+}
+
+/// Before any other work.
+void read_pending() {
+  const std::lock_guard lock(mutex);
+  for (const Pending& copy : pending) std::memcpy(copy.to, copy.from, copy.bytes);
+  pending.clear();
+}
+bool is_pinned(const void* from) {
+  const std::lock_guard lock(mutex);
+  auto next = pinned.upper_bound(static_cast<const char*>(from));
+  return next != pinned.begin() && from < std::prev(next)->first + std::prev(next)->second;
 }
 
 /// Whether the bytes are those of one block of the device.
@@ -98,7 +152,11 @@ mv_status stream_free(int32_t, mv_device_stream stream) {
   delete static_cast<int32_t*>(stream);
   return MV_OK;
 }
-mv_status stream_wait(int32_t device, mv_device_stream) { return check(device); }
+mv_status stream_wait(int32_t device, mv_device_stream) {
+  const Access access;
+  read_pending();
+  return check(device);
+}
 
 mv_status event_make(int32_t device, mv_device_event* event) {
   if (const mv_status status = check(device); status != MV_OK) return status;
@@ -114,7 +172,11 @@ mv_status event_record(int32_t device, mv_device_event event, mv_device_stream) 
   return check(device);
 }
 mv_status event_order(int32_t device, mv_device_stream, mv_device_event) { return check(device); }
-mv_status event_wait(mv_device_event) { return MV_OK; }
+mv_status event_wait(mv_device_event) {
+  const Access access;
+  read_pending();
+  return MV_OK;
+}
 /// Each launch takes a millisecond.
 mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
   *millis = *static_cast<double*>(to) - *static_cast<double*>(from);
@@ -128,8 +190,11 @@ mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memo
   if (bytes > about.unused)
     return fail(MV_ENOMEM, std::to_string(bytes) + " bytes asked, " + std::to_string(about.unused) + " of " + std::to_string(about.memory) +
                                " are free: free tensors, or use smaller ones");
-  auto* const made = static_cast<char*>(std::aligned_alloc(256, parts(bytes, 256) * 256));
-  if (made == nullptr) return fail(MV_ENOMEM, "the host has no memory to emulate the device's");
+  const Access access;
+  void* const mapped = guards() ? mmap(nullptr, parts(bytes, kPage) * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                : std::aligned_alloc(256, parts(bytes, 256) * 256);
+  if (mapped == nullptr || mapped == MAP_FAILED) return fail(MV_ENOMEM, "the host has no memory to emulate the device's");
+  auto* const made = static_cast<char*>(mapped);
   std::memset(made, 0xa5, bytes);  // fresh memory has no zeros
   const std::lock_guard lock(mutex);
   blocks[made] = {bytes, device};
@@ -137,22 +202,51 @@ mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memo
   return MV_OK;
 }
 mv_status release(int32_t, mv_device_stream, void* memory) {
+  const Access access;
+  read_pending();
   const std::lock_guard lock(mutex);
-  if (blocks.erase(static_cast<char*>(memory)) == 0) return fail(MV_EINVAL, "this is not memory of a device");
-  std::free(memory);
+  const auto known = blocks.find(static_cast<char*>(memory));
+  if (known == blocks.end()) return fail(MV_EINVAL, "this is not memory of a device");
+  if (guards())
+    munmap(memory, parts(known->second.bytes, kPage) * kPage);
+  else
+    std::free(memory);
+  blocks.erase(known);
   return MV_OK;
 }
 mv_status pin(uint64_t bytes, void** memory) {
   *memory = std::malloc(bytes);
+  const std::lock_guard lock(mutex);
+  pinned[static_cast<const char*>(*memory)] = bytes;
   return *memory != nullptr ? MV_OK : fail(MV_ENOMEM, "the host has no memory");
 }
 mv_status unpin(void* memory) {
+  const std::lock_guard lock(mutex);
+  pinned.erase(static_cast<const char*>(memory));
   std::free(memory);
+  return MV_OK;
+}
+mv_status locate(const void* memory, int32_t* device) {
+  if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed");
+  const auto* const begin = static_cast<const char*>(memory);
+  const std::lock_guard lock(mutex);
+  auto next = blocks.upper_bound(begin);
+  *device = MV_HOST;
+  if (next == blocks.begin()) return MV_OK;
+  --next;
+  if (begin < next->first + next->second.bytes) *device = next->second.device;
   return MV_OK;
 }
 mv_status copy(int32_t device, mv_device_stream, void* to, const void* from, uint64_t bytes) {
   if (const mv_status status = check(device); status != MV_OK) return status;
   if (!is_of(device, to, bytes) && !is_of(device, from, bytes)) return fail(MV_EINVAL, "neither side of the copy is memory of the device");
+  const Access access;
+  read_pending();
+  if (is_pinned(from)) {
+    const std::lock_guard lock(mutex);
+    pending.push_back({to, from, bytes});
+    return MV_OK;
+  }
   std::memcpy(to, from, bytes);
   return MV_OK;
 }
@@ -169,6 +263,8 @@ void run_from(const Body& body, uint64_t tile, typename Body::Shared& shared) {
 mv_status launch(int32_t device, mv_device_stream, uint32_t kernel, const void* work, uint64_t bytes) {
   ++launches;
   if (const mv_status status = check(device); status != MV_OK) return status;
+  const Access access;
+  read_pending();
   const mv_status status = dispatch(kernel, work, bytes, []<typename Body>(const Body& body) {
     for (uint64_t tile = body.tiles(); tile-- > 0;) {
       if constexpr (requires { Body::kSteps; }) {
@@ -208,6 +304,8 @@ void multiply(const mv_device_blas& work) {
 }
 mv_status blas(int32_t device, mv_device_stream, const mv_device_blas* work) {
   if (const mv_status status = check(device); status != MV_OK) return status;
+  const Access access;
+  read_pending();
   if (setting("blas", 1) == 0) return fail(MV_ENOSYS, "the library for matrix products is missing: install it");
   if (work->dtype == MV_F64)
     multiply<double, double>(*work);
@@ -244,6 +342,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       release,
                                       pin,
                                       unpin,
+                                      locate,
                                       copy,
                                       launch,
                                       blas};

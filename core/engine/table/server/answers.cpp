@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "codec/values.hpp"
+#include "shard/on_device.hpp"
 
 namespace mv::table {
 
@@ -24,6 +25,8 @@ void Answers::answer(const rpc::Asked& asked, Table& table, const HeldGet& get) 
     else
       table.shard->read(worker, get.first, get.count, block.bytes.data());
     if (get.codec != nullptr) block = encode(table, get, block);
+  } catch (const shard::DeviceFailure& failure) {
+    return rpc_.fail(asked, failure.status());
   } catch (const std::bad_alloc&) {
     if (roster_.has_copy() && table.shard->keeps_backups()) throw;
     return rpc_.fail(asked, base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the answer", table.spec.name, roster_.index()));
@@ -62,7 +65,11 @@ void Answers::answer_part(const rpc::Asked& asked, Table& table) {
   const auto found = many_.find({asked.client, asked.seq});
   if (found == many_.end()) return;
   std::byte* const to = found->second.values.bytes.data() + found->second.at[asked.part - 1];
-  table.shard->read(roster_.worker_id(asked.client), 0, table.shard->elements(), to);
+  try {
+    table.shard->read(roster_.worker_id(asked.client), 0, table.shard->elements(), to);
+  } catch (const shard::DeviceFailure& failure) {
+    return rpc_.fail(asked, failure.status());
+  }
   rpc_.finish(asked);
 }
 

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "codec/values.hpp"
+#include "shard/on_device.hpp"
 
 namespace mv::table {
 
@@ -11,6 +12,7 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
   if (change.updater != nullptr) {
     base::Status set = shard.set_updater(*change.updater);
     if (set.code() == MV_ENOMEM && roster_.has_copy()) throw std::bad_alloc();
+    if (set.code() == MV_ESYSTEM && roster_.has_copy()) throw shard::DeviceFailure(set);
     return set;
   }
   const wire::Write write = change.write;
@@ -30,6 +32,9 @@ base::Status Applier::apply(Table& table, base::Peer client, const HeldChange& c
     }
   } catch (const shard::Halfway&) {
     throw;  // breaks the node down: the content of the table is unknown
+  } catch (const shard::DeviceFailure& failure) {
+    if (roster_.has_copy()) throw;  // the copy goes on with this change
+    return failure.status();
   } catch (const std::bad_alloc&) {
     if (!table.spec.is_keyed() || roster_.has_copy()) throw;
     // A keyed table grows with its input. The server continues without these rows.

@@ -52,7 +52,9 @@ base::Status CheckpointTables::fits(const shard::Spec& spec) const {
   if (table == nullptr) return check_spec(spec);
   if (!table->complete)
     return base::error(MV_ESTATE, "table \"{}\" is being created while a checkpoint is loaded", spec.name);
-  if (table->spec.same_but_for_parameters(spec)) return {};
+  shard::Spec wanted = spec;
+  wanted.device = table->spec.device;  // a checkpoint fits tables in the host's memory and on devices
+  if (table->spec.same_but_for_parameters(wanted)) return {};
   return base::error(MV_EDISAGREE, "table \"{}\" is {}, but {} in the checkpoint", spec.name, table->spec.describe(), spec.describe());
 }
 

@@ -7,6 +7,7 @@
 #include "base/similar.hpp"
 #include "engine/table/server/beginnings.hpp"
 #include "engine/table/spec_wire.hpp"
+#include "shard/on_device.hpp"
 
 namespace mv::table {
 
@@ -80,7 +81,13 @@ base::Status Creations::take_initial(const wire::Create& request, std::span<cons
     const Table& table = *registry_.at(numbers[i]);
     const uint64_t bytes = table.shard->elements() * table.spec.element_bytes();
     if (bytes > payload.size()) return base::error(MV_EPROTOCOL, "table \"{}\": its initial value has too few bytes", table.spec.name);
-    if (!table.complete && bytes > 0) table.shard->change(shard::Write::Set, 0, 0, table.shard->elements(), payload.data());
+    if (!table.complete && bytes > 0) {
+      try {
+        table.shard->change(shard::Write::Set, 0, 0, table.shard->elements(), payload.data());
+      } catch (const shard::DeviceFailure& failure) {
+        return failure.status();
+      }
+    }
     payload = payload.subspan(bytes);
   }
   return payload.empty() ? base::Status() : base::error(MV_EPROTOCOL, "a creation has {} bytes too many", payload.size());

@@ -13,6 +13,7 @@
 #include "math/kernels.hpp"
 #include "math/sum.hpp"
 #include "shard/combine.hpp"
+#include "shard/on_device.hpp"
 #include "shard/updater/updater.hpp"
 
 namespace mv::table {
@@ -130,6 +131,15 @@ base::Status Merger::apply_sum(Table& table, const HeldChange& part, std::span<c
 }
 
 base::Status Merger::apply(Table& table, std::span<const rpc::Asked> parts) {
+  try {
+    return apply_parts(table, parts);
+  } catch (const shard::DeviceFailure& failure) {
+    if (roster_.has_copy()) throw;  // the copy goes on with this round
+    return failure.status();
+  }
+}
+
+base::Status Merger::apply_parts(Table& table, std::span<const rpc::Asked> parts) {
   struct Room : std::vector<const HeldChange*> {};
   auto& some = base::per_thread<Room>();
   some.clear();

@@ -20,6 +20,7 @@ class Merger {
   base::Status apply(Table& table, std::span<const rpc::Asked> parts);
 
  private:
+  base::Status apply_parts(Table& table, std::span<const rpc::Asked> parts);
   using Parts = std::span<const HeldChange* const>;
   base::Status apply_sum(Table& table, const HeldChange& part, std::span<const std::byte> sum);
   bool has_same_elements(const Table& table, Parts parts) const;

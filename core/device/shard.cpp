@@ -1,0 +1,247 @@
+#include "device/shard.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/must.hpp"
+#include "device/sum.hpp"
+#include "tensor/dtype.hpp"
+
+namespace mv::device {
+
+using shard::Worker;
+using tensor::Tensor;
+
+base::Result<std::shared_ptr<shard::Shard>> TableDevices::make(shard::SpecRef spec, const shard::Position& place) {
+  const std::string name = spec->name;
+  const auto number = static_cast<size_t>(spec->device);
+  const auto device = devices_.get(spec->device);
+  auto made = device.ok() ? DeviceShard::make(std::move(spec), place, *device.value(), mutexes_[number]) : base::Result<std::shared_ptr<shard::Shard>>(device.status());
+  if (made.ok() || made.status().text().starts_with("table ")) return made;
+  return base::error(made.status().code(), "table \"{}\", on server {}: {}", name, place.index, made.status().text());
+}
+
+base::Result<std::shared_ptr<shard::Shard>> DeviceShard::make(shard::SpecRef described, const shard::Position& place, TensorDevice& device,
+                                                              std::mutex& mutex) {
+  const shard::Spec& spec = *described;
+  const shard::Range rows = shard::part_of(spec, place.servers, place.index);
+  const size_t bytes = rows.count * spec.cols * tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
+  auto values = device.allocate(bytes, tensor::Allocator::Content::kZeros);
+  if (!values.ok()) return values.status();
+  std::shared_ptr<DeviceShard> made(new DeviceShard(std::move(described), rows, device, mutex, std::move(values).value(), place));
+  if (auto status = made->set_updater(made->spec_.updater); !status.ok()) return status;
+  return std::shared_ptr<shard::Shard>(std::move(made));
+}
+
+DeviceShard::DeviceShard(shard::SpecRef spec, shard::Range rows, TensorDevice& device, std::mutex& mutex, BlockRef values,
+                         const shard::Position& place)
+    : OnDevice(std::move(spec), rows),
+      device_(device),
+      stored_(tensor::storage_dtype(spec_.dtype)),
+      stored_bytes_(tensor::dtype_bytes(stored_)),
+      families_(place.families),
+      values_(std::move(values)),
+      mutex_(mutex) {}
+
+// ------------------------------------------------------------ adds of all elements
+
+Target DeviceShard::target_of(const Model& model, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
+  Target target;
+  target.values = at(values_, first);
+  target.gradient = gradient;
+  target.states = model.places;
+  target.count = count;
+  target.first = rows_.first * spec_.cols + first;
+  if (step != nullptr) target.step = *step;
+  return target;
+}
+
+void DeviceShard::add(const Stream& stream, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
+  if (model_->work == Work::kAdds)
+    return must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{at(values_, first), gradient, count, 1, stored_, spec_.dtype}));
+  if (model_->work == Work::kCopies) return must(cast(stream, stored_, at(values_, first), spec_.dtype, gradient, count));
+  std::vector<void*> places;
+  for (const BlockRef& state : model_->states) places.push_back(at(state, first));
+  Target target = target_of(*model_, step, first, count, gradient);
+  target.states = places;
+  must(update(stream, model_->spec, stored_, spec_.dtype, {&target, 1}));
+}
+
+void DeviceShard::change(shard::Write write, Worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) {
+  if (count == 0) return;
+  const std::lock_guard lock(mutex_);
+  const Stream& stream = device_.current();
+  Scratch scratch(stream);
+  const void* const given = must(scratch.of(std::span(values, count * spec_.element_bytes())));
+  if (write == shard::Write::Set) return must(cast(stream, stored_, at(values_, first), spec_.dtype, given, count));
+  if (wants_whole() && count < elements()) throw shard::DeviceFailure(base::error(MV_EINTERNAL, "table \"{}\": norms need all elements", spec_.name));
+  count_add(piece, [&](const shard::Step* step) { add(stream, step, first, count, given); });
+}
+
+void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
+  const std::lock_guard lock(mutex_);
+  const Stream& stream = device_.current();
+  Scratch scratch(stream);
+  const void* from = at(values_, first);
+  if (stored_ != spec_.dtype) {
+    void* const rounded = must(scratch.make(count * spec_.element_bytes()));
+    must(cast(stream, spec_.dtype, rounded, stored_, from, count));
+    from = rounded;
+  }
+  to_host(stream, out, from, count * spec_.element_bytes());
+}
+
+void DeviceShard::to_host(const Stream& stream, void* to, const void* from, size_t bytes) {
+  must(stream.copy(to, from, bytes));
+  must(stream.wait());
+}
+
+// ------------------------------------------------------------ tensors
+
+/// Whether one launch can update both. An updater that counts has its parameters in the numbers of each tensor's step.
+bool DeviceShard::is_updated_with(const DeviceShard& other) const {
+  const Model &mine = *model_, &theirs = *other.model_;
+  if (spec_.dtype != other.spec_.dtype || mine.spec.name != theirs.spec.name || mine.states.size() != theirs.states.size()) return false;
+  if (mine.updater->sums() != theirs.updater->sums()) return false;
+  return mine.updater->counts() || mine.spec.parameters == theirs.spec.parameters;
+}
+
+base::Status DeviceShard::add_together(Worker, std::span<const Addition> additions) {
+  const std::lock_guard lock(mutex_);
+  return status_of([&] {
+    const Stream& stream = device_.current();
+    Scratch scratch(stream);
+    std::vector<std::vector<Sum>> batches;
+    for (const Addition& addition : additions) {  // all sums first: memory may be missing
+      auto& one = static_cast<DeviceShard&>(*addition.shard);
+      const void* const gradient = must(sum_on(one.device_, stream, scratch, addition.values));
+      auto batch = std::ranges::find_if(batches, [&](const std::vector<Sum>& known) { return known.front().shard->is_updated_with(one); });
+      if (batch == batches.end()) batch = batches.emplace(batch);
+      batch->push_back({&one, gradient});
+    }
+    for (const std::vector<Sum>& batch : batches) update_together(stream, batch);
+  });
+}
+
+/// Updates tensors that have one formula, in one launch. Counts none of them if that fails.
+void DeviceShard::update_together(const Stream& stream, std::span<const Sum> sums) {
+  const DeviceShard& like = *sums.front().shard;
+  if (like.model_->work != Work::kUpdates) {
+    for (const Sum& sum : sums) sum.shard->add(stream, nullptr, 0, sum.shard->elements(), sum.gradient);
+    return;
+  }
+  std::vector<shard::Mark> marks;
+  std::vector<Target> targets;
+  for (const auto& [shard, gradient] : sums) {
+    const Model& model = *shard->model_;
+    marks.push_back(model.progress != nullptr ? model.progress->mark() : shard::Mark());
+    shard::Steps<ModelRef> steps(true);
+    targets.push_back(shard->target_of(model, steps.of(shard->model_), 0, shard->elements(), gradient));
+  }
+  base::Undo uncount([&] {
+    for (size_t i = marks.size(); i-- > 0;)
+      if (shard::Progress* const progress = sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(marks[i]);
+  });
+  must(update(stream, like.model_->spec, like.stored_, like.spec_.dtype, targets));
+  uncount.keep();
+}
+
+base::Status DeviceShard::read_into(Worker, std::span<const Tensor> outs) {
+  const std::lock_guard lock(mutex_);
+  return status_of([&] {
+    const Stream& stream = device_.current();
+    Scratch scratch(stream);
+    const size_t bytes = elements() * spec_.element_bytes();
+    const void* rounded = stored_ == spec_.dtype ? values_->data() : nullptr;
+    for (const Tensor& out : outs) {
+      if (tensor::device_of(out) == &device_) {
+        must(cast(stream, spec_.dtype, out.data, stored_, values_->data(), elements()));
+        continue;
+      }
+      if (rounded == nullptr) {
+        void* const room = must(scratch.make(bytes));
+        must(cast(stream, spec_.dtype, room, stored_, values_->data(), elements()));
+        rounded = room;
+      }
+      must(tensor::copy_bytes(out, static_cast<const std::byte*>(rounded), &device_, bytes));
+    }
+  });
+}
+
+// ------------------------------------------------------------ the updater
+
+base::Result<DeviceShard::BlockRef> DeviceShard::allocate(tensor::Allocator::Content content) const {
+  return device_.allocate(elements() * stored_bytes_, content);
+}
+
+base::Status check_updater(const shard::UpdaterSpec& updater) {
+  if (shard::make_updater(updater, MV_F32)->keeps_backups())
+    return base::error(MV_ENOSYS, "the updater {} keeps what each worker last got, for which tables on devices have no room: keep the table on the host", updater.name);
+  if (updater.name == "add" || updater.name == "assign" || updater.name == shard::kReplacing || has_formula(updater)) return {};
+  return base::error(MV_ENOSYS, "devices have no formula for the updater {}: keep the table on the host", updater.name);
+}
+
+base::Result<DeviceShard::ModelRef> DeviceShard::make_model(const shard::UpdaterSpec& updater) const {
+  const uint64_t stripe_elements = shard::stripe_elements(spec_);
+  if (auto status = check_dense(updater, (elements() + stripe_elements - 1) / stripe_elements); !status.ok()) return status;
+  auto model = std::make_shared<Model>();
+  model->spec = updater;
+  model->updater = shard::make_updater(updater, stored_);
+  model->work = updater.name == "add" ? Work::kAdds : updater.name == "assign" || model->updater->replaces() ? Work::kCopies : Work::kUpdates;
+  if (auto status = check_updater(updater); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  const size_t states = model->updater->states();
+  const bool same = model_ != nullptr && model_->spec.name == updater.name;
+  if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater, families_.get());
+  if (same && model_->states.size() == states) model->states = model_->states;
+  while (model->states.size() < states) {
+    auto memory = allocate(tensor::Allocator::Content::kZeros);
+    if (!memory.ok()) return base::error(memory.status().code(), "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
+    model->states.push_back(std::move(memory).value());
+  }
+  for (const BlockRef& state : model->states) model->places.push_back(state->data());
+  return ModelRef(std::move(model));
+}
+
+base::Status DeviceShard::set_updater(const shard::UpdaterSpec& updater) {
+  const std::lock_guard lock(mutex_);
+  auto made = make_model(updater);
+  if (!made.ok()) return made.status();
+  model_ = std::move(made).value();
+  return {};
+}
+
+shard::UpdaterSpec DeviceShard::updater() const {
+  const std::lock_guard lock(mutex_);
+  return model_->spec;
+}
+
+shard::Mark DeviceShard::mark() const {
+  const std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->mark() : shard::Mark();
+}
+
+void DeviceShard::set_mark(const shard::Mark& mark) {
+  const std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set(mark);
+}
+
+shard::WithinAdd DeviceShard::within_add() const {
+  const std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->within_add() : shard::WithinAdd();
+}
+
+void DeviceShard::set_within_add(const shard::WithinAdd& progress) {
+  const std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
+}
+
+shard::Usage DeviceShard::usage() const {
+  const std::lock_guard lock(mutex_);
+  const uint64_t each = elements() * stored_bytes_;
+  return {.stored = rows_.count,
+          .memory_bytes = each * (1 + model_->states.size()),
+          .state_bytes = each * model_->states.size(),
+          .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0};
+}
+
+}  // namespace mv::device

@@ -1,0 +1,31 @@
+/* Tensors in the memory of devices, as arguments of C functions, for every language. */
+#ifndef POLYVERSO_SWIG_DEVICES_H
+#define POLYVERSO_SWIG_DEVICES_H
+
+#include <polyverso/tensor.h>
+#include <string.h>
+
+/* Whether the function accepts addresses in the memory of devices as its arrays: those of group.h and distlearn.h, but for custom reductions, and
+ * for alltoalls, whose counts are among their arrays. */
+static int pv_takes_devices(const char *function) {
+  static const char *const families[] = {"mv_allreduce", "mv_reduce",  "mv_broadcast", "mv_allgather", "mv_gather", "mv_scatter",
+                                         "mv_send",      "mv_recv",    "mv_sgd_",      "mv_ea_",       "mv_async_ea_", "mv_local_sgd_", "mv_compressed_"};
+  for (size_t i = 0; i < sizeof families / sizeof *families; ++i)
+    if (strncmp(function, families[i], strlen(families[i])) == 0) return 1;
+  return 0;
+}
+
+/* mv_tensor_data(), also of a dense tensor on a device, if the function for which it is takes that. */
+static mv_status pv_data_of(mv_tensor tensor, int takes_devices, void **data, uint64_t *count, mv_dtype *dtype) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  if (!takes_devices || mv_tensor_describe(tensor, &info) != MV_OK || info.device == MV_HOST || info.row_sparse)
+    return mv_tensor_data(tensor, data, count, dtype);
+  uint64_t address = 0;
+  const mv_status status = mv_tensor_address(tensor, &address);
+  *data = (void *)(uintptr_t)address;
+  if (count) *count = info.count;
+  if (dtype) *dtype = info.dtype;
+  return status;
+}
+
+#endif

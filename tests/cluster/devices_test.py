@@ -1,0 +1,390 @@
+"""Tables in the memory of the servers' devices, which are emulated: two workers train them, a checkpoint moves them to the host's memory, and a
+device fails."""
+
+import os
+
+import pytest
+
+EMULATION = os.environ.get("DEVICE_EMULATION")
+if EMULATION is None:
+    pytest.skip("DEVICE_EMULATION names no plug-in: run this test through ctest", allow_module_level=True)
+
+# The same on a device and on the host: equal calls must give equal bits.
+TRAIN = """
+node = pv.init()
+pairs = [
+    [node.matrix(1000, 30, "float32", updater=updater, staleness=staleness, merge=merge, device=device) for device in ("cuda:1", None)]
+    for updater, staleness, merge in [(None, 0, False), ("mx.adam", None, True), ("adagrad rate=0.1", 0, False), ("mx.sgld", None, True)]
+]
+random = np.random.default_rng(node.worker_id)
+for step in range(6):
+    for pair in pairs:
+        values, rows = random.normal(size=(1000, 30)).astype(np.float32), np.sort(random.choice(1000, 50, replace=False))
+        for table in pair:
+            if step % 2:
+                table.add(values)
+            else:
+                table.add(values[:50], rows=rows)
+        seen = [table.get() for table in pair]
+        assert np.array_equal(*seen), (step, pair[0].info()["updater"])
+        assert np.array_equal(*[table.get(rows=rows) for table in pair])
+node.barrier()
+say("trained", node.worker_id)
+node.barrier()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_tables_on_devices_have_the_bits_of_the_host(cluster, transport):
+    job = cluster(2, 2, transport=transport)
+    nodes = [job.python(number, TRAIN, device_plugin=EMULATION) for number in range(2)]
+    servers = [job.server(number, device_plugin=EMULATION) for number in range(2)]
+    for node in nodes:
+        node.hear("trained", 60)
+    for node in nodes + servers:
+        node.ends()
+
+
+CREATE = """
+node = pv.init()
+attempt(node.array, 100, device="cuda:0")
+node.barrier()
+fine = node.array(100)
+fine.add(np.ones(100))
+node.barrier()
+say("sum", fine.get().sum())
+node.shutdown()
+"""
+
+
+def test_a_server_without_a_device_is_an_error_for_all(cluster):
+    job = cluster(2, 2)
+    nodes = [job.python(number, CREATE, device_plugin=EMULATION) for number in range(2)]
+    servers = [job.server(0, device_plugin=EMULATION), job.server(1, device_plugin="/nowhere/libpolyverso_cuda.so")]
+    for node in nodes:
+        _, ending = node.hear_attempt()
+        assert "MV_ENOSYS" in ending and "on server 1: " in ending and "/nowhere" in ending, ending
+        node.hear("sum 200")
+    for node in nodes + servers:
+        node.ends()
+
+
+# The device of server 0 fails in the middle.
+FAIL = """
+node = pv.init()
+there, here = node.array(3000, "float64", device="cuda:0"), node.array(3000, "float64")
+say("up")
+for number in range(40):
+    there.add(np.ones(3000))
+    here.add(np.ones(3000))
+say("sums", there.get().min(), there.get().max(), here.get().min(), here.get().max())
+node.shutdown()
+"""
+
+
+def test_a_backup_replaces_a_server_whose_device_fails(cluster):
+    job = cluster(1, 3, replicas=1, heartbeat_timeout_ms=1500)
+    node = job.python(0, FAIL)
+    servers = [
+        job.server(number, device_plugin=EMULATION, emulation="launches=20" if number == 1 else "devices=2") for number in range(3)
+    ]
+    node.hear("up")
+    node.hear("sums 40.0 40.0 40.0 40.0", 60)
+    node.ends()
+    assert servers[1].process.wait(20) != 0
+    servers[0].ends()
+    servers[2].ends()
+
+
+LOSE = """
+node = pv.init()
+there, here = node.array(3000, "float64", device="cuda:0"), node.array(3000, "float64")
+for number in range(40):
+    try:
+        there.add(np.ones(3000))
+    except pv.Error as error:
+        say("failed", error)
+        break
+here.add(np.ones(3000))
+attempt(there.get)
+say("sum", here.get().sum())
+node.shutdown()
+"""
+
+
+def test_without_backups_calls_tell_what_failed(cluster):
+    job = cluster(1, 1)
+    node = job.python(0, LOSE)
+    server = job.server(0, device_plugin=EMULATION, emulation="launches=20")
+    assert "the device is lost" in node.hear("failed")
+    _, ending = node.hear_attempt()
+    assert "MV_ESYSTEM" in ending and "the device is lost" in ending, ending
+    node.hear("sum 3000.0")
+    node.ends()
+    server.ends()
+
+
+# Every process is a worker and a server. The memory of rank 0's device is missing for a moment; then its device fails.
+SHORT = """
+node = pv.init()
+there = node.matrix(40, 1000, "float16", device="cuda:0", merge={merge})
+here = node.array(100)
+for number in range(3):
+    there.add(np.ones((40, 1000), np.float16))
+there.get()
+node.barrier()
+if node.worker_id == 0:
+    os.environ["POLYVERSO_EMULATION"] = "memory=100000"
+    import ctypes
+    ctypes.CDLL(None).setenv(b"POLYVERSO_EMULATION", b"memory=100000", 1)
+    attempt(there.get)
+    attempt(there.add, np.ones((40, 1000), np.float16))
+    ctypes.CDLL(None).unsetenv(b"POLYVERSO_EMULATION")
+here.add(np.ones(100))
+node.barrier()
+say("sum", here.get().sum(), there.peek().shape)
+node.shutdown()
+"""
+
+
+def test_what_a_device_lacks_for_a_moment_ends_nothing(cluster):
+    job = cluster(2)
+    nodes = [job.python(number, SHORT.format(merge=False), device_plugin=EMULATION) for number in range(2)]
+    for _ in range(2):
+        _, ending = nodes[0].hear_attempt()
+        assert "MV_ENOMEM" in ending, ending
+    for node in nodes:
+        node.hear("sum 200.0 (40, 1000)")
+        node.ends()
+
+
+MERGED = """
+node = pv.init()
+there, here = node.array(3000, "float64", device="cuda:0", merge=True), node.array(3000, "float64")
+failed = 0
+for number in range(40):
+    try:
+        there.add(np.ones(3000))
+        there.get()
+    except pv.Error as error:
+        failed += 1
+        text = str(error)
+say("failed", failed > 0, text)
+here.add(np.ones(3000))
+node.barrier()
+say("sum", here.get().sum())
+node.shutdown()
+"""
+
+
+def test_a_device_that_fails_in_a_round_ends_its_table_only(cluster):
+    job = cluster(2, 1)
+    nodes = [job.python(number, MERGED) for number in range(2)]
+    server = job.server(0, device_plugin=EMULATION, emulation="launches=20")
+    for node in nodes:
+        assert "the device is lost" in node.hear("failed True")
+    for node in nodes:
+        node.hear("sum 6000.0")
+        node.ends()
+    server.ends()
+
+
+def test_a_process_may_end_without_leaving(cluster):
+    script = """
+node = pv.init()
+table = node.array(10, device="cuda:1")
+table.add(np.ones(10))
+store = pv.kvstore.create("device")
+store.init("w", pv.Tensor.ones(3, device="cuda:0"))
+say("sum", table.get().sum())
+"""
+    for _ in range(3):
+        job = cluster(1)
+        node = job.python(0, script, device_plugin=EMULATION)
+        node.hear("sum 10.0")
+        node.ends()
+
+
+SAVE = """
+node = pv.init()
+table = node.matrix(500, 7, "float16", name="t", updater="mx.adam", device={device!r})
+{work}
+node.shutdown()
+"""
+FIRST = """
+for number in range(3): table.add(np.full((500, 7), number, np.float16))
+node.save({folder!r})
+table.add(np.ones((500, 7), np.float16))
+say("value", table.get().astype("float64").sum())
+"""
+SECOND = """
+node.load({folder!r})
+table.add(np.ones((500, 7), np.float16))
+say("value", table.get().astype("float64").sum())
+"""
+
+
+def test_a_checkpoint_keeps_the_device(cluster, tmp_path):
+    for work in ("table = node.array(10, name='t', device='cuda:1')\ntable.add(np.ones(10))\nnode.save({folder!r})",
+                 "node.load({folder!r})\ntable = node.array(10, name='t', device='cuda:1')"):
+        job = cluster(1)
+        script = "node = pv.init()\n" + work.format(folder=str(tmp_path)) + "\nsay('sum', table.get().sum())\nnode.shutdown()\n"
+        node = job.python(0, script, device_plugin=EMULATION)
+        node.hear("sum 10.0")
+        node.ends()
+
+
+@pytest.mark.parametrize(("before", "after"), [("cuda:0", None), (None, "cuda:1"), ("cuda:0", "cuda:1")])
+def test_checkpoints_move_tables(cluster, tmp_path, before, after):
+    values = []
+    for device, work, servers in [(before, FIRST, 2), (after, SECOND, 1)]:
+        job = cluster(1, servers)
+        node = job.python(0, SAVE.format(device=device, work=work.format(folder=str(tmp_path))), device_plugin=EMULATION)
+        others = [job.server(number, device_plugin=EMULATION) for number in range(servers)]
+        values.append(node.hear("value", 30))
+        for each in [node, *others]:
+            each.ends()
+    assert values[0] == values[1]
+
+
+# ---- groups and strategies
+
+GROUP = """
+from polyverso.group import Group
+from polyverso.distlearn import AllReduceEA, AllReduceSGD, LocalSGD
+
+node = pv.init()
+group = Group(node)
+random = np.random.default_rng(node.worker_id)
+
+def both(shape, dtype="float32"):
+    values = random.normal(size=shape).astype(dtype)
+    there = pv.Tensor.copy_of(values).to(f"cuda:{node.worker_id % 2}")
+    return values, there
+
+def same(here, there, what):
+    for a, b in zip(here, there):
+        assert b.device.startswith("cuda") and np.array_equal(a, b.numpy()), what
+
+for dtype in ("float32", "float64", "float16"):
+    for count in (1, 1000, 300_000):
+        pairs = [both(count, dtype), both((count, 2), dtype)]
+        here, there = zip(*pairs)
+        for op in ("sum", "max", "avg"):
+            for a, b in pairs:
+                group.allreduce(a, op=op)
+                assert group.allreduce(b, op=op) is b
+            same(here, there, op)
+        assert group.allreduce_many(list(here)) == group.allreduce_many(list(there)) == group.size
+        same(here, there, "several")
+        more = [both(count, dtype), both((count, 2), dtype)]
+        requests = [group.allreduce_async(b) for b in there] + [group.allreduce_many_async([b for _, b in more])]
+        for a in here:
+            group.allreduce(a)
+        group.allreduce_many([a for a, _ in more])
+        for request in requests:
+            request.wait()
+        same(here, there, "asynchronous")
+        same(*zip(*more), "asynchronous, several")
+        if node.worker_id == 0:
+            here[0].fill(3)
+            there[0].fill(3)
+        for a, b in pairs:
+            group.broadcast(a, root=0)
+            group.broadcast(b, root=0)
+            roots = b.numpy()
+            group.reduce(a, root=1)
+            group.reduce(b, root=1)
+        same(here, there, "of a root")
+        a, b = pairs[1]
+        if node.worker_id == 0:
+            group.send(b, to=1)
+        elif node.worker_id == 1:
+            into = pv.Tensor.zeros((count, 2), dtype, device="cuda:0")
+            group.recv(into, 0)
+            assert np.array_equal(into.numpy(), roots)
+try:
+    group.allgather(there[0])
+except pv.ArgumentError as error:
+    assert "is on CUDA device" in str(error)
+else:
+    raise AssertionError("allgather() of an array on a device")
+for make in (lambda: AllReduceSGD(group).sum_and_normalize_gradients, lambda: AllReduceEA(group, 1, 0.3).average_parameters,
+             lambda: LocalSGD(group, 2).step):
+    here, there = zip(*[both(1000), both((50, 3))])
+    first, second = make(), make()
+    for _ in range(4):
+        first(list(here))
+        second(list(there))
+        same(here, there, make)
+        for a, b in zip(here, there):
+            a += 1
+            b += 1
+say("reduced", node.worker_id)
+group.close()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_groups_and_strategies_take_arrays_on_devices(cluster, transport):
+    job = cluster(3, transport=transport)
+    nodes = [job.python(number, GROUP, device_plugin=EMULATION, emulation="guard=1") for number in range(3)]
+    for node in nodes:
+        node.hear("reduced", 60)
+    for node in nodes:
+        node.ends()
+
+
+PERL_GROUP = """
+use Polyverso;
+use Polyverso::Group;
+$| = 1;
+my $node = Polyverso->init;
+my $group = Polyverso::Group->open($node);
+my $there = Polyverso::Tensor->full([4], 10, 'f32', 'cuda:1');
+$group->allreduce($there);
+print "sum @{ $there->to_list } on ${\\ $there->device }\\n";
+$group->broadcast($there, root => 0);
+print "root @{ $there->to_list }\\n";
+$group->close;
+$node->shutdown;
+"""
+LUA_GROUP = """
+local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
+local node = polyverso.init()
+local group = require("polyverso.group").open(node)
+local there = tensor.full({4}, 100, "f32", "cuda:0")
+group:allreduce(there)
+print("sum " .. table.concat(there:to_list(), " ") .. " on " .. there:device())
+group:broadcast(there, {root = 0})
+print("root " .. table.concat(there:to_list(), " "))
+group:close()
+node:shutdown()
+"""
+PYTHON_GROUP = """
+from polyverso.group import Group
+node = pv.init()
+group = Group(node)
+there = pv.Tensor.full(4, 1, device="cuda:1")
+group.allreduce(there)
+say("sum", *map(int, there.to_list()), "on", there.device)
+there.fill(7)
+group.broadcast(there, root=0)
+say("root", *map(int, there.to_list()))
+group.close()
+node.shutdown()
+"""
+
+
+def test_ranks_in_three_languages_reduce_arrays_on_devices(cluster):
+    job = cluster(3)
+    how = dict(device_plugin=EMULATION, emulation="guard=1")
+    nodes = [job.python(0, PYTHON_GROUP, **how), job.start(1, ["perl", "-e", PERL_GROUP], **how), job.start(2, ["lua5.4", "-e", LUA_GROUP], **how)]
+    for node, device in zip(nodes, ("cuda:1", "cuda:1", "cuda:0")):
+        assert node.hear("sum").replace(".0", "") == f"sum 111 111 111 111 on {device}"
+    for node in nodes:
+        assert node.hear("root").replace(".0", "") == "root 7 7 7 7"
+        node.ends()

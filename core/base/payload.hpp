@@ -58,6 +58,7 @@ class Payload {
     return true;
   }
   void returned() { borrower_ = nullptr; }
+  bool is_borrowed() const { return borrower_ != nullptr; }
 
   /// Copies lent bytes. Afterwards, nothing refers to the lender's memory.
   void make_owned() {

@@ -406,8 +406,8 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), parts_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
-                               checkpoint_client_.next_deadline(), participant_.next_deadline(), coordinator_.next_deadline(),
+  base::Nanos next = std::min({rpc_client_.next_deadline(), rpc_server_.next_deadline(), parts_.next_deadline(), cluster_.next_deadline(),
+                               table_client_.next_deadline(), checkpoint_client_.next_deadline(), participant_.next_deadline(), coordinator_.next_deadline(),
                                inquirer_.next_deadline(), groups_.next_deadline(), channels_.next_deadline(), drain_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
@@ -415,6 +415,7 @@ base::Nanos Member::next_deadline() const {
 
 void Member::tick() {
   rpc_client_.tick();
+  rpc_server_.tick(clock_.now());
   parts_.tick();
   cluster_.tick();
   table_client_.tick();

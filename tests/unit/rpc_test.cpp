@@ -37,14 +37,14 @@ class Service final : public rpc::Service {
     started += fmt::format("{}{}", started.empty() ? "" : " ", request.body_as_Destroy()->table());
     if (is_the_last) server->on_lost(asked.client);
     if (fails) return server->fail(asked, base::error(MV_ENOTFOUND, "there is no such table"));
-    server->finish(asked);
+    later ? server->finish_later(asked, base::Nanos{0}) : server->finish(asked);
   }
   void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
   void on_cancel(const rpc::Asked&) override {}
 
   rpc::Server* server = nullptr;
   std::string started;
-  bool fails = false, is_the_last = false;
+  bool fails = false, is_the_last = false, later = false;
 };
 
 class Heard final : public rpc::Pending {
@@ -136,6 +136,57 @@ void requests_start_in_the_order_of_the_calls(void**) {
   pair.answers_arrive();
   assert_int_equal(first->times, 1);
   assert_int_equal(second->times, 1);
+}
+
+void a_change_that_nobody_waits_for_is_acknowledged_later(void**) {
+  Pair pair;
+  rpc::Server& server = pair.server->engine;
+  pair.server->service.later = true;
+  const auto first = pair.call(1), second = pair.call(2);
+  pair.to_server(pair.link.take());
+  pair.answers_arrive();
+  assert_int_equal(first->times + second->times, 0);
+  const base::Nanos at = server.next_deadline();
+  server.tick(at - base::Nanos{1});
+  pair.answers_arrive();
+  assert_int_equal(first->times + second->times, 0);
+  server.tick(at);
+  pair.answers_arrive();
+  assert_int_equal(first->times, 1);
+  assert_int_equal(second->times, 1);
+  assert_true(server.next_deadline() == base::kNever);
+}
+
+void a_late_acknowledgement_leaves_with_the_next_message(void**) {
+  Pair pair;
+  pair.server->service.later = true;
+  const auto early = pair.call(1);
+  pair.to_server(pair.link.take());
+  pair.server->engine.acknowledge(pair.self);
+  pair.answers_arrive();
+  assert_int_equal(early->times, 1);
+  const auto late = pair.call(2);
+  pair.to_server(pair.link.take());
+  pair.server->service.later = false;
+  const auto prompt = pair.call(3);
+  pair.to_server(pair.link.take());
+  pair.answers_arrive();
+  assert_int_equal(late->times, 1);
+  assert_int_equal(prompt->times, 1);
+  pair.server->engine.tick(pair.server->engine.next_deadline());  // everything is acknowledged
+  assert_true(pair.server->link.sent.empty());
+}
+
+void late_acknowledgements_do_not_pile_up(void**) {
+  Pair pair;
+  pair.server->service.later = true;
+  const auto first = pair.call(0);
+  for (uint32_t i = 1; i < 100 && first->times == 0; ++i) {
+    pair.to_server(pair.link.take());
+    pair.answers_arrive();
+    pair.call(i);
+  }
+  assert_int_equal(first->times, 1);
 }
 
 void an_urgent_call_overtakes_all_but_its_own_queue(void**) {
@@ -346,6 +397,9 @@ void calls_to_a_lost_server_fail_at_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(requests_start_in_the_order_of_the_calls),
+      cmocka_unit_test(a_change_that_nobody_waits_for_is_acknowledged_later),
+      cmocka_unit_test(a_late_acknowledgement_leaves_with_the_next_message),
+      cmocka_unit_test(late_acknowledgements_do_not_pile_up),
       cmocka_unit_test(an_urgent_call_overtakes_all_but_its_own_queue),
       cmocka_unit_test(a_call_may_ask_for_a_shorter_window),
       cmocka_unit_test(changes_do_not_wait_for_gets),

@@ -26,7 +26,7 @@ struct Group::Active final : Execution::Owner, base::Work {
                                 describe(running.signature())), true);
   }
 
-  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
+  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number, bool awaited) override {
     const auto taken = [weak = group.weak_from_this(), op = op, number] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
@@ -37,10 +37,11 @@ struct Group::Active final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    group.send_collect(static_cast<uint32_t>(to), op, range, running.signature(), payload, taken);
+    group.send_collect(static_cast<uint32_t>(to), op, range, running.signature(), payload, awaited, taken);
   }
-  void chunk_taken(const rpc::Asked& asked) override {
-    if (!group.forgotten_) group.server_.finish(asked);
+  void chunk_taken(const Chunk& chunk) override {
+    if (group.forgotten_) return;
+    chunk.awaited ? group.server_.finish(chunk.asked) : group.server_.finish_later(chunk.asked, group.clock_.now());
   }
 
   Group& group;

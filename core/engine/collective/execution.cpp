@@ -33,8 +33,8 @@ void Chunk::keep() {
 }
 
 Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, std::span<const int32_t> hosts, bool manual)
-    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), reductions_(steps_to_reduce(schedule_)), rank_(rank),
-      hosts_(hosts), manual_(manual) {}
+    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), is_small_(value_.bytes({0, value_.count()}) <= kCopied),
+      reductions_(steps_to_reduce(schedule_)), rank_(rank), hosts_(hosts), manual_(manual) {}
 
 base::Status Execution::advance() {
   base::Status wrong;
@@ -42,7 +42,23 @@ base::Status Execution::advance() {
     const bool received = receive_more(&wrong);
     if (!wrong.ok() || (!send_more() && !received)) break;
   }
+  if (wrong.ok() && receiving_ == schedule_.size() && sending_ == schedule_.size()) copy_rest();
   return wrong;
+}
+
+/// When all chunks are received and sent: copying the last ones takes less time than their acknowledgements. A receiver
+/// that reads them in this process's memory would have to be told of the copy, and is done sooner.
+void Execution::copy_rest() {
+  if (first_alone_) return;  // the end of such a large send means that it was received
+  size_t bytes = 0;
+  bool borrowed = false;
+  for (const Sent& sent : lent_) {
+    if (!sent.awaited) sent.payload->make_owned();
+    borrowed |= sent.payload->is_borrowed();
+    if (sent.payload->is_lent()) bytes += sent.bytes;
+  }
+  if (borrowed || bytes > kCopied) return;
+  for (const Sent& sent : lent_) sent.payload->make_owned();
 }
 
 bool Execution::done() const {
@@ -64,7 +80,7 @@ bool Execution::receive_more(base::Status* wrong) {
   const Chunk chunk = std::move(queue.front());
   queue.pop_front();
   *wrong = take(step, chunk);
-  owner_.chunk_taken(chunk.asked);
+  owner_.chunk_taken(chunk);
   ++moves_;
   return true;
 }
@@ -167,11 +183,13 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
   }
   step_sent_ += chunk.count;
   ++emitted_;
-  if (bytes > wire::kSmallPayloadBytes) {  // smaller ones are copied when they are sent
+  const bool copied = bytes <= wire::kSmallPayloadBytes;  // when they are sent
+  const bool awaited = !copied && (!is_small_ || payload->shared() != nullptr);
+  if (!copied) {
     under_way_ += bytes;
-    lent_.push_back({emitted_, chunk, payload, bytes, elsewhere});
+    lent_.push_back({emitted_, chunk, payload, bytes, awaited, elsewhere});
   }
-  owner_.send_chunk(step.to, chunk, payload, emitted_);
+  owner_.send_chunk(step.to, chunk, payload, emitted_, awaited);
 }
 
 void Execution::received(int32_t from, Chunk chunk) {
@@ -210,7 +228,7 @@ void Execution::stop() {
   for (const Sent& sent : lent_) sent.payload->make_owned();
   for (const Direct& direct : direct_) divert(*direct.sink);
   for (auto& [from, queue] : waiting_)
-    for (const Chunk& chunk : std::exchange(queue, {})) owner_.chunk_taken(chunk.asked);
+    for (const Chunk& chunk : std::exchange(queue, {})) owner_.chunk_taken(chunk);
 }
 
 }  // namespace mv::collective

@@ -14,6 +14,10 @@
 
 namespace mv::collective {
 
+/// An operation does not wait for the receivers of a value of at most this size, nor for those of the last bytes of a
+/// larger one: it copies what they have not taken.
+inline constexpr size_t kCopied = 64 << 10;
+
 /// A chunk that has arrived. Its sender learns that it was taken when `asked` is finished.
 struct Chunk {
   Range range;
@@ -21,6 +25,7 @@ struct Chunk {
   base::SinkRef staged;                        ///< holds the bytes, or is null
   std::shared_ptr<std::vector<std::byte>> own; ///< holds them if `staged` is null and keep() was called
   rpc::Asked asked;
+  bool awaited = true;                         ///< its sender may wait until it is taken
   void keep();
 };
 
@@ -32,9 +37,10 @@ class Execution {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// Sends elements to a rank. The owner calls sent() with the number once the rank has taken them.
-    virtual void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) = 0;
-    virtual void chunk_taken(const rpc::Asked& asked) = 0;
+    /// Sends elements to a rank. The owner calls sent() with the number once the rank has taken them: soon if it is
+    /// `awaited`.
+    virtual void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number, bool awaited) = 0;
+    virtual void chunk_taken(const Chunk& chunk) = 0;
   };
 
   /// @param hosts   the host of each rank, see Layout; must outlive the execution. Empty: all ranks are on one
@@ -87,6 +93,7 @@ class Execution {
     Range range;
     base::PayloadRef payload;
     size_t bytes;
+    bool awaited;
     bool elsewhere;  ///< the bytes are not in the place of this range
   };
   struct Direct {
@@ -99,6 +106,7 @@ class Execution {
   base::Status take(const Step& step, const Chunk& chunk);
   bool is_final(const Range& range, size_t step) const;
   void vacate(const Range& range);
+  void copy_rest();
   void emit(const Step& step, const Range& chunk, bool written_over);
   /// Whether its owner must act before it receives more.
   bool waits_for_owner() const { return handed_ || paused(); }
@@ -107,6 +115,7 @@ class Execution {
   Owner& owner_;
   Value value_;
   const Schedule schedule_;
+  const bool is_small_;      ///< the value, see kCopied
   const size_t reductions_;  ///< steps up to the last one that reduces
   const int32_t rank_;
   const std::span<const int32_t> hosts_;

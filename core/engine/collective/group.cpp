@@ -85,13 +85,14 @@ std::string Group::name(uint32_t rank) const { return fmt::format("rank {} of th
 
 /// Sends elements of an operation, or of a message to one rank.
 void Group::send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
-                         std::function<void()> taken) {
+                         bool awaited, std::function<void()> taken) {
   // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
   // saves it a copy.
-  if (payload->size() > wire::kSmallPayloadBytes) server_.acknowledge(members_.peers[to]);
+  const base::Peer peer = members_.peers[to];
+  payload->size() > wire::kSmallPayloadBytes ? server_.acknowledge(peer) : server_.acknowledge_many(peer);
   auto& builder = sender_.builder();
   const auto collect =
-      wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), range.first, range.count, &signature);
+      wire::CreateCollect(builder.fbb(), members_.id, op, static_cast<uint32_t>(setting_.rank), range.first, range.count, &signature, awaited);
   base::Frame frame = builder.finish(wire::Body::Collect, collect, payload);
   sent_ += payload->size();
   met_[to] = true;
@@ -359,7 +360,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
   }
   reached_[from] = std::max(reached_[from], op);
   if (!agrees(op, from, *collect.signature())) return server_.finish(asked);
-  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked};
+  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked, collect.awaited()};
   Numbered& numbered = numbers_[op];
   if (numbered.active == nullptr) {
     chunk.keep();

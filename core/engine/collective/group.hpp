@@ -193,7 +193,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void note(const Active& active) const;
 
   void send_collect(uint32_t to, uint64_t op, const Range& range, const wire::Signature& signature, const base::PayloadRef& payload,
-                    std::function<void()> taken);
+                    bool awaited, std::function<void()> taken);
   using Fill = std::function<void(Note&)>;
   void tell(uint32_t to, wire::GroupWord word, const Fill& fill);
   void tell_all(wire::GroupWord word, const Fill& fill);

@@ -6,9 +6,6 @@
 namespace mv::collective {
 
 namespace {
-/// Sends up to this size are copied, and do not wait until they are received.
-constexpr size_t kCopied = 64 << 10;
-
 Value value_of(const Operation& operation) {
   Value value;
   for (const Array& array : operation.out) value.add(array, math::Reduction::kSum);
@@ -21,7 +18,7 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
       : transfers(transfers), operation(std::move(asked)), call(std::move(caller)), peer(operation.root), signature(sign(operation, 0)) {}
 
   void withdraw(mv_status code) override { transfers.withdraw(*this, code); }
-  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t chunk) override {
+  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t chunk, bool awaited) override {
     const auto taken = [weak = transfers.group_.weak_from_this(), transfers = &transfers, number = number, chunk] {
       const auto group = weak.lock();  // the caller's thread may drop a closed group meanwhile
       if (group == nullptr) return;
@@ -31,10 +28,10 @@ struct Group::Transfers::Transfer final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    transfers.group_.send_collect(static_cast<uint32_t>(to), number, range, signature, payload, taken);
+    transfers.group_.send_collect(static_cast<uint32_t>(to), number, range, signature, payload, awaited, taken);
   }
-  void chunk_taken(const rpc::Asked& asked) override {
-    if (!transfers.group_.forgotten_) transfers.group_.server_.finish(asked);
+  void chunk_taken(const Chunk& chunk) override {
+    if (!transfers.group_.forgotten_) transfers.group_.server_.finish(chunk.asked);
   }
   void execute(Schedule schedule) {
     const Setting& at = transfers.group_.setting_;
@@ -79,7 +76,7 @@ void Group::Transfers::begin(Operation operation, const base::OperationRef& call
   transfer->execute({send_step(static_cast<int32_t>(to), transfer->all())});
   transfer->execution->send_first_alone();
   if (transfer->all().count == 0)  // the receiver waits for it nevertheless
-    group_.send_collect(to, transfer->number, {}, transfer->signature, base::Payload::copy({}), [] {});
+    group_.send_collect(to, transfer->number, {}, transfer->signature, base::Payload::copy({}), false, [] {});
   settle_send(transfer->number);
 }
 
@@ -189,7 +186,7 @@ void Group::Transfers::on_chunk(const rpc::Asked& asked, const wire::Collect& co
     found = messages_.emplace(key, Message{++arrived_, *collect.signature(), {}, nullptr, false, 0}).first;
   }
   Message& message = found->second;
-  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked};
+  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked, collect.awaited()};
   message.seen += chunk.range.count;
   if (message.dropped) {
     if (message.seen >= message.signature.elements()) messages_.erase(found);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace mv::rpc {
 
@@ -256,6 +257,7 @@ void Server::send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame
   wire::stamp(frame, seq, stream.done);
   if (part_ != 0) wire::stamp_part(frame, part_);
   stream.owes_ack = false;
+  stream.late_changes = 0;
   link_.send(client, frame);
 }
 
@@ -296,6 +298,20 @@ void Server::finish(const Asked& asked) {
   if (asked.seq <= stream->done) return;
   base::Frame frame = builder_.answer({});  // an earlier request is still running, and must not delay this acknowledgement
   send(asked.client, *stream, asked.seq, frame);
+}
+
+void Server::finish_later(const Asked& asked, base::Nanos now) {
+  const auto found = streams_.find(asked.client);
+  if (found == streams_.end()) return;
+  Stream& stream = found->second;
+  const bool in_order = asked.seq == stream.done + 1 && stream.finished.empty();
+  if (asked.part != 0 || !in_order || stream.dirty || stream.late_changes >= kMostLate) return finish(asked);
+  if (take_running(asked) == nullptr) return;
+  stream.done = asked.seq;
+  stream.owes_ack = true;
+  ++stream.late_changes;
+  if (!std::exchange(stream.late, true)) late_.push_back(asked.client);
+  if (late_at_ == base::kNever) late_at_ = now + kLatest;
 }
 
 void Server::fail(const Asked& asked, const base::Status& why) {
@@ -347,6 +363,22 @@ void Server::flush() {
     send_ack(client, stream);
   }
   dirty_.clear();
+}
+
+void Server::tick(base::Nanos now) {
+  if (now < late_at_) return;
+  late_at_ = base::kNever;
+  for (const base::Peer client : std::exchange(late_, {})) {
+    const auto found = streams_.find(client);
+    if (found == streams_.end()) continue;
+    found->second.late = false;
+    send_ack(client, found->second);
+  }
+}
+
+void Server::acknowledge_many(base::Peer client) {
+  const auto found = streams_.find(client);
+  if (found != streams_.end() && found->second.late_changes >= kManyLate) send_ack(client, found->second);
 }
 
 void Server::acknowledge(base::Peer client) {

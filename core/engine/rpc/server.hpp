@@ -50,6 +50,9 @@ class Server {
   void answer(const Asked& asked, base::Frame frame);
   /// A change is applied. The next flush() acknowledges it cumulatively.
   void finish(const Asked& asked);
+  /// Like finish(), for a change whose end its client does not wait for. The acknowledgement leaves with another
+  /// message to the client, or after kMostLate changes, or after kLatest.
+  void finish_later(const Asked& asked, base::Nanos now);
   /// The request failed. The error is sent at once, also for a change.
   void fail(const Asked& asked, const base::Status& why);
   /// Splits a request into `parts` parts, which finish() and fail() end one by one. After the last one it calls
@@ -69,8 +72,14 @@ class Server {
   void flush();
   /// Acknowledges the requests of one client at once, so that the acknowledgement precedes the next message to it.
   void acknowledge(base::Peer client);
+  /// The same if enough of finish_later() has come together that a message is worth it.
+  void acknowledge_many(base::Peer client);
+  base::Nanos next_deadline() const { return late_at_; }
+  void tick(base::Nanos now);
 
  private:
+  static constexpr base::Nanos kLatest = std::chrono::milliseconds(2);
+  static constexpr uint32_t kManyLate = 8, kMostLate = 32;
   struct Early {
     std::vector<std::byte> header;
     std::vector<std::byte> payload;
@@ -103,6 +112,8 @@ class Server {
     Seq gap_told = 0;                    ///< the missing number last reported to the client
     bool owes_ack = false;
     bool dirty = false;                  ///< listed in dirty_
+    bool late = false;                   ///< listed in late_
+    uint32_t late_changes = 0;           ///< of finish_later(), not acknowledged
   };
 
   void start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
@@ -130,6 +141,8 @@ class Server {
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
   std::vector<base::Peer> dirty_;
+  std::vector<base::Peer> late_;
+  base::Nanos late_at_ = base::kNever;
   std::array<uint64_t, 256> started_{};
   uint64_t duplicates_ = 0;
 };

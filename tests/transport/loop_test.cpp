@@ -423,6 +423,56 @@ void calls_that_are_over_at_once_leave_time_for_timers(void**) {
   assert_true(ran);
 }
 
+struct FakeSockets final : BusySockets {
+  explicit FakeSockets(Loop& loop) : loop(loop) { loop.add_sockets(*this); }
+  ~FakeSockets() { loop.remove_sockets(*this); }
+  bool begin_reading() override { return true; }
+  bool read() override { return ++reads > empty_reads; }
+  Loop& loop;
+  int empty_reads = 0;
+  std::atomic<int> reads{0};
+};
+
+void a_caller_that_spins_reads_busy_sockets(void**) {
+  Loop loop;
+  loop.set_spin(10s);
+  FakeSockets sockets(loop);
+  sockets.empty_reads = 100;
+  assert_int_equal(loop.drive_until([&] { return sockets.reads > 100; }, loop.now() + kPatience), Driven::kDone);
+  assert_int_equal(sockets.reads, 101);
+}
+
+void sockets_that_are_always_busy_leave_time_for_timers_and_signals(void**) {
+  Loop loop;
+  loop.set_spin(10s);
+  const FakeSockets sockets(loop);
+  bool ran = false;
+  assert_int_equal(loop.drive_until([&] { return ran; }, loop.now() + kPatience, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }),
+                   Driven::kDone);
+  struct sigaction action {};
+  action.sa_handler = count_signal;
+  sigaction(SIGUSR1, &action, nullptr);
+  const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
+  assert_int_equal(how, Driven::kInterrupted);
+}
+
+void only_callers_that_may_spin_read_sockets(void**) {
+  Loop loop;
+  loop.set_spin(Nanos{0});
+  const FakeSockets unread(loop);
+  assert_int_equal(loop.drive_until([] { return false; }, loop.now() + 5ms), Driven::kTimeout);
+  assert_int_equal(unread.reads, 0);
+  Loop background;
+  background.set_spin(10s);
+  const FakeSockets others(background);
+  assert_true(background.start().ok());
+  std::atomic<bool> ran{false};
+  background.post([&] { ran = true; });
+  while (!ran) std::this_thread::yield();
+  background.stop();
+  assert_int_equal(others.reads, 0);
+}
+
 void tasks_that_have_not_run_are_dropped_at_the_end(void**) {
   auto token = std::make_shared<int>(0);
   {
@@ -490,6 +540,9 @@ int main() {
       cmocka_unit_test(no_handler_runs_on_the_background_thread),
       cmocka_unit_test(the_timer_runs_once_when_due),
       cmocka_unit_test(calls_that_are_over_at_once_leave_time_for_timers),
+      cmocka_unit_test(a_caller_that_spins_reads_busy_sockets),
+      cmocka_unit_test(sockets_that_are_always_busy_leave_time_for_timers_and_signals),
+      cmocka_unit_test(only_callers_that_may_spin_read_sockets),
       cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
       cmocka_unit_test(the_end_of_a_loop_sends_its_callers_home),
       cmocka_unit_test(a_loop_needs_no_thread_of_its_own),

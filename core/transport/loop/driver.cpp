@@ -51,24 +51,42 @@ bool Loop::look() {
   return any;
 }
 
+bool Loop::begin_reading() {
+  bool any = false;
+  for (BusySockets* sockets : sockets_) any |= sockets->begin_reading();
+  return any;
+}
+
+bool Loop::read_sockets() {
+  bool any = false;
+  for (size_t i = 0; i < sockets_.size(); ++i) guard([&] { any |= sockets_[i]->read(); });
+  return any;
+}
+
 /// Spins for as long as the policy allows. True if there is news; libuv then gets its turn later, but is not starved.
-bool Loop::spin() {
-  constexpr int kLooksPerGlance = 16;  // looks between two reads of the clock
-  if (watched_.empty() || watchers_changed_ || looks_ >= kMostLooks) {
+/// `reads`: from sockets, too. The background thread does not, because it waits for callers most of the time.
+bool Loop::spin(bool reads) {
+  constexpr int kLooksPerGlance = 16, kReadsPerGlance = 4;  // looks between two reads of the clock
+  if (watchers_changed_ || looks_ >= kMostLooks) {
     looks_ = 0;
     return false;
   }
   auto writers = Watched::Writers::kNone;
   for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
-  if (writers == Watched::Writers::kNone) return false;
+  reads = reads && begin_reading();
+  if (writers == Watched::Writers::kNone && !reads) return false;
   const Nanos budget = spin_policy_.budget();
   if (budget == Nanos{0}) return false;
   const Nanos begin = now();
   Nanos spun{0};
   bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
+  if (reads && crowded_ > 0) {
+    --crowded_;
+    yields = true;
+  }
   do {
-    for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
-      if (look()) {
+    for (int i = 0; i < (yields ? 1 : reads ? kReadsPerGlance : kLooksPerGlance); ++i) {
+      if (look() || (reads && read_sockets())) {
         ++looks_;
         spin_policy_.hit();
         return true;
@@ -76,7 +94,8 @@ bool Loop::spin() {
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }
-    spun = now() - begin;
+    const Nanos before = std::exchange(spun, now() - begin);
+    if (reads && yields && spun - before > kYielded) crowded_ = kCrowdedSpins;
     yields |= spun >= SpinPolicy::kWithoutYielding;
   } while (spun < budget);
   spin_policy_.failed(spun);

@@ -277,7 +277,7 @@ void Loop::run_background() {
     flush();
     const bool served = wake_waiters();  // then the next call will come soon, and its caller shall drive
     if (watchers_changed_ || (served && now() >= poll_by_)) poll_now();
-    if (!served && !spin()) {
+    if (!served && !spin(/*reads=*/false)) {
       sleep(kNever, none);
       flush();
       wake_waiters();
@@ -387,10 +387,12 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
     if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
     if (defect() != nullptr) return Driven::kBroken;
 
-    if (spin()) continue;
+    const bool was_busy = looks_ >= kMostLooks;
+    if (spin(/*reads=*/true)) continue;
     const Nanos at = now();
     if (at >= deadline) return Driven::kTimeout;
-    if (!sleep(deadline == kNever ? kNever : deadline - at, open)) return done() ? Driven::kDone : Driven::kInterrupted;
+    const Nanos most = was_busy ? Nanos{0} : deadline == kNever ? kNever : deadline - at;
+    if (!sleep(most, open)) return done() ? Driven::kDone : Driven::kInterrupted;
   }
 }
 

@@ -77,6 +77,19 @@ class Watched {
   ~Watched() = default;
 };
 
+/// Sockets of which some have received messages lately. A spinning caller tries to read from them. Each try takes a
+/// system call; a sleep takes three, and the wake-up of a processor. All calls on the loop.
+class BusySockets {
+ public:
+  /// A spin begins. False if no socket is worth a try.
+  virtual bool begin_reading() = 0;
+  /// Processes what has arrived; true if there was anything.
+  virtual bool read() = 0;
+
+ protected:
+  ~BusySockets() = default;
+};
+
 struct Interruptions;
 
 class Loop final : public base::Clock {
@@ -151,6 +164,8 @@ class Loop final : public base::Clock {
   void remove_flusher(Flusher& flusher) { std::erase(flushers_, &flusher); }
   void add_watched(Watched& watched) { watched_.push_back(&watched); }
   void remove_watched(Watched& watched) { std::erase(watched_, &watched); }
+  void add_sockets(BusySockets& sockets) { sockets_.push_back(&sockets); }
+  void remove_sockets(BusySockets& sockets) { std::erase(sockets_, &sockets); }
   /// The eventfd that peers ring after Watched::before_sleep(); -1 if the process has no descriptor left for it.
   int bell() const { return bell_; }
   uv_loop_t& uv() { return uv_; }
@@ -217,7 +232,9 @@ class Loop final : public base::Clock {
   void flush();
   bool sleep(base::Nanos most, const Interruptions& open);
   bool look();
-  bool spin();
+  bool spin(bool reads);
+  bool begin_reading();
+  bool read_sockets();
   bool is_quiet();
   bool may_sleep();
   void after_sleep();
@@ -239,8 +256,11 @@ class Loop final : public base::Clock {
   // How long a sequence of calls that end at once may leave sockets and timers unpolled. No other thread polls them
   // during the sequence: peers would wait for this process, and declare it dead.
   static constexpr base::Nanos kLongestUnpolled = std::chrono::microseconds(250);
-  // The number of successful looks at shared memory in a row before libuv and signals get their turn.
+  // The number of successful looks at shared memory and sockets in a row before libuv and signals get their turn.
   static constexpr int kMostLooks = 32;
+  // A read of sockets and a yield that take longer have let another thread run.
+  static constexpr base::Nanos kYielded = std::chrono::microseconds(4);
+  static constexpr int kCrowdedSpins = 64;
 
   uv_loop_t uv_{};
   uv_async_t wake_up_{};
@@ -252,6 +272,7 @@ class Loop final : public base::Clock {
   // On the loop.
   std::vector<Flusher*> flushers_;
   std::vector<Watched*> watched_;
+  std::vector<BusySockets*> sockets_;
   std::vector<Task> running_;
   base::Nanos timer_at_ = base::kNever;
   Task timer_fn_;
@@ -259,6 +280,7 @@ class Loop final : public base::Clock {
   SpinPolicy spin_policy_{base::Nanos{0}};
   base::Nanos poll_by_{0};
   int looks_ = 0;  // successful ones in a row since libuv was last polled
+  int crowded_ = 0;  // spins on sockets that are to yield from the beginning, because other threads need the processor
   base::TickClock ticks_;
   bool keeps_time_ = false;
   uint64_t working_since_ = 0, worked_ = 0;  // ticks

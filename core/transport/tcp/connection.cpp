@@ -401,27 +401,41 @@ ssize_t Connection::receive_plain(std::span<std::byte> first, std::span<std::byt
   }
 }
 
-void Connection::read_frames() {
+bool Connection::read() {
+  if (state_ != State::kOpen || !read_frames()) return false;
+  watch();
+  return true;
+}
+
+/// Reads at most the budget of one turn. True if anything has arrived.
+bool Connection::read_frames() {
   using End = ConnectionEvents::End;
+  bool any = false;
   for (size_t budget = kReadBudget; state_ == State::kOpen;) {
     if (budget == 0) {
-      if (tls_ == nullptr) return;
+      if (tls_ == nullptr) return any;
       drained_socket_ = true;  // only what is in the stream's memory, for which the poll would not call again
     }
     const Receiver::Room room = receiver_->room();
     const ssize_t got = receive(room.first, room.second);
     if (got <= 0) {
-      if (got < 0 && errno == EAGAIN) return;
-      return end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, why_broken(got)));
+      if (got < 0 && errno == EAGAIN) return any;
+      end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, why_broken(got)));
+      return true;
     }
+    if (!std::exchange(any, true)) owner_.on_received(*this);
     const base::Status status = receiver_->received(static_cast<size_t>(got));
-    if (state_ != State::kOpen) return;  // closed by a callback
-    if (!status.ok()) return end(End::kGarbage, base::error(status.code(), "{}: {}", address_, status.text()));
-    if (receiver_->goodbye())
-      return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
-    if (tls_ == nullptr && static_cast<size_t>(got) < room.bytes()) return;
+    if (state_ != State::kOpen) break;  // closed by a callback
+    if (!status.ok()) {
+      end(End::kGarbage, base::error(status.code(), "{}: {}", address_, status.text()));
+    } else if (receiver_->goodbye()) {
+      end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
+    } else if (tls_ == nullptr && static_cast<size_t>(got) < room.bytes()) {
+      break;
+    }
     budget -= std::min(budget, static_cast<size_t>(got));
   }
+  return any;
 }
 
 /// Discards input until the peer's end of stream, so that a reset cannot destroy our last message.

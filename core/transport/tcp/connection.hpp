@@ -31,6 +31,8 @@ class ConnectionEvents {
   virtual void on_greeted(Connection& connection) = 0;
   /// The connection failed before that. `refused`: no process listens there.
   virtual void on_failed(Connection& connection, const base::Status& why, bool refused) = 0;
+  /// An open connection has received bytes.
+  virtual void on_received(Connection& connection) = 0;
   enum class End { kBroken, kGoodbye, kGarbage, kClosed };
   /// An open connection has ended; kClosed after say_goodbye().
   virtual void on_ended(Connection& connection, End how, const base::Status& why) = 0;
@@ -72,6 +74,8 @@ class Connection {
 
   /// Queues a frame, which flush() writes. True if the queue was empty before.
   bool send(const base::Frame& frame);
+  /// Processes what has arrived, without waiting for the poll; true if there was anything.
+  bool read();
   /// Writes as much as the kernel takes, within the budget of one turn.
   void flush();
   size_t queued() const { return outbox_.bytes(); }
@@ -93,7 +97,7 @@ class Connection {
   bool refused_in_place_of_tls(std::span<const std::byte> arrived);
   void fail_tls();
   void hello_ended(ssize_t got);
-  void read_frames();
+  bool read_frames();
   void drain();
   void fail(const base::Status& why, bool refused = false);
   void fail_greeting();

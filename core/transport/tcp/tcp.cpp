@@ -1,8 +1,10 @@
 #include "transport/tcp/tcp.hpp"
 
+#include <poll.h>
 #include <sodium.h>
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "base/log.hpp"
@@ -28,10 +30,12 @@ TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
   token_.resize(kTokenBytes);
   randombytes_buf(token_.data(), token_.size());
   loop_.add_flusher(*this);
+  loop_.add_sockets(*this);
 }
 
 TcpTransport::~TcpTransport() {
   loop_.remove_flusher(*this);
+  loop_.remove_sockets(*this);
   for (Lookup* lookup : lookups_) {
     lookup->transport = nullptr;
     uv_cancel(reinterpret_cast<uv_req_t*>(&lookup->request));
@@ -203,6 +207,7 @@ void TcpTransport::bury(Connection& connection) {
   no_stranger(found->second);
   if (found->second.query) dead_queries_.push_back(std::move(found->second.query));
   std::erase(unflushed_, &connection);
+  std::erase_if(busy_, [&](const Busy& busy) { return busy.connection == &connection; });
   dead_.push_back(std::move(found->second.connection));
   connections_.erase(found);
 }
@@ -229,6 +234,35 @@ void TcpTransport::flush() {
   for (size_t i = 0; i < unflushed_.size(); ++i) unflushed_[i]->flush();
   unflushed_.clear();
   if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
+}
+
+void TcpTransport::on_received(Connection& connection) {
+  const auto found = std::ranges::find(busy_, &connection, &Busy::connection);
+  if (found != busy_.end())
+    found->spins = 0;
+  else if (busy_.size() < kMostBusy)
+    busy_.push_back({&connection, 0});
+}
+
+/// Heartbeats arrive rarely, and messages between hosts only after a time in which a caller can sleep.
+bool TcpTransport::begin_reading() {
+  std::erase_if(busy_, [](Busy& busy) { return ++busy.spins > kMostIdleSpins; });
+  return !busy_.empty();
+}
+
+bool TcpTransport::read() {
+  std::array<pollfd, kMostBusy> polled;
+  const size_t count = busy_.size();
+  if (count == 1) return busy_.front().connection->read();
+  for (size_t i = 0; i < count; ++i) polled[i] = {busy_[i].connection->fd(), POLLIN, 0};
+  if (poll(polled.data(), count, 0) <= 0) return false;
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (polled[i].revents == 0) continue;
+    const auto ready = std::ranges::find(busy_, polled[i].fd, [](const Busy& busy) { return busy.connection->fd(); });
+    if (ready != busy_.end()) any |= ready->connection->read();  // otherwise an earlier one's messages have ended it
+  }
+  return any;
 }
 
 // ------------------------------------------------------------ ends and breaks

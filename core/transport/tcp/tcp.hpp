@@ -50,7 +50,7 @@ struct TcpOptions : HelloOptions {
   uint64_t capabilities = 0;        ///< further bits for the hello: see wire::kHasUcx
 };
 
-class TcpTransport final : public Transport, private ConnectionEvents {
+class TcpTransport final : public Transport, private ConnectionEvents, private BusySockets {
  public:
   TcpTransport(Loop& loop, TcpOptions options);
   ~TcpTransport() override;
@@ -123,13 +123,23 @@ class TcpTransport final : public Transport, private ConnectionEvents {
     Greeting greeting;
   };
   struct Lookup;
+  /// A connection that has received something, and the number of spins since.
+  struct Busy {
+    Connection* connection;
+    int spins;
+  };
+  static constexpr size_t kMostBusy = 4;
+  static constexpr int kMostIdleSpins = 8;
 
   ConnectionEvents& as_owner() { return *this; }
   void on_stream(Connection& connection) override;
   void on_deciding(Connection& connection) override;
   void on_greeted(Connection& connection) override;
   void on_failed(Connection& connection, const base::Status& why, bool refused) override;
+  void on_received(Connection& connection) override;
   void on_ended(Connection& connection, End how, const base::Status& why) override;
+  bool begin_reading() override;
+  bool read() override;
 
   base::Result<std::string> add_listener(Fd fd);
   void on_accept(Fd fd);
@@ -193,6 +203,7 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   std::vector<std::string>
       to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()
   std::vector<Connection*> unflushed_;
+  std::vector<Busy> busy_;
   std::vector<Lookup*> lookups_;
   size_t strangers_ = 0;
   uint64_t arrivals_ = 0;

@@ -403,14 +403,14 @@ void Runtime::take_identity(const cluster::View& view) {
                  identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");
 }
 
-void Runtime::flush() {
-  member_->flush();
-  rearm();
-}
+void Runtime::flush() { member_->flush(); }
+void Runtime::prepare_poll() { rearm(); }
 
+/// A deadline that has moved into the future leaves the timer as it is. It then finds nothing due, which takes less time
+/// than to set it for each call.
 void Runtime::rearm() {
   const base::Nanos next = member_->next_deadline();
-  if (next == armed_) return;
+  if (next >= armed_) return;
   armed_ = next;
   loop_.set_timer(next, [this] {
     armed_ = base::kNever;

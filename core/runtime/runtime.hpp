@@ -115,6 +115,7 @@ class Runtime final : private transport::Flusher {
   void share_memory();
   void rearm();
   void flush() override;
+  void prepare_poll() override;
   void stop_transports();
   void finish_worker();
   void note_left(const base::Status& status);

@@ -423,6 +423,25 @@ void calls_that_are_over_at_once_leave_time_for_timers(void**) {
   assert_true(ran);
 }
 
+/// The same for a timer that is set as late as possible.
+void calls_that_are_over_at_once_leave_time_to_set_timers(void**) {
+  struct Late final : Flusher {
+    explicit Late(Loop& loop) : loop(loop) { loop.add_flusher(*this); }
+    void flush() override {}
+    void prepare_poll() override {
+      if (!std::exchange(set, true)) loop.set_timer(loop.now() + 2ms, [this] { ran = true; });
+    }
+    Loop& loop;
+    bool set = false, ran = false;
+  };
+  Loop loop;
+  Late late(loop);
+  const Nanos until = loop.now() + 10s;
+  while (!late.ran && loop.now() < until) static_cast<void>(loop.drive_until([] { return true; }, kNever));
+  assert_true(late.ran);
+  loop.remove_flusher(late);
+}
+
 struct FakeSockets final : BusySockets {
   explicit FakeSockets(Loop& loop) : loop(loop) { loop.add_sockets(*this); }
   ~FakeSockets() { loop.remove_sockets(*this); }
@@ -540,6 +559,7 @@ int main() {
       cmocka_unit_test(no_handler_runs_on_the_background_thread),
       cmocka_unit_test(the_timer_runs_once_when_due),
       cmocka_unit_test(calls_that_are_over_at_once_leave_time_for_timers),
+      cmocka_unit_test(calls_that_are_over_at_once_leave_time_to_set_timers),
       cmocka_unit_test(a_caller_that_spins_reads_busy_sockets),
       cmocka_unit_test(sockets_that_are_always_busy_leave_time_for_timers_and_signals),
       cmocka_unit_test(only_callers_that_may_spin_read_sockets),

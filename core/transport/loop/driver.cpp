@@ -35,6 +35,7 @@ void Loop::run_tasks() {
 void Loop::poll_now() {
   watchers_changed_ = false;
   poll_by_ = now() + kLongestUnpolled;
+  prepare_poll();
   uv_run(&uv_, UV_RUN_NOWAIT);
   look();
   flush();
@@ -43,6 +44,10 @@ void Loop::poll_now() {
 
 void Loop::flush() {
   for (size_t i = 0; i < flushers_.size(); ++i) guard([&] { flushers_[i]->flush(); });
+}
+
+void Loop::prepare_poll() {
+  for (size_t i = 0; i < flushers_.size(); ++i) guard([&] { flushers_[i]->prepare_poll(); });
 }
 
 bool Loop::look() {

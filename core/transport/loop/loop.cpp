@@ -403,6 +403,7 @@ bool Loop::sleep(Nanos most, const Interruptions& open) {
     if (++looks_ < kMostLooks) return look(), true;
     looks_ = 0;  // libuv and signals get their turn
   } else if (may_sleep()) {
+    prepare_poll();
     uv_update_time(&uv_);
     const int timers = uv_backend_timeout(&uv_);
     limit = std::min(most, timers < 0 ? kNever : Nanos(std::chrono::milliseconds(timers)));

@@ -54,6 +54,8 @@ enum class Driven { kDone, kTimeout, kInterrupted, kStopped, kBroken };
 class Flusher {
  public:
   virtual void flush() = 0;
+  /// The loop is about to sleep, or to run what is due: the time to set its timer. Comes less often than flush().
+  virtual void prepare_poll() {}
 
  protected:
   ~Flusher() = default;
@@ -230,6 +232,7 @@ class Loop final : public base::Clock {
   void run_tasks();
   void poll_now();
   void flush();
+  void prepare_poll();
   bool sleep(base::Nanos most, const Interruptions& open);
   bool look();
   bool spin(bool reads);

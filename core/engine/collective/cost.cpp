@@ -38,6 +38,8 @@ struct Ranks {
 };
 
 Ranks count_ranks(const Layout& layout) {
+  const auto is_first = [&](int32_t host) { return host == layout.hosts.front(); };
+  if (std::ranges::all_of(layout.hosts, is_first)) return {layout.hosts.empty() ? 0 : 1, static_cast<int32_t>(layout.hosts.size())};
   std::map<int32_t, int32_t> on_host;
   for (const int32_t host : layout.hosts) ++on_host[host];
   Ranks ranks{static_cast<int32_t>(on_host.size()), 0};

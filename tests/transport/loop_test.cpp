@@ -475,6 +475,49 @@ void sockets_that_are_always_busy_leave_time_for_timers_and_signals(void**) {
   assert_int_equal(how, Driven::kInterrupted);
 }
 
+/// Shared memory in which there is always something.
+struct FullRing final : Watched {
+  explicit FullRing(Loop& loop) : loop(loop) { loop.add_watched(*this); }
+  ~FullRing() { loop.remove_watched(*this); }
+  bool look() override { return true; }
+  bool before_sleep() override { return false; }
+  void after_sleep() override {}
+  Writers writers() const override { return Writers::kElsewhere; }
+  Loop& loop;
+};
+
+void shared_memory_that_is_always_full_leaves_time_for_timers_and_signals(void**) {
+  Loop loop;
+  loop.set_spin(10s);
+  const FullRing ring(loop);
+  bool ran = false;
+  assert_int_equal(loop.drive_until([&] { return ran; }, loop.now() + kPatience, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }),
+                   Driven::kDone);
+  struct sigaction action {};
+  action.sa_handler = count_signal;
+  sigaction(SIGUSR1, &action, nullptr);
+  const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
+  assert_int_equal(how, Driven::kInterrupted);
+}
+
+void descriptors_that_are_always_ready_leave_time_for_signals(void**) {
+  Loop loop;
+  const int fd = eventfd(1, EFD_NONBLOCK);
+  assert_true(fd >= 0);
+  {
+    const auto poll = Poll::make(loop, fd, [](int) {});
+    assert_true(poll != nullptr);
+    poll->watch(UV_READABLE);
+    struct sigaction action {};
+    action.sa_handler = count_signal;
+    sigaction(SIGUSR1, &action, nullptr);
+    const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
+    assert_int_equal(how, Driven::kInterrupted);
+  }
+  static_cast<void>(loop.drive_until([] { return false; }, loop.now() + 5ms));  // libuv closes the handle
+  close(fd);
+}
+
 void only_callers_that_may_spin_read_sockets(void**) {
   Loop loop;
   loop.set_spin(Nanos{0});
@@ -562,6 +605,8 @@ int main() {
       cmocka_unit_test(calls_that_are_over_at_once_leave_time_to_set_timers),
       cmocka_unit_test(a_caller_that_spins_reads_busy_sockets),
       cmocka_unit_test(sockets_that_are_always_busy_leave_time_for_timers_and_signals),
+      cmocka_unit_test(shared_memory_that_is_always_full_leaves_time_for_timers_and_signals),
+      cmocka_unit_test(descriptors_that_are_always_ready_leave_time_for_signals),
       cmocka_unit_test(only_callers_that_may_spin_read_sockets),
       cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
       cmocka_unit_test(the_end_of_a_loop_sends_its_callers_home),

@@ -51,7 +51,7 @@ class Server {
   /// A change is applied. The next flush() acknowledges it cumulatively.
   void finish(const Asked& asked);
   /// Like finish(), for a change whose end its client does not wait for. The acknowledgement leaves with another
-  /// message to the client, or after kMostLate changes, or after kLatest.
+  /// answer or acknowledgement to the client, or after kMostLate changes, or after kLatest.
   void finish_later(const Asked& asked, base::Nanos now);
   /// The request failed. The error is sent at once, also for a change.
   void fail(const Asked& asked, const base::Status& why);

@@ -103,7 +103,13 @@ void add_watched_by(int epoll, base::Descriptors& descriptors) {
 
 enum class Woke { kReady, kBell, kTimeout, kSignal };
 
-/// kBell: only `bell` was ready, if there is one; it has been reset.
+/// Lets pending signals in.
+bool take_signals(const Interruptions& open) {
+  constexpr timespec kNow{};
+  return ppoll(nullptr, 0, &kNow, &open.signals) < 0 && errno == EINTR;
+}
+
+/// kBell: only `bell` was ready, if there is one; it has been reset. Signals are let in while it sleeps: not if something is ready at once.
 Woke sleep_on(int fd, int bell, Nanos limit, const Interruptions& open) {
   pollfd watched[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};  // poll ignores a negative one
   timespec span{};
@@ -400,7 +406,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
 bool Loop::sleep(Nanos most, const Interruptions& open) {
   Nanos limit{0};
   if (!is_quiet()) {
-    if (++looks_ < kMostLooks) return look(), true;
+    if (most != Nanos{0} && ++looks_ < kMostLooks) return look(), true;
     looks_ = 0;  // libuv and signals get their turn
   } else if (may_sleep()) {
     prepare_poll();
@@ -412,7 +418,8 @@ bool Loop::sleep(Nanos most, const Interruptions& open) {
   const Woke woke = sleep_on(uv_backend_fd(&uv_), bell_, limit, open);
   begin_work();
   after_sleep();
-  if (woke == Woke::kSignal) return false;
+  const bool is_due = limit == Nanos{0} || ++wakes_ % kMostLooks == 0;
+  if (woke == Woke::kSignal || (is_due && woke != Woke::kTimeout && take_signals(open))) return false;
   if (woke == Woke::kBell && limit != Nanos{0})
     look();  // libuv has no events
   else

@@ -283,6 +283,7 @@ class Loop final : public base::Clock {
   SpinPolicy spin_policy_{base::Nanos{0}};
   base::Nanos poll_by_{0};
   int looks_ = 0;  // successful ones in a row since libuv was last polled
+  unsigned wakes_ = 0;
   int crowded_ = 0;  // spins on sockets that are to yield from the beginning, because other threads need the processor
   base::TickClock ticks_;
   bool keeps_time_ = false;

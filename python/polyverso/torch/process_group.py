@@ -206,8 +206,7 @@ class ProcessGroup(dist.ProcessGroup):
         self, output: torch.Tensor, given: torch.Tensor, opts: Any, result: List[Any], finish: Optional[Callable[[Any], None]] = None
     ) -> Work:
         whole, mine = _Place(output), _Place(given)
-        ends = whole.write_back if finish is None else finish
-        return self._begin("allgather", opts, result, ends, mine.any_dtype(), out=whole.any_dtype().reshape(self.size(), -1))
+        return self._begin("allgather", opts, result, whole.then(finish), mine.any_dtype(), out=whole.any_dtype().reshape(self.size(), -1))
 
     def allgather_coalesced(self, output_lists: Sequence[Sequence[torch.Tensor]], inputs: Sequence[torch.Tensor], opts: Any = None) -> Work:
         """output_lists: by rank, as many tensors as there are inputs."""
@@ -272,7 +271,7 @@ class ProcessGroup(dist.ProcessGroup):
     ) -> Work:
         whole, mine = _Place(output), _Place(given)
         sends, receives = ([count * mine.units for count in counts] for counts in (sends, receives))
-        return self._begin("alltoall", opts, result, finish or whole.write_back, mine.any_dtype(), sends, receives, out=whole.any_dtype())
+        return self._begin("alltoall", opts, result, whole.then(finish), mine.any_dtype(), sends, receives, out=whole.any_dtype())
 
     def barrier(self, opts: Any = None) -> Work:
         return self._begin("barrier", opts, [], None)
@@ -373,6 +372,16 @@ class _Place:
     def write_back(self, _: Any = None) -> None:
         if self._is_copy:
             self._tensor.copy_(self.flat.view(self._tensor.shape))
+
+    def then(self, finish: Optional[Callable[[Any], None]]) -> Callable[[Any], None]:
+        """write_back(), and then what else is to be done."""
+
+        def end(made: Any = None) -> None:
+            self.write_back()
+            if finish is not None:
+                finish(made)
+
+        return end
 
     def reducible(self) -> Any:
         """The memory for a reduction."""

@@ -442,6 +442,22 @@ void calls_that_are_over_at_once_leave_time_to_set_timers(void**) {
   loop.remove_flusher(late);
 }
 
+/// Checks that a timer runs while the loop is driven.
+void expect_timer(Loop& loop) {
+  bool ran = false;
+  assert_int_equal(loop.drive_until([&] { return ran; }, loop.now() + kPatience, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }),
+                   Driven::kDone);
+}
+
+/// Checks that a signal to the driving thread ends its wait.
+void expect_signal(Loop& loop) {
+  struct sigaction action {};
+  action.sa_handler = count_signal;
+  sigaction(SIGUSR1, &action, nullptr);
+  const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
+  assert_int_equal(how, Driven::kInterrupted);
+}
+
 struct FakeSockets final : BusySockets {
   explicit FakeSockets(Loop& loop) : loop(loop) { loop.add_sockets(*this); }
   ~FakeSockets() { loop.remove_sockets(*this); }
@@ -465,14 +481,8 @@ void sockets_that_are_always_busy_leave_time_for_timers_and_signals(void**) {
   Loop loop;
   loop.set_spin(10s);
   const FakeSockets sockets(loop);
-  bool ran = false;
-  assert_int_equal(loop.drive_until([&] { return ran; }, loop.now() + kPatience, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }),
-                   Driven::kDone);
-  struct sigaction action {};
-  action.sa_handler = count_signal;
-  sigaction(SIGUSR1, &action, nullptr);
-  const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
-  assert_int_equal(how, Driven::kInterrupted);
+  expect_timer(loop);
+  expect_signal(loop);
 }
 
 /// Shared memory in which there is always something.
@@ -490,14 +500,8 @@ void shared_memory_that_is_always_full_leaves_time_for_timers_and_signals(void**
   Loop loop;
   loop.set_spin(10s);
   const FullRing ring(loop);
-  bool ran = false;
-  assert_int_equal(loop.drive_until([&] { return ran; }, loop.now() + kPatience, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }),
-                   Driven::kDone);
-  struct sigaction action {};
-  action.sa_handler = count_signal;
-  sigaction(SIGUSR1, &action, nullptr);
-  const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
-  assert_int_equal(how, Driven::kInterrupted);
+  expect_timer(loop);
+  expect_signal(loop);
 }
 
 void descriptors_that_are_always_ready_leave_time_for_signals(void**) {
@@ -508,11 +512,7 @@ void descriptors_that_are_always_ready_leave_time_for_signals(void**) {
     const auto poll = Poll::make(loop, fd, [](int) {});
     assert_true(poll != nullptr);
     poll->watch(UV_READABLE);
-    struct sigaction action {};
-    action.sa_handler = count_signal;
-    sigaction(SIGUSR1, &action, nullptr);
-    const Driven how = loop.drive_until([] { return false; }, loop.now() + kPatience, [me = pthread_self()] { pthread_kill(me, SIGUSR1); });
-    assert_int_equal(how, Driven::kInterrupted);
+    expect_signal(loop);
   }
   static_cast<void>(loop.drive_until([] { return false; }, loop.now() + 5ms));  // libuv closes the handle
   close(fd);

@@ -24,6 +24,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "must.hpp"
 #include "shards.hpp"
 
 namespace {
@@ -42,19 +43,6 @@ constexpr Worker kWorker = 0;
 bool is_emulated() {
   static const bool kIs = std::getenv(device::kPluginVariable) == nullptr;
   return kIs;
-}
-
-template <typename T>
-T must(base::Result<T> result) {
-  if (!result.ok()) fail_msg("%s", result.status().text().c_str());
-  return std::move(result).value();
-}
-void must(const base::Status& status) {
-  if (!status.ok()) fail_msg("%s", status.text().c_str());
-}
-void must_fail(const base::Status& status, mv_status code, const char* words) {
-  assert_int_equal(status.code(), code);
-  if (status.text().find(words) == std::string::npos) fail_msg("\"%s\" lacks \"%s\"", status.text().c_str(), words);
 }
 
 tensor::Heap& heap() {

@@ -25,6 +25,8 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "must.hpp"
+
 namespace {
 
 using namespace mv;
@@ -34,19 +36,6 @@ using base::Result;
 constexpr mv_dtype kAll[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_F16, MV_BF16, MV_I8};
 
 bool is_emulated() { return std::getenv(device::kPluginVariable) == nullptr; }
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result.ok()) fail_msg("%s", result.status().text().c_str());
-  return std::move(result).value();
-}
-void must(const base::Status& status) {
-  if (!status.ok()) fail_msg("%s", status.text().c_str());
-}
-void must_fail(const base::Status& status, mv_status code, const char* words) {
-  assert_int_equal(status.code(), code);
-  if (status.text().find(words) == std::string::npos) fail_msg("\"%s\" lacks \"%s\"", status.text().c_str(), words);
-}
 
 Heap& heap() {
   static Heap kHeap;

@@ -29,6 +29,8 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "must.hpp"
+
 namespace {
 
 using namespace mv;
@@ -40,20 +42,6 @@ constexpr mv_dtype kFloats[] = {MV_F32, MV_F64, MV_F16, MV_BF16};
 
 bool is_emulated() { return std::getenv(device::kPluginVariable) == nullptr; }
 std::string plugin_file() { return is_emulated() ? EMULATION : std::getenv(device::kPluginVariable); }
-
-/// The value of a Result; fails the test if there is none.
-template <typename T>
-T must(base::Result<T> result) {
-  if (!result.ok()) fail_msg("%s", result.status().text().c_str());
-  return std::move(result).value();
-}
-void must(const base::Status& status) {
-  if (!status.ok()) fail_msg("%s", status.text().c_str());
-}
-void must_fail(const base::Status& status, mv_status code, const char* words) {
-  assert_int_equal(status.code(), code);
-  if (status.text().find(words) == std::string::npos) fail_msg("\"%s\" lacks \"%s\"", status.text().c_str(), words);
-}
 
 const device::Stream& stream() {
   static const device::Stream kStream = must(device::Stream::make(must(device::Device::open(must(device::load_plugin(plugin_file())), 0))));

@@ -131,6 +131,10 @@ void DeviceShard::update_together(const Stream& stream, std::span<const Sum> sum
     return;
   }
   std::vector<shard::Mark> marks;
+  base::Undo uncount([&] {
+    for (size_t i = marks.size(); i-- > 0;)
+      if (shard::Progress* const progress = sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(marks[i]);
+  });
   std::vector<Target> targets;
   for (const auto& [shard, gradient] : sums) {
     const Model& model = *shard->model_;
@@ -138,10 +142,6 @@ void DeviceShard::update_together(const Stream& stream, std::span<const Sum> sum
     shard::Steps<ModelRef> steps(true);
     targets.push_back(shard->target_of(model, steps.of(shard->model_), 0, shard->elements(), gradient));
   }
-  base::Undo uncount([&] {
-    for (size_t i = marks.size(); i-- > 0;)
-      if (shard::Progress* const progress = sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(marks[i]);
-  });
   must(update(stream, like.model_->spec, like.stored_, like.spec_.dtype, targets));
   uncount.keep();
 }

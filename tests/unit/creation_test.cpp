@@ -93,6 +93,28 @@ void a_spec_that_differs_leaves_nothing(void**) {
   assert_int_equal(cluster.server.parts().size(), kMany);
 }
 
+/// A worker that has the error creates its tables again at once, while the messages of the others may be slow.
+void names_are_free_when_all_workers_have_the_error(void**) {
+  Cluster cluster;
+  auto other = many(nullptr);
+  other[1000].spec = std::make_shared<const shard::Spec>(spec_of("t1000", kCols + 1));
+  cluster.workers[0].create(many(nullptr));
+  cluster.carry_to_server(0);
+  cluster.workers[1].create(std::move(other));
+  for (size_t step = 0; !cluster.workers[0].ended || !cluster.workers[1].ended; ++step) {
+    assert_true(step < 20);
+    for (size_t worker : {0, 1})
+      if (!cluster.workers[worker].ended) cluster.carry_to_server(worker);
+    cluster.carry_back();
+  }
+  for (Worker& worker : cluster.workers) {
+    assert_int_equal(worker.status.code(), MV_EDISAGREE);
+    worker.create(many(nullptr));
+  }
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
+}
+
 void lists_of_workers_may_be_cut_differently(void**) {
   Cluster cluster;
   cluster.workers[0].create({{described("a")}, {described("b")}});
@@ -141,6 +163,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(many_tables_take_few_messages),
       cmocka_unit_test(a_spec_that_differs_leaves_nothing),
+      cmocka_unit_test(names_are_free_when_all_workers_have_the_error),
       cmocka_unit_test(lists_of_workers_may_be_cut_differently),
       cmocka_unit_test(a_call_that_was_given_up_can_be_made_again),
       cmocka_unit_test(a_worker_that_is_lost_ends_the_creation),

@@ -234,11 +234,11 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
   }
 
   void end() {
+    if (!error_.ok() && !std::exchange(is_given_up_, true)) return give_up();
     const auto self = shared_from_this();
     for (const NewTable& asked : asked_) catalogue_.creating_.erase(asked.spec->name);
     std::erase(catalogue_.creations_, self);
     if (!error_.ok()) {
-      give_up();
       catalogue_.client_.entry().tables_changed();
       return created_(error_);
     }
@@ -251,19 +251,34 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
     created_(std::move(tables_));
   }
 
-  /// An error at one server, or with one table, fails everywhere. After a time-out the tables may still be created.
+  /// An error at one server, or with one table, fails everywhere. After a time-out the tables may still be created. All servers know it before
+  /// the caller does: when all workers have had the error, the names are free.
   void give_up() {
-    if (error_.code() == MV_ETIMEOUT || error_.code() == MV_ECANCELED) return;
-    for (size_t server = 0; server < servers_.peers.size(); ++server)
-      for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
-        const std::vector<uint32_t> numbers = numbers_on(server, first);
-        if (numbers.empty()) continue;
-        auto& fbb = servers_.builder.fbb();
-        const auto text = fbb.CreateString(error_.text());
-        auto frame = servers_.builder.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers), error_.code(), text));
-        servers_.rpc.call(servers_.peers[server],
-                          {std::move(frame), std::make_shared<Gather>(servers_.pool, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
-      }
+    step({});
+    if (error_.code() != MV_ETIMEOUT && error_.code() != MV_ECANCELED)
+      for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) give_up_some(first);
+    step_over({});
+  }
+
+  void give_up_some(size_t first) {
+    std::vector<base::Peer> peers;
+    std::vector<std::vector<uint32_t>> numbers;
+    for (size_t server = 0; server < servers_.peers.size(); ++server) {
+      auto some = numbers_on(server, first);
+      if (some.empty()) continue;
+      peers.push_back(servers_.peers[server]);
+      numbers.push_back(std::move(some));
+    }
+    if (peers.empty()) return;
+    const auto round = std::make_shared<Round>(servers_, std::move(peers), Round::Each(), part());
+    rounds_.push_back(round);
+    round->ask(
+        [this, &numbers](wire::FrameBuilder& builder, size_t server) {
+          auto& fbb = builder.fbb();
+          const auto text = fbb.CreateString(error_.text());
+          return builder.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers[server]), error_.code(), text));
+        },
+        deadline_);
   }
 
   Catalogue& catalogue_;
@@ -279,6 +294,7 @@ class Catalogue::Creation : public std::enable_shared_from_this<Creation> {
   std::function<void()> next_;
   size_t open_ = 0;  ///< parts of this step
   base::Status error_;
+  bool is_given_up_ = false;
 };
 
 Catalogue::~Catalogue() = default;

@@ -216,7 +216,7 @@ static PyObject *pv_group_info(const mv_group_info *info) {
   mv_dtype dtype = MV_I64;
   $1 = NULL;
   SvGETMAGIC($input);
-  if (SvOK($input) && (pv_lend_tensor($input, "source", (void **)&$1, &places, &dtype) <= 0 || dtype != MV_I64)) {
+  if (SvOK($input) && (pv_lend_tensor($input, 0, (void **)&$1, &places, &dtype) <= 0 || dtype != MV_I64)) {
     PV_REFUSE(MV_EDTYPE, "$symname", "source must be a tensor of dtype i64");
     SWIG_fail;
   }
@@ -309,7 +309,7 @@ static SV *pv_group_info(const mv_group_info *info) {
   mv_dtype dtype = MV_I64;
   $1 = NULL;
   if (!lua_isnil(L, $input)) {
-    const int lent = pv_lend_memory(L, $input, "source", 1, (void **)&$1, &places, &dtype);
+    const int lent = pv_lend_memory(L, $input, "source", 0, 1, (void **)&$1, &places, &dtype);
     if (lent == 0) SWIG_fail;
     if (lent < 0 || dtype != MV_I64 || lua_isuserdata(L, 2)) { /* a userdata replaces a table of numbers */
       PV_REFUSE(MV_EDTYPE, "$symname", "source must be a tensor or FFI memory of int64, and data no table of numbers");

@@ -21,7 +21,7 @@ static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, u
   lua_pop(L, 1);
   for (uint64_t i = 0; i < *count; ++i) {
     lua_rawgeti(L, index, (int)i + 1);
-    const int lent = pv_lend_memory(L, lua_gettop(L), function, 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype);
+    const int lent = pv_lend_memory(L, lua_gettop(L), function, pv_takes_devices(function), 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype);
     lua_pop(L, 1);
     if (lent > 0) continue;
     if (lent < 0) pv_refuse(L, MV_EDTYPE, function, "array %d is neither a tensor nor FFI memory", (int)i + 1);
@@ -35,7 +35,7 @@ static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, u
 
 /* A tensor or FFI memory, which can be changed in place; a table of numbers would be a copy. */
 static int pv_lend_in_place(lua_State *L, int index, const char *function, void **data, uint64_t *count, mv_dtype *dtype) {
-  const int lent = pv_lend_memory(L, index, function, 1, data, count, dtype);
+  const int lent = pv_lend_memory(L, index, function, pv_takes_devices(function), 1, data, count, dtype);
   if (lent < 0) pv_refuse(L, MV_EDTYPE, function, "a tensor or FFI memory is needed, not a %s", luaL_typename(L, index));
   return lent > 0;
 }

@@ -172,7 +172,7 @@ static int pv_lend_cdata(lua_State *L, const char *function, int writable, void 
 
 /* FFI memory as an argument: a cdata of known length, or {pointer = cdata, count = n}.
  * 1: lent, 0: refused, -1: the argument is neither. */
-static int pv_lend_memory(lua_State *L, int index, const char *function, int writable, void **data, uint64_t *count,
+static int pv_lend_memory(lua_State *L, int index, const char *function, int takes_devices, int writable, void **data, uint64_t *count,
                           mv_dtype *dtype) {
   if (lua_type(L, index) == PV_CDATA) {
     lua_pushvalue(L, index);
@@ -183,7 +183,7 @@ static int pv_lend_memory(lua_State *L, int index, const char *function, int wri
   lua_pushliteral(L, "mv_tensor"); /* a polyverso.tensor: its handle */
   lua_rawget(L, index);
   if (lua_type(L, -1) == LUA_TNUMBER) {
-    const mv_status status = pv_data_of((mv_tensor)lua_tonumber(L, -1), pv_takes_devices(function), data, count, dtype);
+    const mv_status status = pv_data_of((mv_tensor)lua_tonumber(L, -1), takes_devices, data, count, dtype);
     lua_pop(L, 1);
     if (status != MV_OK) pv_raise(L, status);
     return status == MV_OK;
@@ -204,7 +204,7 @@ static int pv_lend(lua_State *L, int index, const char *function, int64_t table,
   *data = NULL;
   *count = 0;
   *dtype = MV_RAW;
-  int lent = pv_lend_memory(L, index, function, writable, data, count, dtype);
+  int lent = pv_lend_memory(L, index, function, pv_takes_devices(function), writable, data, count, dtype);
   if (lent >= 0) return lent;
   switch (lua_type(L, index)) {
     case LUA_TNONE:
@@ -241,7 +241,7 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int writa
   mv_dtype dtype = MV_I64;
   *rows = NULL;
   *count = 0;
-  int lent = pv_lend_memory(L, index, function, writable, &data, count, &dtype);
+  int lent = pv_lend_memory(L, index, function, 0, writable, &data, count, &dtype);
   if (lent == 0) return 0;
   if (lent > 0 && dtype != MV_I64)
     return pv_refuse(L, MV_EDTYPE, function, "rows must be FFI memory of type int64_t");

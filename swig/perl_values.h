@@ -173,9 +173,9 @@ static int pv_lend_string(SV *sv, const char *function, int writable, void **dat
 }
 
 /* A Polyverso::Tensor's memory. 1: lent, 0: refused, -1: the argument is not a tensor. */
-static int pv_lend_tensor(SV *sv, const char *function, void **data, uint64_t *count, mv_dtype *dtype) {
+static int pv_lend_tensor(SV *sv, int takes_devices, void **data, uint64_t *count, mv_dtype *dtype) {
   if (!SvROK(sv) || !sv_derived_from(sv, "Polyverso::Tensor")) return -1;
-  const mv_status status = pv_data_of((mv_tensor)SvIV(SvRV(sv)), pv_takes_devices(function), data, count, dtype);
+  const mv_status status = pv_data_of((mv_tensor)SvIV(SvRV(sv)), takes_devices, data, count, dtype);
   if (status != MV_OK) pv_raise(status);
   return status == MV_OK;
 }
@@ -201,7 +201,7 @@ static int pv_lend(SV *sv, const char *function, int writable, void **data, uint
     return 1;
   }
 #endif
-  const int lent = pv_lend_tensor(sv, function, data, count, dtype);
+  const int lent = pv_lend_tensor(sv, pv_takes_devices(function), data, count, dtype);
   return lent >= 0 ? lent : pv_lend_string(sv, function, writable, data, count);
 }
 
@@ -225,7 +225,7 @@ static int pv_lend_rows(SV *sv, const char *function, int writable, int64_t **ro
   }
 #endif
   mv_dtype dtype = MV_I64;
-  const int lent = pv_lend_tensor(sv, function, (void **)rows, count, &dtype);
+  const int lent = pv_lend_tensor(sv, 0, (void **)rows, count, &dtype);
   if (lent > 0 && dtype != MV_I64) return pv_refuse(MV_EDTYPE, function, "rows must be a tensor of dtype i64");
   if (lent >= 0) return lent;
   if (!pv_lend_string(sv, function, writable, &data, count)) return 0;

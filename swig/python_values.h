@@ -231,7 +231,7 @@ static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
 
 /* Fills the view, or reports what is wrong with the object's memory and how to fix it. */
 static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
-  pv_lends_devices = pv_takes_devices(function) && strcmp(what, "source") != 0;
+  pv_lends_devices = pv_takes_devices(function) && strcmp(what, "source") != 0 && strcmp(what, "rows") != 0;
   const int lent = PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0;
   pv_lends_devices = 0;
   if (lent) return 1;

@@ -15,6 +15,8 @@
 
 namespace mv::capi {
 
+base::Result<tensor::Device*> find_device_of(const void* memory) { return tensor_space().devices.find(memory); }
+
 base::Result<int32_t> find_device(std::string_view name) {
   std::string_view rest = name;
   if (rest == "cpu" || rest == "host") return MV_HOST;

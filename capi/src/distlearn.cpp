@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/distlearn/settings.hpp"
+#include "api/group/stage.hpp"
 #include "base/undo.hpp"
 #include "boundary.hpp"
 #include "group_arrays.hpp"
@@ -77,7 +78,7 @@ base::Status on_host(Interrupted& interrupted, Arrays arrays, const Work& work) 
     now = interrupted;
   } else {
     now.given = arrays;
-    auto staging = api::Staging::of_arrays(arrays, find_device_of);
+    auto staging = api::stage_arrays(arrays, find_device_of);
     if (!staging.ok()) return staging.status();
     now.staging = std::move(staging).value();
     now.staged = std::move(arrays);

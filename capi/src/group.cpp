@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/group/group.hpp"
-#include "api/staging/staging.hpp"
+#include "api/group/stage.hpp"
 #include "base/undo.hpp"
 #include "boundary.hpp"
 #include "calls.hpp"
@@ -40,8 +40,6 @@ base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t co
   }
   return read;
 }
-
-base::Result<tensor::Device*> find_device_of(const void* memory) { return tensor_space().devices.find(memory); }
 
 base::Status check_group_flags(uint32_t flags) {
   if ((flags & ~uint32_t{MV_DRAINING}) == 0) return {};
@@ -96,7 +94,7 @@ base::Result<std::shared_ptr<api::Staging>> stage(const GroupEntry& entry, Opera
   const auto rank = std::ranges::find(members, entry.node->node->identity().worker_id) - members.begin();
   const auto ranks = static_cast<int64_t>(members.size());
   if (auto status = api::check_operation(operation, rank, ranks); !status.ok()) return status;
-  auto staging = api::Staging::of_operation(operation, static_cast<uint64_t>(rank), members.size(), find_device_of);
+  auto staging = api::stage_operation(operation, static_cast<uint64_t>(rank), members.size(), find_device_of);
   if (!staging.ok()) entry.group->give_up(staging.status());
   return staging;
 }
@@ -113,7 +111,8 @@ mv_status operate(const char* function, mv_group group, const mv_call_options* o
     auto staging = stage(entry, operation.value());
     if (!staging.ok()) return staging.status();
     return run_call(state, entry.node, plan, [&](const api::CallOptions& how) {
-      return api::run_staged(*entry.node->node, *entry.group, std::move(operation).value(), staging.value(), how);
+      const auto start = [&](const api::CallOptions& options) { return entry.group->run(std::move(operation).value(), options); };
+      return api::run_staged(*entry.node->node, staging.value(), how, start);
     });
   });
 }

@@ -7,7 +7,6 @@
 
 #include "base/result.hpp"
 #include "engine/collective/operation.hpp"
-#include "tensor/device.hpp"
 
 namespace mv::capi {
 
@@ -17,8 +16,5 @@ base::Result<std::vector<collective::Array>> read_arrays(const mv_array* arrays,
 base::Status check_group_flags(uint32_t flags);
 /// The most arrays of one operation: far more than any model has.
 inline constexpr uint64_t kMostArrays = 1 << 20;
-
-/// Finds the device in whose memory an address of a caller is.
-base::Result<tensor::Device*> find_device_of(const void* memory);
 
 }  // namespace mv::capi

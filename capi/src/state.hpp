@@ -149,10 +149,10 @@ class Joining {
   std::array<Slot, 8> slots_;
 };
 
-/// The process's tensors. They need no node and outlive all nodes. A forked child keeps them: its writes are its own.
 /// Lets nodes leave at the exit of the process before what has been loaded until now ends, such as a plug-in for devices.
 void watch_exit_again();
 
+/// The process's tensors. They need no node and outlive all nodes. A forked child keeps them: its writes are its own.
 struct TensorSpace {
   tensor::Heap heap;
   TensorTable tensors{HandleKind::kTensor, 1};
@@ -162,6 +162,17 @@ struct TensorSpace {
 };
 
 TensorSpace& tensor_space();
+/// The device in whose memory an address of a caller is; null: the host's.
+base::Result<tensor::Device*> find_device_of(const void* memory);
+/// Sets the device of a call's data, api::ConstData or MutableData.
+template <typename Data>
+base::Status locate(Data& data) {
+  if (data.count == 0) return {};
+  const auto device = find_device_of(data.values);
+  if (!device.ok()) return device.status();
+  data.device = device.value();
+  return {};
+}
 
 /// One life of the library: a forked child begins a new one.
 struct State {

@@ -46,8 +46,10 @@ mv_status move_data(const char* function, mv_table table, const Rows& rows, cons
     auto pin = find_table(state, function, table);
     if (!pin.ok()) return pin.status();
     if (auto status = check_data(function, rows, data); !status.ok()) return status;
+    Data placed = data;
+    if (auto status = locate(placed); !status.ok()) return status;
     return run_call(state, pin.value()->node, plan,
-                    [&](const api::CallOptions& how) { return ((*pin.value()->table).*Method)(rows, data, how); });
+                    [&](const api::CallOptions& how) { return ((*pin.value()->table).*Method)(rows, placed, how); });
   });
 }
 

@@ -20,7 +20,7 @@ namespace mv::capi {
 namespace {
 
 base::Status create_table(State& state, const char* function, mv_node node, base::Result<shard::Spec> spec,
-                          const api::ConstData& initial, mv_table* table) {
+                          api::ConstData initial, mv_table* table) {
   if (!spec.ok()) return spec.status();
   if (table == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", function);
   if (initial.values == nullptr && initial.count != 0) {
@@ -31,6 +31,7 @@ base::Status create_table(State& state, const char* function, mv_node node, base
   auto pin = find_working_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
+  if (auto status = locate(initial); !status.ok()) return status;
   auto created = entry->node->create_table(std::move(spec).value(), initial);
   if (!created.ok()) return created.status();
   *table = state.tables.insert({entry, std::move(created).value()});

@@ -176,7 +176,8 @@ size_t update_launches(const shard::UpdaterSpec& spec) {
   return formula != nullptr && measures(spec, *formula) ? 3 : 1;
 }
 
-base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets) {
+base::Result<Update> Update::make(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient,
+                                  std::span<const Target> targets) {
   const Formula* formula = find_formula(spec);
   if (formula == nullptr) return base::error(MV_ENOSYS, "update: devices have no formula for {}", spec.name);
   if ((dtype != MV_F32 && dtype != MV_F64) || !tensor::is_floating(gradient))
@@ -194,7 +195,8 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
     key_count += target.count > 0 ? 1 : 0;
     tiles += parts(target.count, MV_DEVICE_TILE);
   }
-  if (key_count == 0) return {};
+  Update made(stream);
+  if (key_count == 0) return made;
   const size_t key_bytes = key_count * sizeof(mv_device_key);
   std::vector<std::byte> staged(key_bytes + tiles * sizeof(uint32_t));
   auto* key = reinterpret_cast<mv_device_key*>(staged.data());
@@ -208,10 +210,11 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
     tile_key = std::fill_n(tile_key, own, number++);
     tile += own;
   }
-  const auto memory = Memory::of(stream, staged.data(), staged.size());
+  auto memory = Memory::of(stream, staged.data(), staged.size());
   if (!memory.ok()) return memory.status();
   auto* const bytes = memory.value().as<std::byte>();
-  mv_device_update work{};
+  made.keys_ = std::move(memory).value();
+  mv_device_update& work = made.work_;
   work.keys = reinterpret_cast<mv_device_key*>(bytes);
   work.tile_keys = reinterpret_cast<const uint32_t*>(bytes + key_bytes);
   work.key_count = key_count;
@@ -220,18 +223,38 @@ base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dty
   work.stage = MV_DEVICE_APPLY;
   work.dtype = dtype;
   work.gradient_dtype = gradient;
-  if (!measures(spec, *formula)) return stream.launch(MV_DEVICE_UPDATE, work);
-  const auto sums = Memory::make(stream, work.tiles * 2 * sizeof(double));
+  if (!measures(spec, *formula)) return made;
+  auto sums = Memory::make(stream, work.tiles * 2 * sizeof(double));
   if (!sums.ok()) return sums.status();
   work.tile_sums = sums.value().as<double>();
-  for (const int32_t stage : {MV_DEVICE_MEASURE, MV_DEVICE_SUM_TILES, MV_DEVICE_APPLY}) {
-    work.stage = stage;
-    if (auto status = stream.launch(MV_DEVICE_UPDATE, work); !status.ok()) return status;
-  }
-  return {};
+  made.sums_ = std::move(sums).value();
+  return made;
+}
+
+base::Status Update::launch() const {
+  if (!keys_) return {};
+  mv_device_update work = work_;
+  if (sums_)
+    for (const int32_t stage : {MV_DEVICE_MEASURE, MV_DEVICE_SUM_TILES}) {
+      work.stage = stage;
+      if (auto status = stream_->launch(MV_DEVICE_UPDATE, work); !status.ok()) return status;
+    }
+  work.stage = MV_DEVICE_APPLY;
+  return stream_->launch(MV_DEVICE_UPDATE, work);
+}
+
+base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets) {
+  const auto made = Update::make(stream, spec, dtype, gradient, targets);
+  return made.ok() ? made.value().launch() : made.status();
+}
+
+bool has_codec(const codec::Codec& codec) {
+  constexpr std::string_view kNames[] = {"1bit", "2bit", "fp16", "bf16", "int8"};
+  return std::ranges::find(kNames, codec.spec().name) != std::end(kNames);
 }
 
 base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out) {
+  if (count == 0) return {};
   const auto& [name, parameters] = codec.spec();
   if (name == "1bit" || name == "2bit")
     return stream.launch(MV_DEVICE_ENCODE_BITS,
@@ -247,6 +270,7 @@ base::Status encode(const Stream& stream, const codec::Codec& codec, const float
 }
 
 base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds) {
+  if (count == 0) return {};
   const auto& [name, parameters] = codec.spec();
   if (name == "1bit" || name == "2bit")
     return stream.launch(MV_DEVICE_DECODE_BITS, mv_device_decode_bits{static_cast<const uint32_t*>(encoded), values, count,

@@ -1,6 +1,7 @@
 #pragma once
 // Computations of several kernels on a device.
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,11 +37,27 @@ struct Target {
 bool has_formula(const shard::UpdaterSpec& spec);
 /// The number of launches that update() makes, whatever the number of targets.
 size_t update_launches(const shard::UpdaterSpec& spec);
-/// Updates all targets at once, as Updater::apply() does each. MV_EDTYPE unless `dtype` is f32 or f64 and `gradient` is a
-/// float; MV_ENOSYS for updaters without a formula here: "add" and "assign" are MV_DEVICE_AXPY and copies.
+/// An update of all targets at once, as Updater::apply() does each. make() has all memory that launch() needs, so that only a failure of the
+/// device is left to happen there.
+class Update {
+ public:
+  /// MV_ENOMEM. MV_EDTYPE unless `dtype` is f32 or f64 and `gradient` is a float; MV_ENOSYS for updaters without a formula here: "add" and
+  /// "assign" are MV_DEVICE_AXPY and copies. The stream must outlive it.
+  static base::Result<Update> make(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets);
+  base::Status launch() const;
+
+ private:
+  explicit Update(const Stream& stream) : stream_(&stream) {}
+  const Stream* stream_;
+  std::optional<Memory> keys_;  ///< none: there is nothing to update
+  std::optional<Memory> sums_;  ///< of tiles, for updaters that measure
+  mv_device_update work_{};
+};
 base::Status update(const Stream& stream, const shard::UpdaterSpec& spec, mv_dtype dtype, mv_dtype gradient, std::span<const Target> targets);
 
-/// Codec::encode() and decode() of floats, with their bytes. `out` and `encoded` are aligned to 4 bytes. MV_ENOSYS for topk.
+/// Whether encode() and decode() have the codec.
+bool has_codec(const codec::Codec& codec);
+/// Codec::encode() and decode() of floats, with their bytes. `out` and `encoded` are aligned to 4 bytes. MV_ENOSYS for others.
 base::Status encode(const Stream& stream, const codec::Codec& codec, const float* gradient, float* residual, uint64_t count, void* out);
 base::Status decode(const Stream& stream, const codec::Codec& codec, const void* encoded, float* values, uint64_t count, bool adds);
 

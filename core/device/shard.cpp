@@ -106,44 +106,48 @@ bool DeviceShard::is_updated_with(const DeviceShard& other) const {
   return mine.updater->counts() || mine.spec.parameters == theirs.spec.parameters;
 }
 
-base::Status DeviceShard::add_together(Worker, std::span<const Addition> additions) {
+base::Status DeviceShard::add_together(Worker, std::span<const Addition> additions, const std::function<base::Status()>& before) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
     Scratch scratch(stream);
-    std::vector<std::vector<Sum>> batches;
+    std::vector<Batch> batches;
     for (const Addition& addition : additions) {  // all sums first: memory may be missing
       auto& one = static_cast<DeviceShard&>(*addition.shard);
       const void* const gradient = must(sum_on(one.device_, stream, scratch, addition.values));
-      auto batch = std::ranges::find_if(batches, [&](const std::vector<Sum>& known) { return known.front().shard->is_updated_with(one); });
-      if (batch == batches.end()) batch = batches.emplace(batch);
-      batch->push_back({&one, gradient});
+      auto batch = std::ranges::find_if(batches, [&](const Batch& known) { return known.sums.front().shard->is_updated_with(one); });
+      if (batch == batches.end()) batch = batches.insert(batch, Batch());
+      batch->sums.push_back({&one, gradient});
     }
-    for (const std::vector<Sum>& batch : batches) update_together(stream, batch);
+    base::Undo undo([&] { std::ranges::for_each(batches, uncount); });
+    for (Batch& batch : batches) prepare(stream, batch);
+    if (before) must(before());
+    for (const Batch& batch : batches) {
+      if (batch.update) must(batch.update->launch());
+      if (!batch.update)
+        for (const Sum& sum : batch.sums) sum.shard->add(stream, nullptr, 0, sum.shard->elements(), sum.gradient);
+    }
+    undo.keep();
   });
 }
 
-/// Updates tensors that have one formula, in one launch. Counts none of them if that fails.
-void DeviceShard::update_together(const Stream& stream, std::span<const Sum> sums) {
-  const DeviceShard& like = *sums.front().shard;
-  if (like.model_->work != Work::kUpdates) {
-    for (const Sum& sum : sums) sum.shard->add(stream, nullptr, 0, sum.shard->elements(), sum.gradient);
-    return;
-  }
-  std::vector<shard::Mark> marks;
-  base::Undo uncount([&] {
-    for (size_t i = marks.size(); i-- > 0;)
-      if (shard::Progress* const progress = sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(marks[i]);
-  });
+/// Counts the adds, and has the memory for them.
+void DeviceShard::prepare(const Stream& stream, Batch& batch) {
+  const DeviceShard& like = *batch.sums.front().shard;
+  if (like.model_->work != Work::kUpdates) return;
   std::vector<Target> targets;
-  for (const auto& [shard, gradient] : sums) {
+  for (const auto& [shard, gradient] : batch.sums) {
     const Model& model = *shard->model_;
-    marks.push_back(model.progress != nullptr ? model.progress->mark() : shard::Mark());
+    batch.marks.push_back(model.progress != nullptr ? model.progress->mark() : shard::Mark());
     shard::Steps<ModelRef> steps(true);
     targets.push_back(shard->target_of(model, steps.of(shard->model_), 0, shard->elements(), gradient));
   }
-  must(update(stream, like.model_->spec, like.stored_, like.spec_.dtype, targets));
-  uncount.keep();
+  batch.update = must(Update::make(stream, like.model_->spec, like.stored_, like.spec_.dtype, targets));
+}
+
+void DeviceShard::uncount(const Batch& batch) {
+  for (size_t i = batch.marks.size(); i-- > 0;)
+    if (shard::Progress* const progress = batch.sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(batch.marks[i]);
 }
 
 base::Status DeviceShard::read_into(Worker, std::span<const Tensor> outs) {

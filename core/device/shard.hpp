@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ class DeviceShard final : public shard::OnDevice, public std::enable_shared_from
 
   shard::OnDevice* on_device() override { return this; }
   tensor::Device& device() const override { return device_; }
-  base::Status add_together(shard::Worker worker, std::span<const Addition> additions) override;
+  base::Status add_together(shard::Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) override;
   base::Status add_held(shard::Worker worker, const tensor::Tensor& rows) override;
   base::Status read_held(shard::Worker worker, const tensor::Tensor& rows) override;
   base::Status read_into(shard::Worker worker, std::span<const tensor::Tensor> outs) override;
@@ -86,7 +87,14 @@ class DeviceShard final : public shard::OnDevice, public std::enable_shared_from
   /// Counts an add that work(step) makes, unless that fails.
   template <typename Adding>
   void count_add(shard::ChangePart piece, const Adding& work) const;
-  static void update_together(const Stream& stream, std::span<const Sum> sums);
+  /// Shards that have one formula.
+  struct Batch {
+    std::vector<Sum> sums;
+    std::vector<shard::Mark> marks = {};  ///< before they were counted
+    std::optional<Update> update = {};    ///< none: they add or copy
+  };
+  static void prepare(const Stream& stream, Batch& batch);
+  static void uncount(const Batch& batch);
   static void to_host(const Stream& stream, void* to, const void* from, size_t bytes);
   void add_packed(const Stream& stream, Scratch& scratch, const Packed& packed, std::span<const int64_t> rows, shard::ChangePart piece);
   void add_rows(const Stream& stream, Scratch& scratch, const Packed& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);

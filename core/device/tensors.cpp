@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "device/operations.hpp"
 #include "device/scratch.hpp"
 #include "device/sum.hpp"
 #include "tensor/cast.hpp"

@@ -7,14 +7,16 @@
 #include <memory>
 #include <mutex>
 
+#include "codec/on_device.hpp"
 #include "device/device.hpp"
+#include "device/operations.hpp"
 #include "device/pinned_memory.hpp"
 #include "tensor/device.hpp"
 
 namespace mv::device {
 
 /// One device and its stream. Blocks of its memory are released in the order of the stream that is used then.
-class TensorDevice final : public tensor::Device {
+class TensorDevice final : public tensor::Device, public codec::OnDevice {
  public:
   static base::Result<std::unique_ptr<TensorDevice>> open(Plugin plugin, int32_t number, tensor::Heap& heap);
 
@@ -29,8 +31,7 @@ class TensorDevice final : public tensor::Device {
   /// Lets later work here begin after all that has been begun on the given stream.
   base::Status follow(mv_device_stream before) const;
   const mv::device::Device& device() const { return own_.device(); }
-  /// Memory of the caller's on this device.
-  std::shared_ptr<tensor::Block> lend(std::byte* data, size_t bytes);
+  std::shared_ptr<tensor::Block> lend(std::byte* data, size_t bytes) override;
   /// The stream for further computations; see operations.hpp. It stays valid.
   const Stream& current() const { return *current_.load(std::memory_order_acquire); }
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
@@ -56,6 +57,14 @@ class TensorDevice final : public tensor::Device {
                          std::span<const uint64_t> starts) override;
   base::Status put_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> to) override;
   base::Result<std::vector<uint8_t>> used_rows(const tensor::Tensor& in, size_t rows, size_t width) override;
+
+  bool has(const codec::Codec& codec) const override { return has_codec(codec); }
+  base::Status encode(const codec::Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) override {
+    return device::encode(current(), codec, gradient, residual, count, out);
+  }
+  base::Status decode(const codec::Codec& codec, const std::byte* encoded, float* values, size_t count, bool adds) override {
+    return device::decode(current(), codec, encoded, values, count, adds);
+  }
 
  private:
   class DeviceBlock;

@@ -2,6 +2,7 @@
 // Shards in the memory of a device. The room device/ makes them.
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -35,8 +36,10 @@ class OnDevice : public Shard {
     std::span<const tensor::Tensor> values;
   };
   /// Adds to several shards of this one's device, each named once. Those whose updaters have one formula are updated together, in one
-  /// launch. After an error some may have changed.
-  virtual base::Status add_together(Worker worker, std::span<const Addition> additions) = 0;
+  /// launch. After MV_ENOMEM none has changed.
+  /// @param before  writes values of additions that have only one, on this device. It is called when all memory is there, and is its error the
+  ///                call's, nothing has changed; may be null
+  virtual base::Status add_together(Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) = 0;
   /// change_rows(Write::Add) of the rows that a row-sparse tensor of the table's dtype holds, which is on this shard's device.
   virtual base::Status add_held(Worker worker, const tensor::Tensor& rows) = 0;
   /// read_rows() of the rows that a row-sparse tensor of the table's dtype holds, into that tensor, which is on this shard's device.

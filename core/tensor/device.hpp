@@ -54,6 +54,8 @@ class Device : public Allocator {
   /// "cuda:0"
   virtual const std::string& name() const = 0;
   virtual int32_t number() const = 0;
+  /// The caller's memory on this device.
+  virtual std::shared_ptr<Block> lend(std::byte* data, size_t bytes) = 0;
 
   /// Memory of the host for copies that live for one call: copies to and from it are fast. It is kept for the next call.
   virtual Allocator& staging() = 0;

@@ -37,6 +37,8 @@ _NAMES = {
     "float16": capi.MV_F16,
     "bfloat16": capi.MV_BF16,
 }
+_DTYPE_NAMES = {code: name for name, code in CODES.items()}
+_FLOATS = {capi.MV_F32, capi.MV_F64, capi.MV_F16, capi.MV_BF16}
 
 
 def code_of(dtype: Any) -> int:
@@ -104,7 +106,10 @@ def _as_integers(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def as_table_values(data: Any, code: int) -> Any:
     """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here. An array,
-    or a memoryview without numpy."""
+    or a memoryview without numpy, or a tensor over an array on a device, whose floats are converted to those of the table."""
+    if not is_ndarray(data) and (tensor := on_device(data)) is not None:
+        own = CODES[tensor.dtype]
+        return tensor.cast(_DTYPE_NAMES[code]) if own != code and {own, code} <= _FLOATS else tensor
     if not has_numpy():
         return plain.as_values(data, code)
     if code != capi.MV_BF16:
@@ -164,13 +169,17 @@ def as_bits(out: Any) -> Any:
 
 
 def on_device(array: Any) -> Any:
-    """A tensor over an array in the memory of a CUDA device, for the functions of groups and strategies, which take it in
-    place; None for an array in the host's memory."""
+    """A tensor over an array in the memory of a CUDA device, for the functions of tables, groups and strategies, which take
+    it in place; None for an array in the host's memory."""
     if is_ndarray(array) or device_of(array) is None:
         return None
     from .tensor import Tensor  # which imports this module
 
-    return array if isinstance(array, Tensor) else Tensor.view(array)
+    if not isinstance(array, Tensor):
+        return Tensor.view(array)
+    if array.row_sparse:
+        raise ArgumentError(capi.MV_EINVAL, "this tensor is row-sparse, a dense one is needed: use tensor.to_dense() or tensor.parts()")
+    return array
 
 
 def in_place(array: Any) -> Any:

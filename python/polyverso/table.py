@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Union
 
 from . import capi, dtypes, handles
 from ._numpy import np
-from .arrays import CODES, as_bits, as_rows, as_table_values, check_shape, empty, milliseconds, rows_or_keys
+from .arrays import CODES, as_bits, as_rows, as_table_values, check_shape, empty, milliseconds, on_device, rows_or_keys
 from .enums import described
 from .errors import Error
 from .optimizer import Optimizer, updater_text
@@ -32,7 +32,8 @@ class Table(handles.Handle):
     allowed. For a key-value table they are any 64-bit integers, can be passed as `keys` too, and are always required.
     The values then have the shape (len(rows), cols); for arrays, and key-value tables with one column, (len(rows),).
     Values are anything that numpy converts; a C-contiguous array of the table's dtype is used without a copy. Floats
-    are not truncated to integers. bfloat16 is ml_dtypes' if that package is installed, otherwise its bits as uint16,
+    are not truncated to integers. Values and `out` may also be arrays in the memory of a CUDA device: a Tensor, or an
+    array of PyTorch, CuPy or JAX. bfloat16 is ml_dtypes' if that package is installed, otherwise its bits as uint16,
     which are accepted in both cases.
     Without numpy, values and row ids are lists of numbers or buffers such as array.array, results are memoryviews, and
     table[rows], scan() and what returns a dtype raise ImportError.
@@ -173,7 +174,9 @@ class Table(handles.Handle):
         if out is None:
             out, memory = empty(self._shape if ids is None else (math.prod(ids.shape), *self._row), self._code)
         else:
-            memory = as_bits(out)
+            memory = on_device(out)
+            if memory is None:
+                memory = as_bits(out)
             self._check_shape(getattr(memory, "shape", ()), ids)
         if ids is None:
             return out, whole(self._handle, memory, options)
@@ -231,7 +234,7 @@ class Table(handles.Handle):
     def _write(self, whole: Any, some: Any, data: Any, rows: Any, options: Any) -> Any:
         values = as_table_values(data, self._code)
         ids = None if rows is None else as_rows(rows)
-        if values.ndim > 1:
+        if len(values.shape) > 1:
             self._check_shape(values.shape, ids)
         if ids is None:
             return whole(self._handle, values, options)

@@ -388,3 +388,117 @@ def test_ranks_in_three_languages_reduce_arrays_on_devices(cluster):
     for node in nodes:
         assert node.hear("root").replace(".0", "") == "root 7 7 7 7"
         node.ends()
+
+
+# ---- compressed stores
+
+COMPRESSED = """
+import ctypes
+
+def crossed():
+    emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+    emulation.emulation_crossed.restype = ctypes.c_uint64
+    return emulation.emulation_crossed()
+
+node = pv.init()
+shape = (1000, 33)
+for codec in ("2bit threshold=1", "1bit", "int8", "fp16", "bf16", "topk ratio=0.1"):
+    for dtype in ("f32", "f16", "f64"):
+        kv = pv.kvstore.create("dist_sync")
+        kv.set_gradient_compression(codec)
+        kv.init(["here", "there"], [pv.Tensor.zeros(shape, dtype)] * 2)
+        kv.set_optimizer("mx.sgd learning_rate=0.1 momentum=0.9")
+        outs = [pv.Tensor.zeros(shape, dtype), pv.Tensor.zeros(shape, dtype, device="cuda:1")]
+        for turn in range(4):
+            values = [pv.Tensor.normal(shape, 10 * turn + 5 * node.worker_id + sender, 0, 2, dtype=dtype) for sender in range(3)]
+            places = [("cuda:0", "cuda:1", "cuda:0"), ("cuda:1", "cpu", "cuda:0"), ("cpu", "cuda:0", "cpu"), ("cuda:0",)][turn]
+            before = crossed()
+            kv.push("there", [value.to(place) for value, place in zip(values, places)])
+            if turn == 3 and node.worker_id > 0 and codec.startswith("2bit") and dtype == "f32":
+                # the copy to the device, the residual, and a sixteenth
+                assert crossed() - before < 2.2 * 4 * 33000, crossed() - before
+            kv.push("here", values[:len(places)])
+            kv.pull(["here", "there"], out=outs)
+            assert outs[0].numpy().tobytes() == outs[1].to("cpu").numpy().tobytes(), (codec, dtype, turn)
+            assert len(set(outs[0].reshape((33000,)).to_list()[:100])) > 1
+        kv.close()
+say("equal", node.worker_id)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport, servers", [("auto", 0), ("tcp", 2)])
+def test_compressed_values_on_devices_have_the_bits_of_the_host(cluster, transport, servers):
+    """Without servers each process is a worker and a server, and has a part of each key."""
+    job = cluster(2, servers, transport=transport)
+    nodes = [job.python(number, COMPRESSED, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    others = [job.server(number) for number in range(servers)]
+    for node in nodes:
+        node.hear("equal", 60)
+    for node in [*nodes, *others]:
+        node.ends()
+
+
+# ---- tables of other processes
+
+PERL_TABLE = """
+use Polyverso;
+use Polyverso::Tensor;
+$| = 1;
+my $node = Polyverso->init;
+my $table = $node->matrix(rows => 4, cols => 2, name => 't');
+$table->add(Polyverso::Tensor->full([4, 2], 10, 'f32', 'cuda:1'));
+$table->add(Polyverso::Tensor->full([2, 2], 10, 'f32', 'cuda:0'), rows => [3, 0], async => 1)->wait;
+$node->barrier;
+my $out = Polyverso::Tensor->zeros([2, 2], 'f32', 'cuda:0');
+$table->get(rows => [0, 1], out => $out);
+print "rows @{[map { @$_ } @{ $out->to_list }]}\n";
+eval { $table->get(rows => Polyverso::Tensor->zeros([2], 'i64', 'cuda:0'), out => $out) };
+print "refused ", $@ =~ /cuda:0|device/ ? 'yes' : $@, "\n";
+$node->shutdown;
+"""
+LUA_TABLE = """
+local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
+local node = polyverso.init()
+local t = node:matrix{rows = 4, cols = 2, name = "t"}
+t:add(tensor.full({4, 2}, 100, "f32", "cuda:0"))
+t:add(tensor.full({2, 2}, 100, "f32", "cuda:0"), {rows = {3, 0}, async = true}):wait()
+node:barrier()
+local out = tensor.zeros({2, 2}, "f32", "cuda:1")
+t:get({rows = {0, 1}, out = out})
+local l = out:to_list()
+print("rows " .. l[1][1] .. " " .. l[1][2] .. " " .. l[2][1] .. " " .. l[2][2])
+local ok, err = pcall(t.get, t, {rows = tensor.zeros({2}, "i64", "cuda:0"), out = out})
+print("refused " .. ((not ok and (tostring(err):find("cuda:0") or tostring(err):find("device"))) and "yes" or tostring(err)))
+node:shutdown()
+"""
+PYTHON_TABLE = """
+node = pv.init()
+table = node.matrix(4, 2, name="t")
+table.add(pv.Tensor.full((4, 2), 1, device="cuda:1"))
+table.add_async(pv.Tensor.full((2, 2), 1, device="cuda:1"), rows=[3, 0]).wait()
+node.barrier()
+out = pv.Tensor.zeros((2, 2), device="cuda:1")
+request = table.get_async(rows=[0, 1], out=out)
+assert request.wait() is out
+say("rows", *map(int, out.reshape((4,)).to_list()))
+try:
+    table.get(rows=pv.Tensor.zeros(2, "i64", device="cuda:0"), out=out)
+except pv.Error as error:
+    say("refused", "yes" if "device" in str(error) else error)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_workers_in_three_languages_add_arrays_on_devices(cluster, transport):
+    job = cluster(3, 2, transport=transport)
+    how = dict(device_plugin=EMULATION, emulation="guard=1")
+    nodes = [job.python(0, PYTHON_TABLE, **how), job.start(1, ["perl", "-e", PERL_TABLE], **how), job.start(2, ["lua5.4", "-e", LUA_TABLE], **how)]
+    servers = [job.server(number) for number in range(2)]
+    for node in nodes:
+        assert node.hear("rows").replace(".0", "") == "rows 222 222 111 111"
+        assert node.hear("refused") == "refused yes"
+    for node in [*nodes, *servers]:
+        node.ends()

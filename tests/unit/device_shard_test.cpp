@@ -289,7 +289,7 @@ void tensors_are_added_together(void**) {
         math::merge_bytes(math::Reduction::kSum, dtype, sum.data(), from, 300);
         keys[k].host->change(Write::Add, kWorker, 0, 300, sum.data());
       }
-      must(additions.front().shard->add_together(kWorker, additions));
+      must(additions.front().shard->add_together(kWorker, additions, {}));
     }
     for (const Pair& key : keys) {
       assert_same(key, key.host->spec().describe());
@@ -335,7 +335,7 @@ void many_keys_take_few_launches(void**) {
     }
     for (size_t i = 0; i < keys.size(); ++i) additions.push_back({keys[i]->on_device(), std::span(&values[i], 1)});
     const double before = launches();
-    must(additions.front().shard->add_together(kWorker, additions));
+    must(additions.front().shard->add_together(kWorker, additions, {}));
     assert_int_equal(static_cast<int>(launches() - before), most);
   }
 }
@@ -382,7 +382,7 @@ void what_fails_is_told(void**) {
     assert_true(throws([&] { pair.there->change_rows(Write::Add, kWorker, {&row, 1}, values.data()); }, MV_ENOMEM));
     const Tensor lent = tensor_of(MV_F32, 100, values, -1);
     const shard::OnDevice::Addition addition{pair.there->on_device(), {&lent, 1}};
-    must_fail(pair.there->on_device()->add_together(kWorker, {&addition, 1}), MV_ENOMEM, "");
+    must_fail(pair.there->on_device()->add_together(kWorker, {&addition, 1}, {}), MV_ENOMEM, "");
     unsetenv("POLYVERSO_EMULATION");
     add_all(pair, false);
     assert_same(pair, words);

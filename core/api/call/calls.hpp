@@ -37,6 +37,9 @@ class Calls {
   /// The absolute deadline for these options. `gated`: the call may wait for other workers.
   base::Nanos deadline(const CallOptions& options, bool gated) const;
   CallRef make_call(const CallOptions& options, bool gated) { return std::make_shared<Call>(finished_, options, deadline(options, gated)); }
+  /// See Node::group().
+  CallRef group(const CallOptions& options) { return make_call(options, false); }
+  static void close_group(const CallRef& group, std::function<base::Status()> finish) { group->close_group(std::move(finish)); }
   /// Begins a call on the loop, runs `meanwhile`, if given, on this thread, and waits if the call is blocking.
   Started run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile);
   /// Begins an engine's operation on the loop, which completes `call`, and waits if the call is blocking.

@@ -10,6 +10,10 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 
+namespace mv::tensor {
+class Device;
+}
+
 namespace mv::api {
 
 /// An unfinished call of a user, blocking or not. Shared by the caller's thread and the loop.
@@ -36,11 +40,13 @@ struct ConstData {
   const void* values = nullptr;
   uint64_t count = 0;
   mv_dtype dtype = MV_F32;
+  tensor::Device* device = nullptr;  ///< in whose memory the values are; null: the host's
 };
 struct MutableData {
   void* values = nullptr;
   uint64_t count = 0;
   mv_dtype dtype = MV_F32;
+  tensor::Device* device = nullptr;
 };
 /// Row ids, or all rows.
 struct Rows {

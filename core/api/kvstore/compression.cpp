@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/kvstore/devices.hpp"
+#include "api/kvstore/encoded_values.hpp"
 #include "api/kvstore/store.hpp"
 #include "codec/values.hpp"
 #include "math/convert.hpp"
@@ -69,9 +70,11 @@ Compression Store::compression() {
   return compression_;
 }
 
-/// Sums what all devices push and sends the sum to the servers through the codec. This worker keeps the residual.
+/// Sums what all devices push and sends the sum to the servers through the codec. This worker keeps the residual. A single value may be on
+/// a device whose codecs suit.
 base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
+  tensor::Device* const device = tensor::device_of(values.front());
   std::lock_guard lock(entry.merging);
   entry.has_left = true;
   const std::byte* gradient = values.front().data;
@@ -80,20 +83,26 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
     sum_devices(values, entry.merged.data());
     gradient = entry.merged.data();
   }
-  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, entry.residual_bytes()), codec, path.options).status;
+  const size_t bytes = entry.residual_bytes();
+  const auto residual = device != nullptr ? entry.residuals.on(*device, 0, bytes) : entry.residuals.of(0, bytes);
+  if (!residual.ok()) return residual.status();
+  return entry.table->add_encoded({gradient, count, entry.dtype, device}, residual.value(), codec, path.options).status;
 }
 
-/// Passes each device's value through the codec, with a residual of its own, and pushes their sum to the key.
+/// Passes each device's value through the codec, with a residual of its own, and pushes their sum to the key. Values on devices are
+/// encoded there.
 base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
+  EncodedValues sent(entry, values, codec);
+  if (auto status = sent.prepare(); !status.ok()) return status;
   entry.has_left = true;
   std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded;
   entry.merged.resize(entry.residual_bytes());
-  for (size_t device = 0; device < values.size(); ++device) {
-    codec::encode_values(codec, entry.dtype, values[device].data, entry.residuals.of(device, entry.residual_bytes()), count, encoded.data());
-    if (device == 0)
+  for (size_t sender = 0; sender < values.size(); ++sender) {
+    if (auto status = sent.read(sender, encoded.data()); !status.ok()) return status;
+    if (sender == 0)
       codec::decode_values(codec, storage, encoded.data(), entry.merged.data(), count);
     else
       codec::decode_add_values(codec, entry.dtype, encoded.data(), entry.merged.data(), count);
@@ -114,10 +123,12 @@ base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values,
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
+  const auto senders = entry.residuals.senders();
+  if (!senders.ok()) return senders.status();
   std::vector<std::byte> sum(count * tensor::dtype_bytes(storage)), rounded;
   math::store_bytes(entry.dtype, sum.data(), values.front().data, count);
   for (const Tensor& value : values.subspan(1)) math::add_bytes(entry.dtype, sum.data(), value.data, count);
-  for (const auto& left : entry.residuals.senders())
+  for (const auto& left : senders.value())
     if (left.size() == sum.size()) math::add_bytes(storage, sum.data(), left.data(), count);
   if (storage != entry.dtype) round_to(entry.dtype, sum, &rounded, count);
   const std::byte* const all = storage != entry.dtype ? rounded.data() : sum.data();

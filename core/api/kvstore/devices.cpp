@@ -35,28 +35,40 @@ void sum_devices(std::span<const Tensor> values, std::byte* out) {
   sum_devices(values, 0, values.front().shape.count(), out);
 }
 
-bool any_on_device(const Values& values) {
-  return std::ranges::any_of(values, [](std::span<const Tensor> some) { return std::ranges::any_of(some, is_on_device); });
+tensor::Device* any_device(std::span<const Tensor> values) {
+  const auto found = std::ranges::find_if(values, is_on_device);
+  return found != values.end() ? tensor::device_of(*found) : nullptr;
 }
 
-base::Result<HostValues> HostValues::make(const Values& values, const std::function<bool(size_t key)>& stays, Sum sum) {
-  HostValues host;
-  host.values_ = values;
+bool any_on_device(const Values& values) {
+  return std::ranges::any_of(values, [](std::span<const Tensor> some) { return any_device(some) != nullptr; });
+}
+
+base::Result<PlacedValues> PlacedValues::make(const Values& values, const std::function<Place(size_t key)>& place_of) {
+  PlacedValues placed;
+  placed.values_ = values;
   for (size_t key = 0; key < values.size(); ++key) {
-    std::span<const Tensor>& some = host.values_[key];
-    if (stays(key) || std::ranges::none_of(some, is_on_device)) continue;
-    std::vector<Tensor>& copies = host.copies_.emplace_back();
-    const bool are_summed = sum == Sum::kOnDevices && some.size() > 1 && is_on_device(some.front()) && std::ranges::none_of(some, &Tensor::is_row_sparse);
-    auto merged = are_summed ? sum_there(some) : base::Result<Tensor>(some.front());
-    if (!merged.ok()) return merged.status();
-    for (const Tensor& one : are_summed ? std::span<const Tensor>(&merged.value(), 1) : some) {
+    std::span<const Tensor>& some = placed.values_[key];
+    const Place place = place_of(key);
+    if (place == Place::kGiven || std::ranges::none_of(some, is_on_device)) continue;
+    std::vector<Tensor>& made = placed.copies_.emplace_back();
+    const bool can_sum = is_on_device(some.front()) && std::ranges::none_of(some, &Tensor::is_row_sparse);
+    if (place != Place::kHost && can_sum) {
+      auto sum = some.size() > 1 ? sum_there(some) : base::Result<Tensor>(some.front());
+      if (!sum.ok()) return sum.status();
+      made.push_back(std::move(sum).value());
+    } else {
+      made.assign(some.begin(), some.end());
+    }
+    some = made;
+    if (place == Place::kSum && can_sum) continue;
+    for (Tensor& one : made) {
       auto copy = tensor::on_host(one);
       if (!copy.ok()) return copy.status();
-      copies.push_back(std::move(copy).value());
+      one = std::move(copy).value();
     }
-    some = copies;
   }
-  return host;
+  return placed;
 }
 
 }  // namespace mv::kvstore

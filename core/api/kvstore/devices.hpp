@@ -22,13 +22,17 @@ void sum_devices(std::span<const Tensor> values, std::byte* out);
 /// Likewise for some elements only.
 void sum_devices(std::span<const Tensor> values, uint64_t first, size_t count, std::byte* out);
 
-/// The values of a call for code that reads them in the host's memory.
-class HostValues {
+/// The values of a call, in the memory in which its code reads them.
+class PlacedValues {
  public:
-  enum class Sum { kNever, kOnDevices };
-  /// Copies the tensors of devices, except those of keys for which stays(key) holds. Sum::kOnDevices: several dense values of a key
-  /// become their sum, on the device of the first one, so that fewer bytes are copied.
-  static base::Result<HostValues> make(const Values& values, const std::function<bool(size_t key)>& stays, Sum sum);
+  enum class Place {
+    kGiven,  ///< where the caller has them
+    kHost,   ///< copied to the host
+    kSum,    ///< one tensor: the sum on the device of the first value. If the first one is on the host, all are copied there
+    kHostSum,  ///< a copy of that sum on the host, so that fewer bytes are copied
+  };
+  /// Row-sparse values have no sum on a device: they are copied to the host.
+  static base::Result<PlacedValues> make(const Values& values, const std::function<Place(size_t key)>& place);
   const Values& values() const { return values_; }
 
  private:
@@ -36,6 +40,8 @@ class HostValues {
   std::deque<std::vector<Tensor>> copies_;
 };
 
+/// The device of the first of these tensors that is on one, or null.
+tensor::Device* any_device(std::span<const Tensor> values);
 /// Whether any of these tensors is in the memory of a device.
 bool any_on_device(const Values& values);
 

@@ -53,18 +53,21 @@ base::Result<ByKey> read(std::span<const std::byte> all) {
 }  // namespace
 
 /// This process's residuals, by key. A dist store's worker is one sender.
-std::map<std::string, Senders> Store::own_residuals() {
+base::Result<std::map<std::string, Senders>> Store::own_residuals() {
   std::map<std::string, Senders> all;
   for (const EntryRef& entry : all_entries()) {
     std::lock_guard merging(entry->merging);
-    if (entry->residuals.any()) all[entry->name] = entry->residuals.senders();
+    if (!entry->residuals.any()) continue;
+    auto senders = entry->residuals.senders();
+    if (!senders.ok()) return base::error(senders.status().code(), "key \"{}\": {}", entry->name, senders.status().text());
+    all[entry->name] = std::move(senders).value();
   }
   return all;
 }
 
 base::Result<std::map<std::string, Senders>> Store::gather_residuals() {
   auto own = own_residuals();
-  if (channel_ == nullptr) return own;
+  if (channel_ == nullptr || !own.ok()) return own;
   auto given = channel_->collect(kPatience);
   if (!given.ok())
     return base::error(given.status().code(), "the codecs' residuals, which workers hand over in kv_barrier(): {}", given.status().text());
@@ -75,7 +78,7 @@ base::Result<std::map<std::string, Senders>> Store::gather_residuals() {
     senders.resize(workers);
     senders[worker] = std::move(left);
   };
-  for (auto& [key, senders] : own) put(static_cast<size_t>(rank()), key, std::move(senders.front()));
+  for (auto& [key, senders] : own.value()) put(static_cast<size_t>(rank()), key, std::move(senders.front()));
   for (size_t worker = 0; worker < workers; ++worker) {
     auto theirs = read(given.value()[worker]);
     if (!theirs.ok()) return base::error(theirs.status().code(), "worker {}: {}", worker, theirs.status().text());
@@ -157,8 +160,10 @@ base::Status Store::serve_channel() {
     if (base::Status failed = left.ok() ? take_residuals(left.value()) : left.status(); !failed.ok()) return failed;
   }
   if (!due.asked) return {};
+  auto all = own_residuals();
+  if (!all.ok()) return all.status();
   ByKey own;
-  for (auto& [key, senders] : own_residuals()) own[key] = std::move(senders.front());
+  for (auto& [key, senders] : all.value()) own[key] = std::move(senders.front());
   channel_->give(write(own));
   return {};
 }

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <deque>
 #include <numeric>
+#include <set>
 
 #include "api/kvstore/devices.hpp"
+#include "api/kvstore/encoded_values.hpp"
 #include "api/kvstore/placement.hpp"
 #include "api/kvstore/rows.hpp"
+#include "codec/on_device.hpp"
 #include "math/kernels.hpp"
 #include "shard/on_device.hpp"
 #include "tensor/sparse.hpp"
@@ -126,7 +129,7 @@ base::Status Store::check_kind(const Keys& keys) const {
 base::Status Store::init(const Keys& keys, const Values& given) {
   if (keys.names.empty()) return {};
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
-  const auto host = HostValues::make(given, [](size_t) { return false; }, HostValues::Sum::kNever);
+  const auto host = PlacedValues::make(given, [](size_t) { return PlacedValues::Place::kHost; });
   if (!host.ok()) return host.status();
   const Values& values = host.value().values();
   const auto found = std::make_shared<Entries>(keys.names.size());
@@ -295,35 +298,39 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   path.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
   Updates::Pushing pushing;
   if (updates_.is_on()) path.updater = &pushing;
-  HostValues host;
+  PlacedValues placed;
   const Values* values = &given;
-  std::vector<bool> stays;
+  std::vector<Course> courses;
   if (any_on_device(given)) {
-    for (size_t i = 0; i < entries.size(); ++i) stays.push_back(stays_on_device(*entries[i], given[i], path));
-    auto made = HostValues::make(given, [&](size_t key) { return stays[key]; }, type_.dist ? HostValues::Sum::kOnDevices : HostValues::Sum::kNever);
+    for (size_t i = 0; i < entries.size(); ++i) courses.push_back(course_of(*entries[i], given[i], path));
+    using Place = PlacedValues::Place;
+    auto made = PlacedValues::make(given, [&](size_t key) {
+      if (courses[key] == Course::kCopied) return type_.dist ? Place::kHostSum : Place::kHost;
+      return type_.dist ? Place::kSum : Place::kGiven;
+    });
     if (!made.ok()) return made.status();
-    host = std::move(made).value();
-    values = &host.values();
+    placed = std::move(made).value();
+    values = &placed.values();
   }
   if (reject)
     if (const base::Status wrong = check_finite(entries, *values); !wrong.ok()) return wrong;
   if (path.updater != nullptr)
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
-  base::Status failed = push_checked(keys, entries, *values, stays, path);
-  if (failed.ok() && !stays.empty()) failed = push_on_devices(entries, given, stays);
+  base::Status failed = push_checked(keys, entries, *values, courses, path);
+  if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, given, courses, path.codec);
   if (path.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
 }
 
-/// Pushes to the keys that are not in `stays`.
-base::Status Store::push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<bool>& stays, PushPath& path) {
+/// Pushes to the keys whose values do not reach them on devices.
+base::Status Store::push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<Course>& courses, PushPath& path) {
   base::Status failed;
   std::vector<api::ManyAdd> many;
   many.reserve(values.size());
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
-    if (!stays.empty() && stays[i]) continue;
+    if (!courses.empty() && is_whole(courses[i])) continue;
     if (values.size() > 1 && joins_many(*entries[i], values[i], path)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
       many.push_back({entries[i]->table.get(), values[i].front().data});
@@ -343,33 +350,71 @@ base::Status Store::push_checked(const Keys& keys, const Entries& entries, const
   return failed;
 }
 
-/// Whether a push reaches its key without the host: both are on devices, and nothing is done with the values before.
-bool Store::stays_on_device(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
-  if (entry.device == nullptr || entry.rejects_nonfinite || path.updater != nullptr) return false;
-  if (goes_by_rows(entry, values))  // rows of several tensors are joined on the host
-    return values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device && entry.spec->cols == entry.shape.row_count();
-  return (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
+  if (entry.rejects_nonfinite) return Course::kCopied;  // the host checks them
+  const bool reaches_key = entry.device != nullptr && path.updater == nullptr;
+  if (goes_by_rows(entry, values)) {  // rows of several tensors are joined on the host
+    const bool is_one = values.size() == 1 && values.front().is_row_sparse() && tensor::device_of(values.front()) == entry.device;
+    return reaches_key && is_one && entry.spec->cols == entry.shape.row_count() ? Course::kAdded : Course::kCopied;
+  }
+  if (path.codec != nullptr && entry.can_compress()) {
+    const tensor::Device* const first = tensor::device_of(values.front());
+    const tensor::Device* const any = first != nullptr || type_.dist ? first : any_device(values);
+    if (any == nullptr || !codec::is_on_device(*path.codec, entry.dtype, *any)) return Course::kCopied;
+    return reaches_key ? Course::kMerged : Course::kEncoded;
+  }
+  return reaches_key && !has_rest(entry) ? Course::kAdded : Course::kCopied;
 }
 
-/// Keys of one device together.
-base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<bool>& stays) {
-  std::map<tensor::Device*, std::vector<shard::OnDevice::Addition>> by_device;
+/// Keys of one device together. All memory for encoded values comes first, so that no residual changes for a push that fails.
+base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
+  const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
+  std::vector<shard::OnDevice*> shards(entries.size());
+  std::map<size_t, EncodedValues> encoded;
+  std::set<Entry*> merged;  // locked in one order by all threads
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (courses[i] == Course::kMerged) merged.insert(entries[i].get());
+  std::vector<std::unique_lock<std::mutex>> locks;
+  locks.reserve(merged.size());
+  for (Entry* const entry : merged) locks.emplace_back(entry->merging);
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (!stays[i]) continue;
+    if (!is_whole(courses[i])) continue;
     base::Status status;
-    shard::OnDevice* const shard = entries[i]->table->on_device_here(true, &status);
-    if (shard == nullptr) return base::error(status.ok() ? MV_EINTERNAL : status.code(), "key \"{}\": {}", entries[i]->name, status.text());
-    if (!goes_by_rows(*entries[i], values[i])) {
-      by_device[entries[i]->device].push_back({shard, values[i]});
-      entries[i]->pushed = true;
+    shards[i] = entries[i]->table->on_device_here(true, &status);
+    if (shards[i] == nullptr) return named(*entries[i], status.ok() ? base::Status(MV_EINTERNAL, "it can't be reached on its device") : status);
+    if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
+    if (!status.ok()) return named(*entries[i], status);
+    if (courses[i] != Course::kMerged) continue;
+    status = encoded.try_emplace(i, *entries[i], values[i], *codec).first->second.prepare_sum(*entries[i]->device);
+    if (!status.ok()) return named(*entries[i], status);
+  }
+  struct OfDevice {
+    std::vector<shard::OnDevice::Addition> additions;
+    std::vector<size_t> encoded;
+  };
+  std::map<tensor::Device*, OfDevice> by_device;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!is_whole(courses[i])) continue;
+    Entry& entry = *entries[i];
+    if (goes_by_rows(entry, values[i])) {
+      if (const base::Status failed = shards[i]->add_held(rank(), values[i].front()); !failed.ok()) return named(entry, failed);
       continue;
     }
-    status = check_held(*entries[i], values[i].front());
-    if (status.ok()) status = shard->add_held(rank(), values[i].front());
-    if (!status.ok()) return base::error(status.code(), "key \"{}\": {}", entries[i]->name, status.text());
+    entry.pushed = true;
+    OfDevice& same = by_device[entry.device];
+    if (courses[i] == Course::kMerged) same.encoded.push_back(i);
+    same.additions.push_back({shards[i], courses[i] == Course::kMerged ? std::span(&encoded.at(i).sum(), 1) : values[i]});
   }
-  for (const auto& [device, additions] : by_device)
-    if (base::Status failed = additions.front().shard->add_together(rank(), additions); !failed.ok()) return failed;
+  for (const auto& [device, same] : by_device) {
+    const auto merge = [&] {
+      for (const size_t i : same.encoded) {
+        entries[i]->has_left = true;
+        if (const base::Status failed = encoded.at(i).merge(); !failed.ok()) return named(*entries[i], failed);
+      }
+      return base::Status();
+    };
+    if (base::Status failed = same.additions.front().shard->add_together(rank(), same.additions, merge); !failed.ok()) return failed;
+  }
   return {};
 }
 

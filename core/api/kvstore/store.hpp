@@ -98,9 +98,17 @@ class Store {
     Updates::Pushing* updater = nullptr;
     codec::CodecRef codec;
   };
-  bool stays_on_device(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
-  base::Status push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<bool>& stays, PushPath& path);
-  base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<bool>& stays);
+  /// What becomes of the values of a key that are on devices.
+  enum class Course {
+    kCopied,   ///< all values are copied to the host
+    kEncoded,  ///< the codec encodes them where they are
+    kMerged,   ///< likewise, and they are decoded and summed on the key's device, which adds the sum
+    kAdded,    ///< the key's device adds them
+  };
+  static bool is_whole(Course course) { return course == Course::kAdded || course == Course::kMerged; }
+  Course course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
+  base::Status push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<Course>& courses, PushPath& path);
+  base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec);
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path);
@@ -108,7 +116,7 @@ class Store {
   Compression compression();
   base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path);
   base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path);
-  std::map<std::string, Senders> own_residuals();
+  base::Result<std::map<std::string, Senders>> own_residuals();
   base::Result<std::map<std::string, Senders>> gather_residuals();
   base::Status hand_out_residuals(const std::map<std::string, Senders>& all);
   base::Status set_residuals(const std::string& key, Senders senders);

@@ -60,8 +60,8 @@ class MemberNode final : public Node {
   void command_done(uint64_t number, const base::Status& outcome) override;
   bool workers_gone() const override { return runtime_.workers_gone(); }
 
-  CallRef group(const CallOptions& options) override { return calls_.make_call(options, false); }
-  void close_group(const CallRef& group, std::function<base::Status()> finish) override { group->close_group(std::move(finish)); }
+  CallRef group(const CallOptions& options) override { return calls_.group(options); }
+  void close_group(const CallRef& group, std::function<base::Status()> finish) override { calls_.close_group(group, std::move(finish)); }
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override { return calls_.wait(call, timeout, alive); }
   bool done(const CallRef& call) const override { return call->done() || defect() != nullptr; }
   base::Status result(const CallRef& call) const override { return calls_.result(call); }

@@ -4,16 +4,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "api/call/options.hpp"
-#include "engine/collective/operation.hpp"
 #include "tensor/device.hpp"
 
 namespace mv::api {
-
-class Group;
-class Node;
 
 /// Finds the device in whose memory an address is; null: it is in the host's.
 using FindDevice = std::function<base::Result<tensor::Device*>(const void* memory)>;
@@ -21,10 +18,13 @@ using FindDevice = std::function<base::Result<tensor::Device*>(const void* memor
 /// One thread at a time.
 class Staging {
  public:
-  /// Copies to the host what this rank's operation, which is checked, reads, and lets it use the copies. Null: nothing is on a device.
-  static base::Result<std::shared_ptr<Staging>> of_operation(collective::Operation& operation, uint64_t rank, uint64_t ranks, const FindDevice& find);
-  /// Likewise for arrays that are read and written.
-  static base::Result<std::shared_ptr<Staging>> of_arrays(std::vector<collective::Array>& arrays, const FindDevice& find);
+  enum class Use { kNone, kRead, kWritten, kBoth };
+
+  /// The copy of an array on a device.
+  base::Result<std::byte*> stage(const std::byte* memory, size_t bytes, Use use, tensor::Device& device);
+  /// The copy of an array, or the array itself if it is not on a device, or not used.
+  base::Result<std::byte*> stage(const std::byte* memory, size_t bytes, Use use, const FindDevice& find);
+  bool has_copies() const { return !copies_.empty(); }
 
   /// Copies the results back.
   base::Status finish() const;
@@ -37,20 +37,52 @@ class Staging {
     size_t bytes;
     bool is_result;
   };
-  enum class Use { kNone, kRead, kWritten, kBoth };
-  static Use use_of_out(const collective::Operation& operation, uint64_t rank);
-  /// The copy of an array, or the array itself if it is not on a device.
-  base::Result<std::byte*> stage(const std::byte* memory, size_t bytes, Use use, const FindDevice& find);
 
   /// Who copies the results of a call: its waiter, unless a signal ends the wait. Otherwise the thread on which the operation ends.
   enum class Turn { kWaits, kEnded, kLeft };
-  friend Started run_staged(Node&, Group&, collective::Operation, const std::shared_ptr<Staging>&, const CallOptions&);
+  template <typename Calls, typename Start>
+  friend Started run_staged(Calls&, const std::shared_ptr<Staging>&, const CallOptions&, const Start&);
 
   std::vector<Copy> copies_;
   std::atomic<Turn> turn_{Turn::kLeft};
 };
 
-/// Carries out an operation whose arrays are staged; `staging` may be null. Like Group::run().
-Started run_staged(Node& node, Group& group, collective::Operation operation, const std::shared_ptr<Staging>& staging, const CallOptions& options);
+/// Carries out start(options) -> Started, whose arrays are staged; `staging` may be null. The results are copied back before the call ends.
+/// @param calls  Calls or Node
+template <typename Calls, typename Start>
+Started run_staged(Calls& calls, const std::shared_ptr<Staging>& staging, const CallOptions& options, const Start& start) {
+  if (staging == nullptr) return start(options);
+  const bool blocks = options.mode == Mode::kBlocking;
+  if (blocks && !options.keep_on_interrupt) {
+    Started started = start(options);
+    if (started.status.ok()) started.status = staging->finish();
+    return started;
+  }
+  // As a part of a call that ends when the results are copied.
+  CallOptions part = options;
+  part.mode = Mode::kAsync;
+  part.tag = 0;
+  part.group = calls.group(options);
+  using Turn = Staging::Turn;
+  if (blocks) staging->turn_ = Turn::kWaits;
+  Started started = start(part);
+  started.call = nullptr;
+  calls.close_group(part.group, [staging] {
+    Turn waits = Turn::kWaits;
+    return staging->turn_.compare_exchange_strong(waits, Turn::kEnded) ? base::Status() : staging->finish();
+  });
+  if (!started.status.ok()) {
+    static_cast<void>(calls.cancel(part.group));
+    return started;
+  }
+  if (!blocks) return {{}, std::move(part.group)};
+  bool alive = false;
+  started.status = calls.wait(part.group, base::Nanos(0), &alive);
+  Turn waits = Turn::kWaits;
+  const bool is_left = alive && staging->turn_.compare_exchange_strong(waits, Turn::kLeft);
+  if (is_left) started.call = std::move(part.group);
+  if (!is_left && (alive || started.status.ok())) started.status = staging->finish();
+  return started;
+}
 
 }  // namespace mv::api

@@ -193,6 +193,7 @@ base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) 
 }
 
 Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
+  if (data.device != nullptr) return change_from_device(write, rows, data, options);
   if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {wrong, nullptr};
   Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
   if (rows.all && spec_.is_keyed()) {  // all rows, one by one
@@ -335,6 +336,7 @@ bool TableHandle::own_is_open(uint64_t needed) const {
 Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  if (data.device != nullptr) return fetch_to_device(gated, rows, data, options);
   if (rows.all && spec_.is_keyed()) {
     const std::vector<int64_t> ids = every_row(spec_);
     return fetch(gated, {ids.data(), ids.size(), false}, data, options);

@@ -14,6 +14,7 @@
 #include "engine/table/client/operation.hpp"
 #include "engine/table/client/plan.hpp"
 #include "shard/shard.hpp"
+#include "tensor/tensor.hpp"
 
 namespace mv::api {
 
@@ -68,9 +69,15 @@ class TableHandle final : public Table {
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   base::Status check_change(const Rows& rows, const ConstData& data);
+  // Values on a device: table_on_device.cpp
+  Started change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
+  Started fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
+  shard::OnDevice* shard_on(const tensor::Device& device) const;
+  tensor::Tensor tensor_on(tensor::Device& device, const Rows& rows, const void* values) const;
   base::Status check_encoded() const;
-  void encode(std::span<const table::ChunkRange> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec, std::byte* out) const;
-  void change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec);
+  base::Status encode(std::span<const table::ChunkRange> pieces, const ConstData& gradient, std::byte* residual, const codec::Codec& codec,
+                      std::byte* out) const;
+  void change_own_encoded(std::span<const table::ChunkRange> pieces, const std::byte* encoded, const codec::Codec& codec);
   table::Request change_request(wire::Write write, const CallOptions& options);
   Started start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "api/call/wait_for.hpp"
+#include "api/staging/staging.hpp"
 #include "api/table/table_handle.hpp"
 
 namespace mv::api {
@@ -49,11 +50,18 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
   if (calls_.identity().worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
   if (tables.empty()) return std::vector<TableRef>();
   uint64_t bytes = 0;
-  for (const auto& [shared_spec, initial] : tables) {
+  Staging staging;
+  for (auto& [shared_spec, initial] : tables) {
     const TableSpec& spec = *shared_spec;
     if (initial.values == nullptr || initial.count == 0) continue;
     if (spec.is_keyed())
       return base::error(MV_EINVAL, "table \"{}\" is {}: give its initial value as `initial`, and set rows after creating it", spec.name, spec.describe());
+    if (initial.device != nullptr) {
+      if (base::Status wrong = check_size(spec, spec.rows, initial.count, initial.dtype); !wrong.ok()) return wrong;
+      const auto copy = staging.stage(static_cast<const std::byte*>(initial.values), spec.bytes(), Staging::Use::kRead, *initial.device);
+      if (!copy.ok()) return copy.status();
+      initial.values = copy.value();
+    }
     if (base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
     bytes += spec.bytes();
   }

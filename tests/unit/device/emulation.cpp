@@ -86,6 +86,8 @@ class Access {
   static inline int users = 0;
 };
 std::atomic<int64_t> launches{0};
+std::atomic<uint64_t> crossed{0};
+std::atomic<int64_t> allocations{0};
 
 bool is_broken() { return setting("launches", INT64_MAX) < launches; }
 mv_status check(int32_t device) {
@@ -185,6 +187,7 @@ mv_status event_millis(mv_device_event from, mv_device_event to, double* millis)
 
 mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memory) {
   if (const mv_status status = check(device); status != MV_OK) return status;
+  if (++allocations > setting("allocations", INT64_MAX)) return fail(MV_ENOMEM, "no memory from this allocation on");
   mv_device_about about;
   describe(device, &about);
   if (bytes > about.unused)
@@ -240,6 +243,10 @@ mv_status locate(const void* memory, int32_t* device) {
 mv_status copy(int32_t device, mv_device_stream, void* to, const void* from, uint64_t bytes) {
   if (const mv_status status = check(device); status != MV_OK) return status;
   if (!is_of(device, to, bytes) && !is_of(device, from, bytes)) return fail(MV_EINVAL, "neither side of the copy is memory of the device");
+  int32_t places[2];
+  locate(to, &places[0]);
+  locate(from, &places[1]);
+  if (places[0] == MV_HOST || places[1] == MV_HOST) crossed += bytes;
   const Access access;
   read_pending();
   if (is_pinned(from)) {
@@ -352,3 +359,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
 extern "C" [[gnu::visibility("default")]] const mv_device_plugin* polyverso_device_plugin(uint32_t interface) {
   return interface == setting("interface", MV_DEVICE_INTERFACE) ? &kPlugin : nullptr;
 }
+/// The bytes that were copied between the host and devices so far.
+extern "C" [[gnu::visibility("default")]] uint64_t emulation_crossed() { return crossed; }
+/// The number of allocations so far.
+extern "C" [[gnu::visibility("default")]] int64_t emulation_allocations() { return allocations; }

@@ -1,0 +1,71 @@
+#include "codec/on_device.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensor/dtype.hpp"
+
+namespace mv::codec {
+
+namespace {
+/// Kernels write words.
+constexpr size_t kAligned = 16;
+
+const OnDevice* find(const tensor::Device& device) { return dynamic_cast<const OnDevice*>(&device); }
+}  // namespace
+
+bool is_on_device(const Codec& codec, mv_dtype dtype, const tensor::Device& device) {
+  const OnDevice* const codecs = find(device);
+  return codecs != nullptr && tensor::storage_dtype(dtype) == MV_F32 && codecs->has(codec);
+}
+
+OnDevice& codecs_of(tensor::Device& device) { return *const_cast<OnDevice*>(find(device)); }
+
+DeviceEncoding::DeviceEncoding(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces)
+    : device_(device), codec_(codec), dtype_(dtype), pieces_(pieces.begin(), pieces.end()) {
+  size_t end = 0;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    places_.push_back(end);
+    end = (end_of(i) + kAligned - 1) / kAligned * kAligned;
+  }
+}
+
+base::Result<DeviceEncoding> DeviceEncoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, uint64_t count, std::span<const Piece> pieces) {
+  DeviceEncoding made(device, codec, dtype, pieces);
+  auto encoded = device.allocate(made.pieces_.empty() ? 0 : made.end_of(made.pieces_.size() - 1), tensor::Allocator::Content::kAnything);
+  if (!encoded.ok()) return encoded.status();
+  made.encoded_ = std::move(encoded).value();
+  if (dtype == MV_F32) return made;
+  auto wide = device.allocate(count * sizeof(float), tensor::Allocator::Content::kAnything);
+  if (!wide.ok()) return wide.status();
+  made.wide_ = std::move(wide).value();
+  return made;
+}
+
+base::Status DeviceEncoding::run(const std::byte* gradient, std::byte* residual) {
+  OnDevice& codecs = codecs_of(device_);
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const auto [first, count, at] = pieces_[i];
+    const auto* values = reinterpret_cast<const float*>(gradient) + first;
+    if (wide_ != nullptr) {
+      auto* const wide = reinterpret_cast<float*>(wide_->data()) + first;
+      if (auto status = device_.cast(MV_F32, wide, dtype_, gradient + first * tensor::dtype_bytes(dtype_), count); !status.ok()) return status;
+      values = wide;
+    }
+    auto status = codecs.encode(codec_, values, reinterpret_cast<float*>(residual) + first, count, encoded_->data() + places_[i]);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+/// Runs of pieces that lie on the host as they do on the device are copied at once.
+base::Status DeviceEncoding::read(std::byte* out) const {
+  for (size_t begin = 0, end = 0; begin < pieces_.size(); begin = end) {
+    const auto fits = [&](size_t i) { return pieces_[i].at - pieces_[begin].at == places_[i] - places_[begin]; };
+    for (end = begin + 1; end < pieces_.size() && fits(end);) ++end;
+    if (auto status = device_.to_host(out + pieces_[begin].at, data() + places_[begin], end_of(end - 1) - places_[begin]); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace mv::codec

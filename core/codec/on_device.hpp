@@ -1,0 +1,61 @@
+#pragma once
+// Codecs in the memory of devices: gradients are encoded there, and only encoded bytes leave.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "codec/codec.hpp"
+#include "tensor/device.hpp"
+
+namespace mv::codec {
+
+/// What a device has of codecs, with the bytes and values that they have on the host. All memory is the device's. Work is done in the
+/// order of the calls, and a call returns when its work is queued. Any thread. The room device/ implements it.
+class OnDevice {
+ public:
+  virtual ~OnDevice() = default;
+  virtual bool has(const Codec& codec) const = 0;
+  /// Codec::encode(). `out` is at a multiple of 4.
+  virtual base::Status encode(const Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) = 0;
+  /// Codec::decode(), or decode_add() with `adds`.
+  virtual base::Status decode(const Codec& codec, const std::byte* encoded, float* values, size_t count, bool adds) = 0;
+};
+
+/// Whether values of this dtype can pass through the codec on the device. Otherwise copy them to the host.
+bool is_on_device(const Codec& codec, mv_dtype dtype, const tensor::Device& device);
+/// The codecs of a device on which is_on_device() holds.
+OnDevice& codecs_of(tensor::Device& device);
+
+/// A piece of an array that is encoded separately: `count` elements from `first` on. Its encoded bytes begin at `at`.
+struct Piece {
+  uint64_t first, count, at;
+};
+
+/// An array on a device on its way through a codec for which is_on_device() holds. After make() only a failure of the device ends it.
+class DeviceEncoding {
+ public:
+  /// Allocates. The pieces' places on the device are its own. MV_ENOMEM.
+  static base::Result<DeviceEncoding> make(tensor::Device& device, const Codec& codec, mv_dtype dtype, uint64_t count, std::span<const Piece> pieces);
+  /// Encodes the pieces of `gradient`. `residual`, floats on the device, is added, and receives what the codec leaves out.
+  base::Status run(const std::byte* gradient, std::byte* residual);
+  /// Copies the encoded pieces to the host: that of piece i to out + at.
+  base::Status read(std::byte* out) const;
+  /// The encoded bytes of the first piece, on the device.
+  const std::byte* data() const { return encoded_->data(); }
+
+ private:
+  DeviceEncoding(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces);
+  size_t end_of(size_t piece) const { return places_[piece] + codec_.encoded_bytes(pieces_[piece].count); }
+
+  tensor::Device& device_;
+  const Codec& codec_;
+  const mv_dtype dtype_;
+  std::vector<Piece> pieces_;
+  std::vector<size_t> places_;               ///< of the encoded pieces on the device
+  std::shared_ptr<tensor::Block> wide_;      ///< the values as floats; null: they are
+  std::shared_ptr<tensor::Block> encoded_;
+};
+
+}  // namespace mv::codec

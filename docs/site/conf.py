@@ -29,6 +29,7 @@ contents = {
     "Ways of sharing": ["docs/tables", "docs/kvstore", "docs/groups", "docs/gossip"],
     "On top of them": [
         "docs/distlearn", "docs/pytorch", "docs/keras", "docs/jax", "docs/optimizers", "docs/checkpoints", "docs/tensors", "docs/cuda", "docs/benchmarks-cuda",
+        "docs/cuda-costs",
     ],
     "Languages": ["docs/python", "docs/perl", "docs/lua", "docs/cpp", "docs/asyncio", "docs/torch", "docs/ffi"],
     "Coming from": [

@@ -1,43 +1,59 @@
 // A plug-in whose devices are the processor: the kernels' own bodies, called by one thread. For tests of everything but
 // CUDA itself. POLYVERSO_EMULATION makes it fail, as a list of name=number:
 //
-//   interface=9   the plug-in is of another version
-//   driver=0      no driver; driver=1: one that is too old
-//   devices=N     so many devices, 2 by default
-//   memory=BYTES  of each device
-//   launches=N    the next launch after N fails, and so does every later call: a sticky error
-//   blas=0        the library for matrix products is missing
-//   guard=1       memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
+//   interface=9    the plug-in is of another version
+//   driver=0       no driver; driver=1: one that is too old
+//   devices=N      so many devices, 2 by default
+//   memory=BYTES   of each device
+//   allocations=N  allocations of its memory after the first N of the process fail
+//   launches=N     the next launch after N fails, and so does every later call: a sticky error
+//   blas=0         the library for matrix products is missing
+//   guard=1        memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <string>
+#include <new>
+#include <string_view>
 #include <vector>
 
 #include "device/dispatch.hpp"
+
+// A memory of its own: a driver does not fail with the allocations that tests let fail. Bound here by -Bsymbolic.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
 using namespace mv::device;
 
-thread_local std::string last_error;
+thread_local char last_error[256];
 
-mv_status fail(mv_status status, std::string text) {
-  last_error = std::move(text);
+template <typename... Args>
+mv_status fail(mv_status status, fmt::string_view format, Args... args) {
+  *fmt::format_to_n(last_error, sizeof last_error - 1, fmt::runtime(format), args...).out = '\0';
   return status;
 }
 
-int64_t setting(const char* name, int64_t fallback) {
+/// Of POLYVERSO_EMULATION=name=number,name=number
+int64_t setting(std::string_view name, int64_t fallback) {
   const char* const all = std::getenv("POLYVERSO_EMULATION");
-  const std::string text = all != nullptr ? std::string(",") + all : "";
-  const size_t at = text.find("," + std::string(name) + "=");
-  return at == std::string::npos ? fallback : std::atoll(text.c_str() + at + std::strlen(name) + 2);
+  for (std::string_view rest = all != nullptr ? all : ""; !rest.empty(); rest.remove_prefix(std::min(rest.find(',') + 1, rest.size()))) {
+    if (rest.starts_with(name) && rest.substr(name.size()).starts_with('=')) return std::atoll(rest.data() + name.size() + 1);
+    if (rest.find(',') == std::string_view::npos) break;
+  }
+  return fallback;
 }
 
 /// The memory that is in use, with its size and device: a pointer that is not here is the host's.
@@ -191,8 +207,7 @@ mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memo
   mv_device_about about;
   describe(device, &about);
   if (bytes > about.unused)
-    return fail(MV_ENOMEM, std::to_string(bytes) + " bytes asked, " + std::to_string(about.unused) + " of " + std::to_string(about.memory) +
-                               " are free: free tensors, or use smaller ones");
+    return fail(MV_ENOMEM, "{} bytes asked, {} of {} are free: free tensors, or use smaller ones", bytes, about.unused, about.memory);
   const Access access;
   void* const mapped = guards() ? mmap(nullptr, parts(bytes, kPage) * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                                 : std::aligned_alloc(256, parts(bytes, 256) * 256);
@@ -327,7 +342,7 @@ mv_status blas(int32_t device, mv_device_stream, const mv_device_blas* work) {
   return MV_OK;
 }
 
-const char* error() { return last_error.c_str(); }
+const char* error() { return last_error; }
 
 constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       sizeof(mv_device_plugin),

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_memory.hpp"
+#include "device/known_block.hpp"
 #include "transport/inproc/inproc.hpp"
 
 namespace mv::capi {
@@ -45,6 +46,7 @@ void before_fork() {
   tensor_space().tensors.before_fork();
   tensor_space().replacing.lock();
   tensor_space().heap.before_fork();
+  device::KnownBlock::before_fork();
   base::SharedMemory::before_fork();
   transport::InprocHub::process().before_fork();
   base::hold_log();
@@ -52,6 +54,7 @@ void before_fork() {
 
 void release_tensors_and_log() {
   base::release_log();
+  device::KnownBlock::after_fork();
   tensor_space().heap.after_fork();
   tensor_space().replacing.unlock();
   tensor_space().tensors.after_fork();

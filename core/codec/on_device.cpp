@@ -30,27 +30,28 @@ DeviceEncoding::DeviceEncoding(tensor::Device& device, const Codec& codec, mv_dt
   }
 }
 
-base::Result<DeviceEncoding> DeviceEncoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, uint64_t count, std::span<const Piece> pieces) {
+base::Result<DeviceEncoding> DeviceEncoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces) {
   DeviceEncoding made(device, codec, dtype, pieces);
   auto encoded = device.allocate(made.pieces_.empty() ? 0 : made.end_of(made.pieces_.size() - 1), tensor::Allocator::Content::kAnything);
   if (!encoded.ok()) return encoded.status();
   made.encoded_ = std::move(encoded).value();
-  if (dtype == MV_F32) return made;
-  auto wide = device.allocate(count * sizeof(float), tensor::Allocator::Content::kAnything);
-  if (!wide.ok()) return wide.status();
-  made.wide_ = std::move(wide).value();
   return made;
 }
 
-base::Status DeviceEncoding::run(const std::byte* gradient, std::byte* residual) {
+size_t DeviceEncoding::wide_bytes() const {
+  uint64_t longest = 0;
+  for (const Piece& piece : pieces_) longest = std::max(longest, piece.count);
+  return dtype_ == MV_F32 ? 0 : longest * sizeof(float);
+}
+
+base::Status DeviceEncoding::run(const std::byte* gradient, std::byte* residual, std::byte* wide) {
   OnDevice& codecs = codecs_of(device_);
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const auto [first, count, at] = pieces_[i];
     const auto* values = reinterpret_cast<const float*>(gradient) + first;
-    if (wide_ != nullptr) {
-      auto* const wide = reinterpret_cast<float*>(wide_->data()) + first;
+    if (dtype_ != MV_F32) {
       if (auto status = device_.cast(MV_F32, wide, dtype_, gradient + first * tensor::dtype_bytes(dtype_), count); !status.ok()) return status;
-      values = wide;
+      values = reinterpret_cast<const float*>(wide);
     }
     auto status = codecs.encode(codec_, values, reinterpret_cast<float*>(residual) + first, count, encoded_->data() + places_[i]);
     if (!status.ok()) return status;

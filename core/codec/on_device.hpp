@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "codec/codec.hpp"
 #include "tensor/device.hpp"
@@ -36,10 +37,13 @@ struct Piece {
 /// An array on a device on its way through a codec for which is_on_device() holds. After make() only a failure of the device ends it.
 class DeviceEncoding {
  public:
-  /// Allocates. The pieces' places on the device are its own. MV_ENOMEM.
-  static base::Result<DeviceEncoding> make(tensor::Device& device, const Codec& codec, mv_dtype dtype, uint64_t count, std::span<const Piece> pieces);
+  /// Allocates the room for the encoded bytes. MV_ENOMEM.
+  static base::Result<DeviceEncoding> make(tensor::Device& device, const Codec& codec, mv_dtype dtype, std::span<const Piece> pieces);
+  /// The bytes that run() needs for values that are no floats: those of the longest piece. 0: none.
+  size_t wide_bytes() const;
   /// Encodes the pieces of `gradient`. `residual`, floats on the device, is added, and receives what the codec leaves out.
-  base::Status run(const std::byte* gradient, std::byte* residual);
+  /// @param wide  wide_bytes() on the device, which others may use before and after it in the order of the device's work
+  base::Status run(const std::byte* gradient, std::byte* residual, std::byte* wide);
   /// Copies the encoded pieces to the host: that of piece i to out + at.
   base::Status read(std::byte* out) const;
   /// The encoded bytes of the first piece, on the device.
@@ -53,8 +57,7 @@ class DeviceEncoding {
   const Codec& codec_;
   const mv_dtype dtype_;
   std::vector<Piece> pieces_;
-  std::vector<size_t> places_;               ///< of the encoded pieces on the device
-  std::shared_ptr<tensor::Block> wide_;      ///< the values as floats; null: they are
+  std::vector<size_t> places_;  ///< of the encoded pieces on the device
   std::shared_ptr<tensor::Block> encoded_;
 };
 

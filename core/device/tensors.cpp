@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "device/known_block.hpp"
 #include "device/scratch.hpp"
 #include "device/sum.hpp"
 #include "tensor/cast.hpp"
@@ -63,9 +64,9 @@ base::Result<mv_device_operand> operand_of(const Stream& stream, Scratch& scratc
 
 }  // namespace
 
-class TensorDevice::DeviceBlock : public tensor::Block {
+class TensorDevice::DeviceBlock : public KnownBlock {
  public:
-  DeviceBlock(TensorDevice& device, std::byte* data, size_t bytes) : Block(data, bytes, MemoryKind::kPrivate, &device), device_(device) {}
+  DeviceBlock(TensorDevice& device, std::byte* data, size_t bytes) : KnownBlock(data, bytes, MemoryKind::kPrivate, device), device_(device) {}
   ~DeviceBlock() override {
     // A failure was told by the calls that led to it, and a destructor has nobody to tell.
     if (data() != nullptr) device_.device().plugin().release(device_.number(), device_.stream(), data());
@@ -106,7 +107,7 @@ base::Status TensorDevice::use_stream(mv_device_stream stream) {
 }
 
 std::shared_ptr<tensor::Block> TensorDevice::lend(std::byte* data, size_t bytes) {
-  return std::make_shared<tensor::Block>(data, bytes, tensor::Block::MemoryKind::kLent, this);
+  return std::make_shared<KnownBlock>(data, bytes, tensor::Block::MemoryKind::kLent, *this);
 }
 
 base::Result<std::shared_ptr<tensor::Block>> TensorDevice::allocate(size_t bytes, Content content) {
@@ -365,9 +366,13 @@ base::Result<tensor::Device*> TensorDevices::find(const void* memory) {
   tensor::Device* none = nullptr;
   if (!any_opened()) return none;
   const auto plugin = the_plugin();
-  if (!plugin.ok()) return none;  // in a forked child, which has no memory of devices
   int32_t number = MV_HOST;
-  if (plugin.value()->locate(memory, &number) != MV_OK || number == MV_HOST) return none;  // after an error of a device the host goes on
+  const base::Status status = !plugin.ok() ? plugin.status() : base::Status(plugin.value()->locate(memory, &number), plugin.value()->error());
+  if (!status.ok()) {  // in a forked child, or after an error of a device: the host goes on
+    const tensor::Device* const known = KnownBlock::find(memory);
+    return known != nullptr ? base::error(status.code(), "{}: {}", known->name(), status.text()) : base::Result<tensor::Device*>(none);
+  }
+  if (number == MV_HOST) return none;
   const auto device = get(number);
   if (!device.ok()) return device.status();
   return static_cast<tensor::Device*>(device.value());

@@ -91,7 +91,7 @@ def _of_dlpack(array: Any) -> np.ndarray:
     """An array over the memory of one with __dlpack__, which it keeps alive. bfloat16 becomes its bits as uint16."""
     number = device_of(array)
     if number is not None:
-        raise ArgumentError(capi.MV_EINVAL, f"this array is on CUDA device {number}: copy it to the host, or use it in a polyverso.Tensor or a store")
+        raise ArgumentError(capi.MV_EINVAL, f"this array is on CUDA device {number}, and is needed on the host: copy it there, as by Tensor.to('cpu')")
     return np.asarray(TensorMemory(tensor_from_dlpack(array.__dlpack__())))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple
 
 from ._numpy import np
-from .arrays import as_rows
+from .arrays import as_rows, on_device
 from .foreign import readable
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ class TableView(np.lib.mixins.NDArrayOperatorsMixin):
         return self._table.get(self._rows).reshape(self._shape)
 
     def set(self, data: Any) -> None:
-        """Assigns values, which are broadcast to the shape."""
+        """Assigns values, which are broadcast to the shape; an array on a CUDA device must have it."""
         self._table.set(self._whole(data), self._rows)
 
     def _whole(self, data: Any) -> np.ndarray:
         """Data of the shape of the rows."""
+        if (tensor := on_device(data)) is not None:
+            return tensor
         whole = np.broadcast_to(readable(data), self._shape)
         return whole if self._rows is None else whole.reshape(self._rows.size, *self._table.row_shape)
 
@@ -56,7 +58,7 @@ class TableView(np.lib.mixins.NDArrayOperatorsMixin):
         return self
 
     def __isub__(self, data: Any) -> "TableView":
-        return self.__iadd__(np.negative(readable(data)))
+        return self.__iadd__(np.negative(readable(data)) if (tensor := on_device(data)) is None else -tensor)
 
     def _refuse(self, _: Any) -> Any:
         raise TypeError("only += and -= change a table in place: others are table[rows] = table[rows] * 2 and the like")

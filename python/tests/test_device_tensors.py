@@ -359,7 +359,7 @@ def test_what_does_not_fit_a_table_is_refused_on_devices(node):
             method(Tensor.sparse([0, 1], Tensor.ones((2, 3)), 2).to("cuda:0"))
     with pytest.raises(polyverso.Error, match="holds f32, i64 was given"):
         table.get(out=Tensor.ones((2, 3), "i64", device="cuda:0"))
-    with pytest.raises(polyverso.Error, match="copy it to the host"):
+    with pytest.raises(polyverso.Error, match="needed on the host"):
         table.add(Tensor.ones((2, 3), device="cuda:0"), rows=Tensor.range(2, dtype="i64", device="cuda:0"))
     strict = node.array(3, reject_nonfinite=True)
     with pytest.raises(polyverso.Error, match="rejects NaN"):
@@ -380,6 +380,47 @@ def test_a_table_on_the_same_device_is_reached_without_the_host(node):
     table.get(rows=[99, 0], out=some)
     assert crossed() - before < 500  # ids
     assert out.to_list()[3] == [2] * 50 and some.to_list() == [[2] * 50, [1] * 50]
+
+
+def test_views_of_tables_take_arrays_on_devices(node):
+    table = node.matrix(4, 2)
+    table[:] = Tensor.ones((4, 2), device="cuda:0")
+    table[[1, 3]] += Tensor.full((2, 2), 2, device="cuda:0")
+    table[0] -= Tensor.full(2, 5, device="cuda:0")
+    table[2] = Tensor.full(2, 9, device="cuda:0")
+    assert table.get().tolist() == [[-4, -4], [3, 3], [9, 9], [3, 3]]
+
+
+@pytest.mark.skipif(not IS_EMULATED, reason="lets the emulation fail")
+@pytest.mark.parametrize("call", ["table.add(x)", "table.get(out=x)", "table.set(x, rows=[0])", "table.get_async(out=x).wait()", "node.array(1, init=x)",
+                                  "group.allreduce(x)", "group.broadcast(y)"])
+@pytest.mark.parametrize("how", ["lost", "forked"])
+def test_arrays_on_devices_are_never_taken_for_the_hosts(how, call):
+    """Where the plug-in can't say any more where an address is."""
+    script = f"""
+        import os
+        import polyverso
+        from polyverso import Tensor
+        from polyverso.group import Group
+        x = Tensor.ones(1, device="cuda:0")
+        whole = Tensor.ones(3, device="cuda:0")
+        y = Tensor.view(whole[1:2])
+        if {how!r} == "forked" and (child := os.fork()) != 0:
+            raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        node = polyverso.init()
+        table, group = node.array(1), Group(node)
+        if {how!r} == "lost":
+            os.environ["POLYVERSO_EMULATION"] = "guard=1,launches=0"
+        try:
+            {call}
+        except polyverso.Error as error:
+            print(error, flush=True)
+        table.add([1])
+        print(table.get(), flush=True)
+        os._exit(0)
+    """
+    said = run(script, POLYVERSO_EMULATION="guard=1")
+    assert ("MV_EFORK" if how == "forked" else "MV_ESYSTEM") in said and "[1.]" in said, said
 
 
 CODECS = ["1bit", "2bit threshold=2", "fp16", "bf16", "int8 block=16", "topk ratio=0.1"]

@@ -2,6 +2,8 @@
 device fails."""
 
 import os
+import signal
+import time
 
 import pytest
 
@@ -502,3 +504,40 @@ def test_workers_in_three_languages_add_arrays_on_devices(cluster, transport):
         assert node.hear("refused") == "refused yes"
     for node in [*nodes, *servers]:
         node.ends()
+
+
+INTERRUPTED = """
+import signal
+node = pv.init()
+count = 4 << 20
+table, other = node.array(count, name="table"), node.array(count, name="other")
+values, more = pv.Tensor.ones(count, device="cuda:0"), pv.Tensor.full(count, 7, device="cuda:0")
+table.get()
+
+def handler(*_):
+    say("interrupted")
+    other.add(more, wait=False)  # which needs memory of the host, too
+
+signal.signal(signal.SIGALRM, handler)
+say("ready")
+wait_for_word()
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+table.add(values)
+say("values", np.unique(table.get()))
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_an_add_that_a_signal_interrupts_keeps_its_values(cluster, transport):
+    job = cluster(1, 1, transport=transport)
+    node, server = job.python(0, INTERRUPTED, device_plugin=EMULATION), job.server(0)
+    node.hear("ready")
+    server.kill(signal.SIGSTOP)
+    node.tell("go")
+    node.hear("interrupted")
+    time.sleep(0.3)
+    server.kill(signal.SIGCONT)
+    assert node.hear("values") == "values [1.]"
+    for each in (node, server):
+        each.ends()

@@ -465,8 +465,10 @@ MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint
  *  the order (round, number of the add, rank), the same on every run.
  *  @param data  rows * cols elements, row-major, of the table's dtype; lent until the call returns, or copied with
  *               MV_ASYNC and MV_FORGET. It may be in the memory of a device that this process uses
- *               (mv_tensor_address()), as in all functions below that take `data`, and in mv_table_create(): it is copied
- *               by pinned memory of the host, in the order of the device's work so far. Rows are on the host
+ *               (mv_tensor_address()), as in all functions below that take `data`, and in mv_table_create(): it is
+ *               copied to the host and back in the order of the device's work so far. If all of the table is on that
+ *               device in this process, it is used in place: like functions of tensors, the call may return when the
+ *               work is queued (mv_device_wait()). Rows are on the host
  *  @param count elements (MV_RAW: bytes)
  *  @return MV_OK         once every server has applied it (blocking)
  *          MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE  nothing was sent

@@ -95,11 +95,19 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
-  EncodedValues sent(entry, values, codec);
+  Rooms rooms;
+  EncodedValues sent(entry, values, codec, rooms);
   if (auto status = sent.prepare(); !status.ok()) return status;
-  entry.has_left = true;
-  std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded;
+  if (auto status = rooms.allocate(); !status.ok()) return status;
+  std::optional<Tensor> room;
+  if (path.updater != nullptr) {
+    auto made = room_for(entry);
+    if (!made.ok()) return made.status();
+    room = std::move(made).value();
+  }
+  std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded(storage != entry.dtype ? count * tensor::dtype_bytes(entry.dtype) : 0);
   entry.merged.resize(entry.residual_bytes());
+  entry.has_left = true;
   for (size_t sender = 0; sender < values.size(); ++sender) {
     if (auto status = sent.read(sender, encoded.data()); !status.ok()) return status;
     if (sender == 0)
@@ -109,7 +117,7 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   }
   if (storage != entry.dtype) round_to(entry.dtype, entry.merged, &rounded, count);
   const std::byte* const sum = storage != entry.dtype ? rounded.data() : entry.merged.data();
-  return give(entry, sum, path);
+  return give(entry, sum, path, std::move(room));
 }
 
 bool Store::has_rest(Entry& entry) {

@@ -9,6 +9,21 @@ namespace mv::kvstore {
 
 using Content = tensor::Allocator::Content;
 
+void Rooms::need(Use use, tensor::Device& device, size_t bytes) {
+  if (bytes == 0) return;
+  Room& room = rooms_[{use, &device}];
+  room.bytes = std::max(room.bytes, bytes);
+}
+
+base::Status Rooms::allocate() {
+  for (auto& [of, room] : rooms_) {
+    auto made = of.second->allocate(room.bytes, Content::kAnything);
+    if (!made.ok()) return made.status();
+    room.block = std::move(made).value();
+  }
+  return {};
+}
+
 base::Status EncodedValues::prepare() {
   const uint64_t count = entry_.shape.count();
   const size_t bytes = entry_.residual_bytes();
@@ -19,9 +34,10 @@ base::Status EncodedValues::prepare() {
     if (!residual.ok()) return residual.status();
     auto& encoding = encodings_.emplace_back();
     if (device == nullptr) continue;
-    auto made = codec::DeviceEncoding::make(*device, codec_, entry_.dtype, count, {&whole, 1});
+    auto made = codec::DeviceEncoding::make(*device, codec_, entry_.dtype, {&whole, 1});
     if (!made.ok()) return made.status();
     encoding.emplace(std::move(made).value());
+    rooms_.need(Rooms::kWide, *device, encoding->wide_bytes());
   }
   return {};
 }
@@ -30,24 +46,19 @@ base::Status EncodedValues::prepare_sum(tensor::Device& device) {
   auto sum = tensor::make_dense(device, entry_.dtype, entry_.shape, Content::kAnything);
   if (!sum.ok()) return sum.status();
   sum_ = std::move(sum).value();
-  if (entry_.dtype != MV_F32) {
-    auto floats = device.allocate(entry_.residual_bytes(), Content::kAnything);
-    if (!floats.ok()) return floats.status();
-    floats_ = std::move(floats).value();
-  }
+  if (entry_.dtype != MV_F32) rooms_.need(Rooms::kSum, device, entry_.residual_bytes());
   if (std::ranges::any_of(values_, [&](const Tensor& value) { return tensor::device_of(value) != &device; })) {
     here_.resize(codec_.encoded_bytes(entry_.shape.count()));
-    auto room = device.allocate(here_.size(), Content::kAnything);
-    if (!room.ok()) return room.status();
-    arrived_ = std::move(room).value();
+    rooms_.need(Rooms::kArrived, device, here_.size());
   }
   return prepare();
 }
 
 /// Of a value on a device.
 base::Status EncodedValues::encode(size_t sender) {
-  const auto residual = entry_.residuals.on(*tensor::device_of(values_[sender]), sender, entry_.residual_bytes());
-  return residual.ok() ? encodings_[sender]->run(values_[sender].data, residual.value()) : residual.status();
+  tensor::Device& device = *tensor::device_of(values_[sender]);
+  const auto residual = entry_.residuals.on(device, sender, entry_.residual_bytes());
+  return residual.ok() ? encodings_[sender]->run(values_[sender].data, residual.value(), rooms_.of(Rooms::kWide, device)) : residual.status();
 }
 
 base::Status EncodedValues::read(size_t sender, std::byte* out) {
@@ -65,25 +76,23 @@ base::Status EncodedValues::merge() {
   tensor::Device& device = *tensor::device_of(sum_);
   const uint64_t count = entry_.shape.count();
   const size_t bytes = codec_.encoded_bytes(count);
-  auto* const floats = reinterpret_cast<float*>(floats_ != nullptr ? floats_->data() : sum_.data);
+  auto* const floats = reinterpret_cast<float*>(entry_.dtype != MV_F32 ? rooms_.of(Rooms::kSum, device) : sum_.data);
   for (size_t sender = 0; sender < values_.size(); ++sender) {
     tensor::Device* const from = tensor::device_of(values_[sender]);
-    const std::byte* encoded = nullptr;
+    std::byte* const arrived = from != &device ? rooms_.of(Rooms::kArrived, device) : nullptr;
+    const std::byte* encoded = arrived;
     if (from == nullptr) {
       if (auto status = read(sender, here_.data()); !status.ok()) return status;
-      if (auto status = device.from_host(arrived_->data(), here_.data(), bytes); !status.ok()) return status;
-      encoded = arrived_->data();
+      if (auto status = device.from_host(arrived, here_.data(), bytes); !status.ok()) return status;
     } else {
       if (auto status = encode(sender); !status.ok()) return status;
-      encoded = encodings_[sender]->data();
-      if (from != &device) {
-        if (auto status = device.copy_from(*from, arrived_->data(), encoded, bytes); !status.ok()) return status;
-        encoded = arrived_->data();
-      }
+      if (from == &device) encoded = encodings_[sender]->data();
+      if (from != &device)
+        if (auto status = device.copy_from(*from, arrived, encodings_[sender]->data(), bytes); !status.ok()) return status;
     }
     if (auto status = codec::codecs_of(device).decode(codec_, encoded, floats, count, sender > 0); !status.ok()) return status;
   }
-  return floats_ != nullptr ? device.cast(entry_.dtype, sum_.data, MV_F32, floats, count) : base::Status();
+  return entry_.dtype != MV_F32 ? device.cast(entry_.dtype, sum_.data, MV_F32, floats, count) : base::Status();
 }
 
 }  // namespace mv::kvstore

@@ -9,11 +9,12 @@ Residuals::Residual& Residuals::at(size_t sender) {
 
 base::Result<std::byte*> Residuals::of(size_t sender, size_t bytes) {
   Residual& residual = at(sender);
-  residual.here.resize(bytes);
   if (residual.there != nullptr) {
-    if (auto status = residual.there->device()->to_host(residual.here.data(), residual.there->data(), bytes); !status.ok()) return status;
-    residual.there = nullptr;
+    std::vector<std::byte> here(bytes);
+    if (auto status = residual.there->device()->to_host(here.data(), residual.there->data(), bytes); !status.ok()) return status;
+    residual = {std::move(here), nullptr};
   }
+  residual.here.resize(bytes);
   return residual.here.data();
 }
 

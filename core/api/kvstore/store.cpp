@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -370,6 +371,7 @@ Store::Course Store::course_of(Entry& entry, std::span<const Tensor> values, con
 base::Status Store::push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec) {
   const auto named = [](const Entry& entry, const base::Status& status) { return base::error(status.code(), "key \"{}\": {}", entry.name, status.text()); };
   std::vector<shard::OnDevice*> shards(entries.size());
+  Rooms rooms;
   std::map<size_t, EncodedValues> encoded;
   std::set<Entry*> merged;  // locked in one order by all threads
   for (size_t i = 0; i < entries.size(); ++i)
@@ -385,9 +387,10 @@ base::Status Store::push_on_devices(const Entries& entries, const Values& values
     if (goes_by_rows(*entries[i], values[i])) status = check_held(*entries[i], values[i].front());
     if (!status.ok()) return named(*entries[i], status);
     if (courses[i] != Course::kMerged) continue;
-    status = encoded.try_emplace(i, *entries[i], values[i], *codec).first->second.prepare_sum(*entries[i]->device);
+    status = encoded.try_emplace(i, *entries[i], values[i], *codec, rooms).first->second.prepare_sum(*entries[i]->device);
     if (!status.ok()) return named(*entries[i], status);
   }
+  if (const base::Status failed = rooms.allocate(); !failed.ok()) return failed;
   struct OfDevice {
     std::vector<shard::OnDevice::Addition> additions;
     std::vector<size_t> encoded;
@@ -464,14 +467,19 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
 }
 
 /// Passes this process's sum of a push on to the key.
-base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& path) {
+base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& path, std::optional<Tensor> room) {
   if (path.updater == nullptr)
     if (base::Status status; entry.table->add_here(merged, &status)) return status;
   if (path.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, path.options).status;
-  auto copy = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
+  auto copy = room ? base::Result<Tensor>(*std::move(room)) : room_for(entry);
   if (!copy.ok()) return copy.status();
   std::memcpy(copy.value().data, merged, copy.value().stored_bytes());
   return updates_.add(*path.updater, entry.shared_from_this(), std::move(copy).value());
+}
+
+/// Of a sum for the updater callback.
+base::Result<Tensor> Store::room_for(const Entry& entry) {
+  return tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
 }
 
 api::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -112,7 +113,8 @@ class Store {
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path);
-  base::Status give(Entry& entry, const std::byte* merged, const PushPath& path);
+  base::Status give(Entry& entry, const std::byte* merged, const PushPath& path, std::optional<Tensor> room = {});
+  base::Result<Tensor> room_for(const Entry& entry);
   Compression compression();
   base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path);
   base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path);

@@ -45,11 +45,6 @@ std::vector<int64_t> every_row(const TableSpec& spec) {
   return rows;
 }
 
-base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
-  if (!spec.rejects_nonfinite() || math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) return {};
-  return base::error(MV_ENONFINITE, "table \"{}\" rejects NaN and infinity (reject_nonfinite)", spec.name);
-}
-
 }  // namespace
 
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
@@ -62,9 +57,9 @@ base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv
                      dtype == MV_RAW ? "bytes" : "values", rows, spec.cols, rows * spec.cols * unit);
 }
 
-base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data) {
-  const base::Status size = check_size(spec, rows, data.count, data.dtype);
-  return size.ok() ? check_finite(spec, rows, data.values) : size;
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
+  if (!spec.rejects_nonfinite() || math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) return {};
+  return base::error(MV_ENONFINITE, "table \"{}\" rejects NaN and infinity (reject_nonfinite)", spec.name);
 }
 
 TableHandle::TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef table, std::shared_ptr<shard::Shard> own)
@@ -194,8 +189,13 @@ base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) 
 
 Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
   if (data.device != nullptr) return change_from_device(write, rows, data, options);
+  return change_from_host(write, rows, data, nullptr, options);
+}
+
+/// @param keep  the owner of the values, which stay in place until the call ends; null: the caller
+Started TableHandle::change_from_host(wire::Write write, const Rows& rows, const ConstData& data, std::shared_ptr<const void> keep, const CallOptions& options) {
   if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {wrong, nullptr};
-  Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
+  Values values{static_cast<const std::byte*>(data.values), bytes_of(rows), std::move(keep)};
   if (rows.all && spec_.is_keyed()) {  // all rows, one by one
     const std::vector<int64_t> ids = every_row(spec_);
     return change_checked(write, {ids.data(), ids.size(), false}, values, options);
@@ -341,20 +341,21 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
     const std::vector<int64_t> ids = every_row(spec_);
     return fetch(gated, {ids.data(), ids.size(), false}, data, options);
   }
-  const table::Use use = gated ? table::Use::kGet : table::Use::kPeek;
   auto* out = static_cast<std::byte*>(data.values);
-  const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
-  if (base::Status status; fetch_here(use, rows, out, options, &status))
-    return status.ok() ? finished_here(options) : Started{status, nullptr};
+  if (base::Status status; fetch_in_place(gated, rows, out, options, &status)) return status.ok() ? finished_here(options) : Started{status, nullptr};
+  return ask_for(gated, rows, {out, bytes_of(rows)}, nullptr, options);
+}
+
+/// A get without a message for the values. False: it needs one.
+bool TableHandle::fetch_in_place(bool gated, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
+  const table::Use use = gated ? table::Use::kGet : table::Use::kPeek;
+  if (fetch_here(use, rows, out, options, status)) return true;
   // Parts that other workers have not sent yet cannot be read here. Once they are there, reading
   // in place saves two copies.
   const bool reads_here = table_->consistency == shard::Consistency::kMerge && (all_own_ || mapping_ != nullptr);
-  if (gated && reads_here && options.mode == Mode::kBlocking && bytes >= kReadHereBytes) {
-    if (const base::Status failed = wait_for_turn(options); !failed.ok()) return {failed, nullptr};
-    if (base::Status status; fetch_here(use, rows, out, options, &status)) return {status, nullptr};
-  }
-
-  return ask_for(gated, rows, {out, bytes}, nullptr, options);
+  if (!gated || !reads_here || options.mode != Mode::kBlocking || bytes_of(rows) < kReadHereBytes) return false;
+  *status = wait_for_turn(options);
+  return !status->ok() || fetch_here(use, rows, out, options, status);
 }
 
 /// Gets by messages, except for this process's part if callers may read it now. With a codec, all by messages.

@@ -18,11 +18,10 @@
 
 namespace mv::api {
 
-/// MV_ESHAPE, MV_EDTYPE or MV_ENONFINITE if `data` is not `rows` rows for this table.
-base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data);
-
 /// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
 base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
+/// MV_ENONFINITE if the table rejects values that are among these, in the host's memory.
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values);
 
 class TableHandle final : public Table {
  public:
@@ -68,12 +67,16 @@ class TableHandle final : public Table {
   };
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
+  Started change_from_host(wire::Write write, const Rows& rows, const ConstData& data, std::shared_ptr<const void> keep, const CallOptions& options);
   base::Status check_change(const Rows& rows, const ConstData& data);
   // Values on a device: table_on_device.cpp
   Started change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   Started fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
-  shard::OnDevice* shard_on(const tensor::Device& device) const;
+  shard::OnDevice* shard_on(const tensor::Device& device, const void* values) const;
   tensor::Tensor tensor_on(tensor::Device& device, const Rows& rows, const void* values) const;
+  base::Status named(const base::Status& status) const;
+  template <typename Work>
+  Started work_here(const CallOptions& options, const Work& work);
   base::Status check_encoded() const;
   base::Status encode(std::span<const table::ChunkRange> pieces, const ConstData& gradient, std::byte* residual, const codec::Codec& codec,
                       std::byte* out) const;
@@ -90,6 +93,8 @@ class TableHandle final : public Table {
   }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
+  bool fetch_in_place(bool gated, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  uint64_t bytes_of(const Rows& rows) const { return (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(); }
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();

@@ -9,9 +9,10 @@
 namespace mv::api {
 
 /// This process's shard, if it is on this device and a call reaches all of the table there. Null: the values go by the host.
-shard::OnDevice* TableHandle::shard_on(const tensor::Device& device) const {
+shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const void* values) const {
   shard::OnDevice* const shard = is_simple_ ? own_->on_device() : nullptr;
-  return shard != nullptr && &shard->device() == &device ? shard : nullptr;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(values) % spec_.element_bytes() == 0;  // kernels need it
+  return shard != nullptr && is_aligned && &shard->device() == &device ? shard : nullptr;
 }
 
 tensor::Tensor TableHandle::tensor_on(tensor::Device& device, const Rows& rows, const void* values) const {
@@ -25,42 +26,54 @@ tensor::Tensor TableHandle::tensor_on(tensor::Device& device, const Rows& rows, 
   return tensor;
 }
 
+/// A device does not know the table.
+base::Status TableHandle::named(const base::Status& status) const {
+  return status.ok() || status.text().starts_with("table ") ? status : base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+}
+
+/// Carries out work() -> Status, and ends the call with it. The call is made first: then nothing can fail after the work.
+template <typename Work>
+Started TableHandle::work_here(const CallOptions& options, const Work& work) {
+  const CallRef call = options.mode == Mode::kAsync ? calls_.make_call(options, false) : nullptr;
+  const base::Status status = named(work());
+  if (!status.ok()) return {status, nullptr};
+  if (call != nullptr) call->complete({});
+  return {{}, call};
+}
+
 Started TableHandle::change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   const bool are_unique = rows.all || math::strictly_increasing({rows.ids, rows.count});  // others are summed on the host
-  if (shard::OnDevice* const shard = shard_on(*data.device); shard != nullptr && write == wire::Write::Add && are_unique) {
+  if (shard::OnDevice* const shard = shard_on(*data.device, data.values); shard != nullptr && write == wire::Write::Add && are_unique) {
     if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
     count(table::Use::kAdd, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
     const tensor::Tensor values = tensor_on(*data.device, rows, data.values);
     const shard::OnDevice::Addition addition{shard, {&values, 1}};
-    const base::Status failed = rows.all ? shard->add_together(worker, {&addition, 1}, {}) : shard->add_held(worker, values);
-    return failed.ok() ? finished_here(options) : Started{failed, nullptr};
+    return work_here(options, [&] { return rows.all ? shard->add_together(worker, {&addition, 1}, {}) : shard->add_held(worker, values); });
   }
-  Staging staging;
-  ConstData here = data;
-  here.device = nullptr;
-  const auto copy = staging.stage(static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), Staging::Use::kRead, *data.device);
-  if (!copy.ok()) return {copy.status(), nullptr};
-  here.values = copy.value();
-  return change(write, rows, here, options);  // which needs the copy for no longer than the caller's own values
+  auto block = data.device->staging().allocate(bytes_of(rows), tensor::Allocator::Content::kAnything);
+  base::Status copied = block.ok() ? data.device->to_host(block.value()->data(), data.values, bytes_of(rows)) : block.status();
+  if (!copied.ok()) return {named(copied), nullptr};
+  const ConstData here{block.value()->data(), data.count, data.dtype};
+  return change_from_host(write, rows, here, std::move(block).value(), options);
 }
 
 /// `data` is checked.
 Started TableHandle::fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
-  if (shard::OnDevice* const shard = shard_on(*data.device); shard != nullptr) {
+  if (shard::OnDevice* const shard = shard_on(*data.device, data.values); shard != nullptr) {
     count(gated ? table::Use::kGet : table::Use::kPeek, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
     const tensor::Tensor out = tensor_on(*data.device, rows, data.values);
-    const base::Status failed = rows.all ? shard->read_into(worker, {&out, 1}) : shard->read_held(worker, out);
-    return failed.ok() ? finished_here(options) : Started{failed, nullptr};
+    return work_here(options, [&] { return rows.all ? shard->read_into(worker, {&out, 1}) : shard->read_held(worker, out); });
   }
   const auto staging = std::make_shared<Staging>();
-  MutableData here = data;
-  here.device = nullptr;
-  const auto copy = staging->stage(static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), Staging::Use::kWritten, *data.device);
-  if (!copy.ok()) return {copy.status(), nullptr};
-  here.values = copy.value();
+  const auto copy = staging->stage(static_cast<const std::byte*>(data.values), bytes_of(rows), Staging::Use::kWritten, *data.device);
+  if (!copy.ok()) return {named(copy.status()), nullptr};
+  const bool may_be_in_place = options.mode == Mode::kBlocking && (!rows.all || !spec_.is_keyed());
+  if (base::Status status; may_be_in_place && fetch_in_place(gated, rows, copy.value(), options, &status))
+    return {status.ok() ? named(staging->finish()) : status, nullptr};
+  const MutableData here{copy.value(), data.count, data.dtype};
   return run_staged(calls_, staging, options, [&](const CallOptions& how) { return fetch(gated, rows, here, how); });
 }
 

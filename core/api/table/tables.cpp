@@ -49,6 +49,7 @@ base::Result<std::vector<TableRef>> Tables::finish_opening(const std::shared_ptr
 base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables) {
   if (calls_.identity().worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
   if (tables.empty()) return std::vector<TableRef>();
+  const bool counts = calls_.identity().worker_id == 0;
   uint64_t bytes = 0;
   Staging staging;
   for (auto& [shared_spec, initial] : tables) {
@@ -56,18 +57,18 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
     if (initial.values == nullptr || initial.count == 0) continue;
     if (spec.is_keyed())
       return base::error(MV_EINVAL, "table \"{}\" is {}: give its initial value as `initial`, and set rows after creating it", spec.name, spec.describe());
+    if (base::Status wrong = check_size(spec, spec.rows, initial.count, initial.dtype); !wrong.ok()) return wrong;
+    bytes += spec.bytes();
+    if (!counts && !spec.rejects_nonfinite()) continue;  // nobody reads it
     if (initial.device != nullptr) {
-      if (base::Status wrong = check_size(spec, spec.rows, initial.count, initial.dtype); !wrong.ok()) return wrong;
       const auto copy = staging.stage(static_cast<const std::byte*>(initial.values), spec.bytes(), Staging::Use::kRead, *initial.device);
       if (!copy.ok()) return copy.status();
       initial.values = copy.value();
     }
-    if (base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
-    bytes += spec.bytes();
+    if (base::Status wrong = check_finite(spec, spec.rows, initial.values); !wrong.ok()) return wrong;
   }
   std::vector<table::NewTable> asked;
   asked.reserve(tables.size());
-  const bool counts = calls_.identity().worker_id == 0;
   const std::shared_ptr<std::byte[]> values = std::make_shared_for_overwrite<std::byte[]>(counts ? bytes : 0);  // for all tables
   std::byte* to = values.get();
   for (auto& [spec, initial] : tables) {

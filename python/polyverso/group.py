@@ -12,6 +12,8 @@
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
 dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
+Arrays may be in the memory of a CUDA device: tensors, or arrays of PyTorch, CuPy and JAX. Fresh results are then tensors
+on that device. Only alltoall() needs the host.
 
 Each operation whose name ends with `_async` returns a polyverso.Request: wait for it, or `await` it. Several may be
 unfinished at once; a group carries them out in the order of the calls, blocking ones included. The request keeps the
@@ -25,7 +27,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 
 from . import capi, dtypes, leaving
 from ._numpy import np
-from .arrays import as_bits, as_rows, in_place, label_of, milliseconds, shape_of
+from .arrays import as_bits, as_rows, in_place, is_ndarray, label_of, milliseconds, on_device, shape_of
 from .errors import ArgumentError, Error
 from .foreign import memory_of
 from .handles import Handle, remember
@@ -75,6 +77,22 @@ def _node_of(node: Any) -> int:
     if not isinstance(handle, int):
         raise TypeError(f"a node is needed, as polyverso.init() returns it, not {type(node).__name__}")
     return handle
+
+
+def _bits(array: Any) -> Any:
+    """As the C functions take it: a NumPy array, or a tensor on a device."""
+    return as_bits(array) if is_ndarray(array) else array
+
+
+def _place_like(tensor: Any, shape: Tuple[int, ...], given: Any, name: str = "out") -> Any:
+    """A tensor of this shape beside another one on a device: the caller's, called `name`, or for `out` also a fresh one."""
+    if given is None and name == "out":
+        return type(tensor).zeros(shape, tensor.dtype, device=tensor.device)
+    place = on_device(given)
+    if place is None or place.shape != shape or place.dtype != tensor.dtype:
+        what = "on the host" if place is None else f"{place.dtype} of shape {place.shape}"
+        raise ArgumentError(capi.MV_ESHAPE, f"{name} is {what}: {tensor.dtype} of shape {shape} is needed, on {tensor.device}")
+    return place
 
 
 def _to_lend(array: Any) -> np.ndarray:
@@ -279,44 +297,44 @@ class Group(Handle):
         options = _options(timeout, *given, flags=capi.MV_ASYNC)
         return self._begin(given, capi.mv_broadcast_many, [_lent(array) for array in given], root, options)
 
-    def allgather(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> np.ndarray:
+    def allgather(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> Any:
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array, or
         `out`, memory of this shape and of the array's dtype."""
         gathered = self._with_mine(array, out)
-        capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout, gathered[0]))
+        capi.mv_allgather(self._handle, _bits(gathered), _options(timeout, gathered[0]))
         return gathered
 
     def allgather_async(self, array: Any, timeout: Optional[float] = None, *, out: Any = None) -> Request:
         """allgather() without blocking. The request's result is the (ranks, *shape) array. `array` is copied at
         once."""
         gathered = self._with_mine(array, out)
-        return self._begin(gathered, capi.mv_allgather, as_bits(gathered), _options(timeout, gathered[0], flags=capi.MV_ASYNC))
+        return self._begin(gathered, capi.mv_allgather, _bits(gathered), _options(timeout, gathered[0], flags=capi.MV_ASYNC))
 
-    def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
+    def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Any:
         """Like allreduce(), but each rank gets only its own part of the result: a view of the array, with an equal
         number of rows for each rank. The rest of the array stays unchanged."""
         whole, part = self._in_parts(array)
-        capi.mv_reduce_scatter(self._handle, as_bits(whole), _code(op), _options(timeout, whole))
+        capi.mv_reduce_scatter(self._handle, _bits(whole), _code(op), _options(timeout, whole))
         return part
 
     def reduce_scatter_async(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Request:
         """reduce_scatter() without blocking. The request's result is this rank's part, a view of the array."""
         whole, part = self._in_parts(array)
         options = _options(timeout, whole, flags=capi.MV_ASYNC)
-        return self._begin(part, capi.mv_reduce_scatter, as_bits(whole), _code(op), options)
+        return self._begin(part, capi.mv_reduce_scatter, _bits(whole), _code(op), options)
 
-    def gather(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Optional[np.ndarray]:
+    def gather(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """All ranks' arrays, which must have the same shape, in the order of ranks: a fresh (ranks, *shape) array on
         `root`, None on the other ranks."""
         given = self._to_gather(array, root)
-        capi.mv_gather(self._handle, as_bits(given), root, _options(timeout, array))
+        capi.mv_gather(self._handle, _bits(given), root, _options(timeout, array))
         return given if self.rank == root else None
 
     def gather_async(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Request:
         """gather() without blocking. The request's result is that of gather()."""
         given = self._to_gather(array, root)
         result = given if self.rank == root else None
-        return self._begin(result, capi.mv_gather, as_bits(given), root, _options(timeout, array, flags=capi.MV_ASYNC))
+        return self._begin(result, capi.mv_gather, _bits(given), root, _options(timeout, array, flags=capi.MV_ASYNC))
 
     def scatter(self, array: Any, parts: Any = None, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = this rank's part of root's `parts`, an array of shape (ranks, *array.shape) and the array's dtype.
@@ -384,8 +402,12 @@ class Group(Handle):
         """The request of an asynchronous operation."""
         return Request(self._node, function(self._handle, *arguments), result)
 
-    def _with_mine(self, array: Any, out: Any) -> np.ndarray:
+    def _with_mine(self, array: Any, out: Any) -> Any:
         """The array for an all-gather's result, a fresh one or `out`, with this rank's part in its place."""
+        if (tensor := on_device(array)) is not None:
+            gathered = _place_like(tensor, (self.size, *tensor.shape), out)
+            gathered[self.rank] = tensor
+            return gathered
         mine = np.asarray(_own(array))
         shape = (self.size, *mine.shape)
         gathered = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
@@ -395,8 +417,10 @@ class Group(Handle):
         gathered[self.rank] = mine
         return gathered
 
-    def _to_gather(self, array: Any, root: int) -> np.ndarray:
+    def _to_gather(self, array: Any, root: int) -> Any:
         """The array that mv_gather() takes: on the root that of all ranks."""
+        if (tensor := on_device(array)) is not None:
+            return self._with_mine(tensor, None) if self.rank == root else tensor
         mine = _to_lend(array)
         if self.rank != root:
             return mine
@@ -408,6 +432,10 @@ class Group(Handle):
         """The array that mv_scatter() takes: on the root that of all ranks, from which its own part is copied."""
         if self.rank != root:
             return _lent(array)
+        if (tensor := on_device(array)) is not None:
+            given = _place_like(tensor, (self.size, *tensor.shape), parts, "parts")
+            capi.mv_tensor_copy(given.slice(root, root + 1).reshape(tensor.shape), tensor)
+            return given
         own, whole = np.asarray(_own(array)), _to_lend(parts)
         if whole.shape != (self.size, *own.shape) or whole.dtype != own.dtype:
             text = f"parts is {whole.dtype} of shape {whole.shape}: {own.dtype} of shape {(self.size, *own.shape)} is needed"
@@ -439,9 +467,10 @@ class Group(Handle):
         row = int(np.prod(mine.shape[1:]))
         return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, [mine[:1]] if len(mine) else []
 
-    def _in_parts(self, array: Any) -> Tuple[np.ndarray, np.ndarray]:
+    def _in_parts(self, array: Any) -> Tuple[Any, Any]:
         """The array of a reduce-scatter, and this rank's part of it."""
-        whole = np.asarray(_own(array))
+        if (whole := on_device(array)) is None:
+            whole = np.asarray(_own(array))
         rows, over = divmod(len(whole), self.size)
         if over:
             raise ValueError(f"{len(whole)} rows can't be divided evenly among {self.size} ranks")

@@ -306,12 +306,39 @@ for dtype in ("float32", "float64", "float16"):
             into = pv.Tensor.zeros((count, 2), dtype, device="cuda:0")
             group.recv(into, 0)
             assert np.array_equal(into.numpy(), roots)
+for dtype in ("float32", "float16"):
+    here, there = both((3, 4), dtype)
+    mine = f"cuda:{node.worker_id % 2}"
+
+    def equal(a, b):
+        assert b.device == mine and b.shape == a.shape and b.dtype == there.dtype and np.array_equal(a, b.numpy()), (a, b)
+
+    equal(group.allgather(here), group.allgather(there))
+    out = pv.Tensor.zeros((3, 3, 4), there.dtype, device=mine)
+    assert group.allgather_async(there, out=out).wait() is out
+    equal(group.allgather(here), out)
+    equal(group.allgather(here[0, 0]), group.allgather(there[0].slice(0, 1).reshape(())))
+    for a, b in ((group.gather(here, root=1), group.gather(there, root=1)), (group.gather(here), group.gather_async(there).wait())):
+        assert (a is None and b is None) or equal(a, b) is None
+    here, there = both((3, 4), dtype)
+    equal(group.reduce_scatter(here), group.reduce_scatter(there))
+    equal(here, there)
+    parts, parts_there = both((3, 3, 4), dtype)
+    assert group.scatter(here, parts, root=2) is here and group.scatter(there, parts_there, root=2) is there
+    equal(here, there)
+for wrong in (lambda: group.allgather(there, out=np.zeros((3, 3, 4), np.float16)), lambda: group.allgather(there, out=there)):
+    try:
+        wrong()
+    except pv.ArgumentError as error:
+        assert "out is " in str(error) and f"is needed, on cuda:{node.worker_id % 2}" in str(error), error
+    else:
+        raise AssertionError("a wrong out")
 try:
-    group.allgather(there[0])
+    group.alltoall(there)
 except pv.ArgumentError as error:
     assert "is on CUDA device" in str(error)
 else:
-    raise AssertionError("allgather() of an array on a device")
+    raise AssertionError("alltoall() of an array on a device")
 for make in (lambda: AllReduceSGD(group).sum_and_normalize_gradients, lambda: AllReduceEA(group, 1, 0.3).average_parameters,
              lambda: LocalSGD(group, 2).step):
     here, there = zip(*[both(1000), both((50, 3))])

@@ -161,7 +161,7 @@ class Bench {
     const auto one = key(count_, "mx.sgd momentum=0.9");
     std::vector<Tensor> values;
     for (size_t i = 0; i < 4; ++i) values.push_back(lent(on, array(i), count_));
-    const auto push = [&](std::span<const shard::OnDevice::Addition> additions) { must(additions.front().shard->add_together(0, additions)); };
+    const auto push = [&](std::span<const shard::OnDevice::Addition> additions) { must(additions.front().shard->add_together(0, additions, {})); };
     const shard::OnDevice::Addition first{one->on_device(), std::span(values).first(1)}, all{one->on_device(), values};
     row("push of one key, momentum", 5, 0.85, [&] { push({&first, 1}); });
     row("push of 4 arrays to it", 10, 0.85, [&] { push({&all, 1}); });

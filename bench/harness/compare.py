@@ -31,7 +31,7 @@ class Effort:
         )
 
 
-FULL = Effort(rounds=2, pairs=3, seconds=0.08)
+FULL = Effort(rounds=2, pairs=3, seconds=0.05)
 QUICK = Effort(rounds=1, pairs=2, seconds=0.03)
 
 

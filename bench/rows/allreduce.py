@@ -71,21 +71,34 @@ def sizes(bench):
     return {size: block for size, block in SIZES.items() if size <= LARGEST_QUICK or not bench.quick}
 
 
-def efforts(bench, size):
-    # Filling and checking the largest arrays takes most of the time.
-    large = size > 16 * MIB
-    return bench.effort.less(rounds=1 if large else 2, pairs=1 if large else 3, seconds=0.08)
+def compare_sizes(bench, sides, cases_of):
+    """Measures cases_of(size, block) of all sizes. Returns {size: {case: Comparison}}. To start processes takes longer than to measure most
+    sizes, so one start serves many; filling and checking the largest arrays takes most of their time, so they have less effort."""
+    measured = {}
+    for effort, some in (
+        (bench.effort.less(rounds=2, pairs=3), [size for size in sizes(bench) if size <= MIB]),
+        (bench.effort.less(rounds=2, pairs=2), [size for size in sizes(bench) if MIB < size <= 16 * MIB]),
+        (bench.effort.less(rounds=1, pairs=1), [size for size in sizes(bench) if size > 16 * MIB]),
+    ):
+        cases = {(size, case): batches for size in some for case, batches in cases_of(size, SIZES[size]).items()}
+        for (size, case), comparison in (bench.compare(sides, cases, effort) if cases else {}).items():
+            measured.setdefault(size, {})[case] = comparison
+    return measured
 
 
 def beside_mpi(bench, ranks):
     sides = {"ours": ours(bench, ranks), "default": open_mpi(bench, ranks), "no single copy": open_mpi(bench, ranks, NO_SINGLE_COPY)}
-    for size, block in sizes(bench).items():
+
+    def cases_of(size, block):
         cases = {}
         for memory, prefix in (("tensors", "tensor-"), ("private memory", "")):
             for place in ("out", "in"):
                 theirs = Batch(place, size, block)
                 cases[memory, place] = {"ours": Batch(prefix + place, size, block), "default": theirs, "no single copy": theirs}
-        for (memory, place), comparison in bench.compare(sides, cases, efforts(bench, size)).items():
+        return cases
+
+    for size, measured in compare_sizes(bench, sides, cases_of).items():
+        for (memory, place), comparison in measured.items():
             peer = better(comparison, "default", "no single copy")
             limit = 1 if size < 64 * KIB else 0.6 if memory == "tensors" else 0.8
             title = f"all-reduce of {size_name(size)}, {ranks} ranks, {memory}, {WHERE[place]}"
@@ -124,9 +137,12 @@ def allreduce_over_tcp(bench):
     limits = {"Gloo": 0.55, "Open MPI over TCP": 0.8}
     for ranks in (2, 4):
         sides = {"ours": ours(bench, ranks, "tcp"), "Gloo": gloo(bench, ranks), "Open MPI over TCP": open_mpi(bench, ranks, BY_TCP)}
-        for size, block in sizes(bench).items():
-            cases = {place: dict.fromkeys(sides, Batch(place, size, max(1, block // 10))) for place in ("out", "in")}
-            for place, comparison in bench.compare(sides, cases, efforts(bench, size)).items():
+
+        def cases_of(size, block):
+            return {place: dict.fromkeys(sides, Batch(place, size, max(1, block // 10))) for place in ("out", "in")}
+
+        for size, measured in compare_sizes(bench, sides, cases_of).items():
+            for place, comparison in measured.items():
                 title = f"all-reduce of {size_name(size)} over TCP, {ranks} ranks, {WHERE[place]}"
                 yield row(title, comparison, "Gloo", "Gloo", limits["Gloo"], "loopback; any CPU")
                 yield row(f"{title}, beside Open MPI", comparison, "Open MPI over TCP", "Open MPI over TCP", limits["Open MPI over TCP"], "loopback; any CPU")
@@ -160,9 +176,8 @@ def allreduce_by_mpi(bench):
         ("messages", "mpi", "collective=own, transport=tcp", "collective=mpi"),
         ("mpi", "Open MPI", "collective=mpi", "Open MPI itself"),
     )
-    for size in (KIB, 64 * KIB, MIB, 16 * MIB):
-        cases = {"in": dict.fromkeys(sides, Batch("in", size, max(1, SIZES[size] // 10)))}
-        comparison = bench.compare(sides, cases, efforts(bench, size))["in"]
+    cases = {size: dict.fromkeys(sides, Batch("in", size, max(1, SIZES[size] // 10))) for size in (KIB, 64 * KIB, MIB, 16 * MIB)}
+    for size, comparison in bench.compare(sides, cases, bench.effort.less(rounds=2, pairs=3)).items():
         for side, peer, what, beside in pairs:
             yield Row(
                 name=f"all-reduce of {size_name(size)}, 2 ranks of mpirun, {what}, beside {beside}",

@@ -53,7 +53,7 @@ def beside_server(bench, name, peer, start, batch):
     """start(pinning) starts the Party of the peer."""
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.worker("key_worker", pinning), "peer": lambda: start(pinning)}
-    effort = bench.effort.less(rounds=2, pairs=2)
+    effort = bench.effort.less(rounds=2, pairs=1)
     comparison = bench.compare(sides, {"adds": dict.fromkeys(sides, batch)}, effort)["adds"]
     return row(
         name,

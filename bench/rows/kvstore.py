@@ -96,7 +96,7 @@ def store_of_two_workers(bench):
     """push and pull in a dist_sync store (2 workers, 1 server), compared with MXNet: 64 MiB, 4 B, 64 MiB with Adam"""
     if not has_mxnet(bench):
         return
-    slow = {"rounds": 2, "pairs": 2}
+    slow = {"rounds": 1, "pairs": 2}
     head = "dist_sync store, two workers: push and pull of"
     yield from beside_mxnet(bench, f"{head} 64 MiB", "dist_sync", "push_pull", LARGE, 0.2, 2, 0.5, less=slow)
     yield from beside_mxnet(bench, f"{head} 4 bytes", "dist_sync", "push_pull", SMALL, 0.3, 2)
@@ -109,7 +109,7 @@ def rows_of_a_store(bench):
     if not has_mxnet(bench):
         return
     size = MATRIX // 10 if bench.quick else MATRIX
-    slow = {"rounds": 2, "pairs": 3}
+    slow = {"rounds": 1, "pairs": 3}
     for kind, limit in (("local", 0.5), ("dist_sync", 0.3)):
         title = f"{kind} store: row_sparse_pull of 1 % of {size // 256:,} x 64"
         yield from beside_mxnet(bench, title, kind, "rows", size, limit, less=slow)
@@ -123,7 +123,7 @@ def many_keys(bench):
     size = KEYS // 10 if bench.quick else KEYS
     for kind in ("local", "dist_sync"):
         title = f"{kind} store: push and pull of {size >> 10:,} keys of 1 KiB"
-        yield from beside_mxnet(bench, title, kind, "many", size, 0.1)
+        yield from beside_mxnet(bench, title, kind, "many", size, 0.1, less={"rounds": 1, "pairs": 3})
 
 
 @measurement

@@ -27,7 +27,7 @@ CASES = {
     "all-reduce": ("group", "in", "swap"),
 }
 # A fast line takes some calls until TCP uses all of it; a slow one hides where memory lies.
-EFFORT = Effort(rounds=1, pairs=2, seconds=0.4)
+EFFORT = Effort(rounds=1, pairs=2, seconds=0.3)
 
 
 NOTE = "two network namespaces, a router and tc's tbf; all-reduce: bytes in both directions at once; all processes on any CPU"

@@ -37,10 +37,9 @@ def staleness_with_one_slow_worker(bench):
     pictures = {}
     for slow, turn in SLOW.items():
         found = {setting: Found() for setting in SETTINGS}
-        for round_number in range(bench.effort.rounds):
-            for setting, staleness in SETTINGS.items():  # interleaved, so that other load affects all settings alike
-                bench.progress(f"slow: {slow}, round {round_number + 1}/{bench.effort.rounds}, {setting}")
-                found[setting].note(train(bench, staleness, seconds, turn))
+        for setting, staleness in SETTINGS.items():
+            bench.progress(f"slow: {slow}, {setting}")
+            found[setting].note(train(bench, staleness, seconds, turn))
         pictures[slow] = {setting: (one.speeds, one.behind) for setting, one in found.items()}
         for setting, staleness in SETTINGS.items():
             yield from rows(setting, staleness, slow, found[setting], found["sync"])

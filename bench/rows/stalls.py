@@ -25,7 +25,7 @@ def probe(bench, what, how, ranks, transport, count):
 @measurement
 def stalls(bench):
     """operations of 256 floats at random moments: those above 20 ms, and the slowest in 1,000 against the median"""
-    count = 2_000 if bench.quick else 60_000 // len(OPERATIONS)
+    count = 2_000 if bench.quick else 40_000 // len(OPERATIONS)
     for transport, by in (("auto", "shared memory"), ("tcp", "TCP")):
         for what, how, ranks in OPERATIONS:
             bench.progress(f"{what}, {by}")

@@ -9,7 +9,7 @@ from harness.result import Row, ratio_at_most
 from harness.units import microseconds
 
 ONE_FLOAT, MIB, MODEL = 4, 1 << 20, 4_000_000
-MANY = Effort(rounds=4, pairs=12, seconds=0.15)  # a few percent are looked for
+MANY = Effort(rounds=3, pairs=10, seconds=0.1)  # a few percent are looked for
 EVENTS = "16384"  # as with the setting `metrics`
 
 

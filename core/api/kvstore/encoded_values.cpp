@@ -79,18 +79,13 @@ base::Status EncodedValues::merge() {
   auto* const floats = reinterpret_cast<float*>(entry_.dtype != MV_F32 ? rooms_.of(Rooms::kSum, device) : sum_.data);
   for (size_t sender = 0; sender < values_.size(); ++sender) {
     tensor::Device* const from = tensor::device_of(values_[sender]);
-    std::byte* const arrived = from != &device ? rooms_.of(Rooms::kArrived, device) : nullptr;
-    const std::byte* encoded = arrived;
-    if (from == nullptr) {
-      if (auto status = read(sender, here_.data()); !status.ok()) return status;
-      if (auto status = device.from_host(arrived, here_.data(), bytes); !status.ok()) return status;
-    } else {
-      if (auto status = encode(sender); !status.ok()) return status;
-      if (from == &device) encoded = encodings_[sender]->data();
-      if (from != &device)
-        if (auto status = device.copy_from(*from, arrived, encodings_[sender]->data(), bytes); !status.ok()) return status;
-    }
-    if (auto status = codec::codecs_of(device).decode(codec_, encoded, floats, count, sender > 0); !status.ok()) return status;
+    std::byte* const arrived = rooms_.of(Rooms::kArrived, device);
+    base::Status status = from == nullptr ? read(sender, here_.data()) : encode(sender);
+    const std::byte* const encoded = from == &device ? encodings_[sender]->data() : arrived;
+    if (status.ok() && from == nullptr) status = device.from_host(arrived, here_.data(), bytes);
+    if (status.ok() && from != nullptr && from != &device) status = device.copy_from(*from, arrived, encodings_[sender]->data(), bytes);
+    if (status.ok()) status = codec::codecs_of(device).decode(codec_, encoded, floats, count, sender > 0);
+    if (!status.ok()) return status;
   }
   return entry_.dtype != MV_F32 ? device.cast(entry_.dtype, sum_.data, MV_F32, floats, count) : base::Status();
 }

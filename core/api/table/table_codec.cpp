@@ -55,7 +55,7 @@ Started TableHandle::add_encoded(const ConstData& gradient, std::byte* residual,
   table::Request request = change_request(wire::Write::Add, options);
   request.codec = codec;
   const size_t servers = table_->servers.size();
-  std::vector<table::ChunkRange> pieces = is_here ? std::vector<table::ChunkRange>() : table::plan_all(spec_, servers, request.skip);
+  std::vector<table::ChunkRange> pieces = table::plan_all(spec_, servers, request.skip);
   const size_t sent = pieces.size();
   const uint64_t bytes = table::place_encoded(pieces, *codec);
   uint64_t elements = 0;

@@ -107,7 +107,10 @@ def _as_integers(given: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def as_table_values(data: Any, code: int) -> Any:
     """as_values() for a table's mv_dtype, as the C functions take it: bfloat16 as uint16, also accepted here. An array,
     or a memoryview without numpy, or a tensor over an array on a device, whose floats are converted to those of the table."""
-    if not is_ndarray(data) and (tensor := on_device(data)) is not None:
+    if type(data) is _numpy.ndarray:
+        if data.dtype is dtypes.DTYPES[code] and code != capi.MV_BF16 and data.flags.c_contiguous:  # the most frequent
+            return data
+    elif (tensor := on_device(data)) is not None:
         own = CODES[tensor.dtype]
         return tensor.cast(_DTYPE_NAMES[code]) if own != code and {own, code} <= _FLOATS else tensor
     if not has_numpy():

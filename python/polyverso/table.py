@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Union
 
-from . import capi, dtypes, handles
+from . import _numpy, capi, dtypes, handles
 from ._numpy import np
 from .arrays import CODES, as_bits, as_rows, as_table_values, check_shape, empty, milliseconds, on_device, rows_or_keys
 from .enums import described
@@ -174,7 +174,7 @@ class Table(handles.Handle):
         if out is None:
             out, memory = empty(self._shape if ids is None else (math.prod(ids.shape), *self._row), self._code)
         else:
-            memory = on_device(out)
+            memory = None if type(out) is _numpy.ndarray else on_device(out)
             if memory is None:
                 memory = as_bits(out)
             self._check_shape(getattr(memory, "shape", ()), ids)
@@ -234,8 +234,9 @@ class Table(handles.Handle):
     def _write(self, whole: Any, some: Any, data: Any, rows: Any, options: Any) -> Any:
         values = as_table_values(data, self._code)
         ids = None if rows is None else as_rows(rows)
-        if len(values.shape) > 1:
-            self._check_shape(values.shape, ids)
+        shape = values.shape
+        if len(shape) > 1:
+            self._check_shape(shape, ids)
         if ids is None:
             return whole(self._handle, values, options)
         return some(self._handle, ids, values, options)

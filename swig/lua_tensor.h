@@ -40,7 +40,7 @@ static int pv_tensor_memory(lua_State *L, int index, const char *function, void 
   *data = NULL;
   *count = 0;
   *dtype = MV_RAW;
-  const int lent = lua_isnil(L, index) ? 1 : pv_lend_memory(L, index, function, pv_takes_devices(function), 1, data, count, dtype);
+  const int lent = lua_isnil(L, index) ? 1 : pv_lend_memory(L, index, function, 0, 1, data, count, dtype);
   if (lent >= 0) return lent;
   return pv_refuse(L, MV_EDTYPE, function, "values must be FFI memory, not a %s", luaL_typename(L, index));
 }

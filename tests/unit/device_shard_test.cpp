@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <numeric>
 #include <random>
 #include <string>
@@ -25,21 +24,9 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "failing_allocation.hpp"
 #include "must.hpp"
 #include "shards.hpp"
-
-namespace {
-/// Allocations of the host's memory until one fails; 0: none does.
-uint64_t failing_allocation = 0;
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "engine/replica/successor.hpp"
 #include "engine/replica/transfer.hpp"
 #include "engine/table/spec_wire.hpp"
+#include "failing_allocation.hpp"
 #include "two_workers.hpp"
 
 extern "C" {
@@ -23,19 +23,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-namespace {
-/// Allocations until one fails; 0: none does.
-uint64_t failing_allocation = 0;
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  if (failing_allocation > 0 && --failing_allocation == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 

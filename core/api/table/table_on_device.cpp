@@ -52,11 +52,10 @@ Started TableHandle::change_from_device(wire::Write write, const Rows& rows, con
     const shard::OnDevice::Addition addition{shard, {&values, 1}};
     return work_here(options, [&] { return rows.all ? shard->add_together(worker, {&addition, 1}, {}) : shard->add_held(worker, values); });
   }
-  auto block = data.device->staging().allocate(bytes_of(rows), tensor::Allocator::Content::kAnything);
-  base::Status copied = block.ok() ? data.device->to_host(block.value()->data(), data.values, bytes_of(rows)) : block.status();
-  if (!copied.ok()) return {named(copied), nullptr};
-  const ConstData here{block.value()->data(), data.count, data.dtype};
-  return change_from_host(write, rows, here, std::move(block).value(), options);
+  const auto staging = std::make_shared<Staging>();
+  const auto copy = staging->stage(static_cast<const std::byte*>(data.values), bytes_of(rows), Staging::Use::kRead, *data.device);
+  if (!copy.ok()) return {named(copy.status()), nullptr};
+  return change_from_host(write, rows, {copy.value(), data.count, data.dtype}, staging, options);
 }
 
 /// `data` is checked.

@@ -5,7 +5,6 @@
 
 #include "base/undo.hpp"
 #include "engine/table/client/client.hpp"
-#include "engine/table/client/gather.hpp"
 #include "engine/table/client/round.hpp"
 #include "engine/table/spec_wire.hpp"
 

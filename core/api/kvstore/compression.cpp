@@ -83,8 +83,7 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
     sum_devices(values, entry.merged.data());
     gradient = entry.merged.data();
   }
-  const size_t bytes = entry.residual_bytes();
-  const auto residual = device != nullptr ? entry.residuals.on(*device, 0, bytes) : entry.residuals.of(0, bytes);
+  const auto residual = entry.residuals.beside(device, 0, entry.residual_bytes());
   if (!residual.ok()) return residual.status();
   return entry.table->add_encoded({gradient, count, entry.dtype, device}, residual.value(), codec, path.options).status;
 }

@@ -26,11 +26,10 @@ base::Status Rooms::allocate() {
 
 base::Status EncodedValues::prepare() {
   const uint64_t count = entry_.shape.count();
-  const size_t bytes = entry_.residual_bytes();
   const codec::Piece whole{0, count, 0};
   for (size_t sender = 0; sender < values_.size(); ++sender) {
     tensor::Device* const device = tensor::device_of(values_[sender]);
-    const auto residual = device != nullptr ? entry_.residuals.on(*device, sender, bytes) : entry_.residuals.of(sender, bytes);
+    const auto residual = entry_.residuals.beside(device, sender, entry_.residual_bytes());
     if (!residual.ok()) return residual.status();
     auto& encoding = encodings_.emplace_back();
     if (device == nullptr) continue;

@@ -22,6 +22,8 @@ class Residuals {
   base::Result<std::byte*> of(size_t sender, size_t bytes);
   /// In the memory of the device. Likewise, and MV_ENOMEM.
   base::Result<std::byte*> on(tensor::Device& device, size_t sender, size_t bytes);
+  /// Where a value is: on the device, or with null on the host.
+  base::Result<std::byte*> beside(tensor::Device* device, size_t sender, size_t bytes) { return device != nullptr ? on(*device, sender, bytes) : of(sender, bytes); }
   bool any() const { return !senders_.empty(); }
   void clear() { senders_.clear(); }
 

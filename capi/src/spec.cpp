@@ -145,10 +145,10 @@ base::Status check_shape(const char* function, const shard::Spec& spec) {
 }
 
 base::Status check_keyed(const char* function, const shard::Spec& spec) {
-  if (spec.is_on_device() && spec.is_keyed())
-    return base::error(MV_EINVAL, "{}: sparse and key-value tables are in the host's memory: use kind=matrix on a device, or no device", function);
   if (spec.capacity != 0 && spec.kind != MV_KEYVALUE)
     return base::error(MV_EINVAL, "{}: capacity is for key-value tables", function);
+  if (spec.capacity != 0 && spec.is_on_device())
+    return base::error(MV_EINVAL, "{}: capacity is for tables in the host's memory: leave out capacity, or device", function);
   if ((spec.initial != 0 || spec.initial_range != 0 || spec.seed != 0) && !spec.is_keyed())
     return base::error(MV_EINVAL, "{}: initial, initial_range and seed are for sparse and key-value tables; give the table's data", function);
   if (!std::isfinite(spec.initial) || !std::isfinite(spec.initial_range) || spec.initial_range < 0)

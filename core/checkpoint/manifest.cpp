@@ -99,7 +99,7 @@ base::Result<TableEntry> read_table(const JsonValue& json) {
   if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("invalid home");
   spec.home = static_cast<uint32_t>(home);
   const int64_t device = json.find_integer("device").value_or(shard::kHost);
-  if (device < shard::kHost || device > INT32_MAX || (device != shard::kHost && spec.is_keyed())) return wrong("invalid device");
+  if (device < shard::kHost || device > INT32_MAX || (device != shard::kHost && spec.capacity != 0)) return wrong("invalid device");
   spec.device = static_cast<int32_t>(device);
   table.clock = *clock;
   table.mark.updates = json.find_count("updates").value_or(0);

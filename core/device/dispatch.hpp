@@ -3,6 +3,7 @@
 
 #include "device/bodies.hpp"
 #include "device/codec_bodies.hpp"
+#include "device/keyed_bodies.hpp"
 #include "device/row_bodies.hpp"
 #include "device/update_bodies.hpp"
 
@@ -193,6 +194,29 @@ mv_status dispatch(const mv_device_put& work, const Run& run) {
 template <typename Run>
 mv_status dispatch(const mv_device_used& work, const Run& run) {
   return math::with_element(work.dtype, [&]<typename T>(T) { return run(over_large(work.rows, Used<T>{work})); });
+}
+
+inline bool is_index(const mv_device_index& index) { return index.bits > 0 && index.bits < 32; }
+template <typename Run>
+mv_status dispatch(const mv_device_lookup& work, const Run& run) {
+  return is_index(work.index) ? run(over_large(work.count, Lookup{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_insert& work, const Run& run) {
+  return is_index(work.index) ? run(over_large(work.count, Insert{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_erase& work, const Run& run) {
+  return is_index(work.index) ? run(over_large(work.count, Erase{work})) : MV_EINVAL;
+}
+template <typename Run>
+mv_status dispatch(const mv_device_reindex& work, const Run& run) {
+  if (!is_index(work.index) || work.bits == 0 || work.bits > work.index.bits) return MV_EINVAL;
+  return run(over_large(uint64_t{1} << work.bits, Reindex{work}));
+}
+template <typename Run>
+mv_status dispatch(const mv_device_initial& work, const Run& run) {
+  return math::with_element(work.dtype, [&]<typename T>(T) { return run(over(work.rows * work.width, Initial<T>{work})); });
 }
 
 /// Calls run(body) -> mv_status with the body of a kernel, which has tiles() > 0. MV_EINVAL if there is none.

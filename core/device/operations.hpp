@@ -23,6 +23,9 @@ base::Status reduce(const Stream& stream, int32_t op, mv_dtype dtype, const void
 /// out[i] = in[i], converted.
 base::Status cast(const Stream& stream, mv_dtype to, void* out, mv_dtype from, const void* in, uint64_t count);
 
+/// The rows of one array, for kernels.
+inline mv_device_rows one_array(void* data) { return {data, nullptr, 0, 0}; }
+
 /// A tensor to update. `states` are updater.states() arrays of the storage dtype, as `values` is.
 struct Target {
   void* values = nullptr;

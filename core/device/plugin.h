@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 4
+#define MV_DEVICE_INTERFACE 5
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;
@@ -93,6 +93,12 @@ typedef struct mv_device_plugin {
   mv_status (*launch)(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes);
   /** MV_ENOSYS if the plug-in's library for it is missing. */
   mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);
+
+  /** Memory that kernels and copies of the device use as its own, though only the first `on_device` bytes are there: the others
+   *  are the host's, and accessed over the bus. Zeros or not; aligned to 256 bytes. MV_ENOSYS, MV_ENOMEM. */
+  mv_status (*allocate_spilled)(int32_t device, uint64_t bytes, uint64_t on_device, void** memory);
+  /** Work that uses the memory has been waited for. */
+  mv_status (*release_spilled)(int32_t device, void* memory);
 } mv_device_plugin;
 
 typedef const mv_device_plugin* (*mv_device_entry)(uint32_t interface);

@@ -5,6 +5,12 @@
 
 namespace mv::device {
 
+template <typename T>
+MV_BOTH T* row_of(const mv_device_rows& rows, uint64_t row, uint64_t width) {
+  if (rows.chunks == nullptr) return static_cast<T*>(rows.data) + row * width;
+  return static_cast<T*>(rows.chunks[row >> rows.shift]) + (row & ((uint64_t{1} << rows.shift) - 1)) * width;
+}
+
 /// Item i is an element of the output.
 template <typename T>
 struct Take {
@@ -12,10 +18,10 @@ struct Take {
   mv_device_take work;
   MV_BOTH T make(uint64_t i) const {
     const uint64_t row = divided(i, work.width), column = i - row * work.width;
-    const T* const in = static_cast<const T*>(work.in);
-    if (work.starts == nullptr) return in[work.from[row] * work.width + column];
-    auto sum = get(in, work.from[work.starts[row]] * work.width + column);
-    for (uint64_t k = work.starts[row] + 1; k < work.starts[row + 1]; ++k) sum = plus(sum, get(in, work.from[k] * work.width + column));
+    const auto at = [&](uint64_t k) { return row_of<T>(work.in, work.from[k], work.width); };
+    if (work.starts == nullptr) return work.from[row] != MV_DEVICE_NO_ROW ? at(row)[column] : static_cast<const T*>(work.out)[i];
+    auto sum = get(at(work.starts[row]), column);
+    for (uint64_t k = work.starts[row] + 1; k < work.starts[row + 1]; ++k) sum = plus(sum, get(at(k), column));
     T made;
     device::put(&made, 0, sum);
     return made;
@@ -29,7 +35,7 @@ struct Put {
   MV_BOTH T make(uint64_t i) const { return static_cast<const T*>(work.in)[i]; }
   MV_BOTH void put(uint64_t i, T value) const {
     const uint64_t row = divided(i, work.width);
-    static_cast<T*>(work.out)[work.to[row] * work.width + (i - row * work.width)] = value;
+    row_of<T>(work.out, work.to[row], work.width)[i - row * work.width] = value;
   }
 };
 /// Item i is a row.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/keyed/keyed.hpp"
 #include "device/must.hpp"
 #include "device/sum.hpp"
 #include "tensor/dtype.hpp"
@@ -16,7 +17,8 @@ base::Result<std::shared_ptr<shard::Shard>> TableDevices::make(shard::SpecRef sp
   const std::string name = spec->name;
   const auto number = static_cast<size_t>(spec->device);
   const auto device = devices_.get(spec->device);
-  auto made = device.ok() ? DeviceShard::make(std::move(spec), place, *device.value(), mutexes_[number]) : base::Result<std::shared_ptr<shard::Shard>>(device.status());
+  const auto make = spec->is_keyed() ? KeyedDeviceShard::make : DeviceShard::make;
+  auto made = device.ok() ? make(std::move(spec), place, *device.value(), mutexes_[number]) : base::Result<std::shared_ptr<shard::Shard>>(device.status());
   if (made.ok() || made.status().text().starts_with("table ")) return made;
   return base::error(made.status().code(), "table \"{}\", on server {}: {}", name, place.index, made.status().text());
 }
@@ -26,22 +28,20 @@ base::Result<std::shared_ptr<shard::Shard>> DeviceShard::make(shard::SpecRef des
   const shard::Spec& spec = *described;
   const shard::Range rows = shard::part_of(spec, place.servers, place.index);
   const size_t bytes = rows.count * spec.cols * tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
-  auto values = device.allocate(bytes, tensor::Allocator::Content::kZeros);
+  auto values = device.allocate_or_spill(bytes, TensorDevice::Spill::kRest);
   if (!values.ok()) return values.status();
   std::shared_ptr<DeviceShard> made(new DeviceShard(std::move(described), rows, device, mutex, std::move(values).value(), place));
   if (auto status = made->set_updater(made->spec_.updater); !status.ok()) return status;
   return std::shared_ptr<shard::Shard>(std::move(made));
 }
 
-DeviceShard::DeviceShard(shard::SpecRef spec, shard::Range rows, TensorDevice& device, std::mutex& mutex, BlockRef values,
+DeviceShard::DeviceShard(shard::SpecRef spec, shard::Range rows, TensorDevice& device, std::mutex& mutex, TensorDevice::Spilled values,
                          const shard::Position& place)
-    : OnDevice(std::move(spec), rows),
-      device_(device),
-      stored_(tensor::storage_dtype(spec_.dtype)),
+    : ModelShard(std::move(spec), rows, device, mutex),
       stored_bytes_(tensor::dtype_bytes(stored_)),
       families_(place.families),
-      values_(std::move(values)),
-      mutex_(mutex) {}
+      values_(std::move(values.block)),
+      values_on_host_(values.on_host) {}
 
 // ------------------------------------------------------------ adds of all elements
 
@@ -75,7 +75,7 @@ void DeviceShard::change(shard::Write write, Worker, uint64_t first, uint64_t co
   const void* const given = must(scratch.of(std::span(values, count * spec_.element_bytes())));
   if (write == shard::Write::Set) return must(cast(stream, stored_, at(values_, first), spec_.dtype, given, count));
   if (wants_whole() && count < elements()) throw shard::DeviceFailure(base::error(MV_EINTERNAL, "table \"{}\": norms need all elements", spec_.name));
-  count_add(piece, [&](const shard::Step* step) { add(stream, step, first, count, given); });
+  count_add(model_, piece, [&](const shard::Step* step) { add(stream, step, first, count, given); });
 }
 
 void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
@@ -89,11 +89,6 @@ void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
     from = rounded;
   }
   to_host(stream, out, from, count * spec_.element_bytes());
-}
-
-void DeviceShard::to_host(const Stream& stream, void* to, const void* from, size_t bytes) {
-  must(stream.copy(to, from, bytes));
-  must(stream.wait());
 }
 
 // ------------------------------------------------------------ tensors
@@ -174,33 +169,24 @@ base::Status DeviceShard::read_into(Worker, std::span<const Tensor> outs) {
 
 // ------------------------------------------------------------ the updater
 
-base::Result<DeviceShard::BlockRef> DeviceShard::allocate(tensor::Allocator::Content content) const {
-  return device_.allocate(elements() * stored_bytes_, content);
-}
-
-base::Status check_updater(const shard::UpdaterSpec& updater) {
-  if (shard::make_updater(updater, MV_F32)->keeps_backups())
-    return base::error(MV_ENOSYS, "the updater {} keeps what each worker last got, for which tables on devices have no room: keep the table on the host", updater.name);
-  if (updater.name == "add" || updater.name == "assign" || updater.name == shard::kReplacing || has_formula(updater)) return {};
-  return base::error(MV_ENOSYS, "devices have no formula for the updater {}: keep the table on the host", updater.name);
-}
-
 base::Result<DeviceShard::ModelRef> DeviceShard::make_model(const shard::UpdaterSpec& updater) const {
   const uint64_t stripe_elements = shard::stripe_elements(spec_);
   if (auto status = check_dense(updater, (elements() + stripe_elements - 1) / stripe_elements); !status.ok()) return status;
   auto model = std::make_shared<Model>();
-  model->spec = updater;
-  model->updater = shard::make_updater(updater, stored_);
-  model->work = updater.name == "add" ? Work::kAdds : updater.name == "assign" || model->updater->replaces() ? Work::kCopies : Work::kUpdates;
+  model->use(updater, stored_);
   if (auto status = check_updater(updater); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
   const size_t states = model->updater->states();
   const bool same = model_ != nullptr && model_->spec.name == updater.name;
   if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater, families_.get());
-  if (same && model_->states.size() == states) model->states = model_->states;
+  if (same && model_->states.size() == states) {
+    model->states = model_->states;
+    model->on_host = model_->on_host;
+  }
   while (model->states.size() < states) {
-    auto memory = allocate(tensor::Allocator::Content::kZeros);
+    auto memory = device_.allocate_or_spill(elements() * stored_bytes_, TensorDevice::Spill::kRest);
     if (!memory.ok()) return base::error(memory.status().code(), "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
-    model->states.push_back(std::move(memory).value());
+    model->on_host += memory.value().on_host;
+    model->states.push_back(std::move(memory.value().block));
   }
   for (const BlockRef& state : model->states) model->places.push_back(state->data());
   return ModelRef(std::move(model));
@@ -214,38 +200,14 @@ base::Status DeviceShard::set_updater(const shard::UpdaterSpec& updater) {
   return {};
 }
 
-shard::UpdaterSpec DeviceShard::updater() const {
-  const std::lock_guard lock(mutex_);
-  return model_->spec;
-}
-
-shard::Mark DeviceShard::mark() const {
-  const std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->mark() : shard::Mark();
-}
-
-void DeviceShard::set_mark(const shard::Mark& mark) {
-  const std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set(mark);
-}
-
-shard::WithinAdd DeviceShard::within_add() const {
-  const std::lock_guard lock(mutex_);
-  return model_->progress != nullptr ? model_->progress->within_add() : shard::WithinAdd();
-}
-
-void DeviceShard::set_within_add(const shard::WithinAdd& progress) {
-  const std::lock_guard lock(mutex_);
-  if (model_->progress != nullptr) model_->progress->set_within_add(progress);
-}
-
 shard::Usage DeviceShard::usage() const {
   const std::lock_guard lock(mutex_);
   const uint64_t each = elements() * stored_bytes_;
   return {.stored = rows_.count,
           .memory_bytes = each * (1 + model_->states.size()),
           .state_bytes = each * model_->states.size(),
-          .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0};
+          .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0,
+          .host_bytes = values_on_host_ + model_->on_host};
 }
 
 }  // namespace mv::device

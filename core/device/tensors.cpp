@@ -76,6 +76,18 @@ class TensorDevice::DeviceBlock : public KnownBlock {
   TensorDevice& device_;
 };
 
+class TensorDevice::SpilledBlock : public KnownBlock {
+ public:
+  SpilledBlock(TensorDevice& device, std::byte* data, size_t bytes) : KnownBlock(data, bytes, MemoryKind::kPrivate, device), device_(device) {}
+  ~SpilledBlock() override {
+    static_cast<void>(device_.wait());  // its memory is not released in the order of a stream
+    device_.device().plugin().release_spilled(device_.number(), data());
+  }
+
+ private:
+  TensorDevice& device_;
+};
+
 TensorDevice::TensorDevice(Stream own, tensor::Heap& heap)
     : own_(std::move(own)), heap_(heap), name_(own_.device().name()), pinned_(std::make_unique<PinnedMemory>(own_.device(), heap)), current_(&own_) {}
 
@@ -117,14 +129,37 @@ base::Result<std::shared_ptr<tensor::Block>> TensorDevice::allocate(size_t bytes
   const size_t room = std::max<size_t>(bytes, 1);  // a tensor without elements has a place, too
   if (auto status = on.check(on.plugin().allocate(on.number(), stream.handle(), room, &data), "allocate"); !status.ok()) return status;
   std::shared_ptr<tensor::Block> block = std::make_shared<DeviceBlock>(*this, static_cast<std::byte*>(data), bytes);
-  if (content == Content::kZeros && bytes > 0) {
-    mv_device_fill work{};
-    work.out = data;
-    work.count = bytes;
-    work.dtype = MV_U8;
-    if (auto status = stream.launch(MV_DEVICE_FILL, work); !status.ok()) return status;
-  }
+  if (content == Content::kZeros)
+    if (auto status = clear(data, bytes); !status.ok()) return status;
   return block;
+}
+
+base::Status TensorDevice::clear(void* memory, size_t bytes) const {
+  if (bytes == 0) return {};
+  return current().launch(MV_DEVICE_FILL, mv_device_fill{.out = memory, .count = bytes, .value = {}, .dtype = MV_U8});
+}
+
+/// The bytes that a table may take of what the device has left: a part remains for computations.
+base::Result<size_t> TensorDevice::unused() const {
+  constexpr size_t kRemains = size_t{256} << 20, kUnit = size_t{2} << 20;
+  const auto about = device().describe();
+  if (!about.ok()) return about.status();
+  const size_t unused = about.value().unused, remains = std::max(kRemains, static_cast<size_t>(about.value().memory) / 20);
+  return unused > remains ? (unused - remains) / kUnit * kUnit : 0;
+}
+
+base::Result<TensorDevice::Spilled> TensorDevice::allocate_or_spill(size_t bytes, Spill spill) {
+  auto made = allocate(bytes, Content::kZeros);
+  if (made.ok()) return Spilled{std::move(made).value()};
+  if (made.status().code() != MV_ENOMEM) return made.status();
+  const auto room = spill == Spill::kRest ? unused() : base::Result<size_t>(0);
+  if (!room.ok()) return room.status();
+  const size_t here = std::min(room.value(), bytes);
+  void* data = nullptr;
+  if (device().plugin().allocate_spilled(number(), bytes, here, &data) != MV_OK) return made.status();
+  Spilled spilled{std::make_shared<SpilledBlock>(*this, static_cast<std::byte*>(data), bytes), bytes - here};
+  if (auto status = clear(data, bytes); !status.ok()) return status;
+  return spilled;
 }
 
 base::Status TensorDevice::to_host(void* to, const void* from, size_t bytes) {
@@ -316,7 +351,7 @@ base::Status TensorDevice::take_rows(const Tensor& out, const Tensor& in, size_t
   Scratch scratch(stream);
   const auto picked = scratch.of(from);
   if (!picked.ok()) return picked.status();
-  mv_device_take work{out.data, in.data, picked.value(), nullptr, rows, width, in.dtype};
+  mv_device_take work{out.data, one_array(in.data), picked.value(), nullptr, rows, width, in.dtype};
   if (!starts.empty()) {
     const auto bounds = scratch.of(starts);
     if (!bounds.ok()) return bounds.status();
@@ -331,7 +366,7 @@ base::Status TensorDevice::put_rows(const Tensor& out, const Tensor& in, size_t 
   Scratch scratch(stream);
   const auto places = scratch.of(to);
   if (!places.ok()) return places.status();
-  return stream.launch(MV_DEVICE_PUT, mv_device_put{out.data, in.data, places.value(), to.size(), width, in.dtype});
+  return stream.launch(MV_DEVICE_PUT, mv_device_put{one_array(out.data), in.data, places.value(), to.size(), width, in.dtype});
 }
 
 base::Result<std::vector<uint8_t>> TensorDevice::used_rows(const Tensor& in, size_t rows, size_t width) {

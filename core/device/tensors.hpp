@@ -35,6 +35,15 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   /// The stream for further computations; see operations.hpp. It stays valid.
   const Stream& current() const { return *current_.load(std::memory_order_acquire); }
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
+  /// Memory for a table.
+  struct Spilled {
+    std::shared_ptr<tensor::Block> block;  ///< of this device
+    size_t on_host = 0;                    ///< bytes of it that are in the host's memory
+  };
+  enum class Spill { kWhole, kRest };
+  /// allocate(), of zeros. If the device has no memory for all of it, kernels and copies use the host's memory for the rest,
+  /// or with Spill::kWhole for all. MV_ENOMEM if that does not work either.
+  base::Result<Spilled> allocate_or_spill(size_t bytes, Spill spill);
   tensor::Heap& host() override { return heap_; }
   tensor::Allocator& staging() override { return *pinned_; }
   const std::string& name() const override { return name_; }
@@ -68,6 +77,9 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
 
  private:
   class DeviceBlock;
+  class SpilledBlock;
+  base::Result<size_t> unused() const;
+  base::Status clear(void* memory, size_t bytes) const;
   TensorDevice(Stream own, tensor::Heap& heap);
   Stream own_;
   tensor::Heap& heap_;

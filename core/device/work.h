@@ -31,7 +31,12 @@
   XX(DECODE_INT8, decode_int8) \
   XX(TAKE, take)               \
   XX(PUT, put)                 \
-  XX(USED, used)
+  XX(USED, used)               \
+  XX(LOOKUP, lookup)           \
+  XX(INSERT, insert)           \
+  XX(ERASE, erase)             \
+  XX(REINDEX, reindex)         \
+  XX(INITIAL, initial)
 
 enum mv_device_kernel {
 #define XX(number, name) MV_DEVICE_##number,
@@ -266,18 +271,28 @@ typedef struct mv_device_decode_int8 {
   int32_t adds;
 } mv_device_decode_int8;
 
+/** Rows of one width: in one array, or, if `chunks` is not NULL, in chunks of 2^shift rows. Chunks may be in pinned memory of
+ *  the host. */
+typedef struct mv_device_rows {
+  void* data;
+  void* const* chunks;
+  uint32_t shift, reserved;
+} mv_device_rows;
+/** No row. */
+#define MV_DEVICE_NO_ROW UINT64_MAX
 /** Rows of `width` elements. out row i = the sum of the rows from[starts[i]] .. from[starts[i + 1] - 1] of `in`, in this
- *  order; with starts NULL, row from[i]. Halves are summed in f32 and rounded once. */
+ *  order; with starts NULL, row from[i], and unchanged if that is MV_DEVICE_NO_ROW. Halves are summed in f32 and rounded
+ *  once. */
 typedef struct mv_device_take {
   void* out;
-  const void* in;
+  mv_device_rows in;
   const uint64_t *from, *starts;
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_take;
 /** out row to[i] = in row i. No row is named twice. */
 typedef struct mv_device_put {
-  void* out;
+  mv_device_rows out;
   const void* in;
   const uint64_t* to;
   uint64_t rows, width;
@@ -290,5 +305,54 @@ typedef struct mv_device_used {
   uint64_t rows, width;
   mv_dtype dtype;
 } mv_device_used;
+
+/** A hash index, from ids to the numbers of rows: 2^bits words in open addressing with linear probing. A word is 0 (empty),
+ *  UINT32_MAX (erased), or has the row's number plus 1 in its `bits` low bits and those of the id's hash, base::mix(), in
+ *  the others. The upper bits of the hash tell where the search begins. `ids`, of width 1, has the id of each row. */
+typedef struct mv_device_index {
+  uint32_t* words;
+  uint64_t bits;
+  mv_device_rows ids;
+} mv_device_index;
+/** rows[i] = the row of ids[i], or MV_DEVICE_NO_ROW. *misses, unless it is NULL, becomes 1 if there is any of these. */
+typedef struct mv_device_lookup {
+  mv_device_index index;
+  const int64_t* ids;
+  uint64_t *rows, *misses;
+  uint64_t count;
+} mv_device_lookup;
+/** Ids that the index does not have, each once, get the rows rows[i], which no id has. There are at least as many empty
+ *  words as there are ids, and one more. */
+typedef struct mv_device_insert {
+  mv_device_index index;
+  const int64_t* ids;
+  const uint64_t* rows;
+  uint64_t count;
+} mv_device_insert;
+/** Erases ids, each once, whose rows are rows[i]. */
+typedef struct mv_device_erase {
+  mv_device_index index;
+  const int64_t* ids;
+  const uint64_t* rows;
+  uint64_t count;
+} mv_device_erase;
+/** Enters all rows of the words `from`, 2^bits, into an index that is empty and has room for them. */
+typedef struct mv_device_reindex {
+  mv_device_index index;
+  const uint32_t* from;
+  uint64_t bits;
+} mv_device_reindex;
+/** out row to[i], or with `to` NULL row i, becomes the initial values of ids[i]: see InitialValues in core/shard/keyed/. With
+ *  `unless`, only where unless[i] is MV_DEVICE_NO_ROW. `value` is for range 0, an element in the dtype's own bits. */
+typedef struct mv_device_initial {
+  mv_device_rows out;
+  const int64_t* ids;
+  const uint64_t *to, *unless;
+  uint64_t rows, width;
+  double initial, range;
+  uint64_t seed; /**< mixed */
+  uint8_t value[8];
+  mv_dtype dtype;
+} mv_device_initial;
 
 #endif

@@ -88,6 +88,7 @@ Metrics Runtime::take_metrics() {
     sum.memory_bytes += one.memory_bytes;
     sum.state_bytes += one.state_bytes;
     sum.updates += one.updates;
+    sum.host_bytes += one.host_bytes;
   }
   for (auto& [label, usage] : held) metrics.held.push_back({label, usage});
   for (const rpc::Server* streams : member_->parts().served_streams()) {

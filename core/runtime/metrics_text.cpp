@@ -122,6 +122,9 @@ void write_tables(Exposition& out, const Metrics& metrics) {
     out.sample({{"table", table.name}, {"part", "values"}}, table.usage.memory_bytes - table.usage.state_bytes);
     out.sample({{"table", table.name}, {"part", "states"}}, table.usage.state_bytes);
   }
+  out.gauge("table_spilled_bytes", "Of table_memory_bytes of a table on a device: what is in the host's memory, because the device has no more.");
+  for (const auto& table : metrics.held)
+    if (table.usage.host_bytes > 0) out.sample({{"table", table.name}}, table.usage.host_bytes);
 }
 
 void write_requests(Exposition& out, const Metrics& metrics) {

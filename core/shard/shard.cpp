@@ -12,8 +12,7 @@
 namespace mv::shard {
 
 base::Result<std::shared_ptr<Shard>> Shard::make(SpecRef spec, const Position& place) {
-  if (spec->is_keyed()) return KeyedShard::make(std::move(spec), place);
-  if (!spec->is_on_device()) return DenseShard::make(std::move(spec), place);
+  if (!spec->is_on_device()) return spec->is_keyed() ? KeyedShard::make(std::move(spec), place) : DenseShard::make(std::move(spec), place);
   if (DeviceShards* const devices = DeviceShards::used()) return devices->make(std::move(spec), place);
   return base::error(MV_ENOSYS, "table \"{}\": this program keeps no tables on devices", spec->name);
 }
@@ -30,6 +29,16 @@ base::Status Shard::check_dense(const UpdaterSpec& updater, uint64_t stripes) co
                      "table \"{}\", updater {} needs norms of the whole tensor, which must be on one server and have at "
                      "most {} elements; for larger tensors, use keys of a key-value store",
                      spec_.name, updater.name, stripe_elements(spec_));
+}
+
+base::Status Shard::check_keyed(const UpdaterSpec& updater) const {
+  if (auto status = check_updater(updater, spec_.dtype); !status.ok()) return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  const auto made = make_updater(updater, tensor::storage_dtype(spec_.dtype));
+  if (made->sums() > 0)
+    return base::error(MV_EINVAL, "table \"{}\", updater {} needs norms of whole tensors; {} has only rows", spec_.name, updater.name, spec_.describe());
+  if (made->replaces())
+    return base::error(MV_EINVAL, "table \"{}\", updater {} is for arrays and matrices, not for {}", spec_.name, updater.name, spec_.describe());
+  return {};
 }
 
 std::shared_ptr<Progress> Shard::make_progress(const std::string& name, const Updater& updater, Families* families) const {

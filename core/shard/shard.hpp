@@ -42,6 +42,7 @@ struct Usage {
   uint64_t memory_bytes = 0;  ///< values, states, backups and indexes
   uint64_t state_bytes = 0;   ///< states and backups
   uint64_t updates = 0;       ///< adds that a counting updater has applied
+  uint64_t host_bytes = 0;    ///< on a device: of memory_bytes, what is in the host's memory, since the device has no more
 };
 
 /// A worker's call can reach a shard in several pieces, one after the other. Updaters count only first pieces.
@@ -160,6 +161,8 @@ class Shard {
   Shard(SpecRef spec, Range rows) : shared_spec_(std::move(spec)), spec_(*shared_spec_), rows_(rows) {}
   /// MV_EINVAL unless a dense shard can have this updater.
   base::Status check_dense(const UpdaterSpec& updater, uint64_t stripes) const;
+  /// MV_EINVAL unless a keyed shard can have this updater.
+  base::Status check_keyed(const UpdaterSpec& updater) const;
   /// For an updater that counts. Keys of a store share what their updater shares.
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater, Families* families) const;
 

@@ -297,6 +297,7 @@ class Node(handles.Handle):
         initial: float = 0.0,
         initial_range: float = 0.0,
         seed: int = 0,
+        device: Any = None,
     ) -> Table:
         """Creates a sparse matrix of shape (rows, cols): only rows that were changed are stored and transferred.
 
@@ -307,7 +308,7 @@ class Node(handles.Handle):
         """
         rows, cols = _whole("rows", rows), _whole("cols", cols)
         spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
-        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed)
+        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, device=Device(device).number)
         return self._create(spec, dtype, None, reject_nonfinite, merge, no_backups)
 
     @suggests
@@ -326,15 +327,16 @@ class Node(handles.Handle):
         initial_range: float = 0.0,
         seed: int = 0,
         capacity: int = 0,
+        device: Any = None,
     ) -> Table:
         """Creates a key-value table: `cols` numbers under any 64-bit key. Only keys that were changed are stored.
 
         capacity: keys kept on all servers together; beyond it, each server drops its least recently used keys.
-        0 = no limit.
+        0 = no limit; not on devices.
         Otherwise like sparse().
         """
         spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": _whole("cols", cols), "name": name, "updater": updater}
-        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity)
+        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity, device=Device(device).number)
         return self._create(spec, dtype, None, reject_nonfinite, merge, no_backups)
 
     def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool, merge: bool, no_backups: bool) -> Table:

@@ -48,6 +48,118 @@ def test_tables_on_devices_have_the_bits_of_the_host(cluster, transport):
         node.ends()
 
 
+# Keys in the memory of devices: each worker adds, sets and erases its own ones and some that all have.
+KEYED = """
+node = pv.init()
+pairs = [
+    [make("float32", updater=updater, merge=merge, initial=0.5, initial_range=0.25, seed=9, device=device) for device in ("cuda:1", None)]
+    for make, updater, merge in [
+        (lambda *how, **more: node.keyvalue(6, *how, **more), None, False),
+        (lambda *how, **more: node.keyvalue(6, *how, **more), "mx.adam", True),
+        (lambda *how, **more: node.sparse(10000, 6, *how, **more), "adagrad rate=0.1", False),
+    ]
+]
+random = np.random.default_rng(node.worker_id)
+for step in range(6):
+    for pair in pairs:
+        keys = np.unique(random.integers(0, 2000, 80)) * 2 + node.worker_id
+        values = random.normal(size=(len(keys), 6)).astype(np.float32)
+        for table in pair:
+            table.add(values, rows=keys)
+            if "adam" not in table.info()["updater"]:  # that table merges
+                table.set(values[:5], rows=keys[:5])
+                table.erase(keys[5:9])
+    node.barrier()
+    for pair in pairs:
+        asked = random.integers(0, 5000, 300)
+        assert np.array_equal(*[table.get(rows=asked) for table in pair]), (step, pair[0].info())
+        assert len(set(table.info()["stored"] for table in pair)) == 1
+    node.barrier()
+for pair in pairs:
+    there, here = [[(list(ids), values.tolist()) for ids, values in table.scan(chunk=50)] for table in pair]
+    assert there == here and len(here) > 2
+say("trained", node.worker_id)
+node.barrier()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_keyed_tables_on_devices_have_the_bits_of_the_host(cluster, transport):
+    job = cluster(2, 2, transport=transport)
+    nodes = [job.python(number, KEYED, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    servers = [job.server(number, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    for node in nodes:
+        node.hear("trained", 60)
+    for node in nodes + servers:
+        node.ends()
+
+
+ALONE = """
+node = pv.init()
+tables = [make(2, updater="adagrad", device="cuda:0") for make in (node.keyvalue, lambda *how, **more: node.sparse(50, *how, **more))]
+for table in tables:
+    there = pv.Tensor.range(4, device="cuda:0").reshape((2, 2))
+    table.add(there, rows=[7, 40])
+    out = pv.Tensor.zeros((3, 2), device="cuda:0")
+    table.get(rows=[7, 8, 40], out=out)
+    assert np.array_equal(out.numpy(), table.get(rows=[7, 8, 40])), out
+    assert table.info()["stored"] == 2
+everything = pv.Tensor.ones((50, 2), device="cuda:0")
+tables[1].add(everything)  # one by one, by the host
+tables[1].get(out=everything)
+assert np.array_equal(everything.numpy(), tables[1].get())
+for how, text in [(dict(capacity=10), "capacity"), (dict(updater="dcasgd"), "keep the table on the host")]:
+    try:
+        node.keyvalue(2, device="cuda:0", **how)
+    except pv.Error as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(how)
+say("done")
+node.shutdown()
+"""
+
+
+def test_a_process_alone_has_keyed_tables_on_its_device(cluster):
+    node = cluster(1).python(0, ALONE, device_plugin=EMULATION)
+    node.hear("done", 30)
+    node.ends()
+
+
+# A server is lost while a keyed table on its device grows: the back-up has all of it.
+GROWING = """
+node = pv.init()
+table = node.keyvalue(4, updater="momentum", device="cuda:0", name="keys")
+for step in range(40):
+    keys = np.arange(step * 50, step * 50 + 100)
+    table.add(np.full((100, 4), step, np.float32), rows=keys)
+    if step == 10:
+        say("growing")
+        wait_for_word()
+same = node.keyvalue(4, updater="momentum", name="same")
+for step in range(40):
+    same.add(np.full((100, 4), step, np.float32), rows=np.arange(step * 50, step * 50 + 100))
+keys = np.arange(3000)
+assert np.array_equal(table.get(rows=keys), same.get(rows=keys))
+say("equal", table.info()["stored"])
+node.shutdown()
+"""
+
+
+def test_a_backup_replaces_a_server_with_keys_on_a_device(cluster):
+    job = cluster(1, 3, replicas=1, heartbeat_timeout_ms=1500)
+    worker = job.python(0, GROWING, device_plugin=EMULATION)
+    servers = [job.server(number, device_plugin=EMULATION) for number in range(3)]
+    worker.hear("growing", 60)
+    servers[1].kill()
+    worker.tell("go on")
+    worker.hear("equal 2050", 60)
+    worker.ends()
+    for number in (0, 2):
+        servers[number].ends(seconds=10)
+
+
 CREATE = """
 node = pv.init()
 attempt(node.array, 100, device="cuda:0")
@@ -235,6 +347,35 @@ def test_a_checkpoint_keeps_the_device(cluster, tmp_path):
         node = job.python(0, script, device_plugin=EMULATION)
         node.hear("sum 10.0")
         node.ends()
+
+
+KEYS = """
+node = pv.init()
+table = node.keyvalue(3, "float16", name="k", updater="mx.adam", device={device!r})
+{work}
+node.shutdown()
+"""
+KEYS_FIRST = """
+table.add(np.arange(1500).reshape(500, 3).astype(np.float16), rows=np.arange(500) * 11)
+node.save({folder!r})
+""" + (KEYS_LAST := """
+table.add(np.ones((300, 3), np.float16), rows=np.arange(300) * 22)
+table.erase(np.arange(0, 5000, 55))
+say("value", sorted((key, *row) for ids, rows in table.scan() for key, row in zip(ids.tolist(), rows.tolist())))
+""")
+
+
+@pytest.mark.parametrize(("before", "after"), [("cuda:0", None), (None, "cuda:1"), ("cuda:0", "cuda:1")])
+def test_checkpoints_move_keyed_tables(cluster, tmp_path, before, after):
+    values = []
+    for device, work, servers in [(before, KEYS_FIRST, 2), (after, "node.load({folder!r})" + KEYS_LAST, 1)]:
+        job = cluster(1, servers)
+        node = job.python(0, KEYS.format(device=device, work=work.format(folder=str(tmp_path))), device_plugin=EMULATION)
+        others = [job.server(number, device_plugin=EMULATION) for number in range(servers)]
+        values.append(node.hear("value", 30))
+        for each in [node, *others]:
+            each.ends()
+    assert values[0] == values[1]
 
 
 @pytest.mark.parametrize(("before", "after"), [("cuda:0", None), (None, "cuda:1"), ("cuda:0", "cuda:1")])
@@ -529,6 +670,54 @@ def test_workers_in_three_languages_add_arrays_on_devices(cluster, transport):
     for node in nodes:
         assert node.hear("rows").replace(".0", "") == "rows 222 222 111 111"
         assert node.hear("refused") == "refused yes"
+    for node in [*nodes, *servers]:
+        node.ends()
+
+
+PERL_KEYS = """
+use Polyverso;
+$| = 1;
+my $node = Polyverso->init;
+my $table = $node->keyvalue(cols => 2, name => 'k', device => 'cuda:0');
+my $rows = $node->sparse(rows => 100, cols => 2, name => 's', device => 'cuda:1');
+$_->add([[10, 20], [10, 10]], rows => [5, 77]) for $table, $rows;
+$node->barrier;
+print "rows @{[map { map { @$_ } @{ $_->get(rows => [5, 77, 78], as => 'array') } } $table, $rows]}\n";
+$node->shutdown;
+"""
+LUA_KEYS = """
+local polyverso = require("polyverso")
+local node = polyverso.init()
+local all = {}
+local tables = {node:keyvalue{cols = 2, name = "k", device = "cuda:0"}, node:sparse{rows = 100, cols = 2, name = "s", device = "cuda:1"}}
+for _, t in ipairs(tables) do t:add({{100, 200}, {100, 100}}, {rows = {5, 77}}) end
+node:barrier()
+for _, t in ipairs(tables) do
+  for _, row in ipairs(t:get{rows = {5, 77, 78}}) do
+    for _, value in ipairs(row) do all[#all + 1] = string.format("%.0f", value) end
+  end
+end
+print("rows " .. table.concat(all, " "))
+node:shutdown()
+"""
+PYTHON_KEYS = """
+node = pv.init()
+tables = [node.keyvalue(2, name="k", device="cuda:0"), node.sparse(100, 2, name="s", device="cuda:1")]
+for table in tables:
+    table.add([[1, 2], [1, 1]], rows=[5, 77])
+node.barrier()
+say("rows", *[int(value) for table in tables for value in table.get(rows=[5, 77, 78]).ravel()])
+node.shutdown()
+"""
+
+
+def test_three_languages_have_keyed_tables_on_devices(cluster):
+    job = cluster(3, 2)
+    how = dict(device_plugin=EMULATION)
+    nodes = [job.python(0, PYTHON_KEYS, **how), job.start(1, ["perl", "-e", PERL_KEYS], **how), job.start(2, ["lua5.4", "-e", LUA_KEYS], **how)]
+    servers = [job.server(number, device_plugin=EMULATION) for number in range(2)]
+    for node in nodes:
+        assert node.hear("rows") == "rows 111 222 111 111 0 0 111 222 111 111 0 0"
     for node in [*nodes, *servers]:
         node.ends()
 

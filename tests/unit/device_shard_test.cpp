@@ -24,74 +24,18 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "device_shards.hpp"
 #include "failing_allocation.hpp"
 #include "must.hpp"
-#include "shards.hpp"
 
 namespace {
 
-using namespace mv;
-using shard::ChangePart;
-using shard::Shard;
-using shard::Spec;
-using shard::Worker;
-using shard::Write;
 using tensor::Tensor;
-
-constexpr Worker kWorker = 0;
-
-/// Decided once, before main() sets the variable.
-bool is_emulated() {
-  static const bool kIs = std::getenv(device::kPluginVariable) == nullptr;
-  return kIs;
-}
-
-tensor::Heap& heap() {
-  static tensor::Heap kHeap;
-  return kHeap;
-}
-device::TensorDevices& devices() {
-  static device::TensorDevices kDevices(heap());
-  return kDevices;
-}
-device::TensorDevice& gpu(int32_t number = 0) { return *must(devices().get(number)); }
 
 Spec matrix(mv_dtype dtype, uint64_t rows, uint64_t cols, const std::string& updater, bool is_key = false) {
   Spec spec{.name = is_key ? "kv-0/w" : "w", .kind = MV_MATRIX, .dtype = dtype, .rows = rows, .cols = cols, .updater = must(shard::parse_updater(updater))};
   if (is_key) spec.flags = shard::kStoreKey;
   return spec;
-}
-
-/// A shard in the host's memory and one on a device, of one table.
-struct Pair {
-  std::shared_ptr<Shard> host, there;
-  explicit Pair(Spec spec, const shard::Position& place = {}) : host(shard::make(spec, place)) {
-    spec.device = 0;
-    there = shard::make(spec, place);
-    assert_non_null(there->on_device());
-    assert_null(host->on_device());
-  }
-  /// Calls change(shard) for both.
-  template <typename Change>
-  void both(const Change& change) const {
-    change(*host);
-    change(*there);
-  }
-};
-
-std::mt19937& dice() {
-  static std::mt19937 kDice(7);
-  return kDice;
-}
-
-/// Numbers of many magnitudes, without NaN and infinity.
-std::vector<std::byte> varied(mv_dtype dtype, size_t count) {
-  std::vector<std::byte> made(count * tensor::dtype_bytes(dtype));
-  for (size_t i = 0; i < count; ++i) {
-    const double wide = std::ldexp(static_cast<int32_t>(dice()()), -static_cast<int>(dice()() % 16) - 24);
-    tensor::store_element(dtype, &made[i * tensor::dtype_bytes(dtype)], tensor::is_floating(dtype) ? wide : std::trunc(wide));
-  }
-  return made;
 }
 
 void assert_near(mv_dtype dtype, const std::vector<std::byte>& mine, const std::vector<std::byte>& theirs, double tolerance, const std::string& what) {
@@ -341,6 +285,27 @@ void many_keys_take_few_launches(void**) {
   }
 }
 
+/// A table for which the device has no memory is in the host's, as far as it must be.
+void what_does_not_fit_spills(void**) {
+  if (!is_emulated()) skip();
+  constexpr uint64_t kRows = 100'000, kCols = 64, kBytes = kRows * kCols * sizeof(float), kRoom = uint64_t{16} << 20;
+  const auto about = must(gpu().device().describe());
+  const uint64_t used = about.memory - about.unused, remains = uint64_t{256} << 20;
+  setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(used + remains + kRoom)).c_str(), 1);
+  // The device has room for the gradients of some rows beside what a table may take.
+  const Pair pair(matrix(MV_F32, kRows * 12, kCols, "momentum rate=0.1 momentum=0.9"));
+  const auto usage = pair.there->usage();
+  assert_int_equal(usage.memory_bytes, 2 * 12 * kBytes);
+  assert_true(usage.host_bytes >= 2 * 12 * kBytes - kRoom && usage.host_bytes < usage.memory_bytes);
+  for (int i = 0; i < 10; ++i) {
+    const auto ids = some_rows(kRows, true);
+    const auto values = varied(MV_F32, ids.size() * kCols);
+    pair.both([&](Shard& one) { one.change_rows(Write::Add, kWorker, ids, values.data()); });
+  }
+  unsetenv("POLYVERSO_EMULATION");
+  assert_same(pair, "spilled");
+}
+
 void what_fails_is_told(void**) {
   Spec spec = matrix(MV_F32, 10, 10, "");
   spec.device = 40;
@@ -351,7 +316,8 @@ void what_fails_is_told(void**) {
   const auto values = varied(MV_F32, 100);
   table->change(Write::Set, kWorker, 0, 100, values.data());
   const auto about = must(gpu().device().describe());
-  setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(about.memory - about.unused + 8)).c_str(), 1);  // 8 bytes are left
+  // 8 bytes are left, and the host's memory can't be used instead.
+  setenv("POLYVERSO_EMULATION", ("spill=0,memory=" + std::to_string(about.memory - about.unused + 8)).c_str(), 1);
   const auto throws = [](auto work, mv_status code) {
     try {
       work();
@@ -378,7 +344,7 @@ void what_fails_is_told(void**) {
     Pair pair(matrix(MV_F32, 10, 10, words, true));
     add_all(pair, false);
     const auto used = must(gpu().device().describe());
-    setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(used.memory - used.unused + 8)).c_str(), 1);
+    setenv("POLYVERSO_EMULATION", ("spill=0,memory=" + std::to_string(used.memory - used.unused + 8)).c_str(), 1);
     assert_true(throws([&] { pair.there->change(Write::Add, kWorker, 0, 100, values.data()); }, MV_ENOMEM));
     assert_true(throws([&] { pair.there->change_rows(Write::Add, kWorker, {&row, 1}, values.data()); }, MV_ENOMEM));
     const Tensor lent = tensor_of(MV_F32, 100, values, -1);
@@ -426,15 +392,14 @@ void what_the_host_lacks_does_not_count(void**) {
 }  // namespace
 
 int main() {
-  if (is_emulated()) setenv(device::kPluginVariable, EMULATION, 1);
-  static device::TableDevices tables(devices());
-  shard::DeviceShards::use(tables);
+  use_table_devices();
   const CMUnitTest tests[] = {
       cmocka_unit_test(changes_and_reads_of_all_dtypes_and_updaters),
       cmocka_unit_test(updaters_are_replaced),
       cmocka_unit_test(snapshots_are_restored),
       cmocka_unit_test(tensors_are_added_together),
       cmocka_unit_test(many_keys_take_few_launches),
+      cmocka_unit_test(what_does_not_fit_spills),
       cmocka_unit_test(what_fails_is_told),
       cmocka_unit_test(what_the_host_lacks_does_not_count),
   };

@@ -236,17 +236,17 @@ void rows_are_taken_put_and_found(void**) {
     const Memory in = to_device(matrix), places = must(Memory::of(stream(), from.data(), kWanted * 8)), ends = must(Memory::of(stream(), starts.data(), 32));
     const Tensor taken = must(tensor::take("test", heap(), matrix, ids.data(), kWanted));
     const Memory out = must(Memory::make(stream(), taken.stored_bytes()));
-    must(stream().launch(MV_DEVICE_TAKE, mv_device_take{out.as(), in.as(), places.as<uint64_t>(), nullptr, kWanted, kWidth, dtype}));
+    must(stream().launch(MV_DEVICE_TAKE, mv_device_take{out.as(), device::one_array(in.as()), places.as<uint64_t>(), nullptr, kWanted, kWidth, dtype}));
     assert_same(out, taken, text("take", 0, dtype));
     const auto sums = must(tensor::parts("test", must(tensor::make_sparse("test", heap(), repeated.data(), kWanted, taken, 3)))).values;
     const Memory summed = must(Memory::make(stream(), sums.stored_bytes()));
     if (tensor::storage_dtype(dtype) == dtype) {  // tensors of halves are summed in f32, and rounded after that
-      must(stream().launch(MV_DEVICE_TAKE, mv_device_take{summed.as(), in.as(), places.as<uint64_t>(), ends.as<uint64_t>(), 3, kWidth, dtype}));
+      must(stream().launch(MV_DEVICE_TAKE, mv_device_take{summed.as(), device::one_array(in.as()), places.as<uint64_t>(), ends.as<uint64_t>(), 3, kWidth, dtype}));
       assert_same(summed, sums, text("sums of rows", 0, dtype));
     }
     const Tensor filled = must(tensor::to_dense("test", heap(), must(tensor::make_sparse("test", heap(), ids.data(), kWanted, taken, kRows))));
     const Memory target = to_device(make(dtype, {kRows, kWidth}));
-    must(stream().launch(MV_DEVICE_PUT, mv_device_put{target.as(), out.as(), places.as<uint64_t>(), kWanted, kWidth, dtype}));
+    must(stream().launch(MV_DEVICE_PUT, mv_device_put{device::one_array(target.as()), out.as(), places.as<uint64_t>(), kWanted, kWidth, dtype}));
     assert_same(target, filled, text("put", 0, dtype));
     const Memory used = must(Memory::make(stream(), kRows));
     must(stream().launch(MV_DEVICE_USED, mv_device_used{used.as<uint8_t>(), in.as(), kRows, kWidth, dtype}));

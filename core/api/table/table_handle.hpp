@@ -72,7 +72,7 @@ class TableHandle final : public Table {
   // Values on a device: table_on_device.cpp
   Started change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   Started fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
-  shard::OnDevice* shard_on(const tensor::Device& device, const void* values) const;
+  shard::OnDevice* shard_on(const tensor::Device& device, const Rows& rows, const void* values) const;
   tensor::Tensor tensor_on(tensor::Device& device, const Rows& rows, const void* values) const;
   base::Status named(const base::Status& status) const;
   template <typename Work>

@@ -9,8 +9,9 @@
 namespace mv::api {
 
 /// This process's shard, if it is on this device and a call reaches all of the table there. Null: the values go by the host.
-shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const void* values) const {
-  shard::OnDevice* const shard = is_simple_ ? own_->on_device() : nullptr;
+shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const Rows& rows, const void* values) const {
+  const bool can = is_simple_ && !(rows.all && spec_.is_keyed());  // all rows of a keyed table go one by one
+  shard::OnDevice* const shard = can ? own_->on_device() : nullptr;
   const bool is_aligned = reinterpret_cast<uintptr_t>(values) % spec_.element_bytes() == 0;  // kernels need it
   return shard != nullptr && is_aligned && &shard->device() == &device ? shard : nullptr;
 }
@@ -44,7 +45,7 @@ Started TableHandle::work_here(const CallOptions& options, const Work& work) {
 Started TableHandle::change_from_device(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   const bool are_unique = rows.all || math::strictly_increasing({rows.ids, rows.count});  // others are summed on the host
-  if (shard::OnDevice* const shard = shard_on(*data.device, data.values); shard != nullptr && write == wire::Write::Add && are_unique) {
+  if (shard::OnDevice* const shard = shard_on(*data.device, rows, data.values); shard != nullptr && write == wire::Write::Add && are_unique) {
     if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
     count(table::Use::kAdd, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
@@ -60,7 +61,7 @@ Started TableHandle::change_from_device(wire::Write write, const Rows& rows, con
 
 /// `data` is checked.
 Started TableHandle::fetch_to_device(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
-  if (shard::OnDevice* const shard = shard_on(*data.device, data.values); shard != nullptr) {
+  if (shard::OnDevice* const shard = shard_on(*data.device, rows, data.values); shard != nullptr) {
     count(gated ? table::Use::kGet : table::Use::kPeek, table::Path::kHere, rows);
     const shard::Worker worker = calls_.identity().worker_id;
     const tensor::Tensor out = tensor_on(*data.device, rows, data.values);

@@ -206,6 +206,33 @@ mv_status allocate(int32_t device, mv_device_stream stream, uint64_t bytes, void
 mv_status release(int32_t device, mv_device_stream stream, void* memory) {
   return on(device, "cudaFreeAsync", [&] { return cudaFreeAsync(memory, of(stream)); });
 }
+/// Managed memory whose parts stay where they are advised to be, and which the device accesses where it is.
+mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
+  const Using here(device);
+  if (here.status() != MV_OK) return here.status();
+  int can = 0;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&can, cudaDevAttrConcurrentManagedAccess, device); error != cudaSuccess)
+    return tell(device, error, "cudaDeviceGetAttribute");
+  if (can == 0) return fail(MV_ENOSYS, "cuda:%d can't use the host's memory as its own", device);
+  void* made = nullptr;
+  cudaError_t error = cudaMallocManaged(&made, bytes, cudaMemAttachGlobal);
+  if (error != cudaSuccess) return tell(device, error, "cudaMallocManaged");
+  const cudaMemLocation there = {cudaMemLocationTypeDevice, {device}}, host = {cudaMemLocationTypeHost, {0}};
+  char* const rest = static_cast<char*>(made) + on_device;
+  if (on_device > 0) {
+    error = cudaMemAdvise(made, on_device, cudaMemAdviseSetPreferredLocation, there);
+    if (error == cudaSuccess) error = cudaMemPrefetchAsync(made, on_device, there, 0, nullptr);
+  }
+  if (error == cudaSuccess && on_device < bytes) error = cudaMemAdvise(rest, bytes - on_device, cudaMemAdviseSetPreferredLocation, host);
+  if (error == cudaSuccess && on_device < bytes) error = cudaMemAdvise(rest, bytes - on_device, cudaMemAdviseSetAccessedBy, there);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
+  if (error == cudaSuccess) return *memory = made, MV_OK;
+  cudaFree(made);
+  return tell(device, error, "cudaMemAdvise");
+}
+mv_status release_spilled(int32_t device, void* memory) {
+  return on(device, "cudaFree", [&] { return cudaFree(memory); });
+}
 mv_status pin(uint64_t bytes, void** memory) {
   const cudaError_t error = cudaHostAlloc(memory, bytes, cudaHostAllocPortable);
   if (error == cudaErrorMemoryAllocation) {
@@ -309,7 +336,9 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       locate,
                                       copy,
                                       launch,
-                                      blas};
+                                      blas,
+                                      allocate_spilled,
+                                      release_spilled};
 
 }  // namespace
 

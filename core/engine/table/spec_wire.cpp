@@ -52,7 +52,7 @@ base::Status check_spec(const shard::Spec& spec) {
   if ((spec.rows == 0) != (spec.kind == MV_KEYVALUE) || spec.staleness < MV_UNSET) return refuse();
   if (spec.cols > kMost / spec.element_bytes() || spec.rows > kMost / spec.row_bytes()) return refuse();
   if (spec.is_keyed() && (spec.row_bytes() > shard::kStripeBytes || spec.home != 0)) return refuse();
-  if (spec.device < shard::kHost || (spec.is_on_device() && spec.is_keyed())) return refuse();
+  if (spec.device < shard::kHost || (spec.is_on_device() && spec.capacity != 0)) return refuse();
   return shard::check_updater(spec.updater, spec.dtype);
 }
 

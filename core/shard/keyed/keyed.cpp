@@ -271,19 +271,11 @@ base::Status KeyedShard::restore(const Restored& rows) {
 // ------------------------------------------------------------ the updater
 
 base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
-  if (auto status = check_updater(updater, spec_.dtype); !status.ok())
-    return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  if (auto status = check_keyed(updater); !status.ok()) return status;
   auto model = std::make_shared<Model>();
   model->spec = updater;
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
-  if (model->updater->sums() > 0)
-    return base::error(MV_EINVAL, "table \"{}\", updater {} needs norms of whole tensors; {} has only rows",
-                       spec_.name, updater.name, spec_.describe());
-
-  if (model->updater->replaces())
-    return base::error(MV_EINVAL, "table \"{}\", updater {} is for arrays and matrices, not for {}", spec_.name,
-                       updater.name, spec_.describe());
 
   std::lock_guard lock(mutex_);
   if (model->updater->counts())

@@ -92,8 +92,6 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   void get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out);
   base::Status restore_got(const Restored& rows);
 
-  using Found = std::vector<std::pair<uint64_t, uint32_t>>;  ///< upper bits of hashes, and slots
-  Found find_from(const Records& records, uint64_t from, size_t room) const;
   template <typename Take>
   base::Result<Scanned> scan_by(int64_t cursor, size_t most, const Take& take);
   void take_stored(const Records& records, uint32_t slot, Scanned& out) const;

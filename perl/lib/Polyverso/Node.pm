@@ -157,7 +157,7 @@ my %KIND = map { $_ => ${ $Polyverso::CAPI::{"MV_\U$_"} } } qw(array matrix spar
 
 # The options of each kind of table, the required one first.
 my @SPEC = qw(name dtype updater staleness reject_nonfinite merge no_backups);
-my @INITIAL = qw(initial initial_range seed);
+my @INITIAL = qw(initial initial_range seed device);
 my %SPEC = (
     array    => [qw(size init device),      @SPEC],
     matrix   => [qw(rows cols init device), @SPEC],

@@ -5,6 +5,7 @@
 //   driver=0       no driver; driver=1: one that is too old
 //   devices=N      so many devices, 2 by default
 //   memory=BYTES   of each device
+//   spill=0        no memory of the host can be used as the device's
 //   allocations=N  allocations of its memory after the first N of the process fail
 //   launches=N     the next launch after N fails, and so does every later call: a sticky error
 //   blas=0         the library for matrix products is missing
@@ -60,6 +61,7 @@ int64_t setting(std::string_view name, int64_t fallback) {
 struct Block {
   uint64_t bytes;
   int32_t device;
+  uint64_t on_device;  ///< bytes that are the device's, the others are the host's
 };
 std::mutex mutex;
 std::map<const char*, Block>& blocks = *new std::map<const char*, Block>;  // never destroyed: other threads may still call
@@ -151,7 +153,7 @@ mv_status describe(int32_t device, mv_device_about* about) {
   about->memory = about->unused = static_cast<uint64_t>(setting("memory", INT64_C(1) << 40));
   const std::lock_guard lock(mutex);
   for (const auto& [at, block] : blocks)
-    if (block.device == device) about->unused -= block.bytes;
+    if (block.device == device) about->unused -= block.on_device;
   about->processors = 1;
   return MV_OK;
 }
@@ -201,13 +203,7 @@ mv_status event_millis(mv_device_event from, mv_device_event to, double* millis)
   return MV_OK;
 }
 
-mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memory) {
-  if (const mv_status status = check(device); status != MV_OK) return status;
-  if (++allocations > setting("allocations", INT64_MAX)) return fail(MV_ENOMEM, "no memory from this allocation on");
-  mv_device_about about;
-  describe(device, &about);
-  if (bytes > about.unused)
-    return fail(MV_ENOMEM, "{} bytes asked, {} of {} are free: free tensors, or use smaller ones", bytes, about.unused, about.memory);
+mv_status make_block(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
   const Access access;
   void* const mapped = guards() ? mmap(nullptr, parts(bytes, kPage) * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                                 : std::aligned_alloc(256, parts(bytes, 256) * 256);
@@ -215,9 +211,18 @@ mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memo
   auto* const made = static_cast<char*>(mapped);
   std::memset(made, 0xa5, bytes);  // fresh memory has no zeros
   const std::lock_guard lock(mutex);
-  blocks[made] = {bytes, device};
+  blocks[made] = {bytes, device, on_device};
   *memory = made;
   return MV_OK;
+}
+mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memory) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (++allocations > setting("allocations", INT64_MAX)) return fail(MV_ENOMEM, "no memory from this allocation on");
+  mv_device_about about;
+  describe(device, &about);
+  if (bytes > about.unused)
+    return fail(MV_ENOMEM, "{} bytes asked, {} of {} are free: free tensors, or use smaller ones", bytes, about.unused, about.memory);
+  return make_block(device, bytes, bytes, memory);
 }
 mv_status release(int32_t, mv_device_stream, void* memory) {
   const Access access;
@@ -232,6 +237,12 @@ mv_status release(int32_t, mv_device_stream, void* memory) {
   blocks.erase(known);
   return MV_OK;
 }
+mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (setting("spill", 1) == 0) return fail(MV_ENOSYS, "the device can't use the host's memory");
+  return make_block(device, bytes, on_device, memory);
+}
+mv_status release_spilled(int32_t device, void* memory) { return release(device, nullptr, memory); }
 mv_status pin(uint64_t bytes, void** memory) {
   *memory = std::malloc(bytes);
   const std::lock_guard lock(mutex);
@@ -367,7 +378,9 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       locate,
                                       copy,
                                       launch,
-                                      blas};
+                                      blas,
+                                      allocate_spilled,
+                                      release_spilled};
 
 }  // namespace
 

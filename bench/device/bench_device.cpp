@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/mix.hpp"
 #include "codec/codec.hpp"
+#include "device/keyed/index.hpp"
 #include "device/operations.hpp"
 #include "device/shard.hpp"
 
@@ -191,6 +193,33 @@ class Bench {
     row(fmt::format("add of {} rows of 64 from the host, adagrad", ids.size()), moved, 0, [&] { table->change_rows(shard::Write::Add, 0, ids, bytes); });
   }
 
+  /// The index of a keyed table with as many keys as the arrays have elements: known keys, in random order.
+  void keys(device::TensorDevice& on) {
+    constexpr uint64_t kAtOnce = uint64_t{4} << 20;
+    constexpr double kGoal = 500e6;
+    const auto id = [](uint64_t i) { return static_cast<int64_t>(i * 0x9e3779b97f4a7c15); };
+    device::DeviceIndex index(on, device::ChunkedRows::shift_for(sizeof(int64_t)));
+    must(index.reserve(count_, count_));
+    std::vector<int64_t> ids;
+    std::vector<uint64_t> rows;
+    for (uint64_t i = 0; i < count_; ++i) {
+      ids.push_back(id(i));
+      rows.push_back(i);
+      if (ids.size() < kAtOnce && i + 1 < count_) continue;
+      const Memory some = must(Memory::of(stream_, ids.data(), ids.size() * sizeof(int64_t))), slots = must(Memory::of(stream_, rows.data(), rows.size() * sizeof(uint64_t)));
+      must(index.insert(some.as<int64_t>(), slots.as<uint64_t>(), ids.size()));
+      ids.clear();
+      rows.clear();
+    }
+    const uint64_t asked = std::min(count_, kAtOnce);
+    for (uint64_t i = 0; i < asked; ++i) ids.push_back(id(base::mix(i) % count_));
+    const Memory some = must(Memory::of(stream_, ids.data(), ids.size() * sizeof(int64_t))), slots = must(Memory::make(stream_, asked * sizeof(uint64_t)));
+    const double time = millis([&] { must(index.find(some.as<int64_t>(), asked, slots.as<uint64_t>(), nullptr)); });
+    const double speed = static_cast<double>(asked) / (time / 1e3);
+    has_missed_ = has_missed_ || speed < kGoal;
+    fmt::print("| look-ups among {} keys: {:.0f} M keys/s | {:.3f} | | | {:.0f} M keys/s{} |\n", count_, speed / 1e6, time, kGoal / 1e6, speed < kGoal ? " missed" : "");
+  }
+
  private:
   static std::shared_ptr<shard::Shard> key(uint64_t elements, const char* updater) {
     return must(shard::Shard::make({.name = "kv-0/key", .rows = elements, .flags = shard::kStoreKey, .updater = must(shard::parse_updater(updater)), .device = 0}, {}));
@@ -251,6 +280,7 @@ int main(int argc, char** argv) {
   bench.kernels();
   bench.optimizers();
   bench.tables(tensors);
+  bench.keys(tensors);
   bench.copies_of_the_host();
   return bench.has_missed() ? 1 : 0;
 }

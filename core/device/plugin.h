@@ -94,6 +94,8 @@ typedef struct mv_device_plugin {
   /** MV_ENOSYS if the plug-in's library for it is missing. */
   mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);
 
+  /** Bytes of the device's memory: those that allocate() may still give, and all. */
+  mv_status (*room)(int32_t device, uint64_t* unused, uint64_t* all);
   /** Memory that kernels and copies of the device use as its own, though only the first `on_device` bytes are there: the others
    *  are the host's, and accessed over the bus. Zeros or not; aligned to 256 bytes. MV_ENOSYS, MV_ENOMEM. */
   mv_status (*allocate_spilled)(int32_t device, uint64_t bytes, uint64_t on_device, void** memory);

@@ -140,23 +140,29 @@ base::Status TensorDevice::clear(void* memory, size_t bytes) const {
 }
 
 /// The bytes that a table may take of what the device has left: a part remains for computations.
-base::Result<size_t> TensorDevice::unused() const {
-  constexpr size_t kRemains = size_t{256} << 20, kUnit = size_t{2} << 20;
-  const auto about = device().describe();
-  if (!about.ok()) return about.status();
-  const size_t unused = about.value().unused, remains = std::max(kRemains, static_cast<size_t>(about.value().memory) / 20);
-  return unused > remains ? (unused - remains) / kUnit * kUnit : 0;
+base::Result<size_t> TensorDevice::room_for_tables() const {
+  constexpr uint64_t kRemains = uint64_t{256} << 20, kPart = 32, kUnit = uint64_t{2} << 20;
+  uint64_t unused = 0, all = 0;
+  if (auto status = device().check(device().plugin().room(number(), &unused, &all), "tell its memory"); !status.ok()) return status;
+  const uint64_t remains = std::max(kRemains, all / kPart);
+  return unused > remains ? static_cast<size_t>((unused - remains) / kUnit * kUnit) : 0;
 }
 
 base::Result<TensorDevice::Spilled> TensorDevice::allocate_or_spill(size_t bytes, Spill spill) {
-  auto made = allocate(bytes, Content::kZeros);
-  if (made.ok()) return Spilled{std::move(made).value()};
-  if (made.status().code() != MV_ENOMEM) return made.status();
-  const auto room = spill == Spill::kRest ? unused() : base::Result<size_t>(0);
+  const auto room = room_for_tables();
   if (!room.ok()) return room.status();
-  const size_t here = std::min(room.value(), bytes);
+  if (room.value() >= bytes) {
+    auto made = allocate(bytes, Content::kZeros);
+    if (made.ok()) return Spilled{std::move(made).value()};
+    if (made.status().code() != MV_ENOMEM) return made.status();
+  }
+  const size_t here = spill == Spill::kRest ? std::min(room.value(), bytes) : 0;
   void* data = nullptr;
-  if (device().plugin().allocate_spilled(number(), bytes, here, &data) != MV_OK) return made.status();
+  if (device().plugin().allocate_spilled(number(), bytes, here, &data) != MV_OK) {
+    auto made = allocate(bytes, Content::kZeros);
+    if (!made.ok()) return made.status();
+    return Spilled{std::move(made).value()};
+  }
   Spilled spilled{std::make_shared<SpilledBlock>(*this, static_cast<std::byte*>(data), bytes), bytes - here};
   if (auto status = clear(data, bytes); !status.ok()) return status;
   return spilled;

@@ -41,8 +41,8 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
     size_t on_host = 0;                    ///< bytes of it that are in the host's memory
   };
   enum class Spill { kWhole, kRest };
-  /// allocate(), of zeros. If the device has no memory for all of it, kernels and copies use the host's memory for the rest,
-  /// or with Spill::kWhole for all. MV_ENOMEM if that does not work either.
+  /// allocate(), of zeros. If the device has no memory for all of it, beside some that remains for computations, kernels and
+  /// copies use the host's memory for the rest, or with Spill::kWhole for all. MV_ENOMEM if there is neither.
   base::Result<Spilled> allocate_or_spill(size_t bytes, Spill spill);
   tensor::Heap& host() override { return heap_; }
   tensor::Allocator& staging() override { return *pinned_; }
@@ -78,7 +78,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
  private:
   class DeviceBlock;
   class SpilledBlock;
-  base::Result<size_t> unused() const;
+  base::Result<size_t> room_for_tables() const;
   base::Status clear(void* memory, size_t bytes) const;
   TensorDevice(Stream own, tensor::Heap& heap);
   Stream own_;

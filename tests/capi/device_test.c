@@ -550,12 +550,36 @@ static void tables_are_on_devices(void **state) {
   expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_EINVAL, "device is -2");
   spec.device = INT64_C(1) << 33;
   expect_error(mv_table_create(0, &spec, NULL, 0, MV_F32, &table), MV_EINVAL, "device is 8589934592");
-  expect_error(mv_table_create_text(0, "kind=sparse rows=4 cols=3 device=0", NULL, 0, MV_F32, &table), MV_EINVAL, "kind=matrix on a device");
+  expect_error(mv_table_create_text(0, "kind=keyvalue cols=3 capacity=9 device=0", NULL, 0, MV_F32, &table), MV_EINVAL, "leave out capacity, or device");
   expect_error(mv_table_create_text(0, "size=4 device=tpu:0", NULL, 0, MV_F32, &table), MV_EINVAL, "\"tpu:0\" is not a device");
   expect_error(mv_table_create_text(0, "size=4 device=0 updater=dcasgd", NULL, 0, MV_F32, &table), MV_ENOSYS, "keep the table on the host");
 }
 
 /** Three steps with the same gradients on the host and on the device, where only sums of whole tensors may differ a little. */
+static void keyed_tables_are_on_devices(void **state) {
+  (void)state;
+  const uint64_t before = unused_of(1);
+  const int64_t ids[] = {7, -1, INT64_MIN, INT64_MAX, 0}, wanted[] = {INT64_MAX, 8, -1};
+  float values[15], got[9];
+  for (int i = 0; i < 15; ++i) values[i] = (float)i;
+  mv_table table = 0;
+  expect_ok(mv_table_create_text(0, "kind=keyvalue cols=3 device=cuda:1 initial=0.5", NULL, 0, MV_F32, &table));
+  expect_ok(mv_table_add_rows(table, ids, 5, values, 15, MV_F32, NULL));
+  expect_ok(mv_table_add_rows(table, ids, 5, values, 15, MV_F32, NULL));
+  expect_ok(mv_table_get_rows(table, wanted, 3, got, 9, MV_F32, NULL));
+  for (int i = 0; i < 3; ++i) {
+    assert_true(got[i] == 0.5F + 2 * values[9 + i]);
+    assert_true(got[3 + i] == 0.5F);
+    assert_true(got[6 + i] == 0.5F + 2 * values[3 + i]);
+  }
+  mv_table_info info = MV_TABLE_INFO_INIT;
+  expect_ok(mv_table_describe(table, &info));
+  assert_int_equal(info.stored, 5);
+  assert_int_equal(info.memory_bytes, before - unused_of(1) - 2 * 64 * sizeof(void *)); /* without the tables of chunks */
+  expect_ok(mv_table_destroy(table));
+  assert_int_equal(before, unused_of(1));
+}
+
 static void step_in_both_places(const char *optimizer, mv_dtype gradient_dtype, int rows, double tolerance) {
   int64_t count = 0, shared = 0;
   expect_ok(kv_optimizer_states(optimizer, &count, &shared));
@@ -727,6 +751,7 @@ int main(void) {
       cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
       cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),
       TEST_ALONE(tables_are_on_devices),
+      TEST_ALONE(keyed_tables_are_on_devices),
       cmocka_unit_test(a_forked_child_is_told),
   };
   setenv("POLYVERSO_DEVICE_PLUGIN", EMULATION, 0);

@@ -253,8 +253,8 @@ void rows_spill(void**) {
   if (!is_emulated()) skip();
   const Pair pair(keyed(MV_F32, 64, "momentum rate=0.1 momentum=0.9"));
   const auto about = must(gpu().device().describe());
-  constexpr uint64_t kRoom = uint64_t{8} << 20;
-  setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(about.memory - about.unused + kRoom)).c_str(), 1);
+  constexpr uint64_t kRoom = uint64_t{8} << 20, kRemains = uint64_t{256} << 20;
+  setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(about.memory - about.unused + kRoom + kRemains)).c_str(), 1);
   std::vector<int64_t> ids(500);
   for (int64_t first = 0; first < 40'000; first += 500) {
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = (first + static_cast<int64_t>(i)) * 31;
@@ -264,6 +264,8 @@ void rows_spill(void**) {
     if (pair.there->usage().host_bytes > (uint64_t{8} << 20)) break;
   }
   const auto usage = pair.there->usage();
+  const auto now = must(gpu().device().describe());
+  assert_true(now.unused >= kRemains - (uint64_t{4} << 20));  // computations still have memory
   unsetenv("POLYVERSO_EMULATION");
   assert_true(usage.host_bytes > (uint64_t{8} << 20) && usage.host_bytes < usage.memory_bytes);
   assert_same(pair, "spilled", 5000);

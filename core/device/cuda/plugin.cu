@@ -206,6 +206,22 @@ mv_status allocate(int32_t device, mv_device_stream stream, uint64_t bytes, void
 mv_status release(int32_t device, mv_device_stream stream, void* memory) {
   return on(device, "cudaFreeAsync", [&] { return cudaFreeAsync(memory, of(stream)); });
 }
+/// What the pool keeps is counted as unused.
+mv_status room(int32_t device, uint64_t* unused, uint64_t* all) {
+  size_t free_bytes = 0, all_bytes = 0;
+  uint64_t reserved = 0, used = 0;
+  const mv_status status = on(device, "cudaMemGetInfo", [&] {
+    cudaMemPool_t pool = nullptr;
+    cudaError_t error = cudaMemGetInfo(&free_bytes, &all_bytes);
+    if (error == cudaSuccess) error = cudaDeviceGetDefaultMemPool(&pool, device);
+    if (error == cudaSuccess) error = cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved);
+    if (error == cudaSuccess) error = cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used);
+    return error;
+  });
+  *unused = free_bytes + (reserved > used ? reserved - used : 0);
+  *all = all_bytes;
+  return status;
+}
 /// Managed memory whose parts stay where they are advised to be, and which the device accesses where it is.
 mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
   const Using here(device);
@@ -217,7 +233,10 @@ mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, v
   void* made = nullptr;
   cudaError_t error = cudaMallocManaged(&made, bytes, cudaMemAttachGlobal);
   if (error != cudaSuccess) return tell(device, error, "cudaMallocManaged");
-  const cudaMemLocation there = {cudaMemLocationTypeDevice, {device}}, host = {cudaMemLocationTypeHost, {0}};
+  cudaMemLocation there{}, host{};
+  there.type = cudaMemLocationTypeDevice;
+  there.id = device;
+  host.type = cudaMemLocationTypeHost;
   char* const rest = static_cast<char*>(made) + on_device;
   if (on_device > 0) {
     error = cudaMemAdvise(made, on_device, cudaMemAdviseSetPreferredLocation, there);
@@ -337,6 +356,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       copy,
                                       launch,
                                       blas,
+                                      room,
                                       allocate_spilled,
                                       release_spilled};
 

@@ -237,6 +237,13 @@ mv_status release(int32_t, mv_device_stream, void* memory) {
   blocks.erase(known);
   return MV_OK;
 }
+mv_status room(int32_t device, uint64_t* unused, uint64_t* all) {
+  mv_device_about about;
+  const mv_status status = describe(device, &about);
+  *unused = about.unused;
+  *all = about.memory;
+  return status;
+}
 mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
   if (const mv_status status = check(device); status != MV_OK) return status;
   if (setting("spill", 1) == 0) return fail(MV_ENOSYS, "the device can't use the host's memory");
@@ -379,6 +386,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       copy,
                                       launch,
                                       blas,
+                                      room,
                                       allocate_spilled,
                                       release_spilled};
 

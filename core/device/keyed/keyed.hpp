@@ -1,20 +1,17 @@
 #pragma once
 // A shard of a sparse or key-value table in the memory of a device.
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
-#include "device/keyed/index.hpp"
+#include "device/keyed/slots.hpp"
 #include "device/model_shard.hpp"
 
 namespace mv::device {
 
-/// Rows are in slots, which never move; erased ones are used again. Ids come from the host. A kernel finds their slots; the host
-/// numbers the slots of new rows. Memory per row on the device: 13 to 19 bytes, values and states; a bit and 4 bytes for each
-/// erased row on the host.
+/// Ids come from the host, values from the host or the device.
 class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from_this<KeyedDeviceShard> {
  public:
   /// @param mutex  of all shards on the device; it outlives them
@@ -43,23 +40,9 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
 
  private:
   using ModelRef = std::shared_ptr<const Model>;
-  /// What new rows hold before they are changed.
-  enum class Fill { kInitial, kAnything };
-  /// The rows of a call and their slots, on the device. Their new slots are given back unless keep() is called.
-  class Reached;
-
   KeyedDeviceShard(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
-  /// The slots of ids, on the device.
-  uint64_t* find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses) const;
-  void make_room(uint64_t more);
-  uint64_t take_slot();
-  void erase(std::span<const int64_t> rows);
-  void free_slots(std::span<const uint64_t> slots);
-  void erase_slots(const Stream& stream, const int64_t* ids, const uint64_t* slots, std::span<const uint64_t> host_slots);
-  /// Writes initial values of these ids into the first rows of `out`.
-  mv_device_initial initial(const mv_device_rows& out, const int64_t* ids, uint64_t count) const;
-  void add(Reached& reached, std::span<const int64_t> rows, const shard::Step* step);
+  void add(ReachedRows& reached, std::span<const int64_t> rows, const shard::Step* step);
   void add_rows(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, const void* values, shard::ChangePart piece);
   void restore_rows(const shard::Restored& rows);
   /// The rows' values, of the table's dtype, on the device.
@@ -68,21 +51,11 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   base::Result<shard::Scanned> scan_by(int64_t cursor, size_t most, const Take& take);
   /// Appends rows of an array, of the storage dtype.
   void append(const ChunkedRows& array, std::span<const uint64_t> slots, std::vector<std::byte>& to) const;
-  std::vector<mv_device_rows> states() const;
-
   const Model* model() const override { return model_.get(); }
 
   const size_t servers_, server_;
-  const size_t stored_bytes_;  ///< of a row
-  const unsigned shift_;       ///< of the chunks of values and states
-  const uint64_t seed_;
-  std::array<uint8_t, 8> initial_{};  ///< the value of all elements of new rows, unless they are random
   ModelRef model_;
-  DeviceIndex index_;
-  ChunkedRows values_;
-  std::vector<ChunkedRows> states_;  ///< those of rows that are not used are zeros
-  std::vector<bool> is_used_;        ///< by slot
-  std::vector<uint32_t> free_;       ///< slots of erased rows
+  Slots slots_;
 };
 
 }  // namespace mv::device

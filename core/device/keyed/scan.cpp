@@ -122,7 +122,7 @@ void KeyedDeviceShard::append(const ChunkedRows& array, std::span<const uint64_t
   Scratch scratch(stream);
   const PackedRows packed{stream, scratch, spec_, slots.size(), must(scratch.of(slots))};
   const void* const taken = packed.take(array.rows());
-  to.resize(slots.size() * stored_bytes_);
+  to.resize(slots.size() * slots_.row_bytes());
   to_host(stream, to.data(), taken, to.size());
 }
 
@@ -133,7 +133,7 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan_by(int64_t cursor, size_t mo
   const std::lock_guard lock(mutex_);
   shard::Scanned out;
   auto status = status_of([&] {
-    const ReadIndex index(index_);
+    const ReadIndex index(slots_.index());
     const shard::Found found = shard::find_from(index, static_cast<uint64_t>(cursor), most);
     const size_t count = shard::count_together(found, most);
     if (count == 0 && !found.empty()) must(shard::no_room_for_next(spec_, most));
@@ -144,7 +144,7 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan_by(int64_t cursor, size_t mo
     if (count > 0) {
       Scratch scratch(device_.current());
       void* const ids = must(scratch.make(count * sizeof(int64_t)));
-      const mv_device_take work{ids, index_.ids().rows(), must(scratch.of(std::span<const uint64_t>(slots))), nullptr, count, 1, MV_I64};
+      const mv_device_take work{ids, slots_.index().ids().rows(), must(scratch.of(std::span<const uint64_t>(slots))), nullptr, count, 1, MV_I64};
       must(device_.current().launch(MV_DEVICE_TAKE, work));
       to_host(device_.current(), out.rows.data(), ids, count * sizeof(int64_t));
     }
@@ -158,7 +158,7 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan(int64_t cursor, size_t most,
   return scan_by(cursor, most, [&](std::span<const uint64_t> slots, shard::Scanned& out) {
     if (!with_values) return;
     std::vector<std::byte> stored;
-    append(values_, slots, stored);
+    append(slots_.values(), slots, stored);
     out.values.resize(slots.size() * spec_.row_bytes());
     math::load_bytes(spec_.dtype, stored.data(), out.values.data(), slots.size() * spec_.cols);
   });
@@ -166,17 +166,17 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan(int64_t cursor, size_t most,
 
 base::Result<shard::Scanned> KeyedDeviceShard::scan_stored(int64_t cursor, size_t most) {
   return scan_by(cursor, most, [&](std::span<const uint64_t> slots, shard::Scanned& out) {
-    append(values_, slots, out.values);
-    std::vector<std::vector<std::byte>> states(states_.size());
-    for (size_t i = 0; i < states_.size(); ++i) append(states_[i], slots, states[i]);
+    append(slots_.values(), slots, out.values);
+    std::vector<std::vector<std::byte>> states(slots_.states().size());
+    for (size_t i = 0; i < states.size(); ++i) append(slots_.states()[i], slots, states[i]);
     for (size_t row = 0; row < slots.size(); ++row)
-      for (const auto& state : states) out.beside.insert(out.beside.end(), &state[row * stored_bytes_], &state[row * stored_bytes_] + stored_bytes_);
+      for (const auto& state : states) out.beside.insert(out.beside.end(), &state[row * slots_.row_bytes()], &state[row * slots_.row_bytes()] + slots_.row_bytes());
   });
 }
 
 size_t KeyedDeviceShard::stored_row_bytes() const {
   const std::lock_guard lock(mutex_);
-  return (1 + states_.size()) * stored_bytes_;
+  return (1 + slots_.states().size()) * slots_.row_bytes();
 }
 
 // ------------------------------------------------------------ snapshots
@@ -190,11 +190,11 @@ base::Result<std::unique_ptr<shard::Snapshot>> KeyedDeviceShard::snapshot(shard:
     arrays.push_back(std::move(made).value());
     return base::Status();
   };
-  auto status = copy(index_.ids(), sizeof(int64_t));
-  if (status.ok()) status = copy(values_, stored_bytes_);
-  for (size_t i = 0; status.ok() && i < states_.size(); ++i) status = copy(states_[i], stored_bytes_);
+  auto status = copy(slots_.index().ids(), sizeof(int64_t));
+  if (status.ok()) status = copy(slots_.values(), slots_.row_bytes());
+  for (size_t i = 0; status.ok() && i < slots_.states().size(); ++i) status = copy(slots_.states()[i], slots_.row_bytes());
   if (!status.ok()) return base::error(status.code(), "saving table \"{}\": {}", spec_.name, status.text());
-  return std::unique_ptr<shard::Snapshot>(std::make_unique<KeyedDeviceSnapshot>(std::move(arrays), is_used_, index_.size()));
+  return std::unique_ptr<shard::Snapshot>(std::make_unique<KeyedDeviceSnapshot>(std::move(arrays), slots_.is_used(), slots_.size()));
 }
 
 base::Status KeyedDeviceShard::restore_states(const shard::Restored&) {
@@ -203,7 +203,7 @@ base::Status KeyedDeviceShard::restore_states(const shard::Restored&) {
 
 base::Status KeyedDeviceShard::restore(const shard::Restored& rows) {
   if (rows.content != shard::Content::kValues) return base::error(MV_EINVAL, "table \"{}\": its updater does not keep what workers got", spec_.name);
-  const size_t bytes = rows.ids.size() * stored_bytes_;
+  const size_t bytes = rows.ids.size() * slots_.row_bytes();
   if (rows.values.size() != bytes || !std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; }))
     return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(), rows.ids.size());
   const std::lock_guard lock(mutex_);

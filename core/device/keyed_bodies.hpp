@@ -51,7 +51,10 @@ struct Lookup {
       if (word == kEmptyWord) break;
       if ((word & ~low) != tag || word == kErasedWord) continue;
       const uint64_t row = (word & low) - 1;
-      if (id_of(work.index, row) == id) return static_cast<void>(work.rows[i] = row);
+      if (id_of(work.index, row) != id) continue;
+      work.rows[i] = row;
+      if (work.used_at.chunks != nullptr) *row_of<uint32_t>(work.used_at, row, 1) = work.now;
+      return;
     }
     work.rows[i] = MV_DEVICE_NO_ROW;
     if (work.misses != nullptr) *work.misses = 1;

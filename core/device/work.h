@@ -314,12 +314,15 @@ typedef struct mv_device_index {
   uint64_t bits;
   mv_device_rows ids;
 } mv_device_index;
-/** rows[i] = the row of ids[i], or MV_DEVICE_NO_ROW. *misses, unless it is NULL, becomes 1 if there is any of these. */
+/** rows[i] = the row of ids[i], or MV_DEVICE_NO_ROW. *misses, unless it is NULL, becomes 1 if there is any of these. Unless
+ *  used_at.chunks is NULL, the row of used_at with this number, which has width 1 and u32, becomes `now`. */
 typedef struct mv_device_lookup {
   mv_device_index index;
   const int64_t* ids;
   uint64_t *rows, *misses;
   uint64_t count;
+  mv_device_rows used_at;
+  uint32_t now, reserved;
 } mv_device_lookup;
 /** Ids that the index does not have, each once, get the rows rows[i], which no id has. There are at least as many empty
  *  words as there are ids, and one more. */

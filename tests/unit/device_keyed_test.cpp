@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -271,6 +272,59 @@ void rows_spill(void**) {
   assert_same(pair, "spilled", 5000);
 }
 
+/// Rows that are used come to the device, and the others go to the host.
+void used_rows_are_on_the_device(void**) {
+  if (!is_emulated()) skip();
+  const Spec spec = keyed(MV_F32, 64, "add");
+  device::Slots slots(gpu(), spec);
+  must(slots.set_states(1));
+  const auto about = must(gpu().device().describe());
+  constexpr uint64_t kRoom = uint64_t{8} << 20, kRemains = uint64_t{256} << 20;
+  setenv("POLYVERSO_EMULATION", ("memory=" + std::to_string(about.memory - about.unused + kRoom + kRemains)).c_str(), 1);
+  const device::Stream& stream = gpu().current();
+  const auto value = [](int64_t id) { return static_cast<float>(id) + 0.5F; };
+  const auto add = [&](int64_t first, int64_t count) {
+    device::Scratch scratch(stream);
+    std::vector<int64_t> ids(static_cast<size_t>(count));
+    std::iota(ids.begin(), ids.end(), first);
+    std::vector<float> values;
+    for (const int64_t id : ids) values.insert(values.end(), 64, value(id));
+    device::ReachedRows rows(slots, stream, scratch, ids, device::ReachedRows::Fill::kAnything);
+    const void* const there = must(scratch.of(std::span<const float>(values)));
+    rows.packed().put(slots.values().rows(), there);
+    rows.packed().put(slots.states()[0].rows(), there);
+    rows.keep();
+  };
+  constexpr int64_t kRows = 40'000, kHot = 500;
+  for (int64_t first = 0; first < kRows; first += 1000) add(first, 1000);
+  unsetenv("POLYVERSO_EMULATION");
+  const uint64_t rows = slots.size();
+  assert_true(slots.host_bytes() > 0);
+  // Where the rows from `first` on are; their values are checked.
+  const auto on_host = [&](int64_t first) {
+    device::Scratch scratch(stream);
+    std::vector<int64_t> ids(kHot);
+    std::iota(ids.begin(), ids.end(), first);
+    uint64_t* const there = slots.find(scratch, must(scratch.of(std::span<const int64_t>(ids))), kHot, nullptr);
+    std::vector<uint64_t> places(kHot);
+    must(gpu().to_host(places.data(), there, kHot * sizeof(uint64_t)));
+    const device::PackedRows packed{stream, scratch, spec, kHot, there};
+    size_t host = 0;
+    for (const device::ChunkedRows* const array : {&slots.values(), &slots.states()[0]}) {
+      std::vector<float> values(kHot * 64);
+      must(gpu().to_host(values.data(), packed.take(array->rows()), values.size() * sizeof(float)));
+      for (size_t i = 0; i < values.size(); ++i) assert_true(values[i] == value(ids[i / 64]));
+    }
+    for (const uint64_t place : places) host += slots.values().is_on_host(place);
+    return host;
+  };
+  assert_int_equal(on_host(kRows - kHot), kHot);
+  for (int i = 0; i < 100; ++i) on_host(kRows - kHot);
+  assert_int_equal(on_host(kRows - kHot), 0);
+  for (int64_t first = 0; first < kRows; first += kHot) on_host(first);  // every row is still what it was
+  assert_int_equal(slots.size(), rows);
+}
+
 }  // namespace
 
 int main() {
@@ -283,6 +337,7 @@ int main() {
       cmocka_unit_test(tensors_are_added),
       cmocka_unit_test(what_lacks_memory_changes_nothing),
       cmocka_unit_test(rows_spill),
+      cmocka_unit_test(used_rows_are_on_the_device),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

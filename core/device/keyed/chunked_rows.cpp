@@ -28,6 +28,7 @@ base::Status ChunkedRows::reach(uint64_t rows) {
   if (wanted <= chunks_.size()) return {};
   if (auto status = grow_table(wanted); !status.ok()) return status;
   chunks_.reserve(wanted);
+  is_on_host_.reserve(wanted);
   while (chunks_.size() < wanted) {
     auto made = device_->allocate_or_spill(chunk_bytes(), TensorDevice::Spill::kWhole);
     if (!made.ok()) return made.status();
@@ -35,6 +36,7 @@ base::Status ChunkedRows::reach(uint64_t rows) {
     auto status = device_->current().copy_staged(table_->data() + chunks_.size() * sizeof data, &data, sizeof data);
     if (!status.ok()) return status;
     host_bytes_ += made.value().on_host;
+    is_on_host_.push_back(made.value().on_host > 0);
     chunks_.push_back(std::move(made.value().block));
   }
   return {};

@@ -21,6 +21,8 @@ class ChunkedRows {
   mv_device_rows rows() const { return {nullptr, table_ != nullptr ? reinterpret_cast<void* const*>(table_->data()) : nullptr, shift_, 0}; }
   std::byte* at(uint64_t row) const { return chunks_[row >> shift_]->data() + (row & (chunk_rows() - 1)) * row_bytes_; }
 
+  bool is_on_host(uint64_t row) const { return is_on_host_[row >> shift_]; }
+
   uint64_t chunk_rows() const { return uint64_t{1} << shift_; }
   size_t chunk_bytes() const { return row_bytes_ << shift_; }
   size_t chunks() const { return chunks_.size(); }
@@ -35,6 +37,7 @@ class ChunkedRows {
   size_t row_bytes_;
   unsigned shift_;
   std::vector<std::shared_ptr<tensor::Block>> chunks_;
+  std::vector<bool> is_on_host_;          ///< by chunk
   std::shared_ptr<tensor::Block> table_;  ///< the chunks' addresses, on the device
   size_t host_bytes_ = 0;
 };

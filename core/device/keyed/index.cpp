@@ -36,9 +36,10 @@ base::Status DeviceIndex::rebuild(unsigned bits) {
   return {};
 }
 
-base::Status DeviceIndex::find(const int64_t* ids, uint64_t count, uint64_t* rows, uint64_t* misses) const {
+base::Status DeviceIndex::find(const int64_t* ids, uint64_t count, uint64_t* rows, uint64_t* misses, const mv_device_rows& used_at,
+                               uint32_t now) const {
   const Stream& stream = device_.current();
-  if (words_ != nullptr) return stream.launch(MV_DEVICE_LOOKUP, mv_device_lookup{place(), ids, rows, misses, count});
+  if (words_ != nullptr) return stream.launch(MV_DEVICE_LOOKUP, mv_device_lookup{place(), ids, rows, misses, count, used_at, now, 0});
   if (misses != nullptr)
     if (auto status = stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = misses, .count = 1, .value = {1}, .dtype = MV_I64}); !status.ok()) return status;
   return stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = rows, .count = count * sizeof *rows, .value = {0xff}, .dtype = MV_U8});

@@ -20,7 +20,7 @@ class DeviceIndex {
   /// Makes room for `more` ids, which get rows below `rows`. MV_ENOMEM: nothing has changed that others see.
   base::Status reserve(uint64_t more, uint64_t rows);
   /// rows[i] = the row of ids[i], or MV_DEVICE_NO_ROW; `misses` as in mv_device_lookup. All on the device.
-  base::Status find(const int64_t* ids, uint64_t count, uint64_t* rows, uint64_t* misses) const;
+  base::Status find(const int64_t* ids, uint64_t count, uint64_t* rows, uint64_t* misses, const mv_device_rows& used_at = {}, uint32_t now = 0) const;
   /// Enters ids that are not there; reserve() has made room.
   base::Status insert(const int64_t* ids, const uint64_t* rows, uint64_t count);
   base::Status erase(const int64_t* ids, const uint64_t* rows, uint64_t count);

@@ -106,7 +106,7 @@ void KeyedDeviceShard::restore_rows(const shard::Restored& rows) {
 
 // ------------------------------------------------------------ reading
 
-void KeyedDeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const {
+void KeyedDeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) {
   const int64_t* const ids = must(scratch.of(rows));
   const PackedRows packed{stream, scratch, spec_, rows.size(), slots_.find(scratch, ids, rows.size(), nullptr)};
   void* const stored = stored_ == spec_.dtype ? out : must(scratch.make(rows.size() * slots_.row_bytes()));

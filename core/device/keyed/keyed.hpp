@@ -46,7 +46,7 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   void add_rows(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, const void* values, shard::ChangePart piece);
   void restore_rows(const shard::Restored& rows);
   /// The rows' values, of the table's dtype, on the device.
-  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const;
+  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out);
   template <typename Take>
   base::Result<shard::Scanned> scan_by(int64_t cursor, size_t most, const Take& take);
   /// Appends rows of an array, of the storage dtype.

@@ -28,7 +28,8 @@ Slots::Slots(TensorDevice& device, const shard::Spec& spec)
       row_bytes_(spec.cols * tensor::dtype_bytes(stored_)),
       seed_(base::mix(spec.seed)),
       index_(device, ChunkedRows::shift_for(sizeof(int64_t))),
-      values_(device, row_bytes_, ChunkedRows::shift_for(row_bytes_)) {
+      values_(device, row_bytes_, ChunkedRows::shift_for(row_bytes_)),
+      used_at_(device, sizeof(uint32_t), ChunkedRows::shift_for(sizeof(uint32_t))) {
   if (spec.initial_range != 0) return;
   std::vector<std::byte> row(row_bytes_);
   shard::InitialValues(spec).fill(0, row.data());
@@ -42,13 +43,13 @@ std::vector<mv_device_rows> Slots::state_rows() const {
 }
 
 size_t Slots::bytes() const {
-  size_t bytes = index_.bytes() + values_.bytes();
+  size_t bytes = index_.bytes() + values_.bytes() + used_at_.bytes();
   for (const ChunkedRows& state : states_) bytes += state.bytes();
   return bytes;
 }
 
 size_t Slots::host_bytes() const {
-  size_t bytes = index_.host_bytes() + values_.host_bytes();
+  size_t bytes = index_.host_bytes() + values_.host_bytes() + used_at_.host_bytes();
   for (const ChunkedRows& state : states_) bytes += state.host_bytes();
   return bytes;
 }
@@ -61,9 +62,11 @@ base::Status Slots::set_states(size_t count) {
   return {};
 }
 
-uint64_t* Slots::find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses) const {
+uint64_t* Slots::find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses) {
   auto* const slots = static_cast<uint64_t*>(must(scratch.make(count * sizeof(uint64_t))));
-  must(index_.find(ids, count, slots, misses));
+  if (should_balance()) balance();
+  must(index_.find(ids, count, slots, misses, used_at_.rows(), ++finds_));
+  found_ += count;
   return slots;
 }
 
@@ -88,6 +91,7 @@ void Slots::make_room(uint64_t more) {
   reserve(free_, free_.size() + more);  // if they are given back
   must(values_.reach(slots));
   for (ChunkedRows& state : states_) must(state.reach(slots));
+  if (values_.host_bytes() > 0) must(used_at_.reach(slots));
   must(index_.reserve(more, slots));
 }
 

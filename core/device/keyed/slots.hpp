@@ -10,9 +10,10 @@
 
 namespace mv::device {
 
-/// Ids, values and states of rows, in slots that never move. A kernel finds the slots of ids; the host numbers those of new
+/// Ids, values and states of rows, in slots. A kernel finds the slots of ids; the host numbers those of new
 /// rows. Memory per row on the device: 13 to 19 bytes, values and states; on the host a bit, and 4 bytes for each erased row,
-/// whose slot is used again. The owner locks. Functions throw DeviceFailure or std::bad_alloc.
+/// whose slot is used again. Of a table that does not fit on the device, rows that are used change places with rows on the
+/// device that have not been used for longer. The owner locks. Functions throw DeviceFailure or std::bad_alloc.
 class Slots {
  public:
   Slots(TensorDevice& device, const shard::Spec& spec);
@@ -29,8 +30,8 @@ class Slots {
 
   /// Replaces all states by `count` new ones, which are zeros. MV_ENOMEM: nothing has changed.
   base::Status set_states(size_t count);
-  /// The slots of ids, or MV_DEVICE_NO_ROW; `misses` as in mv_device_lookup. All on the device.
-  uint64_t* find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses) const;
+  /// The slots of ids, or MV_DEVICE_NO_ROW; `misses` as in mv_device_lookup. All on the device. They are valid until the next find().
+  uint64_t* find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses);
   /// Ids may repeat; unknown ones are ignored.
   void erase(std::span<const int64_t> ids);
   /// Writes the initial values of ids into the first rows of `out`.
@@ -38,6 +39,13 @@ class Slots {
 
  private:
   friend class ReachedRows;
+  // tiers.cpp
+  struct Pairs;
+  bool should_balance() const;
+  void balance();
+  Pairs misplaced() const;
+  void exchange(const Pairs& pairs);
+
   void make_room(uint64_t more);
   uint64_t take();
   void give_back(std::span<const uint64_t> slots);
@@ -54,6 +62,10 @@ class Slots {
   std::vector<ChunkedRows> states_;  ///< those of slots that are not used are zeros
   std::vector<bool> is_used_;        ///< by slot
   std::vector<uint32_t> free_;       ///< slots of erased rows
+  // Of a table of which a part is on the host:
+  ChunkedRows used_at_;     ///< by slot, the number of the find() that found it last
+  uint32_t finds_ = 0;
+  uint64_t found_ = 0;      ///< rows asked for since the last balance()
 };
 
 /// The rows of a call, each id once, with slots. Rows that are new are erased again unless keep() is called.

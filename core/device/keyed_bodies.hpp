@@ -25,7 +25,6 @@ MV_BOTH inline bool replace_word(uint32_t* word, uint32_t expected, uint32_t wan
 #endif
 }
 
-inline constexpr uint32_t kEmptyWord = 0, kErasedWord = UINT32_MAX;
 MV_BOTH inline uint32_t low_bits(uint64_t bits) { return (uint32_t{1} << bits) - 1; }
 MV_BOTH inline uint64_t id_of(const mv_device_index& index, uint64_t row) { return *row_of<uint64_t>(index.ids, row, 1); }
 
@@ -33,7 +32,7 @@ MV_BOTH inline void enter(const mv_device_index& index, uint64_t hash, uint64_t 
   const uint32_t low = low_bits(index.bits), mine = (static_cast<uint32_t>(hash) & ~low) | static_cast<uint32_t>(row + 1);
   for (uint64_t at = hash >> (64 - index.bits);;) {
     const uint32_t word = shared_word(&index.words[at]);
-    if (word != kEmptyWord && word != kErasedWord)
+    if (word != MV_DEVICE_EMPTY_WORD && word != MV_DEVICE_ERASED_WORD)
       at = (at + 1) & low;
     else if (replace_word(&index.words[at], word, mine))
       return;
@@ -48,8 +47,8 @@ struct Lookup {
     const uint32_t low = low_bits(work.index.bits), tag = static_cast<uint32_t>(hash) & ~low;
     for (uint64_t at = hash >> (64 - work.index.bits);; at = (at + 1) & low) {
       const uint32_t word = work.index.words[at];
-      if (word == kEmptyWord) break;
-      if ((word & ~low) != tag || word == kErasedWord) continue;
+      if (word == MV_DEVICE_EMPTY_WORD) break;
+      if ((word & ~low) != tag || word == MV_DEVICE_ERASED_WORD) continue;
       const uint64_t row = (word & low) - 1;
       if (id_of(work.index, row) != id) continue;
       work.rows[i] = row;
@@ -73,8 +72,8 @@ struct Erase {
   MV_BOTH void operator()(uint64_t i) const {
     const uint64_t hash = base::mix(static_cast<uint64_t>(work.ids[i]));
     const uint32_t low = low_bits(work.index.bits), mine = (static_cast<uint32_t>(hash) & ~low) | static_cast<uint32_t>(work.rows[i] + 1);
-    for (uint64_t at = hash >> (64 - work.index.bits); shared_word(&work.index.words[at]) != kEmptyWord; at = (at + 1) & low)
-      if (shared_word(&work.index.words[at]) == mine) return static_cast<void>(replace_word(&work.index.words[at], mine, kErasedWord));
+    for (uint64_t at = hash >> (64 - work.index.bits); shared_word(&work.index.words[at]) != MV_DEVICE_EMPTY_WORD; at = (at + 1) & low)
+      if (shared_word(&work.index.words[at]) == mine) return static_cast<void>(replace_word(&work.index.words[at], mine, MV_DEVICE_ERASED_WORD));
   }
 };
 /// Item i is a word of the old index.
@@ -82,7 +81,7 @@ struct Reindex {
   mv_device_reindex work;
   MV_BOTH void operator()(uint64_t i) const {
     const uint32_t word = work.from[i];
-    if (word == kEmptyWord || word == kErasedWord) return;
+    if (word == MV_DEVICE_EMPTY_WORD || word == MV_DEVICE_ERASED_WORD) return;
     const uint64_t row = (word & low_bits(work.bits)) - 1;
     enter(work.index, base::mix(id_of(work.index, row)), row);
   }

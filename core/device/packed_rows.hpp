@@ -1,6 +1,7 @@
 #pragma once
 // Rows of a call on a table in the memory of a device: their numbers and values, packed.
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -45,6 +46,15 @@ void count_add(const ModelRef& model, shard::ChangePart piece, const Adding& wor
   shard::Steps<ModelRef> steps(piece == shard::ChangePart::kFirst);
   work(steps.of(model));
   uncount.keep();
+}
+
+/// work(first, count) for one part after the other of `rows` rows, so that a call of any size needs little memory beside the
+/// table. Row bytes 0: all at once.
+template <typename Work>
+void in_pieces(uint64_t rows, size_t row_bytes, const Work& work) {
+  constexpr size_t kPieceBytes = size_t{8} << 20;
+  const uint64_t most = row_bytes == 0 ? rows : std::max<uint64_t>(1, kPieceBytes / row_bytes);
+  for (uint64_t first = 0; first < rows; first += most) work(first, std::min(most, rows - first));
 }
 
 /// Copies to the host, and waits.

@@ -96,9 +96,10 @@ typedef struct mv_device_plugin {
 
   /** Bytes of the device's memory: those that allocate() may still give, and all. */
   mv_status (*room)(int32_t device, uint64_t* unused, uint64_t* all);
-  /** Memory that kernels and copies of the device use as its own, though only the first `on_device` bytes are there: the others
-   *  are the host's, and accessed over the bus. Zeros or not; aligned to 256 bytes. MV_ENOSYS, MV_ENOMEM. */
-  mv_status (*allocate_spilled)(int32_t device, uint64_t bytes, uint64_t on_device, void** memory);
+  /** Memory that kernels and copies of the device use as its own, though only the first `on_device` bytes, or fewer, are
+   *  there: the others are the host's, and accessed over the bus. For work on the stream. Aligned to 256 bytes.
+   *  @param on_device  in: the most; out: the bytes that are on the device. MV_ENOSYS if there is no such memory; MV_ENOMEM */
+  mv_status (*allocate_spilled)(int32_t device, mv_device_stream stream, uint64_t bytes, uint64_t* on_device, void** memory);
   /** Work that uses the memory has been waited for. */
   mv_status (*release_spilled)(int32_t device, void* memory);
 } mv_device_plugin;

@@ -71,24 +71,33 @@ void DeviceShard::change(shard::Write write, Worker, uint64_t first, uint64_t co
   if (count == 0) return;
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  const void* const given = must(scratch.of(std::span(values, count * spec_.element_bytes())));
-  if (write == shard::Write::Set) return must(cast(stream, stored_, at(values_, first), spec_.dtype, given, count));
+  const size_t bytes = spec_.element_bytes();
+  const auto given = [&](Scratch& scratch, uint64_t from, uint64_t some) { return must(scratch.of(std::span(values + from * bytes, some * bytes))); };
+  if (write == shard::Write::Set)
+    return in_pieces(count, bytes, [&](uint64_t from, uint64_t some) {
+      Scratch scratch(stream);
+      must(cast(stream, stored_, at(values_, first + from), spec_.dtype, given(scratch, from, some), some));
+    });
   if (wants_whole() && count < elements()) throw shard::DeviceFailure(base::error(MV_EINTERNAL, "table \"{}\": norms need all elements", spec_.name));
-  count_add(model_, piece, [&](const shard::Step* step) { add(stream, step, first, count, given); });
+  count_add(model_, piece, [&](const shard::Step* step) {
+    in_pieces(count, wants_whole() ? 0 : bytes, [&](uint64_t from, uint64_t some) {
+      Scratch scratch(stream);
+      add(stream, step, first + from, some, given(scratch, from, some));
+    });
+  });
 }
 
 void DeviceShard::read(Worker, uint64_t first, uint64_t count, std::byte* out) {
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  const void* from = at(values_, first);
-  if (stored_ != spec_.dtype) {
-    void* const rounded = must(scratch.make(count * spec_.element_bytes()));
-    must(cast(stream, spec_.dtype, rounded, stored_, from, count));
-    from = rounded;
-  }
-  to_host(stream, out, from, count * spec_.element_bytes());
+  const size_t bytes = spec_.element_bytes();
+  if (stored_ == spec_.dtype) return to_host(stream, out, at(values_, first), count * bytes);
+  in_pieces(count, bytes, [&](uint64_t from, uint64_t some) {
+    Scratch scratch(stream);
+    void* const rounded = must(scratch.make(some * bytes));
+    must(cast(stream, spec_.dtype, rounded, stored_, at(values_, first + from), some));
+    to_host(stream, out + from * bytes, rounded, some * bytes);
+  });
 }
 
 // ------------------------------------------------------------ tensors

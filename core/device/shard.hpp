@@ -71,8 +71,11 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   static void prepare(const Stream& stream, Batch& batch);
   static void uncount(const Batch& batch);
   PackedRows packed(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows) const;
-  void put_values(const PackedRows& packed) const;
-  void add_packed(const PackedRows& packed, std::span<const int64_t> rows, shard::ChangePart piece);
+  const void* copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const;
+  void set_rows(std::span<const int64_t> rows, const std::byte* values) const;
+  template <typename Values>
+  void add_given(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values);
+  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const;
   void add_rows(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);
   void clear(const Stream& stream) const;
   bool is_updated_with(const DeviceShard& other) const;

@@ -18,39 +18,50 @@ void DeviceShard::clear(const Stream& stream) const {
 
 void DeviceShard::change_rows(shard::Write write, shard::Worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) {
   const std::lock_guard lock(mutex_);
-  const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  const auto pack = [&](std::span<const int64_t> some, const std::byte* theirs) {
-    PackedRows made = packed(stream, scratch, some);
-    if (!some.empty()) made.values = must(scratch.of(std::span(theirs, some.size() * spec_.row_bytes())));
-    return made;
-  };
-  if (write == shard::Write::Add) return add_packed(pack(rows, values), rows, piece);
-  if (rows.empty()) return;
-  if (math::strictly_increasing(rows)) return put_values(pack(rows, values));
+  if (write == shard::Write::Add)
+    return add_given(rows, piece, [&](Scratch& scratch, uint64_t first, uint64_t count) { return copied(scratch, values, first, count); });
+  if (math::strictly_increasing(rows)) return set_rows(rows, values);
   const LastOnes last(rows, values, spec_.row_bytes());
-  put_values(pack(last.rows, last.values.data()));
+  set_rows(last.rows, last.values.data());
 }
 
-void DeviceShard::put_values(const PackedRows& packed) const { packed.put(one_array(values_->data()), packed.widened()); }
+/// A copy on the device of some rows' values.
+const void* DeviceShard::copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const {
+  return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
+}
+
+void DeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* values) const {
+  const Stream& stream = device_.current();
+  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+    Scratch scratch(stream);
+    PackedRows some = packed(stream, scratch, rows.subspan(first, count));
+    some.values = copied(scratch, values, first, count);
+    some.put(one_array(values_->data()), some.widened());
+  });
+}
 
 base::Status DeviceShard::add_held(shard::Worker, const tensor::Tensor& rows) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
-    const Stream& stream = device_.current();
-    Scratch scratch(stream);
-    const std::span ids(rows.held.ids, rows.held.count);
-    PackedRows given = packed(stream, scratch, ids);
-    given.values = rows.data;
-    add_packed(given, ids, shard::ChangePart::kFirst);
+    add_given({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
+              [&](Scratch&, uint64_t first, uint64_t) { return static_cast<const void*>(rows.data + first * spec_.row_bytes()); });
   });
 }
 
-void DeviceShard::add_packed(const PackedRows& packed, std::span<const int64_t> rows, shard::ChangePart piece) {
+/// values(scratch, first, count) gives the values of some rows, on the device.
+template <typename Values>
+void DeviceShard::add_given(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
+  const Stream& stream = device_.current();
   count_add(model_, piece, [&](const shard::Step* step) {
     const bool clears = model_->updater->replaces() && piece == shard::ChangePart::kFirst;
-    if (!rows.empty()) return add_rows(packed, step, rows, clears);
-    if (clears) clear(packed.stream);
+    if (rows.empty() && clears) clear(stream);
+    in_pieces(rows.size(), wants_whole() ? 0 : spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+      Scratch scratch(stream);
+      const auto some = rows.subspan(first, count);
+      PackedRows given = packed(stream, scratch, some);
+      given.values = values(scratch, first, count);
+      add_rows(given, step, some, clears && first == 0);
+    });
   });
 }
 
@@ -81,24 +92,29 @@ void DeviceShard::add_rows(const PackedRows& packed, const shard::Step* step, st
 }
 
 void DeviceShard::read_rows(shard::Worker, std::span<const int64_t> rows, std::byte* out) {
-  if (rows.empty()) return;
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  void* const room = must(scratch.make(rows.size() * spec_.row_bytes()));
-  must(cast(stream, spec_.dtype, room, stored_, packed(stream, scratch, rows).take(one_array(values_->data())), rows.size() * spec_.cols));
-  to_host(stream, out, room, rows.size() * spec_.row_bytes());
+  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+    Scratch scratch(stream);
+    void* const room = must(scratch.make(count * spec_.row_bytes()));
+    read_to(stream, scratch, rows.subspan(first, count), room);
+    to_host(stream, out + first * spec_.row_bytes(), room, count * spec_.row_bytes());
+  });
 }
 
 base::Status DeviceShard::read_held(shard::Worker, const tensor::Tensor& rows) {
-  if (rows.held.count == 0) return {};
   const std::lock_guard lock(mutex_);
   return status_of([&] {
-    const Stream& stream = device_.current();
-    Scratch scratch(stream);
-    const void* const taken = packed(stream, scratch, {rows.held.ids, rows.held.count}).take(one_array(values_->data()));
-    must(cast(stream, spec_.dtype, rows.data, stored_, taken, rows.stored()));
+    in_pieces(rows.held.count, spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+      Scratch scratch(device_.current());
+      read_to(device_.current(), scratch, {rows.held.ids + first, count}, rows.data + first * spec_.row_bytes());
+    });
   });
+}
+
+void DeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const {
+  const void* const taken = packed(stream, scratch, rows).take(one_array(values_->data()));
+  must(cast(stream, spec_.dtype, out, stored_, taken, rows.size() * spec_.cols));
 }
 
 base::Result<shard::Scanned> DeviceShard::scan(int64_t, size_t, bool) {

@@ -58,12 +58,8 @@ base::Result<std::unique_ptr<shard::Snapshot>> DeviceShard::snapshot(shard::Scop
   DeviceSnapshot::Arrays arrays;
   for (size_t i = 0; i <= model_->states.size(); ++i) {
     const BlockRef& array = i == 0 ? values_ : model_->states[i - 1];
-    auto copy = device_.allocate(bytes, tensor::Allocator::Content::kAnything);
-    if (!copy.ok() && copy.status().code() == MV_ENOMEM) copy = device_.host().allocate(bytes, tensor::Allocator::Content::kAnything);
+    auto copy = device_.copy_of(array->data(), bytes);
     if (!copy.ok()) return base::error(copy.status().code(), "saving table \"{}\": {}", spec_.name, copy.status().text());
-    tensor::Block& to = *copy.value();
-    const auto status = to.device() != nullptr ? device_.current().copy(to.data(), array->data(), bytes) : device_.to_host(to.data(), array->data(), bytes);
-    if (!status.ok()) return base::error(status.code(), "saving table \"{}\": {}", spec_.name, status.text());
     arrays.push_back(std::move(copy).value());
   }
   return std::unique_ptr<shard::Snapshot>(std::make_unique<DeviceSnapshot>(shared_from_this(), stored_bytes_, std::move(arrays)));

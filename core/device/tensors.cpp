@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/system.hpp"
 #include "device/known_block.hpp"
 #include "device/scratch.hpp"
 #include "device/sum.hpp"
@@ -148,6 +149,15 @@ base::Result<size_t> TensorDevice::room_for_tables() const {
   return unused > remains ? static_cast<size_t>((unused - remains) / kUnit * kUnit) : 0;
 }
 
+/// MV_ENOMEM unless the host has so much memory: what is more than it has would end a process, not this call.
+base::Status TensorDevice::check_host_memory(size_t bytes) const {
+  constexpr uint64_t kRemains = uint64_t{256} << 20;
+  const uint64_t unused = std::min(base::available_memory().value_or(UINT64_MAX), base::granted_memory().value_or(UINT64_MAX));
+  if (unused >= kRemains && bytes <= unused - kRemains) return {};
+  return base::error(MV_ENOMEM, "{} has no memory for {} of a table, and the host has {}: use more servers, or a smaller table", name_,
+                     base::as_bytes(bytes), base::as_bytes(unused));
+}
+
 base::Result<TensorDevice::Spilled> TensorDevice::allocate_or_spill(size_t bytes, Spill spill) {
   const auto room = room_for_tables();
   if (!room.ok()) return room.status();
@@ -156,16 +166,31 @@ base::Result<TensorDevice::Spilled> TensorDevice::allocate_or_spill(size_t bytes
     if (made.ok()) return Spilled{std::move(made).value()};
     if (made.status().code() != MV_ENOMEM) return made.status();
   }
-  const size_t here = spill == Spill::kRest ? std::min(room.value(), bytes) : 0;
+  uint64_t here = spill == Spill::kRest ? std::min(room.value(), bytes) : 0;
+  if (auto status = check_host_memory(bytes - here); !status.ok()) return status;
   void* data = nullptr;
-  if (device().plugin().allocate_spilled(number(), bytes, here, &data) != MV_OK) {
+  const mv_status code = device().plugin().allocate_spilled(number(), current().handle(), bytes, &here, &data);
+  if (code == MV_ENOSYS) {
     auto made = allocate(bytes, Content::kZeros);
     if (!made.ok()) return made.status();
     return Spilled{std::move(made).value()};
   }
+  if (auto status = device().check(code, "use the host's memory"); !status.ok()) return status;
   Spilled spilled{std::make_shared<SpilledBlock>(*this, static_cast<std::byte*>(data), bytes), bytes - here};
   if (auto status = clear(data, bytes); !status.ok()) return status;
   return spilled;
+}
+
+base::Result<std::shared_ptr<tensor::Block>> TensorDevice::copy_of(const std::byte* from, size_t bytes) {
+  const auto room = room_for_tables();
+  if (!room.ok()) return room.status();
+  auto copy = room.value() >= bytes ? allocate(bytes, Content::kAnything) : heap_.allocate(bytes, Content::kAnything);
+  if (!copy.ok() && copy.status().code() == MV_ENOMEM) copy = heap_.allocate(bytes, Content::kAnything);
+  if (!copy.ok()) return copy.status();
+  tensor::Block& to = *copy.value();
+  const auto status = to.device() != nullptr ? current().copy(to.data(), from, bytes) : to_host(to.data(), from, bytes);
+  if (!status.ok()) return status;
+  return copy;
 }
 
 base::Status TensorDevice::to_host(void* to, const void* from, size_t bytes) {

@@ -44,6 +44,8 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   /// allocate(), of zeros. If the device has no memory for all of it, beside some that remains for computations, kernels and
   /// copies use the host's memory for the rest, or with Spill::kWhole for all. MV_ENOMEM if there is neither.
   base::Result<Spilled> allocate_or_spill(size_t bytes, Spill spill);
+  /// A copy of this device's bytes that leaves memory for computations: on the device or on the host.
+  base::Result<std::shared_ptr<tensor::Block>> copy_of(const std::byte* from, size_t bytes);
   tensor::Heap& host() override { return heap_; }
   tensor::Allocator& staging() override { return *pinned_; }
   const std::string& name() const override { return name_; }
@@ -79,6 +81,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   class DeviceBlock;
   class SpilledBlock;
   base::Result<size_t> room_for_tables() const;
+  base::Status check_host_memory(size_t bytes) const;
   base::Status clear(void* memory, size_t bytes) const;
   TensorDevice(Stream own, tensor::Heap& heap);
   Stream own_;

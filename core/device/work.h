@@ -271,8 +271,8 @@ typedef struct mv_device_decode_int8 {
   int32_t adds;
 } mv_device_decode_int8;
 
-/** Rows of one width: in one array, or, if `chunks` is not NULL, in chunks of 2^shift rows. Chunks may be in pinned memory of
- *  the host. */
+/** Rows of one width: in one array, or, if `chunks` is not NULL, in chunks of 2^shift rows. Chunks may be in memory of
+ *  the host that kernels access. */
 typedef struct mv_device_rows {
   void* data;
   void* const* chunks;
@@ -306,8 +306,10 @@ typedef struct mv_device_used {
   mv_dtype dtype;
 } mv_device_used;
 
-/** A hash index, from ids to the numbers of rows: 2^bits words in open addressing with linear probing. A word is 0 (empty),
- *  UINT32_MAX (erased), or has the row's number plus 1 in its `bits` low bits and those of the id's hash, base::mix(), in
+#define MV_DEVICE_EMPTY_WORD 0
+#define MV_DEVICE_ERASED_WORD UINT32_MAX
+/** A hash index, from ids to the numbers of rows: 2^bits words in open addressing with linear probing. A word is
+ *  MV_DEVICE_EMPTY_WORD or MV_DEVICE_ERASED_WORD, or has the row's number plus 1 in its `bits` low bits and those of the id's hash, base::mix(), in
  *  the others. The upper bits of the hash tell where the search begins. `ids`, of width 1, has the id of each row. */
 typedef struct mv_device_index {
   uint32_t* words;

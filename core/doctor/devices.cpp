@@ -2,9 +2,9 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "base/system.hpp"
 #include "device/device.hpp"
 #include "doctor/machine.hpp"
-#include "doctor/system.hpp"
 
 namespace mv::doctor {
 
@@ -15,9 +15,9 @@ std::string bus_text(std::string bus) {
   if (bus.empty()) return "no PCI address";
   std::ranges::transform(bus, bus.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
   const std::string folder = "/sys/bus/pci/devices/" + bus + "/";
-  const auto width = read_text(folder + "current_link_width"), speed = read_text(folder + "current_link_speed");
+  const auto width = base::read_text(folder + "current_link_width"), speed = base::read_text(folder + "current_link_speed");
   if (!width || !speed) return "PCI " + bus;
-  const auto most = read_text(folder + "max_link_width");
+  const auto most = base::read_text(folder + "max_link_width");
   const std::string lanes = most && *most != *width ? fmt::format("{} of {}", *width, *most) : *width;
   return fmt::format("PCI {}, {} lanes of {}", bus, lanes, *speed);
 }
@@ -41,7 +41,7 @@ void examine(Findings& findings, device::Plugin plugin, int32_t number, int32_t 
   if (!found.ok()) return findings.problem(name, found.status().text(), "see docs/cuda.md; everything but this device works without it");
   const mv_device_about& about = found.value();
   findings.ok(name, fmt::format("{}, sm_{}, {} processors, {} of {} free; {}; driver {}, runtime {}{}", about.name, about.major * 10 + about.minor,
-                                about.processors, as_bytes(about.unused), as_bytes(about.memory), bus_text(about.bus), about.driver, about.runtime,
+                                about.processors, base::as_bytes(about.unused), base::as_bytes(about.memory), bus_text(about.bus), about.driver, about.runtime,
                                 peers_text(plugin, number, devices)));
 }
 

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "base/shared_memory.hpp"
+#include "base/system.hpp"
 #include "doctor/machine.hpp"
-#include "doctor/system.hpp"
 #include "transport/shm/note.hpp"
 #include "transport/unix_socket.hpp"
 
@@ -19,28 +19,6 @@ namespace {
 
 constexpr size_t kTrialBytes = 1 << 16;
 constexpr uint64_t kLittleMemory = 256ull << 20;
-
-/// Available memory, from the line "MemAvailable:  123 kB" of /proc/meminfo.
-std::optional<uint64_t> available_memory() {
-  std::istringstream lines(read_text("/proc/meminfo").value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("MemAvailable:")) continue;
-    const size_t digit = line.find_first_of("0123456789");
-    const auto kibibytes = digit == std::string::npos ? std::nullopt : leading_number(line.substr(digit));
-    if (kibibytes) return *kibibytes << 10;
-  }
-  return std::nullopt;
-}
-
-/// Memory left within the limit of the control group.
-std::optional<uint64_t> granted_memory() {
-  const bool second = read_control_group("memory", "memory.max").has_value();
-  const auto limit = read_control_group("memory", second ? "memory.max" : "memory.limit_in_bytes");
-  const auto used = read_control_group("memory", second ? "memory.current" : "memory.usage_in_bytes");
-  const auto most = limit ? leading_number(*limit) : std::nullopt;  // "max" is not a number
-  if (!most || !used || *most > 1ull << 60) return std::nullopt;    // version 1 writes "no limit" as a huge number
-  return *most - std::min(*most, leading_number(*used).value_or(0));
-}
 
 /// Passes `memory` through a new unix socket, as between two processes. Returns the receiving side's mapping of it.
 base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory& memory) {
@@ -90,7 +68,7 @@ void try_shared_memory(const runtime::Settings& settings, Findings& findings) {
 
 void examine_huge_pages(Findings& findings) {
   const auto chosen = [](const char* path) -> std::string {  // "always [madvise] never"
-    const std::string text = read_text(path).value_or("");
+    const std::string text = base::read_text(path).value_or("");
     const size_t open = text.find('['), close = text.find(']');
     return open == std::string::npos || close == std::string::npos ? "" : text.substr(open + 1, close - open - 1);
   };
@@ -109,10 +87,10 @@ void examine_huge_pages(Findings& findings) {
 
 Findings examine_memory(const runtime::Settings& settings) {
   Findings findings("memory");
-  const auto available = available_memory(), granted = granted_memory();
+  const auto available = base::available_memory(), granted = base::granted_memory();
   const uint64_t least = std::min(available.value_or(UINT64_MAX), granted.value_or(UINT64_MAX));
-  std::string text = available ? as_bytes(*available) + " available" : "the kernel does not tell how much is available";
-  if (granted) text += fmt::format(", {} left in this control group", as_bytes(*granted));
+  std::string text = available ? base::as_bytes(*available) + " available" : "the kernel does not tell how much is available";
+  if (granted) text += fmt::format(", {} left in this control group", base::as_bytes(*granted));
   if (least < kLittleMemory)
     findings.note("memory", std::move(text),
                   "end other processes, or give the container more memory: servers hold their tables in memory");

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/processors.hpp"
+#include "base/system.hpp"
 #include "doctor/machine.hpp"
-#include "doctor/system.hpp"
 
 namespace mv::doctor {
 
@@ -13,25 +13,25 @@ namespace {
 
 /// Processor time that the control group grants, in processors; nullopt if it sets no limit.
 std::optional<double> granted_processors() {
-  if (const auto limit = read_control_group("cpu", "cpu.max")) {  // "max 100000", "150000 100000"
-    const auto quota = leading_number(*limit);
+  if (const auto limit = base::read_control_group("cpu", "cpu.max")) {  // "max 100000", "150000 100000"
+    const auto quota = base::leading_number(*limit);
     const size_t blank = limit->find(' ');
-    const auto period = blank == std::string::npos ? std::nullopt : leading_number(limit->substr(blank + 1));
+    const auto period = blank == std::string::npos ? std::nullopt : base::leading_number(limit->substr(blank + 1));
     if (!quota || !period || *period == 0) return std::nullopt;
     return static_cast<double>(*quota) / static_cast<double>(*period);
   }
-  const auto quota = read_control_group("cpu", "cpu.cfs_quota_us");  // -1: none
-  const auto period = read_control_group("cpu", "cpu.cfs_period_us");
-  if (!quota || !period || !leading_number(*quota) || leading_number(*period).value_or(0) == 0) return std::nullopt;
-  return static_cast<double>(*leading_number(*quota)) / static_cast<double>(*leading_number(*period));
+  const auto quota = base::read_control_group("cpu", "cpu.cfs_quota_us");  // -1: none
+  const auto period = base::read_control_group("cpu", "cpu.cfs_period_us");
+  if (!quota || !period || !base::leading_number(*quota) || base::leading_number(*period).value_or(0) == 0) return std::nullopt;
+  return static_cast<double>(*base::leading_number(*quota)) / static_cast<double>(*base::leading_number(*period));
 }
 
 /// The number of runnable threads on the whole machine; 0 if the kernel does not report it.
 uint64_t runnable_threads() {
-  const auto text = read_text("/proc/loadavg");  // "0.10 0.20 0.30 2/345 6789"
+  const auto text = base::read_text("/proc/loadavg");  // "0.10 0.20 0.30 2/345 6789"
   const size_t slash = text ? text->find('/') : std::string::npos;
   const size_t blank = slash == std::string::npos ? slash : text->rfind(' ', slash);
-  return blank == std::string::npos ? 0 : leading_number(text->substr(blank + 1)).value_or(0);
+  return blank == std::string::npos ? 0 : base::leading_number(text->substr(blank + 1)).value_or(0);
 }
 
 }  // namespace

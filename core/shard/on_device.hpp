@@ -22,7 +22,7 @@ class DeviceFailure final : public std::exception {
   base::Status status_;
 };
 
-/// A dense shard whose values, and whose updater's states, are in the memory of a device. Updaters compute there, with the bits that
+/// A shard whose values, and whose updater's states, are in the memory of a device. Updaters compute there, with the bits that
 /// they have on the host. Calls with values in the host's memory copy them. Each call is atomic.
 class OnDevice : public Shard {
  public:

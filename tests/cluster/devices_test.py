@@ -95,7 +95,16 @@ def test_keyed_tables_on_devices_have_the_bits_of_the_host(cluster, transport):
         node.ends()
 
 
-ALONE = """
+CROSSED = """
+import ctypes
+
+def crossed():
+    emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+    emulation.emulation_crossed.restype = ctypes.c_uint64
+    return emulation.emulation_crossed()
+"""
+
+ALONE = CROSSED + """
 node = pv.init()
 tables = [make(2, updater="adagrad", device="cuda:0") for make in (node.keyvalue, lambda *how, **more: node.sparse(50, *how, **more))]
 for table in tables:
@@ -105,6 +114,13 @@ for table in tables:
     table.get(rows=[7, 8, 40], out=out)
     assert np.array_equal(out.numpy(), table.get(rows=[7, 8, 40])), out
     assert table.info()["stored"] == 2
+wide, rows = node.keyvalue(100, device="cuda:0"), np.arange(100)
+there = pv.Tensor.ones((100, 100), device="cuda:0")
+for step in range(2):
+    before = crossed()
+    wide.add(there, rows=rows)
+    wide.get(rows=rows, out=there)
+    assert crossed() - before < 10000, crossed() - before  # ids and slots; the values are 40,000 bytes
 everything = pv.Tensor.ones((50, 2), device="cuda:0")
 tables[1].add(everything)  # one by one, by the host
 tables[1].get(out=everything)
@@ -562,14 +578,7 @@ def test_ranks_in_three_languages_reduce_arrays_on_devices(cluster):
 
 # ---- compressed stores
 
-COMPRESSED = """
-import ctypes
-
-def crossed():
-    emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
-    emulation.emulation_crossed.restype = ctypes.c_uint64
-    return emulation.emulation_crossed()
-
+COMPRESSED = CROSSED + """
 node = pv.init()
 shape = (1000, 33)
 for codec in ("2bit threshold=1", "1bit", "int8", "fp16", "bf16", "topk ratio=0.1"):

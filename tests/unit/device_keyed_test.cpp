@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "device/keyed/keyed.hpp"
@@ -272,6 +273,28 @@ void rows_spill(void**) {
   assert_same(pair, "spilled", 5000);
 }
 
+/// Two ids whose hashes have the same cursor come in the order of their hashes, whatever their slots are.
+void ids_of_one_cursor_have_an_order(void**) {
+  std::unordered_map<int64_t, int64_t> known;
+  std::vector<std::pair<int64_t, int64_t>> alike;
+  for (int64_t id = 0; alike.size() < 3 && id < 20'000'000; ++id)
+    if (const auto [same, is_new] = known.emplace(shard::cursor_at(base::mix(static_cast<uint64_t>(id))), id); !is_new) alike.emplace_back(same->second, id);
+  assert_int_equal(alike.size(), 3);
+  const Pair pair(keyed(MV_F32, 1, ""));
+  const float one = 1;
+  const auto set = [&](int64_t id) { pair.both([&](Shard& each) { each.change_rows(Write::Set, kWorker, {&id, 1}, reinterpret_cast<const std::byte*>(&one)); }); };
+  const auto erase = [&](int64_t id) { pair.both([&](Shard& each) { each.change_rows(Write::Erase, kWorker, {&id, 1}, nullptr); }); };
+  for (const auto& [a, b] : alike) {
+    set(1000);
+    set(2000);
+    erase(2000);
+    erase(1000);
+    set(a);
+    set(b);
+    assert_same(pair, "alike", 10);
+  }
+}
+
 /// Rows that are used come to the device, and the others go to the host.
 void used_rows_are_on_the_device(void**) {
   if (!is_emulated()) skip();
@@ -337,6 +360,7 @@ int main() {
       cmocka_unit_test(tensors_are_added),
       cmocka_unit_test(what_lacks_memory_changes_nothing),
       cmocka_unit_test(rows_spill),
+      cmocka_unit_test(ids_of_one_cursor_have_an_order),
       cmocka_unit_test(used_rows_are_on_the_device),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

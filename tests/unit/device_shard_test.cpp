@@ -302,6 +302,7 @@ void what_does_not_fit_spills(void**) {
     const auto values = varied(MV_F32, ids.size() * kCols);
     pair.both([&](Shard& one) { one.change_rows(Write::Add, kWorker, ids, values.data()); });
   }
+  add_all(pair, false);  // more than the device has left
   unsetenv("POLYVERSO_EMULATION");
   assert_same(pair, "spilled");
 }

@@ -10,7 +10,8 @@ namespace mv::api {
 
 /// This process's shard, if it is on this device and a call reaches all of the table there. Null: the values go by the host.
 shard::OnDevice* TableHandle::shard_on(const tensor::Device& device, const Rows& rows, const void* values) const {
-  const bool can = is_simple_ && !(rows.all && spec_.is_keyed());  // all rows of a keyed table go one by one
+  const bool is_direct = all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.rejects_nonfinite();
+  const bool can = is_direct && !(rows.all && spec_.is_keyed());  // all rows of a keyed table go one by one
   shard::OnDevice* const shard = can ? own_->on_device() : nullptr;
   const bool is_aligned = reinterpret_cast<uintptr_t>(values) % spec_.element_bytes() == 0;  // kernels need it
   return shard != nullptr && is_aligned && &shard->device() == &device ? shard : nullptr;

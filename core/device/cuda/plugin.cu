@@ -222,14 +222,26 @@ mv_status room(int32_t device, uint64_t* unused, uint64_t* all) {
   *all = all_bytes;
   return status;
 }
-/// Managed memory whose parts stay where they are advised to be, and which the device accesses where it is.
-mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
+/// Managed memory whose parts stay where they are advised to be, and which the device accesses where it is. The pool gives back what it keeps,
+/// because managed memory can't use that.
+mv_status allocate_spilled(int32_t device, mv_device_stream stream, uint64_t bytes, uint64_t* on_device, void** memory) {
   const Using here(device);
   if (here.status() != MV_OK) return here.status();
   int can = 0;
   if (const cudaError_t error = cudaDeviceGetAttribute(&can, cudaDevAttrConcurrentManagedAccess, device); error != cudaSuccess)
     return tell(device, error, "cudaDeviceGetAttribute");
   if (can == 0) return fail(MV_ENOSYS, "cuda:%d can't use the host's memory as its own", device);
+  uint64_t first = *on_device < bytes ? *on_device : bytes;
+  if (first > 0) {
+    cudaMemPool_t pool = nullptr;
+    size_t unused = 0, all = 0;
+    cudaError_t error = cudaStreamSynchronize(of(stream));
+    if (error == cudaSuccess) error = cudaDeviceGetDefaultMemPool(&pool, device);
+    if (error == cudaSuccess) error = cudaMemPoolTrimTo(pool, 0);
+    if (error == cudaSuccess) error = cudaMemGetInfo(&unused, &all);
+    if (error != cudaSuccess) return tell(device, error, "cudaMemPoolTrimTo");
+    if (first > unused) first = unused;
+  }
   void* made = nullptr;
   cudaError_t error = cudaMallocManaged(&made, bytes, cudaMemAttachGlobal);
   if (error != cudaSuccess) return tell(device, error, "cudaMallocManaged");
@@ -237,14 +249,12 @@ mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, v
   there.type = cudaMemLocationTypeDevice;
   there.id = device;
   host.type = cudaMemLocationTypeHost;
-  char* const rest = static_cast<char*>(made) + on_device;
-  if (on_device > 0) {
-    error = cudaMemAdvise(made, on_device, cudaMemAdviseSetPreferredLocation, there);
-    if (error == cudaSuccess) error = cudaMemPrefetchAsync(made, on_device, there, 0, nullptr);
-  }
-  if (error == cudaSuccess && on_device < bytes) error = cudaMemAdvise(rest, bytes - on_device, cudaMemAdviseSetPreferredLocation, host);
-  if (error == cudaSuccess && on_device < bytes) error = cudaMemAdvise(rest, bytes - on_device, cudaMemAdviseSetAccessedBy, there);
-  if (error == cudaSuccess) error = cudaStreamSynchronize(nullptr);
+  error = cudaMemAdvise(made, bytes, cudaMemAdviseSetAccessedBy, there);
+  if (error == cudaSuccess && first > 0) error = cudaMemAdvise(made, first, cudaMemAdviseSetPreferredLocation, there);
+  if (error == cudaSuccess && first > 0) error = cudaMemPrefetchAsync(made, first, there, 0, of(stream));
+  if (error == cudaSuccess && first < bytes)
+    error = cudaMemAdvise(static_cast<char*>(made) + first, bytes - first, cudaMemAdviseSetPreferredLocation, host);
+  *on_device = first;
   if (error == cudaSuccess) return *memory = made, MV_OK;
   cudaFree(made);
   return tell(device, error, "cudaMemAdvise");

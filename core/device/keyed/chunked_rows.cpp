@@ -6,7 +6,7 @@
 namespace mv::device {
 
 namespace {
-constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr size_t kChunkBytes = size_t{2} << 20;  // the unit of a device's memory
 constexpr size_t kFirstTable = 64;
 }  // namespace
 
@@ -16,7 +16,10 @@ unsigned ChunkedRows::shift_for(size_t row_bytes) { return static_cast<unsigned>
 base::Status ChunkedRows::grow_table(size_t chunks) {
   const size_t used = chunks_.size() * sizeof(void*), room = table_ != nullptr ? table_->bytes() / sizeof(void*) : 0;
   if (chunks <= room) return {};
-  auto larger = device_->allocate(std::max({chunks, 2 * room, kFirstTable}) * sizeof(void*), tensor::Allocator::Content::kAnything);
+  const size_t larger_room = std::max({chunks, 2 * room, kFirstTable});
+  chunks_.reserve(larger_room);
+  is_on_host_.reserve(larger_room);
+  auto larger = device_->allocate(larger_room * sizeof(void*), tensor::Allocator::Content::kAnything);
   if (!larger.ok()) return larger.status();
   if (auto status = device_->current().copy(larger.value()->data(), table_ != nullptr ? table_->data() : nullptr, used); !status.ok()) return status;
   table_ = std::move(larger).value();
@@ -27,8 +30,6 @@ base::Status ChunkedRows::reach(uint64_t rows) {
   const size_t wanted = static_cast<size_t>((rows + chunk_rows() - 1) >> shift_);
   if (wanted <= chunks_.size()) return {};
   if (auto status = grow_table(wanted); !status.ok()) return status;
-  chunks_.reserve(wanted);
-  is_on_host_.reserve(wanted);
   while (chunks_.size() < wanted) {
     auto made = device_->allocate_or_spill(chunk_bytes(), TensorDevice::Spill::kWhole);
     if (!made.ok()) return made.status();

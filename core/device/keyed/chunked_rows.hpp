@@ -11,7 +11,7 @@ namespace mv::device {
 /// memory, which kernels access over the bus. The owner locks.
 class ChunkedRows {
  public:
-  /// About 1 MiB in a chunk.
+  /// About 2 MiB in a chunk.
   static unsigned shift_for(size_t row_bytes);
 
   ChunkedRows(TensorDevice& device, size_t row_bytes, unsigned shift) : device_(&device), row_bytes_(row_bytes), shift_(shift) {}

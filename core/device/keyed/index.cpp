@@ -7,7 +7,6 @@ namespace mv::device {
 namespace {
 
 constexpr unsigned kLeastBits = 10;
-constexpr uint32_t kEmpty = 0, kErased = UINT32_MAX;
 
 /// The most words that are not empty: a search ends at an empty one, and slows down long before there are none.
 uint64_t most_of(unsigned bits) { return (uint64_t{1} << bits) / 4 * 3; }
@@ -19,18 +18,19 @@ base::Status DeviceIndex::reserve(uint64_t more, uint64_t rows) {
   if (words_ != nullptr && used_ + erased_ + more <= most_of(bits_)) return {};
   unsigned bits = words_ != nullptr ? bits_ : kLeastBits;
   // With erased entries the same size may do, unless the next insertions soon needed another one.
-  while (bits <= kMostBits && used_ + more > most_of(bits) / 4 * 3) ++bits;
-  if (bits > kMostBits) return base::error(MV_ENOMEM, "the index of a table on a device has at most {} rows on each server: use more servers", most_of(kMostBits));
+  while (bits < kMostBits && used_ + more > most_of(bits) / 4 * 3) ++bits;
+  if (used_ + more > most_of(bits)) return base::error(MV_ENOMEM, "the index of a table on a device has at most {} rows on each server: use more servers", most_of(kMostBits));
   return rebuild(bits);
 }
 
 base::Status DeviceIndex::rebuild(unsigned bits) {
-  auto words = device_.allocate(sizeof(uint32_t) << bits, tensor::Allocator::Content::kZeros);
+  auto words = device_.allocate_or_spill(sizeof(uint32_t) << bits, TensorDevice::Spill::kWhole);
   if (!words.ok()) return words.status();
-  const mv_device_index next{reinterpret_cast<uint32_t*>(words.value()->data()), bits, ids_.rows()};
+  const mv_device_index next{reinterpret_cast<uint32_t*>(words.value().block->data()), bits, ids_.rows()};
   if (used_ > 0)
     if (auto status = device_.current().launch(MV_DEVICE_REINDEX, mv_device_reindex{next, place().words, bits_}); !status.ok()) return status;
-  words_ = std::move(words).value();
+  words_ = std::move(words.value().block);
+  words_on_host_ = words.value().on_host;
   bits_ = bits;
   erased_ = 0;
   return {};
@@ -58,6 +58,10 @@ base::Status DeviceIndex::erase(const int64_t* ids, const uint64_t* rows, uint64
   return {};
 }
 
+base::Status DeviceIndex::clean(uint64_t moves) {
+  return used_ + erased_ + moves <= capacity() / 8 * 7 ? base::Status() : rebuild(bits_);
+}
+
 base::Result<std::vector<shard::IndexEntry>> DeviceIndex::entries(size_t first, size_t count) const {
   const Stream& stream = device_.current();
   std::vector<uint32_t> words(count);
@@ -65,9 +69,9 @@ base::Result<std::vector<shard::IndexEntry>> DeviceIndex::entries(size_t first, 
   std::vector<shard::IndexEntry> entries;
   std::vector<uint64_t> slots;
   for (const uint32_t word : words) {
-    const bool is_used = word != kEmpty && word != kErased;
+    const bool is_used = word != MV_DEVICE_EMPTY_WORD && word != MV_DEVICE_ERASED_WORD;
     const uint32_t slot = is_used ? (word & ((uint32_t{1} << bits_) - 1)) - 1 : 0;
-    entries.push_back({word == kEmpty, is_used, slot, 0});
+    entries.push_back({word == MV_DEVICE_EMPTY_WORD, is_used, slot, 0});
     if (is_used) slots.push_back(slot);
   }
   if (slots.empty()) return entries;

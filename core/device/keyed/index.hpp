@@ -24,10 +24,13 @@ class DeviceIndex {
   /// Enters ids that are not there; reserve() has made room.
   base::Status insert(const int64_t* ids, const uint64_t* rows, uint64_t count);
   base::Status erase(const int64_t* ids, const uint64_t* rows, uint64_t count);
+  /// How many ids can be erased and entered again, after clean(). MV_ENOMEM.
+  uint64_t most_moves() const { return capacity() / 8 * 7 - used_; }
+  base::Status clean(uint64_t moves);
 
   uint64_t size() const { return used_; }
   size_t bytes() const { return (words_ != nullptr ? words_->bytes() : 0) + ids_.bytes(); }
-  size_t host_bytes() const { return ids_.host_bytes(); }
+  size_t host_bytes() const { return words_on_host_ + ids_.host_bytes(); }
   const ChunkedRows& ids() const { return ids_; }
 
   // For shard::find_from(). Positions are 0 .. capacity() - 1.
@@ -44,6 +47,7 @@ class DeviceIndex {
   ChunkedRows ids_;
   unsigned bits_ = 0;
   std::shared_ptr<tensor::Block> words_;
+  size_t words_on_host_ = 0;  ///< bytes
   uint64_t used_ = 0, erased_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "device/must.hpp"
@@ -32,40 +33,53 @@ KeyedDeviceShard::KeyedDeviceShard(shard::SpecRef spec, const shard::Position& p
 void KeyedDeviceShard::change_rows(Write write, Worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) {
   const std::lock_guard lock(mutex_);
   if (write == Write::Erase) return slots_.erase(rows);
+  if (write == Write::Add)
+    return add_rows(rows, piece, [&](Scratch& scratch, uint64_t first, uint64_t count) { return copied(scratch, values, first, count); });
+  if (math::strictly_increasing(rows)) return set_rows(rows, values);
+  const LastOnes last(rows, values, spec_.row_bytes());
+  set_rows(last.rows, last.values.data());
+}
+
+/// A copy on the device of some rows' values.
+const void* KeyedDeviceShard::copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const {
+  return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
+}
+
+void KeyedDeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* values) {
   const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  const auto sent = [&](const std::byte* from, size_t count) -> const void* {
-    return count > 0 ? must(scratch.of(std::span(from, count * spec_.row_bytes()))) : nullptr;
-  };
-  if (write == Write::Add) return add_rows(stream, scratch, rows, sent(values, rows.size()), piece);
-  if (rows.empty()) return;
-  const auto set = [&](std::span<const int64_t> ids, const std::byte* theirs) {
-    const void* const there = sent(theirs, ids.size());
-    ReachedRows reached(slots_, stream, scratch, ids, ReachedRows::Fill::kAnything);
-    reached.packed().values = there;
+  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+    Scratch scratch(stream);
+    const void* const given = copied(scratch, values, first, count);
+    ReachedRows reached(slots_, stream, scratch, rows.subspan(first, count), ReachedRows::Fill::kAnything);
+    reached.packed().values = given;
     reached.packed().put(slots_.values().rows(), reached.packed().widened());
     reached.keep();
-  };
-  if (math::strictly_increasing(rows)) return set(rows, values);
-  const LastOnes last(rows, values, spec_.row_bytes());
-  set(last.rows, last.values.data());
+  });
 }
 
 base::Status KeyedDeviceShard::add_held(Worker, const tensor::Tensor& rows) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
-    Scratch scratch(device_.current());
-    add_rows(device_.current(), scratch, {rows.held.ids, rows.held.count}, rows.data, shard::ChangePart::kFirst);
+    add_rows({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
+             [&](Scratch&, uint64_t first, uint64_t) { return static_cast<const void*>(rows.data + first * spec_.row_bytes()); });
   });
 }
 
-void KeyedDeviceShard::add_rows(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, const void* values, shard::ChangePart piece) {
+/// values(scratch, first, count) gives the values of some rows, on the device.
+template <typename Values>
+void KeyedDeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
+  const Stream& stream = device_.current();
+  const auto fill = model_->work == Model::Work::kCopies ? ReachedRows::Fill::kAnything : ReachedRows::Fill::kInitial;
   count_add(model_, piece, [&](const shard::Step* step) {
-    if (rows.empty()) return;
-    ReachedRows reached(slots_, stream, scratch, rows, model_->work == Model::Work::kCopies ? ReachedRows::Fill::kAnything : ReachedRows::Fill::kInitial);
-    reached.packed().values = values;
-    add(reached, rows, step);
-    reached.keep();
+    in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+      Scratch scratch(stream);
+      const void* const given = values(scratch, first, count);
+      const auto some = rows.subspan(first, count);
+      ReachedRows reached(slots_, stream, scratch, some, fill);
+      reached.packed().values = given;
+      add(reached, some, step);
+      reached.keep();
+    });
   });
 }
 
@@ -82,12 +96,14 @@ void KeyedDeviceShard::add(ReachedRows& reached, std::span<const int64_t> rows, 
 
 /// Puts the rows that are this server's.
 void KeyedDeviceShard::restore_rows(const shard::Restored& rows) {
+  std::unordered_map<int64_t, size_t> last;  // of repeated ids, the last one counts
+  for (size_t i = 0; i < rows.ids.size(); ++i)
+    if (spec_.has_row(rows.ids[i]) && shard::server_of(spec_, servers_, rows.ids[i]) == server_) last[rows.ids[i]] = i;
   std::vector<int64_t> ids;
   std::vector<size_t> places;
-  for (size_t i = 0; i < rows.ids.size(); ++i) {
-    if (!spec_.has_row(rows.ids[i]) || shard::server_of(spec_, servers_, rows.ids[i]) != server_) continue;
-    ids.push_back(rows.ids[i]);
-    places.push_back(i);
+  for (const auto& [id, place] : last) {
+    ids.push_back(id);
+    places.push_back(place);
   }
   if (ids.empty()) return;
   const Stream& stream = device_.current();
@@ -118,21 +134,23 @@ void KeyedDeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span
 }
 
 void KeyedDeviceShard::read_rows(Worker, std::span<const int64_t> rows, std::byte* out) {
-  if (rows.empty()) return;
   const std::lock_guard lock(mutex_);
   const Stream& stream = device_.current();
-  Scratch scratch(stream);
-  void* const room = must(scratch.make(rows.size() * spec_.row_bytes()));
-  read_to(stream, scratch, rows, room);
-  to_host(stream, out, room, rows.size() * spec_.row_bytes());
+  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+    Scratch scratch(stream);
+    void* const room = must(scratch.make(count * spec_.row_bytes()));
+    read_to(stream, scratch, rows.subspan(first, count), room);
+    to_host(stream, out + first * spec_.row_bytes(), room, count * spec_.row_bytes());
+  });
 }
 
 base::Status KeyedDeviceShard::read_held(Worker, const tensor::Tensor& rows) {
-  if (rows.held.count == 0) return {};
   const std::lock_guard lock(mutex_);
   return status_of([&] {
-    Scratch scratch(device_.current());
-    read_to(device_.current(), scratch, {rows.held.ids, rows.held.count}, rows.data);
+    in_pieces(rows.held.count, spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+      Scratch scratch(device_.current());
+      read_to(device_.current(), scratch, {rows.held.ids + first, count}, rows.data + first * spec_.row_bytes());
+    });
   });
 }
 

@@ -43,7 +43,10 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   KeyedDeviceShard(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
   void add(ReachedRows& reached, std::span<const int64_t> rows, const shard::Step* step);
-  void add_rows(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, const void* values, shard::ChangePart piece);
+  const void* copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const;
+  void set_rows(std::span<const int64_t> rows, const std::byte* values);
+  template <typename Values>
+  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values);
   void restore_rows(const shard::Restored& rows);
   /// The rows' values, of the table's dtype, on the device.
   void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out);

@@ -14,13 +14,13 @@ namespace {
 /// The index, for shard::find_from(), read from the device in pieces.
 class ReadIndex {
  public:
-  explicit ReadIndex(const DeviceIndex& index) : index_(index) {}
+  /// @param most  rows that are wanted
+  ReadIndex(const DeviceIndex& index, size_t most) : index_(index), piece_(std::clamp<size_t>(2 * most, 256, 16384)) {}
   size_t capacity() const { return index_.capacity(); }
   size_t home(uint64_t hash) const { return index_.home(hash); }
   const shard::IndexEntry& entry(size_t position) const {
     if (position < first_ || position >= first_ + read_.size()) {
-      constexpr size_t kPiece = 16384;
-      read_ = must(index_.entries(position, std::min(kPiece, capacity() - position)));
+      read_ = must(index_.entries(position, std::min(piece_, capacity() - position)));
       first_ = position;
     }
     return read_[position - first_];
@@ -28,6 +28,7 @@ class ReadIndex {
 
  private:
   const DeviceIndex& index_;
+  const size_t piece_;
   mutable std::vector<shard::IndexEntry> read_;
   mutable size_t first_ = 0;
 };
@@ -100,13 +101,8 @@ shard::Rows KeyedDeviceSnapshot::next() {
 base::Result<KeyedDeviceSnapshot::Array> copy_of(TensorDevice& device, const ChunkedRows& rows, size_t row_bytes) {
   KeyedDeviceSnapshot::Array array{{}, row_bytes, rows.chunk_rows()};
   for (size_t i = 0; i < rows.chunks(); ++i) {
-    auto copy = device.allocate(rows.chunk_bytes(), tensor::Allocator::Content::kAnything);
-    if (!copy.ok() && copy.status().code() == MV_ENOMEM) copy = device.host().allocate(rows.chunk_bytes(), tensor::Allocator::Content::kAnything);
+    auto copy = device.copy_of(rows.at(i * rows.chunk_rows()), rows.chunk_bytes());
     if (!copy.ok()) return copy.status();
-    tensor::Block& to = *copy.value();
-    const std::byte* const from = rows.at(i * rows.chunk_rows());
-    const auto status = to.device() != nullptr ? device.current().copy(to.data(), from, to.bytes()) : device.to_host(to.data(), from, to.bytes());
-    if (!status.ok()) return status;
     array.chunks.push_back(std::move(copy).value());
   }
   return array;
@@ -133,13 +129,13 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan_by(int64_t cursor, size_t mo
   const std::lock_guard lock(mutex_);
   shard::Scanned out;
   auto status = status_of([&] {
-    const ReadIndex index(slots_.index());
+    const ReadIndex index(slots_.index(), most);
     const shard::Found found = shard::find_from(index, static_cast<uint64_t>(cursor), most);
     const size_t count = shard::count_together(found, most);
     if (count == 0 && !found.empty()) must(shard::no_room_for_next(spec_, most));
     std::vector<uint64_t> slots;
-    for (const auto& [prefix, slot] : std::span(found).first(count)) slots.push_back(slot);
-    if (count < found.size()) out.next = static_cast<int64_t>(found[count].first);
+    for (const auto& [hash, slot] : std::span(found).first(count)) slots.push_back(slot);
+    if (count < found.size()) out.next = shard::cursor_at(found[count].first);
     out.rows.resize(count);
     if (count > 0) {
       Scratch scratch(device_.current());

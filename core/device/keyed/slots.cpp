@@ -65,7 +65,8 @@ base::Status Slots::set_states(size_t count) {
 uint64_t* Slots::find(Scratch& scratch, const int64_t* ids, uint64_t count, uint64_t* misses) {
   auto* const slots = static_cast<uint64_t*>(must(scratch.make(count * sizeof(uint64_t))));
   if (should_balance()) balance();
-  must(index_.find(ids, count, slots, misses, used_at_.rows(), ++finds_));
+  if (++finds_ == 0) finds_ = 1;
+  must(index_.find(ids, count, slots, misses, used_at_.rows(), finds_));
   found_ += count;
   return slots;
 }
@@ -91,7 +92,7 @@ void Slots::make_room(uint64_t more) {
   reserve(free_, free_.size() + more);  // if they are given back
   must(values_.reach(slots));
   for (ChunkedRows& state : states_) must(state.reach(slots));
-  if (values_.host_bytes() > 0) must(used_at_.reach(slots));
+  if (is_spilled()) must(used_at_.reach(slots));
   must(index_.reserve(more, slots));
 }
 
@@ -190,14 +191,16 @@ void ReachedRows::make_missing(std::span<const int64_t> ids, Fill fill) {
   base::Undo undo([&] { slots_.give_back(new_slots_); });
   must(stream.copy_staged(places, new_slots_.data(), new_slots_.size() * sizeof(uint64_t)));
   must(stream.copy_staged(places_, all.data(), all.size() * sizeof(uint64_t)));
-  must(slots_.index_.insert(new_ids_, places, missing.size()));
+  if (fill == Fill::kInitial) {
+    mv_device_initial work = slots_.initial(slots_.values_.rows(), new_ids_, missing.size());
+    work.to = places;
+    must(stream.launch(MV_DEVICE_INITIAL, work));
+  }
+  if (slots_.is_spilled()) slots_.note_use(packed_.scratch, places, missing.size());
+  must(slots_.index_.insert(new_ids_, places, missing.size()));  // the last step: nobody sees the rows before
   entered_ = true;
   new_places_ = places;
   undo.keep();
-  if (fill != Fill::kInitial) return;
-  mv_device_initial work = slots_.initial(slots_.values_.rows(), new_ids_, missing.size());
-  work.to = new_places_;
-  must(stream.launch(MV_DEVICE_INITIAL, work));
 }
 
 }  // namespace mv::device

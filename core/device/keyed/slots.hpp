@@ -1,6 +1,7 @@
 #pragma once
 // The rows of a keyed table in the memory of a device.
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <vector>
@@ -41,6 +42,13 @@ class Slots {
   friend class ReachedRows;
   // tiers.cpp
   struct Pairs;
+  bool is_spilled() const { return is_on_host_anywhere([](const ChunkedRows& array) { return array.host_bytes() > 0; }); }
+  bool is_on_host(uint64_t slot) const { return is_on_host_anywhere([slot](const ChunkedRows& array) { return array.is_on_host(slot); }); }
+  template <typename Is>
+  bool is_on_host_anywhere(const Is& is) const {
+    return is(values_) || std::ranges::any_of(states_, is);
+  }
+  void note_use(Scratch& scratch, const uint64_t* slots, uint64_t count);
   bool should_balance() const;
   void balance();
   Pairs misplaced() const;

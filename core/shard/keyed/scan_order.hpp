@@ -16,8 +16,10 @@ namespace mv::shard {
 
 inline constexpr unsigned kCursorBits = 40;
 
-/// Upper bits of hashes, and slots.
+/// Hashes, which differ because base::mix() is a bijection, and slots.
 using Found = std::vector<std::pair<uint64_t, uint32_t>>;
+
+inline int64_t cursor_at(uint64_t hash) { return static_cast<int64_t>(hash >> (64 - kCursorBits)); }
 
 /// What an index has at one position.
 struct IndexEntry {
@@ -45,7 +47,7 @@ Found find_from(const Index& index, uint64_t from, size_t room) {
     if (!entry.is_used) continue;
     const uint64_t hash = base::mix(static_cast<uint64_t>(entry.id));
     const bool lies_beyond_the_end = index.home(hash) > position;
-    if (hash >> (64 - kCursorBits) >= from && lies_beyond_the_end == (at >= capacity)) found.emplace_back(hash >> (64 - kCursorBits), entry.slot);
+    if (hash >> (64 - kCursorBits) >= from && lies_beyond_the_end == (at >= capacity)) found.emplace_back(hash, entry.slot);
   }
   std::ranges::sort(found);
   return found;
@@ -55,7 +57,7 @@ Found find_from(const Index& index, uint64_t from, size_t room) {
 inline size_t count_together(const Found& found, size_t room) {
   size_t count = std::min(found.size(), room);
   if (count < found.size())
-    while (count > 0 && found[count - 1].first == found[count].first) --count;
+    while (count > 0 && cursor_at(found[count - 1].first) == cursor_at(found[count].first)) --count;
   return count;
 }
 

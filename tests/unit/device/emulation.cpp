@@ -244,10 +244,10 @@ mv_status room(int32_t device, uint64_t* unused, uint64_t* all) {
   *all = about.memory;
   return status;
 }
-mv_status allocate_spilled(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
+mv_status allocate_spilled(int32_t device, mv_device_stream, uint64_t bytes, uint64_t* on_device, void** memory) {
   if (const mv_status status = check(device); status != MV_OK) return status;
   if (setting("spill", 1) == 0) return fail(MV_ENOSYS, "the device can't use the host's memory");
-  return make_block(device, bytes, on_device, memory);
+  return make_block(device, bytes, *on_device, memory);
 }
 mv_status release_spilled(int32_t device, void* memory) { return release(device, nullptr, memory); }
 mv_status pin(uint64_t bytes, void** memory) {

@@ -1,12 +1,13 @@
-#include "doctor/system.hpp"
+#include "base/system.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <sstream>
 
-namespace mv::doctor {
+namespace mv::base {
 
 namespace {
 
@@ -59,9 +60,30 @@ std::optional<std::string> read_control_group(const std::string& controller, con
   return read_upwards("/sys/fs/cgroup/" + controller, group_path(controller), file);
 }
 
+// The line "MemAvailable:  123 kB" of /proc/meminfo.
+std::optional<uint64_t> available_memory() {
+  std::istringstream lines(read_text("/proc/meminfo").value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("MemAvailable:")) continue;
+    const size_t digit = line.find_first_of("0123456789");
+    const auto kibibytes = digit == std::string::npos ? std::nullopt : leading_number(line.substr(digit));
+    if (kibibytes) return *kibibytes << 10;
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> granted_memory() {
+  const bool second = read_control_group("memory", "memory.max").has_value();
+  const auto limit = read_control_group("memory", second ? "memory.max" : "memory.limit_in_bytes");
+  const auto used = read_control_group("memory", second ? "memory.current" : "memory.usage_in_bytes");
+  const auto most = limit ? leading_number(*limit) : std::nullopt;  // "max" is not a number
+  if (!most || !used || *most > 1ull << 60) return std::nullopt;    // version 1 writes "no limit" as a huge number
+  return *most - std::min(*most, leading_number(*used).value_or(0));
+}
+
 std::string as_bytes(uint64_t bytes) {
   const double mebibytes = static_cast<double>(bytes) / (1 << 20);
   return mebibytes < 1024 ? fmt::format("{:.0f} MiB", mebibytes) : fmt::format("{:.1f} GiB", mebibytes / 1024);
 }
 
-}  // namespace mv::doctor
+}  // namespace mv::base

@@ -22,11 +22,12 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 4
+#define MV_DEVICE_INTERFACE 5
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;
 typedef void* mv_device_event;
+typedef void* mv_device_graph;
 
 typedef struct mv_device_about {
   char name[96];                /**< "NVIDIA H100 80GB HBM3" */
@@ -93,6 +94,17 @@ typedef struct mv_device_plugin {
   mv_status (*launch)(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes);
   /** MV_ENOSYS if the plug-in's library for it is missing. */
   mv_status (*blas)(int32_t device, mv_device_stream stream, const mv_device_blas* work);
+
+  /** Graphs: work with fixed addresses that is launched many times, as a whole. A plug-in may lack them: MV_ENOSYS. Between
+   *  graph_begin() and graph_end(), copies between memory of devices and launches of kernels on the stream are recorded
+   *  instead of carried out. Only the calling thread uses the stream meanwhile, and for nothing else. */
+  mv_status (*graph_begin)(int32_t device, mv_device_stream stream);
+  /** Always ends the recording. After a failure there is no graph, and *graph is NULL. */
+  mv_status (*graph_end)(int32_t device, mv_device_stream stream, mv_device_graph* graph);
+  /** Carries the work out in the order of any stream of the device. After a failure nothing was carried out. */
+  mv_status (*graph_launch)(int32_t device, mv_device_stream stream, mv_device_graph graph);
+  /** The graph may still be under way. */
+  mv_status (*graph_free)(int32_t device, mv_device_graph graph);
 } mv_device_plugin;
 
 typedef const mv_device_plugin* (*mv_device_entry)(uint32_t interface);

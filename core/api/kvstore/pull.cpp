@@ -16,17 +16,30 @@ bool is_simple_out(const Tensor& out) { return !out.is_row_sparse() && tensor::d
 
 }  // namespace
 
-/// A key on a device, read into tensors of devices.
-bool Pull::read_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+/// A key on a device, and tensors of devices.
+bool Pull::add_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
   if (entry.device == nullptr || std::ranges::all_of(outs, is_simple_out) || std::ranges::any_of(outs, &Tensor::is_row_sparse)) return false;
   shard::OnDevice* const shard = entry.table->on_device_here(false, status);
   if (shard == nullptr) return !status->ok();
-  *status = shard->read_into(node_.identity().worker_id, outs);
+  OnDevice& same = on_devices_[entry.device];
+  same.readings.push_back({shard, outs});
+  same.name = entry.name;
   return true;
 }
 
+/// The keys of each device together.
+base::Status Pull::read_on_devices() {
+  for (const auto& [device, same] : on_devices_) {
+    const base::Status status = same.readings.front().shard->read_together(node_.identity().worker_id, same.readings);
+    if (status.ok()) continue;
+    return same.readings.size() == 1 ? base::error(status.code(), "key \"{}\": {}", same.name, status.text()) : status;
+  }
+  on_devices_.clear();
+  return {};
+}
+
 bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
-  if (read_on_device(entry, outs, status)) return true;
+  if (add_on_device(entry, outs, status)) return true;
   places_.clear();
   for (const Tensor& out : outs) {
     if (!is_simple_out(out)) return false;
@@ -118,6 +131,7 @@ base::Status Pull::begin_small(const api::CallOptions& options) {
 }
 
 api::Started Pull::run(const api::CallOptions& options) {
+  if (base::Status failed = read_on_devices(); !failed.ok()) return {std::move(failed), nullptr};
   const bool blocking = options.mode == api::Mode::kBlocking;
   if (blocking && fetches_.empty() && small_.empty()) return {};
   if (blocking && fetches_.empty() && small_.size() == 1) return begin(small_.front(), options);

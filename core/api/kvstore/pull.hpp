@@ -2,10 +2,13 @@
 // Pull: the tables that one call reads, and the tensors that take their values.
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "api/kvstore/entry.hpp"
+#include "shard/on_device.hpp"
 #include "tensor/heap.hpp"
 
 namespace mv::kvstore {
@@ -25,7 +28,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
       : node_(node), heap_(heap), entries_(std::move(entries)), replace_(std::move(replace)) {}
 
   /// Reads a key's whole value into its tensors; `first` is the place of the first one. Row-sparse tensors are left
-  /// unchanged, or take all rows that are not zero. Values that need no message are read at once.
+  /// unchanged, or take all rows that are not zero. Values on the host that need no message are read at once, those on devices by run().
   /// `codec`: encodes the values in transit; may be null.
   base::Status add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec);
   /// Reads some rows of a row-sparse key (ascending, each once) into row-sparse tensors.
@@ -51,7 +54,14 @@ class Pull : public std::enable_shared_from_this<Pull> {
     std::byte* out;
   };
 
-  bool read_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status);
+  /// Keys of one device, which are read together.
+  struct OnDevice {
+    std::vector<shard::OnDevice::Reading> readings;
+    std::string name;  ///< of the last key
+  };
+
+  bool add_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status);
+  base::Status read_on_devices();
   /// False: nothing was read.
   bool read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status);
   base::Status read_rows_on_device(const Entry& entry, const Tensor& into) const;
@@ -66,6 +76,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
   const std::function<base::Status(size_t, const Tensor&)> replace_;
   std::vector<Fetch> fetches_;
   std::vector<Small> small_;
+  std::map<tensor::Device*, OnDevice> on_devices_;
   std::vector<std::byte*> places_;  ///< scratch memory of read_here()
 };
 

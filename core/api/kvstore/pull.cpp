@@ -68,7 +68,9 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
       fetch.copies.push_back(outs[i]);
     }
   }
-  if (fetch.into.data == nullptr) {
+  if (const base::Status failed = decode_on_devices(fetch); !failed.ok()) return base::error(failed.code(), "key \"{}\": {}", entry->name, failed.text());
+  const bool needs_host = fetch.encoded == nullptr || !fetch.places.empty();
+  if (fetch.into.data == nullptr && needs_host) {
     if (fetch.is_simple()) return {};
     tensor::Allocator& memory = fetch.copies.empty() ? static_cast<tensor::Allocator&>(heap_) : tensor::device_of(fetch.copies.front())->staging();
     auto room = tensor::make_dense(memory, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
@@ -76,6 +78,17 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
     fetch.into = std::move(room).value();
   }
   fetches_.push_back(std::move(fetch));
+  return {};
+}
+
+/// Takes the tensors out of `copies` that are on devices, if these can decode.
+base::Status Pull::decode_on_devices(Fetch& fetch) {
+  const auto there = std::ranges::stable_partition(fetch.copies, [](const Tensor& copy) { return tensor::device_of(copy) == nullptr; });
+  if (fetch.codec == nullptr || there.empty() || !EncodedPull::suits(*fetch.entry, *fetch.codec, there)) return {};
+  auto encoded = EncodedPull::make(*fetch.entry, fetch.codec, there);
+  if (!encoded.ok()) return encoded.status();
+  fetch.encoded = std::move(encoded).value();
+  fetch.copies.erase(there.begin(), there.end());
   return {};
 }
 
@@ -102,9 +115,13 @@ api::Started Pull::begin(const Fetch& fetch, const api::CallOptions& options) co
     return {status.ok() ? status : base::error(status.code(), "key \"{}\": {}", fetch.entry->name, status.text()), nullptr};
   }
   const api::Rows rows = into.is_row_sparse() ? api::Rows{into.held.ids, into.held.count, false} : api::Rows{};
-  const api::MutableData data{into.data, into.stored(), into.dtype};
   api::Table& table = *fetch.entry->table;
-  api::Started started = fetch.codec != nullptr ? table.get_encoded(data, fetch.codec, options) : table.get(rows, data, options);
+  const auto begin = [&] {
+    if (fetch.encoded != nullptr) return fetch.encoded->begin(table, options);
+    const api::MutableData data{into.data, into.stored(), into.dtype};
+    return fetch.codec != nullptr ? table.get_encoded(data, fetch.codec, options) : table.get(rows, data, options);
+  };
+  api::Started started = begin();
   if (!started.status.ok())
     started.status = base::error(started.status.code(), "key \"{}\": {}", fetch.entry->name, started.status.text());
   return started;
@@ -166,6 +183,10 @@ api::Started Pull::run(const api::CallOptions& options) {
 /// All values have arrived: copies them to the other tensors.
 base::Status Pull::finish() {
   for (Fetch& fetch : fetches_) {
+    if (fetch.encoded != nullptr) {
+      if (auto status = fetch.encoded->finish(); !status.ok()) return status;
+      if (fetch.into.data != nullptr) fetch.encoded->decode(fetch.into);
+    }
     for (const Tensor& copy : fetch.copies)
       if (auto status = tensor::copy_bytes(copy, fetch.into.data, nullptr, fetch.into.stored_bytes()); !status.ok()) return status;
     if (fetch.places.empty()) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kvstore/encoded_pull.hpp"
 #include "api/kvstore/entry.hpp"
 #include "shard/on_device.hpp"
 #include "tensor/heap.hpp"
@@ -45,7 +46,8 @@ class Pull : public std::enable_shared_from_this<Pull> {
     std::vector<Tensor> copies;  ///< dense tensors that get the same values, also those of devices
     std::vector<size_t> places;  ///< of row-sparse tensors
     codec::CodecRef codec;
-    bool is_simple() const { return copies.empty() && places.empty(); }
+    std::unique_ptr<EncodedPull> encoded = {};  ///< for tensors of devices that decode by themselves; null: `copies` has them
+    bool is_simple() const { return copies.empty() && places.empty() && encoded == nullptr; }
   };
 
   /// A whole small key, read into one tensor; the caller keeps the memory alive.
@@ -67,6 +69,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
   base::Status read_rows_on_device(const Entry& entry, const Tensor& into) const;
   api::Started begin(const Fetch& fetch, const api::CallOptions& options) const;
   static api::Started begin(const Small& small, const api::CallOptions& options);
+  static base::Status decode_on_devices(Fetch& fetch);
   base::Status begin_small(const api::CallOptions& options);
   base::Status finish();
 

@@ -178,8 +178,10 @@ class Bench {
       elements += static_cast<double>(size);
     }
     for (size_t i = 0; i < keys.size(); ++i) additions.push_back({keys[i]->on_device(), std::span(&values[4 + i], 1)});
-    if (elements <= static_cast<double>(count_))
+    if (elements <= static_cast<double>(count_)) {
       row(fmt::format("push of {} keys of ResNet-50, momentum", keys.size()), 5 * elements / static_cast<double>(count_), 0, [&] { push(additions); });
+      pulls(on, keys, elements);
+    }
 
     constexpr uint64_t kColumns = 64, kRows = 100'000;
     const uint64_t rows = std::max<uint64_t>(count_ / kColumns, 1);
@@ -218,6 +220,22 @@ class Bench {
     const double speed = static_cast<double>(asked) / (time / 1e3);
     has_missed_ = has_missed_ || speed < kGoal;
     fmt::print("| look-ups among {} keys: {:.0f} M keys/s | {:.3f} | | | {:.0f} M keys/s{} |\n", count_, speed / 1e6, time, kGoal / 1e6, speed < kGoal ? " missed" : "");
+  }
+
+  /// Into an array for each key. Only lists of several keys have graphs.
+  void pulls(device::TensorDevice& on, std::span<const std::shared_ptr<shard::Shard>> keys, double elements) {
+    std::vector<Tensor> outs;
+    for (uint64_t at = 0; const auto& one : keys) {
+      outs.push_back(lent(on, array(1) + at, one->elements()));
+      at += one->elements();
+    }
+    std::vector<shard::OnDevice::Reading> readings;
+    for (size_t i = 0; i < keys.size(); ++i) readings.push_back({keys[i]->on_device(), std::span(&outs[i], 1)});
+    const double arrays = 2 * elements / static_cast<double>(count_);
+    row(fmt::format("pull of {} keys of ResNet-50, one by one", keys.size()), arrays, 0, [&] {
+      for (const auto& [key, own] : readings) must(key->read_into(0, own));
+    });
+    row(fmt::format("pull of {} keys of ResNet-50, by a graph", keys.size()), arrays, 0, [&] { must(readings.front().shard->read_together(0, readings)); });
   }
 
  private:

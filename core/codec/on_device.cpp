@@ -69,4 +69,29 @@ base::Status DeviceEncoding::read(std::byte* out) const {
   return {};
 }
 
+base::Result<DeviceDecoding> DeviceDecoding::make(tensor::Device& device, const Codec& codec, mv_dtype dtype, size_t bytes, size_t longest) {
+  DeviceDecoding made(device, codec, dtype, bytes);
+  auto encoded = device.allocate(bytes, tensor::Allocator::Content::kAnything);
+  if (!encoded.ok()) return encoded.status();
+  made.encoded_ = std::move(encoded).value();
+  if (dtype == MV_F32) return made;
+  auto wide = device.allocate(longest * sizeof(float), tensor::Allocator::Content::kAnything);
+  if (!wide.ok()) return wide.status();
+  made.wide_ = std::move(wide).value();
+  return made;
+}
+
+base::Status DeviceDecoding::run(std::span<const Piece> pieces, const std::byte* encoded, std::byte* values) {
+  if (auto status = device_->from_host(encoded_->data(), encoded, bytes_); !status.ok()) return status;
+  OnDevice& codecs = codecs_of(*device_);
+  for (const auto& [first, count, at] : pieces) {
+    std::byte* const out = values + first * tensor::dtype_bytes(dtype_);
+    std::byte* const floats = dtype_ == MV_F32 ? out : wide_->data();
+    if (auto status = codecs.decode(*codec_, encoded_->data() + at, reinterpret_cast<float*>(floats), count, false); !status.ok()) return status;
+    if (floats == out) continue;
+    if (auto status = device_->cast(dtype_, out, MV_F32, floats, count); !status.ok()) return status;
+  }
+  return {};
+}
+
 }  // namespace mv::codec

@@ -61,4 +61,23 @@ class DeviceEncoding {
   std::shared_ptr<tensor::Block> encoded_;
 };
 
+/// Encoded pieces on their way into an array on a device on which is_on_device() holds. After make() only a failure of the device ends it.
+class DeviceDecoding {
+ public:
+  /// Allocates memory for `bytes` encoded bytes, and for the floats of a piece whose values are none. MV_ENOMEM.
+  static base::Result<DeviceDecoding> make(tensor::Device& device, const Codec& codec, mv_dtype dtype, size_t bytes, size_t longest);
+  /// Copies the encoded bytes to the device, and decodes them into `values` there. Each piece begins at a multiple of 4.
+  base::Status run(std::span<const Piece> pieces, const std::byte* encoded, std::byte* values);
+  tensor::Device& device() const { return *device_; }
+
+ private:
+  DeviceDecoding(tensor::Device& device, const Codec& codec, mv_dtype dtype, size_t bytes) : device_(&device), codec_(&codec), dtype_(dtype), bytes_(bytes) {}
+
+  tensor::Device* device_;
+  const Codec* codec_;
+  mv_dtype dtype_;
+  size_t bytes_;
+  std::shared_ptr<tensor::Block> encoded_, wide_;  ///< wide_: floats of a piece, unless the values are floats
+};
+
 }  // namespace mv::codec

@@ -22,7 +22,7 @@ mv_status refuse(Arguments...) {
 const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-                                        refuse, refuse, refuse, refuse, refuse};
+                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse};
 
 }  // namespace
 

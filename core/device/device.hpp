@@ -54,6 +54,7 @@ class Device {
 };
 
 class Stream;
+class WorkList;
 
 /// Pinned memory of the host, through which small copies go to a device. A copy from other memory would wait for all work on its stream. Any
 /// thread.
@@ -113,6 +114,7 @@ class Stream {
  private:
   Stream(const Device& device, mv_device_stream handle, bool is_own)
       : device_(device), handle_(handle), is_own_(is_own), staging_(std::make_unique<Staging>(device)) {}
+  friend WorkList;
   base::Status launch(mv_device_kernel kernel, const void* work, size_t bytes) const;
   Device device_;
   mv_device_stream handle_;

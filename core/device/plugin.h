@@ -27,6 +27,7 @@ extern "C" {
 
 typedef void* mv_device_stream;
 typedef void* mv_device_event;
+typedef void* mv_device_graph;
 
 typedef struct mv_device_about {
   char name[96];                /**< "NVIDIA H100 80GB HBM3" */
@@ -102,6 +103,17 @@ typedef struct mv_device_plugin {
   mv_status (*allocate_spilled)(int32_t device, mv_device_stream stream, uint64_t bytes, uint64_t* on_device, void** memory);
   /** Work that uses the memory has been waited for. */
   mv_status (*release_spilled)(int32_t device, void* memory);
+
+  /** Graphs: work with fixed addresses that is launched many times, as a whole. A plug-in may lack them: MV_ENOSYS. Between
+   *  graph_begin() and graph_end(), copies between memory of devices and launches of kernels on the stream are recorded
+   *  instead of carried out. Only the calling thread uses the stream meanwhile, and for nothing else. */
+  mv_status (*graph_begin)(int32_t device, mv_device_stream stream);
+  /** Always ends the recording. After a failure there is no graph, and *graph is NULL. */
+  mv_status (*graph_end)(int32_t device, mv_device_stream stream, mv_device_graph* graph);
+  /** Carries the work out in the order of any stream of the device. After a failure nothing was carried out. */
+  mv_status (*graph_launch)(int32_t device, mv_device_stream stream, mv_device_graph graph);
+  /** The graph may still be under way. */
+  mv_status (*graph_free)(int32_t device, mv_device_graph graph);
 } mv_device_plugin;
 
 typedef const mv_device_plugin* (*mv_device_entry)(uint32_t interface);

@@ -1,7 +1,9 @@
 #pragma once
 // Memory for intermediate results on a device.
 
+#include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -31,6 +33,27 @@ class Scratch {
  private:
   const Stream& stream_;
   std::vector<Memory> kept_;
+};
+
+/// One allocation for several arrays, which are taken from it one after the other. It is released as Scratch is. With few allocations, a call
+/// that is repeated is likely to get the addresses that it had before, as graphs need it.
+class Room {
+ public:
+  /// The part that an array of so many bytes takes.
+  static size_t part_of(size_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+  /// @param bytes  the sum of the parts
+  static base::Result<Room> make(const Stream& stream, size_t bytes) {
+    auto made = Memory::make(stream, bytes);
+    if (!made.ok()) return made.status();
+    return Room(std::move(made).value());
+  }
+  void* take(size_t bytes) { return std::exchange(next_, next_ + part_of(bytes)); }
+
+ private:
+  static constexpr size_t kAligned = 256;  ///< as allocations are
+  explicit Room(Memory memory) : memory_(std::move(memory)), next_(memory_.as<std::byte>()) {}
+  Memory memory_;
+  std::byte* next_;
 };
 
 }  // namespace mv::device

@@ -1,6 +1,7 @@
 #include "device/shard.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "device/keyed/keyed.hpp"
@@ -56,10 +57,18 @@ Target DeviceShard::target_of(const Model& model, const shard::Step* step, uint6
   return target;
 }
 
+/// An add that is no update.
+void DeviceShard::list_add(WorkList& work, uint64_t first, uint64_t count, const void* gradient) const {
+  if (model_->work == Work::kCopies) return work.cast(stored_, at(values_, first), spec_.dtype, gradient, count, device_.number());
+  if (count > 0) work.launch(MV_DEVICE_AXPY, mv_device_axpy{at(values_, first), gradient, count, 1, stored_, spec_.dtype});
+}
+
 void DeviceShard::add(const Stream& stream, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const {
-  if (model_->work == Work::kAdds)
-    return must(stream.launch(MV_DEVICE_AXPY, mv_device_axpy{at(values_, first), gradient, count, 1, stored_, spec_.dtype}));
-  if (model_->work == Work::kCopies) return must(cast(stream, stored_, at(values_, first), spec_.dtype, gradient, count));
+  if (model_->work != Work::kUpdates) {
+    WorkList work;
+    list_add(work, first, count, gradient);
+    return must(work.run(stream));
+  }
   std::vector<void*> places;
   for (const BlockRef& state : model_->states) places.push_back(at(state, first));
   Target target = target_of(*model_, step, first, count, gradient);
@@ -114,23 +123,27 @@ base::Status DeviceShard::add_together(Worker, std::span<const Addition> additio
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
-    Scratch scratch(stream);
+    Sums sums(device_, stream);
+    for (const Addition& addition : additions) sums.add(addition.values);
+    must(sums.run());  // first: memory may be missing
     std::vector<Batch> batches;
-    for (const Addition& addition : additions) {  // all sums first: memory may be missing
-      auto& one = static_cast<DeviceShard&>(*addition.shard);
-      const void* const gradient = must(sum_on(one.device_, stream, scratch, addition.values));
+    for (size_t i = 0; i < additions.size(); ++i) {
+      const auto& one = static_cast<DeviceShard&>(*additions[i].shard);
       auto batch = std::ranges::find_if(batches, [&](const Batch& known) { return known.sums.front().shard->is_updated_with(one); });
       if (batch == batches.end()) batch = batches.insert(batch, Batch());
-      batch->sums.push_back({&one, gradient});
+      batch->sums.push_back({&one, sums.at(i)});
     }
     base::Undo undo([&] { std::ranges::for_each(batches, uncount); });
-    for (Batch& batch : batches) prepare(stream, batch);
-    if (before) must(before());
-    for (const Batch& batch : batches) {
-      if (batch.update) must(batch.update->launch());
-      if (!batch.update)
-        for (const Sum& sum : batch.sums) sum.shard->add(stream, nullptr, 0, sum.shard->elements(), sum.gradient);
+    WorkList others;  // adds that are no updates
+    for (Batch& batch : batches) {
+      prepare(stream, batch);
+      if (batch.update) continue;
+      for (const Sum& sum : batch.sums) sum.shard->list_add(others, 0, sum.shard->elements(), sum.gradient);
     }
+    if (before) must(before());
+    for (const Batch& batch : batches)
+      if (batch.update) must(batch.update->launch());
+    must(device_.graphs().run(stream, others));
     undo.keep();
   });
 }
@@ -154,25 +167,50 @@ void DeviceShard::uncount(const Batch& batch) {
     if (shard::Progress* const progress = batch.sums[i].shard->model_->progress.get(); progress != nullptr) progress->set(batch.marks[i]);
 }
 
-base::Status DeviceShard::read_into(Worker, std::span<const Tensor> outs) {
+/// Whether the values are rounded here on their way to other places, which needs memory.
+bool DeviceShard::rounds_for(std::span<const Tensor> outs) const {
+  return stored_ != spec_.dtype && std::ranges::any_of(outs, [this](const Tensor& out) { return tensor::device_of(out) != &device_; });
+}
+
+base::Status DeviceShard::read_together(Worker, std::span<const Reading> readings) {
   const std::lock_guard lock(mutex_);
   return status_of([&] {
     const Stream& stream = device_.current();
-    Scratch scratch(stream);
-    const size_t bytes = elements() * spec_.element_bytes();
-    const void* rounded = stored_ == spec_.dtype ? values_->data() : nullptr;
-    for (const Tensor& out : outs) {
-      if (tensor::device_of(out) == &device_) {
-        must(cast(stream, spec_.dtype, out.data, stored_, values_->data(), elements()));
-        continue;
+    const auto shard_of = [](const Reading& reading) -> const DeviceShard& { return static_cast<const DeviceShard&>(*reading.shard); };
+    size_t bytes = 0;
+    for (const Reading& reading : readings)
+      if (const DeviceShard& one = shard_of(reading); one.rounds_for(reading.outs)) bytes += Room::part_of(one.elements() * one.spec_.element_bytes());
+    Room room = must(Room::make(stream, bytes));
+    WorkList here;
+    std::map<TensorDevice*, WorkList> there;
+    std::vector<std::pair<const Tensor*, const void*>> on_host;
+    for (const Reading& reading : readings) {
+      const DeviceShard& one = shard_of(reading);
+      const auto read = [&](void* out) { here.cast(one.spec_.dtype, out, one.stored_, one.values_->data(), one.elements(), device_.number()); };
+      const void* rounded = one.values_->data();
+      if (one.rounds_for(reading.outs)) {
+        void* const made = room.take(one.elements() * one.spec_.element_bytes());
+        read(made);
+        rounded = made;
       }
-      if (rounded == nullptr) {
-        void* const room = must(scratch.make(bytes));
-        must(cast(stream, spec_.dtype, room, stored_, values_->data(), elements()));
-        rounded = room;
+      for (const Tensor& out : reading.outs) {
+        auto* const device = static_cast<TensorDevice*>(tensor::device_of(out));
+        if (device == &device_)
+          read(out.data);
+        else if (device != nullptr)
+          there[device].copy(out.data, rounded, out.stored_bytes(), device_.number());
+        else
+          on_host.emplace_back(&out, rounded);
       }
-      must(tensor::copy_bytes(out, static_cast<const std::byte*>(rounded), &device_, bytes));
     }
+    must(device_.graphs().run(stream, here));
+    for (const auto& [device, copies] : there) {  // on the stream of the tensors' device, whose earlier work may use them
+      const Stream& theirs = device->current();
+      must(stream.order(theirs));
+      must(device->graphs().run(theirs, copies));
+      must(theirs.order(stream));
+    }
+    for (const auto& [out, from] : on_host) must(tensor::copy_bytes(*out, static_cast<const std::byte*>(from), &device_, out->stored_bytes()));
   });
 }
 

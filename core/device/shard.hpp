@@ -23,7 +23,7 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   base::Status add_together(shard::Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) override;
   base::Status add_held(shard::Worker worker, const tensor::Tensor& rows) override;
   base::Status read_held(shard::Worker worker, const tensor::Tensor& rows) override;
-  base::Status read_into(shard::Worker worker, std::span<const tensor::Tensor> outs) override;
+  base::Status read_together(shard::Worker worker, std::span<const Reading> readings) override;
 
   void change(shard::Write write, shard::Worker worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) override;
   void read(shard::Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
@@ -62,6 +62,7 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   Target target_of(const Model& model, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
   /// Adds `gradient`, elements of the table's dtype on this device.
   void add(const Stream& stream, const shard::Step* step, uint64_t first, uint64_t count, const void* gradient) const;
+  void list_add(WorkList& work, uint64_t first, uint64_t count, const void* gradient) const;
   /// Shards that have one formula.
   struct Batch {
     std::vector<Sum> sums;
@@ -79,6 +80,7 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   void add_rows(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);
   void clear(const Stream& stream) const;
   bool is_updated_with(const DeviceShard& other) const;
+  bool rounds_for(std::span<const tensor::Tensor> outs) const;
   void restore_arrays(const shard::Restored& rows, bool with_values);
 
   const device::Model* model() const override { return model_.get(); }

@@ -90,7 +90,7 @@ class TensorDevice::SpilledBlock : public KnownBlock {
 };
 
 TensorDevice::TensorDevice(Stream own, tensor::Heap& heap)
-    : own_(std::move(own)), heap_(heap), name_(own_.device().name()), pinned_(std::make_unique<PinnedMemory>(own_.device(), heap)), current_(&own_) {}
+    : own_(std::move(own)), heap_(heap), name_(own_.device().name()), pinned_(std::make_unique<PinnedMemory>(own_.device(), heap)), graphs_(own_.device()), current_(&own_) {}
 
 base::Result<std::unique_ptr<TensorDevice>> TensorDevice::open(Plugin plugin, int32_t number, tensor::Heap& heap) {
   const auto device = mv::device::Device::open(plugin, number);
@@ -312,10 +312,9 @@ base::Status TensorDevice::axpy(mv_dtype computed, double alpha, const Tensor& x
 }
 
 base::Status TensorDevice::merge(const Tensor& out, std::span<const Tensor> values) {
-  const Stream& stream = current();
-  Scratch scratch(stream);
-  const auto made = sum_on(*this, stream, scratch, values, out.data);
-  return made.ok() ? base::Status() : made.status();
+  Sums sums(*this, current());
+  sums.add(values, out.data);
+  return sums.run();
 }
 
 base::Status TensorDevice::reduce(int op, const Tensor& of, const tensor::Split& split, const Tensor& result) {

@@ -9,6 +9,7 @@
 
 #include "codec/on_device.hpp"
 #include "device/device.hpp"
+#include "device/graphs.hpp"
 #include "device/operations.hpp"
 #include "device/pinned_memory.hpp"
 #include "tensor/device.hpp"
@@ -34,6 +35,8 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   std::shared_ptr<tensor::Block> lend(std::byte* data, size_t bytes) override;
   /// The stream for further computations; see operations.hpp. It stays valid.
   const Stream& current() const { return *current_.load(std::memory_order_acquire); }
+  /// For work on this device that callers may repeat.
+  Graphs& graphs() { return graphs_; }
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
   /// Memory for a table.
   struct Spilled {
@@ -88,6 +91,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   tensor::Heap& heap_;
   const std::string name_;
   const std::unique_ptr<PinnedMemory> pinned_;
+  Graphs graphs_;
   std::atomic<const Stream*> current_;
   std::mutex mutex_;                                                  ///< guards borrowed_
   std::map<mv_device_stream, std::unique_ptr<const Stream>> borrowed_;  ///< never removed: another thread may still use one

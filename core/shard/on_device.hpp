@@ -45,7 +45,16 @@ class OnDevice : public Shard {
   /// read_rows() of the rows that a row-sparse tensor of the table's dtype holds, into that tensor, which is on this shard's device.
   virtual base::Status read_held(Worker worker, const tensor::Tensor& rows) = 0;
   /// read() of all elements into each of these tensors, dense, of the table's dtype and size, on any device or on the host.
-  virtual base::Status read_into(Worker worker, std::span<const tensor::Tensor> outs) = 0;
+  struct Reading {
+    OnDevice* shard;
+    std::span<const tensor::Tensor> outs;
+  };
+  /// Does several readings of shards of this one's device.
+  virtual base::Status read_together(Worker worker, std::span<const Reading> readings) = 0;
+  base::Status read_into(Worker worker, std::span<const tensor::Tensor> outs) {
+    const Reading reading{this, outs};
+    return read_together(worker, {&reading, 1});
+  }
 };
 
 /// Makes shards on the devices of this process. Any thread.

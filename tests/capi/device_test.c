@@ -1,6 +1,7 @@
 /* Devices and tensors on them, by an emulation of the plug-in unless POLYVERSO_DEVICE_PLUGIN names another one. What they compute:
  * unit/device_tensors_test. */
 #include <polyverso/kvstore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -349,6 +350,61 @@ static void keys_on_devices_have_the_bits_of_the_host(void **state) {
     expect_ok(kv_free(other));
   }
   assert_true(unlink(path) == 0);
+}
+
+enum { kManyKeys = 30, kRepeats = 7, kManyBytes = 2 * kManyKeys * kElements * 4 };
+
+/** Pushes and pulls the same tensors again and again, one of each device for each key. In the middle a few are replaced. */
+static void repeat(kv_store store, const kv_keys *keys, unsigned char *out) {
+  mv_tensor tensors[2 * kManyKeys], here = 0;
+  kv_values values = KV_VALUES_INIT;
+  for (int i = 0; i < 2 * kManyKeys; ++i) tensors[i] = drawn(i % 2, MV_F32, i);
+  values.tensors = tensors;
+  values.count = 2 * kManyKeys;
+  for (int round = 0; round < kRepeats; ++round) {
+    for (int i = 0; i < 2 * kManyKeys && round == kRepeats / 2; i += 7) {
+      expect_ok(mv_tensor_free(tensors[i]));
+      tensors[i] = drawn(i % 2, MV_F32, 100 + i);
+    }
+    expect_ok(kv_push(store, keys, &values, NULL));
+    expect_ok(kv_pull(store, keys, &values, NULL));
+    for (int i = 0; i < 2 * kManyKeys; ++i, out += kElements * 4) {
+      void *data = NULL;
+      expect_ok(mv_tensor_to(tensors[i], MV_HOST, &here));
+      expect_ok(mv_tensor_data(here, &data, NULL, NULL));
+      memcpy(out, data, kElements * 4);
+      expect_ok(mv_tensor_free(here));
+    }
+  }
+  for (int i = 0; i < 2 * kManyKeys; ++i) expect_ok(mv_tensor_free(tensors[i]));
+}
+
+static void repeated_calls_have_the_bits_of_the_host(void **state) {
+  (void)state;
+  static unsigned char host[kRepeats * kManyBytes], device[sizeof host];
+  static char texts[kManyKeys][8];
+  const char *names[kManyKeys];
+  mv_tensor first[kManyKeys];
+  const char *const optimizers[] = {NULL, "mx.adam"};
+  kv_keys keys = KV_KEYS_INIT;
+  keys.names = names;
+  keys.count = kManyKeys;
+  for (int k = 0; k < kManyKeys; ++k) {
+    snprintf(texts[k], sizeof texts[k], "w%d", k);
+    names[k] = texts[k];
+    first[k] = drawn(k % 3 == 0, MV_F32, k);
+  }
+  for (size_t i = 0; i < COUNT_OF(optimizers); ++i) {
+    const kv_store one = store_of("local", optimizers[i], "none", &keys, first, kManyKeys);
+    const kv_store other = store_of("device", optimizers[i], "none", &keys, first, kManyKeys);
+    repeat(one, &keys, host);
+    repeat(other, &keys, device);
+    for (int round = 0; round < kRepeats; ++round)
+      if (memcmp(host + round * kManyBytes, device + round * kManyBytes, kManyBytes) != 0) fail_msg("optimizer %d, round %d", (int)i, round);
+    expect_ok(kv_free(one));
+    expect_ok(kv_free(other));
+  }
+  for (int k = 0; k < kManyKeys; ++k) expect_ok(mv_tensor_free(first[k]));
 }
 
 static uint64_t unused_of(int32_t device) {
@@ -747,6 +803,7 @@ int main(void) {
       cmocka_unit_test(an_optimizer_steps_tensors_of_a_device),
       TEST_ALONE(stores_take_and_give_tensors_of_devices),
       cmocka_unit_test(keys_on_devices_have_the_bits_of_the_host),
+      cmocka_unit_test(repeated_calls_have_the_bits_of_the_host),
       cmocka_unit_test(keys_of_device_stores_are_on_their_device),
       cmocka_unit_test(row_sparse_keys_have_the_bits_of_the_host),
       cmocka_unit_test(rows_are_pushed_to_keys_on_a_device),

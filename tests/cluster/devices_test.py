@@ -618,6 +618,72 @@ def test_compressed_values_on_devices_have_the_bits_of_the_host(cluster, transpo
         node.ends()
 
 
+PULLED = """
+import ctypes
+
+emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+crossed, allocations = emulation.emulation_crossed, emulation.emulation_allocations
+crossed.restype = allocations.restype = ctypes.c_int64
+
+def bytes_of(tensor):
+    return tensor.to("cpu").numpy().tobytes()
+
+node = pv.init()
+shape, count = (1001, 701), 1001 * 701  # several messages for each server, of lengths that are no multiples of a word
+for codec in ("fp16", "bf16", "int8"):
+    for dtype in ("f32", "f16", "f64"):
+        kv = pv.kvstore.create("dist_sync")
+        kv.set_gradient_compression(f"none pull={codec}")
+        kv.init("w", pv.Tensor.zeros(shape, dtype))
+        for turn in range(2):
+            kv.push("w", pv.Tensor.normal(shape, 10 * turn + node.worker_id, 0, 2, dtype=dtype))
+            outs = [pv.Tensor.zeros(shape, dtype, device=place) for place in ("cuda:1", "cpu", "cuda:0", "cuda:0", "cpu")]
+            kv.pull("w", out=outs)
+            host = pv.Tensor.zeros(shape, dtype)
+            kv.pull("w", out=host)
+            for out in outs:
+                assert bytes_of(out) == bytes_of(host), (codec, dtype, turn)
+            there = [pv.Tensor.zeros(shape, dtype, device="cuda:0") for _ in range(3)]
+            before = crossed()
+            kv.pull("w", out=there)
+            moved = crossed() - before
+            encoded = count * (1 + 4 / 256) if codec == "int8" else count * 2
+            if dtype == "f64":
+                assert moved == 3 * 8 * count, moved
+            else:
+                assert encoded <= moved < 1.01 * encoded, (codec, dtype, moved, encoded)
+            for out in there:
+                assert bytes_of(out) == bytes_of(host), (codec, dtype, turn)
+        if node.worker_id == 0 and dtype != "f64":
+            for missing in range(1 if dtype == "f32" else 2):  # also memory for floats
+                os.environ["POLYVERSO_EMULATION"] = f"allocations={allocations() + missing}"
+                try:
+                    kv.pull("w", out=there[0])
+                    raise AssertionError("it needs no memory")
+                except pv.Error as error:
+                    assert "MV_ENOMEM" in str(error) and 'key "w"' in str(error), error
+            os.environ["POLYVERSO_EMULATION"] = ""
+            there[0].fill(7)
+            kv.pull("w", out=there[0])
+            assert bytes_of(there[0]) == bytes_of(host)
+        kv.close()
+say("equal", node.worker_id)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport, servers", [("auto", 0), ("tcp", 2)])
+def test_pulled_values_are_decoded_on_the_device_with_the_bits_of_the_host(cluster, transport, servers):
+    """Only encoded bytes are copied to a device, once for all tensors there. No device has f64: such values are copied whole."""
+    job = cluster(2, servers, transport=transport)
+    nodes = [job.python(number, PULLED, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    others = [job.server(number) for number in range(servers)]
+    for node in nodes:
+        node.hear("equal", 60)
+    for node in [*nodes, *others]:
+        node.ends()
+
+
 # ---- tables of other processes
 
 PERL_TABLE = """

@@ -16,17 +16,30 @@ bool is_simple_out(const Tensor& out) { return !out.is_row_sparse() && tensor::d
 
 }  // namespace
 
-/// A key on a device, read into tensors of devices.
-bool Pull::read_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+/// A key on a device, and tensors of devices.
+bool Pull::add_on_device(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
   if (entry.device == nullptr || std::ranges::all_of(outs, is_simple_out) || std::ranges::any_of(outs, &Tensor::is_row_sparse)) return false;
   shard::OnDevice* const shard = entry.table->on_device_here(false, status);
   if (shard == nullptr) return !status->ok();
-  *status = shard->read_into(node_.identity().worker_id, outs);
+  OnDevice& same = on_devices_[entry.device];
+  same.readings.push_back({shard, outs});
+  same.name = entry.name;
   return true;
 }
 
+/// The keys of each device together.
+base::Status Pull::read_on_devices() {
+  for (const auto& [device, same] : on_devices_) {
+    const base::Status status = same.readings.front().shard->read_together(node_.identity().worker_id, same.readings);
+    if (status.ok()) continue;
+    return same.readings.size() == 1 ? base::error(status.code(), "key \"{}\": {}", same.name, status.text()) : status;
+  }
+  on_devices_.clear();
+  return {};
+}
+
 bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
-  if (read_on_device(entry, outs, status)) return true;
+  if (add_on_device(entry, outs, status)) return true;
   places_.clear();
   for (const Tensor& out : outs) {
     if (!is_simple_out(out)) return false;
@@ -55,7 +68,9 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
       fetch.copies.push_back(outs[i]);
     }
   }
-  if (fetch.into.data == nullptr) {
+  if (const base::Status failed = decode_on_devices(fetch); !failed.ok()) return base::error(failed.code(), "key \"{}\": {}", entry->name, failed.text());
+  const bool needs_host = fetch.encoded == nullptr || !fetch.places.empty();
+  if (fetch.into.data == nullptr && needs_host) {
     if (fetch.is_simple()) return {};
     tensor::Allocator& memory = fetch.copies.empty() ? static_cast<tensor::Allocator&>(heap_) : tensor::device_of(fetch.copies.front())->staging();
     auto room = tensor::make_dense(memory, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
@@ -63,6 +78,17 @@ base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size
     fetch.into = std::move(room).value();
   }
   fetches_.push_back(std::move(fetch));
+  return {};
+}
+
+/// Takes the tensors out of `copies` that are on devices, if these can decode.
+base::Status Pull::decode_on_devices(Fetch& fetch) {
+  const auto there = std::ranges::stable_partition(fetch.copies, [](const Tensor& copy) { return tensor::device_of(copy) == nullptr; });
+  if (fetch.codec == nullptr || there.empty() || !EncodedPull::suits(*fetch.entry, *fetch.codec, there)) return {};
+  auto encoded = EncodedPull::make(*fetch.entry, fetch.codec, there);
+  if (!encoded.ok()) return encoded.status();
+  fetch.encoded = std::move(encoded).value();
+  fetch.copies.erase(there.begin(), there.end());
   return {};
 }
 
@@ -89,9 +115,13 @@ api::Started Pull::begin(const Fetch& fetch, const api::CallOptions& options) co
     return {status.ok() ? status : base::error(status.code(), "key \"{}\": {}", fetch.entry->name, status.text()), nullptr};
   }
   const api::Rows rows = into.is_row_sparse() ? api::Rows{into.held.ids, into.held.count, false} : api::Rows{};
-  const api::MutableData data{into.data, into.stored(), into.dtype};
   api::Table& table = *fetch.entry->table;
-  api::Started started = fetch.codec != nullptr ? table.get_encoded(data, fetch.codec, options) : table.get(rows, data, options);
+  const auto begin = [&] {
+    if (fetch.encoded != nullptr) return fetch.encoded->begin(table, options);
+    const api::MutableData data{into.data, into.stored(), into.dtype};
+    return fetch.codec != nullptr ? table.get_encoded(data, fetch.codec, options) : table.get(rows, data, options);
+  };
+  api::Started started = begin();
   if (!started.status.ok())
     started.status = base::error(started.status.code(), "key \"{}\": {}", fetch.entry->name, started.status.text());
   return started;
@@ -118,6 +148,7 @@ base::Status Pull::begin_small(const api::CallOptions& options) {
 }
 
 api::Started Pull::run(const api::CallOptions& options) {
+  if (base::Status failed = read_on_devices(); !failed.ok()) return {std::move(failed), nullptr};
   const bool blocking = options.mode == api::Mode::kBlocking;
   if (blocking && fetches_.empty() && small_.empty()) return {};
   if (blocking && fetches_.empty() && small_.size() == 1) return begin(small_.front(), options);
@@ -152,6 +183,10 @@ api::Started Pull::run(const api::CallOptions& options) {
 /// All values have arrived: copies them to the other tensors.
 base::Status Pull::finish() {
   for (Fetch& fetch : fetches_) {
+    if (fetch.encoded != nullptr) {
+      if (auto status = fetch.encoded->finish(); !status.ok()) return status;
+      if (fetch.into.data != nullptr) fetch.encoded->decode(fetch.into);
+    }
     for (const Tensor& copy : fetch.copies)
       if (auto status = tensor::copy_bytes(copy, fetch.into.data, nullptr, fetch.into.stored_bytes()); !status.ok()) return status;
     if (fetch.places.empty()) continue;

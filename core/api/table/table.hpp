@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/call/options.hpp"
-#include "codec/codec.hpp"
+#include "codec/on_device.hpp"
 #include "shard/shard.hpp"
 
 namespace mv::api {
@@ -33,6 +33,12 @@ struct TableStates {
   shard::UpdaterSpec updater;
   std::vector<std::vector<std::byte>> states;  ///< each: one element of the storage dtype per value
   std::vector<shard::Mark> marks;              ///< by server; empty: the servers keep theirs
+};
+
+/// All values of a table as they travel through a codec: where each piece is in memory of so many bytes.
+struct EncodedPieces {
+  std::vector<codec::Piece> pieces;
+  uint64_t bytes = 0;
 };
 
 /// A chunk of a scan; see mv_table_scan().
@@ -69,6 +75,9 @@ class Table {
   virtual bool get_here(std::span<std::byte* const>, base::Status* /*status*/) { return false; }
   /// Gets all rows, encoded by the servers. Always by messages, so that every worker gets the same values.
   virtual Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) = 0;
+  /// The same, but the caller decodes: `out` takes the pieces of encoded_pieces().
+  virtual Started get_pieces(std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) = 0;
+  virtual EncodedPieces encoded_pieces(const codec::Codec& codec) const = 0;
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
   virtual Started set_updater(const shard::UpdaterSpec& updater, const CallOptions& options) = 0;

@@ -98,4 +98,17 @@ Started TableHandle::get_encoded(const MutableData& data, const codec::CodecRef&
   return ask_for(true, {}, {static_cast<std::byte*>(data.values), spec_.bytes()}, codec, options);
 }
 
+EncodedPieces TableHandle::encoded_pieces(const codec::Codec& codec) const {
+  std::vector<table::ChunkRange> planned = table::plan_all(spec_, table_->servers.size());
+  EncodedPieces all{.pieces = {}, .bytes = table::place_answers(planned, codec)};
+  for (const table::ChunkRange& piece : planned) all.pieces.push_back({piece.offset, piece.count, piece.encoded_at});
+  return all;
+}
+
+Started TableHandle::get_pieces(std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
+  if (const base::Status wrong = check_encoded(); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  return ask_for(true, {}, out, codec, options, true);
+}
+
 }  // namespace mv::api

@@ -359,7 +359,8 @@ bool TableHandle::fetch_in_place(bool gated, const Rows& rows, std::byte* out, c
 }
 
 /// Gets by messages, except for this process's part if callers may read it now. With a codec, all by messages.
-Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
+Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options,
+                             bool keeps_encoded) {
   count(gated ? table::Use::kGet : table::Use::kPeek, table::Path::kMessage, rows);
   const bool own_open = codec == nullptr && own_is_open(clock_needed(gated));
   table::Request request;
@@ -372,6 +373,7 @@ Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> 
   if (own_open) request.skip = own_server();
   request.destination = out;
   request.codec = codec;
+  request.keeps_encoded = keeps_encoded;
   request.priority = options.priority;
   std::function<void()> own_work;
   if (own_open) own_work = [&] { read_own(rows, out.data()); };

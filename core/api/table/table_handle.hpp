@@ -47,6 +47,8 @@ class TableHandle final : public Table {
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   bool get_here(std::span<std::byte* const> outs, base::Status* status) override;
   Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) override;
+  Started get_pieces(std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) override;
+  EncodedPieces encoded_pieces(const codec::Codec& codec) const override;
   Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   Started erase(const Rows& rows, const CallOptions& options) override;
   Started set_updater(const shard::UpdaterSpec& updater, const CallOptions& options) override;
@@ -92,7 +94,7 @@ class TableHandle final : public Table {
     if (matters && table_->adds_at_get.load(std::memory_order_relaxed) != needed) table_->adds_at_get.store(needed, std::memory_order_relaxed);
   }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
-  Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
+  Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options, bool keeps_encoded = false);
   bool fetch_in_place(bool gated, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   uint64_t bytes_of(const Rows& rows) const { return (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(); }
   base::Status check_rows(const Rows& rows) const;

@@ -339,6 +339,31 @@ mv_status blas(int32_t device, mv_device_stream stream, const mv_device_blas* wo
   return here.status() == MV_OK ? run_blas(stream, *work) : here.status();
 }
 
+cudaGraphExec_t of_graph(mv_device_graph graph) { return static_cast<cudaGraphExec_t>(graph); }
+/// Other threads may allocate meanwhile, which only the default mode would take for an error.
+mv_status graph_begin(int32_t device, mv_device_stream stream) {
+  return on(device, "cudaStreamBeginCapture", [&] { return cudaStreamBeginCapture(of(stream), cudaStreamCaptureModeThreadLocal); });
+}
+mv_status graph_end(int32_t device, mv_device_stream stream, mv_device_graph* graph) {
+  cudaGraphExec_t made = nullptr;
+  *graph = nullptr;
+  const mv_status status = on(device, "cudaGraphInstantiate", [&] {
+    cudaGraph_t recorded = nullptr;
+    cudaError_t error = cudaStreamEndCapture(of(stream), &recorded);
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&made, recorded, 0);
+    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    return error;
+  });
+  if (status == MV_OK) *graph = made;
+  return status;
+}
+mv_status graph_launch(int32_t device, mv_device_stream stream, mv_device_graph graph) {
+  return on(device, "cudaGraphLaunch", [&] { return cudaGraphLaunch(of_graph(graph), of(stream)); });
+}
+mv_status graph_free(int32_t device, mv_device_graph graph) {
+  return on(device, "cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(of_graph(graph)); });
+}
+
 thread_local char last_error[512];
 const char* error() { return last_error; }
 
@@ -368,7 +393,11 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       blas,
                                       room,
                                       allocate_spilled,
-                                      release_spilled};
+                                      release_spilled,
+                                      graph_begin,
+                                      graph_end,
+                                      graph_launch,
+                                      graph_free};
 
 }  // namespace
 

@@ -160,7 +160,7 @@ void KeyedDeviceShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(fal
 base::Status KeyedDeviceShard::add_together(Worker, std::span<const Addition>, const std::function<base::Status()>&) {
   return base::error(MV_EINVAL, "table \"{}\" is {}: it has no elements but its rows", spec_.name, spec_.describe());
 }
-base::Status KeyedDeviceShard::read_into(Worker, std::span<const tensor::Tensor>) { return add_together(0, {}, nullptr); }
+base::Status KeyedDeviceShard::read_together(Worker, std::span<const Reading>) { return add_together(0, {}, nullptr); }
 
 // ------------------------------------------------------------ the updater
 

@@ -21,7 +21,7 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   base::Status read_held(shard::Worker worker, const tensor::Tensor& rows) override;
   // A keyed table has no "all elements".
   base::Status add_together(shard::Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) override;
-  base::Status read_into(shard::Worker worker, std::span<const tensor::Tensor> outs) override;
+  base::Status read_together(shard::Worker worker, std::span<const Reading> readings) override;
   void change(shard::Write write, shard::Worker worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) override;
   void read(shard::Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
 

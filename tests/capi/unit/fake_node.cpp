@@ -56,6 +56,8 @@ class Table final : public api::Table {
                             const api::CallOptions& options) override {
     return run(options);
   }
+  api::Started get_pieces(std::span<std::byte>, const codec::CodecRef&, const api::CallOptions& options) override { return run(options); }
+  api::EncodedPieces encoded_pieces(const codec::Codec&) const override { return {}; }
   api::Started set(const api::Rows&, const api::ConstData&, const api::CallOptions& options) override {
     return run(options);
   }

@@ -9,6 +9,9 @@
 //   allocations=N  allocations of its memory after the first N of the process fail
 //   launches=N     the next launch after N fails, and so does every later call: a sticky error
 //   blas=0         the library for matrix products is missing
+//   graphs=0       there are no graphs; graphs=1: they can't be made of what was recorded; graphs=2: they can't be launched
+//   recorded=N     while work is recorded for a graph, the work after the first N fails
+//   pool=1         memory that is released is used again for the next allocation of its size, as a pool of CUDA does
 //   guard=1        memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
 
 #include <fmt/format.h>
@@ -22,7 +25,9 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "device/dispatch.hpp"
@@ -103,6 +108,23 @@ class Access {
  private:
   static inline int users = 0;
 };
+/// Work that is recorded for a graph.
+struct Item {
+  uint32_t kernel;  ///< or kCopy
+  std::vector<char> work;
+};
+constexpr uint32_t kCopy = UINT32_MAX;
+struct Graph {
+  int32_t device;
+  std::vector<Item> items = {};
+  std::thread::id owner = std::this_thread::get_id();
+  bool is_spoiled = false;  ///< something happened on the stream that must not be recorded
+};
+/// What is being recorded, by streams.
+std::map<mv_device_stream, Graph>& recordings = *new std::map<mv_device_stream, Graph>;
+/// Released memory of devices, by sizes.
+std::multimap<uint64_t, char*>& pool = *new std::multimap<uint64_t, char*>;
+std::atomic<int64_t> graphs{0}, graph_launches{0}, submitted{0};
 std::atomic<int64_t> launches{0};
 std::atomic<uint64_t> crossed{0};
 std::atomic<int64_t> allocations{0};
@@ -134,6 +156,27 @@ bool is_of(int32_t device, const void* at, uint64_t bytes) {
   if (next == blocks.begin()) return false;
   --next;
   return next->second.device == device && begin + bytes <= next->first + next->second.bytes;
+}
+
+/// Records work if the stream does so.
+std::optional<mv_status> record(mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes) {
+  const std::lock_guard lock(mutex);
+  const auto found = recordings.find(stream);
+  if (found == recordings.end()) return std::nullopt;
+  Graph& graph = found->second;
+  if (graph.owner != std::this_thread::get_id()) std::abort();  // it would be repeated with each launch of the graph
+  if (graph.items.size() >= static_cast<uint64_t>(setting("recorded", INT64_MAX))) return fail(MV_EINVAL, "this work can't be recorded");
+  const auto* const begin = static_cast<const char*>(work);
+  graph.items.push_back({kernel, {begin, begin + bytes}});
+  return MV_OK;
+}
+/// A call that must not be made on a stream while it records.
+mv_status check_idle(mv_device_stream stream) {
+  const std::lock_guard lock(mutex);
+  const auto found = recordings.find(stream);
+  if (found == recordings.end()) return MV_OK;
+  found->second.is_spoiled = true;
+  return fail(MV_ESYSTEM, "the stream records work for a graph");
 }
 
 mv_status count(int32_t* devices) {
@@ -172,7 +215,8 @@ mv_status stream_free(int32_t, mv_device_stream stream) {
   delete static_cast<int32_t*>(stream);
   return MV_OK;
 }
-mv_status stream_wait(int32_t device, mv_device_stream) {
+mv_status stream_wait(int32_t device, mv_device_stream stream) {
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
   const Access access;
   read_pending();
   return check(device);
@@ -187,11 +231,15 @@ mv_status event_free(int32_t, mv_device_event event) {
   delete static_cast<double*>(event);
   return MV_OK;
 }
-mv_status event_record(int32_t device, mv_device_event event, mv_device_stream) {
+mv_status event_record(int32_t device, mv_device_event event, mv_device_stream stream) {
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
   *static_cast<double*>(event) = static_cast<double>(launches);
   return check(device);
 }
-mv_status event_order(int32_t device, mv_device_stream, mv_device_event) { return check(device); }
+mv_status event_order(int32_t device, mv_device_stream stream, mv_device_event) {
+  const mv_status status = check_idle(stream);
+  return status == MV_OK ? check(device) : status;
+}
 mv_status event_wait(mv_device_event) {
   const Access access;
   read_pending();
@@ -203,20 +251,29 @@ mv_status event_millis(mv_device_event from, mv_device_event to, double* millis)
   return MV_OK;
 }
 
+/// Memory of the pool, or else of the host.
+char* map_memory(uint64_t bytes) {
+  if (setting("pool", 0) != 0) {
+    const std::lock_guard lock(mutex);
+    if (const auto found = pool.find(bytes); found != pool.end()) return pool.extract(found).mapped();
+  }
+  if (!guards()) return static_cast<char*>(std::aligned_alloc(256, parts(bytes, 256) * 256));
+  void* const mapped = mmap(nullptr, parts(bytes, kPage) * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return mapped != MAP_FAILED ? static_cast<char*>(mapped) : nullptr;
+}
 mv_status make_block(int32_t device, uint64_t bytes, uint64_t on_device, void** memory) {
   const Access access;
-  void* const mapped = guards() ? mmap(nullptr, parts(bytes, kPage) * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                : std::aligned_alloc(256, parts(bytes, 256) * 256);
-  if (mapped == nullptr || mapped == MAP_FAILED) return fail(MV_ENOMEM, "the host has no memory to emulate the device's");
-  auto* const made = static_cast<char*>(mapped);
+  char* const made = map_memory(bytes);
+  if (made == nullptr) return fail(MV_ENOMEM, "the host has no memory to emulate the device's");
   std::memset(made, 0xa5, bytes);  // fresh memory has no zeros
   const std::lock_guard lock(mutex);
   blocks[made] = {bytes, device, on_device};
   *memory = made;
   return MV_OK;
 }
-mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memory) {
+mv_status allocate(int32_t device, mv_device_stream stream, uint64_t bytes, void** memory) {
   if (const mv_status status = check(device); status != MV_OK) return status;
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
   if (++allocations > setting("allocations", INT64_MAX)) return fail(MV_ENOMEM, "no memory from this allocation on");
   mv_device_about about;
   describe(device, &about);
@@ -224,13 +281,16 @@ mv_status allocate(int32_t device, mv_device_stream, uint64_t bytes, void** memo
     return fail(MV_ENOMEM, "{} bytes asked, {} of {} are free: free tensors, or use smaller ones", bytes, about.unused, about.memory);
   return make_block(device, bytes, bytes, memory);
 }
-mv_status release(int32_t, mv_device_stream, void* memory) {
+mv_status release(int32_t, mv_device_stream stream, void* memory) {
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
   const Access access;
   read_pending();
   const std::lock_guard lock(mutex);
   const auto known = blocks.find(static_cast<char*>(memory));
   if (known == blocks.end()) return fail(MV_EINVAL, "this is not memory of a device");
-  if (guards())
+  if (setting("pool", 0) != 0)
+    pool.emplace(known->second.bytes, static_cast<char*>(memory));
+  else if (guards())
     munmap(memory, parts(known->second.bytes, kPage) * kPage);
   else
     std::free(memory);
@@ -273,18 +333,28 @@ mv_status locate(const void* memory, int32_t* device) {
   if (begin < next->first + next->second.bytes) *device = next->second.device;
   return MV_OK;
 }
-mv_status copy(int32_t device, mv_device_stream, void* to, const void* from, uint64_t bytes) {
+mv_status check_copy(int32_t device, const void* to, const void* from, uint64_t bytes) {
+  if (is_of(device, to, bytes) || is_of(device, from, bytes)) return MV_OK;
+  return fail(MV_EINVAL, "neither side of the copy is memory of the device");
+}
+mv_status copy(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes) {
   if (const mv_status status = check(device); status != MV_OK) return status;
-  if (!is_of(device, to, bytes) && !is_of(device, from, bytes)) return fail(MV_EINVAL, "neither side of the copy is memory of the device");
+  if (const mv_status status = check_copy(device, to, from, bytes); status != MV_OK) return status;
   int32_t places[2];
   locate(to, &places[0]);
   locate(from, &places[1]);
-  if (places[0] == MV_HOST || places[1] == MV_HOST) crossed += bytes;
+  const bool crosses = places[0] == MV_HOST || places[1] == MV_HOST;
+  const mv_status idle = crosses ? check_idle(stream) : MV_OK;
+  if (idle != MV_OK) return idle;
+  const Pending work{to, from, bytes};
+  if (const auto recorded = record(stream, kCopy, &work, sizeof work)) return *recorded;
+  ++submitted;
+  if (crosses) crossed += bytes;
   const Access access;
   read_pending();
   if (is_pinned(from)) {
     const std::lock_guard lock(mutex);
-    pending.push_back({to, from, bytes});
+    pending.push_back(work);
     return MV_OK;
   }
   std::memcpy(to, from, bytes);
@@ -300,11 +370,7 @@ void run_from(const Body& body, uint64_t tile, typename Body::Shared& shared) {
   if constexpr (kStep + 1 < Body::kSteps) run_from<kStep + 1>(body, tile, shared);
 }
 
-mv_status launch(int32_t device, mv_device_stream, uint32_t kernel, const void* work, uint64_t bytes) {
-  ++launches;
-  if (const mv_status status = check(device); status != MV_OK) return status;
-  const Access access;
-  read_pending();
+mv_status compute(uint32_t kernel, const void* work, uint64_t bytes) {
   const mv_status status = dispatch(kernel, work, bytes, []<typename Body>(const Body& body) {
     for (uint64_t tile = body.tiles(); tile-- > 0;) {
       if constexpr (requires { Body::kSteps; }) {
@@ -318,6 +384,67 @@ mv_status launch(int32_t device, mv_device_stream, uint32_t kernel, const void* 
     return MV_OK;
   });
   return status == MV_OK ? status : fail(status, kUnknownWork);
+}
+mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const void* work, uint64_t bytes) {
+  if (const auto recorded = record(stream, kernel, work, bytes)) return *recorded;
+  ++submitted;
+  ++launches;
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  const Access access;
+  read_pending();
+  return compute(kernel, work, bytes);
+}
+
+mv_status graph_begin(int32_t device, mv_device_stream stream) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (setting("graphs", 9) == 0) return fail(MV_ENOSYS, "this plug-in has no graphs");
+  const std::lock_guard lock(mutex);
+  if (!recordings.try_emplace(stream, Graph{device}).second) return fail(MV_EINVAL, "the stream is recording already");
+  return MV_OK;
+}
+mv_status graph_end(int32_t device, mv_device_stream stream, mv_device_graph* graph) {
+  *graph = nullptr;
+  const std::lock_guard lock(mutex);
+  const auto found = recordings.find(stream);
+  if (found == recordings.end()) return fail(MV_EINVAL, "the stream does not record");
+  const Graph recorded = std::move(found->second);
+  recordings.erase(found);
+  if (recorded.is_spoiled || recorded.device != device) return fail(MV_ESYSTEM, "what was recorded is not valid");
+  if (setting("graphs", 9) == 1) return fail(MV_ENOMEM, "no memory for a graph");
+  *graph = new Graph(recorded);
+  ++graphs;
+  return MV_OK;
+}
+/// One launch, of everything.
+mv_status graph_launch(int32_t device, mv_device_stream stream, mv_device_graph graph) {
+  const auto& items = static_cast<const Graph*>(graph)->items;
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
+  if (static_cast<const Graph*>(graph)->device != device) return fail(MV_EINVAL, "a graph of another device");
+  if (setting("graphs", 9) == 2) return fail(MV_EINVAL, "this graph can't be launched");
+  ++submitted;
+  ++graph_launches;
+  ++launches;
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  const Access access;
+  read_pending();
+  for (const Item& item : items) {
+    mv_status status = MV_OK;
+    if (item.kernel == kCopy) {
+      Pending copy;
+      std::memcpy(&copy, item.work.data(), sizeof copy);
+      status = check_copy(device, copy.to, copy.from, copy.bytes);
+      if (status == MV_OK) std::memcpy(copy.to, copy.from, copy.bytes);
+    } else {
+      status = compute(item.kernel, item.work.data(), item.work.size());
+    }
+    if (status != MV_OK) return status;
+  }
+  return MV_OK;
+}
+mv_status graph_free(int32_t, mv_device_graph graph) {
+  delete static_cast<Graph*>(graph);
+  --graphs;
+  return MV_OK;
 }
 
 template <typename T, typename Sum>
@@ -388,7 +515,11 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       blas,
                                       room,
                                       allocate_spilled,
-                                      release_spilled};
+                                      release_spilled,
+                                      graph_begin,
+                                      graph_end,
+                                      graph_launch,
+                                      graph_free};
 
 }  // namespace
 
@@ -399,3 +530,8 @@ extern "C" [[gnu::visibility("default")]] const mv_device_plugin* polyverso_devi
 extern "C" [[gnu::visibility("default")]] uint64_t emulation_crossed() { return crossed; }
 /// The number of allocations so far.
 extern "C" [[gnu::visibility("default")]] int64_t emulation_allocations() { return allocations; }
+/// How often work was put on a stream: copies, launches of kernels, and launches of graphs.
+extern "C" [[gnu::visibility("default")]] int64_t emulation_submitted() { return submitted; }
+extern "C" [[gnu::visibility("default")]] int64_t emulation_graph_launches() { return graph_launches; }
+/// The graphs that exist.
+extern "C" [[gnu::visibility("default")]] int64_t emulation_graphs() { return graphs; }

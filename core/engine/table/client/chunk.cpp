@@ -10,6 +10,7 @@ namespace mv::table {
 /// The place of this chunk's values in the caller's memory; empty if they are scattered.
 std::span<std::byte> Client::Chunk::target() const {
   if (!op->request.many.empty()) return {};
+  if (op->request.keeps_encoded) return op->request.destination.subspan(piece.encoded_at, wire_bytes());
   const shard::Spec& spec = op->request.table->spec;
   if (piece.ids.empty()) return op->request.destination.subspan(piece.offset * spec.element_bytes(), bytes());
   if (!piece.contiguous()) return {};
@@ -20,7 +21,7 @@ base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
   if (over || op->request.kind != OpKind::kGet || size != wire_bytes()) return base::Sink::nowhere();
   // One answer at a time goes straight into the caller's memory: a repeated one must not write there after the end of
   // this call.
-  const bool as_it_is = op->request.codec == nullptr;
+  const bool as_it_is = op->request.codec == nullptr || op->request.keeps_encoded;
   if (const auto memory = target(); as_it_is && !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
   base::Pool::Block block = client_.servers_.pool.take(size);
   return base::Sink::into(block.bytes, block.memory);
@@ -30,7 +31,11 @@ base::Status Client::Chunk::take(std::span<const std::byte> values) {
   if (bytes() == 0) return {};
   if (const codec::CodecRef& codec = op->request.codec; codec != nullptr) {
     if (base::Status wrong = codec->check(values, piece.count); !wrong.ok()) return wrong;
-    codec::decode_values(*codec, op->request.table->spec.dtype, values.data(), target().data(), piece.count);
+    const auto memory = target();
+    if (!op->request.keeps_encoded)
+      codec::decode_values(*codec, op->request.table->spec.dtype, values.data(), memory.data(), piece.count);
+    else if (memory.data() != values.data())
+      std::memcpy(memory.data(), values.data(), values.size());
     return {};
   }
   if (values.size() != bytes())

@@ -69,6 +69,7 @@ void Client::begin(Request request) {
   // rows.
   if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const ChunkRange& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
+  if (want.keeps_encoded) place_answers(pieces, *want.codec);
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
   if (const base::Nanos deadline = want.operation != nullptr ? want.operation->deadline() : base::kNever; deadline != base::kNever) {

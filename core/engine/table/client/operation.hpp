@@ -113,6 +113,7 @@ struct Request {
   base::PayloadRef source;                ///< changes: the caller's values, lent or owned
   std::shared_ptr<const base::Filling> filling = {};  ///< changes of all elements without a codec: `source` is still being copied
   codec::CodecRef codec;                  ///< adds of all elements: the encoding of `source`, see place_encoded(); gets: that of the answers
+  bool keeps_encoded = false;             ///< gets through a codec: `destination` takes the encoded pieces, see place_answers()
   int64_t priority = 0;                   ///< among this worker's queued calls on other tables
   std::span<std::byte> destination;       ///< gets: the caller's memory
   std::vector<ManyPart> many;             ///< a get of several tables that lie whole on `server`; `table` is the first of them

@@ -28,6 +28,15 @@ void count_pieces(std::vector<ChunkRange>& pieces, size_t server) {
   }
 }
 
+uint64_t place(std::span<ChunkRange> pieces, const codec::Codec& codec, uint64_t aligned) {
+  uint64_t end = 0;
+  for (ChunkRange& piece : pieces) {
+    piece.encoded_at = (end + aligned - 1) / aligned * aligned;
+    end = piece.encoded_at + codec.encoded_bytes(piece.count);
+  }
+  return end;
+}
+
 }  // namespace
 
 std::vector<ChunkRange> plan_all(const shard::Spec& spec, size_t servers, size_t skip) {
@@ -41,14 +50,9 @@ std::vector<ChunkRange> plan_all(const shard::Spec& spec, size_t servers, size_t
   return pieces;
 }
 
-uint64_t place_encoded(std::span<ChunkRange> pieces, const codec::Codec& codec) {
-  uint64_t end = 0;
-  for (ChunkRange& piece : pieces) {
-    piece.encoded_at = end;
-    end += codec.encoded_bytes(piece.count);
-  }
-  return end;
-}
+uint64_t place_encoded(std::span<ChunkRange> pieces, const codec::Codec& codec) { return place(pieces, codec, 1); }
+
+uint64_t place_answers(std::span<ChunkRange> pieces, const codec::Codec& codec) { return place(pieces, codec, 16); }
 
 std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip, bool replaces) {
   std::vector<std::vector<uint64_t>> of_server(servers);

@@ -36,6 +36,8 @@ inline constexpr size_t kNoServer = SIZE_MAX;
 std::vector<ChunkRange> plan_all(const shard::Spec& spec, size_t servers, size_t skip = kNoServer);
 /// Places pieces of elements, each encoded separately, one after the other. Returns the bytes of all.
 uint64_t place_encoded(std::span<ChunkRange> pieces, const codec::Codec& codec);
+/// The same for answers that their receiver decodes: each piece begins at a multiple of 16, because kernels read words.
+uint64_t place_answers(std::span<ChunkRange> pieces, const codec::Codec& codec);
 /// Splits a call on some rows. Each server that owns part of the table gets at least one piece, possibly an empty one.
 /// `replaces`: all other rows become zeros, so an empty piece comes first if rows are sent as elements.
 std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer,

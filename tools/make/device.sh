@@ -5,28 +5,29 @@
 set -eu
 cd "$(dirname "$0")/../.."
 what=$1
-tools/make/cuda.sh polyverso_cuda unit_device_test unit_device_shard_test unit_device_tensors_test device_emulation bench_device
+tools/make/cuda.sh polyverso_cuda unit_device_test unit_device_comm_test unit_device_shard_test unit_device_tensors_test device_emulation bench_device
 
 # Everything that the programs load, except the C library and what belongs to the driver.
 tree=build/cuda-tree
 rm -rf "$tree"
 mkdir -p "$tree/lib"
-cp build/bin/unit_device_test build/bin/unit_device_shard_test build/bin/unit_device_tensors_test build/bin/bench_device build/lib/libpolyverso_cuda.so \
+cp build/bin/unit_device_test build/bin/unit_device_comm_test build/bin/unit_device_shard_test build/bin/unit_device_tensors_test build/bin/bench_device build/lib/libpolyverso_cuda.so \
   bench/device/beside_torch.py "$tree/"
-ldd build/bin/unit_device_test build/bin/unit_device_shard_test build/bin/unit_device_tensors_test build/bin/bench_device | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+ldd build/bin/unit_device_test build/bin/unit_device_comm_test build/bin/unit_device_shard_test build/bin/unit_device_tensors_test build/bin/bench_device | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
   grep -v -E '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do cp -L "$library" "$tree/lib/"; done
 nvcc=$(sed -n 's/^NVCC:FILEPATH=//p' build/CMakeCache.txt)
 toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 cat >"$tree/run" <<'END'
 #!/bin/sh
-# run test|bench [ARGUMENT...]: on the device of this machine. LD_LIBRARY_PATH may name the folder of cuBLAS, without which matrix products are
-# skipped.
+# run test|bench [ARGUMENT...]: on the device of this machine. LD_LIBRARY_PATH may name the folders of cuBLAS and NCCL, without which matrix
+# products and communicators are skipped.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" POLYVERSO_DEVICE_PLUGIN="$here/libpolyverso_cuda.so"
 case ${1:-test} in
   test)
     ${SANITIZER:-} "$here/unit_device_test"
+    ${SANITIZER:-} "$here/unit_device_comm_test"
     ${SANITIZER:-} "$here/unit_device_shard_test"
     ${SANITIZER:-} "$here/unit_device_tensors_test"
     ;;

@@ -8,6 +8,10 @@
 //   allocations=N  allocations of its memory after the first N of the process fail
 //   launches=N     the next launch after N fails, and so does every later call: a sticky error
 //   blas=0         the library for matrix products is missing
+//   comm=0         the library for communicators is missing
+//   comm_make=0    communicators can't be made
+//   comm_stall=N   the all-reduce of communicators after N of the process never ends
+//   comm_fail=N    the one after N fails
 //   guard=1        memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
 
 #include <fmt/format.h>
@@ -21,10 +25,12 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <random>
 #include <string_view>
 #include <vector>
 
 #include "device/dispatch.hpp"
+#include "emulated_comm.hpp"
 
 // A memory of its own: a driver does not fail with the allocations that tests let fail. Bound here by -Bsymbolic.
 [[gnu::noinline]] void* operator new(size_t bytes) {
@@ -342,6 +348,61 @@ mv_status blas(int32_t device, mv_device_stream, const mv_device_blas* work) {
   return MV_OK;
 }
 
+std::atomic<int64_t> reductions{0};
+
+struct EmulatedComm {
+  EmulatedComm(int32_t device, const mv_device_comm_id& id, int32_t ranks, int32_t rank) : device(device), comm(id, ranks, rank) {}
+  const int32_t device;
+  emulation::Comm comm;
+  bool fails = false;
+};
+
+mv_status need_comms() {
+  return setting("comm", 1) != 0 ? MV_OK : fail(MV_ENOSYS, "the library for communicators is missing: install it; until then all-reduces pass through the host's memory");
+}
+mv_status comm_about(char* text, uint64_t bytes) {
+  std::snprintf(text, bytes, "emulated NCCL 1.0");
+  return need_comms();
+}
+mv_status comm_id(mv_device_comm_id* id) {
+  std::random_device random;
+  for (uint8_t& byte : id->bytes) byte = static_cast<uint8_t>(random());
+  return need_comms();
+}
+mv_status comm_make(int32_t device, const mv_device_comm_id* id, int32_t ranks, int32_t rank, mv_device_comm* comm) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (const mv_status status = need_comms(); status != MV_OK) return status;
+  if (setting("comm_make", 1) == 0) return fail(MV_ESYSTEM, "a communicator can't be made");
+  auto* const made = new EmulatedComm(device, *id, ranks, rank);
+  if (!made->comm.is_open()) return delete made, fail(MV_ESYSTEM, "the file of a communicator can't be opened");
+  *comm = made;
+  return MV_OK;
+}
+mv_status comm_allreduce(mv_device_comm comm, mv_device_stream, const mv_device_part* parts, uint64_t count, int32_t reduction) {
+  EmulatedComm& self = *static_cast<EmulatedComm*>(comm);
+  if (const mv_status status = check(self.device); status != MV_OK) return status;
+  if (!self.comm.is_idle()) return fail(MV_ESTATE, "an earlier all-reduce is not done");
+  for (uint64_t i = 0; i < count; ++i)
+    if (parts[i].count > 0 && (!is_of(self.device, parts[i].in, 1) || !is_of(self.device, parts[i].out, 1))) return fail(MV_EINVAL, "an array is not on the device");
+  const int64_t before = reductions++;
+  self.fails = before == setting("comm_fail", -1);
+  const Access access;
+  read_pending();
+  return self.comm.begin({parts, parts + count}, reduction, before == setting("comm_stall", -1)) ? MV_OK : fail(MV_ESYSTEM, "the values can't be exchanged");
+}
+mv_status comm_poll(mv_device_comm comm, int32_t* done) {
+  EmulatedComm& self = *static_cast<EmulatedComm*>(comm);
+  if (const mv_status status = check(self.device); status != MV_OK) return status;
+  if (self.fails) return fail(MV_ESYSTEM, "the network failed");
+  const Access access;
+  *done = self.comm.poll();
+  return MV_OK;
+}
+mv_status comm_free(mv_device_comm comm, int32_t) {
+  delete static_cast<EmulatedComm*>(comm);
+  return MV_OK;
+}
+
 const char* error() { return last_error; }
 
 constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
@@ -367,7 +428,13 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       locate,
                                       copy,
                                       launch,
-                                      blas};
+                                      blas,
+                                      comm_about,
+                                      comm_id,
+                                      comm_make,
+                                      comm_allreduce,
+                                      comm_poll,
+                                      comm_free};
 
 }  // namespace
 
@@ -378,3 +445,5 @@ extern "C" [[gnu::visibility("default")]] const mv_device_plugin* polyverso_devi
 extern "C" [[gnu::visibility("default")]] uint64_t emulation_crossed() { return crossed; }
 /// The number of allocations so far.
 extern "C" [[gnu::visibility("default")]] int64_t emulation_allocations() { return allocations; }
+/// The all-reduces between devices that were begun so far.
+extern "C" [[gnu::visibility("default")]] int64_t emulation_reductions() { return reductions; }

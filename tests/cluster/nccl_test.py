@@ -376,7 +376,7 @@ for epoch in range(2):
         ranks = [each for each in range(group.size) if 3 + 2 * each > step]
         assert contributors == len(ranks)
         assert abs(float(values(arrays[0])) - sum(each + 1 for each in ranks) / len(ranks)) < 1e-6 and float(values(arrays[1])) == 1
-    if rank == 1:
+    if rank == 0:
         while coming := group.drain():
             arrays = [full(0, count, dtype) for count, dtype in coming.arrays]
             assert group.allreduce_many(arrays, op=coming.op, draining=True) < group.size

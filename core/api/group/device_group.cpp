@@ -108,21 +108,11 @@ base::Result<CustomReductionRef> DeviceGroup::custom(Operation operation, const 
 
 // ------------------------------------------------------------ the queue
 
-/// A queued operation.
-class DeviceGroupWork final : public base::Work {
- public:
-  explicit DeviceGroupWork(std::function<void(mv_status)> withdraw) : withdraw_(std::move(withdraw)) {}
-  void withdraw(mv_status code) override { withdraw_(code); }
-  bool is_on_loop() const override { return false; }
-
- private:
-  const std::function<void(mv_status)> withdraw_;
-};
-
 void DeviceGroup::push(Job job) {
-  job.work = std::make_shared<DeviceGroupWork>([weak = weak_from_this(), call = job.call.get()](mv_status code) {
+  const auto withdraw = [weak = weak_from_this(), call = job.call.get()](mv_status code) {
     if (const auto group = weak.lock()) group->withdraw(*call, code);  // else no operation is left
-  });
+  };
+  job.work = std::make_shared<base::WithdrawnBy>(withdraw, base::WithdrawnBy::On::kAnyThread);
   job.call->begin(job.work);
   {
     const std::lock_guard lock(mutex_);

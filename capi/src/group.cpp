@@ -89,7 +89,7 @@ mv_status with_group(const char* function, mv_group group, Work work) {
 
 /// Copies of the operation's arrays that are on devices; null if there are none. Without them this rank can't do what the others expect.
 base::Result<std::shared_ptr<api::Staging>> stage(const GroupEntry& entry, Operation& operation) {
-  if (!tensor_space().devices.any_opened()) return std::shared_ptr<api::Staging>();
+  if (!tensor_space().devices.any_opened() || entry.group->takes_devices(operation)) return std::shared_ptr<api::Staging>();
   const std::vector<int64_t>& members = entry.group->members();
   const auto rank = std::ranges::find(members, entry.node->node->identity().worker_id) - members.begin();
   const auto ranks = static_cast<int64_t>(members.size());

@@ -72,7 +72,7 @@ constexpr SettingChoice kRoles[] = {
     {"scheduler", runtime::kRoleScheduler}};
 constexpr SettingChoice kTlsModes[] = {{"auto", 0}, {"off", 1}, {"psk", 2}, {"mutual", 3}};
 constexpr SettingChoice kTransports[] = {{"auto", 0}, {"shm", 1}, {"tcp", 2}, {"ucx", 3}, {"mpi", 4}, {"inproc", 5}};
-constexpr SettingChoice kCollectives[] = {{"auto", 0}, {"own", 1}, {"mpi", 2}};
+constexpr SettingChoice kCollectives[] = {{"auto", 0}, {"own", 1}, {"mpi", 2}, {"nccl", 3}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
   for (size_t i = 0; i < choices.size(); ++i) choices[i] = {kLauncherWords[i], static_cast<int64_t>(i)};
@@ -181,7 +181,7 @@ constexpr Setting kSettings[] = {
         {.key = "collective_costs", .type = SettingType::kText, .help = "costs by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
     without_option<&Start::collective>({.key = "collective",
                                         .type = SettingType::kText,
-                                        .help = "who carries out the all-reduces of groups: this library, or in an MPI job MPI's own",
+                                        .help = "who carries out the all-reduces of groups: this library, NCCL between devices, or in an MPI job MPI's own",
                                         .choices = kCollectives}),
     without_option<&Start::tuning>(
         {.key = "tuning", .type = SettingType::kText, .help = "how all-reduces in shared memory choose their algorithm: auto, trial, fixed, or the name of an algorithm"}),

@@ -218,6 +218,7 @@ base::Result<int64_t> open_node(State& state, const runtime::Settings& settings,
     if (is_default) state.joining.drop_default();
     entry = std::make_shared<NodeEntry>();
     entry->node = api::Node::make(settings);
+    entry->node->set_devices({find_device_of, device::TensorDevices::may_exist});
     entry->is_default = is_default;
   }
   if (const auto status = entry->node->join(); !status.ok()) {

@@ -1,19 +1,32 @@
 #include "base/module_file.hpp"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <string_view>
 
 namespace mv::base {
 
-Result<void*> load_from_module(const char* file, const char* entry, const char* what) {
+namespace {
+
+/// The path of a file in the folder of this library; "" if the folder is unknown.
+std::string beside_library(const char* file) {
   Dl_info here{};
-  std::string beside;
-  if (dladdr(reinterpret_cast<const void*>(&load_from_module), &here) != 0 && here.dli_fname != nullptr) {
-    const std::string_view library = here.dli_fname;
-    const size_t slash = library.rfind('/');
-    if (slash != std::string_view::npos) beside = std::string(library.substr(0, slash + 1)) + file;
-  }
+  if (dladdr(reinterpret_cast<const void*>(&load_from_module), &here) == 0 || here.dli_fname == nullptr) return "";
+  const std::string_view library = here.dli_fname;
+  const size_t slash = library.rfind('/');
+  return slash != std::string_view::npos ? std::string(library.substr(0, slash + 1)) + file : "";
+}
+
+}  // namespace
+
+bool is_beside(const char* file) {
+  const std::string path = beside_library(file);
+  return !path.empty() && access(path.c_str(), R_OK) == 0;
+}
+
+Result<void*> load_from_module(const char* file, const char* entry, const char* what) {
+  const std::string beside = beside_library(file);
   void* module = beside.empty() ? nullptr : dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
   const std::string why = module == nullptr && !beside.empty() ? dlerror() : "";
   if (module == nullptr) module = dlopen(file, RTLD_NOW | RTLD_LOCAL);

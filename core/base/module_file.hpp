@@ -15,6 +15,9 @@ Result<void*> load_from_module(const char* file, const char* entry, const char* 
 /// The same for a plug-in, whose file may be given: from `path` or, if that is empty, as a module is found. `kind`: "devices"; for messages.
 Result<void*> load_from_plugin(const std::string& path, const char* file, const char* entry, const char* kind);
 
+/// Whether the file is in the folder of this library.
+bool is_beside(const char* file);
+
 /// What a plug-in's entry has returned for this interface: its table of functions, which begins with `interface` and `size`. MV_EVERSION if it is
 /// of another one. `name`: the plug-in's file.
 template <typename Table>

@@ -1,5 +1,7 @@
 #include "device/device.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -22,7 +24,8 @@ mv_status refuse(Arguments...) {
 const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse};
+                                        refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
+                                        refuse, refuse};
 
 }  // namespace
 
@@ -45,6 +48,11 @@ base::Result<Plugin> the_plugin() {
   static const uint32_t kLoadedAt = base::SharedMemory::forks();
   if (kPlugin.ok() && !base::SharedMemory::is_ours(kLoadedAt)) return base::Status(MV_EFORK, kForked);
   return kPlugin;
+}
+
+bool has_plugin() {
+  const char* const given = std::getenv(kPluginVariable);
+  return given != nullptr && given[0] != '\0' ? access(given, R_OK) == 0 : base::is_beside(kPluginFile);
 }
 
 Device::Device(Plugin plugin, int32_t number) : plugin_(plugin), number_(number), opened_at_(base::SharedMemory::forks()) {}

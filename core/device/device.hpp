@@ -28,6 +28,8 @@ base::Result<Plugin> load_plugin(const std::string& path);
 /// The plug-in of this process, loaded by the first call: kPluginVariable, or the one beside the library. MV_EFORK in a
 /// forked child whose parent has loaded it.
 base::Result<Plugin> the_plugin();
+/// Whether there is one, without loading it.
+bool has_plugin();
 
 /// One device. Copies are the same device. In a forked child, whose parent's devices it can't use, every call of a device
 /// that the parent opened fails with MV_EFORK.

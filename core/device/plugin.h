@@ -1,6 +1,6 @@
 /** The interface between the library and a plug-in for one kind of devices, such as libpolyverso_cuda.so. It is narrow so
  *  that a plug-in for HIP or SYCL can have it too: memory, copies, streams and events, one function that launches any of
- *  the kernels of work.h, and matrix products. A plug-in decides nothing: it knows neither tensors nor optimizers' names.
+ *  the kernels of work.h, matrix products, and all-reduces between devices. A plug-in decides nothing: it knows neither tensors nor optimizers' names.
  *
  *  Rules:
  *   - A plug-in exports one function, polyverso_device_plugin(), which returns its table, or NULL if it does not have this
@@ -50,6 +50,21 @@ typedef struct mv_device_blas {
   void* c;
   double alpha, beta;
 } mv_device_blas;
+
+typedef void* mv_device_comm;
+
+/** Identifies a communicator that is being made. One rank gets it from comm_id(), and hands it to the others. */
+typedef struct mv_device_comm_id {
+  uint8_t bytes[128];
+} mv_device_comm_id;
+
+/** One array of an all-reduce between devices. */
+typedef struct mv_device_part {
+  const void* in;
+  void* out; /**< may be `in` */
+  uint64_t count;
+  mv_dtype dtype;
+} mv_device_part;
 
 typedef struct mv_device_plugin {
   uint32_t interface; /**< MV_DEVICE_INTERFACE */
@@ -114,6 +129,26 @@ typedef struct mv_device_plugin {
   mv_status (*graph_launch)(int32_t device, mv_device_stream stream, mv_device_graph graph);
   /** The graph may still be under way. */
   mv_status (*graph_free)(int32_t device, mv_device_graph graph);
+
+  /* Communicators: all-reduces between devices of several ranks, in one process or in several. A rank calls the functions of
+   * one communicator by one thread at a time, and none of them waits for another rank. All ranks make the same
+   * all-reduces in the same order. comm_about, comm_id and comm_make: MV_ENOSYS if the plug-in's library for it is missing. */
+
+  /** The name and version of that library: "NCCL 2.28.9". */
+  mv_status (*comm_about)(char* text, uint64_t bytes);
+  mv_status (*comm_id)(mv_device_comm_id* id);
+  /** Begins to make rank `rank`'s end of a communicator of `ranks` ranks, each of which has another device. */
+  mv_status (*comm_make)(int32_t device, const mv_device_comm_id* id, int32_t ranks, int32_t rank, mv_device_comm* comm);
+  /** Begins an all-reduce, after the work that the stream has. comm_poll() must have reported that earlier ones are done. All
+   *  ranks get the same bits; the order of operands is the library's own, and the minimum and maximum of floats may ignore
+   *  NaN.
+   *  @param reduction  an mv_reduction; averages, of floats only, divide by the number of ranks */
+  mv_status (*comm_allreduce)(mv_device_comm comm, mv_device_stream stream, const mv_device_part* parts, uint64_t count, int32_t reduction);
+  /** Whether all that was begun on the communicator is done, or else its error. Returns at once. */
+  mv_status (*comm_poll)(mv_device_comm comm, int32_t* done);
+  /** Ends the communicator. If `aborts` is not 0, or a rank does not answer, all-reduces under way end with undefined
+   *  results. Memory that they use is free on return. */
+  mv_status (*comm_free)(mv_device_comm comm, int32_t aborts);
 } mv_device_plugin;
 
 typedef const mv_device_plugin* (*mv_device_entry)(uint32_t interface);

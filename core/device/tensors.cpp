@@ -119,6 +119,12 @@ base::Status TensorDevice::use_stream(mv_device_stream stream) {
   return {};
 }
 
+base::Result<std::string> TensorDevice::bus() {
+  const auto about = device().describe();
+  if (!about.ok()) return about.status();
+  return std::string(about.value().bus);
+}
+
 std::shared_ptr<tensor::Block> TensorDevice::lend(std::byte* data, size_t bytes) {
   return std::make_shared<KnownBlock>(data, bytes, tensor::Block::MemoryKind::kLent, *this);
 }
@@ -442,6 +448,8 @@ base::Result<tensor::Device*> TensorDevices::find(const void* memory) {
   if (!device.ok()) return device.status();
   return static_cast<tensor::Device*>(device.value());
 }
+
+bool TensorDevices::may_exist() { return has_plugin(); }
 
 base::Result<int32_t> TensorDevices::count() {
   const auto plugin = the_plugin();

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "codec/on_device.hpp"
+#include "device/communicator.hpp"
 #include "device/device.hpp"
 #include "device/graphs.hpp"
 #include "device/operations.hpp"
@@ -71,6 +72,12 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
                          std::span<const uint64_t> starts) override;
   base::Status put_rows(const tensor::Tensor& out, const tensor::Tensor& in, size_t width, std::span<const uint64_t> to) override;
   base::Result<std::vector<uint8_t>> used_rows(const tensor::Tensor& in, size_t rows, size_t width) override;
+  base::Result<std::string> communicates_by() override { return device::communicates_by(device()); }
+  base::Result<std::string> bus() override;
+  base::Result<tensor::Communicator::Id> make_communicator_id() override { return device::make_communicator_id(device()); }
+  base::Result<std::unique_ptr<tensor::Communicator>> communicate(const tensor::Communicator::Id& id, int32_t ranks, int32_t rank) override {
+    return device::communicate(device(), [this] { return stream(); }, id, ranks, rank);
+  }
 
   bool has(const codec::Codec& codec) const override { return has_codec(codec); }
   base::Status encode(const codec::Codec& codec, const float* gradient, float* residual, size_t count, std::byte* out) override {
@@ -111,6 +118,8 @@ class TensorDevices {
   base::Result<tensor::Device*> find(const void* memory);
   /// How many devices there are; an error says why there is none.
   static base::Result<int32_t> count();
+  /// Whether this process may have devices: it has a plug-in. Loads nothing.
+  static bool may_exist();
 
  private:
   tensor::Heap& heap_;

@@ -10,7 +10,8 @@ namespace {
 void examine_collective(const runtime::Settings& settings, Findings& findings) {
   if (!runtime::wants_teams(settings)) {
     const char* const why = settings.collective == "auto" ? "auto: groups reduce by themselves, since MPI is not in use, as it is with transport=mpi"
-                                                          : "groups reduce by themselves";
+                      : settings.collective == "nccl" ? "groups reduce by themselves, and arrays on devices by NCCL"
+                                                      : "groups reduce by themselves";
     return findings.ok("all-reduce", settings.collective == "auto" ? why : fmt::format("collective={}: {}", settings.collective, why));
   }
   const auto plugin = transport::mpi_plugin();

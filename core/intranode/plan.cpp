@@ -14,7 +14,7 @@ constexpr size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * k
 
 Plan::Plan(const collective::Operation& operation, size_t ranks) {
   const Kind kind = operation.kind;
-  if (collective::is_by_messages(kind)) return;  // only agreed upon
+  if (collective::is_by_messages(kind) || operation.vote != nullptr) return;  // only agreed upon
   const bool to_all = kind == Kind::kAllreduce || kind == Kind::kGrow;
   from_all = to_all || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   copied = to_all || kind == Kind::kBroadcast || kind == Kind::kAllgather;

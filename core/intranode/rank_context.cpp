@@ -51,6 +51,7 @@ uint64_t RankContext::signature() const {
   uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
   for (const collective::Array& array : what_.out)
     hash = mix(mix(hash, what_.kind == Kind::kAlltoallCounts ? 0 : array.count), static_cast<uint64_t>(array.dtype));
+  if (what_.vote != nullptr) return mix(hash, UINT64_MAX);  // no algorithm
   return is_chosen_ ? mix(hash, static_cast<uint64_t>(pick_.algorithm)) : hash;
 }
 
@@ -58,7 +59,7 @@ uint64_t RankContext::signature() const {
 void RankContext::choose_early() {
   pick_ = {};
   const size_t bytes = plan_.inline_bytes();
-  const bool has_algorithms = what_.kind == Kind::kAllreduce && bytes > kAlwaysInline;
+  const bool has_algorithms = what_.kind == Kind::kAllreduce && what_.vote == nullptr && bytes > kAlwaysInline;
   is_chosen_ = !has_algorithms || SizeClass::is_small(bytes);
   inline_ = bytes <= kInlineBytes;
   if (!has_algorithms || !is_chosen_) return;
@@ -102,7 +103,7 @@ void RankContext::post() {
   const base::Nanos since = pick_.timed ? now() : base::Nanos{0};
   operation_ = number;
   announced_[rank_] = {signature(), what_.root, what_.label, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining,
-                       false, false, false, choices_.to_tell()};
+                       false, false, false, choices_.to_tell(), what_.vote != nullptr && *what_.vote != 0};
   inline_ ? post_values() : find_own_places();
   const size_t shown = std::min(what_.out.size(), kMostArrays);
   Item* const items = regions_[rank_].items(number);
@@ -228,6 +229,7 @@ base::Status RankContext::gather(base::Nanos deadline) {
     if (rank != rank_) announced_[rank] = regions_[rank].header(number).read();
     contributors_ += announced_[rank].draining ? 0 : 1;
   }
+  if (what_.vote != nullptr) *what_.vote = std::ranges::all_of(announced_, [](const Announcement& each) { return each.vote; }) ? 1 : 0;
   if (choices_.expects_times()) {
     uint32_t longest = 0;
     for (const Announcement& each : announced_) longest = std::max(longest, each.took == 0 ? collective::Trial::kLongest : each.took);

@@ -70,6 +70,7 @@ struct Announcement {
   bool shown_in = false, shown_out = false;  ///< others can read its values, and its results, in place
   bool in_place = false;   ///< its results overwrite its values
   uint32_t took = 0;       ///< Choices::to_tell()
+  bool vote = false;       ///< collective::Operation::vote
 };
 
 /// An announcement as it lies in memory. One cache line.
@@ -86,7 +87,7 @@ struct alignas(kLine) Header {
     label.store(what.label, std::memory_order_relaxed);
     arrays.store(what.arrays, std::memory_order_relaxed);
     took.store(what.took, std::memory_order_relaxed);
-    const uint32_t flags = (what.draining ? 1U : 0U) | (what.shown_in ? 2U : 0U) | (what.shown_out ? 4U : 0U) | (what.in_place ? 8U : 0U);
+    const uint32_t flags = (what.draining ? 1U : 0U) | (what.shown_in ? 2U : 0U) | (what.shown_out ? 4U : 0U) | (what.in_place ? 8U : 0U) | (what.vote ? 16U : 0U);
     about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
   }
   /// Call after `posted` was seen. Reads each word once.
@@ -95,7 +96,7 @@ struct alignas(kLine) Header {
     return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), label.load(std::memory_order_relaxed),
             arrays.load(std::memory_order_relaxed),
             static_cast<collective::Kind>(all & 0xff), static_cast<math::Reduction>(all >> 8 & 0xff),
-            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0, (all >> 16 & 8) != 0, took.load(std::memory_order_relaxed)};
+            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0, (all >> 16 & 8) != 0, took.load(std::memory_order_relaxed), (all >> 16 & 16) != 0};
   }
 };
 

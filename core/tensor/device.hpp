@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/communicator.hpp"
 #include "tensor/tensor.hpp"
 
 namespace mv::tensor {
@@ -88,6 +89,15 @@ class Device : public Allocator {
   virtual base::Status put_rows(const Tensor& out, const Tensor& in, size_t width, std::span<const uint64_t> to) = 0;
   /// For each row whether it holds anything but zeros.
   virtual base::Result<std::vector<uint8_t>> used_rows(const Tensor& in, size_t rows, size_t width) = 0;
+
+  /// The library that reduces between devices, "NCCL 2.28.9". MV_ENOSYS, with what to do, if it is missing.
+  virtual base::Result<std::string> communicates_by() = 0;
+  /// Where the device is in its machine, "0000:3b:00.0"; "" if that is unknown.
+  virtual base::Result<std::string> bus() = 0;
+  /// For one rank, which gives it to all others.
+  virtual base::Result<Communicator::Id> make_communicator_id() = 0;
+  /// Begins to make this rank's end of a communicator.
+  virtual base::Result<std::unique_ptr<Communicator>> communicate(const Communicator::Id& id, int32_t ranks, int32_t rank) = 0;
 };
 
 /// The device of a tensor's memory; null: the host's memory.

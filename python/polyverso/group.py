@@ -65,6 +65,12 @@ def _lent(array: Any) -> Any:
     return in_place(array)
 
 
+def _lent_while_draining(array: Any) -> Any:
+    """The same for a rank that drains: drain() may report bfloat16 as uint16."""
+    tensor = on_device(array)
+    return tensor if tensor is not None else as_bits(array)
+
+
 def _own(array: Any) -> Any:
     """The array's memory, after a check of its dtype: uint16 is refused."""
     _lent(array)
@@ -218,7 +224,7 @@ class Group(Handle):
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Reduces several arrays in one operation. Returns the number of contributors; a draining rank is none."""
         flags = capi.MV_DRAINING if draining else 0
-        lent = as_bits if draining else _lent  # drain() may report bfloat16 as uint16
+        lent = _lent_while_draining if draining else _lent
         given = list(arrays)
         options = _options(timeout, *(() if draining else given))
         return capi.mv_allreduce_many(self._handle, [lent(array) for array in given], _code(op), flags, options)

@@ -515,7 +515,8 @@ node.shutdown()
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_groups_and_strategies_take_arrays_on_devices(cluster, transport):
-    job = cluster(3, transport=transport)
+    """Copies on the host give the host's bits; nccl_test.py tests all-reduces between devices."""
+    job = cluster(3, transport=transport, collective="own")
     nodes = [job.python(number, GROUP, device_plugin=EMULATION, emulation="guard=1") for number in range(3)]
     for node in nodes:
         node.hear("reduced", 60)

@@ -318,6 +318,39 @@ void a_disagreeing_rank_is_named_and_the_group_continues(void**) {
   }
 }
 
+/// The arrays are not touched: they may be anywhere.
+void ranks_agree_on_an_operation_that_is_carried_out_elsewhere(void**) {
+  Ring ring(3);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, RankContext& context) {
+    auto* const nowhere = reinterpret_cast<std::byte*>(uintptr_t{64});
+    const auto vote = [&](int64_t mine, size_t count, mv::math::Reduction reduction, bool drains) {
+      uint64_t contributors = 0;
+      const Operation operation{.kind = Kind::kAllreduce, .reduction = reduction, .draining = drains, .out = {{nowhere, count, MV_F32}},
+                                .in = {}, .contributors = &contributors, .vote = &mine};
+      const mv::base::Status status = carry_out(context, operation);
+      if (status.ok() && contributors != 3) return mine + 10 * static_cast<int64_t>(contributors);
+      return status.ok() ? mine : static_cast<int64_t>(status.code());
+    };
+    using mv::math::Reduction;
+    for (const size_t count : {size_t{100}, size_t{40000}}) {
+      if (vote(1, count, Reduction::kAverage, false) != 1) ++wrong;
+      if (vote(rank == 1 ? 0 : 1, count, Reduction::kSum, false) != 0) ++wrong;
+      if (vote(rank == 1 ? 0 : 1, count, Reduction::kSum, rank == 2) != 20) ++wrong;
+      if (vote(1, count + rank, Reduction::kSum, false) != MV_EDISAGREE) ++wrong;
+    }
+    // One that is carried out here is another operation.
+    std::vector<float> values(40000, 1.0f);
+    int64_t mine = 1;
+    Operation operation{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}}, .in = {}};
+    if (rank == 0) operation.vote = &mine;
+    if (carry_out(context, operation).code() != MV_EDISAGREE) ++wrong;
+    operation.vote = nullptr;
+    if (!carry_out(context, operation).ok() || values[7] != 3) ++wrong;
+  });
+  assert_int_equal(wrong, 0);
+}
+
 void a_late_rank_is_named(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
@@ -516,6 +549,7 @@ int main() {
       cmocka_unit_test(bits_are_equal_everywhere),
       cmocka_unit_test(tensors_come_and_go),
       cmocka_unit_test(a_disagreeing_rank_is_named_and_the_group_continues),
+      cmocka_unit_test(ranks_agree_on_an_operation_that_is_carried_out_elsewhere),
       cmocka_unit_test(the_parts_of_a_large_operation_are_measured),
       cmocka_unit_test(many_slices_are_the_first_ones_and_the_rest),
       cmocka_unit_test(a_late_rank_is_named),

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 what=$1
-tests="unit_device_test unit_device_graphs_test unit_device_shard_test unit_device_keyed_test unit_device_tensors_test"
+tests="unit_device_test unit_device_comm_test unit_device_graphs_test unit_device_shard_test unit_device_keyed_test unit_device_tensors_test"
 # shellcheck disable=SC2086 # several names
 tools/make/cuda.sh polyverso_cuda $tests device_emulation bench_device
 
@@ -21,8 +21,8 @@ nvcc=$(sed -n 's/^NVCC:FILEPATH=//p' build/CMakeCache.txt)
 toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 cat >"$tree/run" <<'END'
 #!/bin/sh
-# run test|bench [ARGUMENT...]: on the device of this machine. LD_LIBRARY_PATH may name the folder of cuBLAS, without which matrix products are
-# skipped.
+# run test|bench [ARGUMENT...]: on the device of this machine. LD_LIBRARY_PATH may name the folders of cuBLAS and NCCL, without which matrix
+# products and communicators are skipped.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" POLYVERSO_DEVICE_PLUGIN="$here/libpolyverso_cuda.so"

@@ -24,7 +24,8 @@
  *
  *  Arrays may be in the memory of devices that this process uses (mv_tensor_address()): they are copied to pinned memory
  *  of the host first, in the order of the device's work so far (mv_device_set_stream()), and results are copied back
- *  before the call, or its request, ends. Custom reductions take memory of the host only: MV_EINVAL. */
+ *  before the call, or its request, ends. All-reduces of 64 KiB or more go between the devices by NCCL instead, if all
+ *  ranks have it and their arrays on devices (docs/cuda.md); the errors are the same. Custom reductions take memory of the host only: MV_EINVAL. */
 #ifndef POLYVERSO_GROUP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
@@ -75,7 +76,8 @@ typedef struct mv_group_info {
   char tuning[1024];        /**< how the algorithms of the group's all-reduces are chosen, as a text: in shared memory the
                                  algorithm of each size and whether a trial, an earlier one or a constant chose it, otherwise
                                  the costs of messages. docs/groups.md */
-  char collective[16];      /**< who carries out all-reduces: "own", this library, or "mpi": see the setting collective */
+  char collective[16];      /**< who carries out all-reduces: "own", this library, "mpi", or "nccl" for arrays on devices: see
+                                 the setting collective */
   char collective_why[240]; /**< the reason */
 } mv_group_info;
 
@@ -132,7 +134,8 @@ typedef struct mv_array {
   uint32_t note;  /**< 0 .. 15, the caller's own: mv_allreduce_drain() reports it, and it has no other effect; else 0 */
 } mv_array;
 
-/** out = the reduction of all ranks' `in`, the same bits on every rank.
+/** out = the reduction of all ranks' `in`, the same bits on every rank. Between devices, NCCL reduces in an order of its
+ *  own, so that sums of floats have other bits than on the host.
  *  @param in  NULL or equal to out: in place. Otherwise it must not overlap out */
 MV_API mv_status mv_allreduce(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
                               const mv_call_options *options);

@@ -190,7 +190,8 @@ MV_API mv_status mv_init(const mv_init_options *options);
  *  `trace_events`: mv_trace_text();
  *  `collective_costs`, groups' algorithms: mv_doctor_text(); `tuning` (auto|trial|fixed, or the name of an algorithm),
  *  how all-reduces in shared memory choose: docs/groups.md;
- *  `collective`, who carries out the all-reduces of groups in an MPI job: auto, own or mpi (docs/groups.md). */
+ *  `collective`, who carries out the all-reduces of groups: auto, own, in an MPI job mpi (docs/groups.md), or between
+ *  devices nccl (docs/cuda.md). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, as in Multiverso. Every "-key=value" or "--key=value" with a known key (also
  *  Multiverso's -ps_role=) is used and removed from argv, and *argc is lowered; all other arguments stay, in order.

@@ -31,6 +31,9 @@ class Calls {
   void on_loop(const std::function<void()>& work) const { runtime_.on_loop(work); }
   void read_on_loop(const std::function<void()>& read) const { runtime_.read_on_loop(read); }
   base::Status ended() const { return runtime_.ended(); }
+  const Devices& devices() const { return devices_; }
+  /// Before the first call.
+  void set_devices(Devices devices) { devices_ = std::move(devices); }
 
   // ---- beginning a call
 
@@ -87,6 +90,7 @@ class Calls {
 
   runtime::Runtime& runtime_;
   transport::Loop& loop_;
+  Devices devices_;
   FinishedList finished_{[this] {
     if (!loop_.driven_by_me()) loop_.wake_waiters();  // the driver checks by itself
   }};

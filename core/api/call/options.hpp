@@ -55,6 +55,15 @@ struct Rows {
   bool all = true;
 };
 
+/// Finds the device in whose memory an address is; null: it is in the host's.
+using FindDevice = std::function<base::Result<tensor::Device*>(const void* memory)>;
+
+/// The devices of this process.
+struct Devices {
+  FindDevice find;
+  std::function<bool()> may_exist;  ///< without using any; null: there are none
+};
+
 /// The result of starting a call. kBlocking and kOneWay: `status` is final and `call` null (but see keep_on_interrupt and
 /// or_until).
 /// kAsync: `call` is set if `status` is ok.

@@ -22,7 +22,7 @@ struct GroupInfo {
   int64_t elder = 0;                ///< the lowest of the ranks that have been members for the longest time
   uint32_t generation = 0;          ///< how many times groups have shrunk and grown to this one
   std::string tuning;               ///< how its all-reduces are chosen
-  std::string collective = "own";   ///< who carries out all-reduces: "own" or "mpi"
+  std::string collective = "own";   ///< who carries out all-reduces: "own", "mpi" or "nccl"
   std::string collective_why;       ///< and why
 };
 
@@ -74,6 +74,9 @@ class Group {
   /// Worker ids, by rank.
   virtual const std::vector<int64_t>& members() const = 0;
 
+  /// Whether the arrays of this operation of run() may be in the memory of devices. It may change, but run() still takes
+  /// them then.
+  virtual bool takes_devices(const collective::Operation&) const { return false; }
   /// Any operation except kCustom and kDrain. Its memory is lent until the call ends. Only the two ranks of a kSend or
   /// kRecv make it; it may overlap with other operations.
   virtual Started run(collective::Operation operation, const CallOptions& options) = 0;

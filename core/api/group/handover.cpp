@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "api/group/device_group.hpp"
 #include "base/log.hpp"
 #include "engine/collective/reducer.hpp"
 
@@ -136,7 +137,7 @@ base::Result<uint64_t> choose(Calls& calls, MessageGroup& group, const std::stri
 JobPlace job_place(Calls& calls) {
   const std::string& setting = calls.settings().collective;
   JobPlace place;
-  place.collective = setting == "own" ? Collective::kOwn : setting == "mpi" ? Collective::kMpi : Collective::kAuto;
+  place.collective = setting == "own" ? Collective::kOwn : setting == "mpi" ? Collective::kMpi : setting == "nccl" ? Collective::kNccl : Collective::kAuto;
   if (calls.runtime().teams() == nullptr) return place;
   const mv_fabric_about& about = calls.runtime().teams()->about();
   place.job = about.job;
@@ -145,7 +146,7 @@ JobPlace job_place(Calls& calls) {
 }
 
 base::Result<bool> may_hand_over(Calls& calls, MessageGroup& group, const CallOptions& options) {
-  int64_t wants = calls.settings().collective == "mpi" || calls.runtime().teams() != nullptr ? 1 : 0;
+  int64_t wants = calls.settings().collective == "mpi" || calls.runtime().teams() != nullptr || may_use_devices(calls) ? 1 : 0;
   if (base::Status status = reduce(group, math::Reduction::kMax, {&wants, 1}, options); !status.ok()) return status;
   return wants != 0;
 }
@@ -155,6 +156,7 @@ Verdict judge(std::span<const JobPlace> places, uint32_t generation, bool shares
   const char* const prefix = collective == Collective::kMpi ? "collective=mpi, but " : "auto: ";
   const auto own = [&](const std::string& why) { return Verdict{false, false, prefix + why}; };
   if (collective == Collective::kOwn) return {false, false, "collective=own"};
+  if (collective == Collective::kNccl) return {false, false, "collective=nccl"};
   if (collective == Collective::kAuto && shares_memory) return own("the ranks share memory");
   if (std::ranges::all_of(places, [](const JobPlace& place) { return place.job == 0; })) return own("MPI is not in use, as it is with transport=mpi");
   if (std::ranges::any_of(places, [&](const JobPlace& place) { return place.job != places.front().job; }))

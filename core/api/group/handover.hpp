@@ -7,6 +7,8 @@
 //   collective=auto  where transport=mpi is used and the ranks do not share memory: who is faster, by a measurement when
 //                    the group is opened. Otherwise this library
 //
+//   collective=nccl  this library; arrays on devices by NCCL, see device_group.hpp, with a warning if it can't be used
+//
 // The setting of the lowest rank counts. Only a group that was opened is handed over: in one that has shrunk or grown, MPI
 // may not have noticed which processes are lost.
 
@@ -18,7 +20,7 @@
 
 namespace mv::api {
 
-enum class Collective : uint32_t { kOwn, kAuto, kMpi };
+enum class Collective : uint32_t { kOwn, kAuto, kMpi, kNccl };
 
 /// What each rank tells the others about MPI.
 struct JobPlace {
@@ -33,7 +35,7 @@ struct Verdict {
   bool tries = false, measures = false;
   std::string why;
 };
-/// Whether any rank of a group may want MPI: for groups that are too large for everybody to tell everybody. Collective.
+/// Whether any rank of a group may want MPI, or has devices: for groups that are too large for everybody to tell everybody. Collective.
 base::Result<bool> may_hand_over(Calls& calls, MessageGroup& group, const CallOptions& options);
 Verdict judge(std::span<const JobPlace> places, uint32_t generation, bool shares_memory);
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/group/device_group.hpp"
 #include "api/group/handover.hpp"
 #include "api/group/kept_tuning.hpp"
 #include "base/log.hpp"
@@ -24,6 +25,7 @@ struct BootstrapRecord {
   uint64_t willing = 0, proof = 0, file = 0;
   int64_t process = 0, descriptor = -1;
   JobPlace job;
+  uint64_t may_use_devices = 0;
   intranode::Tuning tuning;
 };
 static_assert(std::is_trivially_copyable_v<BootstrapRecord>);
@@ -50,6 +52,19 @@ std::vector<intranode::Memory> see(const std::vector<BootstrapRecord>& records, 
     }
   }
   return memory;
+}
+
+/// Whether all ranks may have arrays on devices, and the lowest rank's setting allows to reduce them there.
+bool all_may_use_devices(const std::vector<BootstrapRecord>& records, MessageGroup& messages, const std::string& collective_why) {
+  const Collective setting = records.front().job.collective;
+  if (setting != Collective::kAuto && setting != Collective::kNccl) return false;
+  const auto lacks = std::ranges::find(records, uint64_t{0}, &BootstrapRecord::may_use_devices);
+  if (lacks == records.end()) return true;
+  if (setting == Collective::kAuto) return false;
+  const std::string why = fmt::format("rank {} has no plug-in for devices, or its collective is own or mpi", lacks - records.begin());
+  base::log_warn("collective=nccl, but {}", why);
+  messages.set_handover("own", fmt::format("{}, but {}", collective_why, why));
+  return false;
 }
 
 }  // namespace
@@ -92,7 +107,7 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
     auto made = base::SharedMemory::make("polyverso-group", intranode::SharedRegion::bytes(ranks));
     if (made.ok()) mine = std::move(made).value();
   }
-  BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1, job_place(calls), {}};
+  BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1, job_place(calls), may_use_devices(calls) ? 1U : 0U, {}};
   if (rank == 0 && mine != nullptr) record.tuning = tuning_for(calls.settings().tuning, ranks);
   if (mine != nullptr) {
     record.descriptor = mine->fd();
@@ -117,8 +132,10 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
   if (verdict.tries)
     if (base::Status handed = hand_over(calls, *messages, places, verdict, blocking(options)); !handed.ok()) return handed;
   messages->count_from_here();
-  if (all_seen == 0 || verdict.tries) return GroupRef(messages);
-  return GroupRef(std::make_shared<SharedGroup>(calls, messages, memory, records.front().tuning));
+  GroupRef group = messages;
+  if (all_seen != 0 && !verdict.tries) group = std::make_shared<SharedGroup>(calls, messages, memory, records.front().tuning);
+  if (!all_may_use_devices(records, *messages, verdict.why)) return group;
+  return GroupRef(std::make_shared<DeviceGroup>(calls, std::move(group), messages));
 }
 
 SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory,

@@ -1,32 +1,17 @@
 #include "api/group/shared_queue.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
+#include "api/group/signals_blocked.hpp"
+
 namespace mv::api {
 
 namespace {
-
-/// Blocks all signals while a thread is created, which inherits the mask: signals are for the threads that wait.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 /// If callers have waited so many times in a row, each time within so long after the start, the thread looks for operations
 /// at intervals instead of being woken for each one; after so many looks in vain it sleeps again. Guesses: a wake-up takes 5

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/group/device_group.hpp"
 #include "api/group/shared_group.hpp"
 #include "api/group/tuning.hpp"
 
@@ -63,7 +64,8 @@ base::Status tune_shared(Calls& calls, Tuning& tuning) {
   if (calls.settings().transport == "inproc") return {};  // groups of one process are for tests
   const auto opened = SharedGroup::over(calls, MessageGroup::open(calls, {}, {}), {});
   if (!opened.ok()) return opened.status();
-  const auto group = std::dynamic_pointer_cast<SharedGroup>(opened.value());
+  const auto with_devices = std::dynamic_pointer_cast<DeviceGroup>(opened.value());
+  const auto group = std::dynamic_pointer_cast<SharedGroup>(with_devices != nullptr ? with_devices->below() : opened.value());
   if (group == nullptr) return {};  // the workers share no memory
   Arrays arrays;
   base::Status status = arrays.allocate();

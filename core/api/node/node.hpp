@@ -191,6 +191,8 @@ class Node {
   virtual base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) = 0;
   virtual void wake() = 0;
 
+  /// Lets the node's groups use this process's devices. Before the first call.
+  virtual void set_devices(Devices) {}
   /// Opens a group of these workers, by their ids in any order; collective among them. Empty: all workers.
   virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
   /// Joins a group of other workers that grows by this name. Blocking only.

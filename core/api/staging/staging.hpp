@@ -2,7 +2,6 @@
 // Staging: copies in the host's memory of callers' arrays that are in the memory of devices, for what computes or sends on the host.
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,9 +10,6 @@
 #include "tensor/device.hpp"
 
 namespace mv::api {
-
-/// Finds the device in whose memory an address is; null: it is in the host's.
-using FindDevice = std::function<base::Result<tensor::Device*>(const void* memory)>;
 
 /// One thread at a time.
 class Staging {

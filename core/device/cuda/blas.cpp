@@ -7,6 +7,9 @@
 #include <mutex>
 #include <string>
 
+#include "device/cuda/errors.hpp"
+#include "device/cuda/library.hpp"
+
 namespace mv::device::cuda {
 
 namespace {
@@ -23,12 +26,6 @@ struct Library {
   decltype(&cublasDgeam) dgeam;
   decltype(&cublasGetStatusString) text;
 };
-
-template <typename Function>
-bool find(void* module, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(module, name));
-  return function != nullptr;
-}
 
 #define MV_TEXT_OF(x) #x
 #define MV_TEXT(x) MV_TEXT_OF(x)

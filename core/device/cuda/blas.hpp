@@ -5,9 +5,6 @@
 
 namespace mv::device::cuda {
 
-/// Sets the error of the calling thread. A printf format.
-[[gnu::format(printf, 2, 3)]] mv_status fail(mv_status status, const char* format, ...);
-
 /// On the current device.
 mv_status run_blas(mv_device_stream stream, const mv_device_blas& work);
 /// Frees the stream's handle of cuBLAS, if it has one.

@@ -9,6 +9,8 @@
 #include <mutex>
 
 #include "device/cuda/blas.hpp"
+#include "device/cuda/errors.hpp"
+#include "device/cuda/nccl.hpp"
 #include "device/dispatch.hpp"
 
 namespace mv::device::cuda {
@@ -18,7 +20,8 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr uint32_t kThreads = 256;
 
-/// A sentence about a failed call of CUDA, which names what to do.
+}  // namespace
+
 mv_status tell(int32_t device, cudaError_t error, const char* what) {
   int driver = 0;
   cudaGetLastError();  // errors that are not sticky are told once
@@ -59,6 +62,8 @@ mv_status tell(int32_t device, cudaError_t error, const char* what) {
                   what, cudaGetErrorString(error), cudaGetErrorName(error));
   }
 }
+
+namespace {
 
 /// Makes the device current for the calling thread. The first call for a device sets up its pool, which keeps freed memory,
 /// and its peers.
@@ -364,6 +369,24 @@ mv_status graph_free(int32_t device, mv_device_graph graph) {
   return on(device, "cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(of_graph(graph)); });
 }
 
+mv_status comm_make(int32_t device, const mv_device_comm_id* id, int32_t ranks, int32_t rank, mv_device_comm* comm) {
+  const Using here(device);
+  return here.status() == MV_OK ? make_nccl(device, *id, ranks, rank, comm) : here.status();
+}
+mv_status comm_allreduce(mv_device_comm comm, mv_device_stream stream, const mv_device_part* parts, uint64_t count, int32_t reduction) {
+  const Using here(device_of_nccl(comm));
+  return here.status() == MV_OK ? allreduce_nccl(comm, stream, parts, count, reduction) : here.status();
+}
+mv_status comm_poll(mv_device_comm comm, int32_t* done) {
+  const Using here(device_of_nccl(comm));
+  return here.status() == MV_OK ? poll_nccl(comm, done) : here.status();
+}
+mv_status comm_free(mv_device_comm comm, int32_t aborts) {
+  const Using here(device_of_nccl(comm));
+  free_nccl(comm, aborts != 0);
+  return MV_OK;
+}
+
 thread_local char last_error[512];
 const char* error() { return last_error; }
 
@@ -397,7 +420,13 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       graph_begin,
                                       graph_end,
                                       graph_launch,
-                                      graph_free};
+                                      graph_free,
+                                      about_nccl,
+                                      make_nccl_id,
+                                      comm_make,
+                                      comm_allreduce,
+                                      comm_poll,
+                                      comm_free};
 
 }  // namespace
 

@@ -74,6 +74,7 @@ void Group::hand_over_to(std::unique_ptr<Reducer> reducer, uint64_t from_bytes) 
 
 void Group::forget() {
   forgotten_ = true;
+  ends_->broken = true;
   reducer_.reset();
   numbers_.clear();
   transfers_->forget();
@@ -458,6 +459,7 @@ void Group::on_note(const wire::GroupNote& note) {
 /// A rank makes no operation after `last`. It may know the survivors; `gave_up` says why it did not open the group.
 void Group::on_closed(uint32_t from, uint64_t last, const std::optional<Agreement::Decision>& decided, const base::Status& gave_up) {
   closed_[from] = last;
+  ends_->left = from + 1;
   if (watcher_.left) watcher_.left(from);
   if (!broken_.ok() && decided) agreement_.heard(from, {true, false, {}, {}, *decided});
   agreement_.gone(from);
@@ -486,6 +488,7 @@ void Group::lost(uint32_t rank, const base::Status& why, bool all_hear) {
 /// itself can't be done any more.
 void Group::finished(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
+  ends_->left = rank + 1;
   const bool is_silent = closed_.try_emplace(rank, kUnknown).second;
   if (is_silent && watcher_.left) watcher_.left(rank);
   if (awaits(rank) || (is_silent && drain_)) break_group(base::error(MV_EPEERLOST, "rank {} of the group: {}", rank, why.text()), true);
@@ -503,6 +506,7 @@ bool Group::awaits(uint32_t rank) const {
 void Group::break_group(const base::Status& why, bool tell) {
   if (!broken_.ok() || is_closed_) return;
   broken_ = why;
+  ends_->broken = true;
   reducer_.reset();  // it does not use the memory of operations any more
   if (watcher_.broken) watcher_.broken(why);
   if (tell) {

@@ -2,6 +2,7 @@
 // A group as one of its ranks sees it: its numbered operations, the progress of the other ranks, and the lost ranks.
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -42,6 +43,12 @@ struct Members {
   int64_t elder() const { return since.empty() ? 0 : std::min_element(since.begin(), since.end()) - since.begin(); }
 };
 
+/// What ends a group or shortens it, for threads that do not run on the loop.
+struct Ends {
+  std::atomic<bool> broken{false};   ///< or closed
+  std::atomic<uint32_t> left{0};     ///< 1 + the rank that was the last to leave
+};
+
 struct GroupCounters {
   uint64_t sent = 0, received = 0, operations = 0;
   base::Status broken;
@@ -66,6 +73,7 @@ class Group : public std::enable_shared_from_this<Group> {
   const Members& members() const { return members_; }
   const Setting& setting() const { return setting_; }
   GroupCounters counters() const { return {sent_, received_, begun_, broken_}; }
+  std::shared_ptr<const Ends> ends() const { return ends_; }
   Agreement& agreement() { return agreement_; }
   const Agreement& agreement() const { return agreement_; }
   /// From now on, the operations of the group are recorded. `trace` must outlive the group's use of the loop.
@@ -222,6 +230,7 @@ class Group : public std::enable_shared_from_this<Group> {
   uint64_t draining_at_ = 0;              ///< the others were notified that this rank drains at this number
   std::optional<Drain> drain_;
   base::Status broken_;
+  const std::shared_ptr<Ends> ends_ = std::make_shared<Ends>();
   Watcher watcher_;
   bool is_closed_ = false, forgotten_ = false;
   uint64_t sent_ = 0, received_ = 0;

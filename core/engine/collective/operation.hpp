@@ -82,6 +82,9 @@ struct Operation {
   int64_t tag = 0;
   int64_t* source = nullptr;         ///< out: the rank that has sent the values of a kRecv; may be null
   uint64_t* contributors = nullptr;  ///< out: the ranks of an allreduce that did not drain; may be null
+  /// kAllreduce: if it is set, the ranks only agree on the operation, and its values are reduced elsewhere. In: this rank's
+  /// number, 0 or 1; out: the least of all ranks' numbers.
+  int64_t* vote = nullptr;
 };
 
 /// The next operation of the other ranks, see mv_allreduce_drain().

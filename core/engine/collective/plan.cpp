@@ -10,7 +10,7 @@ namespace mv::collective {
 
 namespace {
 constexpr uint8_t kManyDtypes = 255;
-constexpr uint8_t kByHost = 16, kBinaryTree = 32, kHandedOver = 64, kSplit = 128;
+constexpr uint8_t kByHost = 16, kBinaryTree = 32, kHandedOver = 64, kSplit = 128, kAgreedUpon = kSplit | kHandedOver;
 
 /// Converts the segment of a chosen tree from bytes to the elements of a schedule.
 Tree in_elements(Tree tree, const Value& value, uint64_t root) {
@@ -36,13 +36,15 @@ struct Hash {
 }  // namespace
 
 bool is_handed_over(const Setting& setting, const Operation& operation) {
-  if (setting.hand_over_from == UINT64_MAX || !can_be_handed_over(operation)) return false;
+  if (operation.vote != nullptr || setting.hand_over_from == UINT64_MAX || !can_be_handed_over(operation)) return false;
   uint64_t bytes = 0;
   for (const Array& array : operation.out) bytes += array.bytes();
   return bytes >= setting.hand_over_from;
 }
 
 Plan plan_handed_over(const Setting& at) { return {recursive_doubling_allreduce(at.rank, at.size, 1), kHandedOver}; }
+
+Plan plan_agreement(const Setting& at) { return {recursive_doubling_allreduce(at.rank, at.size, 2), kAgreedUpon}; }
 
 Plan plan(const Setting& at, const Operation& operation, const Value& value) {
   const uint64_t count = value.count(), bytes = value.bytes({0, count});

@@ -30,6 +30,8 @@ struct Plan {
 bool is_handed_over(const Setting& setting, const Operation& operation);
 /// The plan of such an operation: of its number of contributors.
 Plan plan_handed_over(const Setting& setting);
+/// The plan of an operation on which the ranks only agree: of its votes.
+Plan plan_agreement(const Setting& setting);
 /// `value` is that of the operation, as Running lays it out.
 Plan plan(const Setting& setting, const Operation& operation, const Value& value);
 

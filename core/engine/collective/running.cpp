@@ -9,8 +9,9 @@ namespace mv::collective {
 Running::Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed)
     : deadline(call->deadline()), setting_(setting), operation_(std::move(operation)), call_(std::move(call)), handed_(std::move(handed)),
       is_handed_over_(collective::is_handed_over(setting_, operation_)) {
-  Value value = is_handed_over_ ? lay_out_contributors() : lay_out();
-  Plan made = is_handed_over_ ? plan_handed_over(setting_) : plan(setting_, operation_, value);
+  const bool votes = operation_.vote != nullptr;
+  Value value = votes || is_handed_over_ ? lay_out_contributors() : lay_out();
+  Plan made = votes ? plan_agreement(setting_) : is_handed_over_ ? plan_handed_over(setting_) : plan(setting_, operation_, value);
   signature_ = sign(operation_, made.algorithm);
   const bool manual = operation_.kind == Kind::kCustom;
   execution_ = std::make_unique<Execution>(owner, std::move(value), std::move(made.schedule), setting_.rank, setting_.layout.hosts, manual);
@@ -127,6 +128,7 @@ Value Running::lay_out_contributors() {
   contributors_ = operation_.draining ? 0 : 1;
   Value value;
   value.add({reinterpret_cast<std::byte*>(&contributors_), 1, MV_I64}, math::Reduction::kSum);
+  if (operation_.vote != nullptr) value.add({reinterpret_cast<std::byte*>(operation_.vote), 1, MV_I64}, math::Reduction::kMin);
   return value;
 }
 
@@ -161,7 +163,8 @@ Value Running::lay_out() {
 void Running::finish() {
   execution_->stop();
   execution_->bring();
-  const bool here = operation_.kind != Kind::kReduce || static_cast<uint64_t>(setting_.rank) == operation_.root;
+  if (operation_.vote != nullptr && *operation_.vote != 0) *operation_.vote = 1;  // from another rank: any number
+  const bool here = operation_.vote == nullptr && (operation_.kind != Kind::kReduce || static_cast<uint64_t>(setting_.rank) == operation_.root);
   if (operation_.kind == Kind::kReduceScatter) {
     contributors_ = setting_.size;
     const Array& out = operation_.out.front();

@@ -45,7 +45,7 @@ class Running {
 
  private:
   Value lay_out();
-  Value lay_out_contributors();
+  Value lay_out_contributors();  ///< and votes, if the ranks only agree on the operation
   Value lay_out_parts();
   Value lay_out_pairs();
   std::vector<Array> scratch_for(const std::vector<Array>& arrays);

@@ -74,7 +74,7 @@ void text_takes_every_separator_and_spelling(void**) {
   assert_true(got.gate_timeout == mv::base::kNever && got.inflight_bytes == 2ull << 30 && !got.sync);
   assert_string_equal(settings_of("").tuning.c_str(), "auto");
   assert_string_equal(settings_of("").collective.c_str(), "auto");
-  assert_string_equal(settings_of("collective=own").collective.c_str(), "own");
+  for (const char* by : {"own", "mpi", "nccl"}) assert_string_equal(settings_of(("collective=" + std::string(by)).c_str()).collective.c_str(), by);
   assert_string_equal(settings_of("tuning=whole-staged-256k").tuning.c_str(), "whole-staged-256k");
   assert_string_equal(settings_of("collective_costs=\"tcp=3e-5,1e-9 reduce=0\"").collective_costs.c_str(), "tcp=3e-5,1e-9 reduce=0");
   for (const char* yes : {"sync=1", "sync=TRUE", "sync=on", "sync=\"yes\""}) assert_true(settings_of(yes).sync);

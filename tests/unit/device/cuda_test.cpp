@@ -66,6 +66,8 @@ void without_a_device_it_tells_what_is_missing(void**) {
   fails(table->copy(0, nullptr, &about, &about, 1));
   fails(table->pin(64, &made));
   fails(table->blas(0, nullptr, &product));
+  const mv_device_comm_id id{};
+  fails(table->comm_make(0, &id, 2, 0, &made));
   const mv_device_fill fill{};
   fails(table->launch(0, nullptr, MV_DEVICE_FILL, &fill, sizeof(fill)));
 }

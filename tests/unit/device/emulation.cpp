@@ -12,6 +12,10 @@
 //   graphs=0       there are no graphs; graphs=1: they can't be made of what was recorded; graphs=2: they can't be launched
 //   recorded=N     while work is recorded for a graph, the work after the first N fails
 //   pool=1         memory that is released is used again for the next allocation of its size, as a pool of CUDA does
+//   comm=0         the library for communicators is missing
+//   comm_make=0    communicators can't be made
+//   comm_stall=N   the all-reduce of communicators after N of the process never ends
+//   comm_fail=N    the one after N fails
 //   guard=1        memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
 
 #include <fmt/format.h>
@@ -26,11 +30,13 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "device/dispatch.hpp"
+#include "emulated_comm.hpp"
 
 // A memory of its own: a driver does not fail with the allocations that tests let fail. Bound here by -Bsymbolic.
 [[gnu::noinline]] void* operator new(size_t bytes) {
@@ -487,6 +493,61 @@ mv_status blas(int32_t device, mv_device_stream, const mv_device_blas* work) {
   return MV_OK;
 }
 
+std::atomic<int64_t> reductions{0};
+
+struct EmulatedComm {
+  EmulatedComm(int32_t device, const mv_device_comm_id& id, int32_t ranks, int32_t rank) : device(device), comm(id, ranks, rank) {}
+  const int32_t device;
+  emulation::Comm comm;
+  bool fails = false;
+};
+
+mv_status need_comms() {
+  return setting("comm", 1) != 0 ? MV_OK : fail(MV_ENOSYS, "the library for communicators is missing: install it; until then all-reduces pass through the host's memory");
+}
+mv_status comm_about(char* text, uint64_t bytes) {
+  std::snprintf(text, bytes, "emulated NCCL 1.0");
+  return need_comms();
+}
+mv_status comm_id(mv_device_comm_id* id) {
+  std::random_device random;
+  for (uint8_t& byte : id->bytes) byte = static_cast<uint8_t>(random());
+  return need_comms();
+}
+mv_status comm_make(int32_t device, const mv_device_comm_id* id, int32_t ranks, int32_t rank, mv_device_comm* comm) {
+  if (const mv_status status = check(device); status != MV_OK) return status;
+  if (const mv_status status = need_comms(); status != MV_OK) return status;
+  if (setting("comm_make", 1) == 0) return fail(MV_ESYSTEM, "a communicator can't be made");
+  auto* const made = new EmulatedComm(device, *id, ranks, rank);
+  if (!made->comm.is_open()) return delete made, fail(MV_ESYSTEM, "the file of a communicator can't be opened");
+  *comm = made;
+  return MV_OK;
+}
+mv_status comm_allreduce(mv_device_comm comm, mv_device_stream, const mv_device_part* parts, uint64_t count, int32_t reduction) {
+  EmulatedComm& self = *static_cast<EmulatedComm*>(comm);
+  if (const mv_status status = check(self.device); status != MV_OK) return status;
+  if (!self.comm.is_idle()) return fail(MV_ESTATE, "an earlier all-reduce is not done");
+  for (uint64_t i = 0; i < count; ++i)
+    if (parts[i].count > 0 && (!is_of(self.device, parts[i].in, 1) || !is_of(self.device, parts[i].out, 1))) return fail(MV_EINVAL, "an array is not on the device");
+  const int64_t before = reductions++;
+  self.fails = before == setting("comm_fail", -1);
+  const Access access;
+  read_pending();
+  return self.comm.begin({parts, parts + count}, reduction, before == setting("comm_stall", -1)) ? MV_OK : fail(MV_ESYSTEM, "the values can't be exchanged");
+}
+mv_status comm_poll(mv_device_comm comm, int32_t* done) {
+  EmulatedComm& self = *static_cast<EmulatedComm*>(comm);
+  if (const mv_status status = check(self.device); status != MV_OK) return status;
+  if (self.fails) return fail(MV_ESYSTEM, "the network failed");
+  const Access access;
+  *done = self.comm.poll();
+  return MV_OK;
+}
+mv_status comm_free(mv_device_comm comm, int32_t) {
+  delete static_cast<EmulatedComm*>(comm);
+  return MV_OK;
+}
+
 const char* error() { return last_error; }
 
 constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
@@ -519,7 +580,13 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       graph_begin,
                                       graph_end,
                                       graph_launch,
-                                      graph_free};
+                                      graph_free,
+                                      comm_about,
+                                      comm_id,
+                                      comm_make,
+                                      comm_allreduce,
+                                      comm_poll,
+                                      comm_free};
 
 }  // namespace
 
@@ -535,3 +602,5 @@ extern "C" [[gnu::visibility("default")]] int64_t emulation_submitted() { return
 extern "C" [[gnu::visibility("default")]] int64_t emulation_graph_launches() { return graph_launches; }
 /// The graphs that exist.
 extern "C" [[gnu::visibility("default")]] int64_t emulation_graphs() { return graphs; }
+/// The all-reduces between devices that were begun so far.
+extern "C" [[gnu::visibility("default")]] int64_t emulation_reductions() { return reductions; }

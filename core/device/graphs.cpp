@@ -68,7 +68,7 @@ base::Status Graphs::run(const Stream& stream, const WorkList& work) {
 
 /// False: nothing was carried out.
 bool Graphs::launch(const Stream& stream, const WorkList& work) {
-  // Another thread is at it, which goes on before a wait would have paid. In a forked child it may even hold the mutex for ever.
+  // Another thread records or launches. Waiting for it would take longer than launching the work one by one. In a forked child it may even hold the mutex for ever.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !has_graphs_) return false;
   Known* const known = find(work);

@@ -207,7 +207,9 @@ base::Status DeviceShard::read_together(Worker, std::span<const Reading> reading
     for (const auto& [device, copies] : there) {  // on the stream of the tensors' device, whose earlier work may use them
       const Stream& theirs = device->current();
       must(stream.order(theirs));
+      base::Undo back([&] { static_cast<void>(theirs.order(stream)); });  // what was begun uses memory of this device
       must(device->graphs().run(theirs, copies));
+      back.keep();
       must(theirs.order(stream));
     }
     for (const auto& [out, from] : on_host) must(tensor::copy_bytes(*out, static_cast<const std::byte*>(from), &device_, out->stored_bytes()));

@@ -36,10 +36,10 @@ base::Status Sums::run() {
   // Their earlier work writes what is copied, and their later work may overwrite it.
   for (const TensorDevice* const source : sources_)
     if (auto status = source->current().order(stream_); !status.ok()) return status;
-  if (auto status = device_.graphs().run(stream_, work_); !status.ok()) return status;
-  for (const TensorDevice* const source : sources_)
-    if (auto status = stream_.order(source->current()); !status.ok()) return status;
-  return {};
+  base::Status status = device_.graphs().run(stream_, work_);
+  for (const TensorDevice* const source : sources_)  // after an error, too: some copies may have begun
+    if (auto ordered = stream_.order(source->current()); status.ok()) status = ordered;
+  return status;
 }
 
 /// The addresses of a sum's values on this device, to which other values are copied. Only copies from the host begin at once.

@@ -219,6 +219,33 @@ def test_ranks_that_differ_get_an_error_and_go_on(cluster, transport):
         node.ends()
 
 
+# Two agreements fail, so that the ranks do not ask at the next operations. They count these alike, also one that differs.
+SKIPPING = """
+group = Group(node)
+for step in range(2):
+    group.allreduce(full(1, where="cpu") if rank else full(1))
+attempt(group.allreduce, full(1)) if rank else attempt(group.barrier)
+for step in range(12):
+    last = full(rank + 1)
+    group.allreduce(last)
+    assert float(values(last)) == 3
+assert group.info["collective"] == "nccl" and reductions() > 5
+say("works", rank)
+node.shutdown()
+"""
+
+
+@both
+def test_ranks_that_differ_count_alike(cluster, transport):
+    nodes = start(cluster(2, transport=transport), 2, SKIPPING)
+    for node in nodes:
+        _, ending = node.hear_attempt(60)
+        assert ending.startswith("StateError: ") and "rank 0" in ending and "rank 1" in ending, ending
+    for node in nodes:
+        node.hear("works")
+        node.ends()
+
+
 LOSS = """
 group = Group(node)
 group.allreduce(full(1))
@@ -324,6 +351,26 @@ later = group.allreduce_async(full(1))
 if rank == 0:
     time.sleep(0.5)
     request.cancel()
+attempt(request.wait)
+attempt(later.wait)
+"""
+    nodes = start(cluster(2, transport=transport), 2, STALL.format(call=call), {1: "comm_stall=1"})
+    for node in nodes:
+        for _ in range(2):
+            _, ending = node.hear_attempt()
+            assert "withdrawn" in ending or "MV_ECANCELED: the request was cancelled" in ending, ending
+        node.hear("shrunk")
+        node.ends()
+
+
+@both
+def test_a_request_by_the_host_can_be_cancelled_behind_the_library(cluster, transport):
+    call = """
+request = group.allreduce_async(full(1))
+later = group.allreduce_async(full(1, 10))
+if rank == 0:
+    time.sleep(0.5)
+    later.cancel()
 attempt(request.wait)
 attempt(later.wait)
 """

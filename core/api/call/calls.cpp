@@ -22,7 +22,13 @@ base::Nanos Calls::deadline(const CallOptions& options, bool gated) const {
 
 /// Ends the call with this code and a text that states the outcome. A call that its caller cannot withdraw continues.
 void Calls::withdraw(const CallRef& call, mv_status code) {
-  if (const auto work = call->work(); work != nullptr && !work->is_on_loop()) return call->withdraw(code);
+  const auto is_elsewhere = [](const CallRef& one) {
+    const auto work = one->work();
+    return work != nullptr && !work->is_on_loop();
+  };
+  if (is_elsewhere(call)) return call->withdraw(code);
+  for (const CallRef& part : call->open_parts())  // may wait for another thread, which may need the loop
+    if (is_elsewhere(part)) part->withdraw(code);
   on_loop([&] {
     for (const CallRef& part : call->open_parts()) part->withdraw(code);
     call->withdraw(code);

@@ -54,21 +54,20 @@ GroupInfo DeviceGroup::info() {
 // ------------------------------------------------------------ operations
 
 /// Whether an operation can go to the group below at once: no other one waits, and the ranks do not ask each other.
-bool DeviceGroup::take_directly(const Operation& operation, bool* asks) {
+bool DeviceGroup::take_directly(const Operation& operation, uint64_t* number) {
   const std::lock_guard lock(mutex_);
-  if (!is_idle()) return false;
-  *asks = DeviceReducer::suits(operation) && reducer_.is_due();
-  return !*asks;
+  *number = ++numbers_;
+  return is_idle() && !(DeviceReducer::suits(operation) && reducer_.asks_at(*number));
 }
 
 Started DeviceGroup::run(Operation operation, const CallOptions& options) {
   if (collective::is_between_two(operation.kind)) return below_->run(std::move(operation), options);
   const collective::Setting& setting = messages_->engine()->setting();
   if (base::Status wrong = check_operation(operation, setting.rank, setting.size); !wrong.ok()) return {std::move(wrong), nullptr};
-  bool asks = false;
-  if (take_directly(operation, &asks)) return run_staged_below(std::move(operation), options);
+  uint64_t number = 0;
+  if (take_directly(operation, &number)) return run_staged_below(std::move(operation), options);
   const auto call = calls_.make_call(options, true);
-  push({std::move(operation), call, asks, nullptr});
+  push({std::move(operation), call, number, nullptr});
   if (options.mode != Mode::kBlocking) return {{}, call};
   return await(call, options);
 }
@@ -103,6 +102,10 @@ base::Result<collective::Shape> DeviceGroup::drain(const CallOptions& options) {
 
 base::Result<CustomReductionRef> DeviceGroup::custom(Operation operation, const CallOptions& options) {
   if (base::Status idle = wait_idle(calls_.deadline(options, true)); !idle.ok()) return idle;
+  {
+    const std::lock_guard lock(mutex_);
+    ++numbers_;
+  }
   return below_->custom(std::move(operation), options);
 }
 
@@ -170,9 +173,9 @@ void DeviceGroup::serve() noexcept {
 
 base::Status DeviceGroup::carry_out(Job& job) {
   const base::Nanos deadline = job.call->deadline();
-  // Those that were called meanwhile ask in their turn.
-  if (job.asks || (DeviceReducer::suits(job.operation) && reducer_.is_due())) {
-    const auto reduced = reducer_.reduce(job.operation, deadline);
+  // This is known only now, after the operations before it.
+  if (DeviceReducer::suits(job.operation) && reducer_.asks_at(job.number)) {
+    const auto reduced = reducer_.reduce(job.operation, job.number, deadline);
     if (!reduced.ok()) return reduced.status();
     if (reduced.value()) return {};
   }

@@ -43,11 +43,11 @@ class DeviceGroup final : public Group, public std::enable_shared_from_this<Devi
   struct Job {
     collective::Operation operation;
     std::shared_ptr<Call> call;
-    bool asks;  ///< the ranks ask each other
+    uint64_t number;
     std::shared_ptr<base::Work> work;
   };
   bool is_idle() const { return jobs_.empty() && !is_busy_; }
-  bool take_directly(const collective::Operation& operation, bool* asks);
+  bool take_directly(const collective::Operation& operation, uint64_t* number);
   Started run_staged_below(collective::Operation operation, const CallOptions& options);
   void push(Job job);
   Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
@@ -66,6 +66,7 @@ class DeviceGroup final : public Group, public std::enable_shared_from_this<Devi
   std::mutex mutex_;  ///< guards the members below
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  uint64_t numbers_ = 0;  ///< of operations so far
   bool is_busy_ = false;  ///< the thread carries out a job
   bool ends_ = false;
   std::atomic<bool> has_jobs_{false};  ///< !is_idle()

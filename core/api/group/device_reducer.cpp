@@ -20,7 +20,7 @@ namespace {
 
 /// Below this, copies through the host take less time than the library's start and the agreement.
 constexpr uint64_t kLeastBytes = 64 << 10;
-constexpr uint32_t kMostFailures = 4;
+constexpr uint64_t kMostFailures = 4;
 /// How long the ranks may take to make a communicator, once all are there.
 constexpr base::Nanos kTimeToMake = std::chrono::seconds(30);
 /// How long an operation may go on after a rank has left that may have ended it already.
@@ -58,6 +58,7 @@ struct DeviceReducer::Record {
   uint64_t works = 0, encrypts = 0;
   uint64_t bus = 0;  ///< a hash of the device's place in its machine; 0: unknown
   tensor::Communicator::Id id{};  ///< of rank 0
+  char library[40] = "";
   char why_not[160] = "";
 };
 
@@ -78,12 +79,6 @@ bool DeviceReducer::suits(const Operation& operation) {
   return bytes >= kLeastBytes;
 }
 
-bool DeviceReducer::is_due() {
-  if (!is_in_use()) return false;
-  if (skip_ == 0) return true;
-  --skip_;
-  return false;
-}
 
 DeviceReducer::About DeviceReducer::about() const {
   const std::lock_guard lock(mutex_);
@@ -125,7 +120,7 @@ tensor::Device* DeviceReducer::device_of(const Operation& operation, base::Statu
   return found;
 }
 
-base::Result<bool> DeviceReducer::reduce(const Operation& operation, base::Nanos deadline) {
+base::Result<bool> DeviceReducer::reduce(const Operation& operation, uint64_t number, base::Nanos deadline) {
   const std::lock_guard lock(using_);
   base::Status status;
   tensor::Device* const device = device_of(operation, status);
@@ -137,14 +132,16 @@ base::Result<bool> DeviceReducer::reduce(const Operation& operation, base::Nanos
   if (!status.ok()) return status;
   if (vote == 0) {
     failures_ = std::min(failures_ + 1, kMostFailures);
-    skip_ = failures_ < 2 ? 0 : (1U << failures_) - 1;
+    ask_at_ = number + (failures_ < 2 ? 1 : uint64_t{1} << failures_);
     more_operations_ += 1;
     return false;
   }
   failures_ = 0;
-  if (communicator_ == nullptr) {
-    const auto ready = set_up(*device, deadline);
+  if (communicator_ == nullptr) {  // takes long, which the caller's deadline does not expect
+    const base::Nanos begun = calls_.loop().now();
+    const auto ready = set_up(*device, std::max(deadline, base::after(begun, 2 * kTimeToMake)));
     if (!ready.ok() || !ready.value()) return ready;
+    if (deadline != base::kNever) deadline += calls_.loop().now() - begun;
   }
   std::vector<tensor::Communicator::Part> parts;
   for (size_t i = 0; i < operation.out.size(); ++i) {
@@ -154,30 +151,31 @@ base::Result<bool> DeviceReducer::reduce(const Operation& operation, base::Nanos
   status = communicator_->allreduce(parts, static_cast<int32_t>(operation.reduction));
   if (!status.ok()) return give_up(status);
   const auto waited = wait(deadline);
-  if (!waited.ok()) return waited.status();
+  if (!waited.ok()) return give_up(waited.status());
+  if (waited.value() == Wait::kBroken) return broken();
   if (waited.value() == Wait::kDeadline) return give_up(base::error(MV_ETIMEOUT, "the deadline passed; {} has not ended an all-reduce that all ranks have begun", library_));
   if (operation.contributors != nullptr) *operation.contributors = messages_->members().size();
   return true;
 }
 
-/// Waits until the communicator is idle, the group ends, or the deadline passes.
+/// Waits until the communicator is idle, the group breaks, or the deadline passes. MV_EPEERLOST if a rank has left.
 base::Result<DeviceReducer::Wait> DeviceReducer::wait(base::Nanos deadline) {
   const auto ends = messages_->engine()->ends();
   const base::Nanos since = calls_.loop().now();
   base::Nanos left_at = base::kNever;
   for (;;) {
     const auto idle = communicator_->is_idle();
-    if (ends->broken.load(std::memory_order_acquire)) return broken();
-    if (!idle.ok()) return give_up(idle.status());
+    if (ends->broken.load(std::memory_order_acquire)) return Wait::kBroken;
+    if (!idle.ok()) return idle.status();
     if (idle.value()) return Wait::kDone;
     const base::Nanos now = calls_.loop().now();
     if (now >= deadline) return Wait::kDeadline;
     if (const uint32_t left = ends->left.load(std::memory_order_acquire); left > 0) {
       left_at = std::min(left_at, now);
       if (now - left_at >= kTimeAfterLeave)
-        return give_up(base::error(MV_EPEERLOST, "rank {} of the group, {}, has left the group", left - 1, messages_->engine()->members().names[left - 1]));
+        return base::error(MV_EPEERLOST, "rank {} of the group, {}, has left the group", left - 1, messages_->engine()->members().names[left - 1]);
     }
-    // An all-reduce that has taken long goes on for long.
+    // Long all-reduces are polled less often.
     if (const base::Nanos taken = now - since; taken > kSpin)
       std::this_thread::sleep_for(std::clamp<base::Nanos>(taken / 16, kShortest, kLongest));
     else
@@ -217,6 +215,8 @@ std::string DeviceReducer::find_obstacle(const std::vector<Record>& records) con
   const auto host = [&](size_t rank) { return rank < hosts.size() ? hosts[rank] : 0; };
   for (size_t rank = 0; rank < records.size(); ++rank) {
     if (records[rank].works == 0) return fmt::format("rank {}: {}", rank, text_of(records[rank].why_not));
+    if (text_of(records[rank].library) != text_of(records[0].library))
+      return fmt::format("rank {} has {}, rank 0 has {}", rank, text_of(records[rank].library), text_of(records[0].library));
     if (records[rank].encrypts != 0 && host(rank) != host(0))
       return fmt::format("it does not encrypt, and ranks 0 and {} are on different machines: set tls=off (POLYVERSO_TLS) if the network is closed", rank);
     for (size_t other = 0; other < rank; ++other)
@@ -237,6 +237,7 @@ base::Result<bool> DeviceReducer::set_up(tensor::Device& device, base::Nanos dea
   own.works = library.ok() && bus.ok() && id.ok() ? 1 : 0;
   own.encrypts = calls_.settings().tls_settings().mode != transport::TlsMode::kOff ? 1 : 0;
   if (bus.ok()) own.bus = hash_of(bus.value());
+  if (library.ok()) copy_text(own.library, library.value());
   if (id.ok()) own.id = id.value();
   copy_text(own.why_not, !library.ok() ? library.status().text() : !bus.ok() ? bus.status().text() : !id.ok() ? id.status().text() : "");
   std::vector<Record> records(messages_->members().size());
@@ -283,15 +284,9 @@ base::Status DeviceReducer::begin_to_make(tensor::Device& device, const tensor::
 
 /// If the group breaks meanwhile, the next operation tells why.
 base::Status DeviceReducer::wait_until_made(base::Nanos deadline) {
-  const auto ends = messages_->engine()->ends();
-  const base::Nanos until = std::min(deadline, base::after(calls_.loop().now(), kTimeToMake));
-  for (;;) {
-    const auto idle = communicator_->is_idle();
-    if (!idle.ok()) return idle.status();
-    if (idle.value()) return {};
-    if (calls_.loop().now() >= until || ends->broken) return base::error(MV_ETIMEOUT, "{} has not made a communicator in time", library_);
-    std::this_thread::sleep_for(kLongest);
-  }
+  const auto waited = wait(std::min(deadline, base::after(calls_.loop().now(), kTimeToMake)));
+  if (!waited.ok()) return waited.status();
+  return waited.value() == Wait::kDone ? base::Status() : base::error(MV_ETIMEOUT, "{} has not made a communicator in time", library_);
 }
 
 }  // namespace mv::api

@@ -5,8 +5,8 @@
 // not be. So differences between their calls, draining ranks and lost ranks are noticed as always, and the library gets only
 // operations that all ranks have begun. The first operation of that kind makes the communicator.
 //
-// An agreement that fails has cost something. After two failures in a row, the next 3 operations go through the host without
-// asking; after three, 7; after more, 15. All ranks know the same results, and ask at the same operations.
+// A failed agreement costs one small all-reduce. After two failures in a row, the next 3 operations of any kind go through
+// the host without asking; after three, 7; after more, 15. All ranks know the same results and count the same operations.
 
 #include <atomic>
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace mv::api {
 
-/// Operations and is_due() by one thread at a time, in the order of the group's operations.
+/// Operations and asks_at() by one thread at a time, in the order of the group's operations.
 class DeviceReducer {
  public:
   /// Carries out an operation on the host.
@@ -32,13 +32,13 @@ class DeviceReducer {
   static bool suits(const collective::Operation& operation);
   /// Whether the ranks still try to. Any thread.
   bool is_in_use() const { return !is_off_.load(std::memory_order_acquire); }
-  /// Whether the ranks ask each other at the next operation that suits. Counts it.
-  bool is_due();
+  /// Whether the ranks ask each other at this operation, if it suits. Operations of all kinds are numbered alike on all ranks.
+  bool asks_at(uint64_t number) const { return is_in_use() && number >= ask_at_; }
   /// All ranks drain: the next operation is as after a success.
-  void begin_anew() { failures_ = skip_ = 0; }
+  void begin_anew() { failures_ = ask_at_ = 0; }
 
   /// False: nothing was reduced, and the host has to. An error has broken the group unless it is MV_EDISAGREE.
-  base::Result<bool> reduce(const collective::Operation& operation, base::Nanos deadline);
+  base::Result<bool> reduce(const collective::Operation& operation, uint64_t number, base::Nanos deadline);
 
   /// Ends the communicator, after the operation under way. `in_order`: all that was begun has ended on this rank, and the
   /// group works. Any thread.
@@ -54,7 +54,7 @@ class DeviceReducer {
 
  private:
   struct Record;
-  enum class Wait { kDone, kDeadline };
+  enum class Wait { kDone, kDeadline, kBroken };
   tensor::Device* device_of(const collective::Operation& operation, base::Status& status) const;
   base::Result<bool> set_up(tensor::Device& device, base::Nanos deadline);
   base::Status begin_to_make(tensor::Device& device, const tensor::Communicator::Id& id);
@@ -74,7 +74,7 @@ class DeviceReducer {
   std::unique_ptr<tensor::Communicator> communicator_;
   tensor::Device* device_ = nullptr;  ///< of the communicator
   std::string library_;
-  uint32_t failures_ = 0, skip_ = 0;
+  uint64_t failures_ = 0, ask_at_ = 0;
   std::atomic<uint64_t> more_operations_{0};
   std::atomic<bool> is_off_{false};
   mutable std::mutex mutex_;  ///< guards about_

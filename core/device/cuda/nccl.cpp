@@ -102,8 +102,8 @@ struct Communicator {
   enum class State { kIdle, kMaking, kStarting, kRunning };
   int32_t device;
   nccl::Comm comm = nullptr;
-  cudaEvent_t reduced = nullptr;
-  cudaStream_t stream = nullptr;  ///< of the all-reduce
+  cudaEvent_t begins = nullptr, reduced = nullptr;
+  cudaStream_t stream = nullptr;  ///< its own: kernels of another communicator, and copies, do not wait for its all-reduces
   State state = State::kMaking;
 };
 Communicator& of(mv_device_comm comm) { return *static_cast<Communicator*>(comm); }
@@ -116,7 +116,19 @@ mv_status fail_nccl(const Communicator& comm, nccl::Result result, const char* w
               more != nullptr && more[0] != '\0' ? ": " : "", more != nullptr ? more : "");
 }
 
-/// What the communicator is at: kSuccess, kInProgress, or its error.
+/// The program may record a CUDA graph in another thread, or in this one: calls that wait for nothing do not disturb that.
+class Undisturbing {
+ public:
+  Undisturbing() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~Undisturbing() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Undisturbing(const Undisturbing&) = delete;
+  Undisturbing& operator=(const Undisturbing&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// The communicator's state: kSuccess, kInProgress, or its error.
 nccl::Result state_of(const Communicator& comm) {
   nccl::Result state = nccl::kSuccess;
   const nccl::Result checked = library().functions.check(comm.comm, &state);
@@ -191,8 +203,11 @@ mv_status make_nccl(int32_t device, const mv_device_comm_id& id, int32_t ranks, 
   nccl::Id known{};
   std::memcpy(&known, &id, sizeof(known));
   auto* const made = new Communicator{device};
-  const cudaError_t error = cudaEventCreateWithFlags(&made->reduced, cudaEventDisableTiming);
-  if (error != cudaSuccess) return delete made, tell(device, error, "cudaEventCreate");
+  const Undisturbing undisturbing;
+  cudaError_t error = cudaEventCreateWithFlags(&made->reduced, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&made->begins, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return free_nccl(made, true), tell(device, error, "cudaStreamCreate");
   nccl::Config config;
   const nccl::Result result = library().functions.make(&made->comm, ranks, known, rank, &config);
   if (result == nccl::kSuccess || result == nccl::kInProgress) return *comm = made, MV_OK;
@@ -212,7 +227,10 @@ mv_status allreduce_nccl(mv_device_comm comm, mv_device_stream stream, const mv_
   for (uint64_t i = 0; i < count; ++i) known = known && type_of(parts[i].dtype, &type);
   if (!known) return fail(MV_EDTYPE, "NCCL does not reduce this dtype, or not by this reduction");
   const Library& found = library().functions;
-  self.stream = static_cast<cudaStream_t>(stream);
+  const Undisturbing undisturbing;
+  cudaError_t error = cudaEventRecord(self.begins, static_cast<cudaStream_t>(stream));
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(self.stream, self.begins, 0);
+  if (error != cudaSuccess) return tell(self.device, error, "cudaStreamWaitEvent");
   self.state = Communicator::State::kStarting;
   nccl::Result result = found.begin();
   for (uint64_t i = 0; i < count && (result == nccl::kSuccess || result == nccl::kInProgress); ++i) {
@@ -226,6 +244,7 @@ mv_status allreduce_nccl(mv_device_comm comm, mv_device_stream stream, const mv_
 
 mv_status poll_nccl(mv_device_comm comm, int32_t* done) {
   using State = Communicator::State;
+  const Undisturbing undisturbing;
   Communicator& self = of(comm);
   *done = 0;
   if (self.state == State::kMaking || self.state == State::kStarting) {
@@ -253,6 +272,7 @@ mv_status poll_nccl(mv_device_comm comm, int32_t* done) {
 }
 
 void free_nccl(mv_device_comm comm, bool aborts) {
+  const Undisturbing undisturbing;
   Communicator& self = of(comm);
   if (self.comm != nullptr) {
     const bool used = self.state == Communicator::State::kStarting || self.state == Communicator::State::kRunning;
@@ -260,11 +280,13 @@ void free_nccl(mv_device_comm comm, bool aborts) {
       library().functions.destroy(self.comm);
     else
       library().functions.abort(self.comm);
-    // A kernel that is aborted still ends on its stream.
-    if (used) poll_until(kTimeToAbort, [&] { return cudaStreamQuery(self.stream) != cudaErrorNotReady; });
-    cudaGetLastError();
+    // A kernel that is aborted still ends on its stream, on which there is nothing else. Its arrays are then free.
+    if (used && !poll_until(kTimeToAbort, [&] { return cudaStreamQuery(self.stream) != cudaErrorNotReady; })) cudaStreamSynchronize(self.stream);
   }
-  if (self.reduced != nullptr) cudaEventDestroy(self.reduced);
+  if (self.stream != nullptr) cudaStreamDestroy(self.stream);
+  for (const cudaEvent_t event : {self.begins, self.reduced})
+    if (event != nullptr) cudaEventDestroy(event);
+  cudaGetLastError();
   delete &self;
 }
 

@@ -1,6 +1,7 @@
 /** The interface between the library and a plug-in for one kind of devices, such as libpolyverso_cuda.so. It is narrow so
  *  that a plug-in for HIP or SYCL can have it too: memory, copies, streams and events, one function that launches any of
- *  the kernels of work.h, matrix products, and all-reduces between devices. A plug-in decides nothing: it knows neither tensors nor optimizers' names.
+ *  the kernels of work.h, graphs, matrix products, and all-reduces between devices. A plug-in decides nothing: it knows
+ *  neither tensors nor optimizers' names.
  *
  *  Rules:
  *   - A plug-in exports one function, polyverso_device_plugin(), which returns its table, or NULL if it does not have this

@@ -297,8 +297,11 @@ def test_tables_on_a_device_are_used_from_the_host(node):
     assert node.array(2, device="cpu").get().tolist() == [0, 0]
     with pytest.raises(polyverso.Error, match="on server 0: there is no cuda:9"):
         node.array(2, device="cuda:9")
-    with pytest.raises(TypeError):
-        node.sparse(2, 2, device="cuda:0")
+    for keyed in (node.sparse(4, 2, device="cuda:0", initial=5), node.keyvalue(2, device="cuda:0", initial=5)):
+        keyed.add(np.ones((1, 2), np.float32), rows=[3])
+        assert keyed.get(rows=[3, 0]).tolist() == [[6, 6], [5, 5]]
+    with pytest.raises(polyverso.Error, match="leave out capacity, or device"):
+        node.keyvalue(2, device="cuda:0", capacity=3)
 
 
 def crossed():

@@ -25,7 +25,8 @@
  *  Arrays may be in the memory of devices that this process uses (mv_tensor_address()): they are copied to pinned memory
  *  of the host first, in the order of the device's work so far (mv_device_set_stream()), and results are copied back
  *  before the call, or its request, ends. All-reduces of 64 KiB or more go between the devices by NCCL instead, if all
- *  ranks have it and their arrays on devices (docs/cuda.md); the errors are the same. Custom reductions take memory of the host only: MV_EINVAL. */
+ *  ranks have it and their arrays on devices (docs/cuda.md); the errors are the same. Custom reductions take memory of
+ *  the host only: MV_EINVAL. */
 #ifndef POLYVERSO_GROUP_H
 #include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif

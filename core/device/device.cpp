@@ -105,9 +105,10 @@ Staging::~Staging() {
 }
 
 base::Result<Stream> Stream::make(const Device& device) {
+  auto staging = std::make_unique<Staging>(device);  // first: without memory for it, no stream must be freed
   mv_device_stream handle = nullptr;
   if (auto status = device.check(device.plugin().stream_make(device.number(), &handle), "make a stream"); !status.ok()) return status;
-  return Stream(device, handle, true);
+  return Stream(device, handle, true, std::move(staging));
 }
 
 Stream::~Stream() {

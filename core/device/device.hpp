@@ -88,7 +88,7 @@ class Stream {
  public:
   static base::Result<Stream> make(const Device& device);
   /// The caller's own stream, which is not freed.
-  static Stream borrow(const Device& device, mv_device_stream handle) { return Stream(device, handle, false); }
+  static Stream borrow(const Device& device, mv_device_stream handle) { return Stream(device, handle, false, std::make_unique<Staging>(device)); }
   Stream(Stream&& other) noexcept
       : device_(other.device_),
         handle_(std::exchange(other.handle_, nullptr)),
@@ -114,8 +114,8 @@ class Stream {
   base::Status order(const Stream& after) const;
 
  private:
-  Stream(const Device& device, mv_device_stream handle, bool is_own)
-      : device_(device), handle_(handle), is_own_(is_own), staging_(std::make_unique<Staging>(device)) {}
+  Stream(const Device& device, mv_device_stream handle, bool is_own, std::unique_ptr<Staging> staging)
+      : device_(device), handle_(handle), is_own_(is_own), staging_(std::move(staging)) {}
   friend WorkList;
   base::Status launch(mv_device_kernel kernel, const void* work, size_t bytes) const;
   Device device_;

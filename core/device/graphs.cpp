@@ -68,7 +68,8 @@ base::Status Graphs::run(const Stream& stream, const WorkList& work) {
 
 /// False: nothing was carried out.
 bool Graphs::launch(const Stream& stream, const WorkList& work) {
-  // Another thread records or launches. Waiting for it would take longer than launching the work one by one. In a forked child it may even hold the mutex for ever.
+  // If another thread records or launches, waiting for it would take longer than launching the work one by one. In a forked
+  // child the mutex may even be held for ever.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !has_graphs_) return false;
   Known* const known = find(work);

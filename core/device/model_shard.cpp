@@ -1,5 +1,8 @@
 #include "device/model_shard.hpp"
 
+#include "device/must.hpp"
+#include "math/kernels.hpp"
+
 namespace mv::device {
 
 shard::UpdaterSpec ModelShard::updater() const {
@@ -25,6 +28,52 @@ shard::WithinAdd ModelShard::within_add() const {
 void ModelShard::set_within_add(const shard::WithinAdd& progress) {
   const std::lock_guard lock(mutex_);
   if (model()->progress != nullptr) model()->progress->set_within_add(progress);
+}
+
+// ------------------------------------------------------------ rows
+
+void ModelShard::change_rows(shard::Write write, shard::Worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) {
+  const std::lock_guard lock(mutex_);
+  if (write == shard::Write::Erase) return erase_rows(rows);
+  if (write == shard::Write::Add)
+    return add_rows(rows, piece, [&](Scratch& scratch, uint64_t first, uint64_t count) { return copied(scratch, values, first, count); });
+  if (math::strictly_increasing(rows)) return set_rows(rows, values);
+  const LastOnes last(rows, values, spec_.row_bytes());
+  set_rows(last.rows, last.values.data());
+}
+
+const void* ModelShard::copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const {
+  return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
+}
+
+base::Status ModelShard::add_held(shard::Worker, const tensor::Tensor& rows) {
+  const std::lock_guard lock(mutex_);
+  return status_of([&] {
+    add_rows({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
+             [&](Scratch&, uint64_t first, uint64_t) { return rows.data + first * spec_.row_bytes(); });
+  });
+}
+
+void ModelShard::read_rows(shard::Worker, std::span<const int64_t> rows, std::byte* out) {
+  const std::lock_guard lock(mutex_);
+  const Stream& stream = device_.current();
+  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+    Scratch scratch(stream);
+    void* const room = must(scratch.make(count * spec_.row_bytes()));
+    read_to(stream, scratch, rows.subspan(first, count), room);
+    to_host(stream, out + first * spec_.row_bytes(), room, count * spec_.row_bytes());
+  });
+}
+
+base::Status ModelShard::read_held(shard::Worker, const tensor::Tensor& rows) {
+  const std::lock_guard lock(mutex_);
+  return status_of([&] {
+    const Stream& stream = device_.current();
+    in_pieces(rows.held.count, spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
+      Scratch scratch(stream);
+      read_to(stream, scratch, {rows.held.ids + first, count}, rows.data + first * spec_.row_bytes());
+    });
+  });
 }
 
 }  // namespace mv::device

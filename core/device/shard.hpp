@@ -2,6 +2,7 @@
 // A shard of a dense table in the memory of a device.
 
 #include <array>
+#include <cassert>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,14 +22,10 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   static base::Result<std::shared_ptr<shard::Shard>> make(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
   base::Status add_together(shard::Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) override;
-  base::Status add_held(shard::Worker worker, const tensor::Tensor& rows) override;
-  base::Status read_held(shard::Worker worker, const tensor::Tensor& rows) override;
   base::Status read_together(shard::Worker worker, std::span<const Reading> readings) override;
 
   void change(shard::Write write, shard::Worker worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) override;
   void read(shard::Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
-  void change_rows(shard::Write write, shard::Worker worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) override;
-  void read_rows(shard::Worker worker, std::span<const int64_t> rows, std::byte* out) override;
   base::Result<shard::Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
   base::Status set_updater(const shard::UpdaterSpec& updater) override;
@@ -72,12 +69,11 @@ class DeviceShard final : public ModelShard, public std::enable_shared_from_this
   static void prepare(const Stream& stream, Batch& batch);
   static void uncount(const Batch& batch);
   PackedRows packed(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows) const;
-  const void* copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const;
-  void set_rows(std::span<const int64_t> rows, const std::byte* values) const;
-  template <typename Values>
-  void add_given(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values);
-  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const;
-  void add_rows(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);
+  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
+  void set_rows(std::span<const int64_t> rows, const std::byte* values) override;
+  void erase_rows(std::span<const int64_t>) override { assert(false); }
+  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) override;
+  void add_packed(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears);
   void clear(const Stream& stream) const;
   bool is_updated_with(const DeviceShard& other) const;
   bool rounds_for(std::span<const tensor::Tensor> outs) const;

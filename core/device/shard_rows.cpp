@@ -2,7 +2,6 @@
 
 #include "device/must.hpp"
 #include "device/shard.hpp"
-#include "math/kernels.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::device {
@@ -16,21 +15,7 @@ void DeviceShard::clear(const Stream& stream) const {
   must(stream.launch(MV_DEVICE_FILL, mv_device_fill{.out = values_->data(), .count = elements() * stored_bytes_, .value = {}, .dtype = MV_U8}));
 }
 
-void DeviceShard::change_rows(shard::Write write, shard::Worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) {
-  const std::lock_guard lock(mutex_);
-  if (write == shard::Write::Add)
-    return add_given(rows, piece, [&](Scratch& scratch, uint64_t first, uint64_t count) { return copied(scratch, values, first, count); });
-  if (math::strictly_increasing(rows)) return set_rows(rows, values);
-  const LastOnes last(rows, values, spec_.row_bytes());
-  set_rows(last.rows, last.values.data());
-}
-
-/// A copy on the device of some rows' values.
-const void* DeviceShard::copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const {
-  return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
-}
-
-void DeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* values) const {
+void DeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* values) {
   const Stream& stream = device_.current();
   in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
     Scratch scratch(stream);
@@ -40,17 +25,7 @@ void DeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* value
   });
 }
 
-base::Status DeviceShard::add_held(shard::Worker, const tensor::Tensor& rows) {
-  const std::lock_guard lock(mutex_);
-  return status_of([&] {
-    add_given({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
-              [&](Scratch&, uint64_t first, uint64_t) { return static_cast<const void*>(rows.data + first * spec_.row_bytes()); });
-  });
-}
-
-/// values(scratch, first, count) gives the values of some rows, on the device.
-template <typename Values>
-void DeviceShard::add_given(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
+void DeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
   const Stream& stream = device_.current();
   count_add(model_, piece, [&](const shard::Step* step) {
     const bool clears = model_->updater->replaces() && piece == shard::ChangePart::kFirst;
@@ -60,12 +35,12 @@ void DeviceShard::add_given(std::span<const int64_t> rows, shard::ChangePart pie
       const auto some = rows.subspan(first, count);
       PackedRows given = packed(stream, scratch, some);
       given.values = values(scratch, first, count);
-      add_rows(given, step, some, clears && first == 0);
+      add_packed(given, step, some, clears && first == 0);
     });
   });
 }
 
-void DeviceShard::add_rows(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears) {
+void DeviceShard::add_packed(const PackedRows& packed, const shard::Step* step, std::span<const int64_t> rows, bool clears) {
   const Stream& stream = packed.stream;
   if (model_->work == Work::kCopies) {
     const void* const stored = packed.widened();
@@ -91,28 +66,7 @@ void DeviceShard::add_rows(const PackedRows& packed, const shard::Step* step, st
   packed.update(*model_, step, one_array(values_->data()), states);
 }
 
-void DeviceShard::read_rows(shard::Worker, std::span<const int64_t> rows, std::byte* out) {
-  const std::lock_guard lock(mutex_);
-  const Stream& stream = device_.current();
-  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
-    Scratch scratch(stream);
-    void* const room = must(scratch.make(count * spec_.row_bytes()));
-    read_to(stream, scratch, rows.subspan(first, count), room);
-    to_host(stream, out + first * spec_.row_bytes(), room, count * spec_.row_bytes());
-  });
-}
-
-base::Status DeviceShard::read_held(shard::Worker, const tensor::Tensor& rows) {
-  const std::lock_guard lock(mutex_);
-  return status_of([&] {
-    in_pieces(rows.held.count, spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
-      Scratch scratch(device_.current());
-      read_to(device_.current(), scratch, {rows.held.ids + first, count}, rows.data + first * spec_.row_bytes());
-    });
-  });
-}
-
-void DeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) const {
+void DeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) {
   const void* const taken = packed(stream, scratch, rows).take(one_array(values_->data()));
   must(cast(stream, spec_.dtype, out, stored_, taken, rows.size() * spec_.cols));
 }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "device/must.hpp"
-#include "math/kernels.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::device {
@@ -30,21 +29,6 @@ KeyedDeviceShard::KeyedDeviceShard(shard::SpecRef spec, const shard::Position& p
 
 // ------------------------------------------------------------ changes
 
-void KeyedDeviceShard::change_rows(Write write, Worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) {
-  const std::lock_guard lock(mutex_);
-  if (write == Write::Erase) return slots_.erase(rows);
-  if (write == Write::Add)
-    return add_rows(rows, piece, [&](Scratch& scratch, uint64_t first, uint64_t count) { return copied(scratch, values, first, count); });
-  if (math::strictly_increasing(rows)) return set_rows(rows, values);
-  const LastOnes last(rows, values, spec_.row_bytes());
-  set_rows(last.rows, last.values.data());
-}
-
-/// A copy on the device of some rows' values.
-const void* KeyedDeviceShard::copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const {
-  return must(scratch.of(std::span(values + first * spec_.row_bytes(), count * spec_.row_bytes())));
-}
-
 void KeyedDeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* values) {
   const Stream& stream = device_.current();
   in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
@@ -57,16 +41,6 @@ void KeyedDeviceShard::set_rows(std::span<const int64_t> rows, const std::byte* 
   });
 }
 
-base::Status KeyedDeviceShard::add_held(Worker, const tensor::Tensor& rows) {
-  const std::lock_guard lock(mutex_);
-  return status_of([&] {
-    add_rows({rows.held.ids, rows.held.count}, shard::ChangePart::kFirst,
-             [&](Scratch&, uint64_t first, uint64_t) { return static_cast<const void*>(rows.data + first * spec_.row_bytes()); });
-  });
-}
-
-/// values(scratch, first, count) gives the values of some rows, on the device.
-template <typename Values>
 void KeyedDeviceShard::add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) {
   const Stream& stream = device_.current();
   const auto fill = model_->work == Model::Work::kCopies ? ReachedRows::Fill::kAnything : ReachedRows::Fill::kInitial;
@@ -131,27 +105,6 @@ void KeyedDeviceShard::read_to(const Stream& stream, Scratch& scratch, std::span
   must(stream.launch(MV_DEVICE_INITIAL, missing));
   packed.take(slots_.values().rows(), stored);
   if (stored != out) must(cast(stream, spec_.dtype, out, stored_, stored, rows.size() * spec_.cols));
-}
-
-void KeyedDeviceShard::read_rows(Worker, std::span<const int64_t> rows, std::byte* out) {
-  const std::lock_guard lock(mutex_);
-  const Stream& stream = device_.current();
-  in_pieces(rows.size(), spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
-    Scratch scratch(stream);
-    void* const room = must(scratch.make(count * spec_.row_bytes()));
-    read_to(stream, scratch, rows.subspan(first, count), room);
-    to_host(stream, out + first * spec_.row_bytes(), room, count * spec_.row_bytes());
-  });
-}
-
-base::Status KeyedDeviceShard::read_held(Worker, const tensor::Tensor& rows) {
-  const std::lock_guard lock(mutex_);
-  return status_of([&] {
-    in_pieces(rows.held.count, spec_.row_bytes(), [&](uint64_t first, uint64_t count) {
-      Scratch scratch(device_.current());
-      read_to(device_.current(), scratch, {rows.held.ids + first, count}, rows.data + first * spec_.row_bytes());
-    });
-  });
 }
 
 // Elements of keyed shards have no numbers: the engine uses change_rows() and read_rows().

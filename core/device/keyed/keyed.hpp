@@ -17,16 +17,12 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   /// @param mutex  of all shards on the device; it outlives them
   static base::Result<std::shared_ptr<shard::Shard>> make(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
-  base::Status add_held(shard::Worker worker, const tensor::Tensor& rows) override;
-  base::Status read_held(shard::Worker worker, const tensor::Tensor& rows) override;
   // A keyed table has no "all elements".
   base::Status add_together(shard::Worker worker, std::span<const Addition> additions, const std::function<base::Status()>& before) override;
   base::Status read_together(shard::Worker worker, std::span<const Reading> readings) override;
   void change(shard::Write write, shard::Worker worker, uint64_t first, uint64_t count, const std::byte* values, shard::ChangePart piece) override;
   void read(shard::Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
 
-  void change_rows(shard::Write write, shard::Worker worker, std::span<const int64_t> rows, const std::byte* values, shard::ChangePart piece) override;
-  void read_rows(shard::Worker worker, std::span<const int64_t> rows, std::byte* out) override;
   base::Result<shard::Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
   base::Result<shard::Scanned> scan_stored(int64_t cursor, size_t most) override;
   size_t stored_row_bytes() const override;
@@ -43,13 +39,11 @@ class KeyedDeviceShard final : public ModelShard, public std::enable_shared_from
   KeyedDeviceShard(shard::SpecRef spec, const shard::Position& place, TensorDevice& device, std::mutex& mutex);
 
   void add(ReachedRows& reached, std::span<const int64_t> rows, const shard::Step* step);
-  const void* copied(Scratch& scratch, const std::byte* values, uint64_t first, uint64_t count) const;
-  void set_rows(std::span<const int64_t> rows, const std::byte* values);
-  template <typename Values>
-  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values);
+  void add_rows(std::span<const int64_t> rows, shard::ChangePart piece, const Values& values) override;
+  void set_rows(std::span<const int64_t> rows, const std::byte* values) override;
+  void erase_rows(std::span<const int64_t> rows) override { slots_.erase(rows); }
   void restore_rows(const shard::Restored& rows);
-  /// The rows' values, of the table's dtype, on the device.
-  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out);
+  void read_to(const Stream& stream, Scratch& scratch, std::span<const int64_t> rows, void* out) override;
   template <typename Take>
   base::Result<shard::Scanned> scan_by(int64_t cursor, size_t most, const Take& take);
   /// Appends rows of an array, of the storage dtype.

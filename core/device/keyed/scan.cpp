@@ -134,16 +134,11 @@ base::Result<shard::Scanned> KeyedDeviceShard::scan_by(int64_t cursor, size_t mo
     const size_t count = shard::count_together(found, most);
     if (count == 0 && !found.empty()) must(shard::no_room_for_next(spec_, most));
     std::vector<uint64_t> slots;
-    for (const auto& [hash, slot] : std::span(found).first(count)) slots.push_back(slot);
-    if (count < found.size()) out.next = shard::cursor_at(found[count].first);
-    out.rows.resize(count);
-    if (count > 0) {
-      Scratch scratch(device_.current());
-      void* const ids = must(scratch.make(count * sizeof(int64_t)));
-      const mv_device_take work{ids, slots_.index().ids().rows(), must(scratch.of(std::span<const uint64_t>(slots))), nullptr, count, 1, MV_I64};
-      must(device_.current().launch(MV_DEVICE_TAKE, work));
-      to_host(device_.current(), out.rows.data(), ids, count * sizeof(int64_t));
+    for (const shard::FoundRow& row : std::span(found).first(count)) {
+      slots.push_back(row.slot);
+      out.rows.push_back(row.id);
     }
+    if (count < found.size()) out.next = shard::cursor_at(found[count].hash);
     take(slots, out);
   });
   if (!status.ok()) return status;

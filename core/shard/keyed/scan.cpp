@@ -39,13 +39,13 @@ base::Result<Scanned> KeyedShard::scan_by(int64_t cursor, size_t most, const Tak
     const size_t room = most - out.rows.size();
     const Found found = find_from(PartitionIndex{part.records}, std::max<uint64_t>(from, i << (kCursorBits - part_bits_)), room);
     const size_t count = count_together(found, room);
-    for (const auto& [hash, slot] : std::span(found).first(count)) {
-      out.rows.push_back(part.records.id(slot));
-      take(part.records, slot, out);
+    for (const FoundRow& row : std::span(found).first(count)) {
+      out.rows.push_back(row.id);
+      take(part.records, row.slot, out);
     }
     if (count == found.size()) continue;
     if (out.rows.empty()) return no_room_for_next(spec_, most);
-    out.next = cursor_at(found[count].first);
+    out.next = cursor_at(found[count].hash);
     return out;
   }
   return out;

@@ -3,10 +3,10 @@
 // cursor is the upper 40 bits of a hash.
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/mix.hpp"
@@ -16,8 +16,14 @@ namespace mv::shard {
 
 inline constexpr unsigned kCursorBits = 40;
 
-/// Hashes, which differ because base::mix() is a bijection, and slots.
-using Found = std::vector<std::pair<uint64_t, uint32_t>>;
+/// Rows in the order of their hashes, which differ because base::mix() is a bijection.
+struct FoundRow {
+  uint64_t hash;
+  uint32_t slot;
+  int64_t id;
+  auto operator<=>(const FoundRow&) const = default;
+};
+using Found = std::vector<FoundRow>;
 
 inline int64_t cursor_at(uint64_t hash) { return static_cast<int64_t>(hash >> (64 - kCursorBits)); }
 
@@ -47,7 +53,7 @@ Found find_from(const Index& index, uint64_t from, size_t room) {
     if (!entry.is_used) continue;
     const uint64_t hash = base::mix(static_cast<uint64_t>(entry.id));
     const bool lies_beyond_the_end = index.home(hash) > position;
-    if (hash >> (64 - kCursorBits) >= from && lies_beyond_the_end == (at >= capacity)) found.emplace_back(hash, entry.slot);
+    if (hash >> (64 - kCursorBits) >= from && lies_beyond_the_end == (at >= capacity)) found.push_back({hash, entry.slot, entry.id});
   }
   std::ranges::sort(found);
   return found;
@@ -57,7 +63,7 @@ Found find_from(const Index& index, uint64_t from, size_t room) {
 inline size_t count_together(const Found& found, size_t room) {
   size_t count = std::min(found.size(), room);
   if (count < found.size())
-    while (count > 0 && cursor_at(found[count - 1].first) == cursor_at(found[count].first)) --count;
+    while (count > 0 && cursor_at(found[count - 1].hash) == cursor_at(found[count].hash)) --count;
   return count;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "intranode.hpp"
+#include "sanitized.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -62,7 +63,7 @@ void each_algorithm_gives_the_same_bits(void**) {
           for (int memory = 0; memory < 4; ++memory) {
             const bool is_shown = memory % 2 == 1, in_place = memory >= 2;
             Floats in(count, is_shown), out(count, is_shown);
-            for (int turn = 0; turn < 3; ++turn) wrong += reduce(context, rank, in, out, in_place, expected);
+            for (size_t turn = 0; turn < turns(3, 1); ++turn) wrong += reduce(context, rank, in, out, in_place, expected);
           }
         });
         assert_int_equal(wrong, 0);

@@ -34,6 +34,8 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "sanitized.hpp"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -243,7 +245,7 @@ void names_that_meet_are_kept_apart(void**) {
 
 /// A store's keys are tables: time and memory grow linearly with their number, not quadratically.
 void a_hundred_thousand_tables_fit_into_a_file(void**) {
-  constexpr size_t kTables = 100'000;
+  constexpr size_t kTables = test::turns(100'000, 3000);
   Part part;
   for (size_t i = 0; i < kTables; ++i) {
     TableEntry entry;

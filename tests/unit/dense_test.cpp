@@ -22,6 +22,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "sanitized.hpp"
 #include "shards.hpp"
 
 namespace {
@@ -54,7 +55,7 @@ void adds_sets_and_reads(mv_dtype dtype, bool shared) {
     assert_true((shard->shared() != nullptr) == shared);
     std::vector<T> model(rows * cols);
     std::mt19937 random(uint32_t{9} + uint32_t(cols));
-    for (int round = 0; round < 40; ++round) {
+    for (size_t round = 0; round < mv::test::turns(40, 8); ++round) {
       const auto write = static_cast<Write>(random() % 2);
       const auto worker = static_cast<Worker>(random() % 3);
       if (round % 2 == 0) {

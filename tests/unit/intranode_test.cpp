@@ -13,6 +13,7 @@
 
 #include "intranode.hpp"
 #include "intranode/spin_policy.hpp"
+#include "sanitized.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -105,7 +106,7 @@ void no_rank_continues_while_others_read_its_tensor(void**) {
   std::atomic<size_t> wrong{0};
   ring.run([&](size_t rank, RankContext& context) {
     Floats values(kCount, true);
-    for (int turn = 0; turn < 40000; ++turn) {
+    for (size_t turn = 0; turn < turns(40'000, 6000); ++turn) {
       values.fill(rank);
       if (!carry_out(context, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
       for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;

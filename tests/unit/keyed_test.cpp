@@ -28,6 +28,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "sanitized.hpp"
 #include "shards.hpp"
 
 namespace {
@@ -89,7 +90,7 @@ void behaves_like_a_map(mv_dtype dtype, size_t cols, size_t distinct) {
   std::unordered_map<int64_t, std::vector<T>> model;
   std::mt19937_64 random(distinct + cols);
   const auto value_of = [&](int64_t id) { return model.contains(id) ? model[id] : std::vector<T>(cols, T(3)); };
-  for (int round = 0; round < 300; ++round) {
+  for (size_t round = 0; round < mv::test::turns(300, 60); ++round) {
     std::vector<int64_t> ids(random() % 60 == 0 ? 3000 : random() % 40 + 1);
     for (int64_t& id : ids) id = some_id(random, distinct);
     std::vector<T> values(ids.size() * cols);

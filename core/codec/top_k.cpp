@@ -7,6 +7,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "codec/kind.hpp"
 #include "math/elements.hpp"
@@ -14,6 +16,10 @@
 namespace mv::codec {
 
 namespace {
+
+/// Up to so many values are sorted partially. A histogram takes 150 us of any number, however few, and is three times slower at this limit;
+/// it is the faster one from twice to four times as many on.
+constexpr size_t kFewValues = 16'384;
 
 /// The magnitude as an integer: floats of the same sign are ordered like their bits. A NaN is greater than all others.
 uint32_t size_of(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffff; }
@@ -24,8 +30,19 @@ struct Limit {
   size_t ties = 0;
 };
 
+/// By partial sorting of the magnitudes.
+Limit find_limit_of_few(const float* values, size_t count, size_t k) {
+  std::vector<uint32_t> sizes(count);
+  for (size_t i = 0; i < count; ++i) sizes[i] = size_of(values[i]);
+  const auto kth = sizes.begin() + static_cast<ptrdiff_t>(k) - 1;
+  std::ranges::nth_element(sizes, kth, std::greater());
+  return {*kth, k - static_cast<size_t>(std::count_if(sizes.begin(), kth, [&](uint32_t size) { return size > *kth; }))};
+}
+
 /// A radix selection: a histogram of the upper 16 bits first, then of the lower ones within the decisive upper half.
+/// Clearing the histograms and going through them takes longer than all else where there are few values.
 Limit find_limit(const float* values, size_t count, size_t k) {
+  if (count <= kFewValues) return find_limit_of_few(values, count, k);
   constexpr uint32_t kHalves = 1 << 16;
   std::vector<uint32_t> counts(kHalves);
   const auto descend = [&](size_t wanted, size_t* left) {

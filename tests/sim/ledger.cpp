@@ -8,10 +8,6 @@
 
 namespace mv::sim {
 
-namespace {
-constexpr double kFraction = 0.1;
-}  // namespace
-
 Ledger::Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t workers)
     : timeline_(timeline),
       plan_(std::move(plan)),
@@ -48,17 +44,12 @@ bool Ledger::is_counter(uint64_t element) const {
   return !is_owned(stripe) && element - stripes_[stripe].begin < workers_;
 }
 
-double Ledger::pattern(uint64_t element) const {
-  return static_cast<double>(1 + ((element * 0x9e3779b97f4a7c15) >> 61)) * (plan_.fractional ? kFraction : 1);
-}
-
 // ---- adds
 
 std::vector<std::byte> Ledger::initial_values() const {
   if (plan_.initial == 0) return {};
   std::vector<std::byte> out(plan_.spec.bytes());
-  for (uint64_t e = 0; e < plan_.spec.elements(); ++e)
-    put_number(plan_.spec.dtype, out, e, is_counter(e) ? 0 : plan_.initial * pattern(e));
+  put_numbers(plan_.spec.dtype, out, 0, plan_.spec.elements(), [&](uint64_t e) { return is_counter(e) ? 0 : plan_.initial * pattern(e); });
   return out;
 }
 
@@ -145,8 +136,7 @@ std::vector<std::byte> Ledger::values(const Add& add) const {
   if (add.all) {
     for (const Stripe& stripe : stripes_) {
       put_number(spec.dtype, out, stripe.begin + add.by, 1);
-      for (uint64_t e = stripe.begin + workers_; e < stripe.begin + stripe.count; ++e)
-        put_number(spec.dtype, out, e, add.amount * pattern(e));
+      put_numbers(spec.dtype, out, stripe.begin + workers_, stripe.begin + stripe.count, [&](uint64_t e) { return add.amount * pattern(e); });
     }
     return out;
   }

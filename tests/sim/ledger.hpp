@@ -173,7 +173,9 @@ class Ledger {
   bool is_owned(size_t stripe) const { return keyed_ && stripe >= plan_.owned_from; }
   size_t owner_of(size_t stripe) const { return (stripe - plan_.owned_from) % workers_; }
   bool is_counter(uint64_t element) const;
-  double pattern(uint64_t element) const;
+  double pattern(uint64_t element) const {
+    return static_cast<double>(1 + ((element * 0x9e3779b97f4a7c15) >> 61)) * (plan_.fractional ? 0.1 : 1);
+  }
   std::vector<int64_t> addable(size_t by) const;
   std::vector<int64_t> owned(size_t by) const;
   void choose_keys(Add& add, Random& random) const;

@@ -17,9 +17,8 @@ struct Ledger::Values {
   uint64_t cols;
   const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< by row: its position; null: as in the table
 
-  double value(uint64_t element) const {
-    return number_at(dtype, data, at != nullptr ? at->at(element / cols) * cols + element % cols : element);
-  }
+  uint64_t position(uint64_t element) const { return at != nullptr ? at->at(element / cols) * cols + element % cols : element; }
+  double value(uint64_t element) const { return number_at(dtype, data, position(element)); }
 };
 
 std::string Ledger::place(size_t stripe) const {
@@ -198,12 +197,14 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
     const auto found = more.find(row_of(begin));
     const double of_row = everywhere + (found != more.end() ? found->second : 0);
     if (std::exchange(may_lack_initial, false) && equal(values.value(begin), of_row * pattern(begin))) initial = 0;
-    for (uint64_t e = begin; e < end; ++e) {
-      const double expected = first_value() + (initial + of_row) * pattern(e), shown = values.value(e);
-      if (equal(shown, expected)) continue;
-      return timeline_.violated(fmt::format("{}: element {} of {} is {}; the adds in its counters sum up to {}",
-                                            reading.who, e, place(stripe), shown, expected));
-    }
+    const double times = initial + of_row, first = first_value();
+    const std::byte* const shown = values.data + values.position(begin) * tensor::dtype_bytes(values.dtype);
+    const auto expected = [&](uint64_t e) { return first + times * pattern(e); };
+    const uint64_t e = begin + first_wrong(values.dtype, shown, end - begin,
+                                           [&](uint64_t i, double number) { return equal(number, expected(begin + i)); });
+    if (e == end) continue;
+    return timeline_.violated(fmt::format("{}: element {} of {} is {}; the adds in its counters sum up to {}", reading.who, e, place(stripe),
+                                          values.value(e), expected(e)));
   }
 }
 

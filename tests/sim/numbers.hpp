@@ -38,4 +38,28 @@ inline void put_number(mv_dtype dtype, std::span<std::byte> values, uint64_t at,
   });
 }
 
+/// Of the elements from begin to end; `number_of` gives each one's.
+template <typename NumberOf>
+void put_numbers(mv_dtype dtype, std::span<std::byte> values, uint64_t begin, uint64_t end, NumberOf number_of) {
+  with_type(dtype, [&](auto typed) {
+    for (uint64_t at = begin; at < end; ++at) {
+      typed = static_cast<decltype(typed)>(number_of(at));
+      std::memcpy(values.data() + at * sizeof typed, &typed, sizeof typed);
+    }
+  });
+}
+
+/// The first of `count` numbers that is not as `is_right(index, number)` wants it; count: all are.
+template <typename IsRight>
+uint64_t first_wrong(mv_dtype dtype, const std::byte* values, uint64_t count, IsRight is_right) {
+  return with_type(dtype, [&](auto number) {
+    uint64_t at = 0;
+    for (; at < count; ++at) {
+      std::memcpy(&number, values + at * sizeof number, sizeof number);
+      if (!is_right(at, static_cast<double>(number))) break;
+    }
+    return at;
+  });
+}
+
 }  // namespace mv::sim

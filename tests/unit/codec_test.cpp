@@ -216,6 +216,27 @@ void known_vectors(void**) {
   assert_memory_equal(kept.data(), rest, sizeof rest);
 }
 
+/// Of any number of values, for which topk selects in different ways; many are equal, and NaN is greater than all.
+void the_greatest_are_sent(void**) {
+  std::mt19937 random(7);
+  for (const size_t count : {1, 2, 7, 100, 16'383, 16'384, 16'385, 40'000})
+    for (const size_t k : {size_t{1}, count / 3 + 1, count}) {
+      std::vector<float> values(count), kept(count);
+      for (float& value : values) value = static_cast<float>(random() % 9) - 4;
+      if (count > 50) values[count / 2] = std::numeric_limits<float>::quiet_NaN();
+      const auto magnitude = [&](size_t i) { return std::isnan(values[i]) ? std::numeric_limits<float>::infinity() : std::abs(values[i]); };
+      std::vector<uint32_t> expected(count), places(k);
+      for (size_t i = 0; i < count; ++i) expected[i] = static_cast<uint32_t>(i);
+      std::ranges::stable_sort(expected, [&](size_t a, size_t b) { return magnitude(a) > magnitude(b); });
+      expected.resize(k);
+      std::ranges::sort(expected);
+      const auto sent = encode(codec_of("topk k=" + std::to_string(k)), values, &kept);
+      assert_int_equal(sent.size(), k * (sizeof(uint32_t) + sizeof(float)));
+      std::memcpy(places.data(), sent.data(), k * sizeof(uint32_t));
+      assert_true(places == expected);
+    }
+}
+
 void sizes_are_the_formulas(void**) {
   struct Expected {
     const char* codec;
@@ -306,6 +327,7 @@ int main() {
       cmocka_unit_test(decoding_and_adding_agree),
       cmocka_unit_test(two_bits_are_mxnets),
       cmocka_unit_test(known_vectors),
+      cmocka_unit_test(the_greatest_are_sent),
       cmocka_unit_test(sizes_are_the_formulas),
       cmocka_unit_test(too_large_and_too_small_values_are_not_lost),
       cmocka_unit_test(hostile_bytes_are_refused),

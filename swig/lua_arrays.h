@@ -21,7 +21,8 @@ static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, u
   lua_pop(L, 1);
   for (uint64_t i = 0; i < *count; ++i) {
     lua_rawgeti(L, index, (int)i + 1);
-    const int lent = pv_lend_memory(L, lua_gettop(L), function, pv_takes_devices(function), 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype);
+    const char *const name = pv_array_of(function, i);
+    const int lent = pv_lend_memory(L, lua_gettop(L), name, pv_takes_devices(name), 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype);
     lua_pop(L, 1);
     if (lent > 0) continue;
     if (lent < 0) pv_refuse(L, MV_EDTYPE, function, "array %d is neither a tensor nor FFI memory", (int)i + 1);

@@ -20,7 +20,7 @@ static mv_array *pv_lend_arrays(SV *sv, const char *function, uint64_t *count) {
       pv_refuse(MV_EDTYPE, function, "array %" PRIu64 " is neither a PDL nor a tensor", i);
       return NULL;
     }
-    if (!pv_lend(*item, function, 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype)) return NULL;
+    if (!pv_lend(*item, pv_array_of(function, i), 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype)) return NULL;
   }
   return arrays;
 }

@@ -40,7 +40,7 @@ static int pv_lend_arrays(PyObject *object, const char *function, pv_array_list 
   list->arrays = (mv_array *)PyMem_Calloc((size_t)list->count + 1, sizeof *list->arrays);
   int lent = list->views && list->arrays;
   if (!lent) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; lent && i < list->count; ++i) lent = pv_lend_array(pv_fast_item(items, i), function, list, i);
+  for (Py_ssize_t i = 0; lent && i < list->count; ++i) lent = pv_lend_array(pv_fast_item(items, i), pv_array_of(function, (uint64_t)i), list, i);
   Py_DECREF(items);
   return lent;
 }

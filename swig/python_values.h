@@ -229,6 +229,21 @@ static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
          (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format)));
 }
 
+/* Reports the error of an object that has no memory for the host. */
+static int pv_refuse_error(mv_status status, const char *function, const char *what, const char *type) {
+  PyObject *kind = NULL, *value = NULL, *trace = NULL;
+  PyErr_Fetch(&kind, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
+  PyErr_Clear();
+  const int refused = pv_refuse(status, function, "%s is a %.100s: %.300s", what, type, words ? words : "it has no buffer");
+  Py_XDECREF(text);
+  Py_XDECREF(kind);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return refused;
+}
+
 /* Fills the view, or reports what is wrong with the object's memory and how to fix it. */
 static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
   pv_lends_devices = pv_takes_devices(function) && strcmp(what, "source") != 0 && strcmp(what, "rows") != 0;
@@ -246,7 +261,8 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
     if (readonly)
       return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s: results need writable memory, such as a copy by numpy.array()", what, type);
   }
-  PyErr_Clear();
+  if (PyObject_GetBuffer(object, view, PyBUF_FULL_RO) != 0) return pv_refuse_error(MV_EDTYPE, function, what, type);
+  PyBuffer_Release(view);
   return pv_refuse(MV_EDTYPE, function, "%s is a %.100s that is not C-contiguous: use numpy.ascontiguousarray()%s", what, type,
                    writable ? ", and take the results from that copy" : "");
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/group/group.hpp"
+#include "api/group/device_reduction.hpp"
 #include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
@@ -24,17 +24,12 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
   if (!read.ok()) return read.status();
-  for (const collective::Array& array : read.value()) {
-    const auto device = find_device_of(array.data);
-    if (!device.ok()) return device.status();
-    if (device.value() != nullptr) return base::error(MV_EINVAL, "a custom reduction needs arrays in the host's memory, not on {}", device.value()->name());
-  }
   collective::Operation operation;
   operation.kind = collective::Kind::kCustom;
   operation.draining = (flags & MV_DRAINING) != 0;
   operation.out = std::move(read).value();
   operation.label = plan.options.label;
-  return entry.group->custom(std::move(operation), plan.options);
+  return api::reduce_on_devices(*entry.group, std::move(operation), plan.options, find_device_of);
 }
 
 void show(const std::vector<collective::Array>& theirs, mv_array* shown) {

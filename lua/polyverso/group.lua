@@ -107,7 +107,8 @@ end
 -- A new array for results, of the kind of `array`, and its tensor.
 local function fresh(array, shape)
   if not foreign.is_tensor(array) then
-    local made = tensor.zeros(shape, arrays.one(array):dtype())
+    local like = arrays.one(array)
+    local made = tensor.zeros(shape, like:dtype(), like:device())
     return made, made
   end
   local made = array:clone():resize(foreign.torch().LongStorage(shape))
@@ -315,13 +316,27 @@ end
 
 -- ------------------------------------------------------------------ custom reductions
 
-local function steps(custom, theirs, reduce)
-  while capi.mv_custom_next(custom, theirs) == 1 do
+-- Copies between devices and the host, unless place and value are the same tensor.
+local function copy_to(places, given)
+  for i, place in ipairs(places) do
+    if not rawequal(place, given[i]) then place:assign(given[i]) end
+  end
+end
+
+-- The tensors, with copies on the host of those on devices.
+local function on_host(tensors)
+  local made = {}
+  for i, each in ipairs(tensors) do made[i] = each:device() == "cpu" and each or each:to("cpu") end
+  return made
+end
+
+local function steps(custom, received, reduce)
+  while capi.mv_custom_next(custom, received) == 1 do
     local reduced, failure = pcall(reduce)
     if not reduced then
       failures.report(failure)
       pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)
-      pcall(capi.mv_custom_next, custom, theirs) -- waits for the failed operation, so that it is not withdrawn
+      pcall(capi.mv_custom_next, custom, received) -- waits for the failed operation, so that it is not withdrawn
       capi.raise_again(failure)
     end
     capi.mv_custom_done(custom, capi.MV_OK)
@@ -332,13 +347,20 @@ end
 -- arrives. Returns the number of contributors. ipc.Tree uses it, too.
 -- @param labelled  the tensors whose shapes the ranks compare; nil: none
 local function reduce_manually(handle, mine, theirs, reduce, how, labelled)
-  local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how, labelled))
-  local ended, failure = pcall(steps, custom, theirs, reduce)
+  local sent, received = on_host(mine), on_host(theirs)
+  local custom = capi.mv_custom_begin(handle, sent, flags(how), options(how, labelled))
+  local ended, failure = pcall(steps, custom, received, function()
+    copy_to(theirs, received)
+    reduce()
+    copy_to(sent, mine)
+  end)
   if not ended then
     pcall(capi.mv_custom_end, custom)
     capi.raise_again(failure)
   end
-  return capi.mv_custom_end(custom)
+  local contributors = capi.mv_custom_end(custom)
+  copy_to(mine, sent)
+  return contributors
 end
 
 -- The array that a reducing function gets (a contiguous Torch tensor, otherwise a polyverso tensor), and its polyverso

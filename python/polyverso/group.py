@@ -12,8 +12,8 @@
 Arrays are C-contiguous, of a dtype of tables, and changed in place. All ranks make the same calls in the same order.
 An operation of arrays whose shapes differ among the ranks is a StateError (MV_EDISAGREE) on all ranks; an array of one
 dimension fits any other with as many elements. A reduce and a broadcast compare only the numbers of elements.
-Arrays may be in the memory of a CUDA device: tensors, or arrays of PyTorch, CuPy and JAX. Fresh results are then tensors
-on that device. Only alltoall() needs the host.
+Arrays may be in the memory of a CUDA device: tensors, or arrays of PyTorch, CuPy and JAX. Fresh results, and the arrays
+that the function of allreduce_custom() gets, are then tensors on that device.
 
 Each operation whose name ends with `_async` returns a polyverso.Request: wait for it, or `await` it. Several may be
 unfinished at once; a group carries them out in the order of the calls, blocking ones included. The request keeps the
@@ -125,18 +125,32 @@ class Drained(NamedTuple):
 
 
 class _ManualReduction:
-    """The values of a custom reduction, which this class drives step by step."""
+    """The values of a custom reduction, which this class drives step by step. The function gets `mine` and `theirs`; the
+    group sends `sent` and writes `received`, which are copies on the host of arrays that are on devices."""
 
     def __init__(self, values: Any, function: Callable[[Any, Any], Any], draining: bool) -> None:
         self._several = isinstance(values, (list, tuple))
         self._function = function
-        given = values if self._several else [values]
-        self.mine = [np.asarray(memory_of(value) if draining else _own(value)) for value in given]
-        self.theirs = [np.empty_like(array) for array in self.mine]
+        self.mine: List[Any] = []
+        self.theirs: List[Any] = []
+        self.sent: List[Any] = []
+        self.received: List[Any] = []
+        for value in values if self._several else [values]:
+            if (tensor := on_device(value)) is not None:
+                mine, theirs, sent, received = tensor, tensor.copy(), tensor.to("cpu"), tensor.to("cpu")
+            else:
+                mine = sent = np.asarray(memory_of(value) if draining else _own(value))
+                theirs = received = np.empty_like(mine)
+            self.mine.append(mine)
+            self.theirs.append(theirs)
+            self.sent.append(sent)
+            self.received.append(received)
 
     def next(self, custom: int) -> bool:
         """Waits for the next values of another rank, received in `theirs`. False when the result is complete."""
-        return bool(capi.mv_custom_next(custom, [as_bits(array) for array in self.theirs]))
+        more = bool(capi.mv_custom_next(custom, [as_bits(array) for array in self.received]))
+        _copy_to(*(self.theirs, self.received) if more else (self.mine, self.sent))
+        return more
 
     def reduce(self) -> None:
         mine = list(self.mine)  # a copy: the function may also replace its elements
@@ -147,8 +161,20 @@ class _ManualReduction:
             result = self._function(mine[0], self.theirs[0])
             made = mine if result is None else [result]
         for array, value in zip(self.mine, made, strict=True):
-            if value is not array:
+            if value is array:
+                continue
+            if is_ndarray(array):
                 array[...] = value
+            else:
+                array.assign(value)
+        _copy_to(self.sent, self.mine)
+
+
+def _copy_to(places: List[Any], values: List[Any]) -> None:
+    """Copies between devices and the host, unless place and value are the same array."""
+    for place, value in zip(places, values):
+        if place is not value:
+            capi.mv_tensor_copy(value, place)
 
 
 class _Receive(Request):
@@ -244,7 +270,7 @@ class Group(Handle):
         manual = _ManualReduction(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
         options = _options(timeout, *(() if draining else manual.mine))
-        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in manual.mine], flags, options)
+        custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in manual.sent], flags, options)
         try:
             while manual.next(custom):
                 try:
@@ -355,7 +381,7 @@ class Group(Handle):
 
     def alltoall(
         self, array: Any, send_rows: Any = None, receive_rows: Any = None, timeout: Optional[float] = None, *, out: Any = None
-    ) -> np.ndarray:
+    ) -> Any:
         """Every rank sends some rows of its array to every rank, and receives theirs, in the order of ranks: a fresh
         array, or `out`, an array of the result's shape and dtype that does not overlap `array`.
 
@@ -451,9 +477,10 @@ class Group(Handle):
 
     def _to_exchange(
         self, array: Any, send_rows: Any, receive_rows: Any, out: Any
-    ) -> Tuple[Callable[..., Any], List[Any], np.ndarray, List[np.ndarray]]:
+    ) -> Tuple[Callable[..., Any], List[Any], Any, List[Any]]:
         """The function of an alltoall, its arrays, the result, and the arrays whose shapes the ranks compare."""
-        mine = _to_lend(array)
+        there = on_device(array)
+        mine = _to_lend(array) if there is None else there
         if (send_rows is None) != (receive_rows is None):
             raise ValueError("send_rows and receive_rows are needed both, or none of them")
         rows = [None if counts is None else np.asarray(as_rows(list(counts)), np.int64) for counts in (send_rows, receive_rows)]
@@ -463,15 +490,18 @@ class Group(Handle):
             if counts is not None and (len(counts) != self.size or counts.min() < 0):
                 raise ValueError(f"{name}: a number of rows for each of {self.size} ranks is needed")
         shape = mine.shape if rows[1] is None else (int(rows[1].sum()), *mine.shape[1:])
-        result = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
+        if there is not None:
+            result = _place_like(there, shape, out)
+        else:
+            result = np.empty(shape, mine.dtype) if out is None else np.asarray(_own(out))
         if result.shape != shape or result.dtype != mine.dtype:
             raise ArgumentError(capi.MV_ESHAPE, f"out is {result.dtype} of shape {result.shape}: {mine.dtype} of shape {shape} is needed")
         if rows[0] is None:
-            return capi.mv_alltoall, [as_bits(mine), as_bits(result)], result, [mine]
+            return capi.mv_alltoall, [_bits(mine), _bits(result)], result, [mine]
         if rows[0].sum() != len(mine):
             raise ValueError(f"send_rows has {rows[0].sum()} rows, and the array {len(mine)}")
         row = int(np.prod(mine.shape[1:]))
-        return capi.mv_alltoall_counts, [as_bits(mine), rows[0] * row, as_bits(result), rows[1] * row], result, [mine[:1]] if len(mine) else []
+        return capi.mv_alltoall_counts, [_bits(mine), rows[0] * row, _bits(result), rows[1] * row], result, [mine[:1]] if len(mine) else []
 
     def _in_parts(self, array: Any) -> Tuple[Any, Any]:
         """The array of a reduce-scatter, and this rank's part of it."""

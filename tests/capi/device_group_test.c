@@ -182,6 +182,55 @@ static void a_group_that_is_closed_ends_its_requests(void** state) {
   for (int i = 0; i < 20; ++i) run_nodes(2, NULL, end_with_requests);
 }
 
+/** mine += theirs, where both are. A host's array is added by the processor. */
+static mv_status add_there(void* user, const mv_array* mine, const mv_array* theirs, uint64_t arrays) {
+  struct member* const self = (struct member*)user;
+  const int64_t shape[] = {kCount};
+  mv_tensor to = 0, from = 0;
+  assert_int_equal(arrays, 2);
+  expect_ok(mv_tensor_view_on(self->index % 2, (uint64_t)(uintptr_t)mine[0].data, kCount, MV_F32, shape, 1, &to));
+  expect_ok(mv_tensor_view_on(self->index % 2, (uint64_t)(uintptr_t)theirs[0].data, kCount, MV_F32, shape, 1, &from));
+  expect_ok(mv_tensor_axpy(1, from, to));
+  expect_ok(mv_tensor_free(from));
+  expect_ok(mv_tensor_free(to));
+  *(double*)mine[1].data += *(const double*)theirs[1].data;
+  return MV_OK;
+}
+static mv_status refuse(void* user, const mv_array* mine, const mv_array* theirs, uint64_t arrays) {
+  (void)user, (void)mine, (void)theirs, (void)arrays;
+  return MV_ECANCELED;
+}
+static void reduce_by_a_function(struct member* self) {
+  const mv_group group = open_all(self);
+  const struct there value = there_of(self, (float)self->index + 1);
+  double here = 10 * (self->index + 1);
+  const mv_array arrays[] = {{value.data, kCount, MV_F32, 0}, {&here, 1, MV_F64, 0}};
+  uint64_t contributors = 0;
+  expect_ok(mv_allreduce_custom(group, arrays, 2, add_there, self, 0, &contributors, NULL));
+  expect_all(value, 6);
+  assert_true(here == 60 && contributors == 3);
+
+  assert_int_not_equal(mv_allreduce_custom(group, arrays, 2, refuse, self, 0, NULL, NULL), MV_OK); /* on all ranks */
+  expect_ok(mv_tensor_fill(value.tensor, 2));
+  here = 1;
+  mv_array theirs[2];
+  mv_custom custom = 0;
+  int32_t more = 0;
+  expect_ok(mv_custom_begin(group, arrays, 2, 0, NULL, &custom));
+  while (mv_custom_next(custom, theirs, &more) == MV_OK && more) expect_ok(mv_custom_done(custom, add_there(self, arrays, theirs, 2)));
+  expect_all(value, 6);
+  expect_ok(mv_custom_end(custom, &contributors));
+  assert_true(here == 3 && contributors == 3);
+  expect_ok(mv_custom_begin(group, arrays, 2, 0, NULL, &custom)); /* withdrawn by all */
+  assert_int_not_equal(mv_custom_end(custom, NULL), MV_OK);
+  expect_ok(mv_tensor_free(value.tensor));
+  expect_ok(mv_group_close(group));
+}
+static void functions_reduce_arrays_on_devices(void** state) {
+  (void)state;
+  run_nodes(3, NULL, reduce_by_a_function);
+}
+
 int main(void) {
   setenv("POLYVERSO_DEVICE_PLUGIN", EMULATION, 0);
   const struct CMUnitTest tests[] = {
@@ -189,6 +238,7 @@ int main(void) {
       cmocka_unit_test(requests_end_in_the_order_of_the_calls),
       cmocka_unit_test(ranks_that_drain_take_part_through_the_host),
       cmocka_unit_test(a_deadline_aborts_and_a_new_group_goes_on),
+      cmocka_unit_test(functions_reduce_arrays_on_devices),
       cmocka_unit_test(a_group_that_is_closed_ends_its_requests),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

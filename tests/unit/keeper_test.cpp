@@ -281,7 +281,7 @@ void writers_that_race_lose_nothing(void**) {
 void a_deposed_writer_is_refused(void**) {
   NEEDS_ETCD();
   Server server;
-  Member old(server.setting("n")), fresh(server.setting("n"));
+  Member old(server.setting("n"), 20s), fresh(server.setting("n"), 20s);
   assert_int_equal(old.read().value().revision, 0);
   const uint64_t first = old.write(0, "first").value();
   assert_int_equal(old.write(0, "again").status().code(), MV_ESTATE);

@@ -206,15 +206,26 @@ sub _reduce {
     return 1;
 }
 
-# All steps of a custom reduction, manually, because C must not call a function that may die.
+# The array itself, or a copy on the host of one on a device.
+sub _on_host { my ($array) = @_; return Polyverso::Values::is_pdl($array) || $array->device eq 'cpu' ? $array : $array->to('cpu') }
+
+# Copies between devices and the host, unless place and value are the same array.
+sub _copy_to {
+    my ($places, $values) = @_;
+    Scalar::Util::refaddr($places->[$_]) == Scalar::Util::refaddr($values->[$_]) or _assign($places->[$_], $values->[$_]) for 0 .. $#$places;
+    return;
+}
+
+# All steps of a custom reduction, manually, because C must not call a function that may die. The group sends $sent and
+# writes $received, which are copies on the host of arrays that are on devices.
 sub _reduce_all {
-    my ($custom, $function, $is_list, $mine, $theirs) = @_;
-    for (my $step = 0; Polyverso::CAPI::mv_custom_next($custom, $theirs); $step++) {
-        if (!eval { _reduce($function, $is_list, $mine, $theirs, $step == 0) }) {
+    my ($custom, $function, $is_list, $mine, $theirs, $sent, $received) = @_;
+    for (my $step = 0; Polyverso::CAPI::mv_custom_next($custom, $received); $step++) {
+        if (!eval { _copy_to($theirs, $received); _reduce($function, $is_list, $mine, $theirs, $step == 0); _copy_to($sent, $mine); 1 }) {
             my $failure = $@;
             Polyverso::Error::_report($failure);
             # Fails the operation and waits for its end: before the end, mv_custom_end() would withdraw it.
-            eval { Polyverso::CAPI::mv_custom_done($custom, $Polyverso::CAPI::MV_ECANCELED); Polyverso::CAPI::mv_custom_next($custom, $theirs) };
+            eval { Polyverso::CAPI::mv_custom_done($custom, $Polyverso::CAPI::MV_ECANCELED); Polyverso::CAPI::mv_custom_next($custom, $received) };
             die $failure;
         }
         Polyverso::CAPI::mv_custom_done($custom, $Polyverso::CAPI::MV_OK);
@@ -233,16 +244,18 @@ sub allreduce_custom {
     _check_arrays(@given);
     my @mine   = map { $_->copy } @given;    # for a slice, the function and C would see different memory
     my @theirs = map { $_->copy } @mine;
+    my @sent   = map { _on_host($_) } @mine;
+    my @received = map { _on_host($_) } @theirs;
     my $flags  = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
     my $options = _of_arrays(options(\%named, 'draining'), $flags ? () : @mine);
-    my $custom  = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, $options);
-    if (!eval { _reduce_all($custom, $function, $is_list, \@mine, \@theirs) }) {
+    my $custom  = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@sent, $flags, $options);
+    if (!eval { _reduce_all($custom, $function, $is_list, \@mine, \@theirs, \@sent, \@received) }) {
         my $failure = $@;
         eval { Polyverso::CAPI::mv_custom_end($custom) };
         die $failure;
     }
     my $contributors = Polyverso::CAPI::mv_custom_end($custom);
-    _assign($given[$_], $mine[$_]) for 0 .. $#given;
+    _assign($given[$_], $sent[$_]) for 0 .. $#given;
     return $contributors;
 }
 
@@ -297,7 +310,7 @@ sub _with_own {
     my ($self, $array) = @_;
     my ($rank, $size) = @$self{qw(rank size)};
     return $array->dummy($array->ndims, $size)->copy if Polyverso::Values::is_pdl($array);
-    my $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype);
+    my $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype, $array->device);
     $all->slice($rank, $rank + 1)->assign($array->reshape([1, @{ $array->shape }]));
     return $all;
 }
@@ -371,7 +384,7 @@ sub alltoall {
     if ($receives) { $result_rows = 0; $result_rows += $_ for @$receives }
     my $result = $is_pdl
         ? PDL->zeroes($array->type, ($array->dims)[0 .. $array->ndims - 2], $result_rows)
-        : Polyverso::Tensor->zeros([$result_rows, @{ $array->shape }[1 .. $#{ $array->shape }]], $array->dtype);
+        : Polyverso::Tensor->zeros([$result_rows, @{ $array->shape }[1 .. $#{ $array->shape }]], $array->dtype, $array->device);
     my $made;
     if ($sends) {
         my $each   = $rows ? _elements($array) / $rows : 0;

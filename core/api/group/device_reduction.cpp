@@ -1,0 +1,142 @@
+#include "api/group/device_reduction.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tensor/device.hpp"
+
+namespace mv::api {
+
+namespace {
+
+using collective::Array;
+using tensor::Allocator;
+using tensor::Device;
+
+/// One array: the caller's, its copy for the group, and the memory for received values. All three are on the host, or
+/// `device` is set.
+struct Place {
+  Device* device;
+  Array caller;
+  std::shared_ptr<tensor::Block> copy, received;
+};
+
+base::Result<Place> make_place(const Array& array, Device* device) {
+  Place place{device, array, nullptr, nullptr};
+  if (device == nullptr || array.bytes() == 0) return Place{nullptr, array, nullptr, nullptr};
+  auto copy = device->staging().allocate(array.bytes(), Allocator::Content::kAnything);
+  if (!copy.ok()) return copy.status();
+  auto received = device->allocate(array.bytes(), Allocator::Content::kAnything);
+  if (!received.ok()) return received.status();
+  place.copy = std::move(copy).value();
+  place.received = std::move(received).value();
+  return place;
+}
+
+class DeviceReduction final : public CustomReduction {
+ public:
+  explicit DeviceReduction(std::vector<Place> places) : places_(std::move(places)) {}
+  /// The group uses the copies until the operation has ended.
+  ~DeviceReduction() override {
+    if (host_ != nullptr) static_cast<void>(host_->end());
+  }
+
+  /// Copies the caller's values for the group.
+  base::Status give() const {
+    for (const Place& place : places_)
+      if (place.device != nullptr)
+        if (auto status = place.device->to_host(place.copy->data(), place.caller.data, place.caller.bytes()); !status.ok()) return status;
+    return {};
+  }
+  base::Status begin(Group& group, collective::Operation operation, const CallOptions& options) {
+    for (size_t i = 0; i < places_.size(); ++i)
+      if (places_[i].copy != nullptr) operation.out[i].data = places_[i].copy->data();
+    auto begun = group.custom(std::move(operation), options);
+    if (!begun.ok()) return begun.status();
+    host_ = std::move(begun).value();
+    return {};
+  }
+
+  base::Result<const std::vector<Array>*> next() override {
+    auto theirs = host_->next();
+    if (!theirs.ok()) return theirs.status();
+    if (theirs.value() == nullptr) {
+      if (auto status = take_result(); !status.ok()) return status;
+      return theirs;
+    }
+    shown_ = *theirs.value();
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const Place& place = places_[i];
+      if (place.device == nullptr) continue;
+      shown_[i].data = place.received->data();
+      if (auto status = place.device->from_host(shown_[i].data, (*theirs.value())[i].data, shown_[i].bytes()); !status.ok()) return fail(status);
+    }
+    return &shown_;
+  }
+
+  /// If the values can't be copied, next() returns the reason, on all ranks.
+  base::Status done(const base::Status& status) override { return host_->done(status.ok() ? give() : status); }
+
+  base::Result<uint64_t> end() override {
+    auto contributors = host_->end();
+    if (contributors.ok())
+      if (auto status = take_result(); !status.ok()) return status;
+    return contributors;
+  }
+
+ private:
+  base::Status take_result() {
+    if (std::exchange(is_taken_, true)) return {};
+    for (const Place& place : places_)
+      if (place.device != nullptr)
+        if (auto status = place.device->from_host(place.caller.data, place.copy->data(), place.caller.bytes()); !status.ok()) return status;
+    return {};
+  }
+  /// Fails the operation on all ranks, and waits for its end, because end() would withdraw it.
+  base::Status fail(const base::Status& status) {
+    static_cast<void>(host_->done(status));
+    static_cast<void>(host_->next());
+    return status;
+  }
+
+  const std::vector<Place> places_;
+  CustomReductionRef host_;
+  std::vector<Array> shown_;
+  bool is_taken_ = false;
+};
+
+base::Result<std::shared_ptr<DeviceReduction>> make(const std::vector<Array>& arrays, const std::vector<Device*>& devices) {
+  std::vector<Place> places;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    auto place = make_place(arrays[i], devices[i]);
+    if (!place.ok()) return place.status();
+    places.push_back(std::move(place).value());
+  }
+  const auto reduction = std::make_shared<DeviceReduction>(std::move(places));
+  if (auto status = reduction->give(); !status.ok()) return status;
+  return reduction;
+}
+
+}  // namespace
+
+base::Result<CustomReductionRef> reduce_on_devices(Group& group, collective::Operation operation, const CallOptions& options, const FindDevice& find) {
+  std::vector<Device*> devices;
+  for (const Array& array : operation.out) {
+    auto device = find(array.data);
+    if (!device.ok()) return device.status();
+    devices.push_back(device.value());
+  }
+  if (std::ranges::all_of(devices, [](const Device* device) { return device == nullptr; })) return group.custom(std::move(operation), options);
+  const GroupInfo about = group.info();
+  if (auto status = check_operation(operation, about.rank, about.size); !status.ok()) return status;
+  const auto reduction = make(operation.out, devices);
+  if (!reduction.ok()) {  // without this rank, the others would wait
+    group.give_up(reduction.status());
+    return reduction.status();
+  }
+  if (auto status = reduction.value()->begin(group, std::move(operation), options); !status.ok()) return status;
+  return CustomReductionRef(reduction.value());
+}
+
+}  // namespace mv::api

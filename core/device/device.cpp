@@ -79,6 +79,34 @@ base::Result<mv_device_about> Device::describe() const {
   return about;
 }
 
+base::Result<Event> Event::make(const Device& device) {
+  mv_device_event handle = nullptr;
+  if (auto status = device.check(device.plugin().event_make(device.number(), &handle), "make an event"); !status.ok()) return status;
+  return Event(device, handle);
+}
+
+Event::~Event() {
+  if (handle_ != nullptr) device_.plugin().event_free(device_.number(), handle_);
+}
+
+base::Status Event::record(const Stream& stream) const {
+  return device_.check(device_.plugin().event_record(device_.number(), handle_, stream.handle()), "record an event");
+}
+
+base::Status Event::wait() const { return device_.check(device_.plugin().event_wait(handle_), "wait for an event"); }
+
+base::Status Event::order(const Stream& after) const {
+  const Device& device = after.device();
+  return device.check(device.plugin().event_order(device.number(), after.handle(), handle_), "wait for an event");
+}
+
+base::Result<double> Event::millis_since(const Event& from) const {
+  double millis = 0;
+  if (auto status = wait(); !status.ok()) return status;
+  if (auto status = device_.check(device_.plugin().event_millis(from.handle_, handle_, &millis), "measure"); !status.ok()) return status;
+  return millis;
+}
+
 bool Staging::copy(const Stream& stream, void* to, const void* from, size_t bytes) {
   if (bytes > kSlotBytes) return false;
   const mv_device_plugin& plugin = device_.plugin();
@@ -132,13 +160,10 @@ base::Status Stream::wait() const { return device_.check(device_.plugin().stream
 
 base::Status Stream::order(const Stream& after) const {
   if (after.handle_ == handle_ && after.device_ == device_) return {};
-  const mv_device_plugin& plugin = device_.plugin();
-  mv_device_event event = nullptr;
-  if (auto status = device_.check(plugin.event_make(device_.number(), &event), "make an event"); !status.ok()) return status;
-  auto status = device_.check(plugin.event_record(device_.number(), event, handle_), "record an event");
-  if (status.ok()) status = after.device_.check(plugin.event_order(after.device_.number(), after.handle_, event), "wait for an event");
-  plugin.event_free(device_.number(), event);  // what waits for it goes on waiting
-  return status;
+  const auto event = Event::make(device_);
+  if (!event.ok()) return event.status();
+  const auto status = event.value().record(*this);
+  return status.ok() ? event.value().order(after) : status;  // what waits for the event goes on waiting
 }
 
 base::Status Stream::launch(mv_device_kernel kernel, const void* work, size_t bytes) const {

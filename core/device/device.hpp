@@ -58,6 +58,29 @@ class Device {
 class Stream;
 class WorkList;
 
+/// A place in the work of a stream.
+class Event {
+ public:
+  static base::Result<Event> make(const Device& device);
+  Event(Event&& other) noexcept : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  ~Event();
+
+  /// After the work that the stream has so far.
+  base::Status record(const Stream& stream) const;
+  /// Waits for the work before it, and returns its errors.
+  base::Status wait() const;
+  /// Lets later work of a stream, which may be another device's, begin after it.
+  base::Status order(const Stream& after) const;
+  /// The time from another event of the device to this one, whose work it waits for.
+  base::Result<double> millis_since(const Event& from) const;
+
+ private:
+  Event(const Device& device, mv_device_event handle) : device_(device), handle_(handle) {}
+  Device device_;
+  mv_device_event handle_;
+};
+
 /// Pinned memory of the host, through which small copies go to a device. A copy from other memory would wait for all work on its stream. Any
 /// thread.
 class Staging {

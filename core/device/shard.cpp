@@ -1,9 +1,9 @@
 #include "device/shard.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
+#include "device/broadcast.hpp"
 #include "device/keyed/keyed.hpp"
 #include "device/must.hpp"
 #include "device/sum.hpp"
@@ -182,7 +182,7 @@ base::Status DeviceShard::read_together(Worker, std::span<const Reading> reading
       if (const DeviceShard& one = shard_of(reading); one.rounds_for(reading.outs)) bytes += Room::part_of(one.elements() * one.spec_.element_bytes());
     Room room = must(Room::make(stream, bytes));
     WorkList here;
-    std::map<TensorDevice*, WorkList> there;
+    Broadcasts there(device_, stream);
     std::vector<std::pair<const Tensor*, const void*>> on_host;
     for (const Reading& reading : readings) {
       const DeviceShard& one = shard_of(reading);
@@ -197,21 +197,13 @@ base::Status DeviceShard::read_together(Worker, std::span<const Reading> reading
         auto* const device = static_cast<TensorDevice*>(tensor::device_of(out));
         if (device == &device_)
           read(out.data);
-        else if (device != nullptr)
-          there[device].copy(out.data, rounded, out.stored_bytes(), device_.number());
-        else
+        else if (device == nullptr)
           on_host.emplace_back(&out, rounded);
       }
+      there.add(rounded, reading.outs);
     }
     must(device_.graphs().run(stream, here));
-    for (const auto& [device, copies] : there) {  // on the stream of the tensors' device, whose earlier work may use them
-      const Stream& theirs = device->current();
-      must(stream.order(theirs));
-      base::Undo back([&] { static_cast<void>(theirs.order(stream)); });  // what was begun uses memory of this device
-      must(device->graphs().run(theirs, copies));
-      back.keep();
-      must(theirs.order(stream));
-    }
+    must(there.run());
     for (const auto& [out, from] : on_host) must(tensor::copy_bytes(*out, static_cast<const std::byte*>(from), &device_, out->stored_bytes()));
   });
 }

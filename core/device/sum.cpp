@@ -1,87 +1,195 @@
 #include "device/sum.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "tensor/dtype.hpp"
 
 namespace mv::device {
 
 namespace {
+
+constexpr size_t kFewestSplitting = 3;
+
 /// Whether a sum of so many halves needs memory for floats: no kernel takes as many sources.
 bool is_widened(mv_dtype dtype, size_t values) { return values > MV_DEVICE_SOURCES && tensor::storage_dtype(dtype) != dtype; }
+
+TensorDevice* source_of(const tensor::Tensor& value) { return static_cast<TensorDevice*>(tensor::device_of(value)); }
+bool is_on(const tensor::Tensor& value, const TensorDevice& device) { return tensor::device_of(value) == &device; }
+
 }  // namespace
+
+Sums::Sums(TensorDevice& device, const Stream& stream) { parts_.push_back({device, stream}); }
 
 void Sums::add(std::span<const tensor::Tensor> values, void* out) { sums_.push_back({values, out}); }
 
-/// Bytes that gather() and list() take.
-size_t Sums::room_of(const Sum& sum) const {
-  const tensor::Tensor& first = sum.values.front();
-  const size_t bytes = Room::part_of(first.stored_bytes()), elsewhere = static_cast<size_t>(std::ranges::count_if(sum.values, [this](const auto& one) { return !is_here(one); }));
-  const size_t own = sum.out == nullptr && sum.values.size() > 1 ? bytes : 0;
-  const size_t wide = is_widened(first.dtype, sum.values.size()) ? Room::part_of(first.stored() * tensor::dtype_bytes(tensor::storage_dtype(first.dtype))) : 0;
-  return elsewhere * bytes + own + wide;
+Sums::Part& Sums::part_of(TensorDevice& device) {
+  const auto found = std::ranges::find_if(parts_, [&](const Part& part) { return &part.device == &device; });
+  return found != parts_.end() ? *found : parts_.emplace_back(Part{device, device.current()});
+}
+
+bool Sums::can_split(const Sum& sum) const {
+  if (sum.values.front().stored_bytes() < Paths::kLeastBytes || sum.values.size() > MV_DEVICE_SOURCES) return false;
+  uint64_t numbers = uint64_t{1} << parts_.front().device.number();
+  for (const tensor::Tensor& value : sum.values) {
+    if (source_of(value) == nullptr) return false;
+    numbers |= uint64_t{1} << source_of(value)->number();
+  }
+  return static_cast<size_t>(std::popcount(numbers)) >= kFewestSplitting;
+}
+
+/// Calls visit(Part&, Slice) for each device that sums some of the elements.
+template <typename Visit>
+void Sums::for_each_slice(const Sum& sum, const Visit& visit) {
+  const size_t count = sum.values.front().stored();
+  if (!sum.is_split) return visit(parts_.front(), Slice{0, count});
+  std::vector<Part*> parts;
+  for (Part& part : parts_)
+    if (&part == &parts_.front() || std::ranges::any_of(sum.values, [&](const auto& value) { return is_on(value, part.device); })) parts.push_back(&part);
+  Paths::for_each_slice(parts.size(), count, [&](size_t i, size_t first, size_t some) { visit(*parts[i], Slice{first, some}); });
+}
+
+/// Bytes that gather() and list() take for so many elements.
+size_t Sums::room_for(const Part& part, const Sum& sum, size_t count) const {
+  const mv_dtype dtype = sum.values.front().dtype;
+  const auto elsewhere = static_cast<size_t>(std::ranges::count_if(sum.values, [&](const auto& value) { return !is_on(value, part.device); }));
+  const size_t wide = is_widened(dtype, sum.values.size()) ? Room::part_of(count * tensor::dtype_bytes(tensor::storage_dtype(dtype))) : 0;
+  return elsewhere * Room::part_of(count * tensor::dtype_bytes(dtype)) + wide;
+}
+
+/// Decides which sums are split, and allocates the memory of all devices.
+base::Status Sums::plan(Path path) {
+  for (Part& part : parts_) {
+    part.bytes = 0;
+    part.room.reset();
+  }
+  for (Sum& sum : sums_) {
+    sum.is_split = path == Path::kByParts && can_split(sum);
+    const size_t size = tensor::dtype_bytes(sum.values.front().dtype);
+    if (sum.out == nullptr && sum.values.size() > 1) parts_.front().bytes += Room::part_of(sum.values.front().stored_bytes());
+    for_each_slice(sum, [&](Part& part, Slice slice) {
+      part.bytes += room_for(part, sum, slice.count);
+      if (&part != &parts_.front()) part.bytes += Room::part_of(slice.count * size);
+    });
+  }
+  for (Part& part : parts_) {
+    if (part.bytes == 0 && &part != &parts_.front()) continue;
+    auto room = Room::make(part.stream, part.bytes);
+    if (!room.ok()) return room.status();
+    part.room = std::move(room).value();
+  }
+  return {};
 }
 
 base::Status Sums::run() {
+  uint64_t numbers = uint64_t{1} << parts_.front().device.number();
   size_t bytes = 0;
-  for (const Sum& sum : sums_) bytes += room_of(sum);
-  auto room = Room::make(stream_, bytes);
-  if (!room.ok()) return room.status();
-  room_ = std::move(room).value();
-  for (Sum& sum : sums_) {
-    const auto here = gather(sum);
-    if (!here.ok()) return here.status();
-    list(sum, here.value());
+  for (const Sum& sum : sums_) {
+    for (const tensor::Tensor& value : sum.values)
+      if (TensorDevice* const source = source_of(value)) numbers |= uint64_t{1} << part_of(*source).device.number();
+    if (can_split(sum)) bytes += sum.values.front().stored_bytes();
   }
-  // Their earlier work writes what is copied, and their later work may overwrite it.
-  for (const TensorDevice* const source : sources_)
-    if (auto status = source->current().order(stream_); !status.ok()) return status;
-  base::Status status = device_.graphs().run(stream_, work_);
-  for (const TensorDevice* const source : sources_)  // after an error, too: some copies may have begun
-    if (auto ordered = stream_.order(source->current()); status.ok()) status = ordered;
+  if (bytes == 0) return run(Path::kDirect);
+  TensorDevice& device = parts_.front().device;
+  std::vector<const Stream*> streams;
+  for (const Part& part : parts_) streams.push_back(&part.stream);
+  return device.sum_paths().run(streams, numbers, bytes, [this](Path path) { return run(path); });
+}
+
+base::Status Sums::run(Path path) {
+  base::Status planned = plan(path);
+  if (planned.code() == MV_ENOMEM && path == Path::kByParts) planned = plan(Path::kDirect);  // another device has no memory for its part
+  if (!planned.ok()) return planned;
+  if (auto status = list_all(); !status.ok()) return status;
+  const Stream& stream = parts_.front().stream;
+  // The sources' earlier work writes what is copied, and their later work may overwrite it, and the memory of their parts.
+  for (const Part& part : parts_)
+    if (auto status = part.stream.order(stream); !status.ok()) return status;
+  base::Status status = begin();
+  for (const Part& part : parts_)  // after an error, too: some copies may have begun
+    if (auto ordered = stream.order(part.stream); status.ok()) status = ordered;
   return status;
 }
 
-/// The addresses of a sum's values on this device, to which other values are copied. Only copies from the host begin at once.
-base::Result<std::vector<const void*>> Sums::gather(const Sum& sum) {
+/// Puts the listed work on the streams, so that the devices work at the same time.
+base::Status Sums::begin() {
+  const Stream& stream = parts_.front().stream;
+  for (size_t i = 1; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    if (part.work.size() == 0) continue;
+    if (auto status = stream.order(part.stream); !status.ok()) return status;
+    if (auto status = part.device.graphs().run(part.stream, part.work); !status.ok()) return status;
+  }
+  Part& own = parts_.front();
+  if (auto status = own.device.graphs().run(stream, own.work); !status.ok()) return status;
+  for (size_t i = 1; i < parts_.size() && collected_.size() > 0; ++i)
+    if (auto status = parts_[i].stream.order(stream); !status.ok()) return status;
+  return own.device.graphs().run(stream, collected_);
+}
+
+base::Status Sums::list_all() {
+  for (Sum& sum : sums_) {
+    const size_t size = tensor::dtype_bytes(sum.values.front().dtype);
+    if (sum.out == nullptr && sum.values.size() == 1) {
+      const auto here = gather(parts_.front(), sum, {0, sum.values.front().stored()});
+      if (!here.ok()) return here.status();
+      sum.out = const_cast<void*>(here.value().front());
+      continue;
+    }
+    if (sum.out == nullptr) sum.out = parts_.front().room->take(sum.values.front().stored_bytes());
+    base::Status status;
+    for_each_slice(sum, [&](Part& part, Slice slice) {
+      std::byte* const place = static_cast<std::byte*>(sum.out) + slice.first * size;
+      const bool is_own = &part == &parts_.front();
+      const auto here = gather(part, sum, slice);
+      if (!here.ok()) {
+        status = here.status();
+        return;
+      }
+      void* const made = is_own ? place : part.room->take(slice.count * size);
+      list(part, sum, made, here.value(), slice.count);
+      if (!is_own) collected_.copy(place, made, slice.count * size, part.device.number());
+    });
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+/// The addresses on the part's device of some elements of all values; those of other devices are copied there. Only copies from the host begin at
+/// once.
+base::Result<std::vector<const void*>> Sums::gather(Part& part, const Sum& sum, Slice slice) {
   std::vector<const void*> here;
   here.reserve(sum.values.size());
+  const size_t size = tensor::dtype_bytes(sum.values.front().dtype), bytes = slice.count * size;
   for (const tensor::Tensor& value : sum.values) {
-    if (is_here(value)) {
-      here.push_back(value.data);
+    const std::byte* const from = value.data + slice.first * size;
+    if (is_on(value, part.device)) {
+      here.push_back(from);
       continue;
     }
-    void* const to = room_->take(value.stored_bytes());
+    void* const to = part.room->take(bytes);
     here.push_back(to);
-    auto* const source = static_cast<TensorDevice*>(tensor::device_of(value));
-    if (source == nullptr) {
-      if (auto status = stream_.copy_staged(to, value.data, value.stored_bytes()); !status.ok()) return status;
-      continue;
-    }
-    if (std::ranges::find(sources_, source) == sources_.end()) sources_.push_back(source);
-    work_.copy(to, value.data, value.stored_bytes(), source->number());
+    const TensorDevice* const source = source_of(value);
+    if (source != nullptr)
+      part.work.copy(to, from, bytes, source->number());
+    else if (auto status = part.stream.copy_staged(to, from, bytes); !status.ok())
+      return status;
   }
   return here;
 }
 
-void Sums::list(Sum& sum, std::span<const void* const> here) {
-  if (here.size() == 1 && sum.out == nullptr) {
-    sum.out = const_cast<void*>(here.front());
-    return;
-  }
+void Sums::list(Part& part, const Sum& sum, void* out, std::span<const void* const> here, size_t count) {
   const mv_dtype dtype = sum.values.front().dtype, wide = tensor::storage_dtype(dtype);
-  const size_t count = sum.values.front().stored();
-  if (sum.out == nullptr) sum.out = room_->take(sum.values.front().stored_bytes());
   if (count == 0) return;
   if (here.size() <= MV_DEVICE_SOURCES) {
-    mv_device_merge merge{.dst = sum.out, .sources = {}, .count = count, .source_count = here.size(), .divisor = 1, .op = MV_DEVICE_MERGE_SUM, .dtype = dtype};
+    mv_device_merge merge{.dst = out, .sources = {}, .count = count, .source_count = here.size(), .divisor = 1, .op = MV_DEVICE_MERGE_SUM, .dtype = dtype};
     std::ranges::copy(here, merge.sources);
-    return work_.launch(MV_DEVICE_MERGE, merge);
+    return part.work.launch(MV_DEVICE_MERGE, merge);
   }
-  void* const sums = is_widened(dtype, here.size()) ? room_->take(count * tensor::dtype_bytes(wide)) : sum.out;
-  work_.cast(wide, sums, dtype, here.front(), count, device_.number());
-  for (const void* const more : here.subspan(1)) work_.launch(MV_DEVICE_AXPY, mv_device_axpy{sums, more, count, 1, wide, dtype});
-  if (sums != sum.out) work_.cast(dtype, sum.out, wide, sums, count, device_.number());
+  void* const sums = is_widened(dtype, here.size()) ? part.room->take(count * tensor::dtype_bytes(wide)) : out;
+  part.work.cast(wide, sums, dtype, here.front(), count, part.device.number());
+  for (const void* const more : here.subspan(1)) part.work.launch(MV_DEVICE_AXPY, mv_device_axpy{sums, more, count, 1, wide, dtype});
+  if (sums != out) part.work.cast(dtype, out, wide, sums, count, part.device.number());
 }
 
 }  // namespace mv::device

@@ -89,6 +89,22 @@ class TensorDevice::SpilledBlock : public KnownBlock {
   TensorDevice& device_;
 };
 
+class TensorDevice::EndOfCopy final : public tensor::Arrival {
+ public:
+  explicit EndOfCopy(Event event) : event_(std::move(event)) {}
+  ~EndOfCopy() override { static_cast<void>(wait()); }
+  base::Status set(const Stream& stream) {
+    auto status = event_.record(stream);
+    is_under_way_ = status.ok();
+    return status;
+  }
+  base::Status wait() override { return std::exchange(is_under_way_, false) ? event_.wait() : base::Status(); }
+
+ private:
+  const Event event_;
+  bool is_under_way_ = false;
+};
+
 TensorDevice::TensorDevice(Stream own, tensor::Heap& heap)
     : own_(std::move(own)), heap_(heap), name_(own_.device().name()), pinned_(std::make_unique<PinnedMemory>(own_.device(), heap)), graphs_(own_.device()), current_(&own_) {}
 
@@ -203,6 +219,19 @@ base::Status TensorDevice::to_host(void* to, const void* from, size_t bytes) {
   const Stream& stream = current();
   if (auto status = stream.copy(to, from, bytes); !status.ok()) return status;
   return stream.wait();
+}
+
+base::Result<std::unique_ptr<tensor::Arrival>> TensorDevice::begin_to_host(void* to, const void* from, size_t bytes) {
+  const Stream& stream = current();
+  auto event = Event::make(device());
+  if (!event.ok()) return event.status();
+  auto end = std::make_unique<EndOfCopy>(std::move(event).value());  // first: when the copy has begun, nothing may fail
+  if (auto status = stream.copy(to, from, bytes); !status.ok()) return status;
+  if (auto status = end->set(stream); !status.ok()) {
+    static_cast<void>(stream.wait());  // the copy is under way
+    return status;
+  }
+  return std::unique_ptr<tensor::Arrival>(std::move(end));
 }
 
 base::Status TensorDevice::from_host(void* to, const void* from, size_t bytes) {

@@ -13,6 +13,7 @@
 #include "device/graphs.hpp"
 #include "device/operations.hpp"
 #include "device/pinned_memory.hpp"
+#include "device/paths.hpp"
 #include "tensor/device.hpp"
 
 namespace mv::device {
@@ -38,6 +39,9 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   const Stream& current() const { return *current_.load(std::memory_order_acquire); }
   /// For work on this device that callers may repeat.
   Graphs& graphs() { return graphs_; }
+  /// For sums on this device, and for copies from it to several others.
+  Paths& sum_paths() { return sum_paths_; }
+  Paths& broadcast_paths() { return broadcast_paths_; }
   base::Result<std::shared_ptr<tensor::Block>> allocate(size_t bytes, Content content) override;
   /// Memory for a table.
   struct Spilled {
@@ -55,6 +59,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   const std::string& name() const override { return name_; }
   int32_t number() const override { return own_.device().number(); }
   base::Status to_host(void* to, const void* from, size_t bytes) override;
+  base::Result<std::unique_ptr<tensor::Arrival>> begin_to_host(void* to, const void* from, size_t bytes) override;
   base::Status from_host(void* to, const void* from, size_t bytes) override;
   base::Status copy_from(tensor::Device& source, void* to, const void* from, size_t bytes) override;
   base::Status fill(const tensor::Tensor& out, const std::byte* element) override;
@@ -88,6 +93,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   }
 
  private:
+  class EndOfCopy;
   class DeviceBlock;
   class SpilledBlock;
   base::Result<size_t> room_for_tables() const;
@@ -99,6 +105,7 @@ class TensorDevice final : public tensor::Device, public codec::OnDevice {
   const std::string name_;
   const std::unique_ptr<PinnedMemory> pinned_;
   Graphs graphs_;
+  Paths sum_paths_, broadcast_paths_;
   std::atomic<const Stream*> current_;
   std::mutex mutex_;                                                  ///< guards borrowed_
   std::map<mv_device_stream, std::unique_ptr<const Stream>> borrowed_;  ///< never removed: another thread may still use one

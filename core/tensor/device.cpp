@@ -49,4 +49,17 @@ base::Result<Tensor> on_host(const Tensor& tensor) {
   return device_of(tensor) == nullptr ? base::Result<Tensor>(tensor) : move_to(device_of(tensor)->staging(), tensor);
 }
 
+base::Result<Tensor> begin_on_host(const Tensor& tensor, std::unique_ptr<Arrival>* arrival) {
+  Device& device = *device_of(tensor);
+  auto made = make_dense(device.staging(), tensor.dtype, tensor.stored_shape(), Allocator::Content::kAnything);
+  if (!made.ok()) return made;
+  Tensor& copy = made.value();
+  auto begun = device.begin_to_host(copy.data, tensor.data, tensor.stored_bytes());
+  if (!begun.ok()) return begun.status();
+  *arrival = std::move(begun).value();
+  copy.shape = tensor.shape;
+  copy.held = tensor.held;
+  return made;
+}
+
 }  // namespace mv::tensor

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,13 @@ struct Draw {
   uint64_t width = 0;
 };
 
+/// A copy that is under way. The memory on both sides must stay until it has arrived, for which the destructor waits.
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+  virtual base::Status wait() = 0;
+};
+
 /// Computes on tensors in its memory, in the order of the calls. Arguments have been checked: all tensors are in this
 /// device's memory, and the shapes and dtypes fit. A call returns before its work is done, unless it gives something to
 /// the host. Any thread.
@@ -63,6 +71,8 @@ class Device : public Allocator {
   /// Copies bytes to and from the host's memory, which may be used again, or read, on return.
   virtual base::Status to_host(void* to, const void* from, size_t bytes) = 0;
   virtual base::Status from_host(void* to, const void* from, size_t bytes) = 0;
+  /// Begins to_host(). It overlaps with the caller's work if `to` is memory of staging().
+  virtual base::Result<std::unique_ptr<Arrival>> begin_to_host(void* to, const void* from, size_t bytes) = 0;
   /// Copies bytes from the memory of `source`, this device or another one.
   virtual base::Status copy_from(Device& source, void* to, const void* from, size_t bytes) = 0;
 
@@ -122,5 +132,7 @@ base::Status write_bytes(const Tensor& tensor, std::byte* to, const void* from, 
 base::Result<Tensor> move_to(Allocator& allocator, const Tensor& tensor);
 /// The tensor itself, or a copy in the host's memory of a device's tensor.
 base::Result<Tensor> on_host(const Tensor& tensor);
+/// A copy in the host's memory of a device's tensor, which is complete when `arrival`, which comes after it, has been waited for.
+base::Result<Tensor> begin_on_host(const Tensor& tensor, std::unique_ptr<Arrival>* arrival);
 
 }  // namespace mv::tensor

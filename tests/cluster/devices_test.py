@@ -410,6 +410,7 @@ def test_checkpoints_move_tables(cluster, tmp_path, before, after):
 # ---- groups and strategies
 
 GROUP = """
+from polyverso import capi
 from polyverso.group import Group
 from polyverso.distlearn import AllReduceEA, AllReduceSGD, LocalSGD
 
@@ -490,12 +491,59 @@ for wrong in (lambda: group.allgather(there, out=np.zeros((3, 3, 4), np.float16)
         assert "out is " in str(error) and f"is needed, on cuda:{node.worker_id % 2}" in str(error), error
     else:
         raise AssertionError("a wrong out")
+for dtype in ("float32", "float16"):
+    here, there = both((6, 5), dtype)
+    equal(group.alltoall(here), group.alltoall(there))
+    equal(group.alltoall(here), group.alltoall_async(there).wait())
+    here, there = both((3, 2), dtype)
+    counts = dict(send_rows=[1, 2, 0], receive_rows=[[1] * 3, [2] * 3, [0] * 3][node.worker_id])
+    out = pv.Tensor.zeros((sum(counts["receive_rows"]), 2), there.dtype, device=mine)
+    assert group.alltoall(there, **counts, out=out) is out
+    equal(group.alltoall(here, **counts), out)
 try:
-    group.alltoall(there)
+    capi.mv_alltoall_counts(group.handle, [there, pv.Tensor.full(3, 1, "i64", device=mine), out, pv.Tensor.full(3, 1, "i64", device=mine)])
 except pv.ArgumentError as error:
-    assert "is on CUDA device" in str(error)
+    assert "counts" in str(error) and "tensor.to() copies it" in str(error), error
 else:
-    raise AssertionError("alltoall() of an array on a device")
+    raise AssertionError("counts on a device")
+for _ in range(2):
+    first, second = both(300), both((7, 3), "float16")
+    there = first[1]
+
+    def greatest(mine, theirs):
+        is_there = isinstance(mine, pv.Tensor)
+        assert not is_there or mine.device == theirs.device == f"cuda:{node.worker_id % 2}"
+        return mine.maximum(theirs) if is_there else np.maximum(mine, theirs)
+
+    def each(mine, theirs):  # one in place, one replaced
+        mine[0] += theirs[0]
+        mine[1] = greatest(mine[1], theirs[1])
+
+    assert group.allreduce_custom(first[0], greatest) == group.allreduce_custom(first[1], greatest) == 3
+    equal(*first)
+    assert group.allreduce_custom([first[0], second[0]], each) == group.allreduce_custom([first[1], second[1]], each) == 3
+    equal(*first)
+    assert np.array_equal(second[0], second[1].numpy())
+    mixed = [second[0].copy(), first[1]]
+    group.allreduce_custom(mixed, lambda mine, theirs: [mine[0] + theirs[0], mine[1] + theirs[1]])
+    group.allreduce(second[0])
+    group.allreduce(first[0])
+    assert np.array_equal(mixed[0], second[0]) and np.array_equal(first[1].numpy(), first[0])
+
+
+def fails(mine, theirs):
+    if node.worker_id == 0:
+        raise RuntimeError("no")
+
+
+kept = first[1].copy()
+try:
+    group.allreduce_custom(first[1], fails)
+except (RuntimeError, pv.Error) as error:
+    assert node.worker_id > 0 or str(error) == "no"
+else:
+    raise AssertionError("a reduction that fails")
+assert group.allreduce_custom(kept, greatest) == 3
 for make in (lambda: AllReduceSGD(group).sum_and_normalize_gradients, lambda: AllReduceEA(group, 1, 0.3).average_parameters,
              lambda: LocalSGD(group, 2).step):
     here, there = zip(*[both(1000), both((50, 3))])
@@ -533,6 +581,11 @@ my $group = Polyverso::Group->open($node);
 my $there = Polyverso::Tensor->full([4], 10, 'f32', 'cuda:1');
 $group->allreduce($there);
 print "sum @{ $there->to_list } on ${\\ $there->device }\\n";
+my $rows = Polyverso::Tensor->copy_of([map { 10 + $_ } 0 .. 2], 'f32')->to('cuda:1');
+my @made = ($group->allgather($there), $group->alltoall($rows));
+$group->allreduce_custom($rows, sub { my ($mine, $theirs) = @_; return $mine->maximum($theirs) });
+$group->allreduce_custom([$there, $rows], sub { my ($mine, $theirs) = @_; $_->[0] += $_->[1] for map { [$mine->[$_], $theirs->[$_]] } 0, 1; return });
+print "more " . join(' ', map { (@{ $_->reshape([-1])->to_list }, 'on', $_->device) } @made, $rows, $there) . "\\n";
 $group->broadcast($there, root => 0);
 print "root @{ $there->to_list }\\n";
 $group->close;
@@ -546,6 +599,16 @@ local group = require("polyverso.group").open(node)
 local there = tensor.full({4}, 100, "f32", "cuda:0")
 group:allreduce(there)
 print("sum " .. table.concat(there:to_list(), " ") .. " on " .. there:device())
+local rows = tensor.copy_of({20, 21, 22}, "f32"):to("cuda:0")
+local made = {group:allgather(there), group:alltoall(rows)}
+group:allreduce_custom(rows, function(mine, theirs) return mine:maximum(theirs) end)
+group:allreduce_custom({there, rows}, function(mine, theirs)
+  for i = 1, 2 do mine[i]:assign(mine[i] + theirs[i]) end
+end)
+made[3], made[4] = rows, there
+local texts = {}
+for i, each in ipairs(made) do texts[i] = table.concat(each:reshape({-1}):to_list(), " ") .. " on " .. each:device() end
+print("more " .. table.concat(texts, " "))
 group:broadcast(there, {root = 0})
 print("root " .. table.concat(there:to_list(), " "))
 group:close()
@@ -558,6 +621,11 @@ group = Group(node)
 there = pv.Tensor.full(4, 1, device="cuda:1")
 group.allreduce(there)
 say("sum", *map(int, there.to_list()), "on", there.device)
+rows = pv.Tensor.copy_of([0, 1, 2], "f32").to("cuda:1")
+made = [group.allgather(there), group.alltoall(rows), rows, there]
+group.allreduce_custom(rows, lambda mine, theirs: mine.maximum(theirs))
+group.allreduce_custom([there, rows], lambda mine, theirs: [a + b for a, b in zip(mine, theirs)])
+say("more", *(word for each in made for word in (*map(int, each.reshape(-1).to_list()), "on", each.device)))
 there.fill(7)
 group.broadcast(there, root=0)
 say("root", *map(int, there.to_list()))
@@ -572,8 +640,49 @@ def test_ranks_in_three_languages_reduce_arrays_on_devices(cluster):
     nodes = [job.python(0, PYTHON_GROUP, **how), job.start(1, ["perl", "-e", PERL_GROUP], **how), job.start(2, ["lua5.4", "-e", LUA_GROUP], **how)]
     for node, device in zip(nodes, ("cuda:1", "cuda:1", "cuda:0")):
         assert node.hear("sum").replace(".0", "") == f"sum 111 111 111 111 on {device}"
+    for node, device, own in zip(nodes, ("cuda:1", "cuda:1", "cuda:0"), range(3)):
+        gathered, exchanged = " ".join(["111"] * 12), f"{own} {10 + own} {20 + own}"
+        expected = f"more {gathered} on {device} {exchanged} on {device} 60 63 66 on {device} 333 333 333 333 on {device}"
+        assert node.hear("more").replace(".0", "") == expected
     for node in nodes:
         assert node.hear("root").replace(".0", "") == "root 7 7 7 7"
+        node.ends()
+
+
+# ---- stores
+
+OVERLAPPED = CROSSED + """
+node = pv.init()
+shape, keys = (200, 100), 6
+kv = pv.kvstore.create("dist_sync")
+names = [f"{place}{key}" for place in ("here", "there") for key in range(keys)]
+kv.init(names, [pv.Tensor.zeros(shape)] * len(names))
+kv.set_optimizer("mx.sgd learning_rate=0.1 momentum=0.9")
+out = pv.Tensor.zeros(shape)
+for turn in range(3):
+    values = [[pv.Tensor.normal(shape, 100 * turn + 10 * key + node.worker_id, 0, 2) for _ in range(1 + turn % 2)] for key in range(keys)]
+    kv.push(names[:keys], values)
+    kv.push(names[keys:], [[value.to(f"cuda:{(key + i) % 2}") for i, value in enumerate(some)] for key, some in enumerate(values)])
+    for key in range(keys):
+        kv.pull(names[key], out)
+        here = out.numpy().copy()
+        kv.pull(names[keys + key], out)
+        assert np.array_equal(here, out.numpy()), (turn, key)
+emulation = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+emulation.emulation_most_arriving.restype = ctypes.c_uint64
+assert emulation.emulation_most_arriving() == keys, emulation.emulation_most_arriving()
+say("done", node.worker_id)
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_copies_of_several_keys_overlap(cluster, transport):
+    job = cluster(2, transport=transport)
+    nodes = [job.python(number, OVERLAPPED, device_plugin=EMULATION, emulation="guard=1") for number in range(2)]
+    for node in nodes:
+        node.hear("done", 60)
+    for node in nodes:
         node.ends()
 
 

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 what=$1
-tests="unit_device_test unit_device_comm_test unit_device_graphs_test unit_device_shard_test unit_device_keyed_test unit_device_tensors_test"
+tests="unit_device_test unit_device_comm_test unit_device_graphs_test unit_device_shard_test unit_device_paths_test unit_device_keyed_test unit_device_tensors_test"
 # shellcheck disable=SC2086 # several names
 tools/make/cuda.sh polyverso_cuda $tests device_emulation bench_device
 

@@ -45,10 +45,10 @@ bool any_on_device(const Values& values) {
 }
 
 base::Result<PlacedValues> PlacedValues::make(const Values& values, const std::function<Place(size_t key)>& place_of) {
-  PlacedValues placed;
-  placed.values_ = values;
+  PlacedValues placed(values);
+  placed.placed_ = values;
   for (size_t key = 0; key < values.size(); ++key) {
-    std::span<const Tensor>& some = placed.values_[key];
+    std::span<const Tensor>& some = placed.placed_[key];
     const Place place = place_of(key);
     if (place == Place::kGiven || std::ranges::none_of(some, is_on_device)) continue;
     std::vector<Tensor>& made = placed.copies_.emplace_back();
@@ -62,13 +62,38 @@ base::Result<PlacedValues> PlacedValues::make(const Values& values, const std::f
     }
     some = made;
     if (place == Place::kSum && can_sum) continue;
-    for (Tensor& one : made) {
-      auto copy = tensor::on_host(one);
-      if (!copy.ok()) return copy.status();
-      one = std::move(copy).value();
-    }
+    if (auto status = placed.copy_to_host(key, made); !status.ok()) return status;
   }
   return placed;
+}
+
+base::Status PlacedValues::copy_to_host(size_t key, std::vector<Tensor>& values) {
+  std::vector<std::unique_ptr<tensor::Arrival>>& arrivals = arrivals_[key];
+  arrivals.reserve(values.size());
+  for (Tensor& one : values) {
+    if (!is_on_device(one)) continue;
+    std::unique_ptr<tensor::Arrival> arrival;
+    auto copy = tensor::begin_on_host(one, &arrival);
+    if (!copy.ok()) return copy.status();
+    one = std::move(copy).value();  // if that frees a sum, then after the copy, in the order of the device's work
+    arrivals.push_back(std::move(arrival));
+  }
+  return {};
+}
+
+base::Status PlacedValues::arrive(size_t key) {
+  const auto found = arrivals_.find(key);
+  if (found == arrivals_.end()) return {};
+  for (const auto& arrival : found->second)
+    if (auto status = arrival->wait(); !status.ok()) return status;
+  arrivals_.erase(found);
+  return {};
+}
+
+base::Status PlacedValues::arrive() {
+  while (!arrivals_.empty())
+    if (auto status = arrive(arrivals_.begin()->first); !status.ok()) return status;
+  return {};
 }
 
 }  // namespace mv::kvstore

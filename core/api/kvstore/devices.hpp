@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,7 +24,8 @@ void sum_devices(std::span<const Tensor> values, std::byte* out);
 /// Likewise for some elements only.
 void sum_devices(std::span<const Tensor> values, uint64_t first, size_t count, std::byte* out);
 
-/// The values of a call, in the memory in which its code reads them.
+/// The values of a call, in the memory in which its code reads them. Copies to the host overlap with each other and with the caller's work:
+/// arrive() comes before a key's values are read.
 class PlacedValues {
  public:
   enum class Place {
@@ -31,13 +34,23 @@ class PlacedValues {
     kSum,    ///< one tensor: the sum on the device of the first value. If the first one is on the host, all are copied there
     kHostSum,  ///< a copy of that sum on the host, so that fewer bytes are copied
   };
+  /// All where the caller has them; `given` must stay.
+  explicit PlacedValues(const Values& given) : given_(&given) {}
   /// Row-sparse values have no sum on a device: they are copied to the host.
   static base::Result<PlacedValues> make(const Values& values, const std::function<Place(size_t key)>& place);
-  const Values& values() const { return values_; }
+  const Values& values() const { return placed_.empty() ? *given_ : placed_; }
+  /// Waits for the copies of one key's values.
+  base::Status arrive(size_t key);
+  base::Status arrive();
 
  private:
-  Values values_;
+  base::Status copy_to_host(size_t key, std::vector<Tensor>& values);
+
+  const Values* given_;
+  Values placed_;  ///< empty: all are where the caller has them
   std::deque<std::vector<Tensor>> copies_;
+  /// By key. Declared last: they wait for copies into the memory above.
+  std::map<size_t, std::vector<std::unique_ptr<tensor::Arrival>>> arrivals_;
 };
 
 /// The device of the first of these tensors that is on one, or null.

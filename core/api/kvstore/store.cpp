@@ -130,8 +130,9 @@ base::Status Store::check_kind(const Keys& keys) const {
 base::Status Store::init(const Keys& keys, const Values& given) {
   if (keys.names.empty()) return {};
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
-  const auto host = PlacedValues::make(given, [](size_t) { return PlacedValues::Place::kHost; });
+  auto host = PlacedValues::make(given, [](size_t) { return PlacedValues::Place::kHost; });
   if (!host.ok()) return host.status();
+  if (auto status = host.value().arrive(); !status.ok()) return status;
   const Values& values = host.value().values();
   const auto found = std::make_shared<Entries>(keys.names.size());
   Entries& entries = *found;
@@ -299,8 +300,7 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
   path.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
   Updates::Pushing pushing;
   if (updates_.is_on()) path.updater = &pushing;
-  PlacedValues placed;
-  const Values* values = &given;
+  PlacedValues placed(given);
   std::vector<Course> courses;
   if (any_on_device(given)) {
     for (size_t i = 0; i < entries.size(); ++i) courses.push_back(course_of(*entries[i], given[i], path));
@@ -311,27 +311,31 @@ base::Status Store::push(const Keys& keys, const Values& given, const How& how) 
     });
     if (!made.ok()) return made.status();
     placed = std::move(made).value();
-    values = &placed.values();
   }
-  if (reject)
-    if (const base::Status wrong = check_finite(entries, *values); !wrong.ok()) return wrong;
+  if (reject) {
+    if (const base::Status failed = placed.arrive(); !failed.ok()) return failed;
+    if (const base::Status wrong = check_finite(entries, placed.values()); !wrong.ok()) return wrong;
+  }
   if (path.updater != nullptr)
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
-  base::Status failed = push_checked(keys, entries, *values, courses, path);
+  base::Status failed = push_checked(keys, entries, placed, courses, path);
   if (failed.ok() && !courses.empty()) failed = push_on_devices(entries, given, courses, path.codec);
   if (path.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
 }
 
-/// Pushes to the keys whose values do not reach them on devices.
-base::Status Store::push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<Course>& courses, PushPath& path) {
+/// Pushes to the keys whose values do not reach them on devices. While the values of one key go to the servers, those of the next ones arrive on
+/// the host.
+base::Status Store::push_checked(const Keys& keys, const Entries& entries, PlacedValues& placed, const std::vector<Course>& courses, PushPath& path) {
+  const Values& values = placed.values();
   base::Status failed;
   std::vector<api::ManyAdd> many;
   many.reserve(values.size());
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
     if (!courses.empty() && is_whole(courses[i])) continue;
+    if (failed = placed.arrive(i); !failed.ok()) break;
     if (values.size() > 1 && joins_many(*entries[i], values[i], path)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
       many.push_back({entries[i]->table.get(), values[i].front().data});

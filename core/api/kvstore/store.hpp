@@ -108,7 +108,7 @@ class Store {
   };
   static bool is_whole(Course course) { return course == Course::kAdded || course == Course::kMerged; }
   Course course_of(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
-  base::Status push_checked(const Keys& keys, const Entries& entries, const Values& values, const std::vector<Course>& courses, PushPath& path);
+  base::Status push_checked(const Keys& keys, const Entries& entries, PlacedValues& placed, const std::vector<Course>& courses, PushPath& path);
   base::Status push_on_devices(const Entries& entries, const Values& values, const std::vector<Course>& courses, const codec::CodecRef& codec);
   bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);

@@ -16,6 +16,7 @@
 //   comm_make=0    communicators can't be made
 //   comm_stall=N   the all-reduce of communicators after N of the process never ends
 //   comm_fail=N    the one after N fails
+//   hub=1          copies between devices share one connection; without it, each device copies at its own
 //   guard=1        memory of devices can't be accessed but by kernels and copies: a host that does ends with SIGSEGV
 
 #include <fmt/format.h>
@@ -83,6 +84,15 @@ struct Pending {
   const void* from;
   uint64_t bytes;
 };
+/// Copies to pinned memory of the host, which arrive when something waits for them.
+struct Arriving {
+  uint64_t number;
+  void* to;
+  std::vector<char> bytes;
+};
+std::vector<Arriving>& arriving = *new std::vector<Arriving>;
+uint64_t sent = 0;  ///< such copies so far; guarded by the mutex
+std::atomic<uint64_t> most_arriving{0};
 std::map<const char*, uint64_t>& pinned = *new std::map<const char*, uint64_t>;
 std::vector<Pending>& pending = *new std::vector<Pending>;
 
@@ -135,6 +145,19 @@ std::atomic<int64_t> launches{0};
 std::atomic<uint64_t> crossed{0};
 std::atomic<int64_t> allocations{0};
 
+/// The time of each device, in milliseconds, and when it has sent everything. A launch takes one, and a copy between devices one for each 64 KiB,
+/// in which the one receives and the other one sends nothing else. Guarded by the mutex.
+std::map<int32_t, double>&clocks = *new std::map<int32_t, double>, &sent_at = *new std::map<int32_t, double>;
+void spend_launch(int32_t device) {
+  const std::lock_guard lock(mutex);
+  clocks[device] += 1;
+}
+void spend_copy(int32_t from, int32_t to, uint64_t bytes) {
+  const std::lock_guard lock(mutex);
+  double& sender = sent_at[setting("hub", 0) != 0 ? MV_HOST : from];
+  clocks[to] = sender = std::max(clocks[to], sender) + static_cast<double>(bytes) / 65536;
+}
+
 bool is_broken() { return setting("launches", INT64_MAX) < launches; }
 mv_status check(int32_t device) {
   if (is_broken()) return fail(MV_ESYSTEM, "an earlier kernel failed, and the device is lost for this process: restart it; the CPU goes on");
@@ -147,6 +170,15 @@ void read_pending() {
   const std::lock_guard lock(mutex);
   for (const Pending& copy : pending) std::memcpy(copy.to, copy.from, copy.bytes);
   pending.clear();
+}
+/// The first `count` of all copies to pinned memory.
+void arrive(uint64_t count) {
+  const std::lock_guard lock(mutex);
+  std::erase_if(arriving, [count](const Arriving& copy) {
+    if (copy.number > count) return false;
+    std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    return true;
+  });
 }
 bool is_pinned(const void* from) {
   const std::lock_guard lock(mutex);
@@ -225,35 +257,43 @@ mv_status stream_wait(int32_t device, mv_device_stream stream) {
   if (const mv_status status = check_idle(stream); status != MV_OK) return status;
   const Access access;
   read_pending();
+  arrive(UINT64_MAX);
   return check(device);
 }
 
+struct Event {
+  double millis = 0;
+  uint64_t sent = 0;
+};
 mv_status event_make(int32_t device, mv_device_event* event) {
   if (const mv_status status = check(device); status != MV_OK) return status;
-  *event = new double(0);
+  *event = new Event;
   return MV_OK;
 }
 mv_status event_free(int32_t, mv_device_event event) {
-  delete static_cast<double*>(event);
+  delete static_cast<Event*>(event);
   return MV_OK;
 }
 mv_status event_record(int32_t device, mv_device_event event, mv_device_stream stream) {
   if (const mv_status status = check_idle(stream); status != MV_OK) return status;
-  *static_cast<double*>(event) = static_cast<double>(launches);
+  const std::lock_guard lock(mutex);
+  *static_cast<Event*>(event) = {clocks[device], sent};
   return check(device);
 }
-mv_status event_order(int32_t device, mv_device_stream stream, mv_device_event) {
-  const mv_status status = check_idle(stream);
-  return status == MV_OK ? check(device) : status;
+mv_status event_order(int32_t device, mv_device_stream stream, mv_device_event event) {
+  if (const mv_status status = check_idle(stream); status != MV_OK) return status;
+  const std::lock_guard lock(mutex);
+  clocks[device] = std::max(clocks[device], static_cast<const Event*>(event)->millis);
+  return check(device);
 }
-mv_status event_wait(mv_device_event) {
+mv_status event_wait(mv_device_event event) {
   const Access access;
   read_pending();
-  return MV_OK;
+  arrive(static_cast<const Event*>(event)->sent);
+  return is_broken() ? check(0) : MV_OK;
 }
-/// Each launch takes a millisecond.
 mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
-  *millis = *static_cast<double*>(to) - *static_cast<double*>(from);
+  *millis = static_cast<const Event*>(to)->millis - static_cast<const Event*>(from)->millis;
   return MV_OK;
 }
 
@@ -343,10 +383,16 @@ mv_status check_copy(int32_t device, const void* to, const void* from, uint64_t 
   if (is_of(device, to, bytes) || is_of(device, from, bytes)) return MV_OK;
   return fail(MV_EINVAL, "neither side of the copy is memory of the device");
 }
+void spend_between_devices(const void* to, const void* from, uint64_t bytes) {
+  int32_t places[2] = {MV_HOST, MV_HOST};
+  locate(to, &places[0]);
+  locate(from, &places[1]);
+  if (places[0] != places[1] && places[0] != MV_HOST && places[1] != MV_HOST) spend_copy(places[1], places[0], bytes);
+}
 mv_status copy(int32_t device, mv_device_stream stream, void* to, const void* from, uint64_t bytes) {
   if (const mv_status status = check(device); status != MV_OK) return status;
   if (const mv_status status = check_copy(device, to, from, bytes); status != MV_OK) return status;
-  int32_t places[2];
+  int32_t places[2] = {MV_HOST, MV_HOST};
   locate(to, &places[0]);
   locate(from, &places[1]);
   const bool crosses = places[0] == MV_HOST || places[1] == MV_HOST;
@@ -356,11 +402,20 @@ mv_status copy(int32_t device, mv_device_stream stream, void* to, const void* fr
   if (const auto recorded = record(stream, kCopy, &work, sizeof work)) return *recorded;
   ++submitted;
   if (crosses) crossed += bytes;
+  spend_between_devices(to, from, bytes);
   const Access access;
   read_pending();
   if (is_pinned(from)) {
+    arrive(UINT64_MAX);
     const std::lock_guard lock(mutex);
     pending.push_back(work);
+    return MV_OK;
+  }
+  if (is_pinned(to)) {
+    const auto* const begin = static_cast<const char*>(from);
+    const std::lock_guard lock(mutex);
+    arriving.push_back({++sent, to, {begin, begin + bytes}});
+    most_arriving = std::max<uint64_t>(most_arriving, arriving.size());
     return MV_OK;
   }
   std::memcpy(to, from, bytes);
@@ -395,6 +450,7 @@ mv_status launch(int32_t device, mv_device_stream stream, uint32_t kernel, const
   if (const auto recorded = record(stream, kernel, work, bytes)) return *recorded;
   ++submitted;
   ++launches;
+  spend_launch(device);
   if (const mv_status status = check(device); status != MV_OK) return status;
   const Access access;
   read_pending();
@@ -430,6 +486,7 @@ mv_status graph_launch(int32_t device, mv_device_stream stream, mv_device_graph 
   ++submitted;
   ++graph_launches;
   ++launches;
+  spend_launch(device);
   if (const mv_status status = check(device); status != MV_OK) return status;
   const Access access;
   read_pending();
@@ -440,6 +497,7 @@ mv_status graph_launch(int32_t device, mv_device_stream stream, mv_device_graph 
       std::memcpy(&copy, item.work.data(), sizeof copy);
       status = check_copy(device, copy.to, copy.from, copy.bytes);
       if (status == MV_OK) std::memcpy(copy.to, copy.from, copy.bytes);
+      spend_between_devices(copy.to, copy.from, copy.bytes);
     } else {
       status = compute(item.kernel, item.work.data(), item.work.size());
     }
@@ -595,6 +653,8 @@ extern "C" [[gnu::visibility("default")]] const mv_device_plugin* polyverso_devi
 }
 /// The bytes that were copied between the host and devices so far.
 extern "C" [[gnu::visibility("default")]] uint64_t emulation_crossed() { return crossed; }
+/// The most copies to pinned memory that were under way at once.
+extern "C" [[gnu::visibility("default")]] uint64_t emulation_most_arriving() { return most_arriving; }
 /// The number of allocations so far.
 extern "C" [[gnu::visibility("default")]] int64_t emulation_allocations() { return allocations; }
 /// How often work was put on a stream: copies, launches of kernels, and launches of graphs.

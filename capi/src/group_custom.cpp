@@ -2,6 +2,7 @@
 
 #include <polyverso/group.h>
 
+#include <exception>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,7 +30,12 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   operation.draining = (flags & MV_DRAINING) != 0;
   operation.out = std::move(read).value();
   operation.label = plan.options.label;
-  return api::reduce_on_devices(*entry.group, std::move(operation), plan.options, find_device_of);
+  try {
+    return api::reduce_on_devices(*entry.group, std::move(operation), plan.options, find_device_of);
+  } catch (const std::exception&) {
+    entry.group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need no allocation
+    throw;
+  }
 }
 
 void show(const std::vector<collective::Array>& theirs, mv_array* shown) {

@@ -62,7 +62,10 @@ base::Status Broadcasts::run() {
   if (bytes == 0) return run(Path::kDirect);
   std::vector<const Stream*> streams{&stream_};
   for (const Part& part : parts_) streams.push_back(&part.stream);
-  return device_.broadcast_paths().run(streams, numbers, bytes, [this](Path path) { return run(path); });
+  return device_.broadcast_paths().run(streams, numbers, bytes, [this](Path path) -> base::Result<Path> {
+    if (auto status = run(path); !status.ok()) return status;
+    return path;
+  });
 }
 
 base::Status Broadcasts::run(Path path) {

@@ -25,7 +25,7 @@ const char* refusal() { return kForked; }
 constexpr mv_device_plugin kRefusing = {MV_DEVICE_INTERFACE, sizeof(mv_device_plugin), "cuda", refusal, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
                                         refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse, refuse,
-                                        refuse, refuse};
+                                        refuse, refuse, refuse};
 
 }  // namespace
 
@@ -85,6 +85,12 @@ base::Result<Event> Event::make(const Device& device) {
   return Event(device, handle);
 }
 
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
 Event::~Event() {
   if (handle_ != nullptr) device_.plugin().event_free(device_.number(), handle_);
 }
@@ -100,11 +106,12 @@ base::Status Event::order(const Stream& after) const {
   return device.check(device.plugin().event_order(device.number(), after.handle(), handle_), "wait for an event");
 }
 
-base::Result<double> Event::millis_since(const Event& from) const {
+std::optional<double> Event::millis_if_done(const Event& from) const {
+  int32_t done = 0;
   double millis = 0;
-  if (auto status = wait(); !status.ok()) return status;
-  if (auto status = device_.check(device_.plugin().event_millis(from.handle_, handle_, &millis), "measure"); !status.ok()) return status;
-  return millis;
+  const mv_device_plugin& plugin = device_.plugin();
+  if (plugin.event_poll(handle_, &done) != MV_OK || done == 0) return {};
+  return plugin.event_millis(from.handle_, handle_, &millis) == MV_OK ? std::optional(millis) : std::nullopt;
 }
 
 bool Staging::copy(const Stream& stream, void* to, const void* from, size_t bytes) {

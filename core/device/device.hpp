@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -63,7 +64,7 @@ class Event {
  public:
   static base::Result<Event> make(const Device& device);
   Event(Event&& other) noexcept : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
-  Event& operator=(Event&&) = delete;
+  Event& operator=(Event&& other) noexcept;
   ~Event();
 
   /// After the work that the stream has so far.
@@ -72,8 +73,8 @@ class Event {
   base::Status wait() const;
   /// Lets later work of a stream, which may be another device's, begin after it.
   base::Status order(const Stream& after) const;
-  /// The time from another event of the device to this one, whose work it waits for.
-  base::Result<double> millis_since(const Event& from) const;
+  /// The time from another event of the device to this one. Nothing while the work before this one goes on, or has failed.
+  std::optional<double> millis_if_done(const Event& from) const;
 
  private:
   Event(const Device& device, mv_device_event handle) : device_(device), handle_(handle) {}

@@ -1,6 +1,7 @@
 #include "device/paths.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <optional>
@@ -10,8 +11,6 @@
 
 namespace mv::device {
 
-std::pair<uint64_t, int> Paths::key_of(uint64_t numbers, size_t bytes) { return {numbers, std::bit_width(bytes)}; }
-
 namespace {
 
 /// Nothing: it is measured.
@@ -20,46 +19,68 @@ std::optional<Path> given_path() {
   const std::string_view path = given != nullptr ? given : "auto";
   if (path == "direct") return Path::kDirect;
   if (path == "parts") return Path::kByParts;
-  if (path != "auto" && path != "") base::log_warn("POLYVERSO_DEVICE_PATHS is \"{}\": auto, direct and parts are known; auto is used", path);
+  static std::atomic<bool> is_told{false};
+  if (path != "auto" && path != "" && !is_told.exchange(true))
+    base::log_warn("POLYVERSO_DEVICE_PATHS is \"{}\": auto, direct and parts are known; auto is used", path);
   return {};
 }
 
 }  // namespace
 
-Paths::Choice Paths::choose(uint64_t numbers, size_t bytes) {
-  static const std::optional<Path> kGiven = given_path();
-  if (kGiven) return {*kGiven, false};
-  const std::lock_guard lock(mutex_);
-  Class& known = classes_[key_of(numbers, bytes)];
-  if (known.trials < kTrials) return {static_cast<Path>(known.trials++ % 2), true};
-  return {known.best[0] <= known.best[1] ? Path::kDirect : Path::kByParts, false};
+Paths::Class& Paths::class_of(uint64_t numbers, size_t bytes) { return classes_[{numbers, std::bit_width(bytes)}]; }
+
+/// Takes the time of a trial that has ended. Requires the lock.
+void Paths::settle(Class& known) {
+  if (!known.under_way) return;
+  const std::optional<double> millis = known.under_way->to.millis_if_done(known.under_way->from);
+  if (!millis) return;
+  double& best = known.best[static_cast<int>(known.under_way->path)];
+  best = std::min(best, *millis);
+  known.under_way.reset();
+  if (known.trials == kTrials) base::log_debug("between several devices: {} ms directly, {} ms by parts", known.best[0], known.best[1]);
 }
 
-base::Status Paths::run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Status(Path)>& work) {
-  const Choice choice = choose(numbers, bytes);
-  if (!choice.is_trial) return work(choice.path);
-  const Stream& stream = *streams.front();
-  const auto from = Event::make(stream.device()), to = Event::make(stream.device());
-  if (!from.ok()) return from.status();
-  if (!to.ok()) return to.status();
-  for (const Stream* const one : streams)
-    if (auto status = one->wait(); !status.ok()) return status;
-  if (auto status = from.value().record(stream); !status.ok()) return status;
-  if (auto status = work(choice.path); !status.ok()) return status;
-  if (auto status = to.value().record(stream); !status.ok()) return status;
-  const auto millis = to.value().millis_since(from.value());
-  if (!millis.ok()) return millis.status();
-  tell(numbers, bytes, choice.path, millis.value());
+Path Paths::choose(Class& known, bool* is_trial) {
+  settle(known);
+  if (known.under_way) return Path::kDirect;
+  *is_trial = known.trials < kTrials;
+  return *is_trial ? static_cast<Path>(known.trials++ % 2) : known.found();
+}
+
+std::optional<Path> Paths::found(uint64_t numbers, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Class& known = class_of(numbers, bytes);
+  settle(known);
+  return known.trials < kTrials || known.under_way ? std::nullopt : std::optional(known.found());
+}
+
+base::Status Paths::run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Result<Path>(Path)>& work) {
+  bool is_trial = false;
+  Path wanted;
+  if (const std::optional<Path> given = given_path()) {
+    wanted = *given;
+  } else {
+    const std::lock_guard lock(mutex_);
+    wanted = choose(class_of(numbers, bytes), &is_trial);
+  }
+  std::optional<Trial> trial = is_trial ? begin_trial(streams, wanted) : std::nullopt;
+  const auto taken = work(wanted);
+  if (!taken.ok()) return taken.status();
+  if (!trial || taken.value() != wanted || !trial->to.record(*streams.front()).ok()) return {};
+  const std::lock_guard lock(mutex_);
+  class_of(numbers, bytes).under_way = std::move(trial);
   return {};
 }
 
-void Paths::tell(uint64_t numbers, size_t bytes, Path path, double millis) {
-  const std::lock_guard lock(mutex_);
-  Class& known = classes_[key_of(numbers, bytes)];
-  double& best = known.best[static_cast<int>(path)];
-  best = std::min(best, millis);
-  if (known.trials == kTrials)
-    base::log_debug("{} bytes between {} devices: {} ms directly, {} ms by parts", bytes, std::popcount(numbers), known.best[0], known.best[1]);
+/// Without the events for it there is no trial. Its time begins when earlier work of all streams is done.
+std::optional<Paths::Trial> Paths::begin_trial(std::span<const Stream* const> streams, Path path) {
+  const Stream& stream = *streams.front();
+  auto from = Event::make(stream.device()), to = Event::make(stream.device());
+  if (!from.ok() || !to.ok()) return {};
+  for (const Stream* const other : streams.subspan(1))
+    if (!other->order(stream).ok()) return {};
+  if (!from.value().record(stream).ok()) return {};
+  return Trial{path, std::move(from).value(), std::move(to).value()};
 }
 
 }  // namespace mv::device

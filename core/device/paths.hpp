@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -21,21 +22,18 @@ enum class Path {
 };
 
 /// The paths of one device's sums, or of its broadcasts, for each set of devices that have values, and each size class. The first operations of a
-/// class try both paths, each one twice, because the first use of a connection may be slow; then the faster one stays. Which is faster depends on
-/// the connections: with a switch between all devices parts win, and where copies pass through the host they don't. The environment variable
-/// POLYVERSO_DEVICE_PATHS=direct or =parts decides instead. Any thread.
+/// class try both paths, each one twice, because the first use of a connection may be slow; then the faster one stays. Nobody waits for a trial: its
+/// time is read when a later operation begins. Which path is faster depends on the connections: with a switch between all devices parts win, and where
+/// copies pass through the host they don't. The environment variable POLYVERSO_DEVICE_PATHS=direct or =parts decides instead. Any thread.
 class Paths {
  public:
-  struct Choice {
-    Path path;
-    bool is_trial;  ///< tell() must follow
-  };
+  /// Carries out work(Path) -> Result<Path>, which begins after earlier work of all these streams, is complete on the first one, and returns the path
+  /// that it has taken.
   /// @param numbers  of the devices, one bit for each
   /// @param bytes    of all arrays that may go by parts
-  /// Carries out work(Path), which puts work on the first of these streams and leaves it complete there. A trial waits for all of them first.
-  base::Status run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Status(Path)>& work);
-  Choice choose(uint64_t numbers, size_t bytes);
-  void tell(uint64_t numbers, size_t bytes, Path path, double millis);
+  base::Status run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Result<Path>(Path)>& work);
+  /// What the trials have found; nothing as long as they go on.
+  std::optional<Path> found(uint64_t numbers, size_t bytes);
 
   /// Smaller arrays always go directly: to launch the work of all devices would take longer.
   static constexpr size_t kLeastBytes = size_t{256} << 10;
@@ -50,11 +48,20 @@ class Paths {
 
  private:
   static constexpr int kTrials = 4;
-  struct Class {
-    int trials = 0;
-    double best[2] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  struct Trial {
+    Path path;
+    Event from, to;
   };
-  static std::pair<uint64_t, int> key_of(uint64_t numbers, size_t bytes);
+  struct Class {
+    int trials = 0;  ///< begun
+    std::optional<Trial> under_way = {};
+    double best[2] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};  ///< milliseconds, by paths
+    Path found() const { return best[0] <= best[1] ? Path::kDirect : Path::kByParts; }
+  };
+  Class& class_of(uint64_t numbers, size_t bytes);
+  static void settle(Class& known);
+  static Path choose(Class& known, bool* is_trial);
+  static std::optional<Trial> begin_trial(std::span<const Stream* const> streams, Path path);
 
   std::mutex mutex_;  ///< guards classes_
   std::map<std::pair<uint64_t, int>, Class> classes_;

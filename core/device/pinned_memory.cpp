@@ -5,13 +5,14 @@
 #include <new>
 
 #include "base/shared_memory.hpp"
+#include "tensor/device.hpp"
 
 namespace mv::device {
 
 namespace {
 
 /// To pin memory takes as long as to copy many times as much, and so do its first writes.
-constexpr size_t kLeast = size_t{64} << 10;
+constexpr size_t kLeast = tensor::Device::kFastStaging;
 /// Limit of unused memory that is kept.
 constexpr size_t kMostKept = size_t{1} << 30;
 constexpr size_t kUnit = size_t{64} << 10;

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /** The version of this header. A plug-in and a library with different ones do not work together. */
-#define MV_DEVICE_INTERFACE 5
+#define MV_DEVICE_INTERFACE 6
 #define MV_DEVICE_ENTRY "polyverso_device_plugin"
 
 typedef void* mv_device_stream;
@@ -91,6 +91,8 @@ typedef struct mv_device_plugin {
   mv_status (*event_order)(int32_t device, mv_device_stream stream, mv_device_event event);
   /** Waits for the work before the event. */
   mv_status (*event_wait)(mv_device_event event);
+  /** Whether the work before the event is done. Returns at once. */
+  mv_status (*event_poll)(mv_device_event event, int32_t* done);
   /** The time between two events, whose work is waited for. */
   mv_status (*event_millis)(mv_device_event from, mv_device_event to, double* millis);
 

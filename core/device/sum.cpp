@@ -89,26 +89,36 @@ base::Status Sums::run() {
       if (TensorDevice* const source = source_of(value)) numbers |= uint64_t{1} << part_of(*source).device.number();
     if (can_split(sum)) bytes += sum.values.front().stored_bytes();
   }
-  if (bytes == 0) return run(Path::kDirect);
+  if (bytes == 0) {
+    const auto done = run(Path::kDirect);
+    return done.ok() ? base::Status() : done.status();
+  }
   TensorDevice& device = parts_.front().device;
   std::vector<const Stream*> streams;
   for (const Part& part : parts_) streams.push_back(&part.stream);
   return device.sum_paths().run(streams, numbers, bytes, [this](Path path) { return run(path); });
 }
 
-base::Status Sums::run(Path path) {
+base::Result<Path> Sums::run(Path path) {
   base::Status planned = plan(path);
-  if (planned.code() == MV_ENOMEM && path == Path::kByParts) planned = plan(Path::kDirect);  // another device has no memory for its part
+  if (planned.code() == MV_ENOMEM) {  // each path needs memory on other devices
+    path = path == Path::kDirect ? Path::kByParts : Path::kDirect;
+    planned = plan(path);
+  }
   if (!planned.ok()) return planned;
   if (auto status = list_all(); !status.ok()) return status;
   const Stream& stream = parts_.front().stream;
-  // The sources' earlier work writes what is copied, and their later work may overwrite it, and the memory of their parts.
+  // The sources' earlier work writes what is copied, and their later work may overwrite it, and the memory of their parts. After an error, too: some
+  // work may have begun.
   for (const Part& part : parts_)
     if (auto status = part.stream.order(stream); !status.ok()) return status;
   base::Status status = begin();
-  for (const Part& part : parts_)  // after an error, too: some copies may have begun
+  for (const Part& part : parts_)
+    if (auto ordered = part.stream.order(stream); status.ok()) status = ordered;
+  for (const Part& part : parts_)
     if (auto ordered = stream.order(part.stream); status.ok()) status = ordered;
-  return status;
+  if (!status.ok()) return status;
+  return path;
 }
 
 /// Puts the listed work on the streams, so that the devices work at the same time.

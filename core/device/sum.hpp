@@ -25,7 +25,7 @@ class Sums {
   /// place is `out`, or with null memory that the stream has as long as this lives, or that of the only one of `values`.
   /// `values` stay until run() returns.
   void add(std::span<const tensor::Tensor> values, void* out = nullptr);
-  /// Allocates memory for all sums, and begins them. MV_ENOMEM: nothing has begun.
+  /// Allocates memory for all sums, and begins them. MV_ENOMEM: no sum has been made.
   base::Status run();
   const void* at(size_t sum) const { return sums_[sum].out; }
 
@@ -58,7 +58,7 @@ class Sums {
   void list(Part& part, const Sum& sum, void* out, std::span<const void* const> here, size_t count);
   base::Status list_all();
   base::Status begin();
-  base::Status run(Path path);
+  base::Result<Path> run(Path path);
 
   std::vector<Sum> sums_;
   std::deque<Part> parts_;  ///< the first is the device of the sums; then others that have values

@@ -49,17 +49,12 @@ base::Result<Tensor> on_host(const Tensor& tensor) {
   return device_of(tensor) == nullptr ? base::Result<Tensor>(tensor) : move_to(device_of(tensor)->staging(), tensor);
 }
 
-base::Result<Tensor> begin_on_host(const Tensor& tensor, std::unique_ptr<Arrival>* arrival) {
-  Device& device = *device_of(tensor);
-  auto made = make_dense(device.staging(), tensor.dtype, tensor.stored_shape(), Allocator::Content::kAnything);
-  if (!made.ok()) return made;
-  Tensor& copy = made.value();
-  auto begun = device.begin_to_host(copy.data, tensor.data, tensor.stored_bytes());
-  if (!begun.ok()) return begun.status();
-  *arrival = std::move(begun).value();
-  copy.shape = tensor.shape;
-  copy.held = tensor.held;
-  return made;
+base::Result<std::unique_ptr<Arrival>> begin_on_host(Tensor& tensor, std::shared_ptr<Block> block, std::byte* to) {
+  auto arrival = device_of(tensor)->begin_to_host(to, tensor.data, tensor.stored_bytes());
+  if (!arrival.ok()) return arrival;
+  tensor.data = to;
+  tensor.block = std::move(block);  // if that frees a sum, then after the copy, in the order of the device's work
+  return arrival;
 }
 
 }  // namespace mv::tensor

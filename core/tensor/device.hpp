@@ -60,18 +60,20 @@ class Arrival {
 /// the host. Any thread.
 class Device : public Allocator {
  public:
+  static constexpr size_t kFastStaging = size_t{64} << 10;
   /// "cuda:0"
   virtual const std::string& name() const = 0;
   virtual int32_t number() const = 0;
   /// The caller's memory on this device.
   virtual std::shared_ptr<Block> lend(std::byte* data, size_t bytes) = 0;
 
-  /// Memory of the host for copies that live for one call: copies to and from it are fast. It is kept for the next call.
+  /// Memory of the host for copies that live for one call: copies to and from it are fast, if it is kFastStaging bytes or more. It is kept for the next
+  /// call.
   virtual Allocator& staging() = 0;
   /// Copies bytes to and from the host's memory, which may be used again, or read, on return.
   virtual base::Status to_host(void* to, const void* from, size_t bytes) = 0;
   virtual base::Status from_host(void* to, const void* from, size_t bytes) = 0;
-  /// Begins to_host(). It overlaps with the caller's work if `to` is memory of staging().
+  /// Begins to_host(). It overlaps with the caller's work if `to` is fast memory of staging().
   virtual base::Result<std::unique_ptr<Arrival>> begin_to_host(void* to, const void* from, size_t bytes) = 0;
   /// Copies bytes from the memory of `source`, this device or another one.
   virtual base::Status copy_from(Device& source, void* to, const void* from, size_t bytes) = 0;
@@ -132,7 +134,7 @@ base::Status write_bytes(const Tensor& tensor, std::byte* to, const void* from, 
 base::Result<Tensor> move_to(Allocator& allocator, const Tensor& tensor);
 /// The tensor itself, or a copy in the host's memory of a device's tensor.
 base::Result<Tensor> on_host(const Tensor& tensor);
-/// A copy in the host's memory of a device's tensor, which is complete when `arrival`, which comes after it, has been waited for.
-base::Result<Tensor> begin_on_host(const Tensor& tensor, std::unique_ptr<Arrival>* arrival);
+/// Begins to copy a device's tensor to memory of the host, which the tensor then has instead.
+base::Result<std::unique_ptr<Arrival>> begin_on_host(Tensor& tensor, std::shared_ptr<Block> block, std::byte* to);
 
 }  // namespace mv::tensor

@@ -137,7 +137,8 @@ class _ManualReduction:
         self.received: List[Any] = []
         for value in values if self._several else [values]:
             if (tensor := on_device(value)) is not None:
-                mine, theirs, sent, received = tensor, tensor.copy(), tensor.to("cpu"), tensor.to("cpu")
+                theirs, received = (type(tensor).zeros(tensor.shape, tensor.dtype, device) for device in (tensor.device, None))
+                mine, sent = tensor, tensor.to("cpu")
             else:
                 mine = sent = np.asarray(memory_of(value) if draining else _own(value))
                 theirs = received = np.empty_like(mine)
@@ -147,12 +148,14 @@ class _ManualReduction:
             self.received.append(received)
 
     def next(self, custom: int) -> bool:
-        """Waits for the next values of another rank, received in `theirs`. False when the result is complete."""
+        """Waits for the next values of another rank, in `received`. False when the result is complete."""
         more = bool(capi.mv_custom_next(custom, [as_bits(array) for array in self.received]))
-        _copy_to(*(self.theirs, self.received) if more else (self.mine, self.sent))
+        if not more:
+            _copy_to(self.mine, self.sent)
         return more
 
     def reduce(self) -> None:
+        _copy_to(self.theirs, self.received)
         mine = list(self.mine)  # a copy: the function may also replace its elements
         if self._several:
             made = self._function(mine, list(self.theirs))

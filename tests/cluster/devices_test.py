@@ -686,6 +686,53 @@ def test_copies_of_several_keys_overlap(cluster, transport):
         node.ends()
 
 
+# Values are freed as soon as the calls have returned: no device may still use them.
+ORDERED = """
+import ctypes
+node = pv.init()
+random = np.random.default_rng(node.worker_id)
+shapes = {"small": (10, 10), "large": (300, 301), "rows": (70001,)}
+stores = [pv.kvstore.create(kind) for kind in ("device", "dist_sync")]
+for kv in stores:
+    kv.init(list(shapes), [pv.Tensor.zeros(shape, device="cuda:0") for shape in shapes.values()])
+    kv.set_optimizer("mx.sgd learning_rate=0.1 momentum=0.9")
+reference = pv.kvstore.create("local")
+reference.init(list(shapes), [pv.Tensor.zeros(shape) for shape in shapes.values()])
+reference.set_optimizer("mx.sgd learning_rate=0.1 momentum=0.9")
+for turn in range(12):
+    places = [f"cuda:{i}" for i in random.permutation(4)[:random.integers(1, 5)]]
+    values = [[pv.Tensor.normal(shape, int(random.integers(1 << 30)), 0, 1) for _ in places] for shape in shapes.values()]
+    reference.push(list(shapes), values)
+    for kv in stores:
+        there = [[value.to(place) for value, place in zip(some, places)] for some in values]
+        kv.push(list(shapes), there)
+        del there
+        outs = [[pv.Tensor.zeros(shape, device=place) for place in places] for shape in shapes.values()]
+        kv.pull(list(shapes), outs)
+        if kv is stores[0]:
+            for key, some in zip(shapes, outs):
+                expected = pv.Tensor.zeros(shapes[key])
+                reference.pull(key, expected)
+                assert all(np.array_equal(expected.numpy(), out.numpy()) for out in some), (turn, key)
+        del outs
+order = ctypes.CDLL(os.environ["POLYVERSO_DEVICE_PLUGIN"])
+order.order_races.restype = ctypes.c_int64
+assert order.order_races() == 0
+say("done", node.worker_id)
+node.shutdown()
+"""
+
+
+def test_work_of_several_devices_is_in_order(cluster, monkeypatch):
+    monkeypatch.setenv("ORDERED_PLUGIN", EMULATION)
+    job = cluster(2)
+    nodes = [job.python(number, ORDERED, device_plugin=EMULATION.replace("emulation", "order"), emulation="guard=1,devices=4") for number in range(2)]
+    for node in nodes:
+        node.hear("done", 60)
+    for node in nodes:
+        node.ends()
+
+
 # ---- compressed stores
 
 COMPRESSED = CROSSED + """

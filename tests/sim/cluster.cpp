@@ -592,7 +592,11 @@ bool SimCluster::all_ended() const {
 
 void SimCluster::check_end() {
   if (!quarantine_.is_intact()) timeline_.violated("memory that was given back to its caller was written to");
-  if (all_ended()) return;
+  if (!all_ended()) timeline_.violated("some nodes have not ended:" + unfinished());
+}
+
+/// What the nodes that have not ended do.
+std::string SimCluster::unfinished() const {
   std::string who;
   for (const auto& node : nodes_) {
     if (node->killed || (node->ending && node->member == nullptr)) continue;
@@ -601,7 +605,7 @@ void SimCluster::check_end() {
                        : node->script != nullptr ? node->script->state()
                                                  : "is not ready");
   }
-  timeline_.violated("some nodes have not ended:" + who);
+  return who;
 }
 
 Outcome SimCluster::run() {
@@ -610,7 +614,13 @@ Outcome SimCluster::run() {
   const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && (plan_.window_bytes <= kSmallWindow || plan_.replicas > 1);
   const Nanos limit = is_slow ? plan_.replicas * kLimitOfSlow : kLimit;
   const uint64_t most_steps = std::max(kMostSteps, kMostStepsOfNode * plan_.nodes.size());
-  while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < most_steps && timeline_.step(limit)) {
+  // A cluster that does nothing for as long as most may take at all is stuck.
+  Nanos looked_at = timeline_.now();
+  for (std::string seen; timeline_.violation().empty() && !all_ended() && timeline_.steps() < most_steps && timeline_.step(limit);) {
+    if (timeline_.now() < looked_at + kLimit) continue;
+    looked_at = timeline_.now();
+    if (std::string now = unfinished(); now != std::exchange(seen, now)) continue;
+    break;
   }
   check_end();
   return {timeline_.violation(), timeline_.hash(), timeline_.steps(), timeline_.now()};

@@ -112,6 +112,7 @@ class SimCluster final : private Surroundings {
   bool all_ended() const;
   bool cluster_dissolves() const;
   void check_end();
+  std::string unfinished() const;
 
   const Scenario plan_;
   const bool verbose_;

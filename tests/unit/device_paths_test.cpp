@@ -1,10 +1,14 @@
 // core/device/paths: sums of tensors of several devices, and copies to several devices, directly and by parts. The plug-in is that of unit/device_test, with four devices.
+// With the argument "ordered" it is one around it, device/order.cpp, that checks the order of all work.
 
-#include <bit>
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +43,17 @@ constexpr int32_t kHost = MV_HOST;
 bool is_emulated() {
   static const bool kIs = std::getenv(device::kPluginVariable) == nullptr;
   return kIs;
+}
+bool is_ordered = false;
+template <typename Function>
+Function* of_order(const char* name) {
+  void* const order = dlopen(ORDER, RTLD_NOW | RTLD_NOLOAD);
+  assert_non_null(order);
+  return reinterpret_cast<Function*>(dlsym(order, name));
+}
+int assert_ordered(void**) {
+  if (is_ordered) assert_int_equal(of_order<int64_t()>("order_races")(), 0);
+  return 0;
 }
 tensor::Heap& heap() {
   static tensor::Heap kHeap;
@@ -101,14 +116,12 @@ struct Keys {
   }
 };
 
-/// Lets a device take one path for the numbers and the size class from now on.
-void decide(Paths& paths, uint64_t numbers, size_t bytes, Path path) {
-  for (Paths::Choice choice = paths.choose(numbers, bytes); choice.is_trial; choice = paths.choose(numbers, bytes))
-    paths.tell(numbers, bytes, choice.path, 1e9);
-  static double fastest = 1e8;
-  paths.tell(numbers, bytes, path, --fastest);
-  assert_true(paths.choose(numbers, bytes).path == path);
-}
+/// Makes all operations take one path as long as it lives.
+class Taking {
+ public:
+  explicit Taking(Path path) { setenv("POLYVERSO_DEVICE_PATHS", path == Path::kDirect ? "direct" : "parts", 1); }
+  ~Taking() { unsetenv("POLYVERSO_DEVICE_PATHS"); }
+};
 
 constexpr size_t kLarge = 70'003;
 
@@ -116,14 +129,10 @@ void sums_by_parts_have_the_bits_of_direct_ones(void**) {
   for (const mv_dtype dtype : {MV_F32, MV_F16, MV_F64, MV_I32}) {
     for (const Path path : {Path::kDirect, Path::kByParts}) {
       for (const auto& places : {std::vector<int32_t>{0, 1, 2, 3}, {3, 2, 1}, {1, 2, 3}, {0, 0, 1, 1, 2, 2, 3, 3}, {2, 0, 1}}) {
+        const Taking taking(path);
         Keys keys;
-        uint64_t numbers = 1;  // the sums are on device 0
-        for (const int32_t place : places) numbers |= uint64_t{1} << place;
         const size_t least = 270'000 / tensor::dtype_bytes(dtype);
         for (const size_t count : {least, least + 1, least + 1000}) keys.add(dtype, count, places);
-        size_t bytes = 0;
-        for (const auto& values : keys.here) bytes += values.front().stored_bytes();
-        decide(gpu(0).sum_paths(), numbers, bytes, path);
         for (int turn = 0; turn < 3; ++turn) keys.expect_sums(0);  // a graph from the second turn on
       }
     }
@@ -141,47 +150,88 @@ void keys_that_can_not_be_split_join_the_others(void**) {
   keys.add(MV_F32, kLarge, {1, kHost, 2, 3});
   keys.add(MV_F16, 2 * kLarge, std::vector<int32_t>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3});
   keys.add(MV_F32, kLarge, {3, 1, 2});
-  decide(gpu(0).sum_paths(), 15, 2 * kLarge * sizeof(float), Path::kByParts);
+  const Taking taking(Path::kByParts);
   for (int turn = 0; turn < 3; ++turn) keys.expect_sums(0);
 }
 
-void without_memory_for_parts_sums_are_direct(void**) {
+uint64_t unused_of(int32_t number) {
+  uint64_t unused = 0, all = 0;
+  must(gpu(number).device().check(must(device::the_plugin())->room(number, &unused, &all), "room"));
+  return unused;
+}
+/// Leaves a device at most so many bytes, and not many fewer.
+std::vector<Tensor> fill_device(int32_t number, size_t left) {
+  std::vector<Tensor> filling;
+  setenv(kSettings, "devices=4,memory=20000000", 1);
+  while (unused_of(number) > left) filling.push_back(must(tensor::make_dense(gpu(number), MV_U8, vector_of(50'000), tensor::Heap::Content::kAnything)));
+  return filling;
+}
+void without_memory_for_one_path_sums_take_the_other(void**) {
   if (!is_emulated()) skip();
   Keys keys;
   keys.add(MV_F32, kLarge, {0, 1, 2, 3});
-  decide(gpu(0).sum_paths(), 15, kLarge * sizeof(float), Path::kByParts);
-  std::vector<Tensor> filling;
-  setenv(kSettings, "devices=4,memory=20000000", 1);
-  for (;;) {  // device 2 has no memory left
-    auto more = tensor::make_dense(gpu(2), MV_U8, vector_of(100'000), tensor::Heap::Content::kAnything);
-    if (!more.ok()) break;
-    filling.push_back(std::move(more).value());
+  {
+    const auto filling = fill_device(2, 100'000);  // as a part would take
+    const Taking taking(Path::kByParts);
+    keys.expect_sums(0);
   }
-  keys.expect_sums(0);
+  {
+    const auto filling = fill_device(0, 700'000);  // four arrays have 1.1 MB, and the sum with parts of three values 0.5 MB
+    const Taking taking(Path::kDirect);
+    keys.expect_sums(0);
+  }
+  {
+    const auto filling = fill_device(0, 100'000);
+    for (const Path path : {Path::kDirect, Path::kByParts}) {
+      const Taking taking(path);
+      Sums sums(gpu(0), gpu(0).current());
+      sums.add(keys.there.front());
+      must_fail(sums.run(), MV_ENOMEM, "");
+    }
+  }
   setenv(kSettings, "devices=4", 1);
+}
+
+/// Whatever fails on its way, nobody uses a value any more when its owner frees it.
+void after_a_failed_copy_everything_is_in_order(void**) {
+  if (!is_ordered) skip();
+  int failures = 0;
+  for (const Path path : {Path::kDirect, Path::kByParts}) {
+    const Taking taking(path);
+    for (int64_t copies = 0; copies < 16; ++copies) {
+      for (const bool is_sum : {true, false}) {
+        Keys keys;
+        keys.add(MV_F32, kLarge, {1, 2, 3, 0});
+        const Tensor from = must(tensor::move_to(gpu(0), keys.here.front().front()));
+        of_order<void(int64_t)>("order_fail_copy")(copies);
+        Sums sums(gpu(0), gpu(0).current());
+        sums.add(keys.there.front());
+        device::Broadcasts broadcasts(gpu(0), gpu(0).current());
+        broadcasts.add(from.data, keys.there.front());
+        failures += (is_sum ? sums.run() : broadcasts.run()).ok() ? 0 : 1;
+        of_order<void(int64_t)>("order_fail_copy")(-1);
+      }
+    }
+  }
+  assert_true(failures > 20);
 }
 
 void copies_by_parts_have_the_bits_of_direct_ones(void**) {
   for (const Path path : {Path::kDirect, Path::kByParts}) {
     for (const auto& places : {std::vector<int32_t>{1, 2, 3}, {0, 3, 1, 3, 1, 1}, {2, 1}, {kHost, 2, 3, 0, 0}, {1}}) {
-      uint64_t numbers = 1;
-      for (const int32_t place : places)
-        if (place > 0) numbers |= uint64_t{1} << place;
+      const Taking taking(path);
       struct Key {
         Tensor here, there;
         std::vector<Tensor> outs;
       };
       std::vector<Key> keys;
-      size_t bytes = 0;
       for (const size_t count : {kLarge, kLarge + 1, kLarge + 777, size_t{100}, size_t{0}}) {
         Key& key = keys.emplace_back(Key{values_of(keys.size(), MV_F32, count), {}, {}});
         key.there = must(tensor::move_to(gpu(0), key.here));
         for (const int32_t place : places)
           key.outs.push_back(must(tensor::make_dense(place == kHost ? static_cast<tensor::Allocator&>(heap()) : gpu(place), MV_F32, key.here.shape,
                                                      tensor::Heap::Content::kZeros)));
-        if (std::popcount(numbers) > 2 && count > 100) bytes += key.here.stored_bytes();
       }
-      if (bytes > 0) decide(gpu(0).broadcast_paths(), numbers, bytes, path);
       for (int turn = 0; turn < 3; ++turn) {
         for (const Key& key : keys)
           for (const Tensor& out : key.outs)
@@ -220,7 +270,7 @@ void the_faster_path_is_found_by_trying(void**) {
     uint64_t numbers = 1;
     for (const int32_t place : some.places) numbers |= uint64_t{1} << place;
     const Tensor from = must(tensor::move_to(gpu(0), keys.here.front().front()));
-    for (int turn = 0; turn < 5; ++turn) {
+    for (int turn = 0; turn < 4; ++turn) {
       keys.expect_sums(0);
       device::Broadcasts copies(gpu(0), gpu(0).current());
       copies.add(from.data, keys.there.front());
@@ -229,10 +279,10 @@ void the_faster_path_is_found_by_trying(void**) {
       for (const int32_t place : some.places) keys.there.front().push_back(must(tensor::move_to(gpu(place), keys.here.front()[keys.there.front().size()])));
     }
     for (Paths* const paths : {&gpu(0).sum_paths(), &gpu(0).broadcast_paths()}) {
-      const Paths::Choice choice = paths->choose(numbers, some.count * sizeof(float));
-      assert_false(choice.is_trial);
+      const std::optional<Path> path = paths->found(numbers, some.count * sizeof(float));
+      assert_true(path.has_value());
       // On one connection both ways of a broadcast take the same time.
-      assert_true(choice.path == some.expected || (paths == &gpu(0).broadcast_paths() && some.expected == Path::kDirect));
+      assert_true(*path == some.expected || (paths == &gpu(0).broadcast_paths() && some.expected == Path::kDirect));
     }
     setenv(kSettings, "devices=4", 1);
   }
@@ -240,8 +290,10 @@ void the_faster_path_is_found_by_trying(void**) {
 
 }  // namespace
 
-int main() {
-  if (is_emulated()) setenv(device::kPluginVariable, EMULATION, 1);
+int main(int count_of_words, char** words) {
+  is_ordered = is_emulated() && count_of_words == 2 && std::string_view(words[1]) == "ordered";
+  if (is_emulated()) setenv(device::kPluginVariable, is_ordered ? ORDER : EMULATION, 1);
+  if (is_ordered) setenv("ORDERED_PLUGIN", EMULATION, 1);
   if (is_emulated()) setenv(kSettings, "devices=4", 1);
   const auto count = device::TensorDevices::count();
   if (!count.ok() || count.value() < 4) {
@@ -249,11 +301,12 @@ int main() {
     return 0;
   }
   const CMUnitTest tests[] = {
-      cmocka_unit_test(sums_by_parts_have_the_bits_of_direct_ones),
-      cmocka_unit_test(keys_that_can_not_be_split_join_the_others),
-      cmocka_unit_test(without_memory_for_parts_sums_are_direct),
-      cmocka_unit_test(copies_by_parts_have_the_bits_of_direct_ones),
-      cmocka_unit_test(the_faster_path_is_found_by_trying),
+      cmocka_unit_test_teardown(sums_by_parts_have_the_bits_of_direct_ones, assert_ordered),
+      cmocka_unit_test_teardown(keys_that_can_not_be_split_join_the_others, assert_ordered),
+      cmocka_unit_test_teardown(without_memory_for_one_path_sums_take_the_other, assert_ordered),
+      cmocka_unit_test_teardown(after_a_failed_copy_everything_is_in_order, assert_ordered),
+      cmocka_unit_test_teardown(copies_by_parts_have_the_bits_of_direct_ones, assert_ordered),
+      cmocka_unit_test_teardown(the_faster_path_is_found_by_trying, assert_ordered),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

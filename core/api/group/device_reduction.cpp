@@ -65,6 +65,7 @@ class DeviceReduction final : public CustomReduction {
       if (auto status = take_result(); !status.ok()) return status;
       return theirs;
     }
+    is_handed_ = true;
     shown_ = *theirs.value();
     for (size_t i = 0; i < places_.size(); ++i) {
       const Place& place = places_[i];
@@ -76,7 +77,10 @@ class DeviceReduction final : public CustomReduction {
   }
 
   /// If the values can't be copied, next() returns the reason, on all ranks.
-  base::Status done(const base::Status& status) override { return host_->done(status.ok() ? give() : status); }
+  base::Status done(const base::Status& status) override {
+    const bool gives = std::exchange(is_handed_, false) && status.ok();  // otherwise the group may use the copies
+    return host_->done(gives ? give() : status);
+  }
 
   base::Result<uint64_t> end() override {
     auto contributors = host_->end();
@@ -87,14 +91,14 @@ class DeviceReduction final : public CustomReduction {
 
  private:
   base::Status take_result() {
-    if (std::exchange(is_taken_, true)) return {};
+    if (std::exchange(is_taken_, true)) return taken_;
     for (const Place& place : places_)
-      if (place.device != nullptr)
-        if (auto status = place.device->from_host(place.caller.data, place.copy->data(), place.caller.bytes()); !status.ok()) return status;
-    return {};
+      if (place.device != nullptr && taken_.ok()) taken_ = place.device->from_host(place.caller.data, place.copy->data(), place.caller.bytes());
+    return taken_;
   }
   /// Fails the operation on all ranks, and waits for its end, because end() would withdraw it.
   base::Status fail(const base::Status& status) {
+    is_handed_ = false;
     static_cast<void>(host_->done(status));
     static_cast<void>(host_->next());
     return status;
@@ -103,16 +107,22 @@ class DeviceReduction final : public CustomReduction {
   const std::vector<Place> places_;
   CustomReductionRef host_;
   std::vector<Array> shown_;
+  bool is_handed_ = false;  ///< next() has returned values
   bool is_taken_ = false;
+  base::Status taken_;
 };
 
-base::Result<std::shared_ptr<DeviceReduction>> make(const std::vector<Array>& arrays, const std::vector<Device*>& devices) {
+/// Null: all arrays are on the host.
+base::Result<std::shared_ptr<DeviceReduction>> make(const std::vector<Array>& arrays, const FindDevice& find) {
   std::vector<Place> places;
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    auto place = make_place(arrays[i], devices[i]);
+  for (const Array& array : arrays) {
+    const auto device = find(array.data);
+    if (!device.ok()) return device.status();
+    auto place = make_place(array, device.value());
     if (!place.ok()) return place.status();
     places.push_back(std::move(place).value());
   }
+  if (std::ranges::all_of(places, [](const Place& place) { return place.device == nullptr; })) return std::shared_ptr<DeviceReduction>();
   const auto reduction = std::make_shared<DeviceReduction>(std::move(places));
   if (auto status = reduction->give(); !status.ok()) return status;
   return reduction;
@@ -121,20 +131,14 @@ base::Result<std::shared_ptr<DeviceReduction>> make(const std::vector<Array>& ar
 }  // namespace
 
 base::Result<CustomReductionRef> reduce_on_devices(Group& group, collective::Operation operation, const CallOptions& options, const FindDevice& find) {
-  std::vector<Device*> devices;
-  for (const Array& array : operation.out) {
-    auto device = find(array.data);
-    if (!device.ok()) return device.status();
-    devices.push_back(device.value());
-  }
-  if (std::ranges::all_of(devices, [](const Device* device) { return device == nullptr; })) return group.custom(std::move(operation), options);
   const GroupInfo about = group.info();
   if (auto status = check_operation(operation, about.rank, about.size); !status.ok()) return status;
-  const auto reduction = make(operation.out, devices);
+  const auto reduction = make(operation.out, find);
   if (!reduction.ok()) {  // without this rank, the others would wait
     group.give_up(reduction.status());
     return reduction.status();
   }
+  if (reduction.value() == nullptr) return group.custom(std::move(operation), options);
   if (auto status = reduction.value()->begin(group, std::move(operation), options); !status.ok()) return status;
   return CustomReductionRef(reduction.value());
 }

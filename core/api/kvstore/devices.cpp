@@ -21,6 +21,57 @@ base::Result<Tensor> sum_there(std::span<const Tensor> values) {
   return status.ok() ? std::move(sum) : base::Result<Tensor>(std::move(status));
 }
 
+/// Memory for copies of tensors on the host, all allocated before the first copy begins. Small tensors share a block: alone, their memory would not
+/// be fast, and a copy to it would wait for all earlier work of the device.
+class StagingMemory {
+ public:
+  void need(const Tensor& value) {
+    if (is_small(value))
+      small_[tensor::device_of(value)].bytes += part_of(value);
+    else
+      large_.emplace_back(tensor::device_of(value), value.stored_bytes());
+  }
+  base::Status allocate() {
+    constexpr auto kContent = tensor::Allocator::Content::kAnything;
+    for (auto& [device, small] : small_) {
+      auto block = device->staging().allocate(std::max(small.bytes, tensor::Device::kFastStaging), kContent);
+      if (!block.ok()) return block.status();
+      small.block = std::move(block).value();
+    }
+    for (const auto& [device, bytes] : large_) {
+      auto block = device->staging().allocate(bytes, kContent);
+      if (!block.ok()) return block.status();
+      blocks_.push_back(std::move(block).value());
+    }
+    return {};
+  }
+  /// In the order of need().
+  std::pair<std::shared_ptr<tensor::Block>, std::byte*> take(const Tensor& value) {
+    if (!is_small(value)) {
+      std::shared_ptr<tensor::Block> block = std::move(blocks_.front());
+      blocks_.pop_front();
+      std::byte* const data = block->data();
+      return {std::move(block), data};
+    }
+    Small& small = small_[tensor::device_of(value)];
+    return {small.block, small.block->data() + std::exchange(small.taken, small.taken + part_of(value))};
+  }
+
+ private:
+  struct Small {
+    size_t bytes = 0, taken = 0;
+    std::shared_ptr<tensor::Block> block;
+  };
+  static bool is_small(const Tensor& value) { return value.stored_bytes() < tensor::Device::kFastStaging; }
+  static size_t part_of(const Tensor& value) {
+    constexpr size_t kAligned = 64;
+    return (value.stored_bytes() + kAligned - 1) / kAligned * kAligned;
+  }
+  std::map<tensor::Device*, Small> small_;
+  std::vector<std::pair<tensor::Device*, size_t>> large_;
+  std::deque<std::shared_ptr<tensor::Block>> blocks_;
+};
+
 }  // namespace
 
 void sum_devices(std::span<const Tensor> values, uint64_t first, size_t count, std::byte* out) {
@@ -47,6 +98,7 @@ bool any_on_device(const Values& values) {
 base::Result<PlacedValues> PlacedValues::make(const Values& values, const std::function<Place(size_t key)>& place_of) {
   PlacedValues placed(values);
   placed.placed_ = values;
+  std::vector<std::pair<size_t, std::vector<Tensor>*>> to_host;
   for (size_t key = 0; key < values.size(); ++key) {
     std::span<const Tensor>& some = placed.placed_[key];
     const Place place = place_of(key);
@@ -62,21 +114,29 @@ base::Result<PlacedValues> PlacedValues::make(const Values& values, const std::f
     }
     some = made;
     if (place == Place::kSum && can_sum) continue;
-    if (auto status = placed.copy_to_host(key, made); !status.ok()) return status;
+    to_host.emplace_back(key, &made);
   }
+  if (auto status = placed.copy_to_host(to_host); !status.ok()) return status;
   return placed;
 }
 
-base::Status PlacedValues::copy_to_host(size_t key, std::vector<Tensor>& values) {
-  std::vector<std::unique_ptr<tensor::Arrival>>& arrivals = arrivals_[key];
-  arrivals.reserve(values.size());
-  for (Tensor& one : values) {
-    if (!is_on_device(one)) continue;
-    std::unique_ptr<tensor::Arrival> arrival;
-    auto copy = tensor::begin_on_host(one, &arrival);
-    if (!copy.ok()) return copy.status();
-    one = std::move(copy).value();  // if that frees a sum, then after the copy, in the order of the device's work
-    arrivals.push_back(std::move(arrival));
+/// Begins all copies, in the order of the keys.
+base::Status PlacedValues::copy_to_host(const std::vector<std::pair<size_t, std::vector<Tensor>*>>& keys) {
+  StagingMemory memory;
+  for (const auto& [key, values] : keys)
+    for (const Tensor& value : *values)
+      if (is_on_device(value)) memory.need(value);
+  if (auto status = memory.allocate(); !status.ok()) return status;
+  for (const auto& [key, values] : keys) {
+    std::vector<std::unique_ptr<tensor::Arrival>>& arrivals = arrivals_[key];
+    arrivals.reserve(values->size());
+    for (Tensor& value : *values) {
+      if (!is_on_device(value)) continue;
+      auto [block, to] = memory.take(value);
+      auto arrival = tensor::begin_on_host(value, std::move(block), to);
+      if (!arrival.ok()) return arrival.status();
+      arrivals.push_back(std::move(arrival).value());
+    }
   }
   return {};
 }

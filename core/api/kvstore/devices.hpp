@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tensor/device.hpp"
@@ -44,7 +45,7 @@ class PlacedValues {
   base::Status arrive();
 
  private:
-  base::Status copy_to_host(size_t key, std::vector<Tensor>& values);
+  base::Status copy_to_host(const std::vector<std::pair<size_t, std::vector<Tensor>*>>& keys);
 
   const Values* given_;
   Values placed_;  ///< empty: all are where the caller has them

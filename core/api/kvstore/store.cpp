@@ -335,7 +335,7 @@ base::Status Store::push_checked(const Keys& keys, const Entries& entries, Place
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
     if (!courses.empty() && is_whole(courses[i])) continue;
-    if (failed = placed.arrive(i); !failed.ok()) break;
+    if (const base::Status arrived = placed.arrive(i); !arrived.ok()) return base::error(arrived.code(), "key \"{}\": {}", keys.names[i], arrived.text());
     if (values.size() > 1 && joins_many(*entries[i], values[i], path)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
       many.push_back({entries[i]->table.get(), values[i].front().data});

@@ -188,6 +188,12 @@ mv_status event_wait(mv_device_event event) {
   const cudaError_t error = cudaEventSynchronize(of_event(event));
   return error == cudaSuccess ? MV_OK : tell(0, error, "cudaEventSynchronize");
 }
+mv_status event_poll(mv_device_event event, int32_t* done) {
+  const cudaError_t error = cudaEventQuery(of_event(event));
+  *done = error == cudaSuccess;
+  if (error == cudaErrorNotReady) cudaGetLastError();  // it is no failure of the next call
+  return error == cudaSuccess || error == cudaErrorNotReady ? MV_OK : tell(0, error, "cudaEventQuery");
+}
 mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
   float measured = 0;
   cudaError_t error = cudaEventSynchronize(of_event(to));
@@ -405,6 +411,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       event_record,
                                       event_order,
                                       event_wait,
+                                      event_poll,
                                       event_millis,
                                       allocate,
                                       release,

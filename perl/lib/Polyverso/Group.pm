@@ -380,6 +380,7 @@ sub alltoall {
         if !defined $sends != !defined $receives;
     my $is_pdl = Polyverso::Values::is_pdl($array);
     my $rows   = _row_count($array);
+    Polyverso::Error->_refuse($Polyverso::CAPI::MV_ESHAPE, 'an array with rows is needed, not a single value') unless defined $rows;
     my $result_rows = $rows;
     if ($receives) { $result_rows = 0; $result_rows += $_ for @$receives }
     my $result = $is_pdl

@@ -292,6 +292,10 @@ mv_status event_wait(mv_device_event event) {
   arrive(static_cast<const Event*>(event)->sent);
   return is_broken() ? check(0) : MV_OK;
 }
+mv_status event_poll(mv_device_event, int32_t* done) {
+  *done = 1;
+  return MV_OK;
+}
 mv_status event_millis(mv_device_event from, mv_device_event to, double* millis) {
   *millis = static_cast<const Event*>(to)->millis - static_cast<const Event*>(from)->millis;
   return MV_OK;
@@ -623,6 +627,7 @@ constexpr mv_device_plugin kPlugin = {MV_DEVICE_INTERFACE,
                                       event_record,
                                       event_order,
                                       event_wait,
+                                      event_poll,
                                       event_millis,
                                       allocate,
                                       release,

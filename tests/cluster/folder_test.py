@@ -75,9 +75,13 @@ def test_a_name_is_free_at_once_when_all_were_killed(named, tmp_path):
     end(again)
 
 
-def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named):
+def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named, tmp_path):
     job = named(2, servers=1, heartbeat_timeout_ms=2000)
     server = job.server(0, rank=0)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "job.polyverso").exists():  # a worker that came first would have rank 0
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     nodes = [job.python(rank, WORK) for rank in range(2)]
     for node in nodes:
         node.hear("sum ")

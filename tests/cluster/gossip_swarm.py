@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 
-from nodes import Node
+import forks
+from nodes import Node, started
 
 TIMEOUT_MS = 1000
 SCHEDULING_MS = 1500  # the longest time that a busy machine may not schedule a process
@@ -57,10 +58,13 @@ class Swarm:
     def start(self, name, value):
         """Starts a process. A restarted name listens on its earlier port, where the others look for it."""
         known_before = name in self.ports
-        inside = [] if self.network is None else self.host_of(name).inside
         words = [name, self.address_of(name), str(self.ports.get(name, 0)), str(value), self.settings]
-        environment = dict(os.environ) if self.network is None else dict(os.environ, POLYVERSO_SECRET="of the tests")
-        node = Node(name, [*inside, sys.executable, "-c", SCRIPT, *words], environment)
+        if self.network is None:
+            process = forks.start(SCRIPT, dict(os.environ), words=words)
+        else:
+            command = [*self.host_of(name).inside, sys.executable, "-c", SCRIPT, *words]
+            process = started(command, dict(os.environ, POLYVERSO_SECRET="of the tests"))
+        node = Node(name, process)
         self.ports[name] = int(node.hear("listens").split()[1])
         for other in self.ports:
             if other != name:

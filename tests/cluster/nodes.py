@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 
+import forks
 from conftest import COMMAND
 
 # The beginning of every script. `say` writes one line; `attempt` reports the end of a call: "ok", or the error's class
 # and text.
 PRELUDE = """
 import os, signal, sys, time
-import numpy as np
+from polyverso._numpy import np
 import polyverso as pv
 
 def say(*words):
@@ -36,17 +37,28 @@ def wait_for_word():
 """
 
 
+def started(command, environment, listener=None):
+    """A process whose standard output and error are one pipe."""
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        pass_fds=() if listener is None else (listener,), start_new_session=True,
+    )
+
+
+def state_of(pid):
+    """As in /proc: "T" is stopped."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rsplit(") ", 1)[1][0]
+
+
 class Node:
     """One process, and its lines of output."""
 
-    def __init__(self, label, command, environment, pass_fds=()):
+    def __init__(self, label, process):
         self.label = label
         self.lines = []
         self._queue = queue.Queue()
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            pass_fds=pass_fds, start_new_session=True,
-        )
+        self.process = process
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -89,8 +101,8 @@ class Node:
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
-        if number == signal.SIGSTOP:  # the signal takes effect with a delay
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        while number == signal.SIGSTOP and state_of(self.process.pid) != "T":  # the signal takes effect with a delay
+            time.sleep(0.001)
 
     def ends(self, status=0, seconds=20.0):
         try:
@@ -136,23 +148,27 @@ class Cluster:
         return environment
 
     def start(self, rank, command, /, **settings):
-        environment = self.environment(rank, **settings)
-        pass_fds = ()
-        if rank == 0 and self.listener is not None:
-            environment["POLYVERSO_LISTEN_FD"] = str(self.listener.fileno())
-            pass_fds = (self.listener.fileno(),)
-        if self.network is not None:
-            command = [*self.host_of(rank).inside, *command]
-        label = f"w{rank}" if rank < self.workers else f"s{rank - self.workers}"
-        node = Node(label, command, environment, pass_fds)
-        if pass_fds:
+        def begin(environment, listener):
+            if listener is not None:
+                environment["POLYVERSO_LISTEN_FD"] = str(listener)
+            return started(command if self.network is None else [*self.host_of(rank).inside, *command], environment, listener)
+
+        return self._start(rank, begin, settings)
+
+    def _start(self, rank, begin, settings):
+        listener = self.listener if rank == 0 else None
+        process = begin(self.environment(rank, **settings), None if listener is None else listener.fileno())
+        node = Node(f"w{rank}" if rank < self.workers else f"s{rank - self.workers}", process)
+        if listener is not None:
             self.listener.close()
             self.listener = None
         self.nodes.append(node)
         return node
 
     def python(self, rank, script, /, **settings):
-        return self.start(rank, [sys.executable, "-c", PRELUDE + script], **settings)
+        if self.network is not None:
+            return self.start(rank, [sys.executable, "-c", PRELUDE + script], **settings)
+        return self._start(rank, lambda environment, listener: forks.start(PRELUDE + script, environment, listener), settings)
 
     def server(self, number, /, **settings):
         return self.start(self.workers + number, [COMMAND, "server"], **settings)

@@ -325,7 +325,7 @@ end
 
 -- The tensors, with copies on the host of those on devices.
 local function on_host(tensors)
-  local made = {}
+  local made = {notes = tensors.notes}
   for i, each in ipairs(tensors) do made[i] = each:device() == "cpu" and each or each:to("cpu") end
   return made
 end

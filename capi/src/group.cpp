@@ -16,6 +16,7 @@
 #include "boundary.hpp"
 #include "calls.hpp"
 #include "group_arrays.hpp"
+#include "group_calls.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
 #include "state.hpp"
@@ -70,21 +71,6 @@ base::Status open(State& state, const char* function, mv_node node, mv_group* gr
   state.groups.publish(handle, {entry, std::move(opened).value()});
   *group = handle;
   return {};
-}
-
-/// Runs work(State&, const GroupEntry&) of an exported function, whose name begins the error message.
-template <typename Work>
-mv_status with_group(const char* function, mv_group group, Work work) {
-  return boundary(function, [&](State& state) -> base::Status {
-    auto pin = find_group(state, function, group);
-    if (!pin.ok()) return pin.status();
-    try {
-      return named(function, work(state, *pin.value()));
-    } catch (const std::exception&) {
-      pin.value()->group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need no allocation
-      throw;
-    }
-  });
 }
 
 /// Copies of the operation's arrays that are on devices; null if there are none. Without them this rank can't do what the others expect.

@@ -2,7 +2,6 @@
 
 #include <polyverso/group.h>
 
-#include <exception>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "api/group/device_reduction.hpp"
 #include "boundary.hpp"
 #include "group_arrays.hpp"
+#include "group_calls.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
 #include "state.hpp"
@@ -30,12 +30,8 @@ base::Result<api::CustomReductionRef> begin(const char* function, const GroupEnt
   operation.draining = (flags & MV_DRAINING) != 0;
   operation.out = std::move(read).value();
   operation.label = plan.options.label;
-  try {
-    return api::reduce_on_devices(*entry.group, std::move(operation), plan.options, find_device_of);
-  } catch (const std::exception&) {
-    entry.group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need no allocation
-    throw;
-  }
+  if (!tensor_space().devices.any_opened()) return entry.group->custom(std::move(operation), plan.options);
+  return api::reduce_on_devices(*entry.group, std::move(operation), plan.options, find_device_of);
 }
 
 void show(const std::vector<collective::Array>& theirs, mv_array* shown) {
@@ -85,25 +81,21 @@ using namespace mv::capi;
 mv_status mv_allreduce_custom(mv_group group, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint32_t flags,
                               uint64_t* contributors, const mv_call_options* options) {
   constexpr const char* kFunction = "mv_allreduce_custom";
-  return boundary(kFunction, [&](State& state) -> base::Status {
-    if (reducer == nullptr) return base::error(MV_EINVAL, "{}: the function is NULL", kFunction);
-    auto pin = find_group(state, kFunction, group);
-    if (!pin.ok()) return pin.status();
-    auto custom = begin(kFunction, *pin.value(), values, arrays, flags, options);
-    if (!custom.ok()) return named(kFunction, custom.status());
-    return named(kFunction, reduce(*custom.value(), values, arrays, reducer, user, contributors));
+  return with_group(kFunction, group, [&](State&, const GroupEntry& entry) -> base::Status {
+    if (reducer == nullptr) return base::Status(MV_EINVAL, "the function is NULL");
+    auto custom = begin(kFunction, entry, values, arrays, flags, options);
+    if (!custom.ok()) return custom.status();
+    return reduce(*custom.value(), values, arrays, reducer, user, contributors);
   });
 }
 
 mv_status mv_custom_begin(mv_group group, const mv_array* values, uint64_t arrays, uint32_t flags, const mv_call_options* options, mv_custom* custom) {
   constexpr const char* kFunction = "mv_custom_begin";
-  return boundary(kFunction, [&](State& state) -> base::Status {
-    if (custom == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", kFunction);
-    auto pin = find_group(state, kFunction, group);
-    if (!pin.ok()) return pin.status();
-    auto begun = begin(kFunction, *pin.value(), values, arrays, flags, options);
-    if (!begun.ok()) return named(kFunction, begun.status());
-    *custom = state.customs.insert({pin.value()->node, pin.value()->group, std::move(begun).value()});
+  return with_group(kFunction, group, [&](State& state, const GroupEntry& entry) -> base::Status {
+    if (custom == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
+    auto begun = begin(kFunction, entry, values, arrays, flags, options);
+    if (!begun.ok()) return begun.status();
+    *custom = state.customs.insert({entry.node, entry.group, std::move(begun).value()});
     return {};
   });
 }

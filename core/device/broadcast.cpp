@@ -52,17 +52,13 @@ void Broadcasts::list(const Array& array, Path path) {
 
 base::Status Broadcasts::run() {
   if (arrays_.empty()) return {};
-  uint64_t numbers = uint64_t{1} << device_.number();
   size_t bytes = 0;
-  for (const Array& array : arrays_) {
-    if (!can_split(array)) continue;
-    bytes += array.outs.front()->stored_bytes();
-    for (const tensor::Tensor* const out : array.outs) numbers |= uint64_t{1} << tensor::device_of(*out)->number();
-  }
+  for (const Array& array : arrays_)
+    if (can_split(array)) bytes += array.outs.front()->stored_bytes();
   if (bytes == 0) return run(Path::kDirect);
   std::vector<const Stream*> streams{&stream_};
   for (const Part& part : parts_) streams.push_back(&part.stream);
-  return device_.broadcast_paths().run(streams, numbers, bytes, [this](Path path) -> base::Result<Path> {
+  return device_.broadcast_paths().run(streams, bytes, [this](Path path) -> base::Result<Path> {
     if (auto status = run(path); !status.ok()) return status;
     return path;
   });

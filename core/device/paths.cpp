@@ -54,14 +54,15 @@ std::optional<Path> Paths::found(uint64_t numbers, size_t bytes) {
   return known.trials < kTrials || known.under_way ? std::nullopt : std::optional(known.found());
 }
 
-base::Status Paths::run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Result<Path>(Path)>& work) {
+base::Status Paths::run(std::span<const Stream* const> streams, size_t bytes, const std::function<base::Result<Path>(Path)>& work) {
+  uint64_t numbers = 0;
+  for (const Stream* const stream : streams) numbers |= uint64_t{1} << stream->device().number();
   bool is_trial = false;
-  Path wanted;
-  if (const std::optional<Path> given = given_path()) {
-    wanted = *given;
-  } else {
-    const std::lock_guard lock(mutex_);
-    wanted = choose(class_of(numbers, bytes), &is_trial);
+  const std::optional<Path> given = given_path();
+  Path wanted = given.value_or(Path::kDirect);
+  if (!given) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // in a forked child it may be held for ever
+    if (lock.owns_lock()) wanted = choose(class_of(numbers, bytes), &is_trial);
   }
   std::optional<Trial> trial = is_trial ? begin_trial(streams, wanted) : std::nullopt;
   const auto taken = work(wanted);

@@ -29,10 +29,11 @@ class Paths {
  public:
   /// Carries out work(Path) -> Result<Path>, which begins after earlier work of all these streams, is complete on the first one, and returns the path
   /// that it has taken.
-  /// @param numbers  of the devices, one bit for each
+  /// @param streams  one of each device, that of this device first
   /// @param bytes    of all arrays that may go by parts
-  base::Status run(std::span<const Stream* const> streams, uint64_t numbers, size_t bytes, const std::function<base::Result<Path>(Path)>& work);
+  base::Status run(std::span<const Stream* const> streams, size_t bytes, const std::function<base::Result<Path>(Path)>& work);
   /// What the trials have found; nothing as long as they go on.
+  /// @param numbers  of the devices, one bit for each
   std::optional<Path> found(uint64_t numbers, size_t bytes);
 
   /// Smaller arrays always go directly: to launch the work of all devices would take longer.

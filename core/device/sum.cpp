@@ -82,21 +82,19 @@ base::Status Sums::plan(Path path) {
 }
 
 base::Status Sums::run() {
-  uint64_t numbers = uint64_t{1} << parts_.front().device.number();
   size_t bytes = 0;
   for (const Sum& sum : sums_) {
     for (const tensor::Tensor& value : sum.values)
-      if (TensorDevice* const source = source_of(value)) numbers |= uint64_t{1} << part_of(*source).device.number();
+      if (TensorDevice* const source = source_of(value)) part_of(*source);  // makes it
     if (can_split(sum)) bytes += sum.values.front().stored_bytes();
   }
   if (bytes == 0) {
     const auto done = run(Path::kDirect);
     return done.ok() ? base::Status() : done.status();
   }
-  TensorDevice& device = parts_.front().device;
   std::vector<const Stream*> streams;
   for (const Part& part : parts_) streams.push_back(&part.stream);
-  return device.sum_paths().run(streams, numbers, bytes, [this](Path path) { return run(path); });
+  return parts_.front().device.sum_paths().run(streams, bytes, [this](Path path) { return run(path); });
 }
 
 base::Result<Path> Sums::run(Path path) {

@@ -5,6 +5,7 @@ This file is both sides: the module of the tests, and as a program the parent of
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -126,7 +127,6 @@ def serve(number):
     wake.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno())
-    import select
 
     while True:
         ready = select.select([inbox, woken], [], [])[0]

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from conftest import COMMAND
+from nodes import state_of
 
 
 def lines(text):
@@ -412,11 +413,6 @@ def test_user_signals_are_passed_on(start):
     job.process.send_signal(signal.SIGUSR1)
     status, out, _ = job.finish()
     assert (status, lines(out)) == (0, ["[w0] usr1", "[w1] usr1"])
-
-
-def state_of(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0]
 
 
 def test_a_suspended_run_stands_still_and_goes_on(start):

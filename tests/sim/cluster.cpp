@@ -614,13 +614,16 @@ Outcome SimCluster::run() {
   const bool is_slow = plan_.replicas > 0 && plan_.conditions.lossy && (plan_.window_bytes <= kSmallWindow || plan_.replicas > 1);
   const Nanos limit = is_slow ? plan_.replicas * kLimitOfSlow : kLimit;
   const uint64_t most_steps = std::max(kMostSteps, kMostStepsOfNode * plan_.nodes.size());
-  // A cluster that does nothing for as long as most may take at all is stuck.
+  const auto goes_on = [&] { return timeline_.violation().empty() && !all_ended() && timeline_.steps() < most_steps && timeline_.step(limit); };
+  // A cluster whose nodes do the same after another kLimit is stuck.
   Nanos looked_at = timeline_.now();
-  for (std::string seen; timeline_.violation().empty() && !all_ended() && timeline_.steps() < most_steps && timeline_.step(limit);) {
+  std::string before;
+  while (goes_on()) {
     if (timeline_.now() < looked_at + kLimit) continue;
     looked_at = timeline_.now();
-    if (std::string now = unfinished(); now != std::exchange(seen, now)) continue;
-    break;
+    std::string now = unfinished();
+    if (now == before) break;
+    before = std::move(now);
   }
   check_end();
   return {timeline_.violation(), timeline_.hash(), timeline_.steps(), timeline_.now()};

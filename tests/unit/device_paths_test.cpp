@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
+#include "failing_allocation.hpp"
 #include "must.hpp"
 #include "sanitized.hpp"
 
@@ -219,6 +221,31 @@ void after_a_failed_copy_everything_is_in_order(void**) {
   assert_true(failures > 20);
 }
 
+/// Each allocation of the host in turn. A call that throws may have begun nothing, or all; the next one has the bits.
+void after_a_failed_allocation_of_the_host_everything_is_in_order(void**) {
+  int failures = 0;
+  for (const Path path : {Path::kDirect, Path::kByParts}) {
+    const Taking taking(path);
+    Keys keys;
+    keys.add(MV_F32, kLarge, {1, 2, 3, 0});
+    for (uint64_t number = 1, has_failed = 1; has_failed; ++number) {
+      try {
+        failing_allocation = number;
+        Sums sums(gpu(0), gpu(0).current());
+        sums.add(keys.there.front());
+        const bool is_made = sums.run().ok();
+        has_failed = failing_allocation == 0;
+        failing_allocation = 0;
+        assert_true(is_made || has_failed);
+      } catch (const std::bad_alloc&) {
+        ++failures;
+      }
+    }
+    keys.expect_sums(0);
+  }
+  assert_true(failures > 10);
+}
+
 void copies_by_parts_have_the_bits_of_direct_ones(void**) {
   for (const Path path : {Path::kDirect, Path::kByParts}) {
     for (const auto& places : {std::vector<int32_t>{1, 2, 3}, {0, 3, 1, 3, 1, 1}, {2, 1}, {kHost, 2, 3, 0, 0}, {1}}) {
@@ -308,6 +335,7 @@ int main(int count_of_words, char** words) {
       cmocka_unit_test_teardown(keys_that_can_not_be_split_join_the_others, assert_ordered),
       cmocka_unit_test_teardown(without_memory_for_one_path_sums_take_the_other, assert_ordered),
       cmocka_unit_test_teardown(after_a_failed_copy_everything_is_in_order, assert_ordered),
+      cmocka_unit_test_teardown(after_a_failed_allocation_of_the_host_everything_is_in_order, assert_ordered),
       cmocka_unit_test_teardown(copies_by_parts_have_the_bits_of_direct_ones, assert_ordered),
       cmocka_unit_test_teardown(the_faster_path_is_found_by_trying, assert_ordered),
   };

@@ -239,7 +239,7 @@ typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array
 /** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so
  *  they have equal bits whatever f does. Blocking only.
  *
- *  Values may be in the memory of devices. Then `mine` and `theirs` are there, too, and are copied by the host's memory;
+ *  Values may be in the memory of devices. Then `mine` and `theirs` are there, too, and are copied through the host's memory;
  *  before f returns, its work on the device must be done, or be on the library's stream (mv_device_current_stream()). */
 MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uint64_t arrays, mv_reducer reducer, void *user, uint32_t flags,
                                      uint64_t *contributors, const mv_call_options *options);

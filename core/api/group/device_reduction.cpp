@@ -23,15 +23,12 @@ struct Place {
 };
 
 base::Result<Place> make_place(const Array& array, Device* device) {
-  Place place{device, array, nullptr, nullptr};
   if (device == nullptr || array.bytes() == 0) return Place{nullptr, array, nullptr, nullptr};
   auto copy = device->staging().allocate(array.bytes(), Allocator::Content::kAnything);
   if (!copy.ok()) return copy.status();
   auto received = device->allocate(array.bytes(), Allocator::Content::kAnything);
   if (!received.ok()) return received.status();
-  place.copy = std::move(copy).value();
-  place.received = std::move(received).value();
-  return place;
+  return Place{device, array, std::move(copy).value(), std::move(received).value()};
 }
 
 class DeviceReduction final : public CustomReduction {

@@ -38,14 +38,7 @@
 
 #include "device/dispatch.hpp"
 #include "emulated_comm.hpp"
-
-// A memory of its own: a driver does not fail with the allocations that tests let fail. Bound here by -Bsymbolic.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  if (void* const memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "own_memory.hpp"
 
 namespace {
 

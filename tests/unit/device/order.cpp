@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 
 #include "device/plugin.h"
 #include "device/work.h"
+#include "own_memory.hpp"
 
 namespace {
 

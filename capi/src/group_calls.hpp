@@ -1,0 +1,29 @@
+#pragma once
+// What exported functions of groups have in common.
+
+#include <exception>
+
+#include "api/group/group.hpp"
+#include "boundary.hpp"
+#include "outcome.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+
+/// Runs work(State&, const GroupEntry&) of an exported function, whose name begins the error message. If memory runs out, the group breaks: the other
+/// ranks would wait for this one.
+template <typename Work>
+mv_status with_group(const char* function, mv_group group, Work work) {
+  return boundary(function, [&](State& state) -> base::Status {
+    auto pin = find_group(state, function, group);
+    if (!pin.ok()) return pin.status();
+    try {
+      return named(function, work(state, *pin.value()));
+    } catch (const std::exception&) {
+      pin.value()->group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need no allocation
+      throw;
+    }
+  });
+}
+
+}  // namespace mv::capi

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import socket
-import subprocess
 import sys
 import textwrap
 
@@ -11,7 +10,8 @@ import pytest
 
 import polyverso
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests"))  # ports.py
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests"))  # forks.py and ports.py
+import forks  # noqa: E402
 
 for name in [key for key in os.environ if key.startswith("POLYVERSO_")]:
     del os.environ[name]
@@ -40,13 +40,7 @@ class Cluster:
         rank = len(self.processes)
         environment = dict(os.environ, POLYVERSO_NODES=str(nodes), POLYVERSO_RANK=str(rank), **settings)
         environment["POLYVERSO_MASTER"] = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        descriptors = [self._listener.fileno()] if rank == 0 else []
-        if rank == 0:
-            environment["POLYVERSO_LISTEN_FD"] = str(self._listener.fileno())
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-c", textwrap.dedent(script)], env=environment, pass_fds=descriptors, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
+        process = forks.start(textwrap.dedent(script), environment, self._listener.fileno() if rank == 0 else None, own_stderr=True)
         self.processes.append(process)
         return process
 

@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # ports.py, hosts.py
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # forks.py, hosts.py, ports.py
 
 COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 LARGEST = 1 << 20  # bytes of a message
 
@@ -18,12 +19,13 @@ LARGEST = 1 << 20  # bytes of a message
 class Process:
     """A forked process, with what the tests use of subprocess.Popen."""
 
-    def __init__(self, forks, pid, stdin, stdout):
+    def __init__(self, forks, pid, stdin, stdout, stderr):
         self._forks = forks
         self.pid = pid
         self.returncode = None
         self.stdin = stdin
         self.stdout = stdout
+        self.stderr = stderr
 
     def poll(self):
         if self.returncode is None:
@@ -50,6 +52,28 @@ class Process:
     def terminate(self):
         self.send_signal(signal.SIGTERM)
 
+    def communicate(self, timeout=60):
+        """Closes the standard input, and waits for the end. Returns the rest of the standard output and of the error."""
+        texts = ["", ""]
+
+        def read(number, stream):
+            with stream:
+                texts[number] = stream.read()
+
+        if not self.stdin.closed:
+            self.stdin.close()
+        streams = [(number, stream) for number, stream in enumerate((self.stdout, self.stderr)) if stream and not stream.closed]
+        readers = [threading.Thread(target=read, args=stream, daemon=True) for stream in streams]
+        for reader in readers:
+            reader.start()
+        deadline = time.monotonic() + timeout
+        for reader in readers:
+            reader.join(max(deadline - time.monotonic(), 0))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired("python3", timeout)
+        self.wait(max(deadline - time.monotonic(), 1))
+        return tuple(texts)
+
 
 class Forks:
     def __init__(self):
@@ -63,19 +87,22 @@ class Forks:
         self._ended = {}
         threading.Thread(target=self._read, daemon=True).start()
 
-    def start(self, script, environment, listener=None, words=()):
-        """A Process that runs the script, with these arguments. Its standard output and error are one pipe. POLYVERSO_LISTEN_FD is its copy of `listener`."""
+    def start(self, script, environment, listener=None, words=(), own_stderr=False):
+        """A Process that runs the script, with these arguments. POLYVERSO_LISTEN_FD is its copy of `listener`. Its standard error is a pipe of its own, or
+        that of its output."""
         inputs, outputs = os.pipe(), os.pipe()
-        lent = [inputs[0], outputs[1], *([] if listener is None else [listener])]
+        errors = os.pipe() if own_stderr else (None, outputs[1])
+        lent = [inputs[0], outputs[1], errors[1], *([] if listener is None else [listener])]
         message = {"script": script, "words": list(words), "environment": environment, "folder": os.getcwd()}
         with self._starting:  # the answers come in the order of the messages
             socket.send_fds(self._socket, [json.dumps(message).encode()], lent)
             with self._changed:
                 assert self._changed.wait_for(lambda: self._begun, 60) and self._begun[0] is not None, "the parent of the processes has ended"
                 pid = self._begun.pop(0)
-        os.close(inputs[0])
-        os.close(outputs[1])
-        return Process(self, pid, open(inputs[1], "w", encoding="utf-8"), open(outputs[0], encoding="utf-8"))
+        for fd in {*lent[:3]}:
+            os.close(fd)
+        readers = [None if fd is None else open(fd, encoding="utf-8") for fd in (outputs[0], errors[0])]
+        return Process(self, pid, open(inputs[1], "w", encoding="utf-8"), *readers)
 
     def ended(self, pid, timeout):
         """The exit status as in subprocess, or None."""
@@ -100,12 +127,12 @@ class Forks:
 _forks = {}
 
 
-def start(script, environment, listener=None, words=()):
+def start(script, environment, listener=None, words=(), own_stderr=False):
     """See Forks.start(). Each network namespace that this process uses has a parent."""
     namespace = os.readlink("/proc/self/ns/net")
     if namespace not in _forks:
         _forks[namespace] = Forks()
-    return _forks[namespace].start(script, environment, listener, words)
+    return _forks[namespace].start(script, environment, listener, words, own_stderr)
 
 
 def show_without_this_file(kind, error, trace):
@@ -157,15 +184,14 @@ def serve(number):
 if __name__ == "__main__":
     told, given = serve(int(sys.argv[1]))
     os.setsid()
-    os.dup2(given[0], 0)
-    os.dup2(given[1], 1)
-    os.dup2(given[1], 2)
-    for fd in given[:2]:
+    for standard, fd in enumerate(given[:3]):
+        os.dup2(fd, standard)
         os.close(fd)
+    sys.stdout.reconfigure(line_buffering=True)
     os.environ.clear()
     os.environ.update(told["environment"])
-    if len(given) > 2:
-        os.environ["POLYVERSO_LISTEN_FD"] = str(given[2])
+    if len(given) > 3:
+        os.environ["POLYVERSO_LISTEN_FD"] = str(given[3])
     os.chdir(told["folder"])
     sys.argv = ["-c", *told["words"]]
     sys.excepthook = show_without_this_file

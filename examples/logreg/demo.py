@@ -107,10 +107,10 @@ def demo(folder: pathlib.Path, verses: int | None) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=testaments.FOLDER, help="folder for the files (build/logreg)")
-    parser.add_argument("--smoke", action="store_true", help="quick check with a third of the verses")
+    parser.add_argument("--smoke", action="store_true", help="quick check with a fifth of the verses")
     options = parser.parse_args()
     try:
-        return demo(options.folder.resolve(), 10_000 if options.smoke else None)
+        return demo(options.folder.resolve(), 6_000 if options.smoke else None)
     except (Failure, Missing) as failure:
         print(f"logreg: failed: {failure}", file=sys.stderr)
         return 1

@@ -3,6 +3,7 @@ and a third of a second of processor time for each would be half of what it take
 
 This file is both sides: the module of the tests, and as a program the parent of the processes."""
 
+import gc
 import json
 import os
 import select
@@ -149,6 +150,9 @@ def serve(number):
     import polyverso.group  # noqa: F401
     import polyverso.kvstore  # noqa: F401
 
+    # The processes' collections of garbage, one of them at their end, need not look at what was imported.
+    gc.collect()
+    gc.freeze()
     inbox = socket.socket(fileno=number)
     woken, wake = socket.socketpair()
     wake.setblocking(False)

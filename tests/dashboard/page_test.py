@@ -13,7 +13,8 @@ import pytest
 
 from conftest import member, status
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "cluster"), str(TESTS)]
 from gossip_swarm import Swarm  # noqa: E402
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")

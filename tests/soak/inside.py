@@ -12,7 +12,8 @@ import time
 from plan import COMMANDS, HEARTBEAT, Plan, named_in
 from vandal import Vandal, scribble
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "cluster"))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(TESTS, "cluster"), TESTS]
 from nodes import Cluster  # noqa: E402
 
 PLACE = "/mnt/soak"

@@ -42,7 +42,7 @@ void Runtime::learn_ranks() {
 void Runtime::take_peers(Metrics& metrics) {
   const cluster::Cluster& cluster = member_->cluster();
   learn_ranks();
-  if (cluster.self().replicas > 0) metrics.parts.emplace() = {0, 0, member_->parts().differing(), member_->parts().journaled()};
+  if (cluster.self().replicas > 0) metrics.parts = Metrics::Parts{0, 0, member_->parts().differing(), member_->parts().journaled()};
   metrics.changes = changes_;
   for (const cluster::Member& member : cluster.view().members) {
     if (!member.is_vacant()) ++metrics.members[member.drained ? metrics.members.size() - 1 : static_cast<size_t>(member.state)];

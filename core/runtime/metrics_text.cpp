@@ -102,7 +102,7 @@ void write_uses(Exposition& out, const Metrics& metrics, uint64_t table::Used::O
 }
 
 void write_tables(Exposition& out, const Metrics& metrics) {
-  out.counter("table_calls_total", "Calls of this process on a table; path: local (its own part), mapped (shared memory), message.");
+  out.counter("table_calls_total", "Calls of this process on a table; path: local (its own part), mapped (a server's memory, shared or by UCX), message.");
   write_uses(out, metrics, &table::Used::Of::calls);
   out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
   write_uses(out, metrics, &table::Used::Of::bytes);
@@ -112,7 +112,7 @@ void write_tables(Exposition& out, const Metrics& metrics) {
     out.sample({{"table", table.name}, {"form", "values"}}, table.used.encoded_from);
     out.sample({{"table", table.name}, {"form", "sent"}}, table.used.encoded_to);
   }
-  out.histogram("call_seconds", "Duration of this process's blocking calls that needed messages.");
+  out.histogram("call_seconds", "Duration of this process's calls that took messages, except fire-and-forget calls.");
   for (size_t use = 0; use < table::kUseNames.size(); ++use)
     if (metrics.calls[use].count() > 0) out.sample({{"call", table::kUseNames[use]}}, metrics.calls[use]);
   out.gauge("table_stored_rows", "Rows, elements or keys that this server stores.");
@@ -135,7 +135,7 @@ void write_requests(Exposition& out, const Metrics& metrics) {
   out.sample({}, metrics.repeated);
   out.counter("requests_duplicate_total", "Requests received more than once, and executed only once.");
   out.sample({}, metrics.duplicates);
-  out.gauge("requests_gated", "Requests that wait here for their turn: sync mode, staleness.");
+  out.gauge("requests_gated", "Requests that wait here for their turn: sync or merged mode, staleness.");
   out.sample({}, metrics.gated);
   out.histogram("gate_wait_seconds", "Time that requests waited here for their turn.");
   out.sample({{"request", "change"}}, metrics.held_changes);

@@ -27,7 +27,7 @@ static void expect_all(const float* values, float value) {
 /** The example of dpwa's documentation with two nodes, step by step; three times, to cover messages and mapped memory. */
 static void two_nodes_average(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "interpolation: clock"), b = open_with("b", "interpolation: clock");
+  mv_gossip a = open_with("a", "interpolation: clock\ntimeout_ms: 20000"), b = open_with("b", "interpolation: clock");
   introduce(a, b, "b");
   introduce(b, a, "a");
   float *own = filled(1), *other = filled(4);
@@ -56,7 +56,7 @@ static void two_nodes_average(void** state) {
 
 static void arrays_and_bytes(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "constant: {value: 0.25}"), b = open_with("b", "");
+  mv_gossip a = open_with("a", "constant: {value: 0.25}\ntimeout_ms: 20000"), b = open_with("b", "");
   introduce(a, b, "b");
   double w[3] = {0, 4, 8}, w_b[3] = {4, 4, 4};
   int64_t count = 10, count_b = 30;

@@ -30,6 +30,7 @@ extern "C" {
 
 #include "sanitized.hpp"
 #include "shards.hpp"
+#include "threaded.hpp"
 
 namespace {
 
@@ -643,5 +644,6 @@ int main() {
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(threads_add_at_once),
   };
-  return cmocka_run_group_tests_name("shard/keyed", tests, nullptr, nullptr);
+  return mv::test::run_those_with_threads("shard/keyed", tests,
+                             {"a_snapshot_holds_what_was_there_when_it_was_taken", "a_copy_has_what_each_worker_last_got", "threads_add_at_once"});
 }

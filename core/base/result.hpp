@@ -50,6 +50,9 @@ Status error(mv_status code, fmt::format_string<Args...> format, Args&&... args)
   return Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// MV_OK, for a Result without an error.
+inline constinit const Status kOk;
+
 /// A value or an error.
 template <typename T>
 class [[nodiscard]] Result {
@@ -61,7 +64,8 @@ class [[nodiscard]] Result {
   T& value() & { return std::get<0>(state_); }
   const T& value() const& { return std::get<0>(state_); }
   T&& value() && { return std::get<0>(std::move(state_)); }
-  const Status& status() const { return std::get<1>(state_); }
+  /// MV_OK if there is a value.
+  const Status& status() const { return ok() ? kOk : std::get<1>(state_); }
 
  private:
   std::variant<T, Status> state_;

@@ -262,7 +262,7 @@ base::Status Runtime::meet_by_keeper() {
     const int64_t rank = settings_.rank < 0 && (settings_.joins_only || master != settings_.master) ? 1 : settings_.rank;
     auto begun = keeper::Rendezvous::begin(
         {settings_.keeper, settings_.keeper_auth, rank, settings_.bind, settings_.advertise, settings_.init_timeout, settings_.heartbeat_timeout,
-         master, settings_.listen_fd});
+         master, settings_.listen_fd, settings_.replicas > 0 && settings_.role != MV_ROLE_WORKER});
     if (!begun.ok()) return begun.status();
     by_keeper_ = std::move(begun).value();
     meets_at_master_ = !master.empty();

@@ -1,5 +1,6 @@
 """keeper=file://: clusters whose processes meet by a name in a folder."""
 
+import signal
 import sys
 import time
 
@@ -75,13 +76,66 @@ def test_a_name_is_free_at_once_when_all_were_killed(named, tmp_path):
     end(again)
 
 
-def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named, tmp_path):
-    job = named(2, servers=1, heartbeat_timeout_ms=2000)
+def first_server(job, folder):
+    """A server that has rank 0, which a worker that came first would have."""
     server = job.server(0, rank=0)
     deadline = time.monotonic() + 20
-    while not (tmp_path / "job.polyverso").exists():  # a worker that came first would have rank 0
+    while not (folder / "job.polyverso").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    return server
+
+
+def first_to_say(nodes, text, seconds=40):
+    deadline = time.monotonic() + seconds
+    while True:
+        for node in nodes:
+            try:
+                return node.hear(text, 0.1), node
+            except AssertionError:
+                assert time.monotonic() < deadline, text
+
+
+def test_a_master_that_hangs_is_replaced_and_keeps_its_name_until_it_ends(named, tmp_path):
+    job = named(1, servers=3, replicas=1, heartbeat_timeout_ms=1000, log_level="info")
+    master = first_server(job, tmp_path)
+    servers = [job.server(number) for number in (1, 2)]
+    worker = job.python(0, WORK)
+    worker.hear("sum ")
+    master.kill(signal.SIGSTOP)
+    worker.tell("step")
+    assert worker.hear_attempt(40)[1] == "ok"
+    line, successor = first_to_say(servers, "do not find this master yet")
+    assert f"pid {master.process.pid} on " in line and "has the name" in line, line
+    master.kill()
+    successor.hear("has this process as the master")
+    late = job.python(1, "node = pv.init()\nsay('joined', node.rank)\nwait_for_word()\n")
+    late.hear("joined ")
+    worker.tell("step")
+    assert worker.hear_attempt(40)[1] == "ok"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
+def test_a_server_that_is_started_again_at_once_joins_its_cluster(named, tmp_path, how):
+    job = named(1, servers=3, replicas=1, heartbeat_timeout_ms=1000)
+    master = first_server(job, tmp_path)
+    for number in (1, 2):
+        job.server(number)
+    worker = job.python(0, WORK)
+    worker.hear("sum ")
+    master.kill(how)
+    master.process.wait(20)
+    # Nobody has the name yet if the master was killed. Whoever took it would be rank 0 of a cluster of its own.
+    again = job.python(1, "node = pv.init()\nsay('joined', node.rank, node.num_servers)\nwait_for_word()\n")
+    assert again.hear("joined ", 30).endswith(" 0 3")
+    for _ in range(2):
+        worker.tell("step")
+        assert worker.hear_attempt(40)[1] == "ok"
+
+
+def test_a_lost_worker_is_replaced_by_a_process_that_knows_the_name(named, tmp_path):
+    job = named(2, servers=1, heartbeat_timeout_ms=2000)
+    server = first_server(job, tmp_path)
     nodes = [job.python(rank, WORK) for rank in range(2)]
     for node in nodes:
         node.hear("sum ")

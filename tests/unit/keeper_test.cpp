@@ -225,6 +225,31 @@ void a_name_in_a_folder_is_free_again_when_its_process_dies(void**) {
   close(ready[1]);
 }
 
+void members_of_a_folder_keep_the_name_for_each_other(void**) {
+  const Folder folder;
+  const Address address = parse_address("file://" + folder.path + "/n").value();
+  const std::string file = folder.path + "/n.polyverso";
+  auto master = make_registry(address, "", 5s);
+  assert_false(master->claim(entry_of("master"), within(1s)).value().has_value());
+  auto member = make_registry(address, "", 5s), other = make_registry(address, "", 5s);
+  member->attend();
+  other->attend();
+  master->release(within(1s));  // it drains; when it dies, its file stays as well
+  const auto stranger = make_registry(address, "", 5s);
+  for (int i = 0; i < 3; ++i) assert_string_equal(stranger->claim(entry_of("stranger"), within(1s)).value()->id.c_str(), "master");
+  assert_false(stranger->look(within(1s)).value().has_value());  // nobody to be joined yet
+  assert_false(member->take_over(entry_of("member"), within(1s)).value().has_value());
+  assert_string_equal(stranger->look(within(1s)).value()->id.c_str(), "member");
+  assert_string_equal(stranger->claim(entry_of("stranger"), within(1s)).value()->id.c_str(), "member");
+  member->release(within(1s));
+  assert_string_equal(stranger->claim(entry_of("stranger"), within(1s)).value()->id.c_str(), "member");
+  other.reset();
+  assert_false(std::filesystem::exists(file));  // the last member has removed it
+  assert_false(stranger->claim(entry_of("stranger"), within(1s)).value().has_value());
+  stranger->release(within(1s));
+  assert_false(std::filesystem::exists(file));
+}
+
 void a_folder_that_is_missing_is_named(void**) {
   const Folder folder;
   const auto registry = make_registry(parse_address("file://" + folder.path + "/missing/n").value(), "", 5s);
@@ -428,6 +453,7 @@ int main() {
       cmocka_unit_test(settings_name_endpoints_files_and_a_cluster),
       cmocka_unit_test(entries_are_parsed_as_they_were_written),
       cmocka_unit_test(a_name_in_a_folder_is_free_again_when_its_process_dies),
+      cmocka_unit_test(members_of_a_folder_keep_the_name_for_each_other),
       cmocka_unit_test(a_folder_that_is_missing_is_named),
       cmocka_unit_test(an_etcd_that_does_not_run_is_unreachable_in_time),
       cmocka_unit_test(writers_that_race_lose_nothing),

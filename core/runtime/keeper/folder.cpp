@@ -20,12 +20,29 @@ constexpr base::Nanos kLookAgain = 50ms;
 /// How long the process that has the lock may take to write its entry.
 constexpr int kMostLooks = 100;
 
-/// A lock of the open file, of the whole of it. Threads and forks do not disturb it, unlike those of processes.
-struct flock whole_file(short type) {
+/// The bytes that processes lock.
+constexpr off_t kOwner = 0, kMembers = 1;
+
+/// A lock of the open file. Threads and forks do not disturb it, unlike those of processes.
+struct flock lock_of(off_t byte, short type) {
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
   return lock;
+}
+
+bool try_to_lock(const transport::Fd& fd, off_t byte, short type) {
+  struct flock lock = lock_of(byte, type);
+  return base::retried([&] { return ::fcntl(fd.get(), F_OFD_SETLK, &lock); }) == 0;
+}
+
+/// Whether the file is still the one at the path: somebody may have deleted it.
+bool is_at(const transport::Fd& fd, const std::string& path) {
+  struct stat here {
+  }, there{};
+  return ::fstat(fd.get(), &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_ino == there.st_ino;
 }
 
 /// nullopt: it can't be read.
@@ -54,21 +71,27 @@ bool Folder::pause(base::Nanos span) {
   return !canceled_;
 }
 
-base::Result<std::optional<Entry>> Folder::claim(const Entry& entry, Deadline deadline) {
+base::Result<std::optional<Entry>> Folder::take(const Entry& entry, bool is_member, Deadline deadline) {
   own_ = entry;
   for (int looks = 0;; ++looks) {
     transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); }));
     if (!fd) return failure("open", errno);
-    struct flock lock = whole_file(F_WRLCK);
-    if (base::retried([&] { return ::fcntl(fd.get(), F_OFD_SETLK, &lock); }) == 0) {
-      struct stat here {
-      }, there{};
-      if (::fstat(fd.get(), &here) != 0 || ::stat(path_.c_str(), &there) != 0 || here.st_ino != there.st_ino) continue;  // somebody has deleted it
+    if (try_to_lock(fd, kOwner, F_WRLCK)) {
+      if (!is_at(fd, path_)) continue;
+      if (!is_member && !try_to_lock(fd, kMembers, F_WRLCK)) {
+        if (errno != EAGAIN && errno != EACCES) return failure("lock", errno);
+        // Of a process that a member is about to replace.
+        if (const auto gone = parse_entry(content_of(fd.get()).value_or(""))) return std::optional(*gone);
+        return base::error(MV_ESTATE, "keeper: members of the cluster that has {} are alive, and the file does not tell who had the name", path_);
+      }
+      struct flock members = lock_of(kMembers, F_UNLCK);
+      static_cast<void>(::fcntl(fd.get(), F_OFD_SETLK, &members));
       const std::string text = write_entry(entry);
       if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
           ::fsync(fd.get()) != 0)
         return failure("write", errno);
       locked_ = std::move(fd);
+      attending_.reset();
       return std::optional<Entry>();
     }
     if (errno != EAGAIN && errno != EACCES) return failure("lock", errno);
@@ -83,7 +106,7 @@ base::Result<std::optional<Entry>> Folder::look(Deadline) {
   const transport::Fd fd(base::retried([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW); }));
   if (!fd && errno == ENOENT && ::access(folder_.c_str(), X_OK) == 0) return std::optional<Entry>();
   if (!fd) return failure("open", errno);
-  struct flock lock = whole_file(F_RDLCK);
+  struct flock lock = lock_of(kOwner, F_RDLCK);
   if (base::retried([&] { return ::fcntl(fd.get(), F_OFD_GETLK, &lock); }) != 0) return failure("see the lock of", errno);
   if (lock.l_type == F_UNLCK) return std::optional<Entry>();  // of a process that has ended
   const auto text = content_of(fd.get());
@@ -109,9 +132,26 @@ base::Status Folder::keep(Deadline) {
   return base::error(MV_EUNREACHABLE, "{} can't be read any more, or was changed", path_);
 }
 
+void Folder::attend() {
+  attending_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
+  // The process that claims the name may have this byte for a moment.
+  for (int tries = 0; attending_ && !try_to_lock(attending_, kMembers, F_RDLCK);)
+    if (++tries == kMostLooks || !pause(kLookAgain)) attending_.reset();
+}
+
+Folder::~Folder() {
+  if (!attending_) return;
+  attending_.reset();
+  // The last member removes the file of a name that nobody has.
+  locked_ = transport::Fd(base::retried([&] { return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); }));
+  if (!locked_ || !try_to_lock(locked_, kOwner, F_WRLCK) || !is_at(locked_, path_)) return;
+  release({});
+}
+
 void Folder::release(Deadline) {
-  // The file goes while it is still locked, so that it can't be another process's.
-  if (locked_) ::unlink(path_.c_str());
+  // The file goes while it is still locked, so that it can't be another process's. Members who may take the name over
+  // need it.
+  if (locked_ && try_to_lock(locked_, kMembers, F_WRLCK)) ::unlink(path_.c_str());
   locked_.reset();
 }
 
@@ -121,6 +161,9 @@ void Folder::cancel() noexcept {
   canceling_.notify_all();
 }
 
-void Folder::abandon_after_fork() noexcept { locked_.reset(); }
+void Folder::abandon_after_fork() noexcept {
+  locked_.reset();
+  attending_.reset();
+}
 
 }  // namespace mv::runtime::keeper

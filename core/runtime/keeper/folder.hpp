@@ -9,15 +9,17 @@
 
 namespace mv::runtime::keeper {
 
-/// Each name has a file, which contains the entry. The process that has the name holds a lock on the whole file. When
+/// Each name has a file, which contains the entry. The process that has the name holds a lock on the first byte. When
 /// the process ends, in whatever way, the kernel or the file server releases the lock. So an entry without a lock
-/// belongs to a dead process.
+/// belongs to a dead process. Members that may take the name over share a lock on the second byte.
 class Folder final : public Registry {
  public:
   explicit Folder(const Address& address);
+  ~Folder() override;
 
-  base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) override;
-  base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) override { return claim(entry, deadline); }  // the lock of a dead process is free
+  base::Result<std::optional<Entry>> claim(const Entry& entry, Deadline deadline) override { return take(entry, /*is_member=*/false, deadline); }
+  base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) override { return take(entry, /*is_member=*/true, deadline); }
+  void attend() override;
   base::Result<std::optional<Entry>> look(Deadline deadline) override;
   base::Status wait(Deadline deadline) override;
   base::Status keep(Deadline deadline) override;
@@ -29,12 +31,14 @@ class Folder final : public Registry {
   void abandon_after_fork() noexcept override;
 
  private:
+  base::Result<std::optional<Entry>> take(const Entry& entry, bool is_member, Deadline deadline);
   base::Status failure(const char* what, int why) const;
   bool pause(base::Nanos span);
 
   const std::string folder_, path_;
   Entry own_;
-  transport::Fd locked_;
+  transport::Fd locked_;     ///< while this process has the name
+  transport::Fd attending_;  ///< while it may take the name over
   std::mutex mutex_;
   std::condition_variable canceling_;
   bool canceled_ = false;  // under mutex_

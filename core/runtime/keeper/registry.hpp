@@ -36,6 +36,10 @@ class Registry {
   /// Takes the name from the process that has it, because the members have declared that process lost. Returns its
   /// entry if the name can't be taken yet.
   virtual base::Result<std::optional<Entry>> take_over(const Entry& entry, Deadline deadline) = 0;
+  /// This process is a member that may take the name over. While there are such members, no other process gets the name:
+  /// the place of a process that has died, or has left, is theirs. Where a name stays taken for a while anyway, this
+  /// does nothing.
+  virtual void attend() {}
   /// The entry of the process that has the name.
   virtual base::Result<std::optional<Entry>> look(Deadline deadline) = 0;
   /// Waits for a change since the last look() or claim(). Returns then, or at the deadline, or a little earlier.

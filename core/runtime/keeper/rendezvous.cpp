@@ -163,11 +163,13 @@ void Rendezvous::run() {
   base::Result<Place> place = meet(
       SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(std::min<base::Nanos>(arrival_.patience, std::chrono::hours(24 * 365))));
   const bool keeps = place.ok() && place.value().is_master;
+  const bool attends = place.ok() && arrival_.may_succeed;
   result_ = std::move(place);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(met_.get(), &one, sizeof one);
   if (keeps) return keep();
   registry_->release(SteadyClock::now() + kToRelease);  // what it has taken to compete
+  if (attends) registry_->attend();
 }
 
 base::Result<Place> Rendezvous::meet(Deadline deadline) {

@@ -24,6 +24,7 @@ struct Arrival {
   base::Nanos heartbeat{};      ///< silence after which a member counts as lost
   std::string master{};         ///< the setting: the processes meet there instead, and rank 0 only publishes its address under the name
   int listen_fd = -1;           ///< of rank 0: its socket at `master`, if that listens already; stays the caller's
+  bool may_succeed = false;     ///< the members may make this process their master
 };
 
 /// The result for one process.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -86,6 +87,10 @@ void SharedMemory::copy_on_write() noexcept {
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes) {
+  // The limit of files (ulimit -f) holds for this memory, too, and the kernel ends a process that exceeds it.
+  rlimit largest{};
+  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && bytes > largest.rlim_cur)
+    return error(MV_ESYSTEM, "can't create {} bytes of shared memory: files may have at most {} bytes (ulimit -f)", bytes, largest.rlim_cur);
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return error(MV_ESYSTEM, "can't create shared memory: {}", std::strerror(errno));
   if (retried([&] { return ftruncate(fd, static_cast<off_t>(bytes)); }) != 0) {

@@ -162,6 +162,27 @@ void lenders_and_readers_at_once(void**) {
   expect_intact(pair, 300);
 }
 
+/// The reader stood still for so long that the sender has given it up, and uses the memory for something else.
+void payloads_of_a_sender_that_has_given_up_are_not_shown(void**) {
+  Pair pair(Kind::kShm);
+  const base::Peer sender = pair.b->self();
+  const auto memory = patterned(2);
+  {
+    Standstill standstill(*pair.a);
+    pair.b->send(pair.a->self(), 1, 100);
+    pair.b->send(pair.a->self(), 2, base::Payload::kept(bytes_of(*memory), memory));
+    pair.b->send(pair.a->self(), 3, 100);
+    pair.b->run([] {});  // all of it is published
+    pair.b.reset();
+    std::memset(memory->data(), 0x55, kBytes);
+  }
+  assert_true(pair.a->wait([&](const Record& record) { return record.has_lost(sender); }));
+  const Record record = pair.a->record();
+  assert_int_equal(record.messages.size(), 1);
+  assert_true(record.messages[0].seq == 1 && record.messages[0].intact);
+  assert_int_equal(record.violations.size(), 0);
+}
+
 /// While the reader's loop is busy, more than one turn's budget piles up in the ring; drain() reads all of it.
 void a_ring_is_drained_to_its_end(void**) {
   constexpr size_t kMessages = 50, kEach = 60 << 10;
@@ -193,6 +214,7 @@ int main() {
       cmocka_unit_test(a_lender_has_its_memory_back_at_once),
       cmocka_unit_test(a_reader_stopped_half_way_delays_no_other),
       cmocka_unit_test(lenders_and_readers_at_once),
+      cmocka_unit_test(payloads_of_a_sender_that_has_given_up_are_not_shown),
       cmocka_unit_test(a_ring_is_drained_to_its_end),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -36,6 +36,12 @@ bool is_bell(int fd) {
   return length > 0 && std::strcmp(target, "anon_inode:[eventfd]") == 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
 }
 
+/// Whether this process has as many descriptors as it may have. The kernel then drops those that come by a socket.
+bool descriptors_are_out(int fd) {
+  const Fd another(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  return !another && (errno == EMFILE || errno == ENFILE);
+}
+
 }  // namespace
 
 ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd)
@@ -377,6 +383,10 @@ std::optional<uint64_t> ShmConnection::introduce(const std::shared_ptr<base::Sha
 }
 
 void ShmConnection::take_segment(const Note& note, Fd fd) {
+  if (!fd && descriptors_are_out(fd_.get()))
+    return end_or_fail(base::error(MV_ESYSTEM,
+                                   "this process has no file descriptors left for memory of {}: raise the limit (ulimit -n) of all processes",
+                                   address_));
   if (!fd || segments_.contains(note.number) || segments_.size() >= 2 * kMostSegments)
     return end_or_fail(base::error(MV_EPROTOCOL, "{} announced segment {} incorrectly", address_, note.number));
   auto memory = base::SharedMemory::adopt(fd.release(), note.bytes);

@@ -168,6 +168,11 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
   const uint64_t offset = place.offset.load(std::memory_order_relaxed);
   const uint64_t bytes = prefix.value().payload_bytes;
   const bool is_lent = place.is_lent.load(std::memory_order_relaxed) != 0;
+  const auto is_given_up = [&] { return place.revoked.load(std::memory_order_relaxed) == PayloadLocation::kGivenUp; };
+  if (is_given_up()) {
+    stopped_ = true;  // the end of the socket follows
+    return {};
+  }
   if (!is_lent || place.revoked.load(std::memory_order_relaxed) == 0) {
     const auto memory = find_(number);
     if (memory == nullptr || offset % 8 != 0 || offset > memory->bytes() || bytes > memory->bytes() - offset || bytes == 0)
@@ -178,6 +183,8 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
     } else {
       events_.on_arrived(from_, prefix.value().frame_bytes());
       events_.on_message(from_, *message.value(), payload);
+      base::sequence_fence();
+      stopped_ = stopped_ || is_given_up();
     }
   }
   ring_.consume(place_at + sizeof(PayloadLocation));

@@ -71,10 +71,15 @@ enum class RecordKind : uint32_t {
 /// `revoked`, sends the payload again from a copy, and returns the memory at once, without waiting for the receiver.
 /// The receiver therefore copies a lent payload before it examines it, and discards the copy if the payload was revoked
 /// meanwhile: a sequence lock with one write.
+///
+/// When the sender gives the connection up, it marks all payloads that the receiver has not read, and their memory may be
+/// used for something else: a receiver that was stopped for long, and continues, must not take it for the payloads.
 struct PayloadLocation {
+  static constexpr uint64_t kRevoked = 1;  ///< a copy is void, and the payload is sent again
+  static constexpr uint64_t kGivenUp = 2;  ///< nothing more comes by this connection
   std::atomic<uint64_t> segment;  ///< the number of the segment in this connection
   std::atomic<uint64_t> offset;
-  std::atomic<uint64_t> revoked;  ///< set by the sender: a copy is void, and the payload is sent again
+  std::atomic<uint64_t> revoked;  ///< set by the sender: 0, kRevoked or kGivenUp
   std::atomic<uint64_t> is_lent;  ///< the payload may be revoked
 };
 static_assert(sizeof(PayloadLocation) == 32);

@@ -112,7 +112,7 @@ void Sender::give_back(base::Payload& payload) {
   std::vector<base::Frame> again;
   for (Placed& placed : placed_) {
     if (placed.frame.tail.get() != &payload || peer_.read.load(std::memory_order_acquire) >= placed.end) continue;
-    placed.place->revoked.store(1, std::memory_order_relaxed);
+    placed.place->revoked.store(PayloadLocation::kRevoked, std::memory_order_relaxed);
     again.push_back(placed.frame);
   }
   base::sequence_fence();  // before any write of the owner there
@@ -121,11 +121,9 @@ void Sender::give_back(base::Payload& payload) {
 }
 
 void Sender::let_go() {
-  for (Placed& placed : placed_) {
-    placed.place->revoked.store(1, std::memory_order_relaxed);
-    placed.frame.tail->returned();
-  }
-  base::sequence_fence();
+  for (Placed& placed : placed_) placed.place->revoked.store(PayloadLocation::kGivenUp, std::memory_order_relaxed);
+  base::sequence_fence();  // before any write of the owners there
+  for (Placed& placed : placed_) placed.frame.tail->returned();
   placed_.clear();
   waiting_.clear();
 }
